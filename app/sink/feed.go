@@ -123,7 +123,7 @@ func Start(sinks []Sink, opt Options) *Feed {
 	return f
 }
 
-// Send takes a step. It never blocks: what a sink has no room for is dropped.
+// Send takes a step. It never blocks: a full sink drops the step.
 func (f *Feed) Send(s Step) {
 	if f == nil {
 		return

@@ -37,7 +37,7 @@ type SpansOptions struct {
 
 // Spans sends OpenTelemetry spans of a share of the groups: one trace a group, from its first rollout to
 // the train step that consumed it, with a span for each rollout attempt, its tools, and its wait in the
-// queue. Observe and Episode neither block nor wait: what the collector does not take in time is lost.
+// queue. Observe and Episode neither block nor wait: spans that the collector does not take in time are lost.
 type Spans struct {
 	opt      SpansOptions
 	began    atomic.Int64 // Unix nanoseconds at which the run's own time was 0

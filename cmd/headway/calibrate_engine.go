@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/engine/upstream"
@@ -126,7 +127,7 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 	if c.Slots > 0 {
 		e.Slots = c.Slots
 	}
-	server, err := serverOf(e)
+	server, err := parts.ServerOf(e)
 	if err != nil {
 		return nil, failure.Usage("give --key-file a file with the server's API key", "%w", err)
 	}
@@ -174,13 +175,13 @@ func (m *measuredEngine) serve(ctx context.Context) error {
 func recognise(ctx context.Context, s *upstream.Server, e config.Engine) (upstream.Dialect, error) {
 	quiet := func(string, ...any) {}
 	if e.Kind != "" {
-		return dialectOf(e, quiet), nil
+		return parts.DialectOf(e, quiet), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, recogniseS*time.Second)
 	defer cancel()
 	var said []string
 	for _, kind := range []string{"vllm", "sglang", "llamacpp"} {
-		dialect := dialectOf(config.Engine{Kind: kind}, quiet)
+		dialect := parts.DialectOf(config.Engine{Kind: kind}, quiet)
 		if dialect == nil {
 			continue
 		}
@@ -227,7 +228,7 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config,
 		return nil, errors.Join(err, remove())
 	}
 	document.Environment.WarmupSteps = 0 // speeds do not depend on what was learnt
-	trainer, err := newTrainer(document, task, workload.Change{}, store)
+	trainer, err := parts.NewTrainer(document, task, workload.Change{}, store)
 	if err == nil {
 		err = errors.Join(trainer.Initialize(ctx), trainer.Close())
 	}
@@ -237,12 +238,12 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config,
 	if c.Slots > 0 {
 		e.Slots = c.Slots
 	}
-	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: policyShape(document, task), PromptTokens: task.Limits().PromptTokens,
+	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: parts.PolicyShape(document, task), PromptTokens: task.Limits().PromptTokens,
 		End: env.End, Seed: document.Seed, DecodeStepS: e.DecodeStepS, Weights: store})
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: policyShape(document, task).Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
+	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: parts.PolicyShape(document, task).Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
 		close: func() error { return errors.Join(made.Close(), remove()) }}
 	if err := m.serve(ctx); err != nil {
 		return nil, errors.Join(err, m.close())

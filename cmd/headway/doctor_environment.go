@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
@@ -51,7 +52,7 @@ func examineEnvironment(ctx context.Context, application *app.Process, document 
 
 // examineTasks reads the task file. The document comes back with what follows from the tasks.
 func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.Tasks) {
-	set, err := loadTasks(document)
+	set, err := parts.LoadTasks(document)
 	if err != nil {
 		t := &doctor.Tasks{}
 		var mistakes *taskset.Mistakes
@@ -65,16 +66,16 @@ func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.
 		t.More = mistakes.More
 		return nil, document, t
 	}
-	document, err = withVerifier(document, set)
+	document, err = parts.WithVerifier(document, set)
 	if err != nil {
 		return nil, document, &doctor.Tasks{Mistakes: []string{err.Error()}}
 	}
-	return set, document, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: unmetWants(set, document)}
+	return set, document, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: parts.UnmetWants(set, document)}
 }
 
 // examineOpenEnv asks an OpenEnv server for its health and schema.
 func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.Answer {
-	server, err := openenvOf(o)
+	server, err := parts.OpenenvOf(o)
 	if err == nil && probe {
 		err = server.Check(ctx)
 	}
@@ -88,7 +89,7 @@ func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.A
 // did not work, or was not tried.
 func trySandbox(ctx context.Context, now func() time.Time, document config.Config, probe bool) (sandbox.Driver, *doctor.Sandbox) {
 	s := &doctor.Sandbox{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
-	driver, err := driverOf(document)
+	driver, err := parts.DriverOf(document)
 	if err != nil {
 		s.Err = err.Error()
 		return nil, s
@@ -130,7 +131,7 @@ func trySandbox(ctx context.Context, now func() time.Time, document config.Confi
 // trialBox makes a box of the document that no run knows of, and that the next trial of the same
 // document removes where this one is killed.
 func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver, number int64) (sandbox.Box, error) {
-	owner := sandboxOwner(document, "doctor")
+	owner := parts.SandboxOwner(document, "doctor")
 	left, err := driver.List(ctx, owner)
 	if err != nil {
 		return nil, err
@@ -140,10 +141,10 @@ func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver
 			return nil, err
 		}
 	}
-	starting, cancel := context.WithTimeout(ctx, lasting(document.Sandbox.StartTimeoutS))
+	starting, cancel := context.WithTimeout(ctx, config.Seconds(document.Sandbox.StartTimeoutS))
 	defer cancel()
 	id := sandbox.ID(owner + ".trial-" + strconv.FormatInt(number, 36))
-	box, err := driver.Create(starting, id, specOf(document.Sandbox))
+	box, err := driver.Create(starting, id, parts.SpecOf(document.Sandbox))
 	if err != nil && starting.Err() != nil && ctx.Err() == nil {
 		return nil, fmt.Errorf("it was not there after %g s (sandbox.start_timeout_s): %w", document.Sandbox.StartTimeoutS, err)
 	}
@@ -151,7 +152,7 @@ func trialBox(ctx context.Context, document config.Config, driver sandbox.Driver
 }
 
 func closeTrial(ctx context.Context, box sandbox.Box) {
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), poolCloseLimit)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), parts.PoolCloseLimit)
 	defer cancel()
 	_ = box.Close(closing) // the next trial removes it
 }
@@ -192,7 +193,7 @@ type verdictTrial struct {
 func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial) *doctor.Verifier {
 	kind := document.Environment.Verifier.Kind
 	found := &doctor.Verifier{Kind: kind}
-	judge, err := judgeOf(document)
+	judge, err := parts.JudgeOf(document)
 	if err != nil {
 		found.Err = err.Error()
 		return found

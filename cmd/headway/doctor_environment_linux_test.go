@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/internal/failure"
@@ -67,11 +68,11 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 		})
 	}
 	cfg := config.Config{Sandbox: config.Sandboxes{Driver: "process"}}
-	driver, err := driverOf(cfg)
+	driver, err := parts.DriverOf(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if left, err := driver.List(t.Context(), sandboxOwner(cfg, "doctor")); err != nil || len(left) > 0 {
+	if left, err := driver.List(t.Context(), parts.SandboxOwner(cfg, "doctor")); err != nil || len(left) > 0 {
 		t.Errorf("doctor left the sandboxes %v, %v", left, err)
 	}
 }
@@ -133,18 +134,18 @@ func TestUnmetWants(t *testing.T) {
 	cfg := config.Config{}
 	cfg.Environment = config.Environment{Kind: "tasks", Tasks: config.Tasks{File: dir}, Verifier: config.Verifier{Kind: "tests"}}
 	cfg.Sandbox = config.Sandboxes{Driver: "bwrap", MemoryMB: 512, CPUs: 1, DiskMB: 256}
-	set, err := loadTasks(cfg)
+	set, err := parts.LoadTasks(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := strings.Join(unmetWants(set, cfg), "\n")
+	said := strings.Join(parts.UnmetWants(set, cfg), "\n")
 	for _, want := range []string{"wants the image python:3.12", "wants 4096 MiB of memory, and sandbox.memory_mb is 512; so do 2 others", "may test for 900 s, and environment.verifier.timeout_s is 600"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("lacks %q:\n%s", want, said)
 		}
 	}
 	cfg.Sandbox.Image, cfg.Sandbox.MemoryMB, cfg.Environment.Verifier.TimeoutS = "python:3.12", 4096, 900
-	if said := unmetWants(set, cfg); len(said) > 0 {
+	if said := parts.UnmetWants(set, cfg); len(said) > 0 {
 		t.Errorf("all of it is met, and yet: %q", said)
 	}
 }

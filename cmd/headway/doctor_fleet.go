@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -43,7 +44,7 @@ func lookForProgram(f config.Fleet) *doctor.Fleet {
 func askCluster(ctx context.Context, document config.Config) *doctor.Fleet {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	driver, err := scaledWorkload(document)
+	driver, err := parts.ScaledWorkload(document)
 	if err != nil {
 		return &doctor.Fleet{Err: err.Error(), Do: "correct fleet.config, fleet.context or fleet.workload"}
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -39,19 +40,19 @@ func examineServers(ctx context.Context, document config.Config, probe bool, exa
 
 // examineModel reads model.path as a control plane would.
 func examineModel(document config.Config) *doctor.Model {
-	read := modelOf
+	read := parts.ModelOf
 	if document.Tinker() {
-		read = shapeOf
+		read = parts.ShapeOf
 	}
 	checkpoint, err := read(document)
 	if err != nil {
 		return &doctor.Model{Err: err.Error()}
 	}
 	if document.Tinker() && len(checkpoint.Ends) == 0 {
-		return &doctor.Model{Err: endless}
+		return &doctor.Model{Err: parts.Endless}
 	}
 	m := &doctor.Model{Vocabulary: checkpoint.Vocabulary, Context: checkpoint.Context}
-	limits, err := servedLimits(document, checkpoint.Context)
+	limits, err := parts.ServedLimits(document, checkpoint.Context)
 	if err != nil {
 		m.LimitsErr = problemOf(err)
 	}
@@ -70,7 +71,7 @@ func problemOf(err error) string {
 
 // askServer asks one engine's server what it can.
 func askServer(ctx context.Context, e config.Engine) doctor.Server {
-	server, err := serverOf(e)
+	server, err := parts.ServerOf(e)
 	if err != nil {
 		return doctor.Server{Err: err.Error()}
 	}
@@ -78,7 +79,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 	server.Guest = true // a run may be using it
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	caps, err := dialectOf(e, nil).Probe(ctx, server)
+	caps, err := parts.DialectOf(e, nil).Probe(ctx, server)
 	if err != nil {
 		return doctor.Server{Err: err.Error(), Other: errors.Is(err, upstream.ErrKind)}
 	}
@@ -87,15 +88,15 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 
 // askService asks a service of Tinker's API which base models it has.
 func askService(ctx context.Context, e config.Engine) doctor.Server {
-	o, err := serviceOf(e)
+	o, err := parts.ServiceOf(e)
 	if err != nil {
 		return doctor.Server{Err: err.Error()}
 	}
-	bases, err := basesOf(ctx, o)
+	bases, err := parts.BasesOf(ctx, o)
 	if err != nil {
-		return doctor.Server{Err: err.Error(), Other: unwelcome(err, false)}
+		return doctor.Server{Err: err.Error(), Other: parts.Unwelcome(err, false)}
 	}
-	if _, problem, allowed := baseOf(e, bases); problem != "" {
+	if _, problem, allowed := parts.BaseOf(e, bases); problem != "" {
 		return doctor.Server{Err: fmt.Sprintf("served_model %s (it has %s)", problem, allowed), Other: true}
 	}
 	return doctor.Server{}

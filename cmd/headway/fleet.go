@@ -46,7 +46,7 @@ func (p *plane) RequestSetting(name string, value float64) error {
 	if err != nil {
 		return protocol.Refuse(protocol.CodeNotFound, "%s", strings.TrimPrefix(err.Error(), "loop: "))
 	}
-	within := p.rules.Control.Ranges[setting]
+	within := p.Rules.Control.Ranges[setting]
 	if !within.Moves() {
 		return protocol.Refuse(protocol.CodeNotFound, "%s does not move in this run: control.limits and fleet in its document say what does", name)
 	}

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
@@ -138,8 +139,8 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 	if err != nil {
 		return err
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, configFile)); err != nil || !bytes.Equal(text, state.cfg.YAML()) {
-		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, configFile))
+	if text, err := os.ReadFile(filepath.Join(dir, parts.ConfigFile)); err != nil || !bytes.Equal(text, state.cfg.YAML()) {
+		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, parts.ConfigFile))
 	}
 	for _, line := range recoveryLines(state.state) {
 		fmt.Fprintln(a.Stderr, line)

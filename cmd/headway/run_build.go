@@ -11,8 +11,8 @@ import (
 
 // intro is printed before anything is shown.
 func (j *job) intro() string {
-	what := fmt.Sprintf("%s: %s, %d train steps, concurrency C %d, batch B %d and group S %d rollouts", j.dir, j.cfg.EnvironmentName(), j.cfg.Trainer.Steps,
-		j.cfg.Rollout.Concurrency, j.cfg.Train.Batch, j.cfg.Rollout.GroupSize)
+	what := fmt.Sprintf("%s: %s, %d train steps, concurrency C %d, batch B %d and group S %d rollouts", j.Dir, j.Cfg.EnvironmentName(), j.Cfg.Trainer.Steps,
+		j.Cfg.Rollout.Concurrency, j.Cfg.Train.Batch, j.Cfg.Rollout.GroupSize)
 	if j.resumed != nil {
 		return fmt.Sprintf("%s; going on from version %d", what, j.resumed.state.Loop.Version())
 	}
@@ -35,9 +35,9 @@ const viewWindow = 20
 func (j *job) newProgress(d live.StepDone) progress {
 	lines := j.steps.lines
 	recent := lines[max(0, len(lines)-viewWindow):]
-	p := progress{Step: int64(d.Point.Step), Steps: int64(j.cfg.Trainer.Steps), Version: int64(d.Point.Step),
+	p := progress{Step: int64(d.Point.Step), Steps: int64(j.Cfg.Trainer.Steps), Version: int64(d.Point.Step),
 		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
-	p.Control = api.ControlOf(j.rules.Control, d.Status.Control, nil)
+	p.Control = api.ControlOf(j.Rules.Control, d.Status.Control, nil)
 	if e := j.newestEvaluation(); e != nil {
 		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
 	}

@@ -38,14 +38,14 @@ type shownRun struct {
 // newShownRun makes the model of a run that begins, or goes on; close ends its work. stall says what the run waits for while
 // nothing makes progress; nil where nobody knows.
 func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, stall func() string) *shownRun {
-	v := &shownRun{spell: j.spelling(), std: j.cfg.Trainer.NormalizeStd}
+	v := &shownRun{spell: j.Spelling(), std: j.Cfg.Trainer.NormalizeStd}
 	opt := viewOptions(name, header)
-	opt.Info.Kind, opt.Info.Steps = "live", j.cfg.Trainer.Steps
+	opt.Info.Kind, opt.Info.Steps = "live", j.Cfg.Trainer.Steps
 	opt.Status, opt.Stall = v.status, stall
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
-	if opt.Context = ctx; j.cfg.Store.Trace == "full" {
-		opt.Judge = findingsOf(j.dir, name)
+	if opt.Context = ctx; j.Cfg.Store.Trace == "full" {
+		opt.Judge = findingsOf(j.Dir, name)
 	}
 	if resume != nil {
 		// A copy: the run's own goes on with it.
@@ -60,7 +60,7 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 		v.model.Figures(shownFigures(&j.steps.lines[i]))
 	}
 	if resume != nil {
-		readSamples(j.dir, v.model) // what was said before is there as far as it was written down
+		readSamples(j.Dir, v.model) // what was said before is there as far as it was written down
 	}
 	v.feed = dashboard.NewFeed(v.model)
 	v.done.Go(func() { v.feed.Run(ctx) })
@@ -185,7 +185,7 @@ func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
 	if j.resumed != nil {
 		resume = j.resumed.state
 	}
-	j.shown = newShownRun(j, filepath.Base(j.dir), header, resume, j.disk.stall)
+	j.shown = newShownRun(j, filepath.Base(j.Dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &runPages{view: j.shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
 	p.served.Go(func() { _ = servePages(ctx, listener, j.shown.model.Handler()) }) // the run is not over with its pages
@@ -194,8 +194,8 @@ func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
 
 // listenForPages takes the port that the document names, or the first free one.
 func (j *job) listenForPages() (net.Listener, error) {
-	address := j.cfg.Server.Listen
-	if !j.cfg.Given("server.listen") {
+	address := j.Cfg.Server.Listen
+	if !j.Cfg.Given("server.listen") {
 		return firstFree(viewListen)
 	}
 	if err := checkViewListen(address); err != nil {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
@@ -27,7 +28,7 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newShownRun(&job{parts: &parts{dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
+	v := newShownRun(&job{Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
 	v.stop()
 	v.done.Wait()
 	if d, found := v.model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {

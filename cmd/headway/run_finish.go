@@ -112,7 +112,7 @@ func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool)
 	}
 	err = errors.Join(unwritten, err)
 	if res.Reason == loop.ReasonStopped && !stalled {
-		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.cfg.Trainer.Steps, j.dir)
+		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.Cfg.Trainer.Steps, j.Dir)
 	}
 	return err
 }
@@ -135,11 +135,11 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		TrainerIdleRatio: s.TrainerIdleRatio, RolloutIdleRatio: s.RolloutIdleRatio, PeriodS: s.PeriodS, Throughput: s.Throughput,
 		TokensPerS: s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens,
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
-		Finished:   res.Reason.String(), Trace: filepath.Join(j.dir, trace.FileName),
+		Finished:   res.Reason.String(), Trace: filepath.Join(j.Dir, trace.FileName),
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.warmup(), newClipJudge(j.cfg.Trainer)), verlMetrics(s)
+	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.Warmup(), newClipJudge(j.Cfg.Trainer)), verlMetrics(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
 	r.Staleness.PredictedMean = j.expected.StalenessMean
 	j.learning(&r)
@@ -149,17 +149,17 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	if r.Steps == 0 {
 		return r, nil // nothing to evaluate, compare or expect
 	}
-	accuracy, prompts, err := j.evaluateLast(ctx, res.Status.Version)
+	accuracy, prompts, err := j.EvaluateLast(ctx, res.Status.Version)
 	if err != nil {
 		return r, failure.Run("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
-	r.Warnings = append(r.Warnings, j.takePaces().warnings()...)
+	r.Warnings = append(r.Warnings, j.TakePaces().Warnings()...)
 	if s.Steps == 0 {
 		return r, nil // nothing was measured
 	}
-	measured, unfit := diagnosis.MeasuredInput(j.cfg.LoopConfig(), s)
-	closed, err := expectUnless(cmp.Or(unfit, uncovered(j.cfg)), measured)
+	measured, unfit := diagnosis.MeasuredInput(j.Cfg.LoopConfig(), s)
+	closed, err := expectUnless(cmp.Or(unfit, uncovered(j.Cfg)), measured)
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {
@@ -169,7 +169,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ClosedFormP95 = figure(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, slices.DeleteFunc(closed.Warnings, func(w string) bool { return w == theory.WarningTailAssumed })...)
 	}
-	if again, err := resimulateDir(j.dir, j.cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
+	if again, err := resimulateDir(j.Dir, j.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("not resimulated: %.0f %% of the rollouts and steps that takes were not recorded, since they were cancelled or not reached; at most %.0f %% may be made up from others",
 			100*again.Extrapolated, 100*replay.ExtrapolatedMax))
 	} else if err != nil {
@@ -179,7 +179,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ResimulatedMean, r.Staleness.ResimulatedP95 = &mean, &p95
 		j.resimulated = &again.Summary
 	}
-	compared, err := biasOfRun(j.dir, j.cfg.Rollout.Environment.Kind != "none")
+	compared, err := biasOfRun(j.Dir, j.Cfg.Rollout.Environment.Kind != "none")
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("bias: %v", err))
 	}
@@ -197,7 +197,7 @@ func (j *job) learning(r *runReport) {
 	n := 0.0
 	for _, line := range lines {
 		r.Reward.Best = max(r.Reward.Best, line.Reward)
-		if line.Step <= j.warmup() && len(lines) > int(j.warmup()) {
+		if line.Step <= j.Warmup() && len(lines) > int(j.Warmup()) {
 			continue
 		}
 		if line.EffectiveSampleSize == 0 {

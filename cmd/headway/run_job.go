@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -22,7 +23,7 @@ import (
 
 // job is one run in one directory: its parts and what is kept for its report.
 type job struct {
-	*parts
+	*parts.Parts
 	app     *app.Process
 	began   time.Time
 	store   *file.Store
@@ -49,11 +50,11 @@ type job struct {
 // resolved config; nothing before this has written anything.
 func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
 	j = &job{app: a, began: a.Now(), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
-	if j.parts, err = newParts(cfg, dir, runRules(cfg), j.tell); err != nil {
+	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.tell); err != nil {
 		return nil, err
 	}
-	if j.workshop != nil { // before there is a directory
-		if _, err := usableDriver(context.Background(), cfg); err != nil {
+	if j.CodeTask != nil { // before there is a directory
+		if _, err := parts.UsableDriver(context.Background(), cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -68,45 +69,45 @@ func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) 
 	upTo := loop.Version(0)
 	if resumed != nil {
 		j.store, j.expected = resumed.store, resumed.expected
-		j.onClose(j.store.Close)
+		j.OnClose(j.store.Close)
 		upTo = resumed.state.Loop.Version()
 	} else {
 		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Sync == "always"}); err != nil {
 			return j, err
 		}
-		j.onClose(j.store.Close)
-		if err := j.writeConfig(); err != nil {
+		j.OnClose(j.store.Close)
+		if err := j.WriteConfig(); err != nil {
 			return j, err
 		}
 	}
 	if err := j.openRecord(upTo); err != nil {
 		return j, err
 	}
-	if j.workshop != nil {
-		j.workshop.spans = j.spans
-		if err := j.openWorkshop(context.Background()); err != nil {
+	if j.CodeTask != nil {
+		j.CodeTask.Spans = j.spans
+		if err := j.OpenCode(context.Background()); err != nil {
 			return j, err
 		}
 	}
-	return j, j.parts.build(host{})
+	return j, j.Parts.Build(parts.Host{})
 }
 
 // openRecord opens what is kept of the run beside its log: readable samples, the lines of its train steps, and the
 // sinks that these go to. Lines of steps after upTo are made again.
 func (j *job) openRecord(upTo loop.Version) (err error) {
-	if err := os.MkdirAll(filepath.Join(j.dir, "samples"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(j.Dir, "samples"), 0o755); err != nil {
 		return err
 	}
-	j.samples = &sampleWriter{dir: filepath.Join(j.dir, "samples"), every: j.cfg.Store.SamplesEvery, spell: j.spelling(), std: j.cfg.Trainer.NormalizeStd}
-	j.onClose(func() error {
+	j.samples = &sampleWriter{dir: filepath.Join(j.Dir, "samples"), every: j.Cfg.Store.SamplesEvery, spell: j.Spelling(), std: j.Cfg.Trainer.NormalizeStd}
+	j.OnClose(func() error {
 		j.samples.writing.Wait()
 		return nil
 	})
-	if j.steps, err = openStepLog(j.dir, upTo); err != nil {
+	if j.steps, err = openStepLog(j.Dir, upTo); err != nil {
 		return err
 	}
-	j.onClose(j.steps.close)
-	j.onClose(func() error {
+	j.OnClose(j.steps.close)
+	j.OnClose(func() error {
 		j.closeSinks()
 		return nil
 	})
@@ -115,20 +116,20 @@ func (j *job) openRecord(upTo loop.Version) (err error) {
 
 // predict calibrates and puts the prediction down before the first step.
 func (j *job) predict(ctx context.Context) error {
-	if err := j.trainer.Initialize(ctx); err != nil {
+	if err := j.Trainer.Initialize(ctx); err != nil {
 		return err
 	}
 	if err := j.serveFirst(ctx); err != nil {
 		return err
 	}
-	scratch, done, err := j.scratchTrainer(ctx)
+	scratch, done, err := j.ScratchTrainer(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	c, err := calibrate(ctx, j.rules, j.engines, j.environment, scratch, j.app.Now)
-	j.takePaces() // the probe's are not the run's
-	for _, e := range j.engines {
+	c, err := calibrate(ctx, j.Rules, j.Engines, j.Environment, scratch, j.app.Now)
+	j.TakePaces() // the probe's are not the run's
+	for _, e := range j.Engines {
 		if timed, ok := e.(port.Timed); ok {
 			timed.TakeDecodeTimes() // neither are these
 		}
@@ -142,7 +143,7 @@ func (j *job) predict(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	j.expected, err = predictRun(j.cfg, c)
+	j.expected, err = predictRun(j.Cfg, c)
 	return err
 }
 
@@ -151,9 +152,9 @@ func (j *job) predict(ctx context.Context) error {
 func (j *job) serveFirst(ctx context.Context) error {
 	j.tellBy(func(string, ...any) {})
 	defer j.tellBy(nil)
-	for i, e := range j.engines {
-		if j.fleet != nil {
-			if err := j.fleet.Acquire(ctx, i); err != nil {
+	for i, e := range j.Engines {
+		if j.Fleet != nil {
+			if err := j.Fleet.Acquire(ctx, i); err != nil {
 				return err
 			}
 		}
@@ -166,7 +167,7 @@ func (j *job) serveFirst(ctx context.Context) error {
 
 // header begins the run's trace.
 func (j *job) header() trace.Header {
-	return trace.Header{Program: programName(), Source: "live", Seed: j.cfg.Seed, Warmup: j.warmup(), Loop: j.rules, Config: string(j.cfg.Public().YAML())}
+	return trace.Header{Program: programName(), Source: "live", Seed: j.Cfg.Seed, Warmup: j.Warmup(), Loop: j.Rules, Config: string(j.Cfg.Public().YAML())}
 }
 
 // options are the live runtime's.
@@ -174,31 +175,31 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	offset := int64(0)
 	j.disk.say = view.message
 	opt := live.Options{
-		Header: j.header(), Engines: j.engines, Environment: j.environment, Trainer: j.trainer, Weights: j.weights, Store: j.store,
-		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.cfg),
+		Header: j.header(), Engines: j.Engines, Environment: j.Environment, Trainer: j.Trainer, Weights: j.Weights, Store: j.store,
+		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.Cfg),
 		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {
 			if err := j.samples.write(b); err != nil {
 				view.message("samples: " + err.Error())
 			}
 		},
-		OnBroken:   func(bundle []byte) { view.message(writeBroken(j.dir, bundle)) },
+		OnBroken:   func(bundle []byte) { view.message(writeBroken(j.Dir, bundle)) },
 		OnDiskFull: j.disk.told,
 		Logf:       func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
 
-		KeepVersions: j.cfg.Store.KeepVersions, SnapshotSteps: j.cfg.Store.SnapshotEvery,
+		KeepVersions: j.Cfg.Store.KeepVersions, SnapshotSteps: j.Cfg.Store.SnapshotEvery,
 	}
 	if j.resumed != nil {
 		opt.Resume = j.resumed.state
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(j.app, offset)
-	j.withFleet(&opt)
+	j.WithFleet(&opt)
 	j.tellBy(opt.Logf)
 	j.shown.watch(&opt)
 	j.watchSpans(&opt)
-	if j.workshop != nil {
-		j.workshop.clock.Store(&opt.Clock)
+	if j.CodeTask != nil {
+		j.CodeTask.Clock.Store(&opt.Clock)
 	}
 	return opt
 }
@@ -216,10 +217,10 @@ func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
 	j.shown.step(&line)
 	j.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.message("samples: " + err.Error()) })
 	view.update(j.newProgress(d))
-	every := loop.Version(j.cfg.Evaluate.Every)
-	if v := d.Point.Step; every > 0 && j.greedy != nil && v%every == 0 && v < loop.Version(j.cfg.Trainer.Steps) {
+	every := loop.Version(j.Cfg.Evaluate.Every)
+	if v := d.Point.Step; every > 0 && j.Greedy != nil && v%every == 0 && v < loop.Version(j.Cfg.Trainer.Steps) {
 		j.evaluations.start(v, func() (float64, error) {
-			return j.evaluate(ctx, v, j.cfg.Evaluate.Prompts)
+			return j.Evaluate(ctx, v, j.Cfg.Evaluate.Prompts)
 		}, func(err error) { view.message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
 	}
 }

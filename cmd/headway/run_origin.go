@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -151,7 +152,7 @@ func refuseRunAsDocument(path string) error {
 	hint := "name a config file (YAML), or none for the defaults"
 	switch made, _ := originOf(path); made {
 	case originRun:
-		hint = "headway run --resume " + path + " goes on with the run; a new one of its document: headway run " + filepath.Join(path, configFile)
+		hint = "headway run --resume " + path + " goes on with the run; a new one of its document: headway run " + filepath.Join(path, parts.ConfigFile)
 	case originServe:
 		hint = serveHint(path)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -23,7 +24,7 @@ func traceText(t *testing.T, source string, overrides ...string) string {
 		t.Fatal(err)
 	}
 	var text bytes.Buffer
-	rules := runRules(cfg)
+	rules := parts.RunRules(cfg)
 	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
 	if _, err := trace.NewWriter(&text, trace.Header{Program: "headway", Source: source, Loop: rules, Config: string(cfg.Public().YAML())}); err != nil {
 		t.Fatal(err)

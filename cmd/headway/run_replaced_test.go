@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/taskset"
 )
@@ -24,11 +25,11 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{app: &app.Process{}, parts: &parts{cfg: cfg, dir: dir}}
+	j := &job{app: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
 	for name, write := range map[string]func() error{
-		addressFile: (&plane{job: j, name: "r", listener: listener}).writeAddress,
-		configFile:  j.writeConfig,
-		tasksFile:   func() error { return (&stage{cfg: cfg, tasks: &taskset.Set{}}).keepTasks(dir) },
+		addressFile:      (&plane{job: j, name: "r", listener: listener}).writeAddress,
+		parts.ConfigFile: j.WriteConfig,
+		tasksFile:        func() error { return (&stage{cfg: cfg, tasks: &taskset.Set{}}).keepTasks(dir) },
 	} {
 		path, behind := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)
 		if err := os.Symlink(behind, path); err != nil {

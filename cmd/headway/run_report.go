@@ -21,7 +21,7 @@ const reportFile = "report.html"
 
 // writeReport writes the self-contained page.
 func (j *job) writeReport(r runReport, res live.Result) (err error) {
-	path := filepath.Join(j.dir, reportFile)
+	path := filepath.Join(j.Dir, reportFile)
 	f, err := os.Create(path + ".new")
 	if err != nil {
 		return err
@@ -44,12 +44,12 @@ func (j *job) print(r runReport, res live.Result) error {
 func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	s := res.Summary
 	run := report.Run{
-		Name: filepath.Base(j.dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
+		Name: filepath.Base(j.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
-		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(j.cfg), Source: largestSource(j.cfg, r.Attribution), Window: report.WindowWords(int(j.warmup())), OffPolicyNote: newClipJudge(j.cfg.Trainer).note(),
+		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.Cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		QueueLever: queueLever(j.Cfg), Source: largestSource(j.Cfg, r.Attribution), Window: report.WindowWords(int(j.Warmup())), OffPolicyNote: newClipJudge(j.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
-			j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, s.Steps, j.warmup()),
+			j.Task.Name(), j.Cfg.Schedule, r.Steps, r.WallS, s.Steps, j.Warmup()),
 	}
 	run.Ledger, run.Settings, run.Files = j.ledgerRows(r), j.settingRows(), j.fileRows(r)
 	if s.Steps == 0 {
@@ -58,7 +58,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	if j.resimulated != nil {
 		run.Simulated = j.resimulated.Staleness.Histogram
 	}
-	run.Headline = headline(r, s, newClipJudge(j.cfg.Trainer))
+	run.Headline = headline(r, s, newClipJudge(j.Cfg.Trainer))
 	run.Comparison = []report.Comparison{
 		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
 			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
@@ -115,9 +115,9 @@ const shareWorthSaying = 0.01
 // unmeasured is the report of a run that ended before anything was measured: where
 // its rollouts went, and nothing about figures that are none.
 func (j *job) unmeasured(run report.Run, r runReport) report.Run {
-	run.Summary = fmt.Sprintf("%s, %s: no train step was made in %.0f s.", j.task.Name(), j.cfg.Schedule, r.WallS)
+	run.Summary = fmt.Sprintf("%s, %s: no train step was made in %.0f s.", j.Task.Name(), j.Cfg.Schedule, r.WallS)
 	if r.Steps > 0 {
-		run.Summary = fmt.Sprintf("%s, %s: %d train steps in %.0f s. Nothing is measured before the end of the warm-up of %d.", j.task.Name(), j.cfg.Schedule, r.Steps, r.WallS, j.warmup())
+		run.Summary = fmt.Sprintf("%s, %s: %d train steps in %.0f s. Nothing is measured before the end of the warm-up of %d.", j.Task.Name(), j.Cfg.Schedule, r.Steps, r.WallS, j.Warmup())
 	}
 	var rows []report.Row
 	for _, row := range run.Ledger {
@@ -185,9 +185,9 @@ func queueLever(c config.Config) string {
 // fileRows say where everything is.
 func (j *job) fileRows(r runReport) []report.Row {
 	return []report.Row{
-		{Name: "run directory", Value: j.dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.dir},
-		{Name: "report", Value: filepath.Join(j.dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.dir, steps.File)},
-		{Name: "samples", Value: filepath.Join(j.dir, "samples")}, {Name: "weights", Value: filepath.Join(j.dir, "weights")},
+		{Name: "run directory", Value: j.Dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.Dir},
+		{Name: "report", Value: filepath.Join(j.Dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.Dir, steps.File)},
+		{Name: "samples", Value: filepath.Join(j.Dir, "samples")}, {Name: "weights", Value: filepath.Join(j.Dir, "weights")},
 	}
 }
 
@@ -263,7 +263,7 @@ func queueSetting(c config.Config) string {
 }
 
 func (j *job) settingRows() []report.Row {
-	c := j.cfg
+	c := j.Cfg
 	rows := []report.Row{
 		{Name: "task", Value: c.Environment.Task}, {Name: "seed", Value: fmt.Sprint(c.Seed)},
 		{Name: "concurrency C", Value: fmt.Sprint(c.Rollout.Concurrency)}, {Name: "batch B", Value: fmt.Sprint(c.Train.Batch)},

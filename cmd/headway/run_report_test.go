@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
@@ -150,7 +151,7 @@ func TestMaskedShareIsShown(t *testing.T) {
 	if got := strings.Join(names(runReport{MaskedFraction: 0.009}), ", "); strings.Contains(got, "masked") {
 		t.Errorf("says %s of a hundredth", got)
 	}
-	j := &job{parts: &parts{}, steps: &stepLog{lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}
+	j := &job{Parts: &parts.Parts{}, steps: &stepLog{lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}
 	var r runReport
 	if j.learning(&r); math.Abs(r.MaskedFraction-0.3) > 1e-12 || math.Abs(r.TruncatedFraction-0.25) > 1e-12 || math.Abs(r.ActiveClipFraction-0.05) > 1e-12 {
 		t.Errorf("means of the steps are %+v", r)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -19,7 +20,7 @@ import (
 
 // serverOptions are the API's, checked before anything runs.
 func (p *plane) serverOptions() (api.Options, error) {
-	s := p.cfg.Server
+	s := p.Cfg.Server
 	opt := api.Options{
 		Version: currentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads,
@@ -56,13 +57,13 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	}
 	p.source = &transfer.Source{}
 	p.meetings = collective.NewRendezvous(collective.RendezvousOptions{})
-	p.onClose(func() error {
+	p.OnClose(func() error {
 		p.meetings.Close()
 		return nil
 	})
-	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: namesOf(p.cfg)})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: transferPrefix, Engines: parts.NamesOf(p.Cfg)})
 	p.buildSenders()
-	if err := p.parts.build(p.surroundings()); err != nil {
+	if err := p.Parts.Build(p.surroundings()); err != nil {
 		return err
 	}
 	if err := p.buildGateway(); err != nil {
@@ -72,14 +73,14 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 }
 
 // surroundings are what the parts of this control plane are told of it.
-func (p *plane) surroundings() host {
-	a := host{
-		name: p.name, clock: clock(p.app, 0), epoch: p.writerNow().Epoch, fence: p.fence, traceparent: p.traceparent(), rarely: p.sparingly(), staged: p.staged,
-		ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
-		restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
+func (p *plane) surroundings() parts.Host {
+	a := parts.Host{
+		Name: p.name, Clock: clock(p.app, 0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
+		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
 	if p.senders != nil {
-		a.sender, a.groups, a.confirm = p.senders, p.groups, p.confirmSent
+		a.Sender, a.Groups, a.Confirm = p.senders, p.groups, p.confirmSent
 	}
 	return a
 }
@@ -105,21 +106,21 @@ func (p *plane) withRuntime(f func(*live.Runtime)) {
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
 	ports := api.Ports{Plane: p, View: p.shown.model.Data()}
-	if p.hosted == nil {
-		ports.Versions, ports.Meetings = remote.Versions{Store: p.weights}, p.meetings
+	if p.Service == nil {
+		ports.Versions, ports.Meetings = remote.Versions{Store: p.Weights}, p.meetings
 		ports.Receivers, ports.Chunks = p.receivers, p.source.Handler(transferPrefix)
 	}
-	if p.remote != nil {
-		ports.Trainers = p.remote
+	if p.Remote != nil {
+		ports.Trainers = p.Remote
 	}
 	if p.senders != nil {
 		ports.Senders = p.senders
 	}
-	if p.rules.Control != nil {
+	if p.Rules.Control != nil {
 		ports.Settings = p
 	}
-	if p.workers != nil {
-		ports.Rollouts = p.workers
+	if p.Workers != nil {
+		ports.Rollouts = p.Workers
 	}
 	if p.gateway != nil {
 		ports.Gateway = p.gateway
@@ -127,8 +128,8 @@ func (p *plane) mount() error {
 	if p.stage != nil && p.stage.pool != nil {
 		ports.Sandboxes = p.stage.pool
 	}
-	if p.workshop != nil && p.workshop.pool != nil {
-		ports.Sandboxes = p.workshop.pool
+	if p.CodeTask != nil && p.CodeTask.Pool != nil {
+		ports.Sandboxes = p.CodeTask.Pool
 	}
 	return p.server.Mount(ports)
 }
@@ -138,7 +139,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
 	opt := live.Options{
 		Header:  p.header(),
-		Engines: p.engines, Environment: p.environment, Trainer: p.trainer, Weights: p.published(), Store: p.log, Resume: resume,
+		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,
 		OnStep: func(d live.StepDone) {
 			p.onStep(ctx, d, view)
 			p.send(newStepLine(d))
@@ -148,16 +149,16 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 				p.say("samples: %v", err)
 			}
 		},
-		OnBroken:   func(bundle []byte) { p.say("%s", writeBroken(p.dir, bundle)) },
+		OnBroken:   func(bundle []byte) { p.say("%s", writeBroken(p.Dir, bundle)) },
 		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
-		KeepVersions: p.cfg.Store.KeepVersions, SnapshotSteps: p.cfg.Store.SnapshotEvery,
+		KeepVersions: p.Cfg.Store.KeepVersions, SnapshotSteps: p.Cfg.Store.SnapshotEvery,
 	}
 	offset := int64(0)
 	if resume != nil {
 		offset = resume.Loop.Status().TimeNS
 	}
 	opt.Clock = clock(p.app, offset)
-	p.withFleet(&opt)
+	p.WithFleet(&opt)
 	p.shown.watch(&opt)
 	return opt
 }
@@ -176,7 +177,7 @@ func (p *plane) onSync(d live.SyncDone) {
 
 func (p *plane) onDiskFull(cause error) {
 	if cause != nil {
-		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.dir, freeWords(p.dir), cause)
+		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, freeWords(p.Dir), cause)
 	} else {
 		p.say("there is room again: going on")
 	}

@@ -87,8 +87,8 @@ func (p *plane) offerForm(ctx context.Context, version loop.Version, form string
 	if p.source.Find(version, form) != nil {
 		return nil
 	}
-	dir := filepath.Join(p.dir, "weights", fmt.Sprintf("v%06d", version))
-	manifest, err := p.weights.Manifest(version)
+	dir := filepath.Join(p.Dir, "weights", fmt.Sprintf("v%06d", version))
+	manifest, err := p.Weights.Manifest(version)
 	if err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (p *plane) offerForm(ctx context.Context, version loop.Version, form string
 		if !ok {
 			return fmt.Errorf("a receiver asks for weights as %q, want one of %v", form, slices.Sorted(maps.Keys(casts)))
 		}
-		made, err := p.weights.Cast(ctx, version, cast)
+		made, err := p.Weights.Cast(ctx, version, cast)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (p *plane) offerForm(ctx context.Context, version loop.Version, form string
 
 // pushObjects puts a version into the run's object store, where the document asks for it.
 func (p *plane) pushObjects(ctx context.Context, version loop.Version) error {
-	if !p.cfg.Store.NATS.Objects {
+	if !p.Cfg.Store.NATS.Objects {
 		return nil
 	}
 	p.offering.Lock()
@@ -136,8 +136,8 @@ func (p *plane) pushObjects(ctx context.Context, version loop.Version) error {
 		}
 		p.objects = &weights.Remote{Objects: objects, Prefix: objectPrefix}
 	}
-	if err := p.objects.Push(ctx, p.weights, version); err != nil {
+	if err := p.objects.Push(ctx, p.Weights, version); err != nil {
 		return err
 	}
-	return p.objects.Prune(ctx, version-loop.Version(p.cfg.Store.KeepVersions))
+	return p.objects.Prune(ctx, version-loop.Version(p.Cfg.Store.KeepVersions))
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -88,7 +89,7 @@ func (s *served) wantEngines(body string, want int) {
 // engineProgram is the program of an engine as it was started last, by a descriptor that outlives it.
 func (s *served) engineProgram(engine int) (process int) {
 	s.t.Helper()
-	text, err := os.ReadFile(filepath.Join(s.dir, "runs", "r", enginesDir, fmt.Sprintf("engine-%d.log", engine)))
+	text, err := os.ReadFile(filepath.Join(s.dir, "runs", "r", parts.EnginesDir, fmt.Sprintf("engine-%d.log", engine)))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
@@ -153,7 +154,7 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	workers.Drain()
-	(&plane{job: &job{parts: &parts{workers: workers}}}).farewell(t.Context(), true)
+	(&plane{job: &job{Parts: &parts.Parts{Workers: workers}}}).farewell(t.Context(), true)
 	_, claimed := workers.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
 	_, sampled := workers.Sample(t.Context(), "g1-s0-a1", protocol.SampleRequest{Worker: "w", Prompt: []int32{3}, MaxTokens: 1})
 	for _, err := range []error{claimed, sampled} {

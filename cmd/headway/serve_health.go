@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
@@ -26,7 +27,7 @@ func (p *plane) suspect() {
 // watchServers tells the loop of servers that are gone. Responses under way notice by themselves; an
 // engine without any, or whose prompts cannot even be rendered, would count as serving for ever.
 func (p *plane) watchServers(ctx context.Context) {
-	if len(p.servers) == 0 {
+	if len(p.Servers) == 0 {
 		return
 	}
 	ticker := time.NewTicker(healthEvery)
@@ -45,7 +46,7 @@ func (p *plane) watchServers(ctx context.Context) {
 // loseUnreachable asks all servers that should be there whether they are.
 func (p *plane) loseUnreachable(ctx context.Context) {
 	var all sync.WaitGroup
-	for i, e := range p.servers {
+	for i, e := range p.Servers {
 		if version, due := p.dueThere(i); due {
 			all.Go(func() { p.loseIfGone(ctx, i, e, version) })
 		}
@@ -62,7 +63,7 @@ func (p *plane) dueThere(i int) (loop.Version, bool) {
 	if run == nil {
 		return loop.NoVersion, false
 	}
-	status, engines := p.servers[i].Status(), run.View().Status.Engines
+	status, engines := p.Servers[i].Status(), run.View().Status.Engines
 	if i >= len(engines) {
 		return status.Version, false
 	}
@@ -77,22 +78,22 @@ func (p *plane) dueThere(i int) (loop.Version, bool) {
 
 // runsByFleet reports whether an engine is there by the word of its fleet.
 func (p *plane) runsByFleet(i int) bool {
-	return p.fleet != nil && p.fleet.Status()[i].State == fleet.Running
+	return p.Fleet != nil && p.Fleet.Status()[i].State == fleet.Running
 }
 
 // loseIfGone declares an engine lost whose server nobody listens for any more. One that answers late,
 // or that it is not well, is left to the responses that it samples.
 func (p *plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, version loop.Version) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, parts.AnswerLimit)
 	defer cancel()
-	err := p.homes[i].Health(ctx)
+	err := p.Homes[i].Health(ctx)
 	if err == nil || ctx.Err() != nil || !gone(err) {
 		return
 	}
 	if now, due := p.dueThere(i); !due || now != version {
 		return // a switch has begun meanwhile, which may start the server again
 	}
-	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.homes[i].URL(), err)
+	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.Homes[i].URL(), err)
 	p.runtime.Load().EngineLost(e.Name())
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tinker"
 )
@@ -14,23 +15,23 @@ const trainerService = "service"
 
 // openHosted waits for the service of a run, and begins a stay at it; it does nothing for other runs.
 func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
-	if !p.cfg.Tinker() {
+	if !p.Cfg.Tinker() {
 		return nil
 	}
-	e := p.cfg.Engines[0]
-	o, err := serviceOf(e)
+	e := p.Cfg.Engines[0]
+	o, err := parts.ServiceOf(e)
 	if err != nil {
-		return p.cfg.Refuse("engines.0.key_file", "is no use: "+err.Error(), "a file with the service's API key, or leave it out")
+		return p.Cfg.Refuse("engines.0.key_file", "is no use: "+err.Error(), "a file with the service's API key, or leave it out")
 	}
 	bases, err := p.awaitService(ctx, o, goesOn)
 	if err != nil {
 		return err
 	}
-	base, problem, allowed := baseOf(e, bases)
+	base, problem, allowed := parts.BaseOf(e, bases)
 	if problem != "" {
-		return p.cfg.Refuse("engines.0.served_model", problem, allowed)
+		return p.Cfg.Refuse("engines.0.served_model", problem, allowed)
 	}
-	if err := p.keepShape(base); err != nil {
+	if err := p.KeepShape(base); err != nil {
 		return err
 	}
 	o.Name, o.Logf = p.name, p.sparingly()
@@ -38,9 +39,9 @@ func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
 	if err != nil {
 		return failure.Run("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
 	}
-	err = p.openService(session, base, p.fence)
+	err = p.OpenService(session, base, p.fence)
 	p.say("engine %s: %s at %s samples and trains", e.Name, base, e.URL)
-	if p.cfg.Gateway.Template == "" && p.cfg.Environment.Kind == "remote" {
+	if p.Cfg.Gateway.Template == "" && p.Cfg.Environment.Kind == "remote" {
 		p.say("engine %s renders no chats and reads no texts: /v1 serves prompts of token ids alone; gateway.template names a server that renders", e.Name)
 	}
 	return err
@@ -49,7 +50,7 @@ func (p *plane) openHosted(ctx context.Context, goesOn bool) error {
 // awaitService asks a service which base models it has until it answers. A new run waits as long as for other
 // servers; one that goes on has no work without it, and waits until somebody ends it.
 func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool) ([]string, error) {
-	e := p.cfg.Engines[0]
+	e := p.Cfg.Engines[0]
 	limit, most := time.NewTimer(serversWait), "up to "+serversWait.String()
 	if goesOn {
 		limit.Stop()
@@ -61,13 +62,13 @@ func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool)
 	defer p.awaits("", "")
 	said := ""
 	for {
-		bases, err := basesOf(ctx, o)
+		bases, err := parts.BasesOf(ctx, o)
 		switch {
 		case err == nil:
 			return bases, nil
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
-		case unwelcome(err, goesOn):
+		case parts.Unwelcome(err, goesOn):
 			return nil, failure.Usage("look at engines.0.url and key_file; headway doctor says it again without starting anything", "engine %s: %s is no service for this run: %w", e.Name, e.URL, err)
 		}
 		if text := err.Error(); text != said {
@@ -87,9 +88,9 @@ func (p *plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool)
 
 // hostedStatus is what the status says of the service.
 func (p *plane) hostedStatus() *protocol.Server {
-	e, s := p.cfg.Engines[0], p.hosted.engine.Status()
+	e, s := p.Cfg.Engines[0], p.Service.Engine.Status()
 	return &protocol.Server{
-		URL: e.URL, Software: "Tinker's API, " + p.hosted.base, State: s.State, Cause: s.Cause, Versions: "reported", Weights: e.Weights,
+		URL: e.URL, Software: "Tinker's API, " + p.Service.Base, State: s.State, Cause: s.Cause, Versions: "reported", Weights: e.Weights,
 		Running: s.Running, Tokens: s.Tokens, Retries: s.Retries,
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
@@ -256,7 +257,7 @@ type hostedRecord struct {
 
 func newestRecord(t *testing.T, dir string) (newest hostedRecord) {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(dir, "runs", "r", hostedDir, "v*.json"))
+	files, err := filepath.Glob(filepath.Join(dir, "runs", "r", parts.HostedDir, "v*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %d versions", err, len(files))
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
@@ -27,29 +28,29 @@ var errDeposed = errors.New("another process holds the run's lease")
 // open opens the store, waits until this process is the run's writer, and recovers what
 // is there; nil for a run that has not begun.
 func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live.Resume, error) {
-	if err := os.MkdirAll(p.dir, 0o755); err != nil {
+	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
 		return nil, failure.Run("choose another --dir", "%w", err)
 	}
-	n := p.cfg.Store.NATS
+	n := p.Cfg.Store.NATS
 	mirror := ""
-	if p.cfg.Store.Trace == "full" {
-		mirror = filepath.Join(p.dir, trace.FileName)
+	if p.Cfg.Store.Trace == "full" {
+		mirror = filepath.Join(p.Dir, trace.FileName)
 	}
-	dir := filepath.Join(p.dir, natsDir)
+	dir := filepath.Join(p.Dir, natsDir)
 	if n.URL != "" {
 		dir = ""
 	}
 	store, err := jetstream.Open(ctx, jetstream.Options{
 		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
 		Dir: dir, Run: p.name, Replicas: n.Replicas,
-		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: lasting(n.WriterS),
-		Always: p.cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
+		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: config.Seconds(n.WriterS),
+		Always: p.Cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
 	})
 	if err != nil {
-		return nil, failure.Run("", "the store of %s: %w", p.dir, err)
+		return nil, failure.Run("", "the store of %s: %w", p.Dir, err)
 	}
 	p.log = store
-	p.onClose(store.Close)
+	p.OnClose(store.Close)
 	if err := p.acquire(ctx, cancel); err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		if err := p.refuseForeignWeights(); err != nil {
 			return nil, err
 		}
-		return nil, p.writeConfig()
+		return nil, p.WriteConfig()
 	}
 	if err := p.adopt(header); err != nil {
 		return nil, err
@@ -69,10 +70,10 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 // refuseForeignWeights keeps a run whose log is empty away from versions that lie in its
 // directory: they are of a run whose log is elsewhere.
 func (p *plane) refuseForeignWeights() error {
-	if saved, err := newestSaved(p.dir); err != nil || saved > 0 {
-		return p.foreign(filepath.Join(p.dir, hostedDir), saved, err)
+	if saved, err := parts.NewestSaved(p.Dir); err != nil || saved > 0 {
+		return p.foreign(filepath.Join(p.Dir, parts.HostedDir), saved, err)
 	}
-	dir := filepath.Join(p.dir, "weights")
+	dir := filepath.Join(p.Dir, "weights")
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -92,8 +93,8 @@ func (p *plane) foreign(dir string, newest loop.Version, err error) error {
 	if err != nil {
 		return failure.Run("", "%w", err)
 	}
-	where := "the store in " + filepath.Join(p.dir, "state")
-	if url := p.cfg.Public().Store.NATS.URL; url != "" {
+	where := "the store in " + filepath.Join(p.Dir, "state")
+	if url := p.Cfg.Public().Store.NATS.URL; url != "" {
 		where = "the cluster at " + url
 	}
 	return failure.Usage("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
@@ -105,7 +106,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
 	standby := time.AfterFunc(standbyAfter, func() {
-		if p.cfg.Store.NATS.URL == "" {
+		if p.Cfg.Store.NATS.URL == "" {
 			return // nobody else can have the directory: it only takes its time to read it
 		}
 		p.awaits("the run's writer to give it up", "")
@@ -113,7 +114,7 @@ func (p *plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		p.say("standing by: another process is the writer of %s", p.name)
 	})
 	epoch, lost, err := p.log.Acquire(ctx, name)
-	if !standby.Stop() && p.cfg.Store.NATS.URL != "" {
+	if !standby.Stop() && p.Cfg.Store.NATS.URL != "" {
 		p.takeover = true
 	}
 	if err != nil {
@@ -147,13 +148,13 @@ func (p *plane) adopt(header trace.Header) error {
 	if err != nil {
 		return failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
 	}
-	merged := reachedAs(began, p.cfg)
-	if changed := changedLines(string(merged.YAML()), string(p.cfg.YAML())); len(changed) > 0 {
+	merged := reachedAs(began, p.Cfg)
+	if changed := changedLines(string(merged.YAML()), string(p.Cfg.YAML())); len(changed) > 0 {
 		return failure.Usage("leave these as they were, or begin a run under another --name",
-			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.dir, strings.Join(changed, "\n  "))
+			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.Dir, strings.Join(changed, "\n  "))
 	}
-	p.cfg = merged
-	p.rules = serveRules(merged)
+	p.Cfg = merged
+	p.Rules = serveRules(merged)
 	return nil
 }
 
@@ -162,7 +163,7 @@ func (p *plane) adopt(header trace.Header) error {
 func reachedAs(began, now config.Config) config.Config {
 	merged := began
 	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
-	merged.Fleet = reachedFleet(began.Fleet, now.Fleet)
+	merged.Fleet = parts.ReachedFleet(began.Fleet, now.Fleet)
 	merged.Sandbox, merged.Environment.Players, merged.Environment.OpenEnv.URL = now.Sandbox, now.Environment.Players, now.Environment.OpenEnv.URL
 	if !began.External() || len(now.Engines) != len(began.Engines) {
 		return merged
@@ -239,7 +240,7 @@ func keyed(document string) keyedLines {
 func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
 	resume, err := live.Recover(p.log, func() int64 { return p.app.Now().UnixNano() })
 	if err != nil {
-		return nil, failure.Run("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.dir, err)
+		return nil, failure.Run("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.Dir, err)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
@@ -98,10 +99,10 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 	}
 	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, stage: stage, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
-	if p.parts, err = newParts(cfg, dir, serveRules(cfg), p.say); err != nil {
+	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
 		return nil, errors.Join(err, stage.close())
 	}
-	p.onClose(stage.close)
+	p.OnClose(stage.close)
 	opt, err := p.serverOptions()
 	if err == nil {
 		p.server, err = api.New(opt, api.Ports{Plane: p})
@@ -114,7 +115,7 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 
 // serveRules are the loop's rules of a control plane: a remote trainer asks for its batches.
 func serveRules(cfg config.Config) loop.Config {
-	rules := runRules(cfg)
+	rules := parts.RunRules(cfg)
 	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
 	return rules
 }
@@ -125,7 +126,7 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHTTP()
 	go func() { serving <- p.server.Serve(httpContext, p.listener) }()
-	p.say("%s: listening on %s", p.dir, p.url())
+	p.say("%s: listening on %s", p.Dir, p.url())
 	err := p.run(ctx, cancel)
 	if err == nil {
 		drained := p.currentState() == stateDraining
@@ -145,7 +146,7 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	resume, err := p.open(ctx, cancel)
 	if err != nil && ctx.Err() != nil {
-		return endedBefore(p.dir, ctx)
+		return endedBefore(p.Dir, ctx)
 	}
 	if err != nil {
 		return err
@@ -155,7 +156,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return endedBefore(p.dir, ctx)
+		return endedBefore(p.Dir, ctx)
 	}
 	if err := p.assemble(resume); err != nil {
 		return err
@@ -164,7 +165,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	if ctx.Err() != nil {
-		return endedBefore(p.dir, ctx)
+		return endedBefore(p.Dir, ctx)
 	}
 	p.shown = newShownRun(p.job, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
 	defer p.shown.close()
@@ -175,7 +176,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.shown.runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
-		p.say("%s has made its %s; another run has another --name", p.dir, report.Counted(p.cfg.Trainer.Steps, "train step"))
+		p.say("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
 		return p.mount()
 	}
 	if err := errors.Join(p.openStage(ctx, run.NowNS), p.mount()); err != nil {
@@ -217,17 +218,17 @@ func (p *plane) drain(cancel context.CancelCauseFunc) {
 	}
 	p.setState(stateDraining)
 	p.server.Drain()
-	limit := lasting(p.cfg.Server.DrainS)
+	limit := config.Seconds(p.Cfg.Server.DrainS)
 	if run.View().Offered {
 		p.say("draining: the running train step may end within %s; again to stop at once", limit)
 	} else {
 		p.say("draining: no train step runs; again to stop at once")
 	}
-	if p.remote != nil {
-		p.remote.Drain()
+	if p.Remote != nil {
+		p.Remote.Drain()
 	}
-	if p.workers != nil {
-		p.workers.Drain()
+	if p.Workers != nil {
+		p.Workers.Drain()
 	}
 	run.Stop()
 	time.AfterFunc(limit, func() { cancel(fmt.Errorf("the drain took longer than server.drain_s (%s)", limit)) })
@@ -238,18 +239,18 @@ func (p *plane) drain(cancel context.CancelCauseFunc) {
 // goes on when it is started again, and nobody is told that it has ended.
 func (p *plane) farewell(ctx context.Context, drained bool) {
 	if drained {
-		if p.workers != nil {
-			p.workers.Close()
+		if p.Workers != nil {
+			p.Workers.Close()
 		}
 		return
 	}
-	if p.remote != nil {
-		p.remote.EndRun()
+	if p.Remote != nil {
+		p.Remote.EndRun()
 	}
-	if p.workers != nil {
-		p.workers.EndRun()
+	if p.Workers != nil {
+		p.Workers.EndRun()
 	}
-	if ctx.Err() != nil || p.remote == nil && p.workers == nil {
+	if ctx.Err() != nil || p.Remote == nil && p.Workers == nil {
 		return
 	}
 	p.say("%s for %d s; interrupt to end at once", farewellWords, farewellS)
@@ -269,7 +270,7 @@ const farewellWords = "the run has ended: whoever asks for work is told so"
 
 func (p *plane) url() string {
 	scheme := "http"
-	if p.cfg.Server.TLSCert != "" {
+	if p.Cfg.Server.TLSCert != "" {
 		scheme = "https"
 	}
 	return scheme + "://" + p.listener.Addr().String()
@@ -295,7 +296,7 @@ func (p *plane) writeAddress() error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(p.dir, addressFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.Dir, addressFile), append(text, '\n'), 0o644)
 }
 
 // finished reports whether the run has made all its train steps.
@@ -336,9 +337,9 @@ func (p *plane) summary(err error, asJSON bool) error {
 	}
 	how, next := s.State, "headway serve with the same --name goes on with it"
 	if p.finished() {
-		how, next = "finished", finishedHint(p.dir)
+		how, next = "finished", finishedHint(p.Dir)
 	}
-	p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
 	p.say("%s", next)
 	return nil
 }
@@ -346,8 +347,8 @@ func (p *plane) summary(err error, asJSON bool) error {
 // finishedHint is what there is to do with a run that a control plane has finished.
 func finishedHint(dir string) string {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
-		if _, err := os.Stat(filepath.Join(dir, hostedDir)); err == nil {
-			return filepath.Join(dir, hostedDir) + " has where the service keeps its versions"
+		if _, err := os.Stat(filepath.Join(dir, parts.HostedDir)); err == nil {
+			return filepath.Join(dir, parts.HostedDir) + " has where the service keeps its versions"
 		}
 		return "headway weights " + dir + " lists its versions"
 	}

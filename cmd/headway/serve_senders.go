@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop"
@@ -14,9 +15,9 @@ import (
 // buildSenders makes what stands between engines whose weights are distributed and the process that
 // sends them; nothing where there is no such engine.
 func (p *plane) buildSenders() {
-	if slices.ContainsFunc(p.cfg.Engines, byCollective) {
+	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.say})
-		p.groups = openGroupBook(p.dir, p.say)
+		p.groups = openGroupBook(p.Dir, p.say)
 	}
 }
 
@@ -24,9 +25,9 @@ func (p *plane) buildSenders() {
 // and no engine would read it from the store.
 func (p *plane) confirmSent(ctx context.Context, name string, version loop.Version) error {
 	var readers []string
-	for _, e := range p.cfg.Engines {
+	for _, e := range p.Cfg.Engines {
 		switch {
-		case !byCollective(e) && e.Weights != string(upstream.RoadNone):
+		case !parts.ByCollective(e) && e.Weights != string(upstream.RoadNone):
 			readers = append(readers, e.Name+" (weights "+e.Weights+")")
 		case len(p.receivers.Forms(e.Name)) > 0:
 			readers = append(readers, e.Name+" (headway receive)")

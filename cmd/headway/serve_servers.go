@@ -25,12 +25,12 @@ const (
 // has work without them, and they join when they answer. Those that are started from here are not
 // asked: they do not run yet.
 func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
-	if len(p.servers) == 0 || p.fleet != nil { // each is asked when it was started
+	if len(p.Servers) == 0 || p.Fleet != nil { // each is asked when it was started
 		return nil
 	}
 	var left []int
-	for i := range p.servers {
-		if upstream.Road(p.cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
+	for i := range p.Servers {
+		if upstream.Road(p.Cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
 			left = append(left, i)
 		}
 	}
@@ -44,17 +44,17 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		var down []string
 		var failures []error
 		silent := left[:0:0]
-		for _, a := range p.ask(ctx, left) {
-			if errors.Is(a.err, upstream.ErrKind) && !goesOn {
-				failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.err))
+		for _, a := range p.Ask(ctx, left) {
+			if errors.Is(a.Err, upstream.ErrKind) && !goesOn {
+				failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.Err))
 				continue
 			}
-			if a.err != nil {
-				silent = append(silent, a.engine)
-				down = append(down, a.err.Error())
+			if a.Err != nil {
+				silent = append(silent, a.Engine)
+				down = append(down, a.Err.Error())
 				continue
 			}
-			failures = append(failures, p.judge(a.engine, a.caps))
+			failures = append(failures, p.Judge(a.Engine, a.Caps))
 		}
 		if err := errors.Join(failures...); err != nil {
 			return err
@@ -69,13 +69,13 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
-			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.servers), "engine")), text)
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Servers), "engine")), text)
 			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.servers), serversWait, said)
+			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.Servers), serversWait, said)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -84,16 +84,16 @@ func (p *plane) awaitServers(ctx context.Context, goesOn bool) error {
 
 // serverStatus is what the status says of an engine's server, nil for an embedded one.
 func (p *plane) serverStatus(i int) *protocol.Server {
-	if p.hosted != nil {
+	if p.Service != nil {
 		return p.hostedStatus()
 	}
-	if i >= len(p.servers) {
+	if i >= len(p.Servers) {
 		return nil
 	}
-	e, engine := p.cfg.Engines[i], p.servers[i]
+	e, engine := p.Cfg.Engines[i], p.Servers[i]
 	s := engine.Status()
 	out := &protocol.Server{
-		URL: p.homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
+		URL: p.Homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
 	if !s.Until.IsZero() {

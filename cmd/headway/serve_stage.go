@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/env/taskset"
@@ -13,23 +14,23 @@ import (
 
 // openStage opens what rollouts are played with here, where they are.
 func (p *plane) openStage(ctx context.Context, clock func() int64) error {
-	if p.workshop != nil {
-		p.workshop.say, p.workshop.spans = p.say, p.spans
-		if err := p.openWorkshop(ctx); err != nil {
+	if p.CodeTask != nil {
+		p.CodeTask.Say, p.CodeTask.Spans = p.say, p.spans
+		if err := p.OpenCode(ctx); err != nil {
 			return err
 		}
-		p.workshop.clock.Store(&clock)
+		p.CodeTask.Clock.Store(&clock)
 	}
 	if p.stage == nil {
 		return nil
 	}
-	p.stage.cfg, p.stage.say, p.stage.now, p.stage.spans = p.cfg, p.say, p.app.Now, p.spans
+	p.stage.cfg, p.stage.say, p.stage.now, p.stage.spans = p.Cfg, p.say, p.app.Now, p.spans
 	if p.stage.tasks != nil {
-		p.say("%s: %s to train on, %d held out", p.cfg.Environment.Tasks.File, report.Counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
+		p.say("%s: %s to train on, %d held out", p.Cfg.Environment.Tasks.File, report.Counted(p.stage.tasks.Len(), "task"), p.stage.tasks.HeldOutLen())
 		p.sayTasks(p.stage.tasks)
 	}
-	p.onClose(p.stage.close) // its sandboxes before what their episodes ask
-	return p.stage.open(ctx, p.dir)
+	p.OnClose(p.stage.close) // its sandboxes before what their episodes ask
+	return p.stage.open(ctx, p.Dir)
 }
 
 // tasksWarned bounds how many warnings of a task set are said at a start.
@@ -37,7 +38,7 @@ const tasksWarned = 20
 
 // sayTasks tells the operator what is odd about the tasks, and what of their wants this run does not give them.
 func (p *plane) sayTasks(set *taskset.Set) {
-	for _, unmet := range unmetWants(set, p.cfg) {
+	for _, unmet := range parts.UnmetWants(set, p.Cfg) {
 		p.say("%s: they are played without it", unmet)
 	}
 	warnings := set.Warnings()
@@ -54,7 +55,7 @@ func (p *plane) play(ctx context.Context, cancel context.CancelCauseFunc, clock 
 	if p.stage == nil {
 		return
 	}
-	if err := p.stage.run(ctx, p.workers, p.gateway, clock); err != nil {
+	if err := p.stage.run(ctx, p.Workers, p.gateway, clock); err != nil {
 		cancel(err)
 	}
 }
@@ -66,7 +67,7 @@ func (p *plane) environmentStatus() *protocol.Environment {
 	if s == nil {
 		return p.workshopStatus()
 	}
-	out := &protocol.Environment{Kind: p.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
+	out := &protocol.Environment{Kind: p.Cfg.Environment.Kind, Episodes: s.tally.Episodes()}
 	if s.tasks != nil {
 		out.Tasks = s.tasks.Len()
 	}
@@ -85,11 +86,11 @@ func (p *plane) environmentStatus() *protocol.Environment {
 
 // workshopStatus is what the sandboxes of the task code do, nil where it is another task.
 func (p *plane) workshopStatus() *protocol.Environment {
-	w := p.workshop
-	if w == nil || w.clock.Load() == nil { // the pool is there before the clock is
+	w := p.CodeTask
+	if w == nil || w.Clock.Load() == nil { // the pool is there before the clock is
 		return nil
 	}
-	return &protocol.Environment{Kind: p.cfg.Environment.Kind, Sandboxes: sandboxStatus(w.pool.Status())}
+	return &protocol.Environment{Kind: p.Cfg.Environment.Kind, Sandboxes: sandboxStatus(w.Pool.Status())}
 }
 
 func sandboxStatus(s pool.Status) *protocol.Sandboxes {

@@ -32,7 +32,7 @@ func (p *plane) Ready() error {
 // Status implements api.Plane.
 func (p *plane) Status() protocol.Status {
 	s := protocol.Status{
-		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.cfg.Trainer.Steps, Policy: p.cfg.Queue.Policy,
+		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.Cfg.Trainer.Steps, Policy: p.Cfg.Queue.Policy,
 		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.app.Now().Sub(p.began).Seconds(),
 	}
 	run := p.runtime.Load()
@@ -46,19 +46,19 @@ func (p *plane) Status() protocol.Status {
 	st := &v.Status
 	s.Version, s.Waits = st.Version, p.firstVersionWords(v)
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
-	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.rules.BatchGroups}
+	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.Rules.BatchGroups}
 	s.Engines = p.engineStatus(v)
 	s.Throughput = throughputStatus(v)
 	s.Verl = verlStatus(v.Summary)
 	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
-	s.Control = api.ControlOf(p.rules.Control, st.Control, v.Summary.Control)
+	s.Control = api.ControlOf(p.Rules.Control, st.Control, v.Summary.Control)
 	if v.Attribution.Groups > 0 {
 		s.Attribution = &v.Attribution
 	}
 	s.Binding = v.Summary.Throughput.Binding
 	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
-	if p.workers != nil {
-		s.Workers = p.workers.Status()
+	if p.Workers != nil {
+		s.Workers = p.Workers.Status()
 	}
 	if p.gateway != nil {
 		g := p.gateway.Status()
@@ -98,8 +98,8 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 	}
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
-		name := p.engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.fleetStatus(i, p.app.Now())})
+		name := p.Parts.Engines[i].Name()
+		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.app.Now())})
 	}
 	return out
 }
@@ -107,9 +107,9 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 func (p *plane) trainerStatus(v live.View) protocol.Trainer {
 	s := protocol.Trainer{State: "embedded", Lease: v.Status.Lease}
 	switch {
-	case p.remote != nil:
-		s = p.remote.Status()
-	case p.hosted != nil:
+	case p.Remote != nil:
+		s = p.Remote.Status()
+	case p.Service != nil:
 		s.State = trainerService
 	}
 	s.IdleRatio = v.TrainerIdle
@@ -117,7 +117,7 @@ func (p *plane) trainerStatus(v live.View) protocol.Trainer {
 }
 
 func (p *plane) diskStatus(full bool) protocol.Disk {
-	n := p.cfg.Store.NATS
+	n := p.Cfg.Store.NATS
 	d := protocol.Disk{BytesMax: int64(n.LogBytesMax) + int64(n.PayloadBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), Full: full, WeightsBytes: p.weightsBytes(), SnapshotBytes: p.log.SnapshotBytes()}
 	d.LogBytes, d.PayloadBytes = p.log.Usage()
 	return d
@@ -126,17 +126,17 @@ func (p *plane) diskStatus(full bool) protocol.Disk {
 // weightsBytes is what the published versions take. A status is asked for often, and a
 // manifest names every tensor: each is read once.
 func (p *plane) weightsBytes() (total int64) {
-	if p.weights == nil { // they are a service's
+	if p.Weights == nil { // they are a service's
 		return 0
 	}
-	versions, err := p.weights.Versions()
+	versions, err := p.Weights.Versions()
 	if err != nil {
 		return 0
 	}
 	for _, v := range versions {
 		size, known := p.sizes.Load(v)
 		if !known {
-			m, err := p.weights.Manifest(v)
+			m, err := p.Weights.Manifest(v)
 			if err != nil {
 				continue
 			}

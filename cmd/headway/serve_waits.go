@@ -39,16 +39,16 @@ func (p *plane) firstVersionWords(v live.View) string {
 	if v.Began || p.currentState() != stateRunning {
 		return ""
 	}
-	if _, there, _ := p.published().Committed(0); !there { // with weights here, or with the sender alone
-		if p.hosted != nil {
+	if _, there, _ := p.Published().Committed(0); !there { // with weights here, or with the sender alone
+		if p.Service != nil {
 			return "the service to make the adapter and save version 0"
 		}
 		return "the trainer to publish version 0"
 	}
 	var names []string
-	for i, e := range p.servers {
-		if e.Status().Version == loop.NoVersion && !p.awayOf(i) {
-			names = append(names, p.cfg.Engines[i].Name)
+	for i, e := range p.Servers {
+		if e.Status().Version == loop.NoVersion && !p.AwayOf(i) {
+			names = append(names, p.Cfg.Engines[i].Name)
 		}
 	}
 	if len(names) == 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
@@ -28,20 +29,20 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	names := []string{"first", "second", "third"}
 	state := stateRunning
-	p := &plane{job: &job{parts: &parts{weights: store, fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
+	p := &plane{job: &job{Parts: &parts.Parts{Weights: store, Fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
 	p.state.Store(&state)
 	for _, name := range names {
 		e := config.Engine{Kind: "vllm", Name: name, URL: "http://127.0.0.1:1", Slots: 1}
-		server, err := serverOf(e)
+		server, err := parts.ServerOf(e)
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := upstream.New(upstream.Options{Name: name, Slots: 1, Server: server, Dialect: dialectOf(e, t.Logf), Vocabulary: 8})
+		made, err := upstream.New(upstream.Options{Name: name, Slots: 1, Server: server, Dialect: parts.DialectOf(e, t.Logf), Vocabulary: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = made.Close() })
-		p.cfg.Engines, p.servers = append(p.cfg.Engines, e), append(p.servers, made)
+		p.Cfg.Engines, p.Servers = append(p.Cfg.Engines, e), append(p.Servers, made)
 	}
 	waits := func(want string) {
 		t.Helper()
@@ -59,11 +60,11 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	waits("engines to serve version 0")
 	for i := range 2 {
-		if err := p.fleet.Acquire(t.Context(), i); err != nil {
+		if err := p.Fleet.Acquire(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
 	}
 	waits("2 engines to serve version 0: first, second")
-	p.fleet = nil
+	p.Fleet = nil
 	waits("3 engines to serve version 0: first, second, third")
 }

@@ -19,8 +19,8 @@ const lookEvery = time.Second
 // watch looks at the run now and then, says what is missing while nothing makes
 // progress, and stops the run where the document asks for that.
 func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
-	w := p.cfg.Watchdog
-	dog := watchdog.NewDog(watchdog.Options{AfterS: w.AfterS, LeaseS: p.cfg.Server.LeaseS, ClaimS: p.cfg.Server.ClaimS})
+	w := p.Cfg.Watchdog
+	dog := watchdog.NewDog(watchdog.Options{AfterS: w.AfterS, LeaseS: p.Cfg.Server.LeaseS, ClaimS: p.Cfg.Server.ClaimS})
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -46,7 +46,7 @@ func (p *plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 func (p *plane) loseUnsound() {
 	unsound := p.receivers.Unsound()
 	status := p.runtime.Load().View().Status
-	for i, e := range p.engines {
+	for i, e := range p.Parts.Engines {
 		if slices.Contains(unsound, e.Name()) && i < len(status.Engines) && status.Engines[i].State == "serving" {
 			p.say("engine %s: a stage of it is silent, new or without weights; it loads in full before it gets work again", e.Name())
 			p.runtime.Load().EngineLost(e.Name())
@@ -58,8 +58,8 @@ func (p *plane) loseUnsound() {
 func (p *plane) watched() watchdog.View {
 	v := p.runtime.Load().View()
 	w := watchdog.View{
-		NowS: float64(v.NowNS) / 1e9, Status: p.Status(), RemoteWorkers: p.workers != nil, Holding: v.Status.Holding,
-		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v), SyncTarget: v.Status.SyncTarget, Together: !p.rules.RollingSwitch,
+		NowS: float64(v.NowNS) / 1e9, Status: p.Status(), RemoteWorkers: p.Workers != nil, Holding: v.Status.Holding,
+		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v), SyncTarget: v.Status.SyncTarget, Together: !p.Rules.RollingSwitch,
 	}
 	if v.Offered {
 		w.BatchS = float64(v.NowNS-v.OfferedNS) / 1e9

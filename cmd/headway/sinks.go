@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -35,17 +36,17 @@ func (j *job) openSinks() error {
 		}
 		sinks = append(sinks, s)
 	}
-	name, to := filepath.Base(j.dir), j.cfg.Sinks
+	name, to := filepath.Base(j.Dir), j.Cfg.Sinks
 	if to.TensorBoard.Dir != "" {
 		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), j.app.Now()))
 	}
 	if to.MLflow.URL != "" {
-		token, err := secretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
+		token, err := parts.SecretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
-		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.cfg), Logf: j.tell, Now: j.app.Now}))
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.Cfg), Logf: j.tell, Now: j.app.Now}))
 	}
 	if len(to.Command) > 0 {
-		add(sink.Program(to.Command, filepath.Join(j.dir, commandLog)))
+		add(sink.Program(to.Command, filepath.Join(j.Dir, commandLog)))
 	}
 	if to.Spans.URL != "" {
 		errs = append(errs, j.openSpans())
@@ -58,16 +59,16 @@ func (j *job) openSinks() error {
 
 // openSpans begins to send spans of a share of the rollouts.
 func (j *job) openSpans() error {
-	to := j.cfg.Sinks.Spans
-	token, err := secretOf("sinks.spans.token_file", to.TokenFile)
+	to := j.Cfg.Sinks.Spans
+	token, err := parts.SecretOf("sinks.spans.token_file", to.TokenFile)
 	if err != nil {
 		return err
 	}
-	model := j.cfg.Model.Path
+	model := j.Cfg.Model.Path
 	if model == "" {
-		model = j.cfg.Environment.Task
+		model = j.Cfg.Environment.Task
 	}
-	j.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(j.dir), Model: filepath.Base(model), Share: to.Share, Logf: j.tell})
+	j.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(j.Dir), Model: filepath.Base(model), Share: to.Share, Logf: j.tell})
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
@@ -62,21 +63,21 @@ func newStage(cfg config.Config) (*stage, error) {
 	s := &stage{cfg: cfg}
 	var err error
 	if e.Tasks.File != "" {
-		if s.tasks, err = loadTasks(cfg); err != nil {
+		if s.tasks, err = parts.LoadTasks(cfg); err != nil {
 			return nil, err
 		}
-		if cfg, err = withVerifier(cfg, s.tasks); err != nil {
+		if cfg, err = parts.WithVerifier(cfg, s.tasks); err != nil {
 			return nil, err
 		}
 		s.cfg, e = cfg, cfg.Environment
 	}
 	if e.Kind == "openenv" {
-		if s.openenv, err = openenvOf(e.OpenEnv); err != nil {
+		if s.openenv, err = parts.OpenenvOf(e.OpenEnv); err != nil {
 			return nil, err
 		}
 	}
 	if e.Verifier.Kind != "none" {
-		s.judge, err = judgeOf(cfg)
+		s.judge, err = parts.JudgeOf(cfg)
 	}
 	return s, err
 }
@@ -115,7 +116,7 @@ func (s *stage) open(ctx context.Context, dir string) (err error) {
 		return err
 	}
 	if s.cfg.UsesSandbox() {
-		s.pool, err = openPool(ctx, s.cfg, dir, longestTest(s.tasks, s.cfg), s.say)
+		s.pool, err = parts.OpenPool(ctx, s.cfg, dir, parts.LongestTest(s.tasks, s.cfg), s.say)
 	}
 	return err
 }
@@ -159,7 +160,7 @@ func (s *stage) run(ctx context.Context, rollouts player.Rollouts, gateway http.
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
 		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
-		TurnsMax: e.TurnsMax, Timeout: lasting(e.TimeoutS), FailOn: failOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.say,
+		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.say,
 	})
 	if err != nil {
 		return err
@@ -201,7 +202,7 @@ func (s *stage) world(ctx context.Context, claim protocol.Claim, _ *taskset.Task
 	if err != nil {
 		return nil, err
 	}
-	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...), ToolTime: lasting(s.cfg.Sandbox.TimeS)})
+	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...), ToolTime: config.Seconds(s.cfg.Sandbox.TimeS)})
 }
 
 // worldSeed is a function of the run's seed and the prompt, the same for all rollouts of a group. It
@@ -229,7 +230,7 @@ func (s *stage) close() error {
 	s.closed = true
 	var errs []error
 	if s.pool != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
+		ctx, cancel := context.WithTimeout(context.Background(), parts.PoolCloseLimit)
 		defer cancel()
 		errs = append(errs, s.pool.Close(ctx))
 	}

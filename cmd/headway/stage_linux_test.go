@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/episode/player"
@@ -105,7 +106,7 @@ func checkStageBatches(t *testing.T, batches []*batchtest.Tensors) {
 // sandboxDriver is a driver that can make sandboxes here, with those of a run that are left.
 func sandboxDriver(t *testing.T, name string) sandbox.Driver {
 	t.Helper()
-	driver, err := driverOf(config.Config{Sandbox: config.Sandboxes{Driver: name}})
+	driver, err := parts.DriverOf(config.Config{Sandbox: config.Sandboxes{Driver: name}})
 	if err == nil {
 		_, err = driver.Check(context.Background())
 	}
@@ -120,7 +121,7 @@ func sandboxDriver(t *testing.T, name string) sandbox.Driver {
 
 func stageLeft(t *testing.T, driver sandbox.Driver, dir string) []sandbox.ID {
 	t.Helper()
-	left, err := driver.List(t.Context(), sandboxOwner(config.Config{}, filepath.Join(dir, "runs", "r")))
+	left, err := driver.List(t.Context(), parts.SandboxOwner(config.Config{}, filepath.Join(dir, "runs", "r")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func (r liveRunner) controlled(ctx context.Context, cfg config.Config, shown met
 
 // steered makes a run under a target.
 func steered(ctx context.Context, j *job, opt live.Options, shown metrics.Beside) (out study.ControlLived, err error) {
-	opt.Header.Warmup = loop.Version(j.cfg.Steps.Warmup)
+	opt.Header.Warmup = loop.Version(j.Cfg.Steps.Warmup)
 	var rewards []float64
 	opt.OnStep = func(d live.StepDone) { rewards = append(rewards, newStepLine(d).Reward) }
 	opt.Observe = shown.Observe
@@ -55,13 +55,13 @@ func steered(ctx context.Context, j *job, opt live.Options, shown metrics.Beside
 	if err != nil {
 		return study.ControlLived{Failed: err.Error()}, nil
 	}
-	out.Wasted, out.Late = result.Summary.Waste.WastedShare, j.takePaces().warnings()
+	out.Wasted, out.Late = result.Summary.Waste.WastedShare, j.TakePaces().Warnings()
 	last := rewards[len(rewards)-max(len(rewards)/10, 1):]
 	for _, reward := range last {
 		out.Reward += reward / float64(len(last))
 	}
 	version := result.Status.Version
-	if out.Accuracy, _, err = j.evaluateLast(ctx, version); err != nil {
+	if out.Accuracy, _, err = j.EvaluateLast(ctx, version); err != nil {
 		err = fmt.Errorf("evaluating version %d: %w", version, err)
 	}
 	return out, err

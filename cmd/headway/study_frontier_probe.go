@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -73,17 +74,17 @@ func responseTokens(s port.Sample) int {
 // probeRates plays rollouts in every slot, makes train steps beside them as the run will, and reads off how
 // long the devices' steps take.
 func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
-	scratch, done, err := j.scratchTrainer(ctx)
+	scratch, done, err := j.ScratchTrainer(ctx)
 	if err != nil {
 		return study.FrontierRates{}, err
 	}
 	defer done()
 	limited, cancel := context.WithTimeout(ctx, rateMaxS*time.Second)
 	defer cancel()
-	p := newProber(j.rules, j.engines, j.environment)
+	p := newProber(j.Rules, j.Engines, j.Environment)
 	wait := p.begin(limited, j.app.Now)
 	rates, err := j.timeRates(limited, p, scratch)
-	pace := j.takePaces()
+	pace := j.TakePaces()
 	if paced, ok := scratch.(port.Paced); ok {
 		pace.Train = paced.TakePace()
 	}
@@ -103,7 +104,7 @@ func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
 var errPace = errors.New("this machine does not keep the pace of the modelled devices")
 
 // keepsPace refuses a machine on which the devices' pace is a fiction.
-func keepsPace(pace kept) error {
+func keepsPace(pace parts.Paces) error {
 	for side, p := range map[string]port.Pace{"decode": pace.Decode, "train": pace.Train} {
 		if p.LateShare() > refusedLate || p.Slowdown() > refusedSlowdown {
 			return failure.Run("raise --decode-step, take fewer --devices, or leave the machine more to spare",
@@ -123,8 +124,8 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (s
 	case <-ctx.Done():
 		return rates, ctx.Err()
 	}
-	j.takePaces()
-	decodeTime(j.engines) // the first steps, when slots filled
+	j.TakePaces()
+	decodeTime(j.Engines) // the first steps, when slots filled
 	began := j.app.Now()
 	var trained, synced time.Duration
 	for enough := false; !enough; {
@@ -135,7 +136,7 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (s
 		}
 		trained += j.app.Now().Sub(from)
 		from = j.app.Now()
-		if err := reload(ctx, j.engines); err != nil {
+		if err := reload(ctx, j.Engines); err != nil {
 			return rates, err
 		}
 		synced += j.app.Now().Sub(from)
@@ -144,7 +145,7 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (s
 		p.mu.Unlock()
 	}
 	rates.StepS, rates.SyncS = trained.Seconds()/float64(rates.Steps), synced.Seconds()/float64(rates.Steps)
-	rates.TokenS = decodeTime(j.engines)
+	rates.TokenS = decodeTime(j.Engines)
 	return rates, nil
 }
 

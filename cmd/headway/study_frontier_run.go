@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -46,7 +47,7 @@ func (r frontierRunner) open(ctx context.Context, document config.Config, dir st
 	if err != nil {
 		return nil, err
 	}
-	for _, e := range j.engines {
+	for _, e := range j.Engines {
 		if err == nil {
 			err = errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false))
 		}
@@ -69,7 +70,7 @@ func (r frontierRunner) lengths(ctx context.Context, document config.Config, gro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	return sampleLengths(ctx, j.rules, j.engines, j.environment, groups)
+	return sampleLengths(ctx, j.Rules, j.Engines, j.Environment, groups)
 }
 
 // run implements [study.FrontierRig].
@@ -107,7 +108,7 @@ func (r frontierRunner) run(ctx context.Context, document config.Config, warmup 
 	if err := cmp.Or(ctx.Err(), err); err != nil {
 		return out, err
 	}
-	return frontierLived(document, result, j.takePaces()), nil
+	return frontierLived(document, result, j.TakePaces()), nil
 }
 
 // probesMax is how often a run is probed on a machine that does not keep its pace, before the study gives up.
@@ -130,7 +131,7 @@ func frontierFolder(rolloutDevices int, seed uint64) string {
 }
 
 // frontierLived sums a run up.
-func frontierLived(document config.Config, res live.Result, pace kept) study.FrontierLived {
+func frontierLived(document config.Config, res live.Result, pace parts.Paces) study.FrontierLived {
 	out := study.FrontierLived{
 		Summary: res.Summary, Mismatch: res.Attribution.Little.Mismatch, Closed: study.FrontierFigures{PeriodS: math.NaN(), Staleness: math.NaN()},
 		Pace: study.FrontierPace{DecodeLate: pace.Decode.LateShare(), DecodeSlowdown: pace.Decode.Slowdown(),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/port"
@@ -124,7 +125,7 @@ func noted(t *testing.T, dir, digest string) {
 
 // A machine that does not keep the devices' pace is refused with what to do.
 func TestFrontierRefusesSlowMachines(t *testing.T) {
-	for _, pace := range []kept{
+	for _, pace := range []parts.Paces{
 		{Decode: port.Pace{Steps: 100, Late: 51, PacedNS: 1e9}},
 		{Train: port.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}},
 	} {
@@ -132,7 +133,7 @@ func TestFrontierRefusesSlowMachines(t *testing.T) {
 			t.Errorf("%+v: %v", pace, err)
 		}
 	}
-	if err := keepsPace(kept{Decode: port.Pace{Steps: 100, Late: 20, PacedNS: 1e9, LostNS: 5e7}}); err != nil {
+	if err := keepsPace(parts.Paces{Decode: port.Pace{Steps: 100, Late: 20, PacedNS: 1e9, LostNS: 5e7}}); err != nil {
 		t.Errorf("a machine that keeps it nearly: %v", err)
 	}
 }

@@ -196,7 +196,7 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 	if err != nil {
 		return nil, err
 	}
-	if err := j.trainer.Initialize(ctx); err != nil {
+	if err := j.Trainer.Initialize(ctx); err != nil {
 		return nil, errors.Join(err, j.Close())
 	}
 	return j, nil
@@ -318,11 +318,11 @@ func (r liveRunner) learned(ctx context.Context, j *job, lines []steps.Line, wal
 			reward += lines[next].Reward
 			n++
 		}
-		prompts := j.cfg.Evaluate.Prompts
+		prompts := j.Cfg.Evaluate.Prompts
 		if k == curvePoints-1 {
-			prompts = len(j.heldOut)
+			prompts = len(j.HeldOut)
 		}
-		a, err := j.evaluate(ctx, version, prompts)
+		a, err := j.Evaluate(ctx, version, prompts)
 		if err != nil {
 			return nil, accuracy, fmt.Errorf("evaluating version %d: %w", version, err)
 		}

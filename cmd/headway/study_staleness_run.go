@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	engine "github.com/headway-rl/headway/engine/embedded"
 	"github.com/headway-rl/headway/env"
@@ -21,7 +22,7 @@ import (
 // function of the document, its seed and the lag alone.
 type lesson struct {
 	study.Lesson
-	parts       *parts // of the document, without a directory
+	parts       *parts.Parts // of the document, without a directory
 	weights     *newestWeights
 	environment port.Environment
 	engine      *engine.Engine
@@ -48,22 +49,22 @@ func (l *lesson) build() error {
 	cfg := l.Document
 	cfg.Trainer.Threads = 1
 	var err error
-	if l.parts, err = newParts(cfg, "", runRules(cfg), nil); err != nil {
+	if l.parts, err = parts.New(cfg, "", parts.RunRules(cfg), nil); err != nil {
 		return err
 	}
-	l.environment = l.parts.environment
+	l.environment = l.parts.Environment
 	cold := cfg
 	cold.Environment.WarmupSteps = 0
-	if l.trainer, err = newTrainer(cold, l.parts.task, l.parts.change, l.weights); err != nil {
+	if l.trainer, err = parts.NewTrainer(cold, l.parts.Task, l.parts.Change, l.weights); err != nil {
 		return err
 	}
 	if l.DriftEvery > 0 {
-		if l.drift, err = newDriftMeter(policyShape(cfg, l.parts.task), l.parts.task.Limits().PromptTokens, cfg.Trainer.ClipEpsilon); err != nil {
+		if l.drift, err = newDriftMeter(parts.PolicyShape(cfg, l.parts.Task), l.parts.Task.Limits().PromptTokens, cfg.Trainer.ClipEpsilon); err != nil {
 			return err
 		}
 	}
 	l.engine, err = engine.New(engine.Options{
-		Name: "study", Slots: cfg.Train.Batch, Model: policyShape(cfg, l.parts.task), PromptTokens: l.parts.task.Limits().PromptTokens,
+		Name: "study", Slots: cfg.Train.Batch, Model: parts.PolicyShape(cfg, l.parts.Task), PromptTokens: l.parts.Task.Limits().PromptTokens,
 		End: env.End, Seed: cfg.Seed, Weights: l.weights,
 	})
 	return err
@@ -120,7 +121,7 @@ func (l *lesson) run(ctx context.Context) (study.Learned, error) {
 func (l *lesson) begin(ctx context.Context) error {
 	warm := l.Document
 	warm.Trainer.Threads, warm.Trainer.LearningRate = 1, l.WarmupRate
-	first, err := newTrainer(warm, l.parts.task, workload.Change{}, l.weights)
+	first, err := parts.NewTrainer(warm, l.parts.Task, workload.Change{}, l.weights)
 	if err != nil {
 		return err
 	}
@@ -199,7 +200,7 @@ func (s lessonSampler) Sample(ctx context.Context, r port.SampleRequest) (port.G
 
 // evaluate is the held-out accuracy of a version.
 func (l *lesson) evaluate(ctx context.Context, version loop.Version) (float64, error) {
-	e, err := env.Evaluate(ctx, l.parts.task, l.parts.verdicts, l.parts.heldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
+	e, err := env.Evaluate(ctx, l.parts.Task, l.parts.Verdicts, l.parts.HeldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
 		return l.engine.Greedy(ctx, version, prompts, tokens)
 	})
 	return e.Accuracy(), err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
@@ -69,8 +70,8 @@ func weightsDir(path string) (dir, run string, err error) {
 		}
 		return path, run, nil
 	}
-	if newest, err := newestSaved(path); err == nil && newest != loop.NoVersion {
-		return "", "", failure.Usage("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, hostedDir))
+	if newest, err := parts.NewestSaved(path); err == nil && newest != loop.NoVersion {
+		return "", "", failure.Usage("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, parts.HostedDir))
 	}
 	return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
 }
@@ -216,7 +217,7 @@ func (c *weightsListCmd) Run(a *app.Process) error {
 // sentVersions says which versions without stored weights a run's engines got by a collective, as its document has
 // it; none where there is no run, or no document that can be read.
 func sentVersions(run string) func(loop.Version) bool {
-	document, err := config.Load(filepath.Join(run, configFile))
+	document, err := config.Load(filepath.Join(run, parts.ConfigFile))
 	sent := func(e config.Engine) bool { return upstream.Road(e.Weights) == upstream.RoadDistributed }
 	if run == "" || err != nil || !slices.ContainsFunc(document.Engines, sent) {
 		return func(loop.Version) bool { return false }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -121,7 +122,7 @@ func TestWeightsByACollective(t *testing.T) {
 		}
 	}
 	document := "model: {path: /m}\nengines: [{kind: sglang, url: 'http://a:1', slots: 8, weights: distributed}]\nsync: {every: 2}\nqueue: {policy: bounded, eta: 4}\n"
-	if err := os.WriteFile(filepath.Join(run, configFile), []byte(document), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(run, parts.ConfigFile), []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := headway(t, "weights", run)

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -17,58 +17,58 @@ import (
 )
 
 // buildServers makes the engines that are servers of their own, which are asked nothing yet.
-func (p *parts) buildServers() error {
+func (p *Parts) buildServers() error {
 	p.closesEngines()
 	driver, ports, err := p.driverOfServers()
 	if err != nil {
 		return err
 	}
 	if driver != nil {
-		p.fleet = p.fleetOf(driver, p.admit)
+		p.Fleet = p.fleetOf(driver, p.admit)
 	}
-	for i, e := range p.cfg.Engines {
-		e.URL = p.cfg.EngineURL(i, ports)
+	for i, e := range p.Cfg.Engines {
+		e.URL = p.Cfg.EngineURL(i, ports)
 		made, home, err := p.newServer(i, e)
 		if err != nil {
 			return err
 		}
-		p.engines, p.servers, p.homes = append(p.engines, made), append(p.servers, made), append(p.homes, home)
+		p.Engines, p.Servers, p.Homes = append(p.Engines, made), append(p.Servers, made), append(p.Homes, home)
 	}
 	return nil
 }
 
 // newServer makes the engine of a server, which is asked nothing yet.
-func (p *parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.Server, error) {
-	server, err := serverOf(e)
+func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.Server, error) {
+	server, err := ServerOf(e)
 	if err != nil {
-		return nil, nil, p.cfg.Refuse(fmt.Sprintf("engines.%d.key_file", i), "is no use: "+err.Error(), "a file with the server's API key, or leave it out")
+		return nil, nil, p.Cfg.Refuse(fmt.Sprintf("engines.%d.key_file", i), "is no use: "+err.Error(), "a file with the server's API key, or leave it out")
 	}
-	root, err := filepath.Abs(filepath.Join(p.dir, "weights"))
+	root, err := filepath.Abs(filepath.Join(p.Dir, "weights"))
 	if err != nil {
 		return nil, nil, err
 	}
 	var sender upstream.Sender
 	var groups upstream.GroupBook
-	if byCollective(e) {
-		sender, groups = p.host.sender, p.host.groups
+	if ByCollective(e) {
+		sender, groups = p.host.Sender, p.host.Groups
 	}
 	made, err := upstream.New(upstream.Options{
-		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialectOf(e, p.logf), Road: upstream.Road(e.Weights),
+		Name: e.Name, Slots: e.Slots, Server: server, Dialect: DialectOf(e, p.logf), Road: upstream.Road(e.Weights),
 		Views: func(ctx context.Context, version loop.Version) (string, error) {
-			view, err := p.weights.View(ctx, version)
+			view, err := p.Weights.View(ctx, version)
 			if err != nil {
 				return "", err
 			}
 			return filepath.Abs(view)
 		},
 		ServerPath: seenFrom(root, e.WeightsDir), Sender: sender, Groups: groups,
-		Cache: e.Cache, Silent: lasting(e.SilentS), Update: lasting(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.host.traceparent, Logf: p.logf,
+		Cache: e.Cache, Silent: config.Seconds(e.SilentS), Update: config.Seconds(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.Policy.checkpoint.Ends, Traceparent: p.host.Traceparent, Logf: p.logf,
 	})
 	return made, server, err
 }
 
-// serverOf is where an engine's server is.
-func serverOf(e config.Engine) (*upstream.Server, error) {
+// ServerOf is where an engine's server is.
+func ServerOf(e config.Engine) (*upstream.Server, error) {
 	return upstream.NewServer(upstream.ServerOptions{URL: e.URL, Model: e.ServedModel, KeyFile: e.KeyFile, Connections: 2 * e.Slots})
 }
 
@@ -89,38 +89,38 @@ func seenFrom(root, dir string) func(string) string {
 
 // initialVersion makes version 0: the model's own weights. Where versions are adapters the trainer
 // makes it, and there is none here.
-func (p *parts) initialVersion() func(context.Context) error {
-	for _, e := range p.cfg.Engines {
+func (p *Parts) initialVersion() func(context.Context) error {
+	for _, e := range p.Cfg.Engines {
 		if e.Weights == "lora" {
 			return nil
 		}
 	}
 	return func(ctx context.Context) error {
-		if len(p.policy.checkpoint.Weights) == 0 {
-			return p.cfg.Refuse("model.path", "has no weights any more, and version 0 is not published yet", "the directory that the engines' servers were started with")
+		if len(p.Policy.checkpoint.Weights) == 0 {
+			return p.Cfg.Refuse("model.path", "has no weights any more, and version 0 is not published yet", "the directory that the engines' servers were started with")
 		}
-		p.logf("publishing the weights of %s as version 0", p.policy.checkpoint.Dir)
-		return p.weights.PublishCheckpoint(ctx, p.policy.checkpoint)
+		p.logf("publishing the weights of %s as version 0", p.Policy.checkpoint.Dir)
+		return p.Weights.PublishCheckpoint(ctx, p.Policy.checkpoint)
 	}
 }
 
-// byCollective reports whether an engine takes its tensors from a sender, over a collective.
-func byCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
+// ByCollective reports whether an engine takes its tensors from a sender, over a collective.
+func ByCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
 
 // serverAnswer is what asking a server came to.
 type serverAnswer struct {
-	engine int
-	caps   upstream.Capabilities
-	err    error
+	Engine int
+	Caps   upstream.Capabilities
+	Err    error
 }
 
-// ask asks servers what they can, all at once.
-func (p *parts) ask(ctx context.Context, engines []int) []serverAnswer {
+// Ask asks servers what they can, all at once.
+func (p *Parts) Ask(ctx context.Context, engines []int) []serverAnswer {
 	answers := make([]serverAnswer, len(engines))
 	var all sync.WaitGroup
 	for i, engine := range engines {
 		all.Go(func() {
-			caps, err := p.servers[engine].Probe(ctx)
+			caps, err := p.Servers[engine].Probe(ctx)
 			answers[i] = serverAnswer{engine, caps, err}
 		})
 	}
@@ -128,10 +128,10 @@ func (p *parts) ask(ctx context.Context, engines []int) []serverAnswer {
 	return answers
 }
 
-// judge says what a server lacks, and whether that ends the start.
-func (p *parts) judge(engine int, caps upstream.Capabilities) error {
-	e := p.cfg.Engines[engine]
-	home := p.homes[engine].URL()
+// Judge says what a server lacks, and whether that ends the start.
+func (p *Parts) Judge(engine int, caps upstream.Capabilities) error {
+	e := p.Cfg.Engines[engine]
+	home := p.Homes[engine].URL()
 	p.logf("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
 	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
@@ -144,7 +144,7 @@ func (p *parts) judge(engine int, caps upstream.Capabilities) error {
 	if caps.Slots > 0 && e.Slots > caps.Slots {
 		p.logf("engine %s: it has %d slots, and its server samples %d responses at once: the others wait there without a token, and count as hung after silent_s; set slots to %d, or start the server with room for more", e.Name, e.Slots, caps.Slots, caps.Slots)
 	}
-	fatal = append(fatal, unfit(caps, p.vocabulary(), p.limits())...)
+	fatal = append(fatal, unfit(caps, p.Vocabulary(), p.Limits())...)
 	if len(fatal) > 0 {
 		return failure.Usage("headway doctor with this document says it again without starting anything", "engine %s at %s cannot be used: %s", e.Name, home, strings.Join(fatal, "; "))
 	}
@@ -160,29 +160,29 @@ func softwareOf(e config.Engine, caps upstream.Capabilities) string {
 }
 
 // driverOfServers makes what starts the servers of a document, and the ports that they are to listen on.
-func (p *parts) driverOfServers() (driver fleet.Driver, ports []int, err error) {
-	f := p.cfg.Fleet
+func (p *Parts) driverOfServers() (driver fleet.Driver, ports []int, err error) {
+	f := p.Cfg.Fleet
 	switch f.Driver {
 	case "process":
 		if ports, err = fleetPorts(f); err != nil {
 			return nil, nil, err
 		}
 		driver, err = programs.New(programs.Options{
-			Command: f.Command, Names: namesOf(p.cfg), Ports: ports, Dir: filepath.Join(p.dir, enginesDir), Grace: lasting(f.GraceS), Logf: p.logf,
+			Command: f.Command, Names: NamesOf(p.Cfg), Ports: ports, Dir: filepath.Join(p.Dir, EnginesDir), Grace: config.Seconds(f.GraceS), Logf: p.logf,
 		})
 	case "kubernetes":
-		driver, err = scaledWorkload(p.cfg)
+		driver, err = ScaledWorkload(p.Cfg)
 	}
 	return driver, ports, err
 }
 
 // admit asks an engine that was started what it can, and refuses one that the run cannot use.
-func (p *parts) admit(ctx context.Context, engine int) error {
-	caps, err := p.servers[engine].Probe(ctx)
+func (p *Parts) admit(ctx context.Context, engine int) error {
+	caps, err := p.Servers[engine].Probe(ctx)
 	if err != nil {
 		return err
 	}
-	if err := p.judge(engine, caps); err != nil {
+	if err := p.Judge(engine, caps); err != nil {
 		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
 	}
 	return nil

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 	environment "github.com/headway-rl/headway/env/remote"
 )
 
-// dialectOf is how an engine's server speaks. logf is told of servers that are started again.
-func dialectOf(e config.Engine, logf func(format string, args ...any)) upstream.Dialect {
+// DialectOf is how an engine's server speaks. logf is told of servers that are started again.
+func DialectOf(e config.Engine, logf func(format string, args ...any)) upstream.Dialect {
 	switch e.Kind {
 	case "vllm":
 		return vllm.New()

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"bytes"
@@ -23,12 +23,12 @@ type servedModel struct {
 // prepareServed reads the model of engines that are servers. A run that has begun keeps what stands
 // beside its weights: that is its model, whatever stands in the model's directory now, which it needs
 // no more.
-func (p *parts) prepareServed() error {
-	checkpoint, err := modelOf(p.cfg)
-	kept, keptErr := weights.ReadShape(filepath.Join(p.dir, "weights", weights.BesideName))
+func (p *Parts) prepareServed() error {
+	checkpoint, err := ModelOf(p.Cfg)
+	kept, keptErr := weights.ReadShape(filepath.Join(p.Dir, "weights", weights.BesideName))
 	switch {
 	case keptErr != nil && err != nil:
-		return p.cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
+		return p.Cfg.Refuse("model.path", "is no model: "+err.Error(), "the directory that the engines' servers were started with, in the layout of Hugging Face")
 	case keptErr == nil && err != nil:
 		checkpoint = kept
 	case keptErr == nil:
@@ -37,13 +37,13 @@ func (p *parts) prepareServed() error {
 			return failure.Run("", "%w", err)
 		}
 		if other != "" {
-			return p.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),
+			return p.Cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: its %s differs from that in %s", other, kept.Dir),
 				"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
 		}
 		checkpoint.Vocabulary, checkpoint.Context, checkpoint.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	}
-	p.policy = &servedModel{checkpoint: checkpoint}
-	p.policy.limits, err = servedLimits(p.cfg, checkpoint.Context)
+	p.Policy = &servedModel{checkpoint: checkpoint}
+	p.Policy.limits, err = ServedLimits(p.Cfg, checkpoint.Context)
 	return err
 }
 
@@ -69,8 +69,8 @@ func differing(kept, now weights.Checkpoint) (string, error) {
 	return "", nil
 }
 
-// modelOf reads the model of a document whose engines are servers.
-func modelOf(cfg config.Config) (weights.Checkpoint, error) {
+// ModelOf reads the model of a document whose engines are servers.
+func ModelOf(cfg config.Config) (weights.Checkpoint, error) {
 	path, err := filepath.Abs(cfg.Model.Path)
 	if err != nil {
 		return weights.Checkpoint{}, err
@@ -78,8 +78,8 @@ func modelOf(cfg config.Config) (weights.Checkpoint, error) {
 	return weights.ReadCheckpoint(path)
 }
 
-// shapeOf reads the model of a document whose engine is a service, which has its weights.
-func shapeOf(cfg config.Config) (weights.Checkpoint, error) {
+// ShapeOf reads the model of a document whose engine is a service, which has its weights.
+func ShapeOf(cfg config.Config) (weights.Checkpoint, error) {
 	path, err := filepath.Abs(cfg.Model.Path)
 	if err != nil {
 		return weights.Checkpoint{}, err
@@ -87,8 +87,8 @@ func shapeOf(cfg config.Config) (weights.Checkpoint, error) {
 	return weights.ReadShape(path)
 }
 
-// servedLimits are the limits of prompts and responses under the model's context, 0 for unknown.
-func servedLimits(cfg config.Config, context int) (environment.Limits, error) {
+// ServedLimits are the limits of prompts and responses under the model's context, 0 for unknown.
+func ServedLimits(cfg config.Config, context int) (environment.Limits, error) {
 	e := cfg.Environment
 	limits := environment.Limits{PromptTokens: e.PromptTokensMax, ResponseTokens: e.ResponseTokensMax}
 	if context == 0 {
@@ -117,29 +117,29 @@ func servedLimits(cfg config.Config, context int) (environment.Limits, error) {
 	return limits, nil
 }
 
-// vocabulary is the number of the policy's token ids.
-func (p *parts) vocabulary() int {
-	if p.policy != nil {
-		return p.policy.checkpoint.Vocabulary
+// Vocabulary is the number of the policy's token ids.
+func (p *Parts) Vocabulary() int {
+	if p.Policy != nil {
+		return p.Policy.checkpoint.Vocabulary
 	}
-	return policyShape(p.cfg, p.task).Vocabulary
+	return PolicyShape(p.Cfg, p.Task).Vocabulary
 }
 
-// limits are the longest prompt and response of a rollout, in tokens.
-func (p *parts) limits() environment.Limits {
-	if p.policy != nil {
-		return p.policy.limits
+// Limits are the longest prompt and response of a rollout, in tokens.
+func (p *Parts) Limits() environment.Limits {
+	if p.Policy != nil {
+		return p.Policy.limits
 	}
-	l := p.task.Limits()
+	l := p.Task.Limits()
 	return environment.Limits{PromptTokens: l.PromptTokens, ResponseTokens: l.ResponseTokens}
 }
 
 // sampling is how engines that are servers draw tokens; nil for embedded ones, which sample from the
 // policy as it is.
-func (p *parts) sampling() *port.Sampling {
-	if p.policy == nil {
+func (p *Parts) sampling() *port.Sampling {
+	if p.Policy == nil {
 		return nil
 	}
-	s := p.cfg.Rollout.Sampling
+	s := p.Cfg.Rollout.Sampling
 	return &port.Sampling{Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, MinP: s.MinP}
 }

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -16,27 +16,27 @@ import (
 	"os"
 )
 
-// policyShape is the shape of a document's own policy: that of its model, with the vocabulary of its task.
-func policyShape(cfg config.Config, task env.Problems) transformer.Config {
+// PolicyShape is the shape of a document's own policy: that of its model, with the vocabulary of its task.
+func PolicyShape(cfg config.Config, task env.Problems) transformer.Config {
 	m := cfg.Model
 	return transformer.Config{Vocabulary: task.Vocabulary().Size(), Context: m.Context, Width: m.Width, Layers: m.Layers, Heads: m.Heads}.WithDefaults()
 }
 
 // buildEngines makes the embedded engines of the document, which load from p.weights.
-func (p *parts) buildEngines() error {
+func (p *Parts) buildEngines() error {
 	p.closesEngines()
 	var elastic []*engine.Elastic
-	for _, e := range p.cfg.Engines {
+	for _, e := range p.Cfg.Engines {
 		opt := engine.Options{
-			Name: e.Name, Slots: e.Slots, Model: policyShape(p.cfg, p.task), PromptTokens: p.task.Limits().PromptTokens,
-			End: env.End, Seed: p.cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: p.weights,
+			Name: e.Name, Slots: e.Slots, Model: PolicyShape(p.Cfg, p.Task), PromptTokens: p.Task.Limits().PromptTokens,
+			End: env.End, Seed: p.Cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: p.Weights,
 		}
 		var made interface {
 			port.Engine
-			greedyEngine
+			Greedy
 		}
 		var err error
-		if p.cfg.Elastic() {
+		if p.Cfg.Elastic() {
 			var comes *engine.Elastic
 			comes, err = engine.NewElastic(opt)
 			made, elastic = comes, append(elastic, comes)
@@ -46,28 +46,28 @@ func (p *parts) buildEngines() error {
 		if err != nil {
 			return err
 		}
-		p.engines = append(p.engines, made)
-		if p.greedy == nil {
-			p.greedy = made
+		p.Engines = append(p.Engines, made)
+		if p.Greedy == nil {
+			p.Greedy = made
 		}
 	}
-	if p.cfg.Elastic() {
-		p.fleet = p.fleetOf(engine.Fleet(elastic), nil)
+	if p.Cfg.Elastic() {
+		p.Fleet = p.fleetOf(engine.Fleet(elastic), nil)
 	}
 	return nil
 }
 
 // closesEngines has close end the engines, those that are made by then, and after them their fleet.
-func (p *parts) closesEngines() {
-	p.onClose(func() error {
-		if p.fleet == nil {
+func (p *Parts) closesEngines() {
+	p.OnClose(func() error {
+		if p.Fleet == nil {
 			return nil
 		}
-		return p.fleet.Close()
+		return p.Fleet.Close()
 	})
-	p.onClose(func() error {
+	p.OnClose(func() error {
 		var errs []error
-		for _, e := range p.engines {
+		for _, e := range p.Engines {
 			errs = append(errs, e.Close())
 		}
 		return errors.Join(errs...)
@@ -75,21 +75,21 @@ func (p *parts) closesEngines() {
 }
 
 // buildTrainer makes the embedded trainer, which publishes in p.weights.
-func (p *parts) buildTrainer() error {
-	made, err := newTrainer(p.cfg, p.task, p.change, p.weights)
+func (p *Parts) buildTrainer() error {
+	made, err := NewTrainer(p.Cfg, p.Task, p.Change, p.Weights)
 	if err != nil {
 		return err
 	}
-	p.trainer = made
-	p.onClose(made.Close)
+	p.Trainer = made
+	p.OnClose(made.Close)
 	return nil
 }
 
-// newTrainer makes the embedded trainer of a document's task, whose train steps change as change says.
-func newTrainer(cfg config.Config, task env.Problems, change workload.Change, published port.Weights) (*trainer.Trainer, error) {
+// NewTrainer makes the embedded trainer of a document's task; change moves its train steps' time.
+func NewTrainer(cfg config.Config, task env.Problems, change workload.Change, published port.Weights) (*trainer.Trainer, error) {
 	t := cfg.Trainer
 	opt := trainer.Options{
-		Model: policyShape(cfg, task), PromptTokens: task.Limits().PromptTokens, Seed: cfg.Seed, LearningRate: t.LearningRate,
+		Model: PolicyShape(cfg, task), PromptTokens: task.Limits().PromptTokens, Seed: cfg.Seed, LearningRate: t.LearningRate,
 		GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
 		Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches, NormalizeStd: t.NormalizeStd, Threads: t.Threads, StepS: t.StepS, Weights: published,
 		KeepLogRatios: func(loop.Version) bool { return true }, // to be read, in the dashboard and in samples/
@@ -104,12 +104,12 @@ func newTrainer(cfg config.Config, task env.Problems, change workload.Change, pu
 	return trainer.New(opt)
 }
 
-// spelling renders tokens of the task as text, nil where the policy's words are not known here.
-func (p *parts) spelling() func([]int32) string {
-	if p.task == nil {
+// Spelling renders tokens of the task as text, nil where the policy's words are not known here.
+func (p *Parts) Spelling() func([]int32) string {
+	if p.Task == nil {
 		return nil
 	}
-	return p.task.Vocabulary().Decode
+	return p.Task.Vocabulary().Decode
 }
 
 // correction is what a train step does about stale tokens, in the words of package grpo.
@@ -139,19 +139,19 @@ func demonstrations(cfg config.Config, task env.Problems, step int) []trainer.De
 	return out
 }
 
-// scratchTrainer is a trainer like the run's, with its version 0, that publishes into a directory of its own.
-func (p *parts) scratchTrainer(ctx context.Context) (port.Trainer, func(), error) {
-	dir, err := os.MkdirTemp(p.dir, "probe-")
+// ScratchTrainer is a trainer like the run's, with its version 0, that publishes into a directory of its own.
+func (p *Parts) ScratchTrainer(ctx context.Context) (port.Trainer, func(), error) {
+	dir, err := os.MkdirTemp(p.Dir, "probe-")
 	if err != nil {
 		return nil, nil, err
 	}
 	remove := func() { os.RemoveAll(dir) }
-	store, err := weights.Open(dir, weights.Options{Always: p.cfg.Store.Sync == "always"})
+	store, err := weights.Open(dir, weights.Options{Always: p.Cfg.Store.Sync == "always"})
 	if err != nil {
 		remove()
 		return nil, nil, err
 	}
-	made, err := newTrainer(p.cfg, p.task, p.change, store)
+	made, err := NewTrainer(p.Cfg, p.Task, p.Change, store)
 	if err == nil {
 		err = p.copyVersion(ctx, store)
 	}
@@ -166,12 +166,12 @@ func (p *parts) scratchTrainer(ctx context.Context) (port.Trainer, func(), error
 }
 
 // copyVersion publishes the run's version 0 in another store.
-func (p *parts) copyVersion(ctx context.Context, to port.Weights) error {
-	model, err := p.weights.Model(ctx, 0)
+func (p *Parts) copyVersion(ctx context.Context, to port.Weights) error {
+	model, err := p.Weights.Model(ctx, 0)
 	if err != nil {
 		return err
 	}
-	optimizer, err := p.weights.Optimizer(ctx, 0)
+	optimizer, err := p.Weights.Optimizer(ctx, 0)
 	if err != nil {
 		return err
 	}

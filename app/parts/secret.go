@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"errors"
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// secretOf reads a secret that a document names the file of, empty for none.
-func secretOf(key, path string) (string, error) {
+// SecretOf reads a secret that a document names the file of, empty for none.
+func SecretOf(key, path string) (string, error) {
 	if path == "" {
 		return "", nil
 	}

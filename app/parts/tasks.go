@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"github.com/headway-rl/headway/config"
@@ -10,8 +10,8 @@ import (
 	"net/http"
 )
 
-// loadTasks reads the task file. All that is wrong with it is said at once, by file and line.
-func loadTasks(cfg config.Config) (*taskset.Set, error) {
+// LoadTasks reads the task file. All that is wrong with it is said at once, by file and line.
+func LoadTasks(cfg config.Config) (*taskset.Set, error) {
 	t := cfg.Environment.Tasks
 	opt := taskset.Options{
 		Paths: []string{t.File}, HeldOut: t.HeldOut, System: t.System, Levels: cfg.Filter.Curriculum.Levels,
@@ -27,8 +27,8 @@ func loadTasks(cfg config.Config) (*taskset.Set, error) {
 	return set, nil
 }
 
-// judgeOf makes the verifier of a document.
-func judgeOf(cfg config.Config) (*verifier.Judge, error) {
+// JudgeOf makes the verifier of a document.
+func JudgeOf(cfg config.Config) (*verifier.Judge, error) {
 	opt, err := verifierOptions(cfg.Environment)
 	if err != nil {
 		return nil, err
@@ -54,19 +54,19 @@ func verifierOptions(e config.Environment) (verifier.Options, error) {
 		opt.Range = [2]float64(v.Range)
 	}
 	if v.Kind == verifier.Tests {
-		for class := range failOn(e.OnLimit) {
+		for class := range FailOn(e.OnLimit) {
 			opt.LimitFailures = append(opt.LimitFailures, class)
 		}
 	}
-	secret, err := secretOf("environment.verifier.key_file", v.KeyFile)
+	secret, err := SecretOf("environment.verifier.key_file", v.KeyFile)
 	if secret != "" {
 		opt.Headers = map[string]string{"Authorization": "Bearer " + secret}
 	}
 	return opt, err
 }
 
-// failOn are the limits that end an attempt as failed.
-func failOn(l config.OnLimit) map[sandbox.Class]bool {
+// FailOn are the limits that end an attempt as failed.
+func FailOn(l config.OnLimit) map[sandbox.Class]bool {
 	fail := map[sandbox.Class]bool{}
 	for class, word := range map[sandbox.Class]string{
 		sandbox.OutOfMemory: l.OutOfMemory, sandbox.Timeout: l.Timeout, sandbox.Processes: l.Processes, sandbox.Disk: l.Disk, sandbox.Output: l.Output,
@@ -78,12 +78,13 @@ func failOn(l config.OnLimit) map[sandbox.Class]bool {
 	return fail
 }
 
-func openenvOf(o config.OpenEnv) (*openenv.Server, error) {
-	secret, err := secretOf("environment.openenv.key_file", o.KeyFile)
+// OpenenvOf is the OpenEnv server of a document, which is asked nothing yet.
+func OpenenvOf(o config.OpenEnv) (*openenv.Server, error) {
+	secret, err := SecretOf("environment.openenv.key_file", o.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	opt := openenv.Options{URL: o.URL, Mode: openenv.Mode(o.Mode), Field: o.Action, Show: o.Observation, StepTimeout: lasting(o.StepS)}
+	opt := openenv.Options{URL: o.URL, Mode: openenv.Mode(o.Mode), Field: o.Action, Show: o.Observation, StepTimeout: config.Seconds(o.StepS)}
 	if secret != "" {
 		opt.Header = http.Header{"Authorization": {"Bearer " + secret}}
 	}

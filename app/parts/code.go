@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -21,57 +21,57 @@ import (
 // goPackages is the directory of a run with the compiled packages that programs in Go import.
 const goPackages = "go-packages"
 
-// workshop is where a run's programs are judged: the task code, its judge, and once the run's directory
-// is there the sandboxes and the record of episodes.
-type workshop struct {
+// CodeTask is the task code with its judge. Once the run's directory is there it has the sandboxes that programs are
+// judged in, and the record of episodes.
+type CodeTask struct {
 	task  *code.Task
 	judge *code.Judge
-	pool  *pool.Pool
+	Pool  *pool.Pool
 	log   *player.Log
-	// clock is the run's, nil before it runs: what is played before is no rollout of the run.
-	clock atomic.Pointer[func() int64]
-	say   func(format string, args ...any)
-	spans *sink.Spans // nil where none are sent
+	// Clock is the run's, nil before it runs. Episodes before that are of no rollout and are not recorded.
+	Clock atomic.Pointer[func() int64]
+	Say   func(format string, args ...any)
+	Spans *sink.Spans // nil where none are sent
 }
 
-// newWorkshop makes what needs no directory.
-func newWorkshop(e config.Environment, say func(string, ...any)) (*workshop, error) {
+// newCodeTask makes what needs no directory.
+func newCodeTask(e config.Environment, say func(string, ...any)) (*CodeTask, error) {
 	task, err := code.New(code.Options{Language: e.Language, OperationsMin: e.OperationsMin, OperationsMax: e.OperationsMax, Tests: e.Tests})
 	if err != nil {
 		return nil, failure.Usage("", "%w", err)
 	}
-	w := &workshop{task: task, say: say}
+	w := &CodeTask{task: task, Say: say}
 	w.judge = code.NewJudge(task, w, code.JudgeOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
 	return w, nil
 }
 
 // Lease implements [code.Boxes].
-func (w *workshop) Lease(ctx context.Context, holder string) (sandbox.Box, error) {
-	if w.pool == nil {
+func (w *CodeTask) Lease(ctx context.Context, holder string) (sandbox.Box, error) {
+	if w.Pool == nil {
 		return nil, sandbox.Fail(sandbox.BackendDown, "lease", "", "no sandboxes are open: the run has not begun, or is over")
 	}
-	return w.pool.Lease(ctx, holder)
+	return w.Pool.Lease(ctx, holder)
 }
 
-func (w *workshop) now() int64 {
-	if clock := w.clock.Load(); clock != nil {
+func (w *CodeTask) now() int64 {
+	if clock := w.Clock.Load(); clock != nil {
 		return (*clock)()
 	}
 	return 0
 }
 
-func (w *workshop) record(r episode.Record) {
-	if w.clock.Load() == nil {
+func (w *CodeTask) record(r episode.Record) {
+	if w.Clock.Load() == nil {
 		return
 	}
-	w.spans.Episode(r)
+	w.Spans.Episode(r)
 	if err := w.log.Append(r); err != nil {
-		w.say("%s: %v; records of episodes are missing from here on", player.LogName, err)
+		w.Say("%s: %v; records of episodes are missing from here on", player.LogName, err)
 	}
 }
 
 // open makes what leaves something behind.
-func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) error {
+func (w *CodeTask) open(ctx context.Context, cfg config.Config, dir string) error {
 	if w.task.Language() == code.Go {
 		whole, err := filepath.Abs(filepath.Join(dir, goPackages))
 		if err != nil {
@@ -89,17 +89,17 @@ func (w *workshop) open(ctx context.Context, cfg config.Config, dir string) erro
 	if w.log, err = player.OpenLog(dir); err != nil {
 		return err
 	}
-	w.pool, err = openPool(ctx, cfg, dir, 0, w.say)
+	w.Pool, err = OpenPool(ctx, cfg, dir, 0, w.Say)
 	return err
 }
 
 // Close ends what is open.
-func (w *workshop) Close() error {
+func (w *CodeTask) Close() error {
 	var errs []error
-	if w.pool != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), poolCloseLimit)
+	if w.Pool != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), PoolCloseLimit)
 		defer cancel()
-		errs = append(errs, w.pool.Close(ctx))
+		errs = append(errs, w.Pool.Close(ctx))
 	}
 	if w.log != nil {
 		errs = append(errs, w.log.Close())
@@ -107,27 +107,27 @@ func (w *workshop) Close() error {
 	return errors.Join(errs...)
 }
 
-// openWorkshop opens the sandboxes of the task code, and has close end them.
-func (p *parts) openWorkshop(ctx context.Context) error {
-	p.onClose(p.workshop.Close)
-	return p.workshop.open(ctx, p.cfg, p.dir)
+// OpenCode opens the sandboxes of the task code, and has close end them.
+func (p *Parts) OpenCode(ctx context.Context) error {
+	p.OnClose(p.CodeTask.Close)
+	return p.CodeTask.open(ctx, p.Cfg, p.Dir)
 }
 
 // prepareTask makes the document's task, who judges its responses, and the environment.
-func (p *parts) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
-	if p.cfg.Environment.Task == "code" {
-		w, err := newWorkshop(p.cfg.Environment, p.logf)
+func (p *Parts) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
+	if p.Cfg.Environment.Task == "code" {
+		w, err := newCodeTask(p.Cfg.Environment, p.logf)
 		if err != nil {
 			return err
 		}
-		p.workshop, p.task, p.verdicts = w, w.task, w.judge.Evaluate
-		p.environment = env.NewJudged(w.task, w.judge, p.cfg.Seed, service, prune).WithDrift(change)
+		p.CodeTask, p.Task, p.Verdicts = w, w.task, w.judge.Evaluate
+		p.Environment = env.NewJudged(w.task, w.judge, p.Cfg.Seed, service, prune).WithDrift(change)
 		return nil
 	}
-	task, err := env.New(p.cfg.Environment.Task, env.Options{LettersMin: p.cfg.Environment.LettersMin, LettersMax: p.cfg.Environment.LettersMax, Growth: p.cfg.Rollout.Drift.LengthFactor})
+	task, err := env.New(p.Cfg.Environment.Task, env.Options{LettersMin: p.Cfg.Environment.LettersMin, LettersMax: p.Cfg.Environment.LettersMax, Growth: p.Cfg.Rollout.Drift.LengthFactor})
 	if err != nil {
 		return failure.Usage("", "%w", err)
 	}
-	p.task, p.verdicts, p.environment = task, env.Look(task), env.NewEnvironment(task, p.cfg.Seed, service, prune).WithDrift(change)
+	p.Task, p.Verdicts, p.Environment = task, env.Look(task), env.NewEnvironment(task, p.Cfg.Seed, service, prune).WithDrift(change)
 	return nil
 }

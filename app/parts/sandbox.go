@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"cmp"
@@ -21,14 +21,14 @@ import (
 // sandboxesFile is where a run writes down which sandboxes are open.
 const sandboxesFile = "sandboxes.jsonl"
 
-// poolCloseLimit is how long a process that ends waits for its sandboxes to be gone.
-const poolCloseLimit = 20 * time.Second
+// PoolCloseLimit is how long a process that ends waits for its sandboxes to be gone.
+const PoolCloseLimit = 20 * time.Second
 
-// specOf is what every sandbox of a document is made of.
-func specOf(s config.Sandboxes) sandbox.Spec {
+// SpecOf is what every sandbox of a document is made of.
+func SpecOf(s config.Sandboxes) sandbox.Spec {
 	spec := sandbox.Spec{Root: s.Root, Image: s.Image, Network: s.Network, Limits: sandbox.Limits{
 		Memory: int64(s.MemoryMB) << 20, CPUs: s.CPUs, Processes: s.Processes, Disk: int64(s.DiskMB) << 20, Files: s.Files,
-		Output: int64(s.OutputKB) << 10, Time: lasting(s.TimeS),
+		Output: int64(s.OutputKB) << 10, Time: config.Seconds(s.TimeS),
 	}}
 	for _, m := range s.Mounts {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Host: filepath.Clean(m.Host), Box: filepath.Clean(m.Box)})
@@ -55,15 +55,15 @@ func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func
 		most = len(s.URLs) * max(s.ServerBoxes, 1)
 	}
 	return pool.Options{
-		Driver: driver, Spec: specOf(s), Owner: sandboxOwner(cfg, dir), File: filepath.Join(dir, sandboxesFile),
+		Driver: driver, Spec: SpecOf(s), Owner: SandboxOwner(cfg, dir), File: filepath.Join(dir, sandboxesFile),
 		Max: most, Starting: s.Starting, WarmMin: s.WarmMin, WarmMax: s.WarmMax, Reuse: pool.Reuse(s.Reuse), Uses: s.Uses,
-		StartTimeout: lasting(s.StartTimeoutS), Retries: retries, BreakAfter: s.BreakAfter, BreakFor: lasting(s.BreakForS), Logf: logf,
+		StartTimeout: config.Seconds(s.StartTimeoutS), Retries: retries, BreakAfter: s.BreakAfter, BreakFor: config.Seconds(s.BreakForS), Logf: logf,
 	}
 }
 
-// sandboxOwner names a run among all whose sandboxes may be in one place: by its directory and host,
-// or by the cluster that has its log, which a standby elsewhere has as well.
-func sandboxOwner(cfg config.Config, dir string) string {
+// SandboxOwner names a run among all that may have sandboxes in one place. The name is of its directory and host, or
+// of the cluster that has its log, so that a standby elsewhere has the same.
+func SandboxOwner(cfg config.Config, dir string) string {
 	place := cfg.Public().Store.NATS.URL + "\n" + filepath.Base(dir)
 	if cfg.Store.NATS.URL == "" {
 		host, _ := os.Hostname()
@@ -77,10 +77,10 @@ func sandboxOwner(cfg config.Config, dir string) string {
 	return "headway-" + hex.EncodeToString(sum[:6])
 }
 
-// usableDriver is the driver of a document, where its sandboxes can be made here and are the boundary
+// UsableDriver is the driver of a document, where its sandboxes can be made here and are the boundary
 // that the document relies on.
-func usableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error) {
-	driver, err := driverOf(cfg)
+func UsableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error) {
+	driver, err := DriverOf(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -95,10 +95,10 @@ func usableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error
 	return driver, nil
 }
 
-// openPool removes what an earlier process of the run has left behind, says so, and makes the pool. A
+// OpenPool removes what an earlier process of the run has left behind, says so, and makes the pool. A
 // command in its boxes may take as long as the longest, where that is more than sandbox.time_s.
-func openPool(ctx context.Context, cfg config.Config, dir string, longest time.Duration, logf func(string, ...any)) (*pool.Pool, error) {
-	driver, err := usableDriver(ctx, cfg)
+func OpenPool(ctx context.Context, cfg config.Config, dir string, longest time.Duration, logf func(string, ...any)) (*pool.Pool, error) {
+	driver, err := UsableDriver(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -21,24 +21,24 @@ import (
 	training "github.com/headway-rl/headway/train/tinker"
 )
 
-// hostedDir is where a control plane notes in its run directory what its service has saved.
-const hostedDir = "tinker"
+// HostedDir is where a control plane notes in its run directory what its service has saved.
+const HostedDir = "tinker"
 
 // basesShown is how many base models of a service are named.
 const basesShown = 20
 
-// hosted is the service of Tinker's API that samples and trains for a run.
-type hosted struct {
+// Service is the service of Tinker's API that samples and trains for a run.
+type Service struct {
 	session *tinker.Session
 	saved   *training.Versions
-	// engine is nil before buildPlaneEngines. base is the base model by the service's name.
-	engine *sampling.Engine
-	base   string
+	// Engine is nil before buildPlaneEngines. base is the base model by the service's name.
+	Engine *sampling.Engine
+	Base   string
 }
 
-// serviceOf is how an engine's service is reached.
-func serviceOf(e config.Engine) (tinker.Options, error) {
-	o := tinker.Options{URL: e.URL, Patience: lasting(e.SilentS)}
+// ServiceOf is how an engine's service is reached.
+func ServiceOf(e config.Engine) (tinker.Options, error) {
+	o := tinker.Options{URL: e.URL, Patience: config.Seconds(e.SilentS)}
 	if e.KeyFile == "" {
 		return o, nil
 	}
@@ -47,9 +47,9 @@ func serviceOf(e config.Engine) (tinker.Options, error) {
 	return o, err
 }
 
-// basesOf asks a service once which base models it has. The error wraps tinker.ErrDown where it may answer later.
-func basesOf(ctx context.Context, o tinker.Options) (bases []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+// BasesOf asks a service once which base models it has. The error wraps tinker.ErrDown where it may answer later.
+func BasesOf(ctx context.Context, o tinker.Options) (bases []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, AnswerLimit)
 	defer cancel()
 	o.Patience, o.Logf = time.Nanosecond, nil
 	session, err := tinker.Open(ctx, o)
@@ -61,7 +61,7 @@ func basesOf(ctx context.Context, o tinker.Options) (bases []string, err error) 
 	answer, answered := errors.AsType[*tinker.Error](err)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		return nil, fmt.Errorf("%w: no answer within %s", tinker.ErrDown, answerLimit)
+		return nil, fmt.Errorf("%w: no answer within %s", tinker.ErrDown, AnswerLimit)
 	case errors.Is(err, tinker.ErrDown) && unreached: // without how often it was asked, which was once
 		return nil, fmt.Errorf("%w: %w", tinker.ErrDown, network)
 	case errors.Is(err, tinker.ErrDown) && answered:
@@ -72,8 +72,8 @@ func basesOf(ctx context.Context, o tinker.Options) (bases []string, err error) 
 	return bases, err
 }
 
-// baseOf chooses the base model of a document among those that its service has. The error is why none can be.
-func baseOf(e config.Engine, bases []string) (base, problem, allowed string) {
+// BaseOf chooses the base model of a document among those that its service has. The error is why none can be.
+func BaseOf(e config.Engine, bases []string) (base, problem, allowed string) {
 	shown := strings.Join(bases[:min(len(bases), basesShown)], ", ")
 	if more := len(bases) - basesShown; more > 0 {
 		shown += fmt.Sprintf(" and %d more", more)
@@ -91,22 +91,22 @@ func baseOf(e config.Engine, bases []string) (base, problem, allowed string) {
 	return "", fmt.Sprintf("is missing, and the service has %d base models", len(bases)), shown
 }
 
-// answerLimit bounds one question to a server or a service.
-const answerLimit = 20 * time.Second
+// AnswerLimit bounds one question to a server or a service.
+const AnswerLimit = 20 * time.Second
 
-// openService begins a stay at a service, for a run whose engine samples there. fence refuses to commit a version once
-// this process is not the run's writer any more.
-func (p *parts) openService(session *tinker.Session, base string, fence func() error) (err error) {
-	p.hosted = &hosted{session: session, base: base}
-	p.onClose(p.hosted.Close)
-	p.hosted.saved, err = training.OpenVersions(filepath.Join(p.dir, hostedDir), training.VersionsOptions{Delete: session.Delete, Fence: fence, Logf: p.logf})
+// OpenService begins a stay at a service, for a run whose engine samples there. Versions are committed as long as fence
+// permits it.
+func (p *Parts) OpenService(session *tinker.Session, base string, fence func() error) (err error) {
+	p.Service = &Service{session: session, Base: base}
+	p.OnClose(p.Service.Close)
+	p.Service.saved, err = training.OpenVersions(filepath.Join(p.Dir, HostedDir), training.VersionsOptions{Delete: session.Delete, Fence: fence, Logf: p.logf})
 	return err
 }
 
-// unwelcome reports whether an answer will be the same again: that of a service that refuses the key, or of
-// something else than a service. To a run that goes on, whose service was one, the latter may be a proxy before a service
-// that is being started.
-func unwelcome(err error, goesOn bool) bool {
+// Unwelcome reports whether an answer will be the same again: that of a service that refuses the key, or of
+// something else than a service. A run that goes on had a
+// service there: for it the latter may be a proxy before a service that starts.
+func Unwelcome(err error, goesOn bool) bool {
 	if errors.Is(err, tinker.ErrDown) {
 		return false
 	}
@@ -117,27 +117,27 @@ func unwelcome(err error, goesOn bool) bool {
 }
 
 // buildServiceEngine makes the engine of a run at a service.
-func (p *parts) buildServiceEngine() error {
-	e := p.cfg.Engines[0]
+func (p *Parts) buildServiceEngine() error {
+	e := p.Cfg.Engines[0]
 	made, err := sampling.New(sampling.Options{
-		Name: e.Name, Slots: e.Slots, Service: sampling.FromSession(p.hosted.session), Path: p.hosted.saved.SamplerPath, Piece: e.PieceTokens,
-		Sampling: p.sampling(), Vocabulary: p.vocabulary(), Ends: p.policy.checkpoint.Ends, Logf: p.logf,
+		Name: e.Name, Slots: e.Slots, Service: sampling.FromSession(p.Service.session), Path: p.Service.saved.SamplerPath, Piece: e.PieceTokens,
+		Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.Policy.checkpoint.Ends, Logf: p.logf,
 	})
 	if err != nil {
 		return err
 	}
-	p.hosted.engine = made
+	p.Service.Engine = made
 	p.closesEngines()
-	p.engines = append(p.engines, made)
+	p.Engines = append(p.Engines, made)
 	return nil
 }
 
 // buildServiceTrainer makes the trainer of a run at a service.
-func (p *parts) buildServiceTrainer() error {
-	t := p.cfg.Trainer
+func (p *Parts) buildServiceTrainer() error {
+	t := p.Cfg.Trainer
 	made, err := training.New(training.Options{
-		Session: p.hosted.session, Model: tinker.ModelOptions{Base: p.hosted.base, Rank: t.AdapterRank, Seed: int64(p.cfg.Seed)}, Versions: p.hosted.saved, Run: savedName(p.host.name),
-		Seed: p.cfg.Seed, LearningRate: t.LearningRate, GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
+		Session: p.Service.session, Model: tinker.ModelOptions{Base: p.Service.Base, Rank: t.AdapterRank, Seed: int64(p.Cfg.Seed)}, Versions: p.Service.saved, Run: savedName(p.host.Name),
+		Seed: p.Cfg.Seed, LearningRate: t.LearningRate, GradientNorm: t.GradientNorm, ClipEpsilon: t.ClipEpsilon, Correction: correction(t.Correction),
 		NormalizeStd: t.NormalizeStd, Minibatches: t.Minibatches, ShuffleMinibatches: t.ShuffleMinibatches,
 		KeepLogRatios: func(loop.Version) bool { return true }, // to be read, in the dashboard and in samples/
 		Logf:          p.logf,
@@ -145,8 +145,8 @@ func (p *parts) buildServiceTrainer() error {
 	if err != nil {
 		return err
 	}
-	p.trainer = patientTrainer{made, p.host.rarely}
-	p.onClose(p.trainer.Close)
+	p.Trainer = patientTrainer{made, p.host.Rarely}
+	p.OnClose(p.Trainer.Close)
 	return nil
 }
 
@@ -202,16 +202,16 @@ func (t patientTrainer) patiently(ctx context.Context, try func() error) error {
 	}
 }
 
-// published keeps the run's versions: as files, or by where a service has saved them.
-func (p *parts) published() port.Weights {
-	if p.hosted != nil {
-		return p.hosted.saved
+// Published keeps the run's versions: as files, or by where a service has saved them.
+func (p *Parts) Published() port.Weights {
+	if p.Service != nil {
+		return p.Service.saved
 	}
-	return p.weights
+	return p.Weights
 }
 
 // Close ends the stay; engine and trainer are closed before.
-func (h *hosted) Close() error {
+func (h *Service) Close() error {
 	var err error
 	if h.saved != nil { // its deletions ask the session
 		err = h.saved.Close()
@@ -219,9 +219,9 @@ func (h *hosted) Close() error {
 	return errors.Join(err, h.session.Close())
 }
 
-// newestSaved is the newest version that a run directory says a service has saved, loop.NoVersion for none.
-func newestSaved(run string) (loop.Version, error) {
-	dir := filepath.Join(run, hostedDir)
+// NewestSaved is the newest version that a run directory says a service has saved, loop.NoVersion for none.
+func NewestSaved(run string) (loop.Version, error) {
+	dir := filepath.Join(run, HostedDir)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return loop.NoVersion, nil
 	}

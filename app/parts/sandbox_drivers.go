@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"cmp"
@@ -12,8 +12,8 @@ import (
 	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
-// driverOf makes the driver of a document's sandboxes.
-func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
+// DriverOf makes the driver of a document's sandboxes.
+func DriverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 	s := cfg.Sandbox
 	switch s.Driver {
 	case "swerex":
@@ -35,7 +35,7 @@ func driverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 }
 
 func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
-	key, err := secretOf("sandbox.key_file", s.KeyFile)
+	key, err := SecretOf("sandbox.key_file", s.KeyFile)
 	if err != nil {
 		return nil, err
 	}
@@ -44,11 +44,11 @@ func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
 
 // e2bOf makes a driver whose boundary is what E2B says of its machines. The template is the image of each sandbox.
 func e2bOf(s config.Sandboxes) (sandbox.Driver, error) {
-	key, err := secretOf("sandbox.key_file", s.KeyFile)
+	key, err := SecretOf("sandbox.key_file", s.KeyFile)
 	if err != nil {
 		return nil, err
 	}
-	return e2b.New(e2b.Options{URL: s.URL, Key: key, User: s.E2B.User, Lifetime: lasting(s.E2B.LifetimeS), Envd: s.E2B.Envd})
+	return e2b.New(e2b.Options{URL: s.URL, Key: key, User: s.E2B.User, Lifetime: config.Seconds(s.E2B.LifetimeS), Envd: s.E2B.Envd})
 }
 
 // operatorsBoundary is what the containers of others keep apart, as far as the document says.

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"fmt"
@@ -31,11 +31,11 @@ func TestLongestTest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := loadTasks(cfg)
+		set, err := LoadTasks(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := longestTest(set, cfg); got != want {
+		if got := LongestTest(set, cfg); got != want {
 			t.Errorf("%s: %v, want %v", verifier, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"github.com/headway-rl/headway/config"

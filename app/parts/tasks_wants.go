@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ type unmet struct {
 	text  string
 }
 
-// unmetWants says what the tasks of a set ask for and the sandboxes of the run do not give, one
+// UnmetWants says what the tasks of a set ask for and the sandboxes of the run do not give, one
 // sentence each.
-func unmetWants(set *taskset.Set, cfg config.Config) []string {
+func UnmetWants(set *taskset.Set, cfg config.Config) []string {
 	var list []unmet
 	note := func(task *taskset.Task, format string, args ...any) {
 		text := fmt.Sprintf(format, args...)
@@ -94,9 +94,9 @@ func madeOf(s config.Sandboxes) string {
 	return "what " + s.Driver + " has by itself"
 }
 
-// longestTest is the longest that tests of a task may take by their task, as far as the verifier waits
-// for them; 0 where no task says. sandbox.time_s is for what the policy runs.
-func longestTest(set *taskset.Set, cfg config.Config) time.Duration {
+// LongestTest is the longest time that a task gives its tests, as far as the verifier waits for them; 0 where no
+// task says. The programs of the policy have sandbox.time_s.
+func LongestTest(set *taskset.Set, cfg config.Config) time.Duration {
 	if set == nil || cfg.Environment.Verifier.Kind != "tests" {
 		return 0
 	}
@@ -104,5 +104,5 @@ func longestTest(set *taskset.Set, cfg config.Config) time.Duration {
 	for i := range min(set.Len(), wantsLooked) {
 		longest = max(longest, set.At(int64(i)+1, 0).Wants.VerifierTimeoutS)
 	}
-	return lasting(min(longest, cmp.Or(cfg.Environment.Verifier.TimeoutS, testsTimeoutS)))
+	return config.Seconds(min(longest, cmp.Or(cfg.Environment.Verifier.TimeoutS, testsTimeoutS)))
 }

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"fmt"
@@ -14,29 +14,29 @@ const (
 	slowdownMax = 0.01
 )
 
-// kept is how a run's devices kept to the least times of their steps.
-type kept struct {
+// Paces is how a run's devices kept to the least times of their steps.
+type Paces struct {
 	// Decode is of all engines together, Train of the trainer.
 	Decode port.Pace `json:"decode"`
 	Train  port.Pace `json:"train"`
 }
 
-// takePaces returns how the job's devices kept to their pace since the last call.
-func (p *parts) takePaces() kept {
-	var k kept
-	for _, e := range p.engines {
+// TakePaces returns how the job's devices kept to their pace since the last call.
+func (p *Parts) TakePaces() Paces {
+	var k Paces
+	for _, e := range p.Engines {
 		if paced, ok := e.(port.Paced); ok {
 			k.Decode.Add(paced.TakePace())
 		}
 	}
-	if paced, ok := p.trainer.(port.Paced); ok {
+	if paced, ok := p.Trainer.(port.Paced); ok {
 		k.Train.Add(paced.TakePace())
 	}
 	return k
 }
 
-// warnings say which side the machine could not keep at its pace.
-func (k kept) warnings() []string {
+// Warnings say which side the machine could not keep at its pace.
+func (k Paces) Warnings() []string {
 	var out []string
 	for _, side := range []struct {
 		name, key string

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"fmt"
@@ -9,9 +9,9 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 )
 
-// withVerifier is the document with verifier kind tests where it says nothing of a verifier and the tasks
-// have tests and no answers. It refuses tasks that nobody could judge.
-func withVerifier(cfg config.Config, set *taskset.Set) (config.Config, error) {
+// WithVerifier is the document with verifier kind tests where it says nothing of a verifier and the tasks
+// have tests and no answers. It refuses tasks without what their judge needs.
+func WithVerifier(cfg config.Config, set *taskset.Set) (config.Config, error) {
 	tested, answered := set.Tested(), set.Answered()
 	if comparesByDefault(cfg) && answered.Tasks == 0 && tested.Tasks > 0 {
 		judged, err := cfg.SetWith(config.Override{Flag: cfg.Environment.Tasks.File, Text: "environment.verifier.kind=" + verifier.Tests})
@@ -26,10 +26,10 @@ func withVerifier(cfg config.Config, set *taskset.Set) (config.Config, error) {
 	switch v := cfg.Environment.Verifier; {
 	case v.Kind == verifier.Exact && answered.Lacks > 0:
 		return cfg, failure.Usage("give each task an answer, name its field in environment.tasks.answer, or choose another environment.verifier.kind: tests where tasks have a test",
-			"environment.verifier.kind exact: task %.80s has no answer to compare with%s", answered.First, others(answered))
+			"environment.verifier.kind exact: task %.80s has no answer to compare with%s", answered.First, otherTasks(answered))
 	case v.Kind == verifier.Tests && v.Test == "" && tested.Lacks > 0:
 		return cfg, failure.Usage("give each task a test, name its field in environment.tasks.test, say one for all in environment.verifier.test, or choose another environment.verifier.kind: exact where tasks have an answer",
-			"environment.verifier.kind tests: task %.80s has no test%s", tested.First, others(tested))
+			"environment.verifier.kind tests: task %.80s has no test%s", tested.First, otherTasks(tested))
 	}
 	return cfg, nil
 }
@@ -40,8 +40,8 @@ func comparesByDefault(cfg config.Config) bool {
 	return v.Kind == verifier.Exact && !cfg.Given("environment.verifier.kind") && v.Extract == "" && !v.IgnoreCase && !v.IgnoreSpace && !v.Text && v.Tolerance == 0
 }
 
-// others says how many tasks lack something where it is more than the first.
-func others(h taskset.Having) string {
+// otherTasks says how many tasks lack something where it is more than the first.
+func otherTasks(h taskset.Having) string {
 	if h.Lacks == 1 {
 		return ""
 	}

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"encoding/json"
@@ -15,8 +15,8 @@ import (
 // no copy of what stands beside the weights.
 const shapeFile = "model.json"
 
-// endless says what a model's directory lacks of which no response would end.
-const endless = "does not say which tokens end a response, and a service stops at those alone that it is told"
+// Endless says what a model's directory lacks of which no response would end.
+const Endless = "does not say which tokens end a response, and a service stops at those alone that it is told"
 
 // keptShape is what stands in shapeFile.
 type keptShape struct {
@@ -43,24 +43,24 @@ func readShape(dir string) (kept keptShape, known bool, err error) {
 	return kept, true, nil
 }
 
-// keepShape notes which model a run begins with, and refuses another base model for one that goes on.
-func (p *parts) keepShape(base string) error {
-	kept, known, err := readShape(p.dir)
+// KeepShape notes which model a run begins with, and refuses another base model for one that goes on.
+func (p *Parts) KeepShape(base string) error {
+	kept, known, err := readShape(p.Dir)
 	if err != nil {
 		return err
 	}
 	if known {
 		if kept.Base != base {
-			return p.cfg.Refuse("engines.0.served_model", fmt.Sprintf("is %q, and the run's adapters are of %q", base, kept.Base), kept.Base+"; for another model begin a run under another --name")
+			return p.Cfg.Refuse("engines.0.served_model", fmt.Sprintf("is %q, and the run's adapters are of %q", base, kept.Base), kept.Base+"; for another model begin a run under another --name")
 		}
 		return nil
 	}
-	c := p.policy.checkpoint
+	c := p.Policy.checkpoint
 	text, err := json.Marshal(keptShape{base, c.Vocabulary, c.Context, c.Ends})
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(p.dir, shapeFile)
+	path := filepath.Join(p.Dir, shapeFile)
 	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
 		return err
 	}
@@ -69,24 +69,24 @@ func (p *parts) keepShape(base string) error {
 
 // prepareHosted reads the model of a run at a service, whose weights are there. A run that has begun needs the
 // model's directory no more, and refuses that of another model.
-func (p *parts) prepareHosted() error {
-	shape, err := shapeOf(p.cfg)
-	kept, known, keptErr := readShape(p.dir)
+func (p *Parts) prepareHosted() error {
+	shape, err := ShapeOf(p.Cfg)
+	kept, known, keptErr := readShape(p.Dir)
 	switch {
 	case keptErr != nil:
 		return keptErr
 	case known && err == nil && (shape.Vocabulary != kept.Vocabulary || !slices.Equal(shape.Ends, kept.Ends)):
-		return p.cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: it has %d token ids of which %v end a response, and the run's has %d and %v", shape.Vocabulary, shape.Ends, kept.Vocabulary, kept.Ends),
+		return p.Cfg.Refuse("model.path", fmt.Sprintf("is another model than the run has: it has %d token ids of which %v end a response, and the run's has %d and %v", shape.Vocabulary, shape.Ends, kept.Vocabulary, kept.Ends),
 			"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
 	case known:
 		shape.Vocabulary, shape.Context, shape.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	case err != nil:
-		return p.cfg.Refuse("model.path", "is no model: "+err.Error(), "a directory with the base model's config.json and tokenizer; its weights are not needed")
+		return p.Cfg.Refuse("model.path", "is no model: "+err.Error(), "a directory with the base model's config.json and tokenizer; its weights are not needed")
 	}
 	if len(shape.Ends) == 0 {
-		return p.cfg.Refuse("model.path", endless, "eos_token_id in its config.json or generation_config.json")
+		return p.Cfg.Refuse("model.path", Endless, "eos_token_id in its config.json or generation_config.json")
 	}
-	p.policy = &servedModel{checkpoint: shape}
-	p.policy.limits, err = servedLimits(p.cfg, shape.Context)
+	p.Policy = &servedModel{checkpoint: shape}
+	p.Policy.limits, err = ServedLimits(p.Cfg, shape.Context)
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"github.com/headway-rl/headway/loop/port"
@@ -11,15 +11,15 @@ func TestPaceWarnings(t *testing.T) {
 	calm := port.Pace{Steps: 1000, Late: 20, PacedNS: 1e12, LostNS: 1e9}
 	for _, c := range []struct {
 		name string
-		kept kept
+		kept Paces
 		want []string
 	}{
-		{"no pace", kept{}, nil},
-		{"kept", kept{Decode: calm, Train: calm}, nil},
-		{"late decode steps", kept{Decode: port.Pace{Steps: 100, Late: 11, PacedNS: 1e9}, Train: calm}, []string{"11.0 % of the decode steps"}},
-		{"slow train steps", kept{Decode: calm, Train: port.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}}, []string{"1.0 % of the train steps"}},
+		{"no pace", Paces{}, nil},
+		{"kept", Paces{Decode: calm, Train: calm}, nil},
+		{"late decode steps", Paces{Decode: port.Pace{Steps: 100, Late: 11, PacedNS: 1e9}, Train: calm}, []string{"11.0 % of the decode steps"}},
+		{"slow train steps", Paces{Decode: calm, Train: port.Pace{Steps: 100, Late: 1, PacedNS: 1e9, LostNS: 2e8}}, []string{"1.0 % of the train steps"}},
 	} {
-		got := c.kept.warnings()
+		got := c.kept.Warnings()
 		if len(got) != len(c.want) {
 			t.Errorf("%s: %q, want %d warnings", c.name, got, len(c.want))
 			continue

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// enginesDir is where programs of a fleet write to, in a run's directory.
-const enginesDir = "engines"
+// EnginesDir is where programs of a fleet write to, in a run's directory.
+const EnginesDir = "engines"
 
-// namesOf are the names of a document's engines.
-func namesOf(cfg config.Config) []string {
+// NamesOf are the names of a document's engines.
+func NamesOf(cfg config.Config) []string {
 	names := make([]string, len(cfg.Engines))
 	for i, e := range cfg.Engines {
 		names[i] = e.Name
@@ -26,17 +26,17 @@ func namesOf(cfg config.Config) []string {
 }
 
 // fleetOf is a fleet over a driver, nil where the document has none. probe is the engines' own word, nil for none.
-func (p *parts) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
-	return fleet.New(fleet.Options{Driver: driver, Names: namesOf(p.cfg), Probe: probe, Logf: p.logf})
+func (p *Parts) fleetOf(driver fleet.Driver, probe func(ctx context.Context, engine int) error) *fleet.Fleet {
+	return fleet.New(fleet.Options{Driver: driver, Names: NamesOf(p.Cfg), Probe: probe, Logf: p.logf})
 }
 
-// withFleet has a run ask the job's fleet for engines.
-func (p *parts) withFleet(opt *live.Options) {
-	if p.fleet == nil {
+// WithFleet has a run ask the job's fleet for engines.
+func (p *Parts) WithFleet(opt *live.Options) {
+	if p.Fleet == nil {
 		return
 	}
-	f := p.cfg.Fleet
-	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = p.fleet, lasting(f.StartTimeoutS), lasting(f.StopTimeoutS)
+	f := p.Cfg.Fleet
+	opt.Fleet, opt.AcquireWithin, opt.ReleaseWithin = p.Fleet, config.Seconds(f.StartTimeoutS), config.Seconds(f.StopTimeoutS)
 	opt.RejoinAfter = max(opt.RejoinAfter, time.Second)
 }
 
@@ -52,8 +52,8 @@ func fleetPorts(f config.Fleet) ([]int, error) {
 	return ports, nil
 }
 
-// scaledWorkload is the workload of a document's fleet.
-func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
+// ScaledWorkload is the workload of a document's fleet.
+func ScaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
 	f := cfg.Fleet
 	d, err := fleetkubernetes.New(fleetkubernetes.Options{
 		Cluster: kubernetes.Cluster{Config: f.Config, Context: f.Context}, Namespace: f.Namespace, Workload: f.Workload, Engines: f.Most, Least: f.Least,
@@ -64,21 +64,21 @@ func scaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
 	return d, nil
 }
 
-// awayOf reports whether an engine is a fleet's that has not started it.
-func (p *parts) awayOf(i int) bool { return p.fleet != nil && p.fleet.Status()[i].State == fleet.Away }
+// AwayOf reports whether an engine is a fleet's that has not started it.
+func (p *Parts) AwayOf(i int) bool { return p.Fleet != nil && p.Fleet.Status()[i].State == fleet.Away }
 
-// fleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
-func (p *parts) fleetStatus(i int, now time.Time) *protocol.Started {
-	if p.fleet == nil {
+// FleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
+func (p *Parts) FleetStatus(i int, now time.Time) *protocol.Started {
+	if p.Fleet == nil {
 		return nil
 	}
-	s := p.fleet.Status()[i]
+	s := p.Fleet.Status()[i]
 	return &protocol.Started{State: s.State, SinceS: now.Sub(s.Since).Seconds(), Starts: s.Starts, Failures: s.Failures, StartS: s.StartS, Error: s.Error}
 }
 
-// reachedFleet is the fleet that a run began with, with what the present document says of how its engines are
-// started: how many there may be is the run's.
-func reachedFleet(began, now config.Fleet) config.Fleet {
+// ReachedFleet is the fleet that a run began with, started as the present document says. How many engines there may be
+// is the run's.
+func ReachedFleet(began, now config.Fleet) config.Fleet {
 	if began.Driver == "" || now.Driver == "" || began.Driver == "embedded" || now.Driver == "embedded" {
 		return began
 	}

@@ -1,4 +1,4 @@
-package main
+package parts
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestBaseModelOfAService(t *testing.T) {
 		{"c", many, `is no base model of the service: "c" base-0, base-1`, true},
 		{"c", many, "base-19 and 3 more", true},
 	} {
-		base, problem, allowed := baseOf(config.Engine{ServedModel: test.named}, test.bases)
+		base, problem, allowed := BaseOf(config.Engine{ServedModel: test.named}, test.bases)
 		if test.fails != (problem != "") || test.fails != (base == "") || !strings.Contains(base+problem+" "+allowed, test.want) {
 			t.Errorf("%q of %d: %q, %q, %q; want %q", test.named, len(test.bases), base, problem, allowed, test.want)
 		}
@@ -51,7 +51,7 @@ func TestUnwelcomeAnswers(t *testing.T) {
 		"not found":    {status(http.StatusNotFound), true, false},
 		"no JSON":      {errors.New("no JSON"), true, false},
 	} {
-		if begins, goesOn := unwelcome(test.err, false), unwelcome(test.err, true); begins != test.begins || goesOn != test.has {
+		if begins, goesOn := Unwelcome(test.err, false), Unwelcome(test.err, true); begins != test.begins || goesOn != test.has {
 			t.Errorf("%s: %t for a new run and %t for one that goes on", name, begins, goesOn)
 		}
 	}

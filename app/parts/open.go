@@ -1,0 +1,190 @@
+package parts
+
+import (
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/env"
+	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/remote"
+)
+
+// Host is what parts are told of the control plane that they are of; the zero value is of a run in one process.
+type Host struct {
+	// Name is the run's; clock, in nanoseconds, counts how long a trainer holds a batch.
+	Name  string
+	Clock func() int64
+	// Epoch is the writer's, which versions are committed under; fence refuses to commit one once this process is not
+	// the run's writer any more.
+	Epoch uint64
+	Fence func() error
+	// Sender has the tensors of engines that take them over a collective. Groups remembers which groups their servers
+	// are in. Confirm says whether a version is with the sender.
+	Sender  upstream.Sender
+	Groups  upstream.GroupBook
+	Confirm func(ctx context.Context, name string, version loop.Version) error
+	// Traceparent tells a server whose call it is; nil where no spans are sent.
+	Traceparent func(port.RolloutID) string
+	// Rarely is logf for what would say the same at every try.
+	Rarely func(format string, args ...any)
+	// Staged has an engine hold a version when its stages on other nodes do; nil for none.
+	Staged func(port.Engine) port.Engine
+	// Ready and restored are told of a trainer in another process that came, and of the version that it goes on from.
+	Ready    func()
+	Restored func(loop.Version)
+}
+
+// Build opens the weights, and makes engines, trainer and environment.
+func (p *Parts) Build(h Host) error {
+	p.host = h
+	for _, open := range []func() error{p.openWeights, p.openEngines, p.openTrainer, p.openEnvironment} {
+		if err := open(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openEngines makes the engines of the document.
+func (p *Parts) openEngines() error {
+	if p.Service != nil { // whose versions no stage elsewhere could have
+		return p.buildServiceEngine()
+	}
+	make := p.buildEngines
+	if p.Policy != nil {
+		make = p.buildServers
+	}
+	if err := make(); err != nil {
+		return err
+	}
+	if p.host.Staged != nil {
+		for i, e := range p.Engines {
+			p.Engines[i] = p.host.Staged(e)
+		}
+	}
+	return nil
+}
+
+// openWeights opens the run's versions, where they are files.
+func (p *Parts) openWeights() (err error) {
+	if p.Service != nil {
+		return nil
+	}
+	p.Weights, err = weights.Open(filepath.Join(p.Dir, "weights"), weights.Options{Always: p.Cfg.Store.Sync == "always", Directories: p.Cfg.Server.Directories,
+		Epoch: p.host.Epoch, Fence: p.host.Fence, Logf: p.logf})
+	return err
+}
+
+// openTrainer makes the trainer: inside this process, at a service, or one that other processes come as.
+func (p *Parts) openTrainer() (err error) {
+	if p.Service != nil {
+		return p.buildServiceTrainer()
+	}
+	if p.Policy == nil && p.Cfg.Trainer.Kind == "embedded" {
+		return p.buildTrainer()
+	}
+	opt := remote.Options{
+		Weights: p.Weights, Clock: p.host.Clock, Lease: config.Seconds(p.Cfg.Server.LeaseS), SyncEvery: p.Rules.SyncEvery,
+		Steps: p.Cfg.Trainer.Steps, Run: p.host.Name, Config: p.documentJSON(), NormalizeStd: p.Cfg.Trainer.NormalizeStd, Vocabulary: p.Vocabulary(),
+		OnReady: p.host.Ready, OnRestored: p.host.Restored,
+		Validation: p.validation, Fence: p.host.Fence, Logf: p.logf,
+	}
+	opt.Collective = p.host.Confirm
+	if p.Policy != nil {
+		opt.Initial = p.initialVersion()
+	} else {
+		embedded, err := NewTrainer(p.Cfg, p.Task, p.Change, p.Weights)
+		if err != nil {
+			return err
+		}
+		opt.Initial = embedded.Initialize // the engines' own model, untrained
+	}
+	if p.Remote, err = remote.New(opt); err != nil {
+		return err
+	}
+	p.Trainer = p.Remote
+	p.OnClose(p.Remote.Close)
+	return nil
+}
+
+// openEnvironment makes the environment of workers in other processes; the embedded one was made before.
+func (p *Parts) openEnvironment() (err error) {
+	if p.Cfg.Environment.Kind == "embedded" {
+		return nil
+	}
+	g := p.Cfg.Gateway
+	p.Workers, err = environment.New(environment.Options{
+		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.Policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed,
+	})
+	if err != nil {
+		return err
+	}
+	p.Environment = p.Workers
+	p.OnClose(func() error {
+		p.Workers.Close()
+		return nil
+	})
+	return nil
+}
+
+// newestServed is the newest version that an engine may have sampled with. One that went over a
+// collective has no weights in the store.
+func (p *Parts) newestServed() loop.Version {
+	if p.Service != nil {
+		return p.Service.saved.Newest()
+	}
+	if !slices.ContainsFunc(p.Cfg.Engines, ByCollective) {
+		return p.Weights.Newest()
+	}
+	versions, err := p.Weights.Versions()
+	if err != nil || len(versions) == 0 {
+		return loop.NoVersion
+	}
+	return versions[len(versions)-1]
+}
+
+// documentJSON is the run's document as JSON, for clients without a YAML parser.
+func (p *Parts) documentJSON() string {
+	text, err := json.Marshal(p.Cfg.Public())
+	if err != nil {
+		return "{}"
+	}
+	return string(text)
+}
+
+// validation answers held-out prompts greedily with the newest version that has weights.
+func (p *Parts) validation(ctx context.Context, prompts int) ([]port.Sample, error) {
+	if p.Greedy == nil {
+		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts: its engines are servers, and only your environment knows its prompts; evaluate there")
+	}
+	if prompts <= 0 || prompts > len(p.HeldOut) {
+		prompts = min(p.Cfg.Evaluate.Prompts, len(p.HeldOut))
+	}
+	version := p.Weights.Newest()
+	questions := make([][]int32, prompts)
+	for i := range questions {
+		questions[i] = p.HeldOut[i].Prompt
+	}
+	answers, err := p.Greedy.Greedy(ctx, version, questions, p.Task.Limits().ResponseTokens)
+	if err != nil {
+		return nil, err
+	}
+	scores, err := p.Verdicts(ctx, p.HeldOut[:prompts], answers)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]port.Sample, prompts)
+	for i, answer := range answers {
+		out[i] = env.HeldOutSample(p.Task, p.HeldOut[i], i, version, answer, scores[i])
+	}
+	return out, nil
+}
