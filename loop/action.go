@@ -43,13 +43,13 @@ const (
 	// GroupTrained is a notice: Group (StartVersion, ReadyVersion) was trained from Version; Count rollouts.
 	// It ends the group, except under PolicyReplay, where GroupEnded does, after any number of these.
 	GroupTrained
-	// GroupEnded is a notice: Group ended untrained, or trained at least once under PolicyReplay; End says
-	// how, Reason why, Count how many of its rollouts had been scored.
+	// GroupEnded is a notice that Group ended untrained, or trained at least once under PolicyReplay. End
+	// says how, Reason why, Count how many of its rollouts had been scored.
 	GroupEnded
 	// SyncCompleted is a notice: every engine of the sync serves Version.
 	SyncCompleted
-	// SettingChanged is a notice: the controller moved Setting to Value, for Reason; the first ones, at the start
-	// of the run, say where the settings stand.
+	// SettingChanged is a notice that the controller moved Setting to Value, for Reason. The first ones, at the
+	// start of the run, give the initial settings.
 	SettingChanged
 	// ControlChanged is a notice: the controller's state became Control. Value is what the goal was measured
 	// to be; for ControlUnreachable, Setting is what binds and Value the nearest that can be reached.

@@ -28,8 +28,8 @@ const (
 	// PolicySynchronous opens exactly BatchGroups groups per served version.
 	PolicySynchronous
 	// PolicyBounded opens a group while fewer than (Eta+1-lag)*BatchGroups groups are live (generating,
-	// ready or at the trainer), lag being the versions by which the engines are behind. It discards
-	// nothing: the mean staleness stays within Eta.
+	// ready or at the trainer). Here lag is the number of versions by which the engines are behind. It
+	// discards nothing: the mean staleness stays within Eta.
 	PolicyBounded
 	// PolicyThreshold opens, from one weight sync to the next, at most
 	// (1+StalenessThreshold)*SyncEvery*BatchGroups groups, less those carried over.
@@ -72,7 +72,8 @@ const (
 	// SelectOldestVersion takes the groups with the lowest start version, of equals the one ready first.
 	SelectOldestVersion
 	// SelectFresh draws the batch at random among the groups that became ready since the one before was
-	// selected, and fills it with the newest of the others. What a full queue gives up is drawn likewise.
+	// selected. It fills the batch with the newest of the others. The groups that a full queue gives up
+	// are drawn likewise.
 	SelectFresh
 )
 
@@ -123,8 +124,8 @@ type Config struct {
 	// MaxStaleness is PolicyMax's budget in versions. Under PolicyReplay it is one too, 0 being none;
 	// other policies ignore it.
 	MaxStaleness Version
-	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget,
-	// and give nothing to engines whose version could not meet it.
+	// Abort makes PolicyMax cancel groups in flight as soon as they can no longer meet the budget. It
+	// gives nothing to engines whose version could not meet it.
 	Abort bool
 	// Start is the start order; the zero value is StartStream.
 	// StartGang needs at least GroupSize slots in all.
@@ -137,9 +138,9 @@ type Config struct {
 	// TrainerBlocked keeps the trainer from its next step while a sync runs.
 	TrainerBlocked bool
 	// TrainerAsks selects a batch only once the trainer has asked for one (TrainerReady) since its last
-	// step began, so that a lease is the start of a step also where the trainer comes and goes. While it
-	// has neither asked nor a batch, no group opens beside a full queue. By
-	// default a trainer without a batch is always ready.
+	// step began. A lease is then the start of a step also where the trainer comes and goes. While it
+	// has neither asked nor a batch, no group opens beside a full queue. By default a trainer without a
+	// batch is always ready.
 	TrainerAsks bool `json:",omitempty"`
 	// RollingSwitch lets each engine switch when it has loaded; by default all switch together.
 	RollingSwitch bool
@@ -167,14 +168,15 @@ type Config struct {
 	// Hold is theta: no group opens while the next switch of weights is expected within Hold times the
 	// train period, nor longer than twice that. In [0, 1); 0 is off.
 	Hold float64
-	// HoldAdaptive makes Hold the most: the hold in force begins at 0 and follows what it costs, up while a
-	// full queue drops groups, which makes it free, and down where slots wait for nothing. It moves at train steps' ends and says so.
+	// HoldAdaptive makes Hold the most: the hold in force begins at 0 and follows its cost. It goes up while a full queue
+	// drops groups, which makes it free, and down where slots wait for nothing. It moves at train steps' ends and says so.
 	HoldAdaptive bool `json:",omitempty"`
-	// HoldCost is the share of slot time that an adaptive hold may cost beyond what would be dropped anyway:
-	// about the share by which the train period grows where rollouts are the slower side. In [0, 1); 0 takes what is free.
+	// HoldCost is the share of slot time that an adaptive hold may cost beyond the groups that would be dropped anyway.
+	// Where rollouts are the slower side, the train period grows by about that share. In [0, 1); 0 takes what is free.
 	HoldCost float64 `json:",omitempty"`
-	// InterruptAtBatch interrupts every rollout in flight when a whole batch is ready and waits, or under
-	// PolicySynchronous when the batch is at the trainer, and resumes them for the next one.
+	// InterruptAtBatch interrupts every rollout in flight when a whole batch is ready and waits, and
+	// resumes them for the next batch. Under PolicySynchronous it does so when the batch is at the
+	// trainer.
 	InterruptAtBatch bool
 	// MaxSpans is the number of spans, between interruptions, a rollout may be made of; one that needs
 	// more is cancelled and tried afresh. 0 is no limit.
@@ -207,7 +209,7 @@ type Config struct {
 	// OnFailure applies after the last attempt; the zero value is DropGroup.
 	OnFailure FailureRule
 	// ResumeLost has the rollouts of a lost engine, and of one whose switch failed, go on elsewhere with
-	// the tokens they have, which the driver keeps; by default they fail and are tried again.
+	// their tokens, which the driver keeps. By default they fail and are tried again.
 	ResumeLost bool `json:",omitempty"`
 	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
 	TrainAttempts int

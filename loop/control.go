@@ -9,11 +9,11 @@ type Setting uint8
 const (
 	// SettingSlots is the number of rollouts in flight over all engines, at most Config.Concurrency.
 	SettingSlots Setting = iota
-	// SettingLive is the number of groups that may be live just after an update and expected to be trained: those that
-	// are ready, and of those that run the share that passes the filters. A group opens while fewer than that and one
-	// batch are live, the batch at the trainer included, and for every version by which engines lag behind a batch less.
-	// A fraction is kept in the mean over versions. By Little's law the mean staleness of a loop that drops
-	// nothing is at most this over BatchGroups, whatever drifts.
+	// SettingLive is the number of groups that may be live just after an update and expected to be trained. Ready groups
+	// count whole, running ones by the share that passes the filters. A group opens while fewer than that and one batch
+	// are live, the batch at the trainer included. For every version by which engines lag behind it is a batch less. A
+	// fraction is kept in the mean over versions. By Little's law the mean staleness of a loop that drops nothing is at
+	// most this over BatchGroups, under any drift.
 	SettingLive
 	// SettingHold is Config.Hold, a share of the train period.
 	SettingHold
@@ -46,8 +46,8 @@ type Control struct {
 	// Mean is the largest mean staleness of the groups that Window train steps consumed, in versions; 0 for
 	// no such goal.
 	Mean float64 `json:",omitempty"`
-	// Share is the least share of what those steps trained on that is at most Within versions
-	// stale; in (0, 1), 0 for no such goal.
+	// Share is the least share of the data of those steps that is at most Within versions stale. It is
+	// in (0, 1), or 0 for no such goal.
 	Share  float64 `json:",omitempty"`
 	Within Version `json:",omitempty"`
 	// Tokens has Share count tokens, each by the version that sampled it; by default it counts rollouts.
@@ -87,8 +87,8 @@ type ControlStatus struct {
 	// versions, -1 while nothing is known.
 	MeasuredMean  float64 `json:"measured_mean"`
 	MeasuredShare float64 `json:"measured_share"`
-	// Steps is the number of train steps since the controller began that ended with the goal held
-	// over their window, HeldSteps, and of those that were judged at all.
+	// Steps is the number of judged train steps since the controller began. HeldSteps is the number of
+	// those that ended with the goal held over their window.
 	HeldSteps int64 `json:"held_steps"`
 	Steps     int64 `json:"steps"`
 	// HeldBatches counts those of Steps whose own batch met the goal, which is stricter. LastMean and
@@ -97,7 +97,7 @@ type ControlStatus struct {
 	LastMean    float64 `json:"last_mean"`
 	LastShare   float64 `json:"last_share"`
 	// Nearest is the staleness, or the share, that the controller expects at best where the goal is
-	// unreachable, and Binding the setting that binds; empty otherwise.
+	// unreachable. Binding is the setting that binds then; empty otherwise.
 	Nearest float64 `json:"nearest,omitempty"`
 	Binding string  `json:"binding,omitempty"`
 	// Settings are those that may move, in the order of Setting.

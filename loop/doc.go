@@ -1,12 +1,11 @@
-// Package loop is Headway's deciding code: one deterministic state machine that
-// says which rollouts to start, which ready groups to keep, drop or train on,
-// and when which engine switches to which policy version.
+// Package loop is Headway's deciding code, one deterministic state machine. It says which rollouts
+// to start, which ready groups to keep, drop or train on, and when which engine switches to which
+// policy version.
 //
-// The simulator drives it with a virtual clock, the live runtime with the wall
-// clock and the replayer with a recorded trace: [Loop.Step] takes an [Event]
-// and returns the [Action] values that follow from it. The package reads no
-// clock, starts no goroutine, does no I/O, draws no random number and never
-// ranges over a map; in the steady state it does not allocate.
+// The simulator drives it with a virtual clock, the live runtime with the wall clock and the
+// replayer with a recorded trace. [Loop.Step] takes an [Event] and returns the [Action] values that
+// follow from it. The package reads no clock, starts no goroutine, does no I/O, draws no random
+// number and never ranges over a map. In the steady state it does not allocate.
 //
 // Invariants, checked after every step (a violation panics with an
 // [*InvariantError]):

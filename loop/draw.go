@@ -1,8 +1,8 @@
 package loop
 
-// Draw returns 64 uniform bits, a function of a seed and the index of a draw
-// alone: the loop's own random choices, replay sampling and the curriculum, are
-// made of these, and both numbers are part of its state.
+// Draw returns 64 uniform bits, a function of a seed and the index of a draw alone. The loop's own
+// random choices, replay sampling and the curriculum, are made of these, and both numbers are part
+// of its state.
 func Draw(seed, index uint64) uint64 {
 	x := seed*0x9e3779b97f4a7c15 + index*0xd1342543de82ef95 + 0x632be59bd9b4e019
 	for range 2 { // two rounds of an invertible finaliser: neighbouring indices share no bits

@@ -12,7 +12,8 @@ const (
 	Recovered
 	// StopRequested asks to finish after the running train step.
 	StopRequested
-	// SettingRequested: somebody outside asks for Setting to be Value(); what its range lets it be, it becomes.
+	// SettingRequested asks for Setting to be Value(), from outside the loop. The loop sets it to the nearest
+	// value within its range.
 	SettingRequested
 	// GroupMeasured: the train step that is about to end found Drift for Group.
 	GroupMeasured
@@ -67,8 +68,8 @@ const (
 	VerdictReject
 	// VerdictSolved says that the answer is wholly right.
 	VerdictSolved
-	// VerdictPruned says that the rollout was stopped early by a rule on the rollout itself: it counts
-	// for nothing, and its group goes on without it.
+	// VerdictPruned says that a rule on the rollout itself stopped it early. It counts for nothing,
+	// and its group goes on without it.
 	VerdictPruned
 
 	verdictCount
@@ -123,9 +124,9 @@ const (
 	ReasonAbove
 	// ReasonRoom: the goal holds with room that would buy throughput.
 	ReasonRoom
-	// ReasonForward: by the closed form, what was measured of the workload asks for it.
+	// ReasonForward: the closed form asks for it, given the measured workload.
 	ReasonForward
-	// ReasonFree: it costs nothing, because what it saves would have been dropped.
+	// ReasonFree: it costs nothing, because the groups that it saves would have been dropped.
 	ReasonFree
 	// ReasonCapacity: engines came or went.
 	ReasonCapacity
@@ -164,8 +165,8 @@ type Event struct {
 	Attempt int32
 	// Tokens is the length of a scored rollout's response, or of what an interrupted or aborted one has.
 	Tokens int32
-	// Made are the tokens of a scored rollout's response by the version that sampled them, nil where nobody asks
-	// (Control.Tokens). The loop reads it during the step alone.
+	// Made are the tokens of a scored rollout's response by the version that sampled them. It is nil unless
+	// Control.Tokens asks for it. The loop reads it during the step alone.
 	Made []VersionTokens
 	// Reward of a scored rollout. Of a requested setting it is the value; see Event.Value.
 	Reward float32

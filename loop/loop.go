@@ -101,9 +101,9 @@ func (l *Loop) Step(ev Event) (actions []Action, tick int64) {
 	return l.StepEvent(&l.own)
 }
 
-// StepEvent is Step for an event that the caller keeps as it is until the next call.
-// Nothing is copied, which a driver of millions of events a second feels: an event
-// copied right after it was written waits for its parts to reach memory.
+// StepEvent is Step for an event that the caller keeps as it is until the next call. Nothing is
+// copied. A driver of millions of events a second feels a copy: an event copied right after its
+// writing waits for its parts to reach memory.
 func (l *Loop) StepEvent(ev *Event) (actions []Action, tick int64) {
 	l.out, l.ev = l.out[:0], ev
 	s := &l.s

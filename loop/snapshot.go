@@ -20,9 +20,9 @@ func (l *Loop) Snapshot() ([]byte, error) {
 	return json.Marshal(snapshot{snapshotVersion, l.cfg, l.s})
 }
 
-// Restore returns the loop a snapshot was taken of. It refuses a snapshot of another
-// version of the loop, one whose config a loop cannot run with, and one whose parts
-// contradict each other; the events of the run, replayed, give the same loop.
+// Restore returns the loop a snapshot was taken of. It refuses a snapshot of another version of the
+// loop, one whose config a loop cannot run with, and one whose parts contradict each other. The
+// events of the run, replayed, give the same loop.
 func Restore(data []byte) (*Loop, error) {
 	var snap snapshot
 	if err := json.Unmarshal(data, &snap); err != nil {

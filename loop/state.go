@@ -252,10 +252,10 @@ func (s *state) remove(l *list, i int32) {
 	l.Len--
 }
 
-// InvariantError is what a step panics with when the loop finds itself in a
-// state that cannot be: a defect of the loop, never of its input.
+// InvariantError is the panic value of a step that finds the loop in an impossible state. It is a
+// defect of the loop, never of its input.
 type InvariantError struct {
-	// What is broken, in a sentence.
+	// The broken rule, in a sentence.
 	What string
 	// Event during which it was found.
 	Event Event

@@ -142,10 +142,10 @@ func (c Config) validateShaping(bad *refusals) {
 // stride is the most rollouts of one group that are started.
 func (c Config) stride() int { return c.GroupSize + c.Redundancy }
 
-// LiveGroupsMax returns the groups that PolicyBounded or PolicyThreshold admits
-// in all, (Eta+1)*BatchGroups or (1+StalenessThreshold)*SyncEvery*BatchGroups
-// rounded down, and 0 for policies that count none. verl truncates the same
-// product of binary fractions, so that 1.15 times 100 is 114 there and 115 here.
+// LiveGroupsMax returns the groups that PolicyBounded or PolicyThreshold admits in all. That is
+// (Eta+1)*BatchGroups or (1+StalenessThreshold)*SyncEvery*BatchGroups rounded down, and 0 for
+// policies that count none. Note that verl truncates the same product of binary fractions, so that
+// 1.15 times 100 is 114 there and 115 here.
 func (c Config) LiveGroupsMax() int {
 	const rounding = 1e-9
 	switch c.Policy {

@@ -1,6 +1,6 @@
-// Package looptest holds what the loop is tested with: a runner for scripts
-// ([Script]), an independent checker ([Checker]) and a tiny virtual world that
-// drives a loop through random settings and faults ([World]).
+// Package looptest holds the tools that test the loop. They are a runner for scripts ([Script]) and
+// an independent checker ([Checker]). A tiny virtual world drives a loop through random settings
+// and faults ([World]).
 //
 // The checker shares no code with package loop beyond its value types and Draw,
 // the source of the loop's own random choices. It is fed the events and the

@@ -50,8 +50,8 @@ type Faults struct {
 	Requests float64
 }
 
-// Draw returns the plan of a seed: config, durations and faults are all drawn,
-// each fault being left out of half of the plans, so that plans differ in kind.
+// Draw returns the plan of a seed: config, durations and faults are all drawn. Each fault is left
+// out of half of the plans, so that plans differ in kind.
 func Draw(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0x706c616e))
 	p := Plan{Seed: seed, RolloutTicks: 1 + r.IntN(40), TrainTicks: 1 + r.IntN(30), SyncTicks: r.IntN(20),

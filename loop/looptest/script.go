@@ -12,10 +12,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Script runs the commands of a datadriven file against one loop, and has the
-// checker watch. Every command that is an event prints the actions that follow,
-// one a line. What a command does not say is taken from the effect that is
-// outstanding: "scored g1/0" names the slot and attempt in flight.
+// Script runs the commands of a datadriven file against one loop, and has the checker watch. Every
+// command that is an event prints the actions that follow, one a line. A command takes missing
+// words from the effect that is outstanding: "scored g1/0" names the slot and attempt in flight.
 //
 //	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
 //	    [max-staleness= attempts= train-attempts= on-failure= abort blocked asks rolling filter manual]
@@ -40,10 +39,10 @@ import (
 //	snapshot-restore                    goes on with the loop restored from its own snapshot
 //	status | ledger
 //
-// Each event may say at=40ms, attempt=, slot=, lease= and v=, to name something
-// else than what is outstanding. An instant ends with its command, so that a
-// Tick the loop asks for at that instant is delivered at once; a later one, and
-// with "manual" every one, is printed and the script delivers it.
+// Each event may say at=40ms, attempt=, slot=, lease= and v=, to name something else than what is
+// outstanding. An instant ends with its command, so that a Tick that the loop asks for at that
+// instant is delivered at once. A later Tick, and with "manual" every one, is printed, and the
+// script delivers it.
 type Script struct {
 	loop    *loop.Loop
 	checker *Checker

@@ -56,8 +56,8 @@ func (w *World) made(ev *loop.Event) {
 	}
 }
 
-// TokenShares tells of every batch which part of its tokens is within so many versions, from what a driver measured:
-// the loop's own count is compared with it.
+// TokenShares tells of every batch which part of its tokens is within so many versions, as a driver measured them.
+// The loop's own count is compared with it.
 type TokenShares struct {
 	Within loop.Version
 	groups map[loop.GroupID][]loop.VersionTokens

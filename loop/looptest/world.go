@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Record is one step of a loop: what it was given and what it returned.
+// Record is one step of a loop: its input and its result.
 type Record struct {
 	Event   loop.Event
 	Actions []loop.Action

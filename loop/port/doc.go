@@ -2,8 +2,7 @@
 // environments, trainers, weights, stores and fleets, and the values that pass
 // between them.
 //
-// The runtime in package live calls these ports; an adapter implements one and
-// imports nothing of the runtime. Nothing here decides and nothing here runs:
-// the one piece of behaviour, [Pacer], holds a device to its pace for whoever
-// owns it.
+// The runtime in package live calls these ports; an adapter implements one and imports nothing of
+// the runtime. Nothing here decides and nothing here runs. The one piece of behaviour, [Pacer],
+// holds a device to its pace on behalf of its owner.
 package port

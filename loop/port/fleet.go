@@ -4,9 +4,9 @@ import (
 	"context"
 )
 
-// Fleet is whatever starts and stops engines, each by its index in Options.Engines. For one engine its
-// methods are called one after the other, in the order of the loop's decisions. They should return soon
-// after their context is done; one that does not is not waited for.
+// Fleet starts and stops engines, each by its index in Options.Engines. For one engine its methods are
+// called one after the other, in the order of the loop's decisions. They should return soon after their
+// context is done; one that does not is not waited for.
 type Fleet interface {
 	// Acquire returns once the engine is there and can be given weights. One that is there already is
 	// not started again. Its context is cancelled where the engine is to be given back after all.

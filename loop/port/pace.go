@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pace says how a device kept to the least time of its steps: a machine that needs
-// longer than that for many of them does not show what a device of that pace would.
+// Pace says how a device kept to the least time of its steps. A machine that needs longer than that
+// for many of them does not behave like a device of that pace.
 type Pace struct {
 	// Steps were made under a least time, Late of them took longer than was left of it.
 	Steps int64 `json:"steps"`
@@ -48,10 +48,10 @@ type Paced interface {
 	TakePace() Pace
 }
 
-// Pacer holds one device to a least time of its steps. Steps that follow one another
-// keep to a schedule: what one took longer, the next takes less, so that their mean is
-// the least time though timers are late. What is a whole step behind is lost.
-// The zero Pacer is ready. Its methods are of one goroutine, but for Take.
+// Pacer holds one device to a least time of its steps. Steps that follow one another keep to a
+// schedule: the next step makes up for the delay of one. So their mean is the least time though
+// timers are late. A delay of a whole step or more is lost. The zero Pacer is ready. Its methods
+// are of one goroutine, but for Take.
 type Pacer struct {
 	due  time.Time     // when the last step was to end; zero where none came before
 	late time.Duration // by how much it ended later, still to be made up for

@@ -21,8 +21,8 @@ type RolloutID struct {
 type Task struct {
 	// ID is the attempt's identity.
 	ID RolloutID
-	// Prompt is the number of the prompt in the prompt set, from 1; 0 stands for a
-	// prompt of the group's own, numbered like the group.
+	// Prompt is the number of the prompt in the prompt set, from 1. 0 stands for a prompt of the
+	// group's own, numbered like the group.
 	Prompt int64
 	// Level is the difficulty, from 1; 0 where none was chosen.
 	Level int32
@@ -45,12 +45,11 @@ type Engine interface {
 	Name() string
 	// Slots is how many generations may run at once; the runtime never asks for more.
 	Slots() int
-	// Generate samples one response. It returns when the response is complete, or
-	// soon after the request's Interrupt is closed or its Check has stopped the
-	// response, with what there is. Soon after the context is done it returns the
-	// context's error, and beside it what was sampled so far, where it is known.
-	// An error that wraps ErrEngineDown says that the engine is gone: with what stands
-	// beside it the response goes on elsewhere.
+	// Generate samples one response. It returns when the response is complete. It returns the partial
+	// response soon after the request's Interrupt is closed or its Check has stopped the response.
+	// Soon after the context is done it returns the context's error, and beside it what was sampled so
+	// far, where it is known. An error that wraps ErrEngineDown says that the engine is gone: with
+	// what stands beside it the response goes on elsewhere.
 	Generate(ctx context.Context, req GenerateRequest) (Generation, error)
 	// Load fetches a version beside the one that is served. Generation goes on.
 	Load(ctx context.Context, version loop.Version) error
@@ -69,11 +68,10 @@ type GenerateRequest struct {
 	Turn    int
 	// Prompt holds the token ids before the response.
 	Prompt []int32
-	// Prefix is the part of the response that was sampled before it was interrupted,
-	// on whichever engine; empty for a new response. The engine takes prompt and
-	// prefix in under the weights it serves, samples on, and returns the whole. What
-	// it draws for a token depends on the token's place in the response, not on
-	// where it was resumed.
+	// Prefix is the part of the response that was sampled before it was interrupted, on whichever
+	// engine; empty for a new response. The engine takes prompt and prefix in under the weights it
+	// serves, samples on, and returns the whole. The draw for a token depends on the token's place in
+	// the response, not on the place of a resumption.
 	Prefix Prefix
 	// MaxTokens ends the response, prefix included, at that many tokens; at least 1.
 	MaxTokens int
@@ -154,7 +152,7 @@ type Generation struct {
 	// Derived: at least one version was derived from when the engine switched, and not reported by it.
 	Derived bool
 	// Resumes are the places in Tokens at which the rollout went on after an interruption since the
-	// response before, those while its environment was at work first. The Sampler fills them in.
+	// response before. Those while its environment was at work come first. The Sampler fills them in.
 	Resumes []ResumePoint
 }
 
@@ -179,9 +177,9 @@ type SampleRequest struct {
 	// Sampling and OnTokens mean what they do in GenerateRequest.
 	Sampling *Sampling
 	OnTokens func(Delta)
-	// Dropped, if not nil, is closed when nobody wants the response any more. Sample returns
-	// ErrDropped soon after, wherever the rollout stands, and the rollout goes on as if it had
-	// never been asked. A response that is complete by then may be returned all the same.
+	// Dropped, if not nil, is closed when the response is no longer wanted. Sample returns ErrDropped
+	// soon after, wherever the rollout stands, and the rollout goes on as if it had never been asked.
+	// A response that is complete by then may be returned all the same.
 	Dropped <-chan struct{}
 }
 
@@ -198,15 +196,15 @@ type Sampler interface {
 // Environment turns a rollout into a scored sample: it makes the prompt of a
 // group, lets the policy answer, uses tools and verifies.
 type Environment interface {
-	// Play plays one rollout to its reward. All rollouts of a group get the same prompt.
-	// An error is a failure of the environment, never a reward of 0. Between two
-	// responses a rollout may be interrupted without noticing: Play goes on, and
-	// its next call of the sampler, or its end, waits for the rollout to be resumed.
+	// Play plays one rollout to its reward. All rollouts of a group get the same prompt. An error is a
+	// failure of the environment, never a reward of 0. Between two responses a rollout may be
+	// interrupted without noticing. Play goes on, and its next call of the sampler, or its end, waits
+	// for the rollout to be resumed.
 	Play(ctx context.Context, task Task, sampler Sampler) (Sample, error)
 }
 
-// Starter is implemented by environments that need the order in which the loop starts rollouts: each is
-// played by a goroutine of its own, and they begin in any order.
+// Starter is implemented by environments that need the order in which the loop starts rollouts. Each
+// rollout is played by a goroutine of its own, and goroutines begin in any order.
 type Starter interface {
 	// Starting is called once before every Play, with its task, in the order in which the loop starts
 	// rollouts. It must not block: the goroutine that owns the loop calls it.
@@ -216,13 +214,13 @@ type Starter interface {
 // Acknowledger is implemented by environments that owe somebody word of a rollout.
 type Acknowledger interface {
 	// Logged is called once for every Play that returned without an error, after the end of that
-	// attempt is in the event log, and with it everything before: Store.Append has returned
-	// for its RolloutScored, RolloutFailed or RolloutAborted. counted says that the loop took it
-	// as the score of an attempt that counts; such a score's payload is durable as well. An attempt
-	// that the loop gave up while it stood interrupted leaves nothing in the log, and is told false.
-	// It must not block: the goroutine that owns the loop calls it, or the one that played. The
-	// context that Play was given ends after a call that says true; it ends before one that says
-	// false where the loop gave the attempt up. At the end of the run it ends without a call.
+	// attempt and everything before it are in the event log. Store.Append has then returned for its
+	// RolloutScored, RolloutFailed or RolloutAborted. The flag counted says that the loop took it as
+	// the score of an attempt that counts; such a score's payload is durable as well. An attempt that
+	// the loop gave up while it stood interrupted leaves nothing in the log, and is told false. It
+	// must not block: the goroutine that owns the loop calls it, or the one that played. The context
+	// that Play was given ends after a call that says true. It ends before one that says false where
+	// the loop gave the attempt up. At the end of the run it ends without a call.
 	Logged(id RolloutID, counted bool)
 }
 
@@ -275,13 +273,14 @@ type StepReport struct {
 	Minibatches int
 	// Health is healthy, workable, strained or broken, by clip fraction and log-ratio; empty where the trainer does not say.
 	Health string
-	// TokenLag splits the response tokens by how many versions before the step's they
-	// were sampled, GroupLag by the staleness of their group; in the ranges of LagRange.
+	// TokenLag splits the response tokens by the number of versions before the step's at which they
+	// were sampled, GroupLag by the staleness of their group. Both have the ranges of LagRange.
 	TokenLag, GroupLag [LagRanges]LagReport
 	// Drifts has the drift of each group of the batch, in its order; nil where the trainer does not measure it.
 	Drifts []GroupDrift
 	// LogRatios has, of samples of the batch, log p_start − log p_rollout of each token in nats, by index of
-	// Sample.Tokens, 0 where the policy did not sample it; nil where the trainer does not keep them.
+	// Sample.Tokens. It is 0 where the policy did not sample the token, and nil where the trainer does not
+	// keep them.
 	LogRatios map[RolloutID][]float32
 	// Metrics are further figures of the step under the trainer's own names; nil for none.
 	Metrics map[string]float64
@@ -304,15 +303,15 @@ type LagReport struct {
 	MaskedFraction                    float64
 }
 
-// GroupDrift is how far a group's tokens are from the policy that a step began
-// with: the mean of |log p_start − log p_rollout| over its response tokens, in nats.
+// GroupDrift is the distance of a group's tokens from the policy that a step began with. It is the
+// mean of |log p_start − log p_rollout| over its response tokens, in nats.
 type GroupDrift struct {
 	Group loop.GroupID
 	Drift float64
 }
 
-// ErrLeaseReturned is wrapped by the error of a Trainer's Train that gives the batch
-// back untrained: it goes back to the queue, and no attempt at the step counts as failed.
+// ErrLeaseReturned is wrapped by the error of a Trainer's Train that gives the batch back
+// untrained. The batch goes back to the queue, and no attempt at the step counts as failed.
 var ErrLeaseReturned = errors.New("the batch was given back untrained")
 
 // Trainer trains on one batch at a time.
@@ -358,9 +357,9 @@ type Weights interface {
 	Prune(keepFrom loop.Version) error
 }
 
-// Asider is implemented by stores of weights that can take a version out of the run: one
-// that a writer published after another had taken over, of a batch that the run gave to
-// somebody else.
+// Asider is implemented by stores of weights that can take a version out of the run. Such a version
+// was published by a writer after another had taken over, from a batch that the run had given to a
+// third.
 type Asider interface {
 	// SetAside takes a published version out of the way; it must never be served.
 	SetAside(version loop.Version) error
@@ -396,7 +395,7 @@ type Store interface {
 	// header. Lines that have been given up are an error that wraps ErrLogTrimmed.
 	ReadLog(line int64) (io.ReadCloser, error)
 	// Retain forgets, after a restart and before anything else is put, every payload that is of an
-	// attempt that does not count, and says how many those were.
+	// attempt that does not count. It returns their number.
 	Retain(counts func(RolloutID) bool) (dropped int, err error)
 	// Close flushes and closes.
 	Close() error

@@ -21,9 +21,9 @@ type Sample struct {
 	Exact  bool
 	// Truncated: the response reached its length limit.
 	Truncated bool
-	// Breaks are the indices in Tokens at which another sequence begins: a rollout whose history
-	// was changed on the way (a branch) leaves several, one after the other, and each is trained on
-	// as one. They rise, from above 0 to below len(Tokens); nil for one sequence.
+	// Breaks are the indices in Tokens at which another sequence begins. A rollout whose history was
+	// changed on the way (a branch) leaves several, one after the other, and each is trained on as
+	// one. They rise, from above 0 to below len(Tokens); nil for one sequence.
 	Breaks []int32
 	// Derived: at least one version was derived from when its engine switched, and not reported by it.
 	Derived bool
@@ -96,10 +96,9 @@ func (s *Sample) Spans() []Span {
 // Resumed reports whether the rollout was interrupted after its first token and resumed.
 func (s *Sample) Resumed() bool { return len(s.Resumes) > 0 }
 
-// StateVersions returns the lowest and the highest version of the tokens sampled
-// before the last resume: those that made the state in which the environment was
-// when another policy went on from it. Both are loop.NoVersion for a rollout that
-// was never resumed.
+// StateVersions returns the lowest and the highest version of the tokens sampled before the last
+// resume. Those tokens made the state in which the environment was when another policy went on from
+// it. Both are loop.NoVersion for a rollout that was never resumed.
 func (s *Sample) StateVersions() (low, high loop.Version) {
 	if len(s.Resumes) == 0 {
 		return loop.NoVersion, loop.NoVersion
@@ -107,10 +106,10 @@ func (s *Sample) StateVersions() (low, high loop.Version) {
 	return s.versionsBefore(int(s.Resumes[len(s.Resumes)-1].At))
 }
 
-// StateLag is how many versions the environment's state lagged behind the policy
-// that the rollout was last resumed under: the version served there less the
-// lowest of StateVersions. It is 0 for a rollout that was never resumed, and
-// negative where it was resumed on an engine that lags behind.
+// StateLag is the number of versions by which the environment's state lagged behind the policy that
+// the rollout was last resumed under. It is the version served there less the lowest of
+// StateVersions. It is 0 for a rollout that was never resumed, and negative where it was resumed on
+// an engine that lags behind.
 func (s *Sample) StateLag() loop.Version {
 	low, _ := s.StateVersions()
 	if low == loop.NoVersion {

@@ -62,9 +62,9 @@ type Tally struct {
 // action with what the loop decides. It is what verifying, resimulating and
 // recovering have in common.
 type Player struct {
-	// OnEvent is called after every event, with what followed from it; nil for nobody.
+	// OnEvent is called after every event, with the actions that followed from it; nil for no call.
 	OnEvent func(ev *Event, seq int64, actions []loop.Action)
-	// OnNote is called for every note; nil for nobody. Its error ends the playing.
+	// OnNote is called for every note; nil for no call. Its error ends the playing.
 	OnNote func(name string, data []byte) error
 
 	reader *Reader
@@ -78,8 +78,8 @@ type Player struct {
 	tally     Tally
 }
 
-// NewPlayer returns a player of what a reader is to read, with the loop as it was
-// there: no action that it has decided is still to be shown.
+// NewPlayer returns a player of the lines that a reader is to read, with the loop as it was there.
+// No action that the loop has decided is still to be shown.
 func NewPlayer(r *Reader, l *loop.Loop) *Player { return &Player{reader: r, loop: l} }
 
 // Tally returns what has been found so far.

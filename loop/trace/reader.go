@@ -33,7 +33,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // ErrChecksum is what a changed, missing or repeated line is found by.
 var ErrChecksum = errors.New("checksum mismatch: this line, or one before it, was changed, lost or repeated")
 
-// What cannot be the trace of a run is found by where it begins.
+// A file that cannot be the trace of a run is found by its beginning.
 var (
 	// ErrNoTrace: it does not begin as any trace does.
 	ErrNoTrace = errors.New("this is no Headway trace: its first line is no header")
@@ -41,7 +41,7 @@ var (
 	ErrEmpty = errors.New("the trace is empty, expected a header")
 )
 
-// Begins is what every trace begins with, whatever its version.
+// Begins is the text that every trace begins with, in every version.
 const Begins = `{"n":0,"note":"` + NoteHeader + `"`
 
 // errTorn is wrapped in an Error with Torn set.

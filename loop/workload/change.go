@@ -8,9 +8,9 @@ import (
 // changeFactorMax bounds how much longer responses can grow over a run.
 const changeFactorMax = 1000
 
-// ChangeSpec is the `drift:` section of a config: what becomes of a workload as the
-// policy learns. The factors are 1 up to version Begin, go to their value at version
-// Begin+Steps in a straight line, and stay. The zero ChangeSpec changes nothing.
+// ChangeSpec is the `drift:` section of a config: it describes how a workload changes as the policy
+// learns. The factors are 1 up to version Begin, go to their value at version Begin+Steps in a
+// straight line, and stay. The zero ChangeSpec changes nothing.
 type ChangeSpec struct {
 	// Begin is the number of train steps before anything changes.
 	Begin int `json:"begin,omitempty"`
@@ -18,8 +18,8 @@ type ChangeSpec struct {
 	// where one of them is not 1.
 	Steps int `json:"steps,omitempty"`
 	// LengthFactor multiplies lengths, ToolCallsFactor the mean number of tool calls,
-	// EnvironmentFactor the environment's time and StepFactor that of a train step, all
-	// above 0 and up to 1000; 0 means 1.
+	// EnvironmentFactor the environment's time and StepFactor that of a train step. All are above 0
+	// and up to 1000; 0 means 1.
 	LengthFactor      float64 `json:"length_factor,omitempty"`
 	ToolCallsFactor   float64 `json:"tool_calls_factor,omitempty"`
 	EnvironmentFactor float64 `json:"environment_factor,omitempty"`
@@ -91,8 +91,8 @@ func (c Change) CallsFactor(version int64) float64 { return c.at(c.calls, versio
 // StepFactor returns what the time of the train step from a version is multiplied by.
 func (c Change) StepFactor(version int64) float64 { return c.at(c.step, version) }
 
-// EnvironmentNS returns the environment's time at a version, in nanoseconds: rounded, and
-// at most [MaxServiceS]. What the model of the time had cut before is multiplied as well.
+// EnvironmentNS returns the environment's time at a version, in nanoseconds: rounded, and at most
+// [MaxServiceS]. Lengths that the model had cut before are multiplied as well.
 func (c Change) EnvironmentNS(ns, version int64) int64 {
 	if c.environment == 0 {
 		return ns
@@ -100,8 +100,8 @@ func (c Change) EnvironmentNS(ns, version int64) int64 {
 	return int64(min(math.Round(float64(ns)*c.at(c.environment, version)), MaxServiceS*1e9))
 }
 
-// Length returns the length at a version: rounded, at least one token, at most
-// the cap. What the cap had cut before is cut from the cap on.
+// Length returns the length at a version: rounded, at least one token, at most the cap. Lengths
+// that the cap had cut before are cut from the cap on.
 func (c Change) Length(tokens int, version int64) int {
 	if c.length == 0 {
 		return tokens

@@ -100,8 +100,8 @@ func (d Distribution) CDF(x float64) float64 {
 	return d.cum[i-1]
 }
 
-// Quantile returns the smallest value x with P(X <= x) >= p. p is clamped to
-// [0, 1], so that 0 gives the least and 1 the greatest value.
+// Quantile returns the smallest value x with P(X <= x) >= p. It clamps p to [0, 1], so that 0 gives
+// the least and 1 the greatest value.
 func (d Distribution) Quantile(p float64) float64 {
 	i := sort.SearchFloat64s(d.cum, p)
 	return d.values[min(i, len(d.values)-1)]

@@ -1,20 +1,17 @@
-// Package workload describes what a run is fed with: how long responses are,
-// how long environments take, which groups survive the filter and which
-// rollouts are solved.
+// Package workload describes the input of a run. It says how long responses are, how long
+// environments take, which groups survive the filter and which rollouts are solved.
 //
-// Every model is compiled once ([LengthSpec.Build], [ServiceSpec.Build],
-// [NewAcceptance]) and then answers two kinds of question from the same
-// numbers: draws, for the simulator and for environments that really wait, and
-// exact moments, for the closed forms of package theory. A prediction and a
-// simulation of one config therefore never disagree about what a "mean" is.
+// Every model is compiled once ([LengthSpec.Build], [ServiceSpec.Build], [NewAcceptance]) and then
+// answers two kinds of question from the same numbers. Draws are for the simulator and for
+// environments that really wait, exact moments for the closed forms of package theory. A prediction
+// and a simulation of one config therefore never disagree about what a "mean" is.
 //
 // # Draws
 //
-// A draw is a pure function of (seed, stream, group, sample, attempt), never
-// of the order of calls: see [Source]. Two schedules that start the same group
-// at different moments still give it the same lengths, so runs under different
-// settings are compared on the same work, and a replay needs no generator
-// state. Draws take about 10 ns and never allocate.
+// A draw is a pure function of (seed, stream, group, sample, attempt), never of the order of calls:
+// see [Source]. Two schedules that start the same group at different moments still give it the same
+// lengths. So runs under different settings are compared on the same work, and a replay needs no
+// generator state. Draws take about 10 ns and never allocate.
 //
 // # Units
 //

@@ -6,16 +6,16 @@ import (
 	"strconv"
 )
 
-// FieldError says that one field of a specification cannot be used. Field is
-// the key as a config file writes it, without the path of the section it is in;
-// whoever knows file, line and section adds them.
+// FieldError says that one field of a specification cannot be used. Field is the key as a config
+// file writes it, without the path of the section it is in. A caller that knows file, line and
+// section adds them.
 type FieldError struct {
 	Field   string // the key, such as mean_tokens
 	Value   any    // what was given
-	Allowed string // what would be accepted, and what to do
+	Allowed string // the accepted values, and the remedy
 }
 
-// Error names the field, the value and what is allowed.
+// Error names the field, the value and the allowed values.
 func (e *FieldError) Error() string {
 	if s, ok := e.Value.(string); ok {
 		return fmt.Sprintf("%s: %q is not allowed: want %s", e.Field, s, e.Allowed)

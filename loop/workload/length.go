@@ -252,9 +252,9 @@ func (l *Lengths) DrawMember(members Members, sample, attempt uint32) int {
 	return int(l.table.draw(members.Bits(sample, attempt)))
 }
 
-// DrawPrompt is Draw for a group that plays a numbered prompt. Siblings that are
-// resampled together come from the measured group that stands for the prompt, the
-// same one whenever it is played; independent ones are as Draw has them.
+// DrawPrompt is Draw for a group that plays a numbered prompt. Siblings that are resampled together
+// come from the measured group that stands for the prompt, the same one whenever it is played.
+// Independent ones are as Draw has them.
 func (l *Lengths) DrawPrompt(src Source, prompt, group uint64, sample, attempt uint32) int {
 	if l.groups != nil {
 		return int(l.groups.drawPrompt(src, prompt, group, sample, attempt))
@@ -312,8 +312,8 @@ func (l *Lengths) MeanMaxSum(s int) float64 {
 	return l.marginal.MeanMaxSum(s)
 }
 
-// Capped returns the same model under a lower cap, so that a lever can price
-// it, and the share of rollouts the cap truncates. tokens below 1 counts as 1.
+// Capped returns the same model under a lower cap, so that a lever can price it, and the share of
+// rollouts that the cap truncates. A value of tokens below 1 counts as 1.
 func (l *Lengths) Capped(tokens int) (capped *Lengths, truncated float64) {
 	tokens = max(tokens, 1)
 	truncated = 1 - l.CDF(float64(tokens))

@@ -6,10 +6,9 @@ import "math"
 // a hundred times as long as the mean.
 const promptSigmaMax = 3
 
-// PromptScale makes some prompts long and others short: every length of a prompt
-// is multiplied by the prompt's own factor, lognormal with mean 1, so that
-// siblings correlate and a prompt that is played again is as long as before. The
-// zero PromptScale changes nothing.
+// PromptScale makes some prompts long and others short. Every length of a prompt is multiplied by
+// the prompt's own factor, lognormal with mean 1. So siblings correlate, and a prompt that is
+// played again is as long as before. The zero PromptScale changes nothing.
 type PromptScale struct {
 	sigma float64
 	limit int

@@ -12,9 +12,9 @@ const (
 	estimateGroups = 1 << 15
 )
 
-// RolloutTimes are the distributions, in ns, of how long rollouts and groups
-// occupy their slots: generation at a constant decode speed plus environment
-// time, the slot held through both.
+// RolloutTimes are the distributions, in ns, of the time that rollouts and groups occupy their
+// slots. It is generation at a constant decode speed plus environment time, the slot held through
+// both.
 type RolloutTimes struct {
 	Rollout Distribution // one rollout
 	Group   Distribution // the longest of a group's siblings

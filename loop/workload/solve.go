@@ -174,10 +174,9 @@ func (s *Solve) Draw(src Source, prompt uint64, level int, version int64, group 
 	return src.Float64(group, sample, attempt) < p
 }
 
-// Share returns the probability that between low and high of n siblings are
-// solved, both inclusive, over prompts: E[P(low ≤ X ≤ high)] with X binomial of
-// the prompt's own rate. Share(n, 1, n−1, …) is the acceptance of the
-// zero-advantage filter.
+// Share returns the probability that between low and high of n siblings are solved, both inclusive,
+// over prompts. It is E[P(low ≤ X ≤ high)] with X binomial of the prompt's own rate. Share(n, 1,
+// n−1, …) is the acceptance of the zero-advantage filter.
 func (s *Solve) Share(n, low, high, level int, version int64) float64 {
 	switch {
 	case s.None():

@@ -52,8 +52,7 @@ func (s Source) Bits(group uint64, sample, attempt uint32) uint64 {
 	return s.Group(group).Bits(sample, attempt)
 }
 
-// Members are the draws of one group: what the members of a group share is worked
-// out once.
+// Members are the draws of one group: their shared part is worked out once.
 type Members struct{ key uint64 }
 
 // Group returns the draws of a group: Group(g).Bits(k, a) is Bits(g, k, a).

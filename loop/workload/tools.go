@@ -31,9 +31,9 @@ type ToolsSpec struct {
 	// Calls is the mean number of calls of a rollout, 0 to MaxToolCalls; one more
 	// turn than calls is generated.
 	Calls float64 `json:"calls"`
-	// CallsKind is one of fixed, poisson, geometric. Under fixed every rollout makes
-	// Calls of them; where that is not whole, the whole number below it or above, drawn
-	// so that the mean holds. Empty means fixed.
+	// CallsKind is one of fixed, poisson, geometric. Under fixed every rollout makes Calls of them.
+	// Where that is not whole, it makes the whole number below it or above, drawn so that the mean
+	// holds. Empty means fixed.
 	CallsKind string `json:"calls_kind,omitempty"`
 	// CallsMax cuts the number of calls. 0 means MaxToolCalls.
 	CallsMax int `json:"calls_max,omitempty"`
@@ -221,10 +221,10 @@ func (t *Tools) MeanCalls() float64 {
 	return sum
 }
 
-// Part returns how many of the tokens that are left the present turn generates,
-// if so many turns, this one included, share them: at least one each, all of them
-// in the last. Under random the parts of a rollout are uniform among all that
-// add up to it, drawn one by one: the first of k is a Beta(1, k−1) share.
+// Part returns the number of the remaining tokens that the present turn generates, if so many
+// turns, this one included, share them. Each turn gets at least one, and the last all of them.
+// Under random the parts of a rollout are uniform among all that add up to it, drawn one by one.
+// The first of k is a Beta(1, k−1) share.
 func (t *Tools) Part(src Source, turn Turn, left, turns int) int {
 	if turns <= 1 {
 		return left
@@ -248,8 +248,8 @@ func (t *Tools) Failed(src Source, turn Turn) bool {
 	return t.failures > 0 && src.Float64(turn.Group, sample, attempt) < t.failures
 }
 
-// MeanNS returns the expected time of a rollout's calls, the tries of failed ones
-// included, in ns, if none of them waits and no rollout fails.
+// MeanNS returns the expected time of a rollout's calls, the tries of failed ones included, in ns.
+// It assumes that none of them waits and no rollout fails.
 func (t *Tools) MeanNS() float64 {
 	if t.None() {
 		return 0

@@ -164,8 +164,8 @@ func (o *Observer) trainerWaits() cause {
 	return starved
 }
 
-// EnginesHeld tells how many engines generate nothing from a time on, in ns, because they read for
-// one of their rollouts, and because they are validating.
+// EnginesHeld tells how many engines generate nothing from a time on, in ns. They read for one of
+// their rollouts, or they are validating.
 func (o *Observer) EnginesHeld(now int64, _, validating int) {
 	o.s.Now = max(o.s.Now, now)
 	o.settle()

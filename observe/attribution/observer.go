@@ -6,14 +6,14 @@ import (
 	"github.com/headway-rl/headway/observe/track"
 )
 
-// Observer splits the staleness and the idle time of a run. It takes every event with what
-// followed from it, in order, and what drivers tell a metrics.Recorder: make it the recorder's
-// Beside, or feed it like one. In the steady state it does not allocate. New makes one.
+// Observer splits the staleness and the idle time of a run. It takes every event with its actions,
+// in order, and the calls that drivers make to a metrics.Recorder. Make it the recorder's Beside,
+// or feed it like one. In the steady state it does not allocate. New makes one.
 type Observer struct {
 	// Warmup is the version at which the measured window begins; 0 measures from the start.
 	Warmup loop.Version
-	// OnGroup, if not nil, is called with the split of every trained group, in the order of
-	// training; OnStep after every train step, with those of its groups before it. Under
+	// OnGroup, if not nil, is called with the split of every trained group, in the order of training.
+	// OnStep is called after every train step, with the splits of its groups before it. Under
 	// loop.PolicyReplay a group comes once for each step on it.
 	OnGroup func(Group)
 	OnStep  func(Step)
@@ -78,8 +78,8 @@ func New(cfg loop.Config) *Observer {
 	return o
 }
 
-// Observe takes one event and what followed from it, which it only reads. Of what was measured it
-// needs EnvironmentNS of scored rollouts, and QueueGroups.
+// Observe takes one event and the actions that followed from it, which it only reads. Of what was
+// measured it needs EnvironmentNS of scored rollouts, and QueueGroups.
 func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
 	o.s.Now = max(o.s.Now, ev.Time)
 	o.settle()

@@ -13,20 +13,20 @@ const (
 	// Inner: versions made before the group began, that were not to be served: several train steps
 	// share a sync.
 	Inner
-	// Concurrency: versions made while the rollouts of the group generated, up to the mean of their ends;
-	// and while it was held outside a full queue, where more is in flight than the queue takes. It grows
-	// with the rollouts in flight over the batch.
+	// Concurrency: versions made while the rollouts of the group generated, up to the mean of their ends.
+	// It includes those made while the group was held outside a full queue, where more is in flight than
+	// the queue takes. It grows with the rollouts in flight over the batch.
 	Concurrency
 	// Environment: versions made in the same stretch, as far as tools, sandboxes and verifiers took the
-	// time; and after it, as far as the last rollout is the last because of them.
+	// time. After it, versions made as far as the last rollout is the last because of them.
 	Environment
 	// Tail: versions made from the mean of the ends to the last one, for which the others wait.
 	Tail
 	// Queue: versions made, while the group was ready, by steps that began when it was: other batches
 	// went before it.
 	Queue
-	// Fill: the other versions made while it was ready: by the step that ran when it became ready, for
-	// whose batch it came too late, or by a trainer that went back.
+	// Fill: the other versions made while it was ready. They come from the step that ran when it
+	// became ready, for whose batch it came too late, or from a trainer that went back.
 	Fill
 
 	// Sources is their number.
@@ -88,8 +88,8 @@ type Part struct {
 	Share    float64 `json:"share"`
 }
 
-// Little holds the discrete form of Little's law: the staleness of all trained groups is
-// the number of updates that they lived through. What it compares is counted apart.
+// Little holds the discrete form of Little's law: the staleness of all trained groups is the number
+// of updates that they lived through. The compared counts are kept apart.
 type Little struct {
 	// Staleness is the sum over trained groups, Lived the sum over updates of the groups then open
 	// or queued that were trained later.

@@ -26,7 +26,7 @@ type kept struct {
 }
 
 // State returns all that the observer remembers, for Restore: a JSON document, and the same bytes
-// for the same observations. It has no checksum; whoever keeps it gives it one.
+// for the same observations. It has no checksum; the caller that keeps it gives it one.
 func (o *Observer) State() ([]byte, error) {
 	o.settle()
 	k := kept{StateVersion: stateVersion, Warmup: o.Warmup, State: o.s, Run: o.run.State, Groups: o.groups.Entries(), Last: o.last}

@@ -83,7 +83,7 @@ func (o *Observer) warmedUp() {
 	}
 }
 
-// Reset begins the measured window at the time of the last event: what came before was warm-up.
+// Reset begins the measured window at the time of the last event. Everything before was warm-up.
 func (o *Observer) Reset() {
 	o.s.Window, o.s.Step, o.s.PeriodFrom = sums{}, sums{}, o.s.Now
 }

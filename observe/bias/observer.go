@@ -7,7 +7,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// Options say what is known and what is to be compared.
+// Options name the known properties and those to compare.
 type Options struct {
 	// Known returns the length and the environment's time of the attempt that a StartRollout
 	// starts, as a simulation knows them. Nil where they become known at the rollout's end alone.
@@ -87,7 +87,7 @@ func NewObserver(cfg loop.Config, opt Options) *Observer {
 	return o
 }
 
-// Observe takes one event and what followed from it.
+// Observe takes one event and the actions that followed from it.
 func (o *Observer) Observe(ev loop.Event, m metrics.Measured, actions []loop.Action) {
 	switch ev.Kind {
 	case loop.RolloutScored:

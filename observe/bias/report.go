@@ -68,13 +68,14 @@ type Bin struct {
 // Categories compares how large a share of its groups each category has trained.
 type Categories struct {
 	Name string `json:"name"`
-	// Cells are the categories in order; of prompts, which may be many, those trained least often
-	// for how often they were started, the most significant first, at most 10.
+	// Cells are the categories in order. Of prompts, which may be many, they are at most 10. Those
+	// come first that are trained least often for their starts, the most significant before the
+	// others.
 	Cells []Cell `json:"cells"`
 	// Categories is how many there are with started groups, NeverTrained how many of them have none trained.
 	Categories   int `json:"categories"`
 	NeverTrained int `json:"never_trained"`
-	// ChiSquare with Freedom degrees tests that the same share of every category's groups is trained; P is its
+	// ChiSquare with Freedom degrees tests that the same share of every category's groups is trained. P is its
 	// probability then, 1 where there is no test. PooledCells with few groups were tested as one.
 	ChiSquare   float64 `json:"chi_square"`
 	Freedom     int     `json:"degrees_of_freedom"`
@@ -96,13 +97,13 @@ type Cell struct {
 	TrainedShare float64 `json:"trained_share"`
 }
 
-// Order is length against the order of groups within a batch, which is that of their
-// selection: a trainer that splits its batch into several updates sees it.
+// Order is length against the order of groups within a batch, which is that of their selection. A
+// trainer that splits its batch into several updates sees it.
 type Order struct {
 	// Groups is how many were leased.
 	Groups int64 `json:"groups"`
-	// Slope is by how much the mean length grows from the first to the last of a batch, as a share of
-	// the mean, by least squares, with its 95 % interval over batches of steps; [0, 0] where there are too few.
+	// Slope is the growth of the mean length from the first to the last of a batch, by least squares, as a
+	// share of the mean. Its 95 % interval is over batches of steps; [0, 0] where there are too few.
 	Slope   float64    `json:"slope"`
 	Slope95 [2]float64 `json:"slope_95"`
 	// Correlation is that of a group's mean length and its position.

@@ -1,6 +1,6 @@
-// Package estimate says what a mean over a simulation's steps is worth: how much
-// of its beginning to leave out ([Warmup]), how wide the interval around it is
-// ([OfSeries], [OfRatio], [OfSeeds]), and whether it has settled at all ([Judge]).
+// Package estimate says how far a mean over a simulation's steps can be trusted. It finds the
+// beginning to leave out ([Warmup]) and the interval around the mean ([OfSeries], [OfRatio],
+// [OfSeeds]). It judges whether the mean has settled at all ([Judge]).
 //
 // The values of a series are of successive train steps, so they are correlated:
 // the textbook interval of independent values would be too narrow. Everything here

@@ -44,9 +44,9 @@ func (i Interval) High() float64 { return i.Mean + i.Half }
 // Known reports whether there is an interval at all.
 func (i Interval) Known() bool { return i.Batches > 0 }
 
-// OfSeeds is the mean of independent values, such as one mean a seed, by
-// Student's t with one degree of freedom less than there are values. Two values
-// are the least that have an interval.
+// OfSeeds is the mean of independent values, such as one mean a seed. Its interval is by Student's
+// t with one degree of freedom less than there are values. Two values are the least that have an
+// interval.
 func OfSeeds(values []float64) Interval {
 	if len(values) == 0 {
 		return Interval{Mean: math.NaN(), Half: math.NaN()}
@@ -64,15 +64,14 @@ func quantileT(freedom float64) float64 {
 	return distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile((1 + Level) / 2)
 }
 
-// OfSeries is the mean of a correlated, stationary series by batch means: the
-// series is cut into batches of equal length, whose means are hardly correlated
-// where batches are long against the series' memory. Batches are doubled in
-// length, from a 32nd of the series on, until von Neumann's test at 5 % no longer
-// finds neighbouring means alike, or only 8 are left; then Independent is false.
-// What correlation remains widens the interval as that of a first-order
-// autoregression, by (1+r)/(1-r) in variance with r = Lag1 where that is positive
-// (Law and Carson 1979; the test and the correction as in Tafazzoli, Steiger and
-// Wilson's Skart, 2011). Fewer than 8 values have no interval.
+// OfSeries is the mean of a correlated, stationary series by batch means. The series is cut into
+// batches of equal length, whose means are hardly correlated where batches are long against the
+// series' memory. Batches are doubled in length, from a 32nd of the series on, until von Neumann's
+// test at 5 % no longer finds neighbouring means alike. If only 8 are left before that, Independent
+// is false. Correlation that remains widens the interval as that of a first-order autoregression,
+// by (1+r)/(1-r) in variance with r = Lag1 where that is positive. (Law and Carson 1979; the test
+// and the correction are as in Tafazzoli, Steiger and Wilson's Skart, 2011.) Fewer than 8 values
+// have no interval.
 func OfSeries(x []float64) Interval {
 	return OfRatio(x, nil)
 }

@@ -25,7 +25,7 @@ const (
 	Correlated
 )
 
-// What a verdict rests on.
+// The evidence that a verdict needs.
 const (
 	// ValuesMin is how many values are the least that can show anything.
 	ValuesMin = 20
@@ -62,9 +62,9 @@ type Verdict struct {
 // OK reports whether the mean has settled.
 func (v Verdict) OK() bool { return v.Cause == Settled }
 
-// Judge says whether the mean of a series has settled. scale is the magnitude
-// that a drift is measured by, 0 for that of the mean: a drift of less than 2 %
-// of it is let pass whatever the tests say. A mean has not settled
+// Judge says whether the mean of a series has settled. A drift is measured by scale, 0 for the
+// magnitude of the mean: a drift of less than 2 % of it passes, against every test. A mean has not
+// settled
 //
 //   - with less than 20 values;
 //   - if a line through the batch means has a slope that is not chance (Student's

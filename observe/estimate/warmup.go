@@ -10,17 +10,15 @@ const mserBatch = 5
 type Truncation struct {
 	// Steps is how many values to leave out at the beginning.
 	Steps int
-	// Found is false where the best place to cut is among the last tried, half-way:
-	// then more than half of the series is transient, or it drifts to its end, and
-	// Steps is only a lower bound.
+	// Found is false where the best place to cut is among the last tried, half-way. Then more than
+	// half of the series is transient, or it drifts to its end, and Steps is only a lower bound.
 	Found bool
 }
 
-// Warmup finds the transient at the beginning of a series by MSER-5 (White,
-// Cobb and Spratt 2000): it cuts where the squared standard error of the mean of
-// what remains, over batches of five, is least. Cuts up to half of the series are
-// tried, because the statistic is erratic where little remains. A series of less
-// than 20 values has none to find: 0 steps, not found.
+// Warmup finds the transient at the beginning of a series by MSER-5 (White, Cobb and Spratt 2000).
+// It cuts where the squared standard error of the mean of the rest, over batches of five, is least.
+// Cuts up to half of the series are tried, because the statistic is erratic where little remains. A
+// series of less than 20 values has none to find: 0 steps, not found.
 func Warmup(x []float64) Truncation {
 	count := len(x) / mserBatch
 	if count < 4 {

@@ -7,14 +7,15 @@ import (
 )
 
 // Attendance follows whether a trainer that asks for its batches (loop.Config.TrainerAsks) is there. While it neither
-// has a batch nor asks for one it either does something of its own (it saves, evaluates or hands weights on), which is
-// part of how it trains, or it is absent:
+// has a batch nor asks for one, it is absent or does something of its own. Work of its own (it saves, evaluates or
+// hands weights on) is part of how it trains:
 //   - before it first asks, and after the run's process was started anew, until it asks;
 //   - from when it got a batch of which nothing came, until it asks;
 //   - and after a train step, where that lasts longer than AbsentPeriods train periods.
 //
-// Every figure that leaves absences out asks here; the diagnosis tells the long ones by rules of its own, from the whole run's
-// periods and without what a restart of the run took. The zero value is of a trainer that never asks, and is always there.
+// Every figure that leaves absences out asks here. The diagnosis tells the long ones by rules of its own, from the
+// whole run's periods and without the time of a restart. The zero value is of a trainer that never asks, and is
+// always there.
 type Attendance struct {
 	asks, asked bool
 	// lease and attempt are of the batch that it has, 0 for none, since leased.
@@ -33,8 +34,8 @@ type Attendance struct {
 	ended, missing int64
 }
 
-// AbsentPeriods is how many of the run's train periods a trainer takes for something of its own after a step, at most:
-// beyond, it is absent. A run of fewer steps does not know its period yet.
+// AbsentPeriods is the most train periods of the run that a trainer takes for something of its own after a step.
+// Beyond, it is absent. A run of fewer steps does not know its period yet.
 const AbsentPeriods = 4
 
 // attendancePeriods is of how many of the newest train periods the median is taken.

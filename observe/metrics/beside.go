@@ -2,10 +2,10 @@ package metrics
 
 import "github.com/headway-rl/headway/loop"
 
-// Beside observes a run beside a recorder, which passes on what drivers tell it. What it
-// is given is valid during the call, and not to be changed.
+// Beside observes a run beside a recorder, which passes on what drivers tell it. Its arguments are
+// valid during the call, and not to be changed.
 type Beside interface {
-	// Observe takes one event and what followed from it.
+	// Observe takes one event and the actions that followed from it.
 	Observe(ev *loop.Event, m *Measured, actions []loop.Action)
 	// EnginesDown, EnginesHeld and TrainerValidates are those of Recorder.
 	EnginesDown(now int64, n int)

@@ -15,8 +15,8 @@ const MovesKept = 16
 type StepControl struct {
 	// State of the controller; ControlOff without a goal, and then all else is 0.
 	State loop.ControlState
-	// Mean and Share are what the goal was measured to be over the window that ended with the step, -1
-	// where that is not known, Batch and BatchShare the same of the step's own batch alone.
+	// Mean and Share are the measured values of the goal over the window that ended with the step, -1
+	// where they are not known. Batch and BatchShare are the same of the step's own batch alone.
 	Mean, Share, Batch, BatchShare float64
 	// Judged: the step counts. Held: the goal held over the window, BatchHeld of the step's own batch.
 	Judged, Held, BatchHeld bool
@@ -49,8 +49,8 @@ type Control struct {
 	// MeasuredMean and MeasuredShare are over the last window, -1 while nothing is known.
 	MeasuredMean  float64 `json:"measured_mean"`
 	MeasuredShare float64 `json:"measured_share"`
-	// Steps counts train steps that were judged, HeldSteps those with the goal held over the window that
-	// ended with them, HeldBatches those whose own batch met it, which is stricter.
+	// Steps counts train steps that were judged, and HeldSteps those with the goal held over the window
+	// that ended with them. HeldBatches counts those whose own batch met it, which is stricter.
 	Steps       int64 `json:"steps"`
 	HeldSteps   int64 `json:"held_steps"`
 	HeldBatches int64 `json:"held_batches"`
@@ -111,8 +111,8 @@ type moved struct {
 	from, to float64
 }
 
-// ControlOf returns what a loop says of its controller after an event of this kind, for Measured: nil
-// unless that ended a train step, and without a goal.
+// ControlOf returns a loop's word on its controller after an event of this kind, for Measured. It is
+// nil unless that ended a train step, and without a goal.
 func ControlOf(l *loop.Loop, kind loop.EventKind) *loop.ControlStatus {
 	if kind != loop.TrainStepEnded {
 		return nil

@@ -13,8 +13,8 @@ type Waste struct {
 	EvictedTokens   int64 `json:"evicted_tokens"`
 	DiscardedTokens int64 `json:"discarded_tokens"`
 	FilteredTokens  int64 `json:"filtered_tokens"`
-	// PrunedTokens were made by rollouts that a rule on the rollout stopped, CancelledTokens by
-	// those no longer wanted, FailedTokens by those that failed, or whose group did.
+	// PrunedTokens were made by rollouts that a rule on the rollout stopped, and CancelledTokens by
+	// those no longer wanted. FailedTokens were made by rollouts that failed, or whose group did.
 	PrunedTokens    int64 `json:"pruned_tokens"`
 	CancelledTokens int64 `json:"cancelled_tokens"`
 	FailedTokens    int64 `json:"failed_tokens"`
@@ -43,8 +43,8 @@ type GroupsEnded struct {
 
 // Partial says what interruptions and switches of weights do to rollouts.
 type Partial struct {
-	// Interruptions is how often a rollout was taken out of its slot with what it had, Resumed how
-	// often one was put back; LimitedRollouts could not be, as often interrupted as may be.
+	// Interruptions is how often a rollout was taken out of its slot with its tokens, Resumed how
+	// often one was put back. LimitedRollouts could not be, as often interrupted as may be.
 	Interruptions   int64 `json:"interruptions"`
 	Resumed         int64 `json:"resumed"`
 	LimitedRollouts int64 `json:"limited_rollouts"`
@@ -52,8 +52,8 @@ type Partial struct {
 	BacklogMean float64 `json:"backlog_mean"`
 	BacklogMax  int64   `json:"backlog_max"`
 	BacklogEnd  int64   `json:"backlog_end"`
-	// ResumedRatio is the share of scored rollouts that had been interrupted with tokens;
-	// a rollout is made of one span more than that happened to it.
+	// ResumedRatio is the share of scored rollouts that had been interrupted with tokens. A rollout
+	// has one span more than interruptions.
 	ResumedRatio float64 `json:"resumed_ratio"`
 	SpansMean    float64 `json:"spans_mean"`
 	SpansMax     int64   `json:"spans_max"`
@@ -68,9 +68,9 @@ type Partial struct {
 	StateLagMax   int64   `json:"state_lag_max"`
 	RewardResumed float64 `json:"reward_resumed"`
 	RewardFresh   float64 `json:"reward_fresh"`
-	// PartialRollouts are trained rollouts between whose start and end the version served
-	// changed, interrupted for it or not; PartialRatio is their share, VersionSpanMax the
-	// largest such change. Under PolicyReplay a rollout counts once for each step on it.
+	// PartialRollouts are trained rollouts between whose start and end the version served changed,
+	// interrupted for it or not. PartialRatio is their share, VersionSpanMax the largest such change.
+	// Under PolicyReplay a rollout counts once for each step on it.
 	PartialRollouts int64   `json:"partial_rollouts"`
 	PartialRatio    float64 `json:"partial_ratio"`
 	VersionSpanMax  int64   `json:"version_span_max"`
@@ -80,8 +80,8 @@ type Partial struct {
 	StaleRollouts int64 `json:"stale_rollouts"`
 }
 
-// Filters is the share of groups that each filter let pass of those that reached
-// it, in the order in which they are applied; 1 where there is none.
+// Filters is the share of groups that each filter let pass of those that reached it, in the order
+// in which they are applied. It is 1 where there is none.
 type Filters struct {
 	Verdict       float64 `json:"verdict"`
 	ZeroAdvantage float64 `json:"zero_advantage"`

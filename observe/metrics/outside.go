@@ -197,8 +197,8 @@ func (r *Recorder) EnginesDown(now int64, n int) {
 	}
 }
 
-// EnginesHeld tells how many engines generate nothing from a time on, in ns, because
-// they read for one of their rollouts, and because they are validating.
+// EnginesHeld tells how many engines generate nothing from a time on, in ns. They read for one of
+// their rollouts, or they are validating.
 func (r *Recorder) EnginesHeld(now int64, reading, validating int) {
 	r.outside.reading.to(now, int64(reading))
 	r.outside.validating.to(now, int64(validating))

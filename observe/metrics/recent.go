@@ -5,8 +5,8 @@ import "github.com/headway-rl/headway/loop"
 // RecentSteps is how many train periods Recent looks back on.
 const RecentSteps = 32
 
-// Recent follows queue health over the newest train periods: what entered the queue, what left it, what both sides
-// waited for and what bound, all of the same steps. Its zero value has seen none.
+// Recent follows queue health over the newest train periods. It has the groups that entered and left the queue,
+// the waits of both sides and the binding side, all of the same steps. Its zero value has seen none.
 type Recent struct {
 	ring [RecentSteps]stretch
 	n    int
@@ -28,8 +28,8 @@ type RecentFigures struct {
 	// WindowS is how long they took, PeriodS one of them, StepS its train step, in seconds.
 	WindowS, PeriodS, StepS float64
 	Throughput              Throughput
-	// TrainerIdle and TrainerAbsent are shares of the time, RolloutIdle of the slots' time; Acceptance and Dropped are
-	// the shares of ready groups that were not filtered, and that the queue evicted or discarded.
+	// TrainerIdle and TrainerAbsent are shares of the time, RolloutIdle of the slots' time. Acceptance is the share of
+	// ready groups that were not filtered, Dropped that of groups that the queue evicted or discarded.
 	TrainerIdle, TrainerAbsent, RolloutIdle, Acceptance, Dropped float64
 	// TokensPerS counts trained tokens.
 	TokensPerS float64

@@ -27,8 +27,8 @@ type Measured struct {
 	Spans int
 	// Resumed says that the rollout was resumed after an interruption.
 	Resumed bool
-	// StateLag is by how many versions the oldest tokens that made the state of a resumed
-	// rollout's environment were older than what it was last resumed under; 0 if it never was.
+	// StateLag is the age in versions of the oldest tokens that made the state of a resumed rollout's
+	// environment, counted to its last resumption. It is 0 if the rollout never was resumed.
 	StateLag int64
 	// Parts splits the latency of a scored rollout and ToolCalls counts its tool calls, where
 	// the driver tells them apart; nil where it does not.
@@ -89,7 +89,7 @@ type Recorder struct {
 	step    window // since the last step's end
 	outside outside
 	control *control // nil without a goal
-	// Steps is the series, one point a train step, in order; all of it, or at least the newest
+	// Steps is the series, one point a train step, in order. It has all steps, or at least the newest
 	// StepsMax points and less than twice as many.
 	Steps []Step
 	// StepsMax bounds what is remembered of the series, for a driver that runs without an end and
@@ -177,8 +177,8 @@ func (r *Recorder) Grow(steps int) {
 	r.syncsUpTo = append(make([]int32, 0, min(len(r.syncsUpTo)+steps+1, 2*syncsKept)), r.syncsUpTo...)
 }
 
-// Reset begins the measured window at the time of the last event: what came
-// before was warm-up. The series keeps its points.
+// Reset begins the measured window at the time of the last event. Everything before was warm-up.
+// The series keeps its points.
 func (r *Recorder) Reset() {
 	r.settle()
 	h := r.window.histogram
@@ -194,7 +194,7 @@ func (r *Recorder) Reset() {
 // Version returns the trainer's version as observed.
 func (r *Recorder) Version() loop.Version { return r.version }
 
-// Observe takes one event and what followed from it.
+// Observe takes one event and the actions that followed from it.
 func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	r.ObserveEvent(&ev, &m, actions)
 }

@@ -12,8 +12,8 @@ import (
 // stateVersion changes when what a state holds does, or what it means.
 const stateVersion = 6
 
-// State returns all that the recorder remembers, for Restore: compact, and the same
-// bytes for the same observations. It has no checksum; whoever keeps it gives it one.
+// State returns all that the recorder remembers, for Restore: compact, and the same bytes for the
+// same observations. It has no checksum; the caller that keeps it gives it one.
 func (r *Recorder) State() []byte {
 	r.settle() // which asking for a summary does too, and must leave no trace
 	c := &codec{writing: true, data: binary.AppendUvarint(nil, stateVersion)}

@@ -7,8 +7,8 @@ type Step struct {
 	// Step is the version produced; TimeNS when.
 	Step   loop.Version
 	TimeNS int64
-	// PeriodNS since the step before ended, AbsentNS of it without a trainer (Attendance), TrainNS in this step and what
-	// the trainer did beside: all but that and its idle time.
+	// PeriodNS is the time since the step before ended, AbsentNS the part of it without a trainer (Attendance). TrainNS
+	// is the time in this step and in the trainer's work beside: all but that and its idle time.
 	PeriodNS, TrainNS, AbsentNS int64
 	// Staleness, PQS, IQS are means over the step's groups; StalenessMax the largest.
 	Staleness, PQS, IQS float64

@@ -46,8 +46,8 @@ type Summary struct {
 	FilterAcceptance Filters `json:"filter_acceptance"`
 	Reuse            Reuse   `json:"reuse"`
 	Signal           Signal  `json:"signal"`
-	// TrainerIdleS is the time in which no train step ran, RolloutStillS that in which no slot
-	// held a rollout, SlotIdleS the mean over slots of the time in which it held none and its engine was there; in seconds.
+	// TrainerIdleS is the time in which no train step ran, RolloutStillS that in which no slot held a rollout. SlotIdleS
+	// is the mean over slots of the time in which it held none and its engine was there; all in seconds.
 	TrainerIdleS  float64 `json:"trainer_idle_s"`
 	RolloutStillS float64 `json:"rollout_still_s"`
 	SlotIdleS     float64 `json:"slot_idle_s"`
@@ -79,9 +79,9 @@ type Mean struct {
 	Mean float64 `json:"mean"`
 }
 
-// Staleness summarises trained groups; all figures count policy versions but
-// MeanSyncs, which counts the weight syncs of versions after the group's start
-// and up to the one it was trained from.
+// Staleness summarises trained groups. All figures count policy versions but MeanSyncs. MeanSyncs
+// counts the weight syncs of versions after the group's start and up to the one it was trained
+// from.
 type Staleness struct {
 	Mean float64      `json:"mean"`
 	P50  loop.Version `json:"p50"`
@@ -93,7 +93,7 @@ type Staleness struct {
 	MeanSyncs float64 `json:"mean_syncs"`
 }
 
-// Throughput is queue health: what enters, what leaves, what binds.
+// Throughput is queue health: the groups that enter and leave, and the side that binds.
 type Throughput struct {
 	// ProductionRolloutsPerS counts finished rollouts; effective leaves out filtered groups.
 	ProductionRolloutsPerS float64 `json:"production_rollouts_per_s"`
@@ -102,10 +102,11 @@ type Throughput struct {
 	// ConsumptionRolloutsPerWallS per second of wall time, idle and sync included.
 	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
 	ConsumptionRolloutsPerWallS float64 `json:"consumption_rollouts_per_wall_s"`
-	// Binding is the side that limits: train, sync or rollout, or validation where the trainer waits
-	// mostly for that or engines do mostly that; of rollouts environment, sandbox or judge where they
-	// spend most of their time there, prefill where reading takes longer than decoding, of them or of
-	// their engines; admission where a rule has both sides wait, the engines longer.
+	// Binding is the side that limits: train, sync or rollout. It is validation where the trainer
+	// waits mostly for that or engines do mostly that. Rollouts are named environment, sandbox or
+	// judge where they spend most of their time there. They are named prefill where reading takes
+	// longer than decoding, for them or for their engines. Binding is admission where a rule has both
+	// sides wait, the engines longer.
 	Binding string `json:"binding"`
 }
 

@@ -8,17 +8,15 @@ type Named struct {
 	Value float64 `json:"value"`
 }
 
-// VerlMetrics returns the figures of a summary under verl's own names (its
-// fully_async_policy recipe), in a fixed order, where the notion is the same.
-// verl calls a group a sample and a rollout a trajectory, counts versions in
-// weight syncs, and judges staleness by the last version that made a rollout; so
-// do these. Where verl prints one figure a sync or a running total, these are
-// of the measured window. rollouter/idle_ratio is the share of time in which no
-// slot held a rollout: how verl's rollouter idles, paused with nothing left to
-// finish; Headway's own rollout_idle_ratio counts empty slots. The count of
-// generated samples has verl's meaning, groups completed; partial counts rollouts
-// during which the version served changed, and its span is in train steps, which
-// are syncs where every step is published.
+// VerlMetrics returns the figures of a summary under verl's own names (its fully_async_policy
+// recipe), in a fixed order, where the notion is the same. Like verl, it calls a group a sample and
+// a rollout a trajectory, and counts versions in weight syncs. It judges staleness by the last
+// version that made a rollout. Where verl prints one figure a sync or a running total, these are of
+// the measured window. The figure rollouter/idle_ratio is the share of time in which no slot held a
+// rollout. In verl the rollouter idles like that, paused with nothing left to finish. Headway's own
+// rollout_idle_ratio counts empty slots. The count of generated samples has verl's meaning, groups
+// completed. The partial figure counts rollouts during which the version served changed. Its span
+// is in train steps, which are syncs where every step is published.
 func VerlMetrics(s Summary) []Named {
 	still := 0.0
 	if s.WindowS > 0 {

@@ -22,7 +22,7 @@ type Arms struct {
 type Arm struct {
 	// Name of the arm, such as its preset.
 	Name string
-	// Note says what it stands for and what differs, in a sentence; "" for nothing.
+	// Note describes the arm and its difference, in a sentence; "" for nothing.
 	Note string
 	// Settings are the keys in which it differs from the others.
 	Settings []Row
@@ -60,7 +60,7 @@ type ArmRun struct {
 	Curve []ArmPoint
 }
 
-// ArmPoint is one point of a learning curve. What was not measured there is [Unknown].
+// ArmPoint is one point of a learning curve. A figure that was not measured there is [Unknown].
 type ArmPoint struct {
 	// TimeS is wall time since the run started, in seconds; Step the train steps done by then.
 	TimeS float64

@@ -10,8 +10,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// ArmsResult is a comparison as one JSON document: what [ArmsHTML] and [ArmsText]
-// print.
+// ArmsResult is a comparison as one JSON document, which [ArmsHTML] and [ArmsText] print.
 type ArmsResult struct {
 	Title string `json:"title"`
 	// WallS is the wall time every run was given, in seconds; Seeds those of all arms.
@@ -42,8 +41,8 @@ type Estimate struct {
 	// Interval95 is by Student's law over the seeds; null for a single one.
 	Interval95 *[2]float64 `json:"interval_95"`
 	Seeds      int         `json:"seeds"`
-	// Difference from the first arm, of the same seeds pair by pair, with its interval;
-	// null for the first arm and where no seed is common.
+	// Difference is the one from the first arm, of the same seeds pair by pair, with its interval. It
+	// is null for the first arm and where no seed is common.
 	Difference   *float64    `json:"difference"`
 	Difference95 *[2]float64 `json:"difference_95"`
 }

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Document is a page of sections in the look of every other report: what a command
-// prints that is neither a run nor a comparison of runs.
+// Document is a page of sections in the look of every other report. It is for a command that prints
+// neither a run nor a comparison of runs.
 type Document struct {
 	// Title and Summary stand at the top; Warnings beneath them, set apart.
 	Title    string
@@ -38,8 +38,8 @@ type Section struct {
 	Details []string
 }
 
-// Drawing is a picture that the caller has drawn as one SVG element, whose texts it
-// has escaped; it may use the page's style variables, as --text and --series-1.
+// Drawing is a picture that the caller has drawn as one SVG element, with its texts escaped. It may
+// use the page's style variables, as --text and --series-1.
 type Drawing struct {
 	Title, Caption string
 	SVG            string

@@ -48,15 +48,15 @@ type Series struct {
 	Name string
 	// X and Y are as long as each other. Values of Y that are not finite are left out.
 	X, Y []float64
-	// Low and High, if given, are the ends of a band around Y, drawn where both are finite;
-	// with Marks, of an upright line through each point.
+	// Low and High, if given, are the ends of a band around Y, drawn where both are finite. With Marks
+	// they are the ends of an upright line through each point.
 	Low, High []float64
 	// Marks draws points instead of a line, such as measurements beside a formula.
 	Marks bool
 	// Labels, if given, name the points of Marks, one each.
 	Labels []string
-	// Like, from 1, gives the series the colour of that series of the plot and leaves it out
-	// of the legend, as for the measurements of a line; 0 is a colour of its own.
+	// Like, from 1, gives the series the colour of that series of the plot and leaves it out of the
+	// legend. The measurements of a line use it. 0 is a colour of its own.
 	Like int
 }
 

@@ -67,8 +67,8 @@ func WindowWords(warmup int) string {
 	return "after the warm-up"
 }
 
-// InterruptionRows are what interruptions did; what the environment's state was like
-// says something only where there is an environment that takes time.
+// InterruptionRows are the effects of interruptions. The row on the environment's state says
+// something only where there is an environment that takes time.
 func InterruptionRows(s metrics.Summary, environment bool) []Row {
 	if !environment {
 		s.Partial.StateLagMean, s.Partial.StateLagMax = 0, 0

@@ -42,8 +42,8 @@ type Run struct {
 	QueueLever string
 	// Notes are warnings and findings, one sentence each.
 	Notes []string
-	// Window is what the figures are of, such as "after the warm-up", but for the ledger,
-	// which counts from the start; "" where both are of the whole run.
+	// Window names the span of the figures, such as "after the warm-up", except for the ledger, which
+	// counts from the start. It is "" where both are of the whole run.
 	Window string
 	// Ledger are the rollout attempts by how they ended.
 	Ledger []Row
@@ -151,8 +151,8 @@ type OffPolicy struct {
 	Staleness string
 	// Tokens trained at it.
 	Tokens int64
-	// ClipFraction is the share of them outside the band, Predicted the share that was
-	// expected at this lag, and Clipped the share that lost its gradient to clipping.
+	// ClipFraction is the share of them outside the band, and Predicted the share that was expected at
+	// this lag. Clipped is the share that lost its gradient to clipping.
 	ClipFraction, Predicted, Clipped float64
 	// MeanLogRatio is the mean of trainer's over rollout's log-probability, in nats.
 	MeanLogRatio float64

@@ -62,7 +62,8 @@ type Line struct {
 	TokenStalenessMean float64 `json:"token_staleness_mean"`
 	// PeriodS is the time since the step before ended, in seconds.
 	PeriodS float64 `json:"period_s"`
-	// TrainS is the time of it in this train step and what the trainer did beside, in seconds: neither idle nor absent.
+	// TrainS is the part of it, in seconds, in this train step and in the trainer's work beside: neither idle nor
+	// absent.
 	TrainS float64 `json:"train_s"`
 	// TrainerAbsentS is the time of it in which no trainer was there, in seconds: a trainer of yours had not come yet, or was gone.
 	TrainerAbsentS float64 `json:"trainer_absent_s,omitempty"`

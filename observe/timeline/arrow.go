@@ -9,7 +9,7 @@ import (
 // Arrows says from which rollouts an arrow leads to the train step that consumed them.
 type Arrows uint8
 
-// What has arrows. A group that is trained several times has them to every step; one that ends untrained
+// Kinds of arrows. A group that is trained several times has them to every step; one that ends untrained
 // has none.
 const (
 	// LastArrows: of every group the rollout that was scored last, for which the group waited.

@@ -23,9 +23,8 @@ type Options struct {
 	Arrows Arrows
 }
 
-// Totals is what the drawn spans add up to. Over the window that metrics measure,
-// RolloutNS is the slots' time less the time they held no rollout, and TrainNS the
-// time less the trainer's idle time.
+// Totals is what the drawn spans add up to. Over the window that metrics measure, RolloutNS is the
+// slots' time less the time they held no rollout. TrainNS is the time less the trainer's idle time.
 type Totals struct {
 	// FromNS and ToNS are the ends of the drawn window, in nanoseconds since the run began.
 	FromNS, ToNS int64
@@ -39,11 +38,11 @@ type Totals struct {
 	Arrows, ArrowsLeftOut int64
 }
 
-// ErrEmpty is what Close returns where the run, or what is recorded of it so far, ends before the window begins.
+// ErrEmpty is returned by Close where the run, or its recorded part, ends before the window begins.
 var ErrEmpty = errors.New("timeline: the run ends before the first version that is to be drawn")
 
-// Drawing draws a run as it is observed. Its cost and memory do not grow with the
-// run, and what it writes only with the window.
+// Drawing draws a run as it is observed. Its cost and memory do not grow with the run, and its
+// output grows only with the window.
 type Drawing struct {
 	out    *encoder
 	opt    Options
