@@ -68,7 +68,7 @@ func resolveCase(input string) (Config, error) {
 		overrides = append(overrides, strings.TrimPrefix(line, "--set "))
 		input = rest
 	}
-	c, errs := parse("run.yaml", []byte(input))
+	c, errs := parse("run.yaml", []byte(input), false)
 	return c.resolve(plainOverrides(overrides), errs)
 }
 

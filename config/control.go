@@ -10,8 +10,6 @@ import (
 type Control struct {
 	// Target is the goal. A number alone is target.staleness_mean. Default none, which moves nothing.
 	Target Target `json:"target,omitempty" short:"staleness_mean"`
-	// Objective is what the settings are chosen for within the goal: throughput is rollouts trained per second. Default throughput.
-	Objective string `json:"objective,omitempty" allowed:"throughput"`
 	// Window is the number of train steps over which the goal is measured: a step is held if the goal holds over the window that ends with it. Default 32.
 	Window int `json:"window,omitempty" min:"1" max:"1024"`
 	// Limits are what each setting may be moved within. A setting whose ends are equal stays where it is.
@@ -95,7 +93,6 @@ func (c *Config) controlDefaults() {
 	if !c.Controlled() {
 		return
 	}
-	orWord(&c.Control.Objective, "throughput")
 	orCount(&c.Control.Window, controlWindowDefault, c.given("control.window"))
 	if c.Control.Target.Share != 0 {
 		orWord(&c.Control.Target.Of, "rollouts")

@@ -25,6 +25,8 @@ type decoder struct {
 	rank   rank
 	origin *origin
 	errs   Errors
+	// recorded: the program wrote the document, maybe an earlier version of it.
+	recorded bool
 }
 
 // parseTree parses YAML into the body of its one document, nil when empty.
@@ -182,6 +184,12 @@ func keyOf(node ast.MapKeyNode) (string, bool) {
 // unknown reports a key that the section does not have.
 func (d *decoder) unknown(node ast.Node, key string, fields []field, path string) {
 	full := join(path, key)
+	if problem := removedProblem(full); problem != "" {
+		if !d.recorded {
+			d.fail(node, full, "", problem, "", "")
+		}
+		return
+	}
 	near, _ := meant(full, key, fields)
 	d.fail(node, full, "", "unknown key", strings.Join(keysOf(fields), ", "), near)
 }

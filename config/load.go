@@ -33,7 +33,7 @@ func LoadWith(path string, overrides ...Override) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	raw, errs := parse(path, text)
+	raw, errs := parse(path, text, false)
 	return raw.resolve(overrides, errs)
 }
 
@@ -55,7 +55,7 @@ func Read(path string) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c, errs := parse(path, text)
+	c, errs := parse(path, text, false)
 	return c, c.withWrongValues(errs).orNil()
 }
 
@@ -94,13 +94,13 @@ func readFile(path string) ([]byte, error) {
 // Parse reads a document from memory; name stands for it in messages. The
 // document is as it was given: see [Config.Resolve].
 func Parse(name string, text []byte) (Config, error) {
-	c, errs := parse(name, text)
+	c, errs := parse(name, text, false)
 	return c, errs.orNil()
 }
 
-// parse is Parse with its errors as a list. What was right is in the Config
+// parse is Parse with its errors as a list, and ParseRecorded where recorded is set. What was right is in the Config
 // whatever else was wrong.
-func parse(name string, text []byte) (Config, Errors) {
+func parse(name string, text []byte, recorded bool) (Config, Errors) {
 	c := Config{origin: &origin{name: name, places: map[string]place{}}}
 	body, err := parseTree(name, text)
 	if err != nil {
@@ -109,7 +109,7 @@ func parse(name string, text []byte) (Config, Errors) {
 	if isEmpty(body) {
 		return c, nil
 	}
-	d := decoder{file: name, rank: rankDocument, origin: c.origin}
+	d := decoder{file: name, rank: rankDocument, origin: c.origin, recorded: recorded}
 	d.section(body, document, reflect.ValueOf(&c).Elem(), "")
 	return c, d.errs
 }
@@ -242,6 +242,9 @@ func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
 // unknownOverride reports a dotted key that does not exist: key is the part of
 // path that section does not have, rest what follows it.
 func unknownOverride(path, section, key, rest string, fields []field) *Error {
+	if problem := removedProblem(path); problem != "" {
+		return &Error{File: overrideFile, Key: path, Problem: problem}
+	}
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
 	near, within := meant(join(section, key), key, fields)
 	if err.Nearest = near; within {

@@ -117,7 +117,7 @@ var notSettings = []string{"store.", "server.", "steps.", "seed"}
 
 // settingsOf are the keys of a run's document, and what its task is.
 func settingsOf(header trace.Header) (settings map[string]string, task string, err error) {
-	document, err := config.Parse("config of the trace", []byte(header.Config))
+	document, err := config.ParseRecorded("config of the trace", []byte(header.Config))
 	if err == nil {
 		document, err = document.Resolve()
 	}

@@ -78,7 +78,7 @@ func parseWhatIf(header trace.Header, set []string) (whatIf, error) {
 			return w, err
 		}
 	}
-	recorded, err := config.Parse("config of the trace", []byte(header.Config))
+	recorded, err := config.ParseRecorded("config of the trace", []byte(header.Config))
 	if err == nil {
 		recorded, err = recorded.Set(document...)
 	}
@@ -102,7 +102,7 @@ func factor(text, value string, zero bool) (float64, error) {
 
 // settings is what a setting changes of a recorded run.
 func (w *whatIf) settings(header trace.Header) (replay.Settings, error) {
-	recorded, err := config.Parse("config of the trace", []byte(header.Config))
+	recorded, err := config.ParseRecorded("config of the trace", []byte(header.Config))
 	if err == nil {
 		recorded, err = recorded.Resolve()
 	}

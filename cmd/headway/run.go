@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,7 +138,8 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 	if err != nil {
 		return err
 	}
-	if text, err := os.ReadFile(filepath.Join(dir, parts.ConfigFile)); err != nil || !bytes.Equal(text, state.cfg.YAML()) {
+	header, _ := state.store.Header()
+	if text, err := os.ReadFile(filepath.Join(dir, parts.ConfigFile)); err != nil || string(text) != header.Config {
 		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, parts.ConfigFile))
 	}
 	for _, line := range recoveryLines(state.state) {
@@ -183,7 +183,7 @@ func loadRun(a *app.Process, dir string) (*resumedRun, error) {
 		return nil, err
 	}
 	header, _ := store.Header()
-	cfg, err := config.Parse("config of the trace of "+dir, []byte(header.Config))
+	cfg, err := config.ParseRecorded("config of the trace of "+dir, []byte(header.Config))
 	if err == nil {
 		cfg, err = cfg.WithDefaults(), cfg.WithDefaults().Validate()
 	}

@@ -71,7 +71,7 @@ func originOfTrace(log *os.File) (origin, error) {
 	if reader.Header.Source == "simulation" {
 		return originSimulation, nil
 	}
-	cfg, err := config.Parse("config of the trace of "+log.Name(), []byte(reader.Header.Config))
+	cfg, err := config.ParseRecorded("config of the trace of "+log.Name(), []byte(reader.Header.Config))
 	if err != nil {
 		return originNone, err
 	}

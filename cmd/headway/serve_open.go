@@ -140,7 +140,7 @@ const standbyAfter = 300 * time.Millisecond
 // adopt goes on with the settings that the run began with. Where it is reached, how it
 // is watched and where it is stored may differ from then.
 func (p *plane) adopt(header trace.Header) error {
-	began, err := config.Parse("config of the run "+p.name, []byte(header.Config))
+	began, err := config.ParseRecorded("config of the run "+p.name, []byte(header.Config))
 	if err == nil {
 		began = began.WithDefaults()
 		err = began.Validate()

@@ -76,7 +76,7 @@ func viewOptions(name string, header trace.Header) dashboard.Options {
 		Name: name, Program: header.Program, Config: header.Config, GroupSize: rules.GroupSize,
 		BatchGroups: rules.BatchGroups, QueueGroups: rules.QueueGroups, Concurrency: rules.Concurrency(),
 		SyncEvery: max(rules.SyncEvery, 1), Steps: int(rules.TrainSteps), MaxStaleness: int64(rules.MaxStaleness), WarmupSteps: int64(header.Warmup)}}
-	cfg, err := config.Parse("config of the trace", []byte(header.Config))
+	cfg, err := config.ParseRecorded("config of the trace", []byte(header.Config))
 	if err != nil {
 		return opt // a trace may come without a document
 	}

@@ -217,7 +217,7 @@ func (c *weightsListCmd) Run(a *app.Process) error {
 // sentVersions says which versions without stored weights a run's engines got by a collective, as its document has
 // it; none where there is no run, or no document that can be read.
 func sentVersions(run string) func(loop.Version) bool {
-	document, err := config.Load(filepath.Join(run, parts.ConfigFile))
+	document, err := config.LoadRecorded(filepath.Join(run, parts.ConfigFile))
 	sent := func(e config.Engine) bool { return upstream.Road(e.Weights) == upstream.RoadDistributed }
 	if run == "" || err != nil || !slices.ContainsFunc(document.Engines, sent) {
 		return func(loop.Version) bool { return false }

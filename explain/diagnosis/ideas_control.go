@@ -20,7 +20,7 @@ func (f *facts) widest(set loop.Setting) (override string, ok bool) {
 	if !f.settable() {
 		return "", false
 	}
-	raw, err := config.Parse("the run's document", []byte(f.own.header.Config))
+	raw, err := config.ParseRecorded("the run's document", []byte(f.own.header.Config))
 	if err != nil {
 		return "", false
 	}

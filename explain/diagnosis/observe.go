@@ -66,7 +66,7 @@ func newObserver(h trace.Header, from loop.Version) (*observer, error) {
 	if h.Config == "" {
 		return o, nil
 	}
-	raw, err := config.Parse("the run's document", []byte(h.Config))
+	raw, err := config.ParseRecorded("the run's document", []byte(h.Config))
 	if err == nil {
 		o.document, err = raw.Resolve()
 	}

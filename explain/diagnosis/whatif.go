@@ -71,7 +71,7 @@ func newResimulator(ctx context.Context, recording *replay.Recording, f *facts, 
 	if !f.own.documented {
 		return nil, fmt.Errorf("the trace does not hold the run's document, so that no setting can be changed in it")
 	}
-	raw, err := config.Parse("the run's document", []byte(recording.Header.Config))
+	raw, err := config.ParseRecorded("the run's document", []byte(recording.Header.Config))
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,6 @@ var moving = map[string]string{
 
 // unread are fields of the schema that no part reads by themselves, with the reason. An allowance that is not used fails.
 var unread = map[string]string{
-	"Control.Objective":       "throughput is its only value",
 	"Curriculum.Low":          "the band of filter.solve_rate follows it",
 	"Curriculum.High":         "the band of filter.solve_rate follows it",
 	"Environment.ServiceTime": "rollout.environment follows it",
