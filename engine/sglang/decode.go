@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http"
 	"slices"
-	"strconv"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -48,9 +47,9 @@ func (d *decoder) fresh(n, sampled int) (seen int, repeats bool, err error) {
 type common struct {
 	text          []byte // between the quotes
 	plain, texted bool
-	logprobs      cursor // before the list
-	count         int    // its entries
-	sampled       int
+	logprobs      upstream.Scanner // before the list
+	count         int              // its entries
+	sampled       int32
 	seen          [4]bool // by field: a second one is left to encoding/json
 }
 
@@ -72,23 +71,23 @@ func (e *common) once(field int) bool {
 // scan reads an event of the usual form that does not end the response. Where it reports false
 // nothing has been taken from it.
 func (d *decoder) scan(data []byte, into *upstream.Delta) bool {
-	c, e := cursor{text: data}, common{}
-	if !e.event(&c) || c.ahead() != 0 || c.at != len(data) || !e.seen[fieldLogprobs] || !e.seen[fieldSampled] {
+	c, e := upstream.Scan(data), common{}
+	if !e.event(&c) || !c.End() || !e.seen[fieldLogprobs] || !e.seen[fieldSampled] {
 		return false
 	}
-	seen, repeats, err := d.fresh(e.count, e.sampled)
+	seen, repeats, err := d.fresh(e.count, int(e.sampled))
 	if err != nil {
 		return false
 	}
 	text, ok := e.text, true
 	if e.texted {
-		if text, ok = unquote(d.buffer[:0], e.text, e.plain); !ok {
+		if text, ok = upstream.Unquote(d.buffer[:0], e.text, e.plain); !ok {
 			return false
 		}
 		d.buffer = text
 	}
 	tokens, logprobs := len(into.Tokens), len(into.Logprobs)
-	if !e.logprobs.entries(seen, into) {
+	if !entries(&e.logprobs, seen, into) {
 		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
 		return false
 	}
@@ -110,92 +109,72 @@ func (d *decoder) advance(tokens int, text []byte, repeats bool, into *upstream.
 }
 
 // event goes over an event and finds its parts.
-func (e *common) event(c *cursor) bool {
-	return c.list('{', '}', func() bool {
-		name, ok := c.key()
-		if !ok {
-			return false
-		}
+func (e *common) event(c *upstream.Scanner) bool {
+	return c.Object(func(name []byte) bool {
 		switch string(name) {
 		case "text":
-			if c.ahead() == 'n' {
-				return e.once(fieldText) && c.literal("null")
+			if c.Null() {
+				return e.once(fieldText)
 			}
-			e.text, e.plain, e.texted = c.quoted()
+			e.text, e.plain, e.texted = c.Quoted()
 			return e.texted && e.once(fieldText)
 		case "meta_info":
 			return e.once(fieldMeta) && e.meta(c)
 		case "error":
 			return false
 		}
-		return c.value(0)
+		return c.Value()
 	})
 }
 
 // meta goes over the meta_info of an event.
-func (e *common) meta(c *cursor) bool {
-	return c.list('{', '}', func() bool {
-		name, ok := c.key()
-		if !ok {
-			return false
-		}
+func (e *common) meta(c *upstream.Scanner) bool {
+	return c.Object(func(name []byte) (ok bool) {
 		switch string(name) {
 		case "finish_reason", "weight_versions": // the last event has them, and is left to encoding/json
-			return c.literal("null")
+			return c.Null()
 		case "completion_tokens":
-			e.sampled, ok = c.integer()
+			e.sampled, ok = c.Integer()
 			return ok && e.once(fieldSampled)
 		case "output_token_logprobs":
 			e.logprobs = *c
-			return e.once(fieldLogprobs) && c.list('[', ']', func() bool {
+			return e.once(fieldLogprobs) && c.List(func() bool {
 				e.count++
-				return c.value(0)
+				return c.Value()
 			})
 		}
-		return c.value(0)
+		return c.Value()
 	})
 }
 
 // entries reads a list of [log-prob, id, …] from its entry number seen on. It has been gone over before.
-func (c *cursor) entries(seen int, into *upstream.Delta) bool {
+func entries(c *upstream.Scanner, seen int, into *upstream.Delta) bool {
 	at := 0
-	return c.list('[', ']', func() bool {
+	return c.List(func() bool {
 		if at++; at <= seen {
-			return c.value(0)
+			return c.Value()
 		}
-		logprob, id := math.NaN(), 0
-		if !c.skip('[') {
+		logprob := math.NaN()
+		if !c.Skip('[') {
 			return false
 		}
-		if c.ahead() != 'n' {
-			text, ok := c.number()
-			p, err := strconv.ParseFloat(string(text), 64)
-			if !ok || err != nil {
+		if !c.Null() {
+			p, ok := c.Float(64)
+			if !ok {
 				return false
 			}
 			logprob = p
-		} else if !c.literal("null") {
+		}
+		if !c.Skip(',') {
 			return false
 		}
-		ok := c.skip(',')
-		if id, ok = c.idAfter(ok); !ok {
-			return false
+		id, ok := c.Integer()
+		for ok && c.Skip(',') {
+			ok = c.Value()
 		}
-		into.Tokens, into.Logprobs = append(into.Tokens, int32(id)), append(into.Logprobs, float32(logprob))
-		return true
+		into.Tokens, into.Logprobs = append(into.Tokens, id), append(into.Logprobs, float32(logprob))
+		return ok && c.Skip(']')
 	})
-}
-
-// idAfter reads a token's id and what else stands in its entry.
-func (c *cursor) idAfter(comma bool) (int, bool) {
-	if !comma {
-		return 0, false
-	}
-	id, ok := c.integer()
-	for ok && c.skip(',') {
-		ok = c.value(0)
-	}
-	return id, ok && c.skip(']')
 }
 
 // parse reads any event.

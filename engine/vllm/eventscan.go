@@ -3,23 +3,25 @@ package vllm
 import (
 	"bytes"
 	"strconv"
+
+	"github.com/headway-rl/headway/engine/upstream"
 )
 
 // scan reads an event of the common shapes; false leaves it to parse.
 func (e *event) scan(data []byte) bool {
 	e.reset()
-	s := scanner{data: data}
+	s := scanner{upstream.Scan(data)}
 	seen := false
-	ok := s.object(func(key []byte) bool {
+	ok := s.Object(func(key []byte) bool {
 		switch string(key) {
 		case "choices":
 			return once(&seen) && e.scanChoices(&s)
 		case "error":
 			return false
 		}
-		return s.skip(0)
+		return s.Value()
 	})
-	return ok && s.end()
+	return ok && s.End()
 }
 
 // once reports whether a key is there for the first time.
@@ -29,41 +31,10 @@ func once(seen *bool) bool {
 	return first
 }
 
-// object calls field for every key of an object, with the scanner before its value.
-func (s *scanner) object(field func(key []byte) bool) bool {
-	if !s.take('{') {
-		return false
-	}
-	for first := true; ; {
-		more, ok := s.next(&first, '}')
-		if !ok || !more {
-			return ok
-		}
-		key, ok := s.key()
-		if !ok || !field(key) {
-			return false
-		}
-	}
-}
+// scanner reads an event as upstream's does, and takes null for an empty list.
+type scanner struct{ upstream.Scanner }
 
-// list calls entry for every value of a list, with the scanner before it; null is an empty one.
-func (s *scanner) list(entry func() bool) bool {
-	if s.null() {
-		return true
-	}
-	if !s.take('[') {
-		return false
-	}
-	for first := true; ; {
-		more, ok := s.next(&first, ']')
-		if !ok || !more {
-			return ok
-		}
-		if !entry() {
-			return false
-		}
-	}
-}
+func (s *scanner) list(entry func() bool) bool { return s.Null() || s.List(entry) }
 
 // scanChoices reads a list of at most one response.
 func (e *event) scanChoices(s *scanner) bool {
@@ -82,7 +53,7 @@ const (
 
 func (e *event) scanChoice(s *scanner) bool {
 	seen := 0
-	return s.object(func(key []byte) bool {
+	return s.Object(func(key []byte) bool {
 		field, ok := 0, true
 		switch string(key) {
 		case "token_ids":
@@ -92,11 +63,11 @@ func (e *event) scanChoice(s *scanner) bool {
 		case "finish_reason":
 			field, ok = fieldFinish, s.appendText(&e.finish)
 		case "weight_versions":
-			field, ok = fieldSpans, s.null() // the last event alone has them
+			field, ok = fieldSpans, s.Null() // the last event alone has them
 		case "logprobs":
 			field, ok = fieldLogprobs, e.scanLogprobs(s)
 		default:
-			return s.skip(0)
+			return s.Value()
 		}
 		again := seen&field != 0
 		seen |= field
@@ -106,27 +77,29 @@ func (e *event) scanChoice(s *scanner) bool {
 
 // appendText reads a string or null.
 func (s *scanner) appendText(dst *[]byte) bool {
-	if s.null() {
+	if s.Null() {
 		return true
 	}
-	text, ok := s.text(*dst)
-	*dst = text
+	inside, plain, ok := s.Quoted()
+	if ok {
+		*dst, ok = upstream.Unquote(*dst, inside, plain)
+	}
 	return ok
 }
 
 func (s *scanner) appendInteger(dst *[]int32) bool {
-	n, ok := s.integer()
+	n, ok := s.Integer()
 	*dst = append(*dst, n)
 	return ok
 }
 
 // appendLogprob reads a number, or null for one that is missing.
 func (s *scanner) appendLogprob(dst *[]float32) bool {
-	x, ok := float32(missing), true
-	if !s.null() {
-		x, ok = s.float()
+	x, ok := float64(missing), true
+	if !s.Null() {
+		x, ok = s.Float(32)
 	}
-	*dst = append(*dst, x)
+	*dst = append(*dst, float32(x))
 	return ok
 }
 
@@ -140,11 +113,11 @@ const (
 
 // scanLogprobs reads the log-probs of either road.
 func (e *event) scanLogprobs(s *scanner) bool {
-	if s.null() {
+	if s.Null() {
 		return true
 	}
 	seen := 0
-	ok := s.object(func(key []byte) bool {
+	ok := s.Object(func(key []byte) bool {
 		field, ok := 0, true
 		switch string(key) {
 		case "content":
@@ -154,7 +127,7 @@ func (e *event) scanLogprobs(s *scanner) bool {
 		case "tokens":
 			field, ok = fieldNames, s.list(func() bool { return e.scanName(s) })
 		default:
-			return s.skip(0)
+			return s.Value()
 		}
 		again := seen&field != 0
 		seen |= field
@@ -167,24 +140,24 @@ func (e *event) scanLogprobs(s *scanner) bool {
 func (e *event) scanEntry(s *scanner) bool {
 	logprobs, names := len(e.logprobs), len(e.named)
 	seen := false
-	ok := s.object(func(key []byte) bool {
+	ok := s.Object(func(key []byte) bool {
 		switch string(key) {
 		case "logprob":
 			return s.appendLogprob(&e.logprobs)
 		case "token_id":
-			return !s.null() && s.appendInteger(&e.named)
+			return !s.Null() && s.appendInteger(&e.named)
 		case "token":
 			return once(&seen) && e.scanName(s)
 		}
-		return s.skip(0)
+		return s.Value()
 	})
 	return ok && len(e.logprobs) == logprobs+1 && len(e.named) <= names+1
 }
 
 // scanName reads a token's text, which may stand for its id.
 func (e *event) scanName(s *scanner) bool {
-	raw, escapes, ok := s.raw()
-	if !ok || escapes && !plainEscapes(raw) {
+	raw, plain, ok := s.Quoted()
+	if !ok || !plain && bytes.Contains(raw, []byte(`\u`)) { // it may spell the prefix
 		return false
 	}
 	digits, named := bytes.CutPrefix(raw, []byte(tokenPrefix))
@@ -194,5 +167,5 @@ func (e *event) scanName(s *scanner) bool {
 	if id, err := strconv.ParseInt(string(digits), 10, 32); err == nil {
 		e.named = append(e.named, int32(id))
 	}
-	return !escapes
+	return plain
 }
