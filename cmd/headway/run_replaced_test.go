@@ -9,7 +9,6 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/env/taskset"
 )
 
 // What a run keeps for itself and for others comes under its name by renaming: a reader never has half of it, and
@@ -29,7 +28,6 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	for name, write := range map[string]func() error{
 		addressFile:      (&plane{job: j, name: "r", listener: listener}).writeAddress,
 		parts.ConfigFile: j.WriteConfig,
-		tasksFile:        func() error { return (&stage{cfg: cfg, tasks: &taskset.Set{}}).keepTasks(dir) },
 	} {
 		path, behind := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)
 		if err := os.Symlink(behind, path); err != nil {

@@ -56,8 +56,8 @@ type plane struct {
 	suspected chan struct{}
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
-	// stage plays the rollouts here; nil where workers elsewhere do, or none.
-	stage *stage
+	// player plays the rollouts here; nil where workers elsewhere do, or none.
+	player *stage
 	// renderer renders chats where no engine is to; nil elsewhere.
 	renderer  *upstream.Engine
 	meetings  *collective.Rendezvous
@@ -95,14 +95,14 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 		return nil, err
 	}
 	if cfg, err = stage.withTasks(cfg); err != nil {
-		return nil, errors.Join(err, stage.close())
+		return nil, errors.Join(err, stage.Close())
 	}
-	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, stage: stage, suspected: make(chan struct{}, 1)}
+	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
-		return nil, errors.Join(err, stage.close())
+		return nil, errors.Join(err, stage.Close())
 	}
-	p.OnClose(stage.close)
+	p.OnClose(stage.Close)
 	opt, err := p.serverOptions()
 	if err == nil {
 		p.server, err = api.New(opt, api.Ports{Plane: p})
@@ -179,7 +179,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		p.say("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
 		return p.mount()
 	}
-	if err := errors.Join(p.openStage(ctx, run.NowNS), p.mount()); err != nil {
+	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount()); err != nil {
 		return err
 	}
 	p.setState(stateRunning)

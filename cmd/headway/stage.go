@@ -104,8 +104,12 @@ func (s *stage) withTasks(cfg config.Config) (config.Config, error) {
 }
 
 // open makes what needs the run's directory and leaves something behind: the record of episodes and
-// the sandboxes. Only the run's writer may.
-func (s *stage) open(ctx context.Context, dir string) (err error) {
+// the sandboxes. Only the run's writer may. The operator is told by logf; spans is nil where none are sent.
+func (s *stage) open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans *sink.Spans) (err error) {
+	s.cfg, s.say, s.now, s.spans = cfg, logf, now, spans
+	if s.tasks != nil {
+		s.sayTasks()
+	}
 	if err := s.keepTasks(dir); err != nil {
 		return err
 	}
@@ -222,8 +226,8 @@ func (s *stage) record(r episode.Record) {
 	}
 }
 
-// close ends what the stage has open. A second call does nothing.
-func (s *stage) close() error {
+// Close ends what the stage has open. A second call does nothing.
+func (s *stage) Close() error {
 	if s == nil || s.closed {
 		return nil
 	}

@@ -49,7 +49,7 @@ func TestTasksAreJudged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer s.close()
+			defer s.Close()
 			cfg, err = s.withTasks(cfg)
 			if kind := cfg.Environment.Verifier.Kind; err != nil || kind != c.kind || s.cfg.Environment.Verifier.Kind != kind || !cfg.UsesSandbox() || cfg.Prompts.Count != s.tasks.Len() {
 				t.Errorf("judged by %s, want %s, in a document of %d prompts: %v", kind, c.kind, cfg.Prompts.Count, err)

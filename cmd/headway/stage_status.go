@@ -1,0 +1,82 @@
+package main
+
+import (
+	"time"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/pool"
+	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/observe/report"
+)
+
+// tasksWarned bounds how many warnings of a task set are said at a start.
+const tasksWarned = 20
+
+// sayTasks tells the operator how many tasks there are, what is odd about them, and which of their wants this run does
+// not give them.
+func (s *stage) sayTasks() {
+	set := s.tasks
+	s.say("%s: %s to train on, %d held out", s.cfg.Environment.Tasks.File, report.Counted(set.Len(), "task"), set.HeldOutLen())
+	for _, unmet := range parts.UnmetWants(set, s.cfg) {
+		s.say("%s: they are played without it", unmet)
+	}
+	warnings := set.Warnings()
+	for _, warning := range warnings[:min(len(warnings), tasksWarned)] {
+		s.say("%s", warning)
+	}
+	if more := len(warnings) - tasksWarned; more > 0 {
+		s.say("and %s more of the tasks, which headway doctor lists", report.Counted(more, "warning"))
+	}
+}
+
+// status is what the players, their sandboxes and the verifier do.
+func (s *stage) status(now time.Time) *protocol.Environment {
+	out := &protocol.Environment{Kind: s.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
+	if s.tasks != nil {
+		out.Tasks = s.tasks.Len()
+	}
+	if players := s.players.Load(); players != nil {
+		out.Episodes.Playing = players.Playing()
+		out.Book = s.counts.status(s.book, now)
+		if s.pool != nil { // which is there before the players are, as the book is
+			out.Sandboxes = sandboxStatus(s.pool.Status())
+		}
+	}
+	if s.judge != nil {
+		out.Verifier = verifierStatus(s.judge.Status())
+	}
+	return out
+}
+
+// sandboxStatus is what a pool of sandboxes does, for a status.
+func sandboxStatus(s pool.Status) *protocol.Sandboxes {
+	return &protocol.Sandboxes{
+		Driver: s.Driver, Secure: s.Boundary.Secure(), Lacks: s.Boundary.Why,
+		Leased: s.Leased, Warm: s.Warm, Starting: s.Starting, Ending: s.Ending, Waiting: s.Waiting, WarmWanted: s.WarmWanted,
+		Created: s.Created, Reused: s.Reused, Hits: s.Hits, Orphans: s.Orphans, Failures: byClass(s.Failures), Broken: s.Broken,
+		StartS: protocol.Quantiles{P50: s.StartS[0], P90: s.StartS[1], P99: s.StartS[2]},
+		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
+	}
+}
+
+func verifierStatus(s verifier.Status) *protocol.Verifier {
+	return &protocol.Verifier{
+		Kind: s.Kind, Waiting: s.Waiting, Judging: s.Judging, Verdicts: s.Verdicts, Retries: s.Retries, Failures: byClass(s.Failures),
+		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
+		JudgeS: protocol.Quantiles{P50: s.JudgeS[0], P90: s.JudgeS[1], P99: s.JudgeS[2]},
+	}
+}
+
+// byClass has counts under the names of their classes.
+func byClass(counts map[sandbox.Class]int64) map[string]int64 {
+	if len(counts) == 0 {
+		return nil
+	}
+	named := make(map[string]int64, len(counts))
+	for class, n := range counts {
+		named[string(class)] = n
+	}
+	return named
+}
