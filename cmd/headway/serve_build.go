@@ -125,8 +125,8 @@ func (p *plane) mount() error {
 	if p.gateway != nil {
 		ports.Gateway = p.gateway
 	}
-	if p.player != nil && p.player.pool != nil {
-		ports.Sandboxes = p.player.pool
+	if p.player != nil && p.player.Pool != nil {
+		ports.Sandboxes = p.player.Pool
 	}
 	if p.CodeTask != nil && p.CodeTask.Pool != nil {
 		ports.Sandboxes = p.CodeTask.Pool

@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/player"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
@@ -57,7 +58,7 @@ type plane struct {
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// player plays the rollouts here; nil where workers elsewhere do, or none.
-	player *stage
+	player *player.Player
 	// renderer renders chats where no engine is to; nil elsewhere.
 	renderer  *upstream.Engine
 	meetings  *collective.Rendezvous
@@ -90,11 +91,11 @@ type plane struct {
 
 // newPlane checks what can be checked without the run, and listens.
 func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
-	stage, err := newStage(cfg)
+	stage, err := player.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg, err = stage.withTasks(cfg); err != nil {
+	if cfg, err = stage.WithTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
 	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/player"
 )
 
 // openPlayer opens what rollouts are played with here, where they are.
@@ -19,7 +20,7 @@ func (p *plane) openPlayer(ctx context.Context, clock func() int64) error {
 		return nil
 	}
 	p.OnClose(p.player.Close) // its sandboxes before what their episodes ask
-	return p.player.open(ctx, p.Cfg, p.Dir, p.app.Now, p.say, p.spans)
+	return p.player.Open(ctx, p.Cfg, p.Dir, p.app.Now, p.say, p.spans)
 }
 
 // play has this process play the rollouts, where it is to, until the context ends.
@@ -27,7 +28,7 @@ func (p *plane) play(ctx context.Context, cancel context.CancelCauseFunc, clock 
 	if p.player == nil {
 		return
 	}
-	if err := p.player.run(ctx, p.Workers, p.gateway, clock); err != nil {
+	if err := p.player.Run(ctx, p.Workers, p.gateway, clock); err != nil {
 		cancel(err)
 	}
 }
@@ -38,7 +39,7 @@ func (p *plane) environmentStatus() *protocol.Environment {
 	if p.player == nil {
 		return p.workshopStatus()
 	}
-	return p.player.status(p.app.Now())
+	return p.player.Status(p.app.Now())
 }
 
 // workshopStatus is what the sandboxes of the task code do, nil where it is another task.
@@ -47,5 +48,5 @@ func (p *plane) workshopStatus() *protocol.Environment {
 	if w == nil || w.Clock.Load() == nil { // the pool is there before the clock is
 		return nil
 	}
-	return &protocol.Environment{Kind: p.Cfg.Environment.Kind, Sandboxes: sandboxStatus(w.Pool.Status())}
+	return &protocol.Environment{Kind: p.Cfg.Environment.Kind, Sandboxes: player.SandboxStatus(w.Pool.Status())}
 }

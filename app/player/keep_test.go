@@ -1,4 +1,4 @@
-package main
+package player
 
 import (
 	"os"
@@ -14,7 +14,7 @@ func TestTheNoteOfTasksIsReplaced(t *testing.T) {
 	if err := os.Symlink(behind, filepath.Join(dir, tasksFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&stage{tasks: &taskset.Set{}}).keepTasks(dir); err != nil {
+	if err := (&Player{tasks: &taskset.Set{}}).keepTasks(dir); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(behind); err == nil {

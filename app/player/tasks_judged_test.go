@@ -1,4 +1,4 @@
-package main
+package player
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func TestTasksAreJudged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := newStage(cfg)
+			s, err := New(cfg)
 			if c.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refused) {
 					t.Fatalf("%v, want %q", err, c.refused)
@@ -50,7 +50,7 @@ func TestTasksAreJudged(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			cfg, err = s.withTasks(cfg)
+			cfg, err = s.WithTasks(cfg)
 			if kind := cfg.Environment.Verifier.Kind; err != nil || kind != c.kind || s.cfg.Environment.Verifier.Kind != kind || !cfg.UsesSandbox() || cfg.Prompts.Count != s.tasks.Len() {
 				t.Errorf("judged by %s, want %s, in a document of %d prompts: %v", kind, c.kind, cfg.Prompts.Count, err)
 			}

@@ -1,4 +1,4 @@
-package main
+package player
 
 import (
 	"time"
@@ -16,7 +16,7 @@ const tasksWarned = 20
 
 // sayTasks tells the operator how many tasks there are, what is odd about them, and which of their wants this run does
 // not give them.
-func (s *stage) sayTasks() {
+func (s *Player) sayTasks() {
 	set := s.tasks
 	s.say("%s: %s to train on, %d held out", s.cfg.Environment.Tasks.File, report.Counted(set.Len(), "task"), set.HeldOutLen())
 	for _, unmet := range parts.UnmetWants(set, s.cfg) {
@@ -31,8 +31,8 @@ func (s *stage) sayTasks() {
 	}
 }
 
-// status is what the players, their sandboxes and the verifier do.
-func (s *stage) status(now time.Time) *protocol.Environment {
+// Status is what the players, their sandboxes and the verifier do.
+func (s *Player) Status(now time.Time) *protocol.Environment {
 	out := &protocol.Environment{Kind: s.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
 	if s.tasks != nil {
 		out.Tasks = s.tasks.Len()
@@ -40,8 +40,8 @@ func (s *stage) status(now time.Time) *protocol.Environment {
 	if players := s.players.Load(); players != nil {
 		out.Episodes.Playing = players.Playing()
 		out.Book = s.counts.status(s.book, now)
-		if s.pool != nil { // which is there before the players are, as the book is
-			out.Sandboxes = sandboxStatus(s.pool.Status())
+		if s.Pool != nil { // which is there before the players are, as the book is
+			out.Sandboxes = SandboxStatus(s.Pool.Status())
 		}
 	}
 	if s.judge != nil {
@@ -50,8 +50,8 @@ func (s *stage) status(now time.Time) *protocol.Environment {
 	return out
 }
 
-// sandboxStatus is what a pool of sandboxes does, for a status.
-func sandboxStatus(s pool.Status) *protocol.Sandboxes {
+// SandboxStatus is what a pool of sandboxes does, for a status.
+func SandboxStatus(s pool.Status) *protocol.Sandboxes {
 	return &protocol.Sandboxes{
 		Driver: s.Driver, Secure: s.Boundary.Secure(), Lacks: s.Boundary.Why,
 		Leased: s.Leased, Warm: s.Warm, Starting: s.Starting, Ending: s.Ending, Waiting: s.Waiting, WarmWanted: s.WarmWanted,

@@ -1,4 +1,4 @@
-package main
+package player
 
 import (
 	"context"
@@ -32,16 +32,17 @@ const playerName = "headway-serve"
 // tasksFile says in a run's directory which tasks it plays.
 const tasksFile = "tasks.json"
 
-// stage is what a control plane plays rollouts with itself.
-type stage struct {
-	cfg         config.Config
-	tasks       *taskset.Set    // nil where the environment has the prompts
-	judge       *verifier.Judge // nil where the environment gives the rewards
-	openenv     *openenv.Server // nil for environment.kind tasks
-	pool        *pool.Pool      // nil where nothing runs in a sandbox, and before open
-	log         *player.Log     // nil before open
-	book        *taskset.Book   // nil before open, and where there are no tasks
-	feed        *taskset.Feed   // as book
+// Player plays the rollouts of a control plane inside its process, with the tasks, sandboxes and verifier of its document.
+type Player struct {
+	cfg     config.Config
+	tasks   *taskset.Set    // nil where the environment has the prompts
+	judge   *verifier.Judge // nil where the environment gives the rewards
+	openenv *openenv.Server // nil for environment.kind tasks
+	// Pool has the sandboxes, nil where nothing runs in one, and before Open.
+	Pool        *pool.Pool
+	log         *player.Log   // nil before open
+	book        *taskset.Book // nil before open, and where there are no tasks
+	feed        *taskset.Feed // as book
 	counts      bookCounts
 	players     atomic.Pointer[player.Players]
 	tally       player.Tally
@@ -53,14 +54,14 @@ type stage struct {
 	closed      bool
 }
 
-// newStage reads the tasks and makes the verifier, so that what is wrong with either is said before
-// anything has begun; nil where somebody else plays.
-func newStage(cfg config.Config) (*stage, error) {
+// New reads the tasks and makes the verifier, so that mistakes in either are said before anything has begun. The player is
+// nil where somebody else plays.
+func New(cfg config.Config) (*Player, error) {
 	e := cfg.Environment
 	if !e.Played() {
 		return nil, nil
 	}
-	s := &stage{cfg: cfg}
+	s := &Player{cfg: cfg}
 	var err error
 	if e.Tasks.File != "" {
 		if s.tasks, err = parts.LoadTasks(cfg); err != nil {
@@ -82,9 +83,9 @@ func newStage(cfg config.Config) (*stage, error) {
 	return s, err
 }
 
-// withTasks is the document with what follows from its tasks where it does not say it: who judges, and the
-// size of its prompt set, by which every pass of the run plays each task once.
-func (s *stage) withTasks(cfg config.Config) (config.Config, error) {
+// WithTasks is the document with what follows from its tasks, where it does not say it: the judge, and the size of its
+// prompt set. By that size every pass of the run plays each task once.
+func (s *Player) WithTasks(cfg config.Config) (config.Config, error) {
 	if s == nil || s.tasks == nil {
 		return cfg, nil
 	}
@@ -103,9 +104,9 @@ func (s *stage) withTasks(cfg config.Config) (config.Config, error) {
 	return counted, err
 }
 
-// open makes what needs the run's directory and leaves something behind: the record of episodes and
-// the sandboxes. Only the run's writer may. The operator is told by logf; spans is nil where none are sent.
-func (s *stage) open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans *sink.Spans) (err error) {
+// Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told
+// by logf; spans is nil where none are sent.
+func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans *sink.Spans) (err error) {
 	s.cfg, s.say, s.now, s.spans = cfg, logf, now, spans
 	if s.tasks != nil {
 		s.sayTasks()
@@ -120,14 +121,14 @@ func (s *stage) open(ctx context.Context, cfg config.Config, dir string, now fun
 		return err
 	}
 	if s.cfg.UsesSandbox() {
-		s.pool, err = parts.OpenPool(ctx, s.cfg, dir, parts.LongestTest(s.tasks, s.cfg), s.say)
+		s.Pool, err = parts.OpenPool(ctx, s.cfg, dir, parts.LongestTest(s.tasks, s.cfg), s.say)
 	}
 	return err
 }
 
 // keepTasks notes which tasks a run plays, and refuses others: rollouts of one group would have two
 // prompts.
-func (s *stage) keepTasks(dir string) error {
+func (s *Player) keepTasks(dir string) error {
 	if s.tasks == nil {
 		return nil
 	}
@@ -159,8 +160,8 @@ func (s *stage) keepTasks(dir string) error {
 	return replace.File(path, append(text, '\n'), 0o644)
 }
 
-// run plays until the context ends or nothing is left to play.
-func (s *stage) run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
+// Run plays until the context ends or nothing is left to play.
+func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
 		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
@@ -175,7 +176,7 @@ func (s *stage) run(ctx context.Context, rollouts player.Rollouts, gateway http.
 }
 
 // judgePort is the verifier as a port, which is nil where there is none.
-func (s *stage) judgePort() verifier.Verifier {
+func (s *Player) judgePort() verifier.Verifier {
 	if s.judge == nil {
 		return nil
 	}
@@ -183,7 +184,7 @@ func (s *stage) judgePort() verifier.Verifier {
 }
 
 // task is the task of a claim.
-func (s *stage) task(claim protocol.Claim) (*taskset.Task, error) {
+func (s *Player) task(claim protocol.Claim) (*taskset.Task, error) {
 	if s.tasks == nil {
 		return &taskset.Task{ID: fmt.Sprintf("prompt-%d", claim.Prompt)}, nil
 	}
@@ -195,14 +196,14 @@ func (s *stage) task(claim protocol.Claim) (*taskset.Task, error) {
 }
 
 // world is what a rollout acts on, nil for nothing.
-func (s *stage) world(ctx context.Context, claim protocol.Claim, _ *taskset.Task) (episode.World, error) {
+func (s *Player) world(ctx context.Context, claim protocol.Claim, _ *taskset.Task) (episode.World, error) {
 	switch {
 	case s.openenv != nil:
 		return s.openenv.World(claim.ID, worldSeed(claim)), nil
-	case s.pool == nil:
+	case s.Pool == nil:
 		return nil, nil
 	}
-	lease, err := s.pool.Lease(ctx, claim.ID)
+	lease, err := s.Pool.Lease(ctx, claim.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +219,7 @@ func worldSeed(claim protocol.Claim) int64 {
 
 // record counts an episode and notes it down. That a record is lost is said once: it costs a line of a
 // report, and no rollout.
-func (s *stage) record(r episode.Record) {
+func (s *Player) record(r episode.Record) {
 	s.tally.Add(r)
 	s.spans.Episode(r)
 	if err := s.log.Append(r); err != nil {
@@ -226,17 +227,17 @@ func (s *stage) record(r episode.Record) {
 	}
 }
 
-// Close ends what the stage has open. A second call does nothing.
-func (s *stage) Close() error {
+// Close ends what is open. A second call does nothing.
+func (s *Player) Close() error {
 	if s == nil || s.closed {
 		return nil
 	}
 	s.closed = true
 	var errs []error
-	if s.pool != nil {
+	if s.Pool != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), parts.PoolCloseLimit)
 		defer cancel()
-		errs = append(errs, s.pool.Close(ctx))
+		errs = append(errs, s.Pool.Close(ctx))
 	}
 	if s.judge != nil {
 		errs = append(errs, s.judge.Close())

@@ -1,4 +1,4 @@
-package main
+package player
 
 import (
 	"path/filepath"
@@ -15,7 +15,7 @@ import (
 const bookFile = "tasks.book"
 
 // openBook opens the counts of the tasks, and what chooses among them.
-func (s *stage) openBook(dir string) (err error) {
+func (s *Player) openBook(dir string) (err error) {
 	if s.tasks == nil {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (s *stage) openBook(dir string) (err error) {
 }
 
 // ended counts an attempt at its task.
-func (s *stage) ended(a player.Attempt) {
+func (s *Player) ended(a player.Attempt) {
 	if s.book == nil {
 		return
 	}
