@@ -25,8 +25,10 @@ type decoder struct {
 	rank   rank
 	origin *origin
 	errs   Errors
-	// recorded: the program wrote the document, maybe an earlier version of it.
-	recorded bool
+	// recorded is the document as a whole where the program wrote it, maybe an earlier version of it; else nil.
+	recorded *Config
+	// hinted: an error about an old key has said what renames them all.
+	hinted bool
 }
 
 // parseTree parses YAML into the body of its one document, nil when empty.
@@ -136,12 +138,33 @@ func (d *decoder) section(node ast.Node, fields []field, target reflect.Value, p
 			continue
 		}
 		known, value, ok := within(fields, key, target)
+		if !ok && d.migrated(entry.Value, join(path, key)) {
+			continue
+		}
 		if !ok {
 			d.unknown(entry.Key, key, fields, path)
 			continue
 		}
 		d.value(entry.Value, known, value, join(path, key))
 	}
+}
+
+// migrated decodes the value of a recorded document's old key where the key is now, and reports
+// whether it did.
+func (d *decoder) migrated(value ast.Node, path string) bool {
+	if d.recorded == nil {
+		return false
+	}
+	now, ok := NewKey(path)
+	if !ok {
+		return false
+	}
+	known, target, err := locate(now, reflect.ValueOf(d.recorded).Elem())
+	if err != nil {
+		return false
+	}
+	d.value(value, known, target, now)
+	return true
 }
 
 // within returns the field of a key in a section. A dotted key, such as verl's
@@ -185,9 +208,17 @@ func keyOf(node ast.MapKeyNode) (string, bool) {
 func (d *decoder) unknown(node ast.Node, key string, fields []field, path string) {
 	full := join(path, key)
 	if problem := removedProblem(full); problem != "" {
-		if !d.recorded {
+		if d.recorded == nil {
 			d.fail(node, full, "", problem, "", "")
 		}
+		return
+	}
+	if now, ok := NewKey(full); ok {
+		problem := renamedProblem(now)
+		if !d.hinted && d.rank == rankDocument {
+			problem, d.hinted = problem+migrateHint, true
+		}
+		d.fail(node, full, "", problem, "", "")
 		return
 	}
 	near, _ := meant(full, key, fields)

@@ -109,7 +109,10 @@ func parse(name string, text []byte, recorded bool) (Config, Errors) {
 	if isEmpty(body) {
 		return c, nil
 	}
-	d := decoder{file: name, rank: rankDocument, origin: c.origin, recorded: recorded}
+	d := decoder{file: name, rank: rankDocument, origin: c.origin}
+	if recorded {
+		d.recorded = &c
+	}
 	d.section(body, document, reflect.ValueOf(&c).Elem(), "")
 	return c, d.errs
 }
@@ -244,6 +247,9 @@ func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
 func unknownOverride(path, section, key, rest string, fields []field) *Error {
 	if problem := removedProblem(path); problem != "" {
 		return &Error{File: overrideFile, Key: path, Problem: problem}
+	}
+	if now, renamed := NewKey(path); renamed {
+		return &Error{File: overrideFile, Key: path, Problem: renamedProblem(now)}
 	}
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
 	near, within := meant(join(section, key), key, fields)
