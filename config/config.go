@@ -83,7 +83,7 @@ type Rollout struct {
 	Start string `json:"start" allowed:"stream gang"`
 	// Length models how long responses are; a run measures its own.
 	Length Length `json:"length"`
-	// Environment models the time a rollout spends outside the engine while it holds its slot. In a run it really waits.
+	// Environment models the time a rollout spends outside the engine while it holds its slot; a run waits by environment.service_time. Default the same.
 	Environment Service `json:"environment"`
 	// Redundancy is the number of rollouts started beyond group_size in every group; the first group_size to be scored are kept, the others cancelled, which favours short ones. Default 0.
 	Redundancy int `json:"redundancy" min:"0" max:"65535"`

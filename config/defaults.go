@@ -93,32 +93,24 @@ func (c *Config) rolloutDefaults() {
 	c.engineDefaults()
 	c.Rollout.Length = c.lengthDefaults(c.Rollout.Length)
 
-	// One service time, two keys: the run's environment and the simulation's.
-	service, live := &c.Rollout.Environment, &c.Environment.ServiceTime
-	switch {
-	case live.isZero() && !c.given("environment.service_time.groups") || c.overridden("rollout.environment") && !c.overridden("environment.service_time"):
-		*service = c.serviceDefaults(*service, "rollout.environment")
-		c.copyService("rollout.environment", "environment.service_time")
-		*live = *service
-	case service.isZero() || c.overridden("environment.service_time") && !c.overridden("rollout.environment"):
-		*live = c.serviceDefaults(*live, "environment.service_time")
-		c.copyService("environment.service_time", "rollout.environment")
-		*service = *live
-	default:
-		*service = c.serviceDefaults(*service, "rollout.environment")
-		*live = c.serviceDefaults(*live, "environment.service_time")
-	}
+	c.environmentTimeDefaults()
 }
 
-// copyService copies which keys of a service time were given, along with the
-// values themselves.
-func (c *Config) copyService(from, to string) {
-	c.origin.forget(to)
+// environmentTimeDefaults has a simulation reckon with the time that a run waits, unless the
+// document models another. Nothing goes the other way.
+func (c *Config) environmentTimeDefaults() {
+	const modelled, live = "rollout.environment", "environment.service_time"
+	c.Environment.ServiceTime = c.serviceDefaults(c.Environment.ServiceTime, live)
+	if _, given := c.givenUnder(modelled); given || !c.Rollout.Environment.isZero() || c.Rollout.Environment.CapS > 0 {
+		c.Rollout.Environment = c.serviceDefaults(c.Rollout.Environment, modelled)
+		return
+	}
 	for _, known := range fieldsOf(reflect.TypeFor[Service]()) {
-		if at, ok := c.origin.places[join(from, known.key)]; ok {
-			c.origin.places[join(to, known.key)] = at
+		if at, ok := c.origin.places[join(live, known.key)]; ok {
+			c.origin.places[join(modelled, known.key)] = at
 		}
 	}
+	c.Rollout.Environment = c.Environment.ServiceTime
 }
 
 // isZero reports whether nothing is said about a service time.

@@ -28,7 +28,7 @@ type Environment struct {
 	LettersMax int `json:"letters_max" min:"1" max:"64"`
 	// HeldOut is the number of prompts kept for evaluation, never trained on. Default 1000.
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
-	// ServiceTime is the time a rollout waits for tools and sandboxes; the same as rollout.environment, which simulations read, and either may be given.
+	// ServiceTime is the time that a rollout of a run waits, as if for tools and sandboxes. Simulations reckon with rollout.environment, which is the same unless given. Default none.
 	ServiceTime Service `json:"service_time"`
 	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
 	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`

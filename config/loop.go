@@ -143,14 +143,16 @@ func (c Config) PromptModel() (workload.PromptScale, error) {
 	return scale, nil
 }
 
-// ServiceModel compiles the environment's service time, reading its file if it
+// ServiceModel compiles the environment's time in a simulation, reading its file if it
 // has one. The error is an [Errors].
 func (c Config) ServiceModel() (*workload.Service, error) {
-	service, err := c.Rollout.Environment.spec().Build()
-	if err != nil {
-		return nil, Errors{c.modelError("rollout.environment", err)}
-	}
-	return service, nil
+	return c.serviceModel("rollout.environment", c.Rollout.Environment)
+}
+
+// RunServiceModel compiles the time that a run's embedded environment really waits, as
+// ServiceModel does.
+func (c Config) RunServiceModel() (*workload.Service, error) {
+	return c.serviceModel("environment.service_time", c.Environment.ServiceTime)
 }
 
 // SolveModel compiles the model of rewards. The error is an [Errors].

@@ -132,3 +132,24 @@ func TestOutsideModelOfManyCalls(t *testing.T) {
 		}
 	}
 }
+
+// TestRunWaitsByItsOwnServiceTime holds that a simulation reckons with a run's service time unless it has a model of
+// its own, and that a run never waits by that model.
+func TestRunWaitsByItsOwnServiceTime(t *testing.T) {
+	for _, c := range []struct {
+		document          string
+		modelled, waiting float64
+	}{
+		{"environment: {service_time: {mean_s: 2}}", 2, 2},
+		{"rollout: {environment: {mean_s: 1}}", 1, 0},
+		{"rollout: {environment: {mean_s: 1}}\nenvironment: {service_time: {mean_s: 2}}", 1, 2},
+		{"rollout: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2},
+	} {
+		d := mustLoad(t, c.document)
+		modelled, err := d.ServiceModel()
+		waiting, other := d.RunServiceModel()
+		if err != nil || other != nil || modelled.Mean() != 1e9*c.modelled || waiting.Mean() != 1e9*c.waiting {
+			t.Errorf("%s: modelled %v s, waited %v s (%v, %v)", c.document, modelled.Mean()/1e9, waiting.Mean()/1e9, err, other)
+		}
+	}
+}

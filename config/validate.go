@@ -94,8 +94,8 @@ func (v *validator) section(fields []field, section reflect.Value, path string) 
 func (v *validator) value(known field, value reflect.Value, path string) {
 	switch value.Kind() {
 	case reflect.Struct:
-		if path == "environment.service_time" && reflect.DeepEqual(value.Interface(), v.config.Rollout.Environment) {
-			return // checked as rollout.environment
+		if path == "rollout.environment" && v.modelledAsIs() {
+			return // checked as environment.service_time
 		}
 		if _, given := v.config.givenUnder(path); known.unset && value.IsZero() && !given {
 			return
@@ -226,16 +226,20 @@ func (v *validator) models() {
 	if !v.unused("rollout.length", "kind", c.Rollout.Length.Kind, lengthKeys) {
 		v.model("rollout.length", c.Rollout.Length.spec().Validate())
 	}
-	if !v.unused("rollout.environment", "kind", c.Rollout.Environment.Kind, serviceKeys) {
+	if !v.modelledAsIs() && !v.unused("rollout.environment", "kind", c.Rollout.Environment.Kind, serviceKeys) {
 		v.model("rollout.environment", c.Rollout.Environment.spec().Validate())
 	}
 	if !v.unused("rollout.solve", "kind", c.Rollout.Solve.Kind, solveKeys) {
 		v.model("rollout.solve", c.Rollout.Solve.spec().Validate())
 	}
-	if !reflect.DeepEqual(c.Rollout.Environment, c.Environment.ServiceTime) {
-		v.fail("environment.service_time", nil, "differs from rollout.environment, which is the same thing for simulations",
-			"give one of the two, or both alike")
+	if !v.unused("environment.service_time", "kind", c.Environment.ServiceTime.Kind, serviceKeys) {
+		v.model("environment.service_time", c.Environment.ServiceTime.spec().Validate())
 	}
+}
+
+// modelledAsIs reports whether simulations reckon with the environment's time of a run.
+func (v *validator) modelledAsIs() bool {
+	return reflect.DeepEqual(v.config.Rollout.Environment, v.config.Environment.ServiceTime)
 }
 
 // unused refuses keys that the value of the section's chooser does not use, and

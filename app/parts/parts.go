@@ -89,7 +89,7 @@ func (p *Parts) prepare() error {
 		}
 		return p.prepareServed()
 	}
-	service, err := p.Cfg.ServiceModel()
+	service, err := p.Cfg.RunServiceModel()
 	if err != nil {
 		return err
 	}

@@ -179,7 +179,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ResimulatedMean, r.Staleness.ResimulatedP95 = &mean, &p95
 		j.resimulated = &again.Summary
 	}
-	compared, err := biasOfRun(j.Dir, j.Cfg.Rollout.Environment.Kind != "none")
+	compared, err := biasOfRun(j.Dir, j.Cfg.Environment.ServiceTime.Kind != "none")
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("bias: %v", err))
 	}

@@ -46,7 +46,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	run := report.Run{
 		Name: filepath.Base(j.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
-		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.Cfg.Rollout.Environment.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
 		QueueLever: queueLever(j.Cfg), Source: largestSource(j.Cfg, r.Attribution), Window: report.WindowWords(int(j.Warmup())), OffPolicyNote: newClipJudge(j.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			j.Task.Name(), j.Cfg.Schedule, r.Steps, r.WallS, s.Steps, j.Warmup()),
@@ -274,7 +274,7 @@ func (j *job) settingRows() []report.Row {
 	if c.Preset != "" {
 		rows = append(rows, report.Row{Name: "preset", Value: c.Preset})
 	}
-	if s := c.Rollout.Environment; s.Kind != "none" {
+	if s := c.Environment.ServiceTime; s.Kind != "none" {
 		rows = append(rows, report.Row{Name: "tool time", Value: fmt.Sprintf("%s, mean %g s", s.Kind, s.MeanS)})
 	}
 	return rows
