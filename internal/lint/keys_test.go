@@ -21,9 +21,8 @@ var moving = map[string]string{
 
 // unread are fields of the schema that no part reads by themselves, with the reason. An allowance that is not used fails.
 var unread = map[string]string{
-	"Curriculum.Low":          "the band of filter.solve_rate follows it",
-	"Curriculum.High":         "the band of filter.solve_rate follows it",
-	"Environment.ServiceTime": "rollout.environment follows it",
+	"Curriculum.Low":  "the band of filter.solve_rate follows it",
+	"Curriculum.High": "the band of filter.solve_rate follows it",
 }
 
 // A key of the config that no part reads would be a promise that the program does not keep: every field of the schema
