@@ -97,9 +97,9 @@ func presetsDocument() string {
 
 Generated from ` + "`config/presets.go`" + ` by ` + "`make generate`" + `.
 
-` + "`preset: NAME`" + ` sets the rules of a framework's loop as keys of a Headway document: what is admitted,
-what waits, what is dropped, how weights change under running rollouts, and what the trainer does about stale
-tokens. It sets nothing about the size of a run: concurrency, batch, groups, lengths and rates are the
+` + "`preset: NAME`" + ` sets the rules of a framework's loop as keys of a Headway document. The rules say which
+groups are admitted, wait or are dropped, and how weights change under running rollouts. They also say how the trainer
+corrects for stale tokens. A preset sets nothing about the size of a run: concurrency, batch, groups, lengths and rates are the
 document's. So rules can be compared on one workload:
 
 ` + "```" + `
@@ -107,8 +107,8 @@ headway simulate examples/simulation.yaml --grid preset=verl-fully-async,areal,p
 headway config --set preset=areal
 ` + "```" + `
 
-- Keys in the document come before the preset's, and overrides before both. Keys marked **fixed** are what makes
-  the preset what it is: a document that says otherwise is refused, with the preset, the key and what to do.
+- Keys in the document come before the preset's, and overrides before both. Keys marked **fixed** define
+  the preset. A document that says otherwise is refused, with the preset, the key and the remedy.
 - A preset given by ` + "`--set preset=NAME`" + ` comes before the document's keys, so that one document can be
   run under several.
 - Values are the framework's own defaults where it has the same knob. They were read from the projects' files, and
@@ -129,7 +129,7 @@ headway config --set preset=areal
 			}
 			fmt.Fprintf(&b, "| %s | `%s` | %s |\n", key, s.Value, s.From)
 		}
-		b.WriteString("\nWhat differs:\n\n")
+		b.WriteString("\nDifferences:\n\n")
 		for _, d := range p.Differs {
 			fmt.Fprintf(&b, "- %s\n", d)
 		}

@@ -39,7 +39,7 @@ var presets = []Preset{
 			{Key: "trainer.correction.kind", Value: "decoupled-ppo", From: "actor.use_decoupled_loss, with recomputed proximal log-probs"},
 		},
 		Differs: []string{
-			"AReaL counts what it accepted since the start (version * B after a recovery); here a group leaves the count when it has been trained or dropped, so that a recovery cannot inflate it.",
+			"AReaL counts the rollouts accepted since the start (version * B after a recovery). Here a group leaves the count when it has been trained or dropped, so that a recovery cannot inflate it.",
 			"AReaL also bounds what runs by max_concurrent_rollouts; here that is rollout.concurrency.",
 			"AReaL takes four optimizer steps a batch (ppo_n_minibatches 4), within which its loss clips: set trainer.minibatches 4. With one, as here by default, decoupled PPO never clips.",
 			"AReaL may drop tokens by behave_imp_weight_cap; set trainer.correction.cap and drop_over_cap for it.",
@@ -108,7 +108,7 @@ var presets = []Preset{
 		Differs: []string{
 			"NeMo bounds what runs by max_inflight_prompts (32 groups); here that is rollout.concurrency.",
 			"A full buffer makes NeMo's rollouts wait; here it evicts its oldest group.",
-			"NeMo's default sampler is in_order, which binds every group to one step ahead of time; Headway has no such rule, block and threshold are the nearest.",
+			"NeMo's default sampler is in_order, which binds every group to one step ahead of time. Headway has no such rule; block and threshold are the nearest.",
 		},
 		Sources: []string{"NVIDIA-NeMo/RL async_utils/staleness_sampler.py", "NVIDIA-NeMo/RL issues 3238, 3758"},
 	},
@@ -170,7 +170,7 @@ var presets = []Preset{
 		},
 		Differs: []string{
 			"With --train.partial_rollout_enable generation is not excluded from the broadcast: set sync.mode pause.",
-			"OpenRLHF generates a batch at a time and its lock covers the whole call; here single rollouts start as slots free up, until a sync is due.",
+			"OpenRLHF generates a batch at a time and its lock covers the whole call. Here single rollouts start as slots free up, until a sync is due.",
 			"Its correction, where enabled, is tis with bounds 0.5 and 5: trainer.correction {kind: tis, floor: 0.5, cap: 5}.",
 		},
 		Sources: []string{"OpenRLHF/OpenRLHF openrlhf/trainer/ppo_trainer_async.py", "OpenRLHF/OpenRLHF pull request 1015"},
@@ -189,7 +189,7 @@ var presets = []Preset{
 			{Key: "trainer.correction.kind", Value: "ppo-clip", From: "the rollout's log-probs are the old ones"},
 		},
 		Differs: []string{
-			"verl's recipe generates exactly one batch per sync; here a drained engine starts what the threshold admits, so that with slow rollouts a batch can be of two versions.",
+			"verl's recipe generates exactly one batch per sync. Here a drained engine starts as many rollouts as the threshold admits, so that with slow rollouts a batch can be of two versions.",
 		},
 		Sources: []string{"verl-project/verl docs/advance/one_step_off.md and fully_async.md"},
 	},
