@@ -25,11 +25,11 @@ type Paces struct {
 func (p *Parts) TakePaces() Paces {
 	var k Paces
 	for _, e := range p.Engines {
-		if paced, ok := e.(port.Paced); ok {
+		if paced, ok := port.As[port.Paced](e); ok {
 			k.Decode.Add(paced.TakePace())
 		}
 	}
-	if paced, ok := p.Trainer.(port.Paced); ok {
+	if paced, ok := port.As[port.Paced](p.Trainer); ok {
 		k.Train.Add(paced.TakePace())
 	}
 	return k

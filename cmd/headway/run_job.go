@@ -130,7 +130,7 @@ func (j *job) predict(ctx context.Context) error {
 	c, err := calibrate(ctx, j.Rules, j.Engines, j.Environment, scratch, j.app.Now)
 	j.TakePaces() // the probe's are not the run's
 	for _, e := range j.Engines {
-		if timed, ok := e.(port.Timed); ok {
+		if timed, ok := port.As[port.Timed](e); ok {
 			timed.TakeDecodeTimes() // neither are these
 		}
 	}

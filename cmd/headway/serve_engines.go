@@ -23,19 +23,10 @@ type stagedEngine struct {
 	plane *plane
 }
 
-// timedStagedEngine keeps what the engine measures of itself.
-type timedStagedEngine struct {
-	stagedEngine
-	port.Timed
-}
+func (p *plane) staged(e port.Engine) port.Engine { return stagedEngine{e, p} }
 
-func (p *plane) staged(e port.Engine) port.Engine {
-	staged := stagedEngine{e, p}
-	if timed, ok := e.(port.Timed); ok {
-		return timedStagedEngine{staged, timed}
-	}
-	return staged
-}
+// Inner implements port.Wrapper.
+func (s stagedEngine) Inner() any { return s.Engine }
 
 // Load implements port.Engine: prefetch everywhere, before anything is paused.
 func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {

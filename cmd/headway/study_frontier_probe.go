@@ -85,7 +85,7 @@ func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
 	wait := p.begin(limited, j.app.Now)
 	rates, err := j.timeRates(limited, p, scratch)
 	pace := j.TakePaces()
-	if paced, ok := scratch.(port.Paced); ok {
+	if paced, ok := port.As[port.Paced](scratch); ok {
 		pace.Train = paced.TakePace()
 	}
 	cancel()
@@ -153,7 +153,7 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (s
 func decodeTime(engines []port.Engine) float64 {
 	var steps, ns int64
 	for _, e := range engines {
-		if timed, ok := e.(port.Timed); ok {
+		if timed, ok := port.As[port.Timed](e); ok {
 			for _, cell := range timed.TakeDecodeTimes() {
 				steps, ns = steps+cell.Steps, ns+cell.NS
 			}

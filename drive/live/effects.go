@@ -85,7 +85,7 @@ func (r *Runtime) effect(f func() completion) {
 
 func (r *Runtime) setBusy(busy bool) {
 	for _, e := range r.opt.Engines {
-		if timed, ok := e.(port.Timed); ok {
+		if timed, ok := port.As[port.Timed](e); ok {
 			timed.SetTrainerBusy(busy)
 		}
 	}

@@ -92,7 +92,7 @@ func (r *Runtime) noteStep(c *completion) {
 	}
 	r.note(trace.NoteStep, c.step)
 	for i, e := range r.opt.Engines {
-		if timed, ok := e.(port.Timed); ok {
+		if timed, ok := port.As[port.Timed](e); ok {
 			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
 				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
 			}

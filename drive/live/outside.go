@@ -171,7 +171,7 @@ func (r *Runtime) findRestored() error {
 // there may be the version of the batch that is at the trainer, and versions that no batch
 // made. Any other is of a writer that had been deposed, and so is what follows it.
 func (r *Runtime) setAside() error {
-	weights, ok := r.opt.Weights.(port.Asider)
+	weights, ok := port.As[port.Asider](r.opt.Weights)
 	if !ok {
 		return nil
 	}

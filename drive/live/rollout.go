@@ -324,7 +324,7 @@ func (r *Runtime) startRollout(a loop.Action) {
 	}
 	g[a.Sample] = p
 	r.outstanding++
-	if e, ok := r.opt.Environment.(port.Starter); ok {
+	if e, ok := port.As[port.Starter](r.opt.Environment); ok {
 		e.Starting(p.task)
 	}
 	r.wg.Go(func() { r.play(p) })

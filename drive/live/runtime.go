@@ -151,7 +151,7 @@ func New(opt Options) (*Runtime, error) {
 	}
 	r.cfg, r.rec.Beside = r.l.Config(), r.source
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
-	r.acks, _ = opt.Environment.(port.Acknowledger)
+	r.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}

@@ -20,7 +20,7 @@ const (
 // log before it. A run survives that it cannot be kept, not that the log cannot.
 func (r *Runtime) snapshotIfDue() error {
 	since := r.enc.Seq() - r.snapshotSeq
-	if b, ok := r.opt.Store.(port.Bounded); ok && since >= snapshotEventsLeast && b.WantsSnapshot() {
+	if b, ok := port.As[port.Bounded](r.opt.Store); ok && since >= snapshotEventsLeast && b.WantsSnapshot() {
 		r.snapshotDue = true
 	}
 	if !r.snapshotDue && since < int64(r.opt.SnapshotEvents) {
