@@ -64,7 +64,7 @@ func (c *predictCmd) Run(application *app.Process) error {
 	if c.JSON {
 		err = printJSON(application.Stdout, a)
 	} else {
-		err = printPrediction(application.Stdout, in, a)
+		err = a.text(application.Stdout, in)
 	}
 	if err == nil && a.Simulated != nil && !a.Simulated.Settled {
 		return failure.Run("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
@@ -75,7 +75,7 @@ func (c *predictCmd) Run(application *app.Process) error {
 // document is what a simulation of the command line simulates.
 func (c *predictCmd) document(in theory.Input) (config.Config, error) {
 	if c.File == "" && len(c.Set) == 0 {
-		return c.predictFlags.document(in)
+		return documentOf(in, c.lengthSpec(), c.Tailness != nil)
 	}
 	d, err := config.Load(c.File, c.Set...)
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// printPrediction prints a prediction for people: the regime, the figures, what
+// text prints a prediction for people: the regime, the figures, what
 // dominates, and what each lever buys.
-func printPrediction(w io.Writer, in theory.Input, a answer) error {
+func (a answer) text(w io.Writer, in theory.Input) error {
 	p := a.Prediction
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s", predictSetting(in, p), regimeSentence(in, p))

@@ -198,8 +198,9 @@ func shareAbove(histogram []int64, budget int) float64 {
 	return above / math.Max(all, 1)
 }
 
-// documentOf is the document that says what the flags say, for a simulation.
-func (f *predictFlags) document(in theory.Input) (config.Config, error) {
+// documentOf is the document that says what a setting says, for a simulation. spec are
+// its lengths; where they are not given, it becomes the lognormal of the setting's tail.
+func documentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.Config, error) {
 	raw, err := config.Read("")
 	if err != nil {
 		return config.Config{}, err
@@ -215,7 +216,7 @@ func (f *predictFlags) document(in theory.Input) (config.Config, error) {
 	count("rollout.group_size", float64(in.GroupSize))
 	count("train.batch", in.BatchRollouts)
 	put("rollout.start", in.Start)
-	spec, err := f.lengthsFor(in)
+	spec, err = lengthsFor(in, spec, given)
 	if err != nil {
 		return config.Config{}, err
 	}
@@ -263,11 +264,10 @@ func (f *predictFlags) document(in theory.Input) (config.Config, error) {
 // tailnessSteps of halving an interval of 100: a tailness to a thousandth.
 const tailnessSteps = 17
 
-// lengthsFor are the lognormal lengths that flags describe, those of a bare
-// multiplier included.
-func (f *predictFlags) lengthsFor(in theory.Input) (workload.LengthSpec, error) {
-	spec := f.lengthSpec()
-	if f.Tailness != nil {
+// lengthsFor are the lognormal lengths of a setting, those of a bare tail multiplier
+// included.
+func lengthsFor(in theory.Input, spec workload.LengthSpec, given bool) (workload.LengthSpec, error) {
+	if given {
 		return spec, nil
 	}
 	low, high := 0.0, 100.0

@@ -209,5 +209,5 @@ func simulate(c simulateCase) (doc simulation, err error) {
 	if err != nil {
 		return doc, absurd(err)
 	}
-	return simulateExpecting(c, prediction, simulationFiles{}, nil)
+	return simulateExpecting(c, prediction, nil, nil)
 }

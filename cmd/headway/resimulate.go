@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 
@@ -126,15 +127,12 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 
 // arms are the settings asked for, each as its keys: those of --arm in every combination of --grid.
 func (c *resimulateCmd) arms() ([][]string, error) {
-	axes, err := parseGrid(c.Grid)
+	combined, all, err := combinations(c.Grid, armsMax)
 	if err != nil {
 		return nil, err
 	}
-	g := grid{axes: axes, settings: 1}
-	for _, a := range axes {
-		if g.settings *= min(a.size, armsMax+1); g.settings > armsMax {
-			return nil, failure.Usage("headway resimulate --help", "--grid: more than %d settings", armsMax)
-		}
+	if !all {
+		return nil, failure.Usage("headway resimulate --help", "--grid: more than %d settings", armsMax)
 	}
 	given := make([][]string, 0, len(c.Arm))
 	for _, arm := range c.Arm {
@@ -147,17 +145,13 @@ func (c *resimulateCmd) arms() ([][]string, error) {
 	if len(given) == 0 {
 		given = [][]string{nil}
 	}
-	if len(given)*int(g.settings) > armsMax {
-		return nil, failure.Usage("headway resimulate --help", "--arm and --grid make %d settings, at most %d", len(given)*int(g.settings), armsMax)
+	if len(given)*len(combined) > armsMax {
+		return nil, failure.Usage("headway resimulate --help", "--arm and --grid make %d settings, at most %d", len(given)*len(combined), armsMax)
 	}
 	var sets [][]string
 	for _, arm := range given {
-		for i := range g.settings {
-			set := append(append([]string{}, c.Set...), arm...)
-			for _, o := range g.overrides(i) {
-				set = append(set, o.key+"="+o.value)
-			}
-			sets = append(sets, set)
+		for _, keys := range combined {
+			sets = append(sets, slices.Concat([]string{}, c.Set, arm, keys))
 		}
 	}
 	return sets, nil

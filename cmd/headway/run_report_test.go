@@ -241,7 +241,7 @@ func TestLedgerSaysItsWindow(t *testing.T) {
 	if !strings.Contains(stdout, "; warm-up included") || !strings.Contains(stdout, "mean tokens of finished rollouts · of trained") {
 		t.Errorf("printed\n%s", stdout)
 	}
-	if got := ledgerLine(simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}); got != "3 rollouts: 3 trained" {
+	if got := (&simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}).ledgerLine(); got != "3 rollouts: 3 trained" {
 		t.Errorf("without a warm-up: %q", got)
 	}
 }

@@ -64,6 +64,22 @@ func (c *simulateCmd) Run(application *app.Process) error {
 	return c.several(application)
 }
 
+// affordable refuses a grid that would take long, unless it is asked for by --yes.
+func (c *simulateCmd) affordable(application *app.Process, g *grid) error {
+	if c.Yes {
+		return nil
+	}
+	long := g.long(application.Now)
+	if long == "" {
+		return nil
+	}
+	narrower := "--yes starts it all the same; fewer values or a smaller steps.measured shorten it"
+	if c.Out == "" {
+		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
+	}
+	return failure.Usage(narrower, "%s", long)
+}
+
 // single makes one simulation and prints it.
 func (c *simulateCmd) single(application *app.Process) error {
 	began := application.Now()
@@ -84,25 +100,22 @@ func (c *simulateCmd) single(application *app.Process) error {
 	}
 	prediction, err := expect(cases[0].document, cases[0].setting)
 	if err != nil {
-		return errors.Join(absurd(err), files.end(err))
+		return errors.Join(absurd(err), files.End(err))
 	}
-	doc, err := simulateExpecting(cases[0], prediction, files, newStepProgress(application))
+	doc, err := simulateExpecting(cases[0], prediction, files.recorder(), newStepProgress(application))
 	if err != nil {
 		return err
 	}
-	doc.WallS = application.Now().Sub(began).Seconds()
-	doc.EventsPerS = float64(doc.tried) / max(doc.WallS, 1e-9)
+	doc.took(application.Now().Sub(began).Seconds())
 	var refused error
 	if !doc.Settled && !c.Accept {
 		refused = refusal(cases[0].document, &doc)
 	}
 	switch {
-	case c.JSON && refused != nil:
-		err = printSimulationJSON(application.Stdout, withoutMeans(doc), doc.steps, doc.Control)
 	case c.JSON:
-		err = printSimulationJSON(application.Stdout, doc, doc.steps, doc.Control)
+		err = doc.writeJSON(application.Stdout, refused == nil)
 	case refused == nil:
-		err = printSimulation(application.Stdout, cases[0], doc)
+		err = doc.text(application.Stdout, cases[0].document)
 		if err == nil && files.timeline != nil {
 			_, err = fmt.Fprintln(application.Stdout, files.timeline.drawn())
 		}
@@ -132,14 +145,22 @@ func (c *simulateCmd) files() (f simulationFiles, err error) {
 	return f, nil
 }
 
-// watch has a simulation written.
-func (f simulationFiles) watch(cfg *sim.Config, document config.Config) error {
+// recorder is told of the simulation; nil where no file is asked for.
+func (f simulationFiles) recorder() recorder {
+	if f == (simulationFiles{}) {
+		return nil
+	}
+	return f
+}
+
+// Watch has a simulation written.
+func (f simulationFiles) Watch(cfg *sim.Config, document config.Config) error {
 	f.timeline.watch(cfg, fmt.Sprintf("headway simulate, seed %d", document.Seed))
 	return f.trace.watch(cfg, document)
 }
 
-// end ends the files of a simulation that ended with an error or nil.
-func (f simulationFiles) end(failed error) error {
+// End ends the files of a simulation that ended with an error or nil.
+func (f simulationFiles) End(failed error) error {
 	return errors.Join(f.trace.end(failed), f.timeline.end(failed))
 }
 
@@ -162,6 +183,16 @@ func (c *simulateCmd) cases() ([]simulateCase, error) {
 	if err != nil {
 		return nil, err
 	}
+	return g.cases()
+}
+
+// grid is every simulation that the command line asks for.
+func (c *simulateCmd) grid() (*grid, error) {
+	return newGrid(gridRequest{File: c.File, Set: c.Set, Keys: c.Grid, Seeds: c.Seeds, Bias: c.Bias})
+}
+
+// cases resolves every simulation of a grid, one a seed.
+func (g *grid) cases() ([]simulateCase, error) {
 	var cases []simulateCase
 	for i := range g.simulations() {
 		one, err := g.simulation(i)
@@ -216,6 +247,12 @@ type predicted struct {
 	Warnings               []string      `json:"warnings"`
 }
 
+// took says how long the simulation took, in seconds.
+func (s *simulation) took(seconds float64) {
+	s.WallS = seconds
+	s.EventsPerS = float64(s.tried) / max(seconds, 1e-9)
+}
+
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // warn prints what is doubtful about documents.
@@ -261,21 +298,35 @@ func absurd(err error) error {
 	return failure.Usage("headway config FILE prints every key as it was resolved", "%w", err)
 }
 
-// simulateExpecting makes one simulation with the closed form at hand, writes the
-// files that there are and shows progress if it is not nil.
-func simulateExpecting(c simulateCase, prediction theory.Prediction, files simulationFiles, show *stepProgress) (doc simulation, err error) {
+// recorder writes a simulation down as it goes.
+type recorder interface {
+	// Watch has a simulation written, beside its other observers.
+	Watch(cfg *sim.Config, document config.Config) error
+	// End ends the files of a simulation that ended with an error or nil.
+	End(failed error) error
+}
+
+// simulateExpecting makes one simulation with the closed form at hand. It has files
+// written and progress shown where these are not nil.
+func simulateExpecting(c simulateCase, prediction theory.Prediction, files recorder, show stepWatcher) (doc simulation, err error) {
 	var observer *bias.Observer
 	observe := func(cfg *sim.Config) error {
 		if c.bias {
 			observer = watchBias(cfg)
 		}
-		return files.watch(cfg, c.document)
+		if files == nil {
+			return nil
+		}
+		return files.Watch(cfg, c.document)
 	}
-	if files == (simulationFiles{}) && !c.bias {
+	if files == nil && !c.bias {
 		observe = nil
 	}
 	run, err := settle(c, prediction.SettlingSteps, show, observe)
-	if err = errors.Join(err, files.end(err)); err != nil {
+	if files != nil {
+		err = errors.Join(err, files.End(err))
+	}
+	if err != nil {
 		return doc, simulationError(c.document, err)
 	}
 	doc = simulation{

@@ -2,10 +2,11 @@ package main
 
 import (
 	"fmt"
-	"github.com/headway-rl/headway/internal/failure"
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // axis is a key of a grid with its values: single ones and ranges, in the order
@@ -95,6 +96,30 @@ func parseGrid(grid []string) ([]axis, error) {
 		axes = append(axes, a)
 	}
 	return axes, nil
+}
+
+// combinations are all settings of axes given as KEY=VALUES, each as KEY=VALUE, the last
+// axis changing fastest; one without a key where there are no axes. all is false where
+// they are more than most, and then there are none.
+func combinations(keys []string, most int64) (sets [][]string, all bool, err error) {
+	axes, err := parseGrid(keys)
+	if err != nil {
+		return nil, false, err
+	}
+	g := grid{axes: axes, settings: 1}
+	for _, a := range axes {
+		if g.settings *= min(a.size, most+1); g.settings > most {
+			return nil, false, nil
+		}
+	}
+	for i := range g.settings {
+		var set []string
+		for _, o := range g.overrides(i) {
+			set = append(set, o.key+"="+o.value)
+		}
+		sets = append(sets, set)
+	}
+	return sets, true, nil
 }
 
 // twice is the first value that an axis has again, numbers by what they are. Of an axis

@@ -5,9 +5,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -22,31 +20,27 @@ const (
 	askAfter = 10 * time.Minute
 )
 
-// affordable refuses a grid that would take long, unless it is asked for by --yes:
-// it says how long, from a few of its simulations, spread over it.
-func (c *simulateCmd) affordable(application *app.Process, g *grid) error {
+// long says how long a grid takes that takes long, from a few of its simulations,
+// spread over it; "" for one that does not. now is the clock.
+func (g *grid) long(now func() time.Time) string {
 	all := g.simulations()
-	if all <= forecastMin || c.Yes {
-		return nil
+	if all <= forecastMin {
+		return ""
 	}
-	began := application.Now()
+	began := now()
 	tried := int64(0)
-	for tried < forecastTries && application.Now().Sub(began) < forecastTime {
+	for tried < forecastTries && now().Sub(began) < forecastTime {
 		// Settings at odd parts of the grid, so that no axis is seen at one end alone.
 		g.make(int64(float64(all) * float64(2*((tried*4)%forecastTries)+1) / (2 * forecastTries)))
 		tried++
 	}
-	each := application.Now().Sub(began).Seconds() / float64(tried)
+	each := now().Sub(began).Seconds() / float64(tried)
 	cores := runtime.GOMAXPROCS(0)
 	took := each * float64(all) / float64(cores)
 	if took <= askAfter.Seconds() {
-		return nil
+		return ""
 	}
-	narrower := "--yes starts it all the same; fewer values or a smaller steps.measured shorten it"
-	if c.Out == "" {
-		narrower = "--yes --out FILE.csv starts it all the same; fewer values or a smaller steps.measured shorten it"
-	}
-	return failure.Usage(narrower, "%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
+	return fmt.Sprintf("%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
 		report.Counted(g.settings, "setting"), report.Counted(g.seeds, "seed"), roughly(took), report.Counted(cores, "core"), briefly(each), tried)
 }
 

@@ -19,6 +19,7 @@ type grid struct {
 	// settings is the number of combinations.
 	settings int64
 	bias     bool
+	keys     []string // the axes as they were given
 
 	// Seeds of a setting share its document and closed form: recent has those that were
 	// asked for last, by setting.
@@ -38,21 +39,35 @@ type expectation struct {
 // hundred kilobytes.
 const recentMax = 32
 
-// grid reads the command line without resolving any setting.
-func (c *simulateCmd) grid() (*grid, error) {
-	if c.Seeds < 1 || c.Seeds > seedsMax {
-		return nil, failure.Usage(simulateHint, "--seeds %d: expected 1 to %d", c.Seeds, seedsMax)
+// gridRequest is what a command line asks of a grid.
+type gridRequest struct {
+	// File is the document; empty for one of defaults.
+	File string
+	// Set overrides keys of it, as KEY=VALUE.
+	Set []string
+	// Keys are the axes, as KEY=VALUES.
+	Keys []string
+	// Seeds is how many seeds every setting has, at least 1.
+	Seeds int
+	// Bias compares what is trained with what is started.
+	Bias bool
+}
+
+// newGrid reads a command line without resolving any setting.
+func newGrid(r gridRequest) (*grid, error) {
+	if r.Seeds < 1 || r.Seeds > seedsMax {
+		return nil, failure.Usage(simulateHint, "--seeds %d: expected 1 to %d", r.Seeds, seedsMax)
 	}
-	axes, err := parseGrid(c.Grid)
+	axes, err := parseGrid(r.Keys)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := config.Read(c.File)
+	raw, err := config.Read(r.File)
 	if err != nil {
 		return nil, err
 	}
-	g := &grid{raw: raw, axes: axes, seeds: int64(c.Seeds), settings: 1, bias: c.Bias}
-	for _, text := range c.Set {
+	g := &grid{raw: raw, axes: axes, seeds: int64(r.Seeds), settings: 1, bias: r.Bias, keys: r.Keys}
+	for _, text := range r.Set {
 		g.set = append(g.set, config.Override{Text: text})
 	}
 	for _, a := range axes {

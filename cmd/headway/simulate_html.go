@@ -40,7 +40,7 @@ func createPage(path string, g *grid) (*os.File, error) {
 	switch {
 	case path == "":
 		return nil, nil
-	case len(g.axes) == 0:
+	case g.single():
 		return nil, failure.Usage(simulateHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
 	case g.simulations() > reportMax:
 		return nil, failure.Usage("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(reportMax), report.Count(g.simulations()))
@@ -56,6 +56,12 @@ func writePage(file *os.File, g *grid, points []*gridPoint, accept bool, failed 
 	if failed != nil || len(points) == 0 {
 		return errors.Join(file.Close(), os.Remove(file.Name()))
 	}
+	w := bufio.NewWriter(file)
+	return errors.Join(report.DocumentHTML(w, gridDocument(g, points, accept)), w.Flush(), file.Close())
+}
+
+// gridDocument is a grid as a page: lines, maps and a table. accept shows means that have not settled.
+func gridDocument(g *grid, points []*gridPoint, accept bool) report.Document {
 	p := &gridPage{g: g, accept: accept, points: points, x: -1}
 	for i := range g.axes {
 		if g.axes[i].isNumeric() && g.axes[i].size > 1 {
@@ -63,9 +69,11 @@ func writePage(file *os.File, g *grid, points []*gridPoint, accept bool, failed 
 			break
 		}
 	}
-	w := bufio.NewWriter(file)
-	return errors.Join(report.DocumentHTML(w, p.document()), w.Flush(), file.Close())
+	return p.document()
 }
+
+// single reports whether a grid has no axes, so that it is one setting.
+func (g *grid) single() bool { return len(g.axes) == 0 }
 
 func (p *gridPage) document() report.Document {
 	keys := make([]string, len(p.g.axes))

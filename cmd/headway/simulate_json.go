@@ -7,17 +7,26 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // seriesField is where the series goes in the JSON of a simulation.
 const seriesField = `  "series": null`
+
+// writeJSON writes a simulation as JSON, with its means or without them.
+func (s *simulation) writeJSON(w io.Writer, means bool) error {
+	if !means {
+		return printSimulationJSON(w, withoutMeans(*s), s.steps, s.Control)
+	}
+	return printSimulationJSON(w, *s, s.steps, s.Control)
+}
 
 // printSimulationJSON prints a simulation, or one without its means, as JSON, its
 // series a line a train step. That is written by hand: a long series is most of the
 // document, and indenting it would take longer than some simulations.
 func printSimulationJSON(w io.Writer, document any, steps []metrics.Step, control *metrics.Control) error {
 	var text bytes.Buffer
-	if err := printJSON(&text, document); err != nil {
+	if err := report.JSON(&text, document); err != nil {
 		return err
 	}
 	before, after, found := bytes.Cut(text.Bytes(), []byte(seriesField))
@@ -53,9 +62,9 @@ func appendPoint(b []byte, s *metrics.Step, moved []loop.Setting) []byte {
 		b = strconv.AppendFloat(b, v, 'g', -1, 64)
 	}
 	whole(`{"step"`, int64(s.Step))
-	number(`, "time_s"`, seconds(s.TimeNS))
-	number(`, "period_s"`, seconds(s.PeriodNS))
-	number(`, "train_s"`, seconds(s.TrainNS))
+	number(`, "time_s"`, float64(s.TimeNS)/1e9)
+	number(`, "period_s"`, float64(s.PeriodNS)/1e9)
+	number(`, "train_s"`, float64(s.TrainNS)/1e9)
 	number(`, "staleness"`, s.Staleness)
 	number(`, "pqs"`, s.PQS)
 	number(`, "iqs"`, s.IQS)

@@ -46,7 +46,7 @@ func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time)
 	asked, stop := interruptible()
 	defer stop()
 	written := earlier.settings
-	count, err := g.run(application, earlier, func(p *gridPoint) error {
+	count, err := runGrid(application, g, earlier, func(p *gridPoint) error {
 		if asked.Err() != nil {
 			return errInterrupted
 		}
@@ -55,7 +55,7 @@ func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time)
 		if err := w.write(p); err != nil {
 			return err
 		}
-		p.runs = nil
+		p.forget()
 		if page != nil {
 			points = append(points, p)
 		}
@@ -117,7 +117,7 @@ func (c *simulateCmd) printStream(application *app.Process, g *grid, from int64,
 		rate = fmt.Sprintf(" in %s, %s per second", briefly(wall), report.Count(int64(*perS)))
 	}
 	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events%s\n", c.Out,
-		report.Counted(g.settings, "setting"), resumed, report.Counted(g.seeds, "seed"), len(g.axes)+len(columns)+1, report.Count(count.events), rate)
+		report.Counted(g.settings, "setting"), resumed, report.Counted(g.seeds, "seed"), g.columns(), report.Count(count.events), rate)
 	return err
 }
 
@@ -132,7 +132,7 @@ func eventRate(events int64, wall float64) *float64 {
 
 // open opens the file for what is to come. earlier counts the settings it has.
 func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
-	mark, err := c.experiment(g)
+	mark, err := g.mark(programName(), c.Accept)
 	if err != nil {
 		return nil, earlier, err
 	}
@@ -156,20 +156,23 @@ func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
 		return nil, earlier, err
 	}
 	rows := newCSV(file, mark, c.Accept)
-	return rows, earlier, rows.csv.Write(header(g))
+	return rows, earlier, rows.header(g)
 }
 
-// experiment names what a file's rows are of: documents, axes, seeds and program. Two
+// mark names what the rows of a file are of: documents, axes, seeds and program. Two
 // files of one mark have the same rows.
-func (c *simulateCmd) experiment(g *grid) (string, error) {
+func (g *grid) mark(program string, accept bool) (string, error) {
 	first, err := g.resolve(0)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%s\n%q %d %v %v\n", programName(), first.document.YAML(), c.Grid, c.Seeds, c.Accept, first.automatic)
+	fmt.Fprintf(sum, "%s\n%s\n%q %d %v %v\n", program, first.document.YAML(), g.keys, g.seeds, accept, first.automatic)
 	return hex.EncodeToString(sum.Sum(nil)[:6]), nil
 }
+
+// columns is how many columns a file of the grid has.
+func (g *grid) columns() int { return len(g.axes) + len(columns) + 1 }
 
 // header names the columns.
 func header(g *grid) []string {
@@ -186,7 +189,7 @@ func header(g *grid) []string {
 
 // csvRows writes comma-separated values.
 type csvRows struct {
-	file   *os.File
+	file   io.WriteCloser
 	buffer *bufio.Writer
 	csv    *csv.Writer
 	mark   string
@@ -194,10 +197,13 @@ type csvRows struct {
 	cells  []string
 }
 
-func newCSV(file *os.File, mark string, accept bool) *csvRows {
+func newCSV(file io.WriteCloser, mark string, accept bool) *csvRows {
 	buffer := bufio.NewWriterSize(file, 1<<16)
 	return &csvRows{file: file, buffer: buffer, csv: csv.NewWriter(buffer), mark: mark, accept: accept}
 }
+
+// header writes the names of the columns.
+func (w *csvRows) header(g *grid) error { return w.csv.Write(header(g)) }
 
 func (w *csvRows) write(p *gridPoint) error {
 	w.cells = w.cells[:0]
@@ -252,7 +258,7 @@ func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
 	}
 	rows := newCSV(file, mark, c.Accept)
 	if size == 0 {
-		err = rows.csv.Write(header(g))
+		err = rows.header(g)
 	}
 	return rows, done, err
 }

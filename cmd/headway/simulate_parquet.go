@@ -7,8 +7,9 @@ import (
 	"reflect"
 	"strconv"
 
-	"github.com/headway-rl/headway/internal/failure"
 	"github.com/parquet-go/parquet-go"
+
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // parquetRowsMax is how many settings a row group holds: memory grows with it, and
@@ -41,16 +42,29 @@ func createParquet(path string, g *grid, mark string, accept bool) (*parquetRows
 	if err != nil {
 		return nil, err
 	}
-	w := &parquetRows{path: path, file: file, mark: mark, accept: accept}
+	return newParquet(path, file, g, parquetRequest{mark: mark, accept: accept, version: currentBuild().Version}), nil
+}
+
+// parquetRequest says how settings are written to a Parquet file.
+type parquetRequest struct {
+	// mark names the experiment in every row, version the program in the file.
+	mark, version string
+	// accept writes means that have not settled.
+	accept bool
+}
+
+// newParquet begins a file that gets its path as its name once it is complete.
+func newParquet(path string, file *os.File, g *grid, r parquetRequest) *parquetRows {
+	w := &parquetRows{path: path, file: file, mark: r.mark, accept: r.accept}
 	for i := range g.axes {
 		w.numeric = append(w.numeric, g.axes[i].isNumeric())
 	}
-	options := []parquet.WriterOption{w.schema(g), parquet.CreatedBy("headway", currentBuild().Version, "")}
+	options := []parquet.WriterOption{w.schema(g), parquet.CreatedBy("headway", r.version, "")}
 	for i := range columns {
 		options = append(options, parquet.KeyValueMetadata(columns[i].name, columns[i].doc))
 	}
 	w.writer = parquet.NewGenericWriter[any](file, options...)
-	return w, nil
+	return w
 }
 
 // isNumeric reports whether every value of an axis is a number.

@@ -21,7 +21,7 @@ type gridPoint struct {
 
 	set       []override
 	seed      uint64 // the first
-	runs      []made
+	runs      []trial
 	failed    error
 	events    int64
 	histogram []int64            // of trained groups by staleness, of all seeds
@@ -52,7 +52,7 @@ func newGridPoint(g *grid, setting int64) *gridPoint {
 }
 
 // add takes the next seed.
-func (p *gridPoint) add(m made) {
+func (p *gridPoint) add(m trial) {
 	if len(p.runs) == 0 {
 		p.seed, p.Predicted = m.one.document.Seed, m.doc.Predicted
 	}
@@ -187,6 +187,9 @@ type gridFailure struct {
 	Set   map[string]string `json:"set"`
 	Error string            `json:"error"`
 }
+
+// forget leaves the single simulations out, so that memory does not grow with a grid.
+func (p *gridPoint) forget() { p.runs = nil }
 
 // report lists the setting's simulations for JSON.
 func (p *gridPoint) report(accept bool) []any {

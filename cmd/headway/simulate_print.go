@@ -12,11 +12,10 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// printSimulation prints a simulation for people: the figures that have a closed
+// text prints a simulation of a document for people: the figures that have a closed
 // form beside it, queue health, and where every rollout went.
-func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
+func (doc *simulation) text(w io.Writer, d config.Config) error {
 	var b strings.Builder
-	d := c.document
 	queue := fmt.Sprintf("policy %s, queue %d groups", d.Queue.Policy, d.QueueGroups())
 	if d.Schedule == "synchronous" {
 		queue = "synchronous schedule"
@@ -54,8 +53,8 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 		b.WriteString("\n" + report.Table{Title: control.Title, Rows: report.Cells(rows)}.String())
 	}
 	b.WriteString("\n")
-	b.WriteString(ledgerLine(doc) + "\n")
-	if err := printFates(&b, d, doc); err != nil {
+	b.WriteString(doc.ledgerLine() + "\n")
+	if err := doc.printFates(&b, d); err != nil {
 		return err
 	}
 	for i, warning := range p.Warnings {
@@ -71,7 +70,7 @@ func printSimulation(w io.Writer, c simulateCase, doc simulation) error {
 
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
-func printFates(b *strings.Builder, d config.Config, doc simulation) error {
+func (doc *simulation) printFates(b *strings.Builder, d config.Config) error {
 	fates := report.Run{Partial: report.InterruptionRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: report.WindowWords(doc.Warmup.Steps)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
@@ -210,7 +209,7 @@ func latencyRows(s metrics.Summary) [][]string {
 }
 
 // ledgerLine says where every rollout went; what is zero is left out.
-func ledgerLine(doc simulation) string {
+func (doc *simulation) ledgerLine() string {
 	l := doc.Ledger
 	parts := []string{fmt.Sprintf("%s rollouts: %s trained", report.Count(l.Admitted), report.Count(l.Trained))}
 	for _, part := range []struct {

@@ -76,8 +76,8 @@ func newStepProgress(application *app.Process) *stepProgress {
 	return &stepProgress{ticker: newTicker(application, "train steps", 0)}
 }
 
-// watch has a simulation tell its steps, beside whoever is told already.
-func (p *stepProgress) watch(cfg *sim.Config) {
+// Watch has a simulation tell its steps, beside whoever is told already.
+func (p *stepProgress) Watch(cfg *sim.Config) {
 	if p == nil {
 		return
 	}
@@ -94,8 +94,8 @@ func (p *stepProgress) watch(cfg *sim.Config) {
 	}
 }
 
-// clear takes the line away.
-func (p *stepProgress) clear() {
+// Clear takes the line away.
+func (p *stepProgress) Clear() {
 	if p != nil {
 		p.ticker.clear()
 	}

@@ -24,11 +24,11 @@ func TestStepProgress(t *testing.T) {
 		}}
 		cfg := sim.Config{Warmup: 100, Measured: 900, Stepped: func(loop.Version) { seen++ }}
 		show := newStepProgress(application)
-		show.watch(&cfg)
+		show.Watch(&cfg)
 		for range 1000 {
 			cfg.Stepped(1)
 		}
-		show.clear()
+		show.Clear()
 		return stderr.String(), seen
 	}
 	text, seen := run(true, 400*time.Millisecond)

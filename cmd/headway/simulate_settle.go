@@ -201,11 +201,19 @@ type settledRun struct {
 	tried int64
 }
 
+// stepWatcher shows how far a simulation is.
+type stepWatcher interface {
+	// Watch has a simulation tell its steps.
+	Watch(cfg *sim.Config)
+	// Clear takes away the line that Watch shows.
+	Clear()
+}
+
 // settle simulates until the measured window is free of the beginning's transient.
 // An explicit warm-up is kept as it is. An automatic one begins with the default,
 // or the closed form's settling time where that is longer, and grows while the
 // window still drifts. observe, if not nil, is told of the last simulation alone.
-func settle(c simulateCase, settlingSteps float64, show *stepProgress, observe func(*sim.Config) error) (settledRun, error) {
+func settle(c simulateCase, settlingSteps float64, show stepWatcher, observe func(*sim.Config) error) (settledRun, error) {
 	var run settledRun
 	run.warmup = warmup{Steps: c.document.Steps.Warmup, Automatic: c.automatic, ClosedFormSteps: settlingSteps}
 	most := max(warmupShare*c.document.Steps.Measured, run.warmup.Steps)
@@ -231,7 +239,7 @@ func settle(c simulateCase, settlingSteps float64, show *stepProgress, observe f
 }
 
 // once simulates with the present warm-up.
-func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*sim.Config) error, observed bool) error {
+func (run *settledRun) once(c simulateCase, show stepWatcher, observe func(*sim.Config) error, observed bool) error {
 	cfg, err := simulationConfig(c)
 	if err != nil {
 		return err
@@ -245,9 +253,11 @@ func (run *settledRun) once(c simulateCase, show *stepProgress, observe func(*si
 	attributed := attribution.New(cfg.Loop)
 	attributed.Warmup = loop.Version(cfg.Warmup)
 	cfg.Beside = attributed
-	show.watch(&cfg)
+	if show != nil {
+		show.Watch(&cfg)
+		defer show.Clear()
+	}
 	run.Result, err = sim.Run(cfg)
-	show.clear()
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,13 @@ func (c *simulateCmd) several(application *app.Process) error {
 	return c.collect(application, g, began)
 }
 
+// runGrid makes the simulations of a grid behind those that were made earlier, and shows how far it is.
+func runGrid(application *app.Process, g *grid, earlier tally, take func(*gridPoint) error) (tally, error) {
+	show := newGridProgress(application, earlier.settings*g.seeds, g.simulations())
+	defer show.clear()
+	return g.run(earlier, show.update, take)
+}
+
 // collect keeps every result, and prints them together.
 func (c *simulateCmd) collect(application *app.Process, g *grid, began time.Time) error {
 	page, err := createPage(c.HTML, g)
@@ -54,12 +61,12 @@ func (c *simulateCmd) collect(application *app.Process, g *grid, began time.Time
 	}
 	var points []*gridPoint
 	var runs []any
-	count, err := g.run(application, tally{}, func(p *gridPoint) error {
+	count, err := runGrid(application, g, tally{}, func(p *gridPoint) error {
 		points = append(points, p)
 		if c.JSON {
 			runs = append(runs, p.report(c.Accept)...)
 		}
-		p.runs = nil
+		p.forget()
 		return nil
 	})
 	if err != nil {
@@ -84,7 +91,7 @@ func (c *simulateCmd) collect(application *app.Process, g *grid, began time.Time
 			WallS      float64      `json:"wall_s"`
 		}{points, runs, count.events, eventRate(count.events, wall), wall})
 	} else {
-		err = printGrid(application.Stdout, points, c.Accept)
+		err = writeGrid(application.Stdout, points, c.Accept)
 	}
 	return errors.Join(err, count.verdict(c.Accept))
 }
@@ -145,26 +152,25 @@ func (t *tally) verdict(accept bool) error {
 	return errors.Join(errs...)
 }
 
-// made is one simulation that was tried.
-type made struct {
+// trial is one simulation that was tried.
+type trial struct {
 	one simulateCase
 	doc simulation
 	err error
 }
 
 // run makes the grid's simulations behind the settings that were made earlier, counts
-// on from these, and hands every setting over in order. A simulation that fails is part of its setting; the error is that of
-// taking a setting.
-func (g *grid) run(application *app.Process, earlier tally, take func(*gridPoint) error) (tally, error) {
+// on from these, tells how many are made, and hands every setting over in order. A
+// simulation that fails is part of its setting; the error is that of taking a setting.
+func (g *grid) run(earlier tally, made func(done int64), take func(*gridPoint) error) (tally, error) {
 	count, from := earlier, earlier.settings
-	show := newGridProgress(application, from*g.seeds, g.simulations())
 	var point *gridPoint
-	err := inOrder(from*g.seeds, g.simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m made) error {
+	err := inOrder(from*g.seeds, g.simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m trial) error {
 		if i%g.seeds == 0 {
 			point = newGridPoint(g, i/g.seeds)
 		}
 		point.add(m)
-		show.update(i + 1)
+		made(i + 1)
 		if (i+1)%g.seeds != 0 {
 			return nil
 		}
@@ -172,20 +178,19 @@ func (g *grid) run(application *app.Process, earlier tally, take func(*gridPoint
 		count.add(point)
 		return take(point)
 	})
-	show.clear()
 	return count, err
 }
 
 // make makes one simulation.
-func (g *grid) make(i int64) made {
+func (g *grid) make(i int64) trial {
 	one, prediction, err := g.expected(i / g.seeds)
 	one.document.Seed += uint64(i % g.seeds)
 	if err != nil {
-		return made{one: one, err: err}
+		return trial{one: one, err: err}
 	}
-	doc, err := simulateExpecting(one, prediction, simulationFiles{}, nil)
+	doc, err := simulateExpecting(one, prediction, nil, nil)
 	doc.steps = nil // a grid keeps no series
-	return made{one, doc, err}
+	return trial{one, doc, err}
 }
 
 // inOrder makes the values from a number up to another on several workers, and takes
@@ -267,8 +272,8 @@ func gridTable(points []*gridPoint, accept bool) report.Table {
 	return table
 }
 
-// printGrid prints a grid's settings for a terminal.
-func printGrid(w io.Writer, points []*gridPoint, accept bool) error {
+// writeGrid prints a grid's settings for a terminal.
+func writeGrid(w io.Writer, points []*gridPoint, accept bool) error {
 	if _, err := gridTable(points, accept).WriteTo(w); err != nil {
 		return err
 	}

@@ -1,12 +1,13 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
-	"github.com/headway-rl/headway/app"
 	"io"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // versionCmd prints which program this is.
@@ -70,8 +71,5 @@ func (c *versionCmd) Run(application *app.Process) error {
 
 // printJSON writes one indented JSON document, the form every --json takes.
 func printJSON(w io.Writer, document any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(document)
+	return report.JSON(w, document)
 }
