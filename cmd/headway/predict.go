@@ -1,8 +1,6 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"strings"
 
@@ -82,15 +80,6 @@ func (c *predictCmd) document(in theory.Input) (config.Config, error) {
 		return d, err
 	}
 	return d.ForSimulation()
-}
-
-// predictUsage names a refused field as the flag that gives it.
-func predictUsage(err error) error {
-	var field *workload.FieldError
-	if errors.As(err, &field) {
-		err = fmt.Errorf("--%w", &workload.FieldError{Field: strings.ReplaceAll(field.Field, "_", "-"), Value: field.Value, Allowed: field.Allowed})
-	}
-	return failure.Usage("headway predict --help lists the flags", "%w", err)
 }
 
 // input is the setting of the command line, and why no closed form covers it.
@@ -253,72 +242,4 @@ func set[T any](target *T, flag *T) {
 	if flag != nil {
 		*target = *flag
 	}
-}
-
-// predictInput is the setting of a resolved document, its rates those of a
-// simulation. The error blames the document.
-func predictInput(document config.Config) (theory.Input, error) {
-	document, err := document.ForSimulation()
-	if err != nil {
-		return theory.Input{}, err
-	}
-	lengths, err := document.LengthModel()
-	if err != nil {
-		return theory.Input{}, err
-	}
-	environment, err := document.ServiceModel()
-	if err != nil {
-		return theory.Input{}, err
-	}
-	slots, batch := float64(document.Rollout.Concurrency), float64(document.Train.Batch)
-	produced := document.DecodeThroughputTokensPerS() // v_R
-	utilization := document.Train.Utilization
-	switch {
-	case document.Train.StepS > 0:
-		utilization = produced * document.Train.StepS / (batch * lengths.Mean())
-	case document.Train.ThroughputTokensPerS > 0:
-		utilization = produced / document.Train.ThroughputTokensPerS
-	}
-	in := theory.Input{
-		ConcurrencyRollouts: slots,
-		BatchRollouts:       batch,
-		GroupSize:           document.Rollout.GroupSize,
-		QueueFactor:         float64(document.QueueGroups()) / float64(document.BatchGroups()),
-		Utilization:         utilization,
-		Lengths:             lengths,
-		Environment:         environment,
-		DecodeTokensPerS:    produced / slots,
-		Policy:              document.Queue.Policy,
-		MaxStaleness:        document.Queue.MaxStaleness,
-		Select:              document.Queue.Select,
-		Start:               document.Rollout.Start,
-		Acceptance:          document.Filter.Acceptance,
-		SyncTimeS:           syncTimeS(document),
-		SyncMode:            document.Sync.Mode,
-		SyncTrainer:         document.Sync.Trainer,
-		SyncEvery:           document.Sync.Every,
-	}
-	if document.Sync.Mode == theory.SyncInFlight {
-		in.SyncTimeS += document.Sync.LoadS
-	}
-	if h := document.Hardware; h.GPUs > h.RolloutGPUs && h.RolloutGPUs > 0 {
-		// β* of these GPUs, so that a lever that moves them starts from where they are.
-		in.SpeedRatio = float64(h.RolloutGPUs) / float64(h.GPUs-h.RolloutGPUs) / utilization
-	}
-	if document.Queue.Policy == theory.PolicyThreshold {
-		in.StalenessThreshold, in.PartialRollout = document.Queue.StalenessThreshold, document.Sync.Mode == theory.SyncRestart
-	}
-	if document.Schedule == theory.PolicySynchronous {
-		in.Policy = theory.PolicySynchronous
-	}
-	return in.WithDefaults(), nil
-}
-
-// syncTimeS is the time of a sync as the closed form has it: in flight the engines
-// generate through all of it, loading included.
-func syncTimeS(document config.Config) float64 {
-	if document.Sync.Mode == "in_flight" {
-		return document.Sync.TimeS + document.Sync.LoadS
-	}
-	return document.Sync.TimeS
 }

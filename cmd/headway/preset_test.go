@@ -2,81 +2,13 @@ package main
 
 import (
 	"encoding/json"
-	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
 )
-
-// presetCase is a small simulation under a preset.
-func presetCase(t *testing.T, name string, overrides ...string) simulateCase {
-	t.Helper()
-	command := simulateCmd{File: document(t, simulated), Set: append([]string{"preset=" + name}, overrides...), Seeds: 1}
-	cases, err := command.cases()
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return cases[0]
-}
-
-// Every preset simulates without a stall, whichever side waits, with syncs that
-// take time, and keeps to the bound it is named for.
-func TestEveryPresetSimulates(t *testing.T) {
-	for _, p := range config.Presets() {
-		for _, variant := range [][]string{
-			{"train.utilization=0.6"}, {"train.utilization=1.6", "sync.time_s=3"},
-			{"sync.time_s=1", "sync.prefill_tokens_per_s=2000", "rollout.start=gang", "rollout.redundancy=1"},
-		} {
-			c := presetCase(t, p.Name, variant...)
-			doc, err := simulate(c)
-			if err != nil {
-				t.Errorf("%s with %v: %v", p.Name, variant, err)
-				continue
-			}
-			if want := int64(c.document.Steps.Warmup + c.document.Steps.Measured); doc.Ledger.Trained < want*int64(c.document.Train.Batch) {
-				t.Errorf("%s with %v trained %d rollouts", p.Name, variant, doc.Ledger.Trained)
-			}
-			checkPresetBound(t, c, doc, variant)
-		}
-	}
-}
-
-// checkPresetBound checks what a preset's rule promises.
-func checkPresetBound(t *testing.T, c simulateCase, doc simulation, variant []string) {
-	t.Helper()
-	bad := func(format string, args ...any) {
-		t.Errorf("%s with %v: %s", c.document.Preset, variant, fmt.Sprintf(format, args...))
-	}
-	s, q := doc.Staleness, c.document.Queue
-	switch c.document.Preset {
-	case "areal", "skyrl":
-		if s.Mean > q.Eta+1e-9 {
-			bad("mean staleness %g is over eta %g", s.Mean, q.Eta)
-		}
-	case "prime-rl", "nemo-windowed":
-		if s.Max > loop.Version(q.MaxStaleness) {
-			bad("staleness %d is over the budget %d", s.Max, q.MaxStaleness)
-		}
-	case "verl-fully-async", "one-step-off":
-		most := float64(loopLiveMax(c))/float64(c.document.Sync.Every*c.document.BatchGroups()) - 1
-		if s.MeanSyncs > most+1e-9 {
-			bad("%g syncs on average, the threshold allows %g", s.MeanSyncs, most)
-		}
-	case "synchronous":
-		if s.Max > 0 {
-			bad("staleness %d of a synchronous schedule", s.Max)
-		}
-	}
-	if doc.Ledger.Evicted > 0 && q.Policy != "drop" && q.Policy != "max" {
-		bad("%d evicted, which policy %s never does", doc.Ledger.Evicted, q.Policy)
-	}
-}
-
-func loopLiveMax(c simulateCase) int { return c.document.LoopConfig().LiveGroupsMax() }
 
 // Every preset trains, live, with the model, engine and trainer there are.
 func TestEveryPresetTrains(t *testing.T) {
@@ -169,45 +101,4 @@ func TestConfigWarns(t *testing.T) {
 	if code != failure.ExitDone || !strings.Contains(stdout, "hold: 0.4") || strings.Count(stderr, "warning: "+file+":2: queue.hold: 0.4") != 2 {
 		t.Errorf("code %d\n%s\n%s", code, stdout, stderr)
 	}
-}
-
-// The ends of verl's threshold: with rollouts that are fast enough 1 is one step
-// off, and 0 with a sync every step is synchronous, whichever side waits.
-func TestThresholdEnds(t *testing.T) {
-	fast, err := simulate(presetCase(t, "one-step-off", "train.utilization=8"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if fast.Staleness.Mean != 1 || fast.Staleness.Max != 1 {
-		t.Errorf("one step off: mean %g, max %d versions", fast.Staleness.Mean, fast.Staleness.Max)
-	}
-	for _, utilization := range []string{"0.5", "8"} {
-		command := simulateCmd{File: document(t, simulated), Seeds: 1, Set: []string{"queue={policy: threshold, staleness_threshold: 0}",
-			"sync={mode: drain, trainer: blocked, time_s: 1}", "train.utilization=" + utilization}}
-		cases, err := command.cases()
-		if err != nil {
-			t.Fatal(err)
-		}
-		threshold, err := simulate(cases[0])
-		if err != nil {
-			t.Fatal(err)
-		}
-		synchronous, err := simulate(presetCase(t, "synchronous", "sync.time_s=1", "train.utilization="+utilization))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if threshold.Staleness.Max != 0 || threshold.PeriodS != synchronous.PeriodS || threshold.Ledger.Trained != synchronous.Ledger.Trained {
-			t.Errorf("utilization %s: threshold 0 has staleness up to %d and a period of %g s, the synchronous schedule %g s",
-				utilization, threshold.Staleness.Max, threshold.PeriodS.Mean, synchronous.PeriodS.Mean)
-		}
-	}
-}
-
-// simulate makes one simulation and writes no file.
-func simulate(c simulateCase) (doc simulation, err error) {
-	prediction, err := expect(c.document, c.setting)
-	if err != nil {
-		return doc, absurd(err)
-	}
-	return simulateExpecting(c, prediction, nil, nil)
 }

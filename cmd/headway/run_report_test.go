@@ -11,7 +11,6 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
@@ -240,19 +239,5 @@ func TestLedgerSaysItsWindow(t *testing.T) {
 	_, stdout, _ := headway(t, "simulate", document(t, simulated))
 	if !strings.Contains(stdout, "; warm-up included") || !strings.Contains(stdout, "mean tokens of finished rollouts · of trained") {
 		t.Errorf("printed\n%s", stdout)
-	}
-	if got := (&simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}).ledgerLine(); got != "3 rollouts: 3 trained" {
-		t.Errorf("without a warm-up: %q", got)
-	}
-}
-
-// No closed form is there for replay, which admits freely.
-func TestReplayIsUncovered(t *testing.T) {
-	c, err := config.Load("", "queue.policy=replay")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if why := uncovered(c); !strings.Contains(why, "draws from a buffer") || strings.Contains(why, "admits by counts") {
-		t.Errorf("says %q", why)
 	}
 }

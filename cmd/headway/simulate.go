@@ -3,18 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/workload"
-	"github.com/headway-rl/headway/observe/attribution"
-	"github.com/headway-rl/headway/observe/bias"
-	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/predict/theory"
 )
 
 // simulateCmd runs a document in virtual time.
@@ -164,19 +157,6 @@ func (f simulationFiles) End(failed error) error {
 	return errors.Join(f.trace.end(failed), f.timeline.end(failed))
 }
 
-// simulateCase is one simulation to make.
-type simulateCase struct {
-	// Set are the overrides that make it, as KEY=VALUE, grid keys last.
-	set      []override
-	document config.Config
-	// setting is what the closed form is asked.
-	setting theory.Input
-	// bias asks for the comparison of what is trained with what is started.
-	bias bool
-	// automatic: the document does not say how long the warm-up is.
-	automatic bool
-}
-
 // cases resolves the simulations of a command line without a grid, one a seed.
 func (c *simulateCmd) cases() ([]simulateCase, error) {
 	g, err := c.grid()
@@ -191,68 +171,6 @@ func (c *simulateCmd) grid() (*grid, error) {
 	return newGrid(gridRequest{File: c.File, Set: c.Set, Keys: c.Grid, Seeds: c.Seeds, Bias: c.Bias})
 }
 
-// cases resolves every simulation of a grid, one a seed.
-func (g *grid) cases() ([]simulateCase, error) {
-	var cases []simulateCase
-	for i := range g.simulations() {
-		one, err := g.simulation(i)
-		if err != nil {
-			return nil, err
-		}
-		cases = append(cases, one)
-	}
-	return cases, nil
-}
-
-// simulation is what headway simulate --json prints.
-type simulation struct {
-	metrics.Summary
-	// Series has a point a train step, warm-up included; see printSimulationJSON.
-	Series any         `json:"series"`
-	Ledger loop.Ledger `json:"ledger"`
-	// Settled says that the means have; Unsettled which have not, and why.
-	Settled   bool              `json:"settled"`
-	Unsettled []unsettledFigure `json:"unsettled"`
-	// Warmup is what was left out at the beginning.
-	Warmup warmup `json:"warmup"`
-	// Confidence holds the intervals of the means, in place of the summary's.
-	Confidence confidence `json:"confidence"`
-	// Predicted is the closed form of the same document, null where there is none.
-	Predicted predicted `json:"predicted"`
-	// Events are rollout completions and train-step ends, warm-up included.
-	Events     int64   `json:"events"`
-	EventsPerS float64 `json:"events_per_s"`
-	WallS      float64 `json:"wall_s"`
-	// Attribution says where every version of staleness, and the idle time of both sides, came from; see
-	// docs/attribution.md.
-	Attribution attribution.Summary `json:"attribution"`
-	// Bias compares what was trained with what was started, where that was asked.
-	Bias *bias.Report `json:"bias,omitempty"`
-	// Verl are figures of the measured window under verl's names.
-	Verl map[string]float64 `json:"verl"`
-	// steps is the series, tried the events of all warm-ups that were tried.
-	steps []metrics.Step
-	tried int64
-}
-
-// predicted is the closed form beside a simulation.
-type predicted struct {
-	StalenessMean theory.Figure `json:"staleness_mean"`
-	PQS           theory.Figure `json:"pqs"`
-	IQS           theory.Figure `json:"iqs"`
-	PeriodS       theory.Figure `json:"period_s"`
-	// CorrectedStalenessMean and CorrectedPeriodS hold near utilization 1, too.
-	CorrectedStalenessMean theory.Figure `json:"corrected_staleness_mean"`
-	CorrectedPeriodS       theory.Figure `json:"corrected_period_s"`
-	Warnings               []string      `json:"warnings"`
-}
-
-// took says how long the simulation took, in seconds.
-func (s *simulation) took(seconds float64) {
-	s.WallS = seconds
-	s.EventsPerS = float64(s.tried) / max(seconds, 1e-9)
-}
-
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }
 
 // warn prints what is doubtful about documents.
@@ -260,123 +178,6 @@ func warn(application *app.Process, warnings []config.Warning) {
 	for _, w := range warnings {
 		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
 	}
-}
-
-// unmeasured is a mean that is not reported.
-type unmeasured struct {
-	Mean *float64 `json:"mean"`
-}
-
-// simulationWithoutMeans is a simulation whose means have not settled: the figures
-// that are means of the window's steps are null, whatever else there is stays.
-type simulationWithoutMeans struct {
-	Staleness      unmeasured `json:"staleness"`
-	PQS            unmeasured `json:"pqs"`
-	IQS            unmeasured `json:"iqs"`
-	TokenStaleness unmeasured `json:"token_staleness"`
-	PeriodS        unmeasured `json:"period_s"`
-	simulation
-}
-
-// withoutMeans takes the means and what rests on them out.
-func withoutMeans(doc simulation) simulationWithoutMeans {
-	doc.Confidence = confidence{Method: doc.Confidence.Method}
-	return simulationWithoutMeans{simulation: doc}
-}
-
-// keysOfInput are the document's keys behind the closed form's fields.
-var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch": "train.batch", "group": "rollout.group_size", "queue_factor": "queue.factor",
-	"utilization": "the utilization that train.utilization or the speeds of rollout and train come to", "step_time": "the train step that train.step_s, or utilization and speeds, come to",
-	"sync_time": "sync.time_s", "acceptance": "filter.acceptance"}
-
-// absurd names what no simulation could be of by the document's keys.
-func absurd(err error) error {
-	var field *workload.FieldError
-	if errors.As(err, &field) && keysOfInput[field.Field] != "" {
-		err = &workload.FieldError{Field: keysOfInput[field.Field], Value: field.Value, Allowed: field.Allowed}
-	}
-	return failure.Usage("headway config FILE prints every key as it was resolved", "%w", err)
-}
-
-// recorder writes a simulation down as it goes.
-type recorder interface {
-	// Watch has a simulation written, beside its other observers.
-	Watch(cfg *sim.Config, document config.Config) error
-	// End ends the files of a simulation that ended with an error or nil.
-	End(failed error) error
-}
-
-// simulateExpecting makes one simulation with the closed form at hand. It has files
-// written and progress shown where these are not nil.
-func simulateExpecting(c simulateCase, prediction theory.Prediction, files recorder, show stepWatcher) (doc simulation, err error) {
-	var observer *bias.Observer
-	observe := func(cfg *sim.Config) error {
-		if c.bias {
-			observer = watchBias(cfg)
-		}
-		if files == nil {
-			return nil
-		}
-		return files.Watch(cfg, c.document)
-	}
-	if files == nil && !c.bias {
-		observe = nil
-	}
-	run, err := settle(c, prediction.SettlingSteps, show, observe)
-	if files != nil {
-		err = errors.Join(err, files.End(err))
-	}
-	if err != nil {
-		return doc, simulationError(c.document, err)
-	}
-	doc = simulation{
-		Summary: run.Summary, Attribution: run.attribution, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
-		Settled: run.settled(), Unsettled: append([]unsettledFigure{}, run.unsettled...), Warmup: run.warmup, Confidence: run.confidence,
-		Predicted: predicted{
-			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,
-			CorrectedStalenessMean: prediction.Corrected.Mean, CorrectedPeriodS: prediction.Corrected.Period.S,
-			Warnings: append([]string{}, prediction.Warnings...),
-		},
-	}
-	if observer != nil {
-		compared := observer.Report()
-		doc.Bias = &compared
-	}
-	return doc, nil
-}
-
-// simulationError says what to do about a simulation that did not end.
-func simulationError(d config.Config, err error) error {
-	if !errors.Is(err, sim.ErrStalled) {
-		return err
-	}
-	if failing := simulatedFailures(d); len(failing) > 0 {
-		return failure.Run("if failures stop it, make them rarer: "+strings.Join(failing, ", ")+"; a live run has none of these but its own", "%w", err)
-	}
-	return failure.Run("a live run with these settings would wait for ever, too", "%w", err)
-}
-
-// simulatedFailures are the keys of a document by which a simulation fails where a
-// live run need not.
-func simulatedFailures(d config.Config) (keys []string) {
-	r := d.Rollout
-	for _, failure := range []struct {
-		key   string
-		given bool
-	}{
-		{"rollout.tools.failure_rate", r.Tools.FailureRate > 0},
-		{"rollout.sandbox.failure_rate", r.Sandbox.FailureRate > 0},
-		{"rollout.sandbox.start_timeout_s", r.Sandbox.StartTimeoutS > 0},
-		{"rollout.sandbox.mtbf_s", r.Sandbox.MTBFS > 0},
-		{"train.failure_rate", d.Train.FailureRate > 0},
-		{"failures.engine_mtbf_s", d.Failures.EngineMTBFS > 0},
-		{"failures.engine_plan", len(d.Failures.EnginePlan) > 0},
-	} {
-		if failure.given {
-			keys = append(keys, failure.key)
-		}
-	}
-	return keys
 }
 
 // programName is what a trace says it was written by.

@@ -44,14 +44,6 @@ func (g *grid) long(now func() time.Time) string {
 		report.Counted(g.settings, "setting"), report.Counted(g.seeds, "seed"), roughly(took), report.Counted(cores, "core"), briefly(each), tried)
 }
 
-// briefly prints the time of one simulation.
-func briefly(s float64) string {
-	if s < 1 {
-		return fmt.Sprintf("%.3g ms", 1000*s)
-	}
-	return roughly(s)
-}
-
 // What one simulation takes, roughly: bytes a slot and a train step of the series,
 // and rollouts per second on a slow core.
 const (

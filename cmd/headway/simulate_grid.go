@@ -224,3 +224,16 @@ func (g *grid) check() ([]config.Warning, error) {
 	}
 	return warnings, nil
 }
+
+// cases resolves every simulation of a grid, one a seed.
+func (g *grid) cases() ([]simulateCase, error) {
+	var cases []simulateCase
+	for i := range g.simulations() {
+		one, err := g.simulation(i)
+		if err != nil {
+			return nil, err
+		}
+		cases = append(cases, one)
+	}
+	return cases, nil
+}

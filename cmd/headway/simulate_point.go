@@ -188,6 +188,9 @@ type gridFailure struct {
 	Error string            `json:"error"`
 }
 
+// Err says why the setting could not be simulated; nil where it was.
+func (p *gridPoint) Err() error { return p.failed }
+
 // forget leaves the single simulations out, so that memory does not grow with a grid.
 func (p *gridPoint) forget() { p.runs = nil }
 

@@ -48,21 +48,6 @@ func perSecond(rate float64) string {
 	return report.Figure(rate, 1)
 }
 
-// roughly prints a duration in the unit a person would.
-func roughly(s float64) string {
-	switch {
-	case s < 99:
-		return fmt.Sprintf("%.0f s", s)
-	case s < 99*60:
-		return fmt.Sprintf("%.0f min", s/60)
-	case s < 48*3600:
-		return fmt.Sprintf("%.1f h", s/3600)
-	case s < 700*86400:
-		return fmt.Sprintf("%s days", report.Count(int64(s/86400)))
-	}
-	return fmt.Sprintf("%s years", report.Count(int64(s/86400/365.25)))
-}
-
 // stepProgress counts the train steps of one simulation. The nil stepProgress shows nothing.
 type stepProgress struct {
 	ticker

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // unsettling is a queue that wanders over more steps than are measured: ρ = 1 and
@@ -215,16 +214,5 @@ func TestConfidenceIsHonest(t *testing.T) {
 	p := doc.Points[0].Staleness
 	if math.Abs(p.Mean-staleness) > 1e-9 || !(p.Interval[0] < p.Mean && p.Mean < p.Interval[1]) || p.Interval[1]-p.Interval[0] > 0.1 {
 		t.Errorf("over seeds: %+v", p)
-	}
-}
-
-// The window's steps are those after the warm-up.
-func TestWindowOfSteps(t *testing.T) {
-	steps := []metrics.Step{{Step: 1}, {Step: 2}, {Step: 3}}
-	if w := windowOfSteps(steps, 2); len(w) != 1 || w[0].Step != 3 {
-		t.Errorf("%v", w)
-	}
-	if w := windowOfSteps(steps, 3); w != nil {
-		t.Errorf("%v", w)
 	}
 }
