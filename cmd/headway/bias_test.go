@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/steps"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // queue-max discards what took long: the report says so, in figures and in words.
@@ -18,7 +19,7 @@ func TestSimulateBias(t *testing.T) {
 	file := document(t, simulated)
 	set := []string{"--set", "queue={policy: max, max_staleness: 1}", "--set", "train.utilization=1.1", "--set", "steps.measured=400"}
 	code, stdout, stderr := headway(t, append([]string{"simulate", file, "--bias", "--json"}, set...)...)
-	var doc simulation
+	var doc experiment.Simulation
 	if err := json.Unmarshal([]byte(stdout), &doc); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v\n%s", code, err, stderr)
 	}
@@ -31,7 +32,7 @@ func TestSimulateBias(t *testing.T) {
 	}
 	// It is the same simulation, looked at.
 	_, plain, _ := headway(t, append([]string{"simulate", file, "--json"}, set...)...)
-	var other simulation
+	var other experiment.Simulation
 	if err := json.Unmarshal([]byte(plain), &other); err != nil || other.Bias != nil || other.Ledger != doc.Ledger || other.Staleness.Mean != doc.Staleness.Mean {
 		t.Errorf("without --bias: %v\n%+v", err, other.Ledger)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.
@@ -56,8 +57,8 @@ func readOwn(application *app.Process, path string, header trace.Header) (*compa
 	if !run.Ended {
 		run.Warnings = append(run.Warnings, "its trace has no end: the run goes on, or was interrupted")
 	}
-	j := judge(windowOfSteps(recording.Series, int(header.Warmup)))
-	for _, u := range j.unsettled {
+	j := experiment.Judge(experiment.Window(recording.Series, int(header.Warmup)))
+	for _, u := range j.Unsettled {
 		run.Warnings = append(run.Warnings, u.Why)
 	}
 	run.settings, run.task, err = settingsOf(header)

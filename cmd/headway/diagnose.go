@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/steps"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
@@ -163,7 +164,7 @@ func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diag
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
-	r, err := diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: path, Uncovered: uncovered, Learned: learned, ClosedForms: c.Quick, Progress: show.update})
+	r, err := diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: path, Uncovered: experiment.Uncovered, Learned: learned, ClosedForms: c.Quick, Progress: show.update})
 	return r, diagnoseError(name, err)
 }
 

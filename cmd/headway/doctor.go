@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/doctor"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -89,7 +90,7 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes
-		return nil, predictUsage(err)
+		return nil, experiment.FlagError(err)
 	}
 	return findings, err
 }
@@ -106,11 +107,11 @@ func doctorCase(document config.Config) (doctor.Case, error) {
 		modelled = document
 		modelled.Filter.SolveRate.Drop, modelled.Filter.Curriculum.Levels = false, 0
 	}
-	setting, err := predictInput(modelled)
+	setting, err := experiment.Input(modelled)
 	if err != nil {
 		return examined, err
 	}
-	why, asked, err := covered(underDrop(modelled), setting)
+	why, asked, err := experiment.Covered(underDrop(modelled), setting)
 	if err != nil {
 		return examined, err
 	}
@@ -119,7 +120,7 @@ func doctorCase(document config.Config) (doctor.Case, error) {
 	if refused != nil {
 		return examined, nil
 	}
-	simulated, err := simulationConfig(simulateCase{document: modelled, setting: setting})
+	simulated, err := experiment.Devices(experiment.Case{Document: modelled, Setting: setting})
 	if err != nil {
 		return examined, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/doctor"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // diagnosed runs headway doctor --json and reads what it prints.
@@ -121,11 +122,11 @@ queue: {policy: drop, factor: 1}
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := predictInput(d)
+	in, err := experiment.Input(d)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := expect(d, in)
+	p, err := experiment.Expect(d, in)
 	if err != nil {
 		t.Fatal(err)
 	}

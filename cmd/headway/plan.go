@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/hardware"
 	"github.com/headway-rl/headway/predict/plan"
 	"github.com/headway-rl/headway/predict/theory"
@@ -116,7 +117,7 @@ func (c *planCmd) problem(application *app.Process) (plan.Problem, error) {
 // rules apart, which the plan chooses.
 func planUncovered(document config.Config) string {
 	document.Schedule, document.Queue = "asynchronous", config.Queue{Policy: theory.PolicyDrop}
-	why, _, _ := strings.Cut(uncovered(document), ": no closed form")
+	why, _, _ := strings.Cut(experiment.Uncovered(document), ": no closed form")
 	return why
 }
 
@@ -144,11 +145,11 @@ func planSimulation(document config.Config) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	setting, err := predictInput(document)
+	setting, err := experiment.Input(document)
 	if err != nil {
 		return sim.Config{}, err
 	}
-	return simulationConfig(simulateCase{document: document, setting: setting})
+	return experiment.Devices(experiment.Case{Document: document, Setting: setting})
 }
 
 // document reads FILE, or the example, and applies what flags and calibrations say.

@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -55,14 +56,14 @@ func (c *predictCmd) Run(application *app.Process) error {
 		return err
 	}
 	in = in.WithDefaults()
-	a, err := answerTo(in, why, c.ClosedForm, func() (config.Config, error) { return c.document(in) })
+	a, err := experiment.AnswerTo(in, why, c.ClosedForm, func() (config.Config, error) { return c.document(in) })
 	if err != nil {
 		return err
 	}
 	if c.JSON {
 		err = printJSON(application.Stdout, a)
 	} else {
-		err = a.text(application.Stdout, in)
+		err = a.Text(application.Stdout, in)
 	}
 	if err == nil && a.Simulated != nil && !a.Simulated.Settled {
 		return failure.Run("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
@@ -73,7 +74,7 @@ func (c *predictCmd) Run(application *app.Process) error {
 // document is what a simulation of the command line simulates.
 func (c *predictCmd) document(in theory.Input) (config.Config, error) {
 	if c.File == "" && len(c.Set) == 0 {
-		return documentOf(in, c.lengthSpec(), c.Tailness != nil)
+		return experiment.DocumentOf(in, c.lengthSpec(), c.Tailness != nil)
 	}
 	d, err := config.Load(c.File, c.Set...)
 	if err != nil {
@@ -97,12 +98,12 @@ func (c *predictCmd) input() (in theory.Input, why string, err error) {
 	if err != nil {
 		return in, "", err
 	}
-	if in, err = predictInput(document); err != nil {
+	if in, err = experiment.Input(document); err != nil {
 		return in, "", err
 	}
 	set(&in.BudgetVersions, c.Budget)
 	set(&in.SpeedRatio, c.SpeedRatio)
-	why, in, err = covered(document, in)
+	why, in, err = experiment.Covered(document, in)
 	return in, why, err
 }
 
@@ -169,7 +170,7 @@ func (f *predictFlags) fromFlags() (theory.Input, error) {
 	set(&in.Acceptance, f.Acceptance)
 	set(&in.SyncEvery, f.SyncEvery)
 	if err := f.refuseZeros(in); err != nil {
-		return in, predictUsage(err)
+		return in, experiment.FlagError(err)
 	}
 	if err := f.refusePairs(in); err != nil {
 		return in, err
@@ -222,7 +223,7 @@ func (f *predictFlags) lengths(in *theory.Input) error {
 	}
 	lengths, err := f.lengthSpec().Build()
 	if err != nil {
-		return predictUsage(err)
+		return experiment.FlagError(err)
 	}
 	in.Lengths = lengths
 	return nil

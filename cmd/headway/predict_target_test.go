@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -24,7 +25,7 @@ control: {target: 1.5}
 	var a struct {
 		Levers   []theory.Lever
 		Warnings []string
-		Target   *targetAnswer
+		Target   *experiment.TargetAnswer
 	}
 	if err := json.Unmarshal([]byte(out), &a); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/reproduce"
 )
 
@@ -86,11 +87,11 @@ func simulateDocument(document config.Config, observe func(loop.Event, []loop.Ac
 	if err != nil {
 		return sim.Result{}, err
 	}
-	setting, err := predictInput(document)
+	setting, err := experiment.Input(document)
 	if err != nil {
 		return sim.Result{}, err
 	}
-	cfg, err := simulationConfig(simulateCase{document: document, setting: setting})
+	cfg, err := experiment.Devices(experiment.Case{Document: document, Setting: setting})
 	if err != nil {
 		return sim.Result{}, err
 	}

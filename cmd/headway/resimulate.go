@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // resimulateCmd says what a run would have been under other settings.
@@ -65,8 +66,8 @@ type resimulatedArm struct {
 	Steps        int     `json:"steps"`
 	WarmupSteps  int     `json:"warmup_steps"`
 	// Unsettled are the means of its steps that have not settled, and why.
-	Unsettled []unsettledFigure `json:"unsettled"`
-	Warnings  []string          `json:"warnings"`
+	Unsettled []experiment.Unsettled `json:"unsettled"`
+	Warnings  []string               `json:"warnings"`
 	again     replay.Resimulation
 	err       error
 }
@@ -80,8 +81,8 @@ type resimulation struct {
 	MeasuredAttribution attribution.Summary `json:"measured_attribution"`
 	// Settled says that all means have, measured and resimulated; Unsettled are those of the run itself that
 	// have not, and why.
-	Settled   bool              `json:"settled"`
-	Unsettled []unsettledFigure `json:"unsettled"`
+	Settled   bool                   `json:"settled"`
+	Unsettled []experiment.Unsettled `json:"unsettled"`
 	// Own are the run's own settings, resimulated: arms are compared with these.
 	Own          resimulatedArm   `json:"own"`
 	Arms         []resimulatedArm `json:"arms"`
@@ -106,7 +107,7 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 		if settings[i], err = parseWhatIf(header, set); err != nil {
 			return err
 		}
-		if takes := costly(settings[i].document); takes != "" {
+		if takes := experiment.Costly(settings[i].document); takes != "" {
 			return failure.Usage("choose fewer slots", "%s", takes)
 		}
 	}
@@ -127,7 +128,7 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 
 // arms are the settings asked for, each as its keys: those of --arm in every combination of --grid.
 func (c *resimulateCmd) arms() ([][]string, error) {
-	combined, all, err := combinations(c.Grid, armsMax)
+	combined, all, err := experiment.Combinations(c.Grid, armsMax)
 	if err != nil {
 		return nil, err
 	}
@@ -365,7 +366,7 @@ func resimulateDir(path string, document config.Config) (replay.Resimulation, er
 		return again, failure.Run("", "%s: %w", path, err)
 	}
 	if err != nil {
-		return again, simulationError(document, err)
+		return again, experiment.StallError(document, err)
 	}
 	return again, nil
 }

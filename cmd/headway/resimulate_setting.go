@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // resimulateKeys are the keys of a document that a resimulation can change: the loop's rules,
@@ -142,7 +143,7 @@ func (w *whatIf) steps(recording *replay.Recording) int64 {
 
 // resimulate makes one arm. What cannot be made says so in the arm.
 func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm resimulatedArm) {
-	arm = resimulatedArm{Set: append([]string{}, w.set...), Unsettled: []unsettledFigure{}, Warnings: []string{}}
+	arm = resimulatedArm{Set: append([]string{}, w.set...), Unsettled: []experiment.Unsettled{}, Warnings: []string{}}
 	settings, err := w.settings(recording.Header)
 	if err != nil {
 		arm.err = err
@@ -155,7 +156,7 @@ func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm re
 	arm.Warnings = append(arm.Warnings, again.Warnings...)
 	switch {
 	case errors.Is(err, sim.ErrStalled):
-		arm.err = simulationError(w.document, err)
+		arm.err = experiment.StallError(w.document, err)
 	case err != nil:
 		arm.err = failure.Run("", "%w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // tornWarning says of a trace that ends in the middle of a line how far it counts, "" for a whole one.
@@ -21,19 +22,19 @@ func tornWarning(recording *replay.Recording) string {
 }
 
 // unsettledAfter says which means over the steps after a warm-up have not settled, and why.
-func unsettledAfter(series []metrics.Step, warmup loop.Version) []unsettledFigure {
-	return append([]unsettledFigure{}, judge(windowOfSteps(series, int(warmup))).unsettled...)
+func unsettledAfter(series []metrics.Step, warmup loop.Version) []experiment.Unsettled {
+	return append([]experiment.Unsettled{}, experiment.Judge(experiment.Window(series, int(warmup))).Unsettled...)
 }
 
 // unsettledText says which of the figures of a resimulation are of a window that cannot be judged, and
 // for how many more train steps the run should go on; "" where all can.
 func (doc *resimulation) unsettledText() string {
 	var lines, said []string
-	add := func(name string, unsettled []unsettledFigure) {
+	add := func(name string, unsettled []experiment.Unsettled) {
 		if len(unsettled) == 0 {
 			return
 		}
-		why := whyUnsettled(unsettled) + moreSteps(unsettled)
+		why := experiment.WhyUnsettled(unsettled) + moreSteps(unsettled)
 		if !slices.Contains(said, why) { // of one window: no need to say it of every setting
 			said, lines = append(said, why), append(lines, fmt.Sprintf("  - %s: %s\n", name, why))
 		}
@@ -54,7 +55,7 @@ func (doc *resimulation) unsettledText() string {
 }
 
 // moreSteps says about how many more steps settle all of them, "" where none can be said.
-func moreSteps(unsettled []unsettledFigure) string {
+func moreSteps(unsettled []experiment.Unsettled) string {
 	more := 0.0
 	for _, u := range unsettled {
 		if u.MoreSteps == nil {
@@ -62,5 +63,5 @@ func moreSteps(unsettled []unsettledFigure) string {
 		}
 		more = math.Max(more, *u.MoreSteps)
 	}
-	return fmt.Sprintf("; about %s steps more should do", report.Count(rounded(more)))
+	return fmt.Sprintf("; about %s steps more should do", report.Count(experiment.Rounded(more)))
 }

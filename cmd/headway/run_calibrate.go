@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -250,7 +251,7 @@ func (s probeSampler) Sample(ctx context.Context, req port.SampleRequest) (port.
 // predictRun says what to expect of a run from its config and the probe.
 func predictRun(cfg config.Config, c calibration) (prediction, error) {
 	p := prediction{Calibration: c}
-	expected, err := expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
+	expected, err := experiment.Expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
 	if err != nil {
 		return p, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/observe/bias"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/steps"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -139,7 +140,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.Warmup(), newClipJudge(j.Cfg.Trainer)), verlMetrics(s)
+	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.Warmup(), newClipJudge(j.Cfg.Trainer)), metrics.VerlByName(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
 	r.Staleness.PredictedMean = j.expected.StalenessMean
 	j.learning(&r)
@@ -159,7 +160,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		return r, nil // nothing was measured
 	}
 	measured, unfit := diagnosis.MeasuredInput(j.Cfg.LoopConfig(), s)
-	closed, err := expectUnless(cmp.Or(unfit, uncovered(j.Cfg)), measured)
+	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(j.Cfg)), measured)
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {

@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // simulateCmd runs a document in virtual time.
@@ -43,26 +44,23 @@ Ranges of a grid: FROM..TO/STEP adds STEP, FROM..TOxFACTOR multiplies by FACTOR,
 FROM..TO#N takes N values evenly spaced. docs/simulate.md has every column of --out.`
 }
 
-// simulateHint is how a wrong command line is put right.
-const simulateHint = "headway simulate --help lists the flags"
-
 // Run simulates and prints.
 func (c *simulateCmd) Run(application *app.Process) error {
 	if c.Seeds == 1 && len(c.Grid) == 0 && c.Out == "" && c.HTML == "" {
 		return c.single(application)
 	}
 	if c.Trace != "" || c.Timeline != "" {
-		return failure.Usage(simulateHint, "--trace and --timeline are of one simulation, and --seeds and --grid make several")
+		return failure.Usage(experiment.FlagsHint, "--trace and --timeline are of one simulation, and --seeds and --grid make several")
 	}
 	return c.several(application)
 }
 
 // affordable refuses a grid that would take long, unless it is asked for by --yes.
-func (c *simulateCmd) affordable(application *app.Process, g *grid) error {
+func (c *simulateCmd) affordable(application *app.Process, g *experiment.Grid) error {
 	if c.Yes {
 		return nil
 	}
-	long := g.long(application.Now)
+	long := g.Long(application.Now)
 	if long == "" {
 		return nil
 	}
@@ -77,38 +75,38 @@ func (c *simulateCmd) affordable(application *app.Process, g *grid) error {
 func (c *simulateCmd) single(application *app.Process) error {
 	began := application.Now()
 	if c.Resume {
-		return failure.Usage(simulateHint, "--resume goes on with a grid that was written by --out")
+		return failure.Usage(experiment.FlagsHint, "--resume goes on with a grid that was written by --out")
 	}
 	cases, err := c.cases()
 	if err != nil {
 		return err
 	}
-	warn(application, cases[0].document.Warnings())
-	if takes := costly(cases[0].document); takes != "" && !c.Yes {
+	warn(application, cases[0].Document.Warnings())
+	if takes := experiment.Costly(cases[0].Document); takes != "" && !c.Yes {
 		return failure.Usage("--yes starts it all the same; fewer slots or a smaller steps.measured take less", "%s", takes)
 	}
 	files, err := c.files()
 	if err != nil {
 		return err
 	}
-	prediction, err := expect(cases[0].document, cases[0].setting)
+	prediction, err := experiment.Expect(cases[0].Document, cases[0].Setting)
 	if err != nil {
-		return errors.Join(absurd(err), files.End(err))
+		return errors.Join(experiment.KeyError(err), files.End(err))
 	}
-	doc, err := simulateExpecting(cases[0], prediction, files.recorder(), newStepProgress(application))
+	doc, err := experiment.Simulate(cases[0], prediction, files.recorder(), newStepProgress(application))
 	if err != nil {
 		return err
 	}
-	doc.took(application.Now().Sub(began).Seconds())
+	doc.Took(application.Now().Sub(began).Seconds())
 	var refused error
 	if !doc.Settled && !c.Accept {
-		refused = refusal(cases[0].document, &doc)
+		refused = experiment.Refusal(cases[0].Document, &doc)
 	}
 	switch {
 	case c.JSON:
-		err = doc.writeJSON(application.Stdout, refused == nil)
+		err = doc.WriteJSON(application.Stdout, refused == nil)
 	case refused == nil:
-		err = doc.text(application.Stdout, cases[0].document)
+		err = doc.Text(application.Stdout, cases[0].Document)
 		if err == nil && files.timeline != nil {
 			_, err = fmt.Fprintln(application.Stdout, files.timeline.drawn())
 		}
@@ -139,7 +137,7 @@ func (c *simulateCmd) files() (f simulationFiles, err error) {
 }
 
 // recorder is told of the simulation; nil where no file is asked for.
-func (f simulationFiles) recorder() recorder {
+func (f simulationFiles) recorder() experiment.Recorder {
 	if f == (simulationFiles{}) {
 		return nil
 	}
@@ -158,17 +156,17 @@ func (f simulationFiles) End(failed error) error {
 }
 
 // cases resolves the simulations of a command line without a grid, one a seed.
-func (c *simulateCmd) cases() ([]simulateCase, error) {
+func (c *simulateCmd) cases() ([]experiment.Case, error) {
 	g, err := c.grid()
 	if err != nil {
 		return nil, err
 	}
-	return g.cases()
+	return g.Cases()
 }
 
 // grid is every simulation that the command line asks for.
-func (c *simulateCmd) grid() (*grid, error) {
-	return newGrid(gridRequest{File: c.File, Set: c.Set, Keys: c.Grid, Seeds: c.Seeds, Bias: c.Bias})
+func (c *simulateCmd) grid() (*experiment.Grid, error) {
+	return experiment.NewGrid(experiment.Request{File: c.File, Set: c.Set, Keys: c.Grid, Seeds: c.Seeds, Bias: c.Bias})
 }
 
 func seconds(ns int64) float64 { return float64(ns) / 1e9 }

@@ -14,6 +14,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // gridFlags make a small grid.
@@ -214,14 +215,14 @@ func TestRoughly(t *testing.T) {
 		s    float64
 		want string
 	}{{3, "3 s"}, {150, "2 min"}, {7200, "2.0 h"}, {86400 * 10, "10 days"}, {86400 * 365.25 * 40, "40 years"}} {
-		if got := roughly(test.s); got != test.want {
+		if got := report.Roughly(test.s); got != test.want {
 			t.Errorf("%g s is %q, want %q", test.s, got, test.want)
 		}
 	}
 	if s := perSecond(12.34); s != "12.3" {
 		t.Error(s)
 	}
-	if s := briefly(0.0123); s != "12.3 ms" {
+	if s := report.Briefly(0.0123); s != "12.3 ms" {
 		t.Error(s)
 	}
 }

@@ -7,23 +7,24 @@ import (
 
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // createPage makes the file of a page, before anything is simulated; nil without a path.
-func createPage(path string, g *grid) (*os.File, error) {
+func createPage(path string, g *experiment.Grid) (*os.File, error) {
 	switch {
 	case path == "":
 		return nil, nil
-	case g.single():
-		return nil, failure.Usage(simulateHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
-	case g.simulations() > reportMax:
-		return nil, failure.Usage("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(reportMax), report.Count(g.simulations()))
+	case g.Single():
+		return nil, failure.Usage(experiment.FlagsHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
+	case g.Simulations() > experiment.ReportMax:
+		return nil, failure.Usage("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(experiment.ReportMax), report.Count(g.Simulations()))
 	}
 	return createFile("--html", path)
 }
 
 // writePage writes the page of a grid and closes its file; one that failed is removed.
-func writePage(file *os.File, g *grid, points []*gridPoint, accept bool, failed error) error {
+func writePage(file *os.File, g *experiment.Grid, points []*experiment.Point, accept bool, failed error) error {
 	if file == nil {
 		return nil
 	}
@@ -31,5 +32,5 @@ func writePage(file *os.File, g *grid, points []*gridPoint, accept bool, failed 
 		return errors.Join(file.Close(), os.Remove(file.Name()))
 	}
 	w := bufio.NewWriter(file)
-	return errors.Join(report.DocumentHTML(w, gridDocument(g, points, accept)), w.Flush(), file.Close())
+	return errors.Join(report.DocumentHTML(w, experiment.Page(g, points, accept)), w.Flush(), file.Close())
 }

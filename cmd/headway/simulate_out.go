@@ -11,11 +11,12 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // rowWriter writes a grid's settings to a file, one by one.
 type rowWriter interface {
-	Write(p *gridPoint) error
+	Write(p *experiment.Point) error
 	// Flush has what was written so far outlive the process.
 	Flush() error
 	// Close ends the file; failed says that it is not complete.
@@ -23,7 +24,7 @@ type rowWriter interface {
 }
 
 // stream writes every setting to the file as soon as those before it are there.
-func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time) error {
+func (c *simulateCmd) stream(application *app.Process, g *experiment.Grid, began time.Time) error {
 	if c.HTML != "" && c.Resume {
 		return failure.Usage("leave --resume or --html out", "--html %s: a page needs every setting, and --resume makes the missing ones alone", c.HTML)
 	}
@@ -35,21 +36,21 @@ func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time)
 	if err != nil {
 		return errors.Join(err, writePage(page, g, nil, c.Accept, err))
 	}
-	var points []*gridPoint
+	var points []*experiment.Point
 	flushed := application.Now()
 	asked, stop := interruptible()
 	defer stop()
-	written := earlier.settings
-	count, err := runGrid(application, g, earlier, func(p *gridPoint) error {
+	written := earlier.Settings
+	count, err := runGrid(application, g, earlier, func(p *experiment.Point) error {
 		if asked.Err() != nil {
 			return errInterrupted
 		}
 		written++
-		p.publish(c.Accept)
+		p.Publish(c.Accept)
 		if err := w.Write(p); err != nil {
 			return err
 		}
-		p.forget()
+		p.Forget()
 		if page != nil {
 			points = append(points, p)
 		}
@@ -61,7 +62,7 @@ func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time)
 	})
 	interrupted := errors.Is(err, errInterrupted)
 	if err = errors.Join(err, w.Close(err != nil)); interrupted {
-		return errors.Join(writePage(page, g, nil, c.Accept, err), c.interrupted(written, g.settings))
+		return errors.Join(writePage(page, g, nil, c.Accept, err), c.interrupted(written, g.Settings))
 	}
 	if err != nil {
 		return fmt.Errorf("--out %s: %w", c.Out, errors.Join(err, writePage(page, g, nil, c.Accept, err)))
@@ -69,10 +70,10 @@ func (c *simulateCmd) stream(application *app.Process, g *grid, began time.Time)
 	if err := writePage(page, g, points, c.Accept, nil); err != nil {
 		return fmt.Errorf("--html %s: %w", c.HTML, err)
 	}
-	if err := c.printStream(application, g, earlier.settings, count, application.Now().Sub(began).Seconds()); err != nil {
+	if err := c.printStream(application, g, earlier.Settings, count, application.Now().Sub(began).Seconds()); err != nil {
 		return err
 	}
-	return count.verdict(c.Accept)
+	return count.Verdict(c.Accept)
 }
 
 // errInterrupted ends a grid between two settings.
@@ -88,7 +89,7 @@ func (c *simulateCmd) interrupted(written, all int64) error {
 }
 
 // printStream says what was written.
-func (c *simulateCmd) printStream(application *app.Process, g *grid, from int64, count tally, wall float64) error {
+func (c *simulateCmd) printStream(application *app.Process, g *experiment.Grid, from int64, count experiment.Tally, wall float64) error {
 	if c.JSON {
 		return printJSON(application.Stdout, struct {
 			Out        string   `json:"out"`
@@ -100,18 +101,18 @@ func (c *simulateCmd) printStream(application *app.Process, g *grid, from int64,
 			Events     int64    `json:"events"`
 			EventsPerS *float64 `json:"events_per_s"`
 			WallS      float64  `json:"wall_s"`
-		}{c.Out, g.settings, g.seeds, from, count.unsettled, count.failed, count.events, eventRate(count.events, wall), wall})
+		}{c.Out, g.Settings, g.Seeds, from, count.Unsettled, count.Failed, count.Events, eventRate(count.Events, wall), wall})
 	}
 	resumed := ""
 	if from > 0 {
 		resumed = fmt.Sprintf(", %s of them there before", report.Count(from))
 	}
 	rate := ""
-	if perS := eventRate(count.events, wall); perS != nil {
-		rate = fmt.Sprintf(" in %s, %s per second", briefly(wall), report.Count(int64(*perS)))
+	if perS := eventRate(count.Events, wall); perS != nil {
+		rate = fmt.Sprintf(" in %s, %s per second", report.Briefly(wall), report.Count(int64(*perS)))
 	}
 	_, err := fmt.Fprintf(application.Stdout, "%s: %s%s, %s each, %d columns; %s events%s\n", c.Out,
-		report.Counted(g.settings, "setting"), resumed, report.Counted(g.seeds, "seed"), g.columns(), report.Count(count.events), rate)
+		report.Counted(g.Settings, "setting"), resumed, report.Counted(g.Seeds, "seed"), g.Columns(), report.Count(count.Events), rate)
 	return err
 }
 
@@ -125,8 +126,8 @@ func eventRate(events int64, wall float64) *float64 {
 }
 
 // open opens the file for what is to come. earlier counts the settings it has.
-func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
-	mark, err := g.mark(programName(), c.Accept)
+func (c *simulateCmd) open(g *experiment.Grid) (w rowWriter, earlier experiment.Tally, err error) {
+	mark, err := g.Mark(programName(), c.Accept)
 	if err != nil {
 		return nil, earlier, err
 	}
@@ -149,18 +150,18 @@ func (c *simulateCmd) open(g *grid) (w rowWriter, earlier tally, err error) {
 		}
 		return nil, earlier, err
 	}
-	rows := newCSV(file, mark, c.Accept)
-	return rows, earlier, rows.header(g)
+	rows := experiment.NewCSV(file, mark, c.Accept)
+	return rows, earlier, rows.WriteHeader(g)
 }
 
 // resume opens the file of an interrupted grid behind its last whole row, and counts
 // what became of the settings before it.
-func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
+func (c *simulateCmd) resume(g *experiment.Grid, mark string) (rowWriter, experiment.Tally, error) {
 	file, err := os.OpenFile(c.Out, os.O_RDWR, 0o644)
 	if err != nil {
-		return nil, tally{}, failure.Usage("without --resume a new file is begun", "--resume: %w", err)
+		return nil, experiment.Tally{}, failure.Usage("without --resume a new file is begun", "--resume: %w", err)
 	}
-	done, size, err := wholeRows(file, g, mark)
+	done, size, err := experiment.WholeRows(file, g, mark)
 	if err == nil {
 		err = file.Truncate(size)
 	}
@@ -168,11 +169,11 @@ func (c *simulateCmd) resume(g *grid, mark string) (rowWriter, tally, error) {
 		_, err = file.Seek(size, io.SeekStart)
 	}
 	if err != nil {
-		return nil, tally{}, errors.Join(failure.Usage("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
+		return nil, experiment.Tally{}, errors.Join(failure.Usage("give the same FILE and flags that wrote it, or begin a new file", "--resume %s: %w", c.Out, err), file.Close())
 	}
-	rows := newCSV(file, mark, c.Accept)
+	rows := experiment.NewCSV(file, mark, c.Accept)
 	if size == 0 {
-		err = rows.header(g)
+		err = rows.WriteHeader(g)
 	}
 	return rows, done, err
 }

@@ -4,10 +4,11 @@ import (
 	"os"
 
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // createParquet makes the file.
-func createParquet(path string, g *grid, mark string, accept bool) (*parquetRows, error) {
+func createParquet(path string, g *experiment.Grid, mark string, accept bool) (*experiment.Parquet, error) {
 	if _, err := os.Lstat(path); err == nil {
 		return nil, failure.Usage("name a file that does not exist yet", "--out %s: the file exists, and nothing is overwritten", path)
 	}
@@ -18,5 +19,5 @@ func createParquet(path string, g *grid, mark string, accept bool) (*parquetRows
 	if err != nil {
 		return nil, err
 	}
-	return newParquet(path, file, g, parquetRequest{mark: mark, accept: accept, version: currentBuild().Version}), nil
+	return experiment.NewParquet(path, file, g, experiment.ParquetOptions{Mark: mark, Accept: accept, Version: currentBuild().Version}), nil
 }

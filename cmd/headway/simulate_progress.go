@@ -35,7 +35,7 @@ func (t *ticker) update(done, all int64) {
 	line := fmt.Sprintf("%s of %s %s", report.Count(done), report.Count(all), t.what)
 	if done > t.from {
 		rate := float64(done-t.from) / elapsed.Seconds()
-		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), roughly(float64(all-done)/rate))
+		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), report.Roughly(float64(all-done)/rate))
 	}
 	t.say(line)
 }

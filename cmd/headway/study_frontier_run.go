@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // frontierRunner makes the live runs of the frontier, each in a folder of its own: below keep, where
@@ -138,7 +139,7 @@ func frontierLived(document config.Config, res live.Result, pace parts.Paces) st
 			TrainLate: pace.Train.LateShare(), TrainSlowdown: pace.Train.Slowdown()},
 	}
 	measured, unfit := diagnosis.MeasuredInput(document.LoopConfig(), res.Summary)
-	closed, err := expectUnless(unfit, measured)
+	closed, err := experiment.ExpectUnless(unfit, measured)
 	if err != nil {
 		return out
 	}

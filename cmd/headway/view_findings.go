@@ -8,6 +8,7 @@ import (
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // findingsOf diagnoses the run whose trace lies at a path, as far as it has been written.
@@ -35,6 +36,6 @@ func findingsOf(path, name string) dashboard.Judge {
 		if err != nil {
 			return diagnosis.Report{}, err
 		}
-		return diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: name, Uncovered: uncovered, Learned: learned, ClosedForms: quick})
+		return diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: name, Uncovered: experiment.Uncovered, Learned: learned, ClosedForms: quick})
 	}
 }

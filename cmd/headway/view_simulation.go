@@ -4,6 +4,7 @@ import (
 	"errors"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/predict/experiment"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,13 +23,13 @@ func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err err
 	if err != nil {
 		return "", nil, err
 	}
-	warn(a, cases[0].document.Warnings())
-	if takes := costly(cases[0].document); takes != "" {
+	warn(a, cases[0].Document.Warnings())
+	if takes := experiment.Costly(cases[0].Document); takes != "" {
 		return "", nil, failure.Usage("headway simulate --yes --trace OUT makes it all the same, and headway view OUT shows it", "%s", takes)
 	}
-	prediction, err := expect(cases[0].document, cases[0].setting)
+	prediction, err := experiment.Expect(cases[0].Document, cases[0].Setting)
 	if err != nil {
-		return "", nil, absurd(err)
+		return "", nil, experiment.KeyError(err)
 	}
 	dir, err := os.MkdirTemp("", "headway-view-")
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err err
 	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson")
 	file, err := createTrace(path)
 	if err == nil {
-		_, err = simulateExpecting(cases[0], prediction, simulationFiles{trace: file}, newStepProgress(a))
+		_, err = experiment.Simulate(cases[0], prediction, simulationFiles{trace: file}, newStepProgress(a))
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))

@@ -19,6 +19,7 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/steps"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -106,17 +107,17 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 	case s.Steps > 0 && s.Utilization > 0 && s.TailMultiplier > 0:
 		var unfit string
 		if in, unfit = diagnosis.MeasuredInput(header.Loop, s); unfit != "" {
-			return dashboard.Setting{Input: in, Uncovered: cmp.Or(uncovered(cfg), unfit)}, true
+			return dashboard.Setting{Input: in, Uncovered: cmp.Or(experiment.Uncovered(cfg), unfit)}, true
 		}
 	case header.Source == "simulation":
 		var err error
-		if in, err = predictInput(cfg); err != nil {
+		if in, err = experiment.Input(cfg); err != nil {
 			return dashboard.Setting{}, false
 		}
 	default:
 		return dashboard.Setting{}, false
 	}
-	why, in, err := covered(cfg, in)
+	why, in, err := experiment.Covered(cfg, in)
 	if err != nil {
 		return dashboard.Setting{}, false
 	}

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 // seriesField is where the series goes in the JSON of a simulation.
 const seriesField = `  "series": null`
 
-// writeJSON writes a simulation as JSON, with its means or without them.
-func (s *simulation) writeJSON(w io.Writer, means bool) error {
+// WriteJSON writes a simulation as JSON, with its means or without them.
+func (s *Simulation) WriteJSON(w io.Writer, means bool) error {
 	if !means {
 		return printSimulationJSON(w, withoutMeans(*s), s.steps, s.Control)
 	}

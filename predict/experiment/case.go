@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// predictUsage names a refused field as the flag that gives it.
-func predictUsage(err error) error {
+// FlagError names a refused field as the flag that gives it.
+func FlagError(err error) error {
 	var field *workload.FieldError
 	if errors.As(err, &field) {
 		err = fmt.Errorf("--%w", &workload.FieldError{Field: strings.ReplaceAll(field.Field, "_", "-"), Value: field.Value, Allowed: field.Allowed})
@@ -20,9 +20,9 @@ func predictUsage(err error) error {
 	return failure.Usage("headway predict --help lists the flags", "%w", err)
 }
 
-// predictInput is the setting of a resolved document, its rates those of a
+// Input is the setting of a resolved document, its rates those of a
 // simulation. The error blames the document.
-func predictInput(document config.Config) (theory.Input, error) {
+func Input(document config.Config) (theory.Input, error) {
 	document, err := document.ForSimulation()
 	if err != nil {
 		return theory.Input{}, err
@@ -88,13 +88,13 @@ func syncTimeS(document config.Config) float64 {
 	return document.Sync.TimeS
 }
 
-// simulateCase is one simulation to make.
-type simulateCase struct {
+// Case is one simulation to make.
+type Case struct {
 	// Set are the overrides that make it, as KEY=VALUE, grid keys last.
 	set      []override
-	document config.Config
-	// setting is what the closed form is asked.
-	setting theory.Input
+	Document config.Config
+	// Setting is what the closed form is asked.
+	Setting theory.Input
 	// bias asks for the comparison of what is trained with what is started.
 	bias bool
 	// automatic: the document does not say how long the warm-up is.
@@ -106,11 +106,14 @@ var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch
 	"utilization": "the utilization that train.utilization or the speeds of rollout and train come to", "step_time": "the train step that train.step_s, or utilization and speeds, come to",
 	"sync_time": "sync.time_s", "acceptance": "filter.acceptance"}
 
-// absurd names what no simulation could be of by the document's keys.
-func absurd(err error) error {
+// KeyError names what no simulation could be of by the document's keys.
+func KeyError(err error) error {
 	var field *workload.FieldError
 	if errors.As(err, &field) && keysOfInput[field.Field] != "" {
 		err = &workload.FieldError{Field: keysOfInput[field.Field], Value: field.Value, Allowed: field.Allowed}
 	}
 	return failure.Usage("headway config FILE prints every key as it was resolved", "%w", err)
 }
+
+// FlagsHint is how a wrong command line is put right.
+const FlagsHint = "headway simulate --help lists the flags"

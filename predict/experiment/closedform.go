@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"cmp"
@@ -9,8 +9,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// uncovered says why no closed form covers the rules of a document, "" where one does.
-func uncovered(d config.Config) string {
+// Uncovered says why no closed form covers the rules of a document, "" where one does.
+func Uncovered(d config.Config) string {
 	const simulate = ": no closed form; simulate"
 	shaped := d.Filter.SolveRate.Drop || d.Filter.ZeroAdvantage && d.Rollout.Solve.Kind != "none"
 	switch {
@@ -125,21 +125,21 @@ func pausedOutside(d config.Config, in theory.Input) bool {
 	return d.Sync.TimeS/float64(max(d.Sync.Every, 1))*outsideS/(decodeS+outsideS) > pauseShare*periodS
 }
 
-// expect is the closed form of a setting under the rules of a document. Where
+// Expect is the closed form of a setting under the rules of a document. Where
 // none covers them, all that depends on the rules is unknown, and a warning says why.
-func expect(d config.Config, in theory.Input) (theory.Prediction, error) {
-	why, in, err := covered(d, in)
+func Expect(d config.Config, in theory.Input) (theory.Prediction, error) {
+	why, in, err := Covered(d, in)
 	if err != nil {
 		return theory.Prediction{}, err
 	}
-	return expectUnless(why, in)
+	return ExpectUnless(why, in)
 }
 
-// covered is uncovered with the setting that a closed form is asked: where rollouts
+// Covered is uncovered with the setting that a closed form is asked: where rollouts
 // wait for nothing outside their engine, all the time they spend there is the
 // environment's.
-func covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
-	why = uncovered(d)
+func Covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
+	why = Uncovered(d)
 	r := d.Rollout
 	if why != "" || in.Lengths == nil {
 		return why, in, nil
@@ -164,8 +164,8 @@ func covered(d config.Config, in theory.Input) (why string, asked theory.Input, 
 	return "", in, nil
 }
 
-// expectUnless is expect with the reason why nothing can be expected, "" for none.
-func expectUnless(why string, in theory.Input) (theory.Prediction, error) {
+// ExpectUnless is expect with the reason why nothing can be expected, "" for none.
+func ExpectUnless(why string, in theory.Input) (theory.Prediction, error) {
 	if why == "" {
 		return theory.Predict(in)
 	}

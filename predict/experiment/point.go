@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"math"
@@ -7,8 +7,8 @@ import (
 	"github.com/headway-rl/headway/observe/estimate"
 )
 
-// gridPoint sums the seeds of one setting up.
-type gridPoint struct {
+// Point sums the seeds of one setting up.
+type Point struct {
 	Set   map[string]string `json:"set"`
 	Seeds int               `json:"seeds"`
 	// Settled: the means of at least nine in ten seeds have settled. Why says what has not.
@@ -17,7 +17,7 @@ type gridPoint struct {
 	Error     string    `json:"error,omitempty"`
 	Staleness pointMean `json:"staleness"`
 	PeriodS   pointMean `json:"period_s"`
-	Predicted predicted `json:"predicted"`
+	Predicted Predicted `json:"predicted"`
 
 	set       []override
 	seed      uint64 // the first
@@ -43,8 +43,8 @@ type pointMean struct {
 // many sound ones, chance refuses some.
 const settledShare = 0.9
 
-func newGridPoint(g *grid, setting int64) *gridPoint {
-	p := &gridPoint{Set: map[string]string{}, Seeds: int(g.seeds), set: g.overrides(setting)}
+func newGridPoint(g *Grid, setting int64) *Point {
+	p := &Point{Set: map[string]string{}, Seeds: int(g.Seeds), set: g.overrides(setting)}
 	for _, o := range p.set {
 		p.Set[o.key] = o.value
 	}
@@ -52,9 +52,9 @@ func newGridPoint(g *grid, setting int64) *gridPoint {
 }
 
 // add takes the next seed.
-func (p *gridPoint) add(m trial) {
+func (p *Point) add(m trial) {
 	if len(p.runs) == 0 {
-		p.seed, p.Predicted = m.one.document.Seed, m.doc.Predicted
+		p.seed, p.Predicted = m.one.Document.Seed, m.doc.Predicted
 	}
 	if m.err != nil && p.failed == nil {
 		p.failed = m.err
@@ -70,7 +70,7 @@ func (p *gridPoint) add(m trial) {
 }
 
 // finish works the means out, once every seed is in.
-func (p *gridPoint) finish() {
+func (p *Point) finish() {
 	if p.failed != nil {
 		p.Error = p.failed.Error()
 		return
@@ -80,14 +80,14 @@ func (p *gridPoint) finish() {
 		if doc := &p.runs[i].doc; doc.Settled {
 			settled++
 		} else if p.Why == "" {
-			p.Why = whyUnsettled(doc.Unsettled)
+			p.Why = WhyUnsettled(doc.Unsettled)
 		}
 	}
 	if p.Settled = float64(settled) >= settledShare*float64(len(p.runs)); p.Settled {
 		p.Why = ""
 	}
-	p.Staleness = p.over(func(s *simulation) (float64, *[2]float64) { return s.Staleness.Mean, s.Confidence.StalenessMean })
-	p.PeriodS = p.over(func(s *simulation) (float64, *[2]float64) { return s.PeriodS.Mean, s.Confidence.PeriodS })
+	p.Staleness = p.over(func(s *Simulation) (float64, *[2]float64) { return s.Staleness.Mean, s.Confidence.StalenessMean })
+	p.PeriodS = p.over(func(s *Simulation) (float64, *[2]float64) { return s.PeriodS.Mean, s.Confidence.PeriodS })
 	p.binding = p.runs[0].doc.Throughput.Binding
 	p.averages = map[string]float64{}
 	for i := range columns {
@@ -98,7 +98,7 @@ func (p *gridPoint) finish() {
 }
 
 // over is a mean over the seeds with its interval.
-func (p *gridPoint) over(f func(*simulation) (float64, *[2]float64)) pointMean {
+func (p *Point) over(f func(*Simulation) (float64, *[2]float64)) pointMean {
 	values := make([]float64, len(p.runs))
 	var own *[2]float64
 	for i := range p.runs {
@@ -124,7 +124,7 @@ func standardError(values []float64, mean float64) float64 {
 }
 
 // mean is a figure's mean over the seeds.
-func (p *gridPoint) mean(f func(*simulation) float64) float64 {
+func (p *Point) mean(f func(*Simulation) float64) float64 {
 	sum := 0.0
 	for i := range p.runs {
 		sum += f(&p.runs[i].doc)
@@ -133,10 +133,10 @@ func (p *gridPoint) mean(f func(*simulation) float64) float64 {
 }
 
 // shown reports whether the setting's means are reported.
-func (p *gridPoint) shown(accept bool) bool { return p.failed == nil && (p.Settled || accept) }
+func (p *Point) shown(accept bool) bool { return p.failed == nil && (p.Settled || accept) }
 
-// publish sets the means that are reported.
-func (p *gridPoint) publish(accept bool) {
+// Publish sets the means that are reported.
+func (p *Point) Publish(accept bool) {
 	if !p.shown(accept) {
 		p.Staleness, p.PeriodS = pointMean{}, pointMean{}
 		return
@@ -146,7 +146,7 @@ func (p *gridPoint) publish(accept bool) {
 }
 
 // name says which setting this is.
-func (p *gridPoint) name() string { return settingName(p.set) }
+func (p *Point) name() string { return settingName(p.set) }
 
 // settingName names a setting by its keys.
 func settingName(set []override) string {
@@ -164,7 +164,7 @@ func settingName(set []override) string {
 type gridRun struct {
 	Seed uint64            `json:"seed"`
 	Set  map[string]string `json:"set"`
-	simulation
+	Simulation
 	// The series and the clock are of single simulations.
 	Series     *struct{} `json:"series,omitempty"`
 	EventsPerS *struct{} `json:"events_per_s,omitempty"`
@@ -189,22 +189,22 @@ type gridFailure struct {
 }
 
 // Err says why the setting could not be simulated; nil where it was.
-func (p *gridPoint) Err() error { return p.failed }
+func (p *Point) Err() error { return p.failed }
 
-// forget leaves the single simulations out, so that memory does not grow with a grid.
-func (p *gridPoint) forget() { p.runs = nil }
+// Forget leaves the single simulations out, so that memory does not grow with a grid.
+func (p *Point) Forget() { p.runs = nil }
 
-// report lists the setting's simulations for JSON.
-func (p *gridPoint) report(accept bool) []any {
+// Runs lists the setting's simulations for JSON.
+func (p *Point) Runs(accept bool) []any {
 	var runs []any
 	for i := range p.runs {
 		m := &p.runs[i]
-		seed := m.one.document.Seed
+		seed := m.one.Document.Seed
 		switch {
 		case m.err != nil:
 			runs = append(runs, gridFailure{seed, p.Set, m.err.Error()})
 		case m.doc.Settled || accept:
-			runs = append(runs, gridRun{Seed: seed, Set: p.Set, simulation: m.doc})
+			runs = append(runs, gridRun{Seed: seed, Set: p.Set, Simulation: m.doc})
 		default:
 			runs = append(runs, gridRunWithoutMeans{Seed: seed, Set: p.Set, simulationWithoutMeans: withoutMeans(m.doc)})
 		}

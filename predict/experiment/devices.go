@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"math"
@@ -9,9 +9,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// simulationConfig is a document as a simulation.
-func simulationConfig(c simulateCase) (sim.Config, error) {
-	d := c.document
+// Devices is a document as a simulation.
+func Devices(c Case) (sim.Config, error) {
+	d := c.Document
 	acceptance, err := d.AcceptanceModel()
 	if err != nil {
 		return sim.Config{}, err
@@ -32,29 +32,29 @@ func simulationConfig(c simulateCase) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	in := c.setting
+	in := c.Setting
 	stepS := in.StepS
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
-	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, nanoseconds(stepS))
+	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, Nanoseconds(stepS))
 	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean()))
 	cfg := sim.Config{
 		Loop:              d.LoopConfig(),
 		Work:              work,
 		NSPerToken:        1e9 / in.DecodeTokensPerS,
 		PrefillNSPerToken: prefillNS(d),
-		LoadNS:            nanoseconds(d.Sync.LoadS),
-		SyncNS:            nanoseconds(d.Sync.TimeS),
+		LoadNS:            Nanoseconds(d.Sync.LoadS),
+		SyncNS:            Nanoseconds(d.Sync.TimeS),
 		PruneTokens:       int32(d.Rollout.Prune.Tokens),
 		DriftPerVersion:   d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
 		CapTokens: int32(d.Rollout.Length.CapTokens),
-		Faults:    faults(d), EngineStartNS: nanoseconds(d.Fleet.StartS),
+		Faults:    faults(d), EngineStartNS: Nanoseconds(d.Fleet.StartS),
 		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
 	}
 	decodeSpeeds(&cfg, d)
 	if e := d.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
-		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: nanoseconds(e.TimeS), Trainer: e.Occupies == "trainer"}
+		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: Nanoseconds(e.TimeS), Trainer: e.Occupies == "trainer"}
 	}
 	cfg.Agents, err = agents(d)
 	return cfg, err
@@ -122,7 +122,7 @@ func faults(d config.Config) sim.Faults {
 	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Failures.EngineMTBFS * 1e9, DownNS: d.Failures.EngineDownS * 1e9, TrainRate: d.Train.FailureRate}
 	for _, loss := range d.Failures.EnginePlan {
 		engine := slices.IndexFunc(d.Engines, func(e config.Engine) bool { return e.Name == loss.Engine })
-		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: nanoseconds(loss.AtS), DownNS: nanoseconds(loss.DownS),
+		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: Nanoseconds(loss.AtS), DownNS: Nanoseconds(loss.DownS),
 			AtStep: loop.Version(loss.AtStep), BackStep: loop.Version(loss.BackStep)})
 	}
 	return f
@@ -163,11 +163,11 @@ func agents(d config.Config) (*sim.Agents, error) {
 	}
 	if s := r.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
-			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
-			Warm: s.Warm, Uses: s.Uses, ResetNS: nanoseconds(s.ResetS)}
+			TimeoutNS: Nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
+			Warm: s.Warm, Uses: s.Uses, ResetNS: Nanoseconds(s.ResetS)}
 	}
 	return a, nil
 }
 
-// nanoseconds is a number of seconds in whole nanoseconds.
-func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
+// Nanoseconds is a number of seconds in whole nanoseconds.
+func Nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -68,51 +68,51 @@ func parseGrid(grid []string) ([]axis, error) {
 		key, list, ok := strings.Cut(text, "=")
 		values := splitValues(list)
 		if !ok || key == "" || len(values) == 0 {
-			return nil, failure.Usage(simulateHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
+			return nil, failure.Usage(FlagsHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
 		}
 		a := axis{key: key}
 		if meant, ok := symbols[key]; ok {
-			return nil, failure.Usage(simulateHint, "--grid %s: unknown key, did you mean %s?", key, meant)
+			return nil, failure.Usage(FlagsHint, "--grid %s: unknown key, did you mean %s?", key, meant)
 		}
 		for _, b := range axes {
 			if b.key == key {
-				return nil, failure.Usage(simulateHint, "--grid %s is given twice: list its values in one, KEY=V1,V2", key)
+				return nil, failure.Usage(FlagsHint, "--grid %s is given twice: list its values in one, KEY=V1,V2", key)
 			}
 		}
 		for _, v := range values {
 			part, err := parsePart(v)
 			if err != nil {
-				return nil, failure.Usage(simulateHint, "--grid %s: %w", key, err)
+				return nil, failure.Usage(FlagsHint, "--grid %s: %w", key, err)
 			}
 			if a.size > sizeMax-part.size {
-				return nil, failure.Usage(simulateHint, "--grid %s: more values than can be counted", key)
+				return nil, failure.Usage(FlagsHint, "--grid %s: more values than can be counted", key)
 			}
 			a.parts = append(a.parts, part)
 			a.size += part.size
 		}
 		if v, ok := a.twice(); ok {
-			return nil, failure.Usage(simulateHint, "--grid %s: the value %s is given twice, and its settings would be simulated again; --seeds N repeats every setting with other seeds", key, v)
+			return nil, failure.Usage(FlagsHint, "--grid %s: the value %s is given twice, and its settings would be simulated again; --seeds N repeats every setting with other seeds", key, v)
 		}
 		axes = append(axes, a)
 	}
 	return axes, nil
 }
 
-// combinations are all settings of axes given as KEY=VALUES, each as KEY=VALUE, the last
+// Combinations are all settings of axes given as KEY=VALUES, each as KEY=VALUE, the last
 // axis changing fastest; one without a key where there are no axes. all is false where
 // they are more than most, and then there are none.
-func combinations(keys []string, most int64) (sets [][]string, all bool, err error) {
+func Combinations(keys []string, most int64) (sets [][]string, all bool, err error) {
 	axes, err := parseGrid(keys)
 	if err != nil {
 		return nil, false, err
 	}
-	g := grid{axes: axes, settings: 1}
+	g := Grid{axes: axes, Settings: 1}
 	for _, a := range axes {
-		if g.settings *= min(a.size, most+1); g.settings > most {
+		if g.Settings *= min(a.size, most+1); g.Settings > most {
 			return nil, false, nil
 		}
 	}
-	for i := range g.settings {
+	for i := range g.Settings {
 		var set []string
 		for _, o := range g.overrides(i) {
 			set = append(set, o.key+"="+o.value)

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"testing"
@@ -8,7 +8,7 @@ import (
 
 // Without a warm-up nothing is said of one.
 func TestLedgerWithoutAWarmup(t *testing.T) {
-	if got := (&simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}).ledgerLine(); got != "3 rollouts: 3 trained" {
+	if got := (&Simulation{Ledger: loop.Ledger{Admitted: 3, Trained: 3}}).ledgerLine(); got != "3 rollouts: 3 trained" {
 		t.Errorf("without a warm-up: %q", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -10,29 +10,29 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// reportMax is how many simulations are printed as tables or as one JSON document;
+// ReportMax is how many simulations are printed as tables or as one JSON document;
 // more are streamed to a file.
-const reportMax = 10_000
+const ReportMax = 10_000
 
-// tally counts what became of a grid's settings.
-type tally struct {
-	settings, unsettled, failed int64
-	events                      int64
+// Tally counts what became of a grid's settings.
+type Tally struct {
+	Settings, Unsettled, Failed int64
+	Events                      int64
 	// firstUnsettled and firstFailed say what was first.
 	firstUnsettled, firstFailed string
 }
 
 // add counts a setting.
-func (t *tally) add(p *gridPoint) {
-	t.settings++
-	t.events += p.events
+func (t *Tally) add(p *Point) {
+	t.Settings++
+	t.Events += p.events
 	switch {
 	case p.failed != nil:
-		if t.failed++; t.failed == 1 {
+		if t.Failed++; t.Failed == 1 {
 			t.firstFailed = fmt.Sprintf("%s: %v", p.name(), p.failed)
 		}
 	case !p.Settled:
-		if t.unsettled++; t.unsettled == 1 {
+		if t.Unsettled++; t.Unsettled == 1 {
 			t.firstUnsettled = fmt.Sprintf("%s: %s", p.name(), p.Why)
 		}
 	}
@@ -40,29 +40,29 @@ func (t *tally) add(p *gridPoint) {
 
 // addRow counts a setting that was simulated before, by its row in a file: settled is
 // empty where it could not be simulated.
-func (t *tally) addRow(name, settled, note string) {
-	t.settings++
+func (t *Tally) addRow(name, settled, note string) {
+	t.Settings++
 	switch settled {
 	case "":
-		if t.failed++; t.failed == 1 {
+		if t.Failed++; t.Failed == 1 {
 			t.firstFailed = name + ": " + note
 		}
 	case "false":
-		if t.unsettled++; t.unsettled == 1 {
+		if t.Unsettled++; t.Unsettled == 1 {
 			t.firstUnsettled = name + ": " + note
 		}
 	}
 }
 
-// verdict is the error about settings without means, nil if all have them.
-func (t *tally) verdict(accept bool) error {
+// Verdict is the error about settings without means, nil if all have them.
+func (t *Tally) Verdict(accept bool) error {
 	var errs []error
-	if t.failed > 0 {
-		errs = append(errs, failure.Run("", "%s of %s could not be simulated, the first: %s", report.Count(t.failed), report.Counted(t.settings, "setting"), t.firstFailed))
+	if t.Failed > 0 {
+		errs = append(errs, failure.Run("", "%s of %s could not be simulated, the first: %s", report.Count(t.Failed), report.Counted(t.Settings, "setting"), t.firstFailed))
 	}
-	if t.unsettled > 0 && !accept {
+	if t.Unsettled > 0 && !accept {
 		errs = append(errs, failure.Run("simulate more steps, --set steps.measured=N; --accept-unsettled reports their means all the same",
-			"%s of %s not settled and without a mean, the first: %s", report.Count(t.unsettled), report.Counted(t.settings, "setting"), t.firstUnsettled))
+			"%s of %s not settled and without a mean, the first: %s", report.Count(t.Unsettled), report.Counted(t.Settings, "setting"), t.firstUnsettled))
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -72,24 +72,24 @@ func (t *tally) verdict(accept bool) error {
 
 // trial is one simulation that was tried.
 type trial struct {
-	one simulateCase
-	doc simulation
+	one Case
+	doc Simulation
 	err error
 }
 
-// run makes the grid's simulations behind the settings that were made earlier, counts
+// Run makes the grid's simulations behind the settings that were made earlier, counts
 // on from these, tells how many are made, and hands every setting over in order. A
 // simulation that fails is part of its setting; the error is that of taking a setting.
-func (g *grid) run(earlier tally, made func(done int64), take func(*gridPoint) error) (tally, error) {
-	count, from := earlier, earlier.settings
-	var point *gridPoint
-	err := inOrder(from*g.seeds, g.simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m trial) error {
-		if i%g.seeds == 0 {
-			point = newGridPoint(g, i/g.seeds)
+func (g *Grid) Run(earlier Tally, made func(done int64), take func(*Point) error) (Tally, error) {
+	count, from := earlier, earlier.Settings
+	var point *Point
+	err := inOrder(from*g.Seeds, g.Simulations(), runtime.GOMAXPROCS(0), g.make, func(i int64, m trial) error {
+		if i%g.Seeds == 0 {
+			point = newGridPoint(g, i/g.Seeds)
 		}
 		point.add(m)
 		made(i + 1)
-		if (i+1)%g.seeds != 0 {
+		if (i+1)%g.Seeds != 0 {
 			return nil
 		}
 		point.finish()
@@ -100,13 +100,13 @@ func (g *grid) run(earlier tally, made func(done int64), take func(*gridPoint) e
 }
 
 // make makes one simulation.
-func (g *grid) make(i int64) trial {
-	one, prediction, err := g.expected(i / g.seeds)
-	one.document.Seed += uint64(i % g.seeds)
+func (g *Grid) make(i int64) trial {
+	one, prediction, err := g.expected(i / g.Seeds)
+	one.Document.Seed += uint64(i % g.Seeds)
 	if err != nil {
 		return trial{one: one, err: err}
 	}
-	doc, err := simulateExpecting(one, prediction, nil, nil)
+	doc, err := Simulate(one, prediction, nil, nil)
 	doc.steps = nil // a grid keeps no series
 	return trial{one, doc, err}
 }

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -14,9 +14,9 @@ import (
 // not with the grid.
 const parquetRowsMax = 10_000
 
-// parquetRows writes a Parquet file. It is written under another name and gets its
+// Parquet writes a Parquet file. It is written under another name and gets its
 // own once it is complete, because without its end it cannot be read.
-type parquetRows struct {
+type Parquet struct {
 	path   string
 	file   *os.File
 	writer *parquet.GenericWriter[any]
@@ -28,21 +28,21 @@ type parquetRows struct {
 	row     parquet.Row
 }
 
-// parquetRequest says how settings are written to a Parquet file.
-type parquetRequest struct {
-	// mark names the experiment in every row, version the program in the file.
-	mark, version string
-	// accept writes means that have not settled.
-	accept bool
+// ParquetOptions says how settings are written to a Parquet file.
+type ParquetOptions struct {
+	// Mark names the experiment in every row, version the program in the file.
+	Mark, Version string
+	// Accept writes means that have not settled.
+	Accept bool
 }
 
-// newParquet begins a file that gets its path as its name once it is complete.
-func newParquet(path string, file *os.File, g *grid, r parquetRequest) *parquetRows {
-	w := &parquetRows{path: path, file: file, mark: r.mark, accept: r.accept}
+// NewParquet begins a file that gets its path as its name once it is complete.
+func NewParquet(path string, file *os.File, g *Grid, r ParquetOptions) *Parquet {
+	w := &Parquet{path: path, file: file, mark: r.Mark, accept: r.Accept}
 	for i := range g.axes {
 		w.numeric = append(w.numeric, g.axes[i].isNumeric())
 	}
-	options := []parquet.WriterOption{w.schema(g), parquet.CreatedBy("headway", r.version, "")}
+	options := []parquet.WriterOption{w.schema(g), parquet.CreatedBy("headway", r.Version, "")}
 	for i := range columns {
 		options = append(options, parquet.KeyValueMetadata(columns[i].name, columns[i].doc))
 	}
@@ -70,7 +70,7 @@ var parquetTypes = map[columnKind]reflect.Type{
 
 // schema lists the columns in their order; every one may be empty. It goes by way of
 // a struct type, whose fields keep their order.
-func (w *parquetRows) schema(g *grid) *parquet.Schema {
+func (w *Parquet) schema(g *Grid) *parquet.Schema {
 	var fields []reflect.StructField
 	add := func(name string, k columnKind) {
 		fields = append(fields, reflect.StructField{Name: fmt.Sprintf("Column%d", len(fields)), Type: parquetTypes[k],
@@ -91,7 +91,7 @@ func (w *parquetRows) schema(g *grid) *parquet.Schema {
 }
 
 // Write writes a setting.
-func (w *parquetRows) Write(p *gridPoint) error {
+func (w *Parquet) Write(p *Point) error {
 	w.row = w.row[:0]
 	for i, o := range p.set {
 		var value any = o.value
@@ -118,7 +118,7 @@ func (w *parquetRows) Write(p *gridPoint) error {
 }
 
 // put appends the row's next value.
-func (w *parquetRows) put(value any) {
+func (w *Parquet) put(value any) {
 	column := len(w.row)
 	v := parquet.NullValue().Level(0, 0, column)
 	if value != nil {
@@ -128,10 +128,10 @@ func (w *parquetRows) put(value any) {
 }
 
 // Flush has what was written so far outlive the process.
-func (w *parquetRows) Flush() error { return nil } // nothing could be read of it yet
+func (w *Parquet) Flush() error { return nil } // nothing could be read of it yet
 
 // Close ends the file; failed says that it is not complete.
-func (w *parquetRows) Close(failed bool) error {
+func (w *Parquet) Close(failed bool) error {
 	if failed {
 		return errors.Join(w.file.Close(), os.Remove(w.path+".part"))
 	}

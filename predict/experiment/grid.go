@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"sync"
@@ -8,16 +8,16 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// grid is every simulation of a command line: all combinations of the axes' values,
+// Grid is every simulation of a command line: all combinations of the axes' values,
 // the last axis changing fastest, each with every seed. Without axes it is one
 // setting. Settings are worked out one by one, so that a grid may be large.
-type grid struct {
+type Grid struct {
 	raw   config.Config
 	set   []config.Override
 	axes  []axis
-	seeds int64
-	// settings is the number of combinations.
-	settings int64
+	Seeds int64
+	// Settings is the number of combinations.
+	Settings int64
 	bias     bool
 	keys     []string // the axes as they were given
 
@@ -30,7 +30,7 @@ type grid struct {
 // expectation is a setting's document with its closed form.
 type expectation struct {
 	once       sync.Once
-	one        simulateCase
+	one        Case
 	prediction theory.Prediction
 	err        error
 }
@@ -39,8 +39,8 @@ type expectation struct {
 // hundred kilobytes.
 const recentMax = 32
 
-// gridRequest is what a command line asks of a grid.
-type gridRequest struct {
+// Request is what a command line asks of a grid.
+type Request struct {
 	// File is the document; empty for one of defaults.
 	File string
 	// Set overrides keys of it, as KEY=VALUE.
@@ -53,10 +53,10 @@ type gridRequest struct {
 	Bias bool
 }
 
-// newGrid reads a command line without resolving any setting.
-func newGrid(r gridRequest) (*grid, error) {
+// NewGrid reads a command line without resolving any setting.
+func NewGrid(r Request) (*Grid, error) {
 	if r.Seeds < 1 || r.Seeds > seedsMax {
-		return nil, failure.Usage(simulateHint, "--seeds %d: expected 1 to %d", r.Seeds, seedsMax)
+		return nil, failure.Usage(FlagsHint, "--seeds %d: expected 1 to %d", r.Seeds, seedsMax)
 	}
 	axes, err := parseGrid(r.Keys)
 	if err != nil {
@@ -66,15 +66,15 @@ func newGrid(r gridRequest) (*grid, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &grid{raw: raw, axes: axes, seeds: int64(r.Seeds), settings: 1, bias: r.Bias, keys: r.Keys}
+	g := &Grid{raw: raw, axes: axes, Seeds: int64(r.Seeds), Settings: 1, bias: r.Bias, keys: r.Keys}
 	for _, text := range r.Set {
 		g.set = append(g.set, config.Override{Text: text})
 	}
 	for _, a := range axes {
-		if g.settings > sizeMax/a.size/g.seeds {
-			return nil, failure.Usage(simulateHint, "--grid: more combinations than can be counted")
+		if g.Settings > sizeMax/a.size/g.Seeds {
+			return nil, failure.Usage(FlagsHint, "--grid: more combinations than can be counted")
 		}
-		g.settings *= a.size
+		g.Settings *= a.size
 	}
 	return g, nil
 }
@@ -82,14 +82,14 @@ func newGrid(r gridRequest) (*grid, error) {
 // seedsMax bounds --seeds, so that a mistyped number does not run for ever.
 const seedsMax = 100_000
 
-// simulations is how many the grid makes.
-func (g *grid) simulations() int64 { return g.settings * g.seeds }
+// Simulations is how many the grid makes.
+func (g *Grid) Simulations() int64 { return g.Settings * g.Seeds }
 
 // override is one key of a grid at one value.
 type override struct{ key, value string }
 
 // overrides are the grid's keys at one setting.
-func (g *grid) overrides(setting int64) []override {
+func (g *Grid) overrides(setting int64) []override {
 	set := make([]override, len(g.axes))
 	for i := len(g.axes) - 1; i >= 0; i-- {
 		a := &g.axes[i]
@@ -100,14 +100,14 @@ func (g *grid) overrides(setting int64) []override {
 }
 
 // expected is a setting with what the closed form says of it.
-func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) {
+func (g *Grid) expected(setting int64) (Case, theory.Prediction, error) {
 	e := g.shared(setting)
 	e.once.Do(func() {
 		if e.one, e.err = g.resolve(setting); e.err != nil {
 			return
 		}
-		if e.prediction, e.err = expect(e.one.document, e.one.setting); e.err != nil {
-			e.err = absurd(e.err)
+		if e.prediction, e.err = Expect(e.one.Document, e.one.Setting); e.err != nil {
+			e.err = KeyError(e.err)
 		}
 	})
 	return e.one, e.prediction, e.err
@@ -115,8 +115,8 @@ func (g *grid) expected(setting int64) (simulateCase, theory.Prediction, error) 
 
 // shared is the place of a setting's expectation, the same for all its seeds as long
 // as it is kept.
-func (g *grid) shared(setting int64) *expectation {
-	if g.seeds == 1 {
+func (g *Grid) shared(setting int64) *expectation {
+	if g.Seeds == 1 {
 		return new(expectation) // no one will ask again
 	}
 	g.mu.Lock()
@@ -132,16 +132,16 @@ func (g *grid) shared(setting int64) *expectation {
 }
 
 // resolve is one setting, ready to be simulated.
-func (g *grid) resolve(setting int64) (simulateCase, error) {
+func (g *Grid) resolve(setting int64) (Case, error) {
 	one, err := g.document(setting)
 	if err == nil {
-		one.setting, err = predictInput(one.document)
+		one.Setting, err = Input(one.Document)
 	}
 	return one, err
 }
 
 // document is the document of one setting.
-func (g *grid) document(setting int64) (simulateCase, error) {
+func (g *Grid) document(setting int64) (Case, error) {
 	set := g.overrides(setting)
 	all := g.set[:len(g.set):len(g.set)]
 	for _, o := range set {
@@ -149,7 +149,7 @@ func (g *grid) document(setting int64) (simulateCase, error) {
 	}
 	changed, err := g.raw.SetWith(all...)
 	if err != nil {
-		return simulateCase{}, err
+		return Case{}, err
 	}
 	document, err := changed.Resolve()
 	if err == nil {
@@ -157,13 +157,13 @@ func (g *grid) document(setting int64) (simulateCase, error) {
 	}
 	// A document that says 0 keeps it; where nothing is said, a default took its place.
 	automatic := changed.Steps.Warmup == 0 && document.Steps.Warmup != 0
-	return simulateCase{set: set, document: document, bias: g.bias, automatic: automatic}, err
+	return Case{set: set, Document: document, bias: g.bias, automatic: automatic}, err
 }
 
 // simulation is one simulation of the grid: a setting with a seed, seeds changing fastest.
-func (g *grid) simulation(i int64) (simulateCase, error) {
-	one, err := g.resolve(i / g.seeds)
-	one.document.Seed += uint64(i % g.seeds)
+func (g *Grid) simulation(i int64) (Case, error) {
+	one, err := g.resolve(i / g.Seeds)
+	one.Document.Seed += uint64(i % g.Seeds)
 	return one, err
 }
 
@@ -175,11 +175,11 @@ const (
 	modelsMax = 128
 )
 
-// check resolves settings before anything is simulated: all of them or, in a large
+// Check resolves settings before anything is simulated: all of them or, in a large
 // grid, the values of every axis beside the first values of the others. A setting
 // that is only found to be wrong later becomes a row that says so. The warnings about
 // what was checked are returned, each once.
-func (g *grid) check() ([]config.Warning, error) {
+func (g *Grid) Check() ([]config.Warning, error) {
 	var warnings []config.Warning
 	said := map[config.Warning]bool{}
 	checked := 0
@@ -189,11 +189,11 @@ func (g *grid) check() ([]config.Warning, error) {
 			return err
 		}
 		if checked++; checked <= modelsMax {
-			if _, err := predictInput(one.document); err != nil {
+			if _, err := Input(one.Document); err != nil {
 				return err
 			}
 		}
-		for _, w := range one.document.Warnings() {
+		for _, w := range one.Document.Warnings() {
 			if !said[w] {
 				said[w] = true
 				warnings = append(warnings, w)
@@ -201,8 +201,8 @@ func (g *grid) check() ([]config.Warning, error) {
 		}
 		return nil
 	}
-	if g.settings <= checkedMax {
-		for i := range g.settings {
+	if g.Settings <= checkedMax {
+		for i := range g.Settings {
 			if err := look(i); err != nil {
 				return nil, err
 			}
@@ -225,10 +225,10 @@ func (g *grid) check() ([]config.Warning, error) {
 	return warnings, nil
 }
 
-// cases resolves every simulation of a grid, one a seed.
-func (g *grid) cases() ([]simulateCase, error) {
-	var cases []simulateCase
-	for i := range g.simulations() {
+// Cases resolves every simulation of a grid, one a seed.
+func (g *Grid) Cases() ([]Case, error) {
+	var cases []Case
+	for i := range g.Simulations() {
 		one, err := g.simulation(i)
 		if err != nil {
 			return nil, err

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -20,10 +20,10 @@ const (
 	askAfter = 10 * time.Minute
 )
 
-// long says how long a grid takes that takes long, from a few of its simulations,
+// Long says how long a grid takes that takes long, from a few of its simulations,
 // spread over it; "" for one that does not. now is the clock.
-func (g *grid) long(now func() time.Time) string {
-	all := g.simulations()
+func (g *Grid) Long(now func() time.Time) string {
+	all := g.Simulations()
 	if all <= forecastMin {
 		return ""
 	}
@@ -41,7 +41,7 @@ func (g *grid) long(now func() time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
-		report.Counted(g.settings, "setting"), report.Counted(g.seeds, "seed"), roughly(took), report.Counted(cores, "core"), briefly(each), tried)
+		report.Counted(g.Settings, "setting"), report.Counted(g.Seeds, "seed"), report.Roughly(took), report.Counted(cores, "core"), report.Briefly(each), tried)
 }
 
 // What one simulation takes, roughly: bytes a slot and a train step of the series,
@@ -54,16 +54,16 @@ const (
 	rolloutsOfSlot = 3 // a slot's first rollouts, until the first are trained
 )
 
-// costly says what a single simulation of a document would take where that is more
+// Costly says what a single simulation of a document would take where that is more
 // than anybody expects of a command that was not asked for it, "" where it is not.
-func costly(d config.Config) string {
+func Costly(d config.Config) string {
 	steps := float64(d.Steps.Warmup + d.Steps.Measured)
 	slots := float64(d.Rollout.Concurrency)
 	if bytes := slots*slotBytes + steps*stepBytes; bytes > memoryUnasked {
 		return fmt.Sprintf("rollout.concurrency %d over %s train steps takes about %.0f GB of memory", d.Rollout.Concurrency, report.Count(int64(steps)), bytes/1e9)
 	}
 	if s := (rolloutsOfSlot*slots + steps*float64(d.Train.Batch)) / slowRollouts; s > askAfter.Seconds() {
-		return fmt.Sprintf("%s train steps of %d rollouts take about %s", report.Count(int64(steps)), d.Train.Batch, roughly(s))
+		return fmt.Sprintf("%s train steps of %d rollouts take about %s", report.Count(int64(steps)), d.Train.Batch, report.Roughly(s))
 	}
 	return ""
 }

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -10,9 +10,9 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// text prints a prediction for people: the regime, the figures, what
+// Text prints a prediction for people: the regime, the figures, what
 // dominates, and what each lever buys.
-func (a answer) text(w io.Writer, in theory.Input) error {
+func (a Answer) Text(w io.Writer, in theory.Input) error {
 	p := a.Prediction
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n%s", predictSetting(in, p), regimeSentence(in, p))
@@ -74,7 +74,7 @@ func regimeSentence(in theory.Input, p theory.Prediction) string {
 }
 
 // predictFigures prints the table of staleness and period.
-func predictFigures(b *strings.Builder, in theory.Input, a answer) {
+func predictFigures(b *strings.Builder, in theory.Input, a Answer) {
 	p, decimals := a.Prediction, 2
 	if !p.Smooth {
 		decimals = 0 // further digits would pretend to know
@@ -133,7 +133,7 @@ func dominantSentence(p theory.Prediction) string {
 
 // predictLevers prints what single changes would buy, and below the table what
 // each of them holds fixed, since that decides its sign.
-func predictLevers(b *strings.Builder, a answer) {
+func predictLevers(b *strings.Builder, a Answer) {
 	p := a.Prediction
 	if len(p.Levers) == 0 {
 		return

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ func TestReplayIsUncovered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if why := uncovered(c); !strings.Contains(why, "draws from a buffer") || strings.Contains(why, "admits by counts") {
+	if why := Uncovered(c); !strings.Contains(why, "draws from a buffer") || strings.Contains(why, "admits by counts") {
 		t.Errorf("says %q", why)
 	}
 }

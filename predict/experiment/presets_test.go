@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // presetCase is a small simulation under a preset.
-func presetCase(t *testing.T, name string, overrides ...string) simulateCase {
+func presetCase(t *testing.T, name string, overrides ...string) Case {
 	t.Helper()
 	cases, err := casesOf(t, append([]string{"preset=" + name}, overrides...)...)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestEveryPresetSimulates(t *testing.T) {
 				t.Errorf("%s with %v: %v", p.Name, variant, err)
 				continue
 			}
-			if want := int64(c.document.Steps.Warmup + c.document.Steps.Measured); doc.Ledger.Trained < want*int64(c.document.Train.Batch) {
+			if want := int64(c.Document.Steps.Warmup + c.Document.Steps.Measured); doc.Ledger.Trained < want*int64(c.Document.Train.Batch) {
 				t.Errorf("%s with %v trained %d rollouts", p.Name, variant, doc.Ledger.Trained)
 			}
 			checkPresetBound(t, c, doc, variant)
@@ -41,13 +41,13 @@ func TestEveryPresetSimulates(t *testing.T) {
 }
 
 // checkPresetBound checks what a preset's rule promises.
-func checkPresetBound(t *testing.T, c simulateCase, doc simulation, variant []string) {
+func checkPresetBound(t *testing.T, c Case, doc Simulation, variant []string) {
 	t.Helper()
 	bad := func(format string, args ...any) {
-		t.Errorf("%s with %v: %s", c.document.Preset, variant, fmt.Sprintf(format, args...))
+		t.Errorf("%s with %v: %s", c.Document.Preset, variant, fmt.Sprintf(format, args...))
 	}
-	s, q := doc.Staleness, c.document.Queue
-	switch c.document.Preset {
+	s, q := doc.Staleness, c.Document.Queue
+	switch c.Document.Preset {
 	case "areal", "skyrl":
 		if s.Mean > q.Eta+1e-9 {
 			bad("mean staleness %g is over eta %g", s.Mean, q.Eta)
@@ -57,7 +57,7 @@ func checkPresetBound(t *testing.T, c simulateCase, doc simulation, variant []st
 			bad("staleness %d is over the budget %d", s.Max, q.MaxStaleness)
 		}
 	case "verl-fully-async", "one-step-off":
-		most := float64(loopLiveMax(c))/float64(c.document.Sync.Every*c.document.BatchGroups()) - 1
+		most := float64(loopLiveMax(c))/float64(c.Document.Sync.Every*c.Document.BatchGroups()) - 1
 		if s.MeanSyncs > most+1e-9 {
 			bad("%g syncs on average, the threshold allows %g", s.MeanSyncs, most)
 		}
@@ -103,22 +103,22 @@ func TestThresholdEnds(t *testing.T) {
 }
 
 // simulate makes one simulation and writes no file.
-func simulate(c simulateCase) (doc simulation, err error) {
-	prediction, err := expect(c.document, c.setting)
+func simulate(c Case) (doc Simulation, err error) {
+	prediction, err := Expect(c.Document, c.Setting)
 	if err != nil {
-		return doc, absurd(err)
+		return doc, KeyError(err)
 	}
-	return simulateExpecting(c, prediction, nil, nil)
+	return Simulate(c, prediction, nil, nil)
 }
 
 // casesOf are the simulations of a small document with some of its keys changed.
-func casesOf(t *testing.T, set ...string) ([]simulateCase, error) {
+func casesOf(t *testing.T, set ...string) ([]Case, error) {
 	t.Helper()
-	g, err := newGrid(gridRequest{File: smallFile(t), Set: set, Seeds: 1})
+	g, err := NewGrid(Request{File: smallFile(t), Set: set, Seeds: 1})
 	if err != nil {
 		return nil, err
 	}
-	return g.cases()
+	return g.Cases()
 }
 
-func loopLiveMax(c simulateCase) int { return c.document.LoopConfig().LiveGroupsMax() }
+func loopLiveMax(c Case) int { return c.Document.LoopConfig().LiveGroupsMax() }

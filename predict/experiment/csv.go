@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"bufio"
@@ -13,23 +13,23 @@ import (
 	"strings"
 )
 
-// mark names what the rows of a file are of: documents, axes, seeds and program. Two
+// Mark names what the rows of a file are of: documents, axes, seeds and program. Two
 // files of one mark have the same rows.
-func (g *grid) mark(program string, accept bool) (string, error) {
+func (g *Grid) Mark(program string, accept bool) (string, error) {
 	first, err := g.resolve(0)
 	if err != nil {
 		return "", err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\n%s\n%q %d %v %v\n", program, first.document.YAML(), g.keys, g.seeds, accept, first.automatic)
+	fmt.Fprintf(sum, "%s\n%s\n%q %d %v %v\n", program, first.Document.YAML(), g.keys, g.Seeds, accept, first.automatic)
 	return hex.EncodeToString(sum.Sum(nil)[:6]), nil
 }
 
-// columns is how many columns a file of the grid has.
-func (g *grid) columns() int { return len(g.axes) + len(columns) + 1 }
+// Columns is how many columns a file of the grid has.
+func (g *Grid) Columns() int { return len(g.axes) + len(columns) + 1 }
 
 // header names the columns.
-func header(g *grid) []string {
+func header(g *Grid) []string {
 	var names []string
 	for _, a := range g.axes {
 		names = append(names, a.key)
@@ -41,8 +41,8 @@ func header(g *grid) []string {
 	return names
 }
 
-// csvRows writes comma-separated values.
-type csvRows struct {
+// CSV writes comma-separated values.
+type CSV struct {
 	file   io.WriteCloser
 	buffer *bufio.Writer
 	csv    *csv.Writer
@@ -51,16 +51,17 @@ type csvRows struct {
 	cells  []string
 }
 
-func newCSV(file io.WriteCloser, mark string, accept bool) *csvRows {
+// NewCSV begins rows of comma-separated values. accept writes means that have not settled.
+func NewCSV(file io.WriteCloser, mark string, accept bool) *CSV {
 	buffer := bufio.NewWriterSize(file, 1<<16)
-	return &csvRows{file: file, buffer: buffer, csv: csv.NewWriter(buffer), mark: mark, accept: accept}
+	return &CSV{file: file, buffer: buffer, csv: csv.NewWriter(buffer), mark: mark, accept: accept}
 }
 
-// header writes the names of the columns.
-func (w *csvRows) header(g *grid) error { return w.csv.Write(header(g)) }
+// WriteHeader writes the names of the columns.
+func (w *CSV) WriteHeader(g *Grid) error { return w.csv.Write(header(g)) }
 
 // Write writes a setting.
-func (w *csvRows) Write(p *gridPoint) error {
+func (w *CSV) Write(p *Point) error {
 	w.cells = w.cells[:0]
 	for _, o := range p.set {
 		w.cells = append(w.cells, o.value)
@@ -86,20 +87,20 @@ func cell(value any) string {
 }
 
 // Flush has what was written so far outlive the process.
-func (w *csvRows) Flush() error {
+func (w *CSV) Flush() error {
 	w.csv.Flush()
 	return errors.Join(w.csv.Error(), w.buffer.Flush())
 }
 
 // Close ends the file; failed says that it is not complete.
-func (w *csvRows) Close(bool) error {
+func (w *CSV) Close(bool) error {
 	return errors.Join(w.Flush(), w.file.Close())
 }
 
-// wholeRows counts the settings a file has, with what became of them, and the bytes
+// WholeRows counts the settings a file has, with what became of them, and the bytes
 // up to the end of the last whole row. It refuses rows of anything but this grid, from
 // its beginning.
-func wholeRows(file io.Reader, g *grid, mark string) (done tally, size int64, err error) {
+func WholeRows(file io.Reader, g *Grid, mark string) (done Tally, size int64, err error) {
 	source := &lineReader{source: bufio.NewReaderSize(file, 1<<16)}
 	r := csv.NewReader(source)
 	r.ReuseRecord, r.FieldsPerRecord = true, -1
@@ -132,9 +133,9 @@ func wholeRows(file io.Reader, g *grid, mark string) (done tally, size int64, er
 }
 
 // isRow reports whether a row is that of a setting.
-func isRow(row []string, g *grid, setting int64, mark string) error {
-	if setting >= g.settings {
-		return fmt.Errorf("it has more rows than the grid has settings (%d)", g.settings)
+func isRow(row []string, g *Grid, setting int64, mark string) error {
+	if setting >= g.Settings {
+		return fmt.Errorf("it has more rows than the grid has settings (%d)", g.Settings)
 	}
 	for i, o := range g.overrides(setting) {
 		if row[i] != o.value {

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// text prints a simulation of a document for people: the figures that have a closed
+// Text prints a simulation of a document for people: the figures that have a closed
 // form beside it, queue health, and where every rollout went.
-func (doc *simulation) text(w io.Writer, d config.Config) error {
+func (doc *Simulation) Text(w io.Writer, d config.Config) error {
 	var b strings.Builder
 	queue := fmt.Sprintf("policy %s, queue %d groups", d.Queue.Policy, d.QueueGroups())
 	if d.Schedule == "synchronous" {
@@ -70,7 +70,7 @@ func (doc *simulation) text(w io.Writer, d config.Config) error {
 
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
-func (doc *simulation) printFates(b *strings.Builder, d config.Config) error {
+func (doc *Simulation) printFates(b *strings.Builder, d config.Config) error {
 	fates := report.Run{Partial: report.InterruptionRows(doc.Summary, d.Rollout.Environment.Kind != "none"), Bias: doc.Bias, Window: report.WindowWords(doc.Warmup.Steps)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
@@ -83,7 +83,7 @@ func (doc *simulation) printFates(b *strings.Builder, d config.Config) error {
 }
 
 // warmupLine says how long the warm-up was, and who chose it.
-func warmupLine(w warmup) string {
+func warmupLine(w Warmup) string {
 	line := fmt.Sprintf("%s of warm-up", report.Count(int64(w.Steps)))
 	if w.Automatic {
 		line += ", chosen automatically"
@@ -152,7 +152,7 @@ func bar(share float64) string {
 }
 
 // summaryTable is what a simulation says beside its means.
-func summaryTable(s metrics.Summary, in confidence) report.Table {
+func summaryTable(s metrics.Summary, in Confidence) report.Table {
 	idle := report.Share(s.TrainerIdleRatio)
 	if i := in.TrainerIdleRatio; i != nil && i[1]-i[0] > 0 {
 		idle += " ± " + report.Figure(50*(i[1]-i[0]), 1)
@@ -209,7 +209,7 @@ func latencyRows(s metrics.Summary) [][]string {
 }
 
 // ledgerLine says where every rollout went; what is zero is left out.
-func (doc *simulation) ledgerLine() string {
+func (doc *Simulation) ledgerLine() string {
 	l := doc.Ledger
 	parts := []string{fmt.Sprintf("%s rollouts: %s trained", report.Count(l.Admitted), report.Count(l.Trained))}
 	for _, part := range []struct {

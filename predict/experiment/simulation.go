@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -32,21 +32,21 @@ func watchBias(cfg *sim.Config) *bias.Observer {
 	return observer
 }
 
-// simulation is what headway simulate --json prints.
-type simulation struct {
+// Simulation is what headway simulate --json prints.
+type Simulation struct {
 	metrics.Summary
 	// Series has a point a train step, warm-up included; see printSimulationJSON.
 	Series any         `json:"series"`
 	Ledger loop.Ledger `json:"ledger"`
 	// Settled says that the means have; Unsettled which have not, and why.
-	Settled   bool              `json:"settled"`
-	Unsettled []unsettledFigure `json:"unsettled"`
+	Settled   bool        `json:"settled"`
+	Unsettled []Unsettled `json:"unsettled"`
 	// Warmup is what was left out at the beginning.
-	Warmup warmup `json:"warmup"`
+	Warmup Warmup `json:"warmup"`
 	// Confidence holds the intervals of the means, in place of the summary's.
-	Confidence confidence `json:"confidence"`
+	Confidence Confidence `json:"confidence"`
 	// Predicted is the closed form of the same document, null where there is none.
-	Predicted predicted `json:"predicted"`
+	Predicted Predicted `json:"predicted"`
 	// Events are rollout completions and train-step ends, warm-up included.
 	Events     int64   `json:"events"`
 	EventsPerS float64 `json:"events_per_s"`
@@ -63,8 +63,8 @@ type simulation struct {
 	tried int64
 }
 
-// predicted is the closed form beside a simulation.
-type predicted struct {
+// Predicted is the closed form beside a simulation.
+type Predicted struct {
 	StalenessMean theory.Figure `json:"staleness_mean"`
 	PQS           theory.Figure `json:"pqs"`
 	IQS           theory.Figure `json:"iqs"`
@@ -75,8 +75,8 @@ type predicted struct {
 	Warnings               []string      `json:"warnings"`
 }
 
-// took says how long the simulation took, in seconds.
-func (s *simulation) took(seconds float64) {
+// Took says how long the simulation took, in seconds.
+func (s *Simulation) Took(seconds float64) {
 	s.WallS = seconds
 	s.EventsPerS = float64(s.tried) / max(seconds, 1e-9)
 }
@@ -94,26 +94,26 @@ type simulationWithoutMeans struct {
 	IQS            unmeasured `json:"iqs"`
 	TokenStaleness unmeasured `json:"token_staleness"`
 	PeriodS        unmeasured `json:"period_s"`
-	simulation
+	Simulation
 }
 
 // withoutMeans takes the means and what rests on them out.
-func withoutMeans(doc simulation) simulationWithoutMeans {
-	doc.Confidence = confidence{Method: doc.Confidence.Method}
-	return simulationWithoutMeans{simulation: doc}
+func withoutMeans(doc Simulation) simulationWithoutMeans {
+	doc.Confidence = Confidence{Method: doc.Confidence.Method}
+	return simulationWithoutMeans{Simulation: doc}
 }
 
-// recorder writes a simulation down as it goes.
-type recorder interface {
+// Recorder writes a simulation down as it goes.
+type Recorder interface {
 	// Watch has a simulation written, beside its other observers.
 	Watch(cfg *sim.Config, document config.Config) error
 	// End ends the files of a simulation that ended with an error or nil.
 	End(failed error) error
 }
 
-// simulateExpecting makes one simulation with the closed form at hand. It has files
+// Simulate makes one simulation with the closed form at hand. It has files
 // written and progress shown where these are not nil.
-func simulateExpecting(c simulateCase, prediction theory.Prediction, files recorder, show stepWatcher) (doc simulation, err error) {
+func Simulate(c Case, prediction theory.Prediction, files Recorder, show Progress) (doc Simulation, err error) {
 	var observer *bias.Observer
 	observe := func(cfg *sim.Config) error {
 		if c.bias {
@@ -122,7 +122,7 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files recor
 		if files == nil {
 			return nil
 		}
-		return files.Watch(cfg, c.document)
+		return files.Watch(cfg, c.Document)
 	}
 	if files == nil && !c.bias {
 		observe = nil
@@ -132,12 +132,12 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files recor
 		err = errors.Join(err, files.End(err))
 	}
 	if err != nil {
-		return doc, simulationError(c.document, err)
+		return doc, StallError(c.Document, err)
 	}
-	doc = simulation{
-		Summary: run.Summary, Attribution: run.attribution, Verl: verlMetrics(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
-		Settled: run.settled(), Unsettled: append([]unsettledFigure{}, run.unsettled...), Warmup: run.warmup, Confidence: run.confidence,
-		Predicted: predicted{
+	doc = Simulation{
+		Summary: run.Summary, Attribution: run.attribution, Verl: metrics.VerlByName(run.Summary), steps: run.Series, tried: run.tried, Ledger: run.Ledger, Events: run.Events,
+		Settled: run.settled(), Unsettled: append([]Unsettled{}, run.Unsettled...), Warmup: run.warmup, Confidence: run.confidence,
+		Predicted: Predicted{
 			StalenessMean: prediction.Staleness.Mean, PQS: prediction.PQS, IQS: prediction.IQS, PeriodS: prediction.Period.S,
 			CorrectedStalenessMean: prediction.Corrected.Mean, CorrectedPeriodS: prediction.Corrected.Period.S,
 			Warnings: append([]string{}, prediction.Warnings...),
@@ -150,8 +150,8 @@ func simulateExpecting(c simulateCase, prediction theory.Prediction, files recor
 	return doc, nil
 }
 
-// simulationError says what to do about a simulation that did not end.
-func simulationError(d config.Config, err error) error {
+// StallError says what to do about a simulation that did not end.
+func StallError(d config.Config, err error) error {
 	if !errors.Is(err, sim.ErrStalled) {
 		return err
 	}

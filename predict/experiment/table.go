@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 )
 
 // gridTable is a grid's settings beside their closed forms.
-func gridTable(points []*gridPoint, accept bool) report.Table {
+func gridTable(points []*Point, accept bool) report.Table {
 	table := report.Table{Title: report.Counted(len(points), "setting") + ", " + report.Counted(int64(points[0].Seeds), "seed") + " each"}
 	for _, o := range points[0].set {
 		table.Header = append(table.Header, o.key)
@@ -41,8 +41,8 @@ func gridTable(points []*gridPoint, accept bool) report.Table {
 	return table
 }
 
-// writeGrid prints a grid's settings for a terminal.
-func writeGrid(w io.Writer, points []*gridPoint, accept bool) error {
+// WriteTable prints a grid's settings for a terminal.
+func WriteTable(w io.Writer, points []*Point, accept bool) error {
 	if _, err := gridTable(points, accept).WriteTo(w); err != nil {
 		return err
 	}

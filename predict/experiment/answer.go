@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -17,20 +17,20 @@ const (
 	basisSimulation = "simulation"
 )
 
-// answer is what headway predict --json prints: the closed forms, or what a
+// Answer is what headway predict --json prints: the closed forms, or what a
 // simulation gave in their place where none holds.
-type answer struct {
+type Answer struct {
 	theory.Prediction
 	// Basis is "closed form" or "simulation".
 	Basis string `json:"basis"`
 	// Simulated is the simulation behind basis "simulation".
-	Simulated *simulatedAnswer `json:"simulated,omitempty"`
+	Simulated *SimulatedAnswer `json:"simulated,omitempty"`
 	// Target is what the simulation expects of the document's target; absent without one.
-	Target *targetAnswer `json:"target,omitempty"`
+	Target *TargetAnswer `json:"target,omitempty"`
 }
 
-// simulatedAnswer says how much stands behind simulated figures.
-type simulatedAnswer struct {
+// SimulatedAnswer says how much stands behind simulated figures.
+type SimulatedAnswer struct {
 	// Steps were measured, after WarmupSteps.
 	Steps       int `json:"steps"`
 	WarmupSteps int `json:"warmup_steps"`
@@ -64,33 +64,33 @@ const (
 	answerHalf = 0.1
 )
 
-// answerTo predicts by closed forms and simulates the document where they say nothing.
+// AnswerTo predicts by closed forms and simulates the document where they say nothing.
 // The document is made when it is needed; closedOnly never simulates.
-func answerTo(in theory.Input, why string, closedOnly bool, document func() (config.Config, error)) (answer, error) {
-	p, err := expectUnless(why, in)
+func AnswerTo(in theory.Input, why string, closedOnly bool, document func() (config.Config, error)) (Answer, error) {
+	p, err := ExpectUnless(why, in)
 	if err != nil {
-		return answer{}, predictUsage(err)
+		return Answer{}, FlagError(err)
 	}
-	a := answer{Prediction: p, Basis: basisClosedForm}
+	a := Answer{Prediction: p, Basis: basisClosedForm}
 	_, timed := p.Period.RelativeToStep.Value()
 	if closedOnly || p.Covered && timed {
 		return a, nil
 	}
 	d, err := document()
 	if err != nil {
-		return answer{}, err
+		return Answer{}, err
 	}
 	return a, a.simulate(d, in)
 }
 
 // simulate puts a short simulation in the place of what is unknown: a longer one
 // where that has not settled, and none where that has not either.
-func (a *answer) simulate(d config.Config, in theory.Input) error {
-	setting, err := predictInput(d)
+func (a *Answer) simulate(d config.Config, in theory.Input) error {
+	setting, err := Input(d)
 	if err != nil {
 		return err
 	}
-	c := simulateCase{document: d, setting: setting, automatic: true}
+	c := Case{Document: d, Setting: setting, automatic: true}
 	var run settledRun
 	why := ""
 	for _, rollouts := range []int{answerRollouts, answerRolloutsMax} {
@@ -98,10 +98,10 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 		if wander := settlingTimes * a.SettlingSteps; wander < float64(answerRolloutsMax/d.Train.Batch) {
 			steps = max(steps, int(wander))
 		}
-		c.document.Steps.Measured = max(min(rollouts/d.Train.Batch, steps), answerStepsMin)
-		c.document.Steps.Warmup = min(answerWarmup, c.document.Steps.Measured)
+		c.Document.Steps.Measured = max(min(rollouts/d.Train.Batch, steps), answerStepsMin)
+		c.Document.Steps.Warmup = min(answerWarmup, c.Document.Steps.Measured)
 		if run, err = settle(c, a.SettlingSteps, nil, nil); err != nil {
-			return simulationError(d, err)
+			return StallError(d, err)
 		}
 		if why = unsure(run); why == "" {
 			break
@@ -109,20 +109,20 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 	}
 	a.Basis = basisSimulation
 	a.unknown()
-	a.Simulated = &simulatedAnswer{Steps: c.document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
-	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.document.Steps.Measured, run.warmup.Steps))
+	a.Simulated = &SimulatedAnswer{Steps: c.Document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
+	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.Document.Steps.Measured, run.warmup.Steps))
 	a.Target = answerTarget(run.Summary.Control)
 	if why != "" {
 		return nil
 	}
 	a.fill(run, in)
-	under := []targetLever(nil)
-	if a.Levers, under, err = simulatedLevers(c.document, setting, run.Summary); err != nil {
-		return predictUsage(err)
+	under := []TargetLever(nil)
+	if a.Levers, under, err = simulatedLevers(c.Document, setting, run.Summary); err != nil {
+		return FlagError(err)
 	}
 	if a.Target != nil {
 		a.Target.Levers = under
-		a.Target.price(c.document, setting, run.Summary)
+		a.Target.price(c.Document, setting, run.Summary)
 	}
 	a.Warnings = append(a.Warnings, leverBasis(a.Levers))
 	return nil
@@ -131,7 +131,7 @@ func (a *answer) simulate(d config.Config, in theory.Input) error {
 // unsure says why a simulated mean is not to be printed, "" where it is.
 func unsure(run settledRun) string {
 	if !run.settled() {
-		return whyUnsettled(run.unsettled)
+		return WhyUnsettled(run.Unsettled)
 	}
 	mean := math.Max(run.Summary.Staleness.Mean, versionScale)
 	if between := run.confidence.StalenessMean; between != nil && between[1]-between[0] > 2*answerHalf*mean {
@@ -141,7 +141,7 @@ func unsure(run settledRun) string {
 }
 
 // unknown forgets what closed forms gave outside their range.
-func (a *answer) unknown() {
+func (a *Answer) unknown() {
 	p := &a.Prediction
 	p.PQS, p.IQS, p.TokenStaleness, p.DroppedShare = theory.Figure{}, theory.Figure{}, theory.Figure{}, theory.Figure{}
 	p.Staleness, p.Period, p.Corrected, p.Dominant = theory.Staleness{}, theory.PeriodFigures{}, theory.Corrected{}, ""
@@ -149,7 +149,7 @@ func (a *answer) unknown() {
 }
 
 // fill reads a simulation's figures as a prediction's.
-func (a *answer) fill(run settledRun, in theory.Input) {
+func (a *Answer) fill(run settledRun, in theory.Input) {
 	s := run.Summary
 	a.PQS, a.IQS = theory.Known(s.PQS.Mean), theory.Known(s.IQS.Mean)
 	a.Staleness.Mean = theory.Known(s.Staleness.Mean)
@@ -198,9 +198,9 @@ func shareAbove(histogram []int64, budget int) float64 {
 	return above / math.Max(all, 1)
 }
 
-// documentOf is the document that says what a setting says, for a simulation. spec are
+// DocumentOf is the document that says what a setting says, for a simulation. spec are
 // its lengths; where they are not given, it becomes the lognormal of the setting's tail.
-func documentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.Config, error) {
+func DocumentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.Config, error) {
 	raw, err := config.Read("")
 	if err != nil {
 		return config.Config{}, err

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ const (
 	versionScale = 0.5
 )
 
-// warmup says what was left out at the beginning of a simulation.
-type warmup struct {
+// Warmup says what was left out at the beginning of a simulation.
+type Warmup struct {
 	// Steps is the number of train steps left out, Automatic that the document did not say it.
 	Steps     int  `json:"steps"`
 	Automatic bool `json:"automatic"`
@@ -41,8 +41,8 @@ type warmup struct {
 	DetectedSteps int `json:"detected_steps"`
 }
 
-// unsettledFigure says why one mean has not settled.
-type unsettledFigure struct {
+// Unsettled says why one mean has not settled.
+type Unsettled struct {
 	// Figure is staleness, pqs, iqs or period_s.
 	Figure string `json:"figure"`
 	// Cause is short, transient, trend or correlated.
@@ -58,8 +58,8 @@ type unsettledFigure struct {
 // causeNames are the causes in JSON.
 var causeNames = map[estimate.Cause]string{estimate.Short: "short", estimate.Transient: "transient", estimate.Trend: "trend", estimate.Correlated: "correlated"}
 
-// confidence holds 95 % intervals of means; null where the window is too short for one.
-type confidence struct {
+// Confidence holds 95 % intervals of means; null where the window is too short for one.
+type Confidence struct {
 	StalenessMean      *[2]float64 `json:"staleness_mean_95"`
 	PQSMean            *[2]float64 `json:"pqs_mean_95"`
 	IQSMean            *[2]float64 `json:"iqs_mean_95"`
@@ -75,18 +75,18 @@ type confidence struct {
 	IndependentSteps *float64 `json:"independent_steps"`
 }
 
-// judgement is what the series of a simulation says of its means.
-type judgement struct {
-	confidence confidence
-	unsettled  []unsettledFigure
+// Judgement is what the series of a simulation says of its means.
+type Judgement struct {
+	confidence Confidence
+	Unsettled  []Unsettled
 }
 
 // settled reports whether every mean has.
-func (j judgement) settled() bool { return len(j.unsettled) == 0 }
+func (j Judgement) settled() bool { return len(j.Unsettled) == 0 }
 
 // drifts reports whether what has not settled moves, so that a longer warm-up may help.
-func (j judgement) drifts() bool {
-	for _, u := range j.unsettled {
+func (j Judgement) drifts() bool {
+	for _, u := range j.Unsettled {
 		if u.cause == estimate.Transient || u.cause == estimate.Trend {
 			return true
 		}
@@ -94,8 +94,8 @@ func (j judgement) drifts() bool {
 	return false
 }
 
-// judge looks at the steps of the measured window.
-func judge(steps []metrics.Step) judgement {
+// Judge looks at the steps of the measured window.
+func Judge(steps []metrics.Step) Judgement {
 	column := func(f func(*metrics.Step) float64) []float64 {
 		x := make([]float64, len(steps))
 		for i := range steps {
@@ -107,16 +107,16 @@ func judge(steps []metrics.Step) judgement {
 	periods := column(func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 })
 	tokens := column(func(s *metrics.Step) float64 { return float64(s.Tokens) })
 	scale := math.Max(estimate.OfSeries(staleness).Mean, versionScale)
-	var j judgement
+	var j Judgement
 	figure := func(name, what string, x []float64, scale float64) estimate.Verdict {
 		v := estimate.Judge(x, scale)
 		if !v.OK() {
-			j.unsettled = append(j.unsettled, describe(name, what, x, v))
+			j.Unsettled = append(j.Unsettled, describe(name, what, x, v))
 		}
 		return v
 	}
 	first := figure("staleness", "the mean staleness", staleness, scale)
-	j.confidence = confidence{
+	j.confidence = Confidence{
 		StalenessMean: bounds(first.Interval),
 		PQSMean:       bounds(figure("pqs", "the pre-queue staleness", column(func(s *metrics.Step) float64 { return s.PQS }), scale).Interval),
 		IQSMean:       bounds(figure("iqs", "the in-queue staleness", column(func(s *metrics.Step) float64 { return s.IQS }), scale).Interval),
@@ -142,8 +142,8 @@ func bounds(v estimate.Interval) *[2]float64 {
 }
 
 // describe says why a mean has not settled.
-func describe(name, what string, x []float64, v estimate.Verdict) unsettledFigure {
-	u := unsettledFigure{Figure: name, Cause: causeNames[v.Cause], cause: v.Cause}
+func describe(name, what string, x []float64, v estimate.Verdict) Unsettled {
+	u := Unsettled{Figure: name, Cause: causeNames[v.Cause], cause: v.Cause}
 	if !math.IsNaN(v.More) {
 		more := math.Ceil(v.More)
 		u.MoreSteps = &more
@@ -171,8 +171,8 @@ func signed(v float64) string {
 	return "+" + report.Figure(v, 3)
 }
 
-// windowOfSteps are the steps after a warm-up.
-func windowOfSteps(steps []metrics.Step, warmup int) []metrics.Step {
+// Window are the steps after a warm-up.
+func Window(steps []metrics.Step, warmup int) []metrics.Step {
 	for i := range steps {
 		if int(steps[i].Step) > warmup {
 			return steps[i:]
@@ -193,16 +193,16 @@ func detected(steps []metrics.Step) int {
 // settledRun is a simulation with what is to be thought of its means.
 type settledRun struct {
 	sim.Result
-	judgement
-	warmup warmup
+	Judgement
+	warmup Warmup
 	// attribution says where its staleness came from.
 	attribution attribution.Summary
 	// tried counts the events of every simulation that was made for it.
 	tried int64
 }
 
-// stepWatcher shows how far a simulation is.
-type stepWatcher interface {
+// Progress shows how far a simulation is.
+type Progress interface {
 	// Watch has a simulation tell its steps.
 	Watch(cfg *sim.Config)
 	// Clear takes away the line that Watch shows.
@@ -213,10 +213,10 @@ type stepWatcher interface {
 // An explicit warm-up is kept as it is. An automatic one begins with the default,
 // or the closed form's settling time where that is longer, and grows while the
 // window still drifts. observe, if not nil, is told of the last simulation alone.
-func settle(c simulateCase, settlingSteps float64, show stepWatcher, observe func(*sim.Config) error) (settledRun, error) {
+func settle(c Case, settlingSteps float64, show Progress, observe func(*sim.Config) error) (settledRun, error) {
 	var run settledRun
-	run.warmup = warmup{Steps: c.document.Steps.Warmup, Automatic: c.automatic, ClosedFormSteps: settlingSteps}
-	most := max(warmupShare*c.document.Steps.Measured, run.warmup.Steps)
+	run.warmup = Warmup{Steps: c.Document.Steps.Warmup, Automatic: c.automatic, ClosedFormSteps: settlingSteps}
+	most := max(warmupShare*c.Document.Steps.Measured, run.warmup.Steps)
 	if c.automatic && settlingSteps > float64(run.warmup.Steps) && settlingSteps <= float64(most) {
 		run.warmup.Steps = int(math.Ceil(settlingSteps))
 	}
@@ -239,8 +239,8 @@ func settle(c simulateCase, settlingSteps float64, show stepWatcher, observe fun
 }
 
 // once simulates with the present warm-up.
-func (run *settledRun) once(c simulateCase, show stepWatcher, observe func(*sim.Config) error, observed bool) error {
-	cfg, err := simulationConfig(c)
+func (run *settledRun) once(c Case, show Progress, observe func(*sim.Config) error, observed bool) error {
+	cfg, err := Devices(c)
 	if err != nil {
 		return err
 	}
@@ -263,19 +263,19 @@ func (run *settledRun) once(c simulateCase, show stepWatcher, observe func(*sim.
 	}
 	run.attribution = attributed.Summary()
 	run.tried += run.Events
-	run.judgement = judge(windowOfSteps(run.Series, cfg.Warmup))
+	run.Judgement = Judge(Window(run.Series, cfg.Warmup))
 	run.warmup.DetectedSteps = detected(run.Series)
 	return nil
 }
 
-// refusal is the error about means that have not settled.
-func refusal(d config.Config, doc *simulation) error {
-	return failure.Run(refusalHint(d, doc), "not settled: %s", whyUnsettled(doc.Unsettled))
+// Refusal is the error about means that have not settled.
+func Refusal(d config.Config, doc *Simulation) error {
+	return failure.Run(refusalHint(d, doc), "not settled: %s", WhyUnsettled(doc.Unsettled))
 }
 
-// whyUnsettled says why means have not settled. Where the mean staleness has not, its
+// WhyUnsettled says why means have not settled. Where the mean staleness has not, its
 // two parts say no more.
-func whyUnsettled(figures []unsettledFigure) string {
+func WhyUnsettled(figures []Unsettled) string {
 	var whys []string
 	for _, u := range figures {
 		if figures[0].Figure == "staleness" && (u.Figure == "pqs" || u.Figure == "iqs") {
@@ -305,7 +305,7 @@ func changing(d config.Config) (key string, until int) {
 }
 
 // refusalHint says what to set.
-func refusalHint(d config.Config, doc *simulation) string {
+func refusalHint(d config.Config, doc *Simulation) string {
 	const instead = "; --accept-unsettled prints the means of this window all the same"
 	more, endless, drifts := 0.0, false, false
 	for _, u := range doc.Unsettled {
@@ -323,10 +323,10 @@ func refusalHint(d config.Config, doc *simulation) string {
 	if w.ClosedFormSteps > float64(w.Steps+int(doc.Steps)) {
 		more, endless, drifts = math.Max(more, w.ClosedFormSteps-float64(w.Steps)), false, true
 	}
-	warmup, measured := rounded(float64(w.Steps)+more), rounded(math.Max(float64(doc.Steps), more))
+	warmup, measured := Rounded(float64(w.Steps)+more), Rounded(math.Max(float64(doc.Steps), more))
 	switch {
 	case more >= hopeless:
-		return fmt.Sprintf("it takes some %s train steps, which no run has: a smaller queue, or a utilization further from 1, settles%s", report.Count(rounded(more)), instead)
+		return fmt.Sprintf("it takes some %s train steps, which no run has: a smaller queue, or a utilization further from 1, settles%s", report.Count(Rounded(more)), instead)
 	case endless && more == 0:
 		return "the steps show no end of the drift: something grows as long as it runs, or fills for very long" + instead
 	case drifts && w.Automatic:
@@ -336,11 +336,11 @@ func refusalHint(d config.Config, doc *simulation) string {
 			report.Count(int64(more)), measured, warmup, instead)
 	}
 	return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d%s",
-		report.Count(int64(more)), rounded(float64(doc.Steps)+more), instead)
+		report.Count(int64(more)), Rounded(float64(doc.Steps)+more), instead)
 }
 
-// rounded rounds up to two digits: the estimate is no better.
-func rounded(steps float64) int64 {
+// Rounded rounds up to two digits: the estimate is no better.
+func Rounded(steps float64) int64 {
 	unit := math.Pow(10, math.Max(math.Floor(math.Log10(math.Max(steps, 1)))-1, 0))
 	return int64(math.Ceil(steps/unit) * unit)
 }

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"errors"
@@ -57,11 +57,11 @@ func TestAxisValues(t *testing.T) {
 
 // In a large grid a wrong combination is a row; a value wrong by itself is refused.
 func TestLargeGridChecksItsAxes(t *testing.T) {
-	g, err := newGrid(gridRequest{File: smallFile(t), Seeds: 1, Keys: []string{"train.utilization=0.3..3#100000", "rollout.group_size=4,5"}})
+	g, err := NewGrid(Request{File: smallFile(t), Seeds: 1, Keys: []string{"train.utilization=0.3..3#100000", "rollout.group_size=4,5"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.check(); err == nil || !strings.Contains(err.Error(), "group_size") {
+	if _, err := g.Check(); err == nil || !strings.Contains(err.Error(), "group_size") {
 		t.Errorf("a batch of 32 in groups of 5: %v", err)
 	}
 	bad := g.make(1)
@@ -126,7 +126,7 @@ func TestColumnsAreDocumented(t *testing.T) {
 
 // What seeds share is bounded: memory does not grow with the grid.
 func TestSharedSettingsAreBounded(t *testing.T) {
-	g := &grid{seeds: 3}
+	g := &Grid{Seeds: 3}
 	first := g.shared(0)
 	if g.shared(0) != first {
 		t.Error("seeds of a setting do not share it")
@@ -137,7 +137,7 @@ func TestSharedSettingsAreBounded(t *testing.T) {
 	if len(g.recent) > recentMax {
 		t.Errorf("%d settings are kept, want at most %d", len(g.recent), recentMax)
 	}
-	one := &grid{seeds: 1}
+	one := &Grid{Seeds: 1}
 	if one.shared(0); len(one.recent) != 0 {
 		t.Error("a setting of one seed is kept")
 	}

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ const leverRollouts = answerRollouts / 4
 // simulatedLevers simulates what single changes of a document would buy, beside the period
 // of the document itself. A change under which the run would stand still says so. What a controller may change by
 // itself is no lever; a target is one, and under says what each does under it.
-func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary) (levers []theory.Lever, under []targetLever, err error) {
+func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary) (levers []theory.Lever, under []TargetLever, err error) {
 	asDrop := setting
 	asDrop.Policy, asDrop.Select, asDrop.MaxStaleness = theory.PolicyDrop, theory.SelectOldest, 0
 	p, err := theory.Predict(asDrop)
@@ -39,7 +39,7 @@ func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary
 		rule.Setting = asDrop
 		levers, documents = append(levers, rule), append(documents, changed)
 	}
-	under = make([]targetLever, len(levers))
+	under = make([]TargetLever, len(levers))
 	var wait sync.WaitGroup
 	next := make(chan int)
 	for range min(runtime.GOMAXPROCS(0), len(levers)) {
@@ -103,7 +103,7 @@ func simulateLever(l *theory.Lever, changed config.Config, setting theory.Input,
 	if len(changed.Rollout.DecodeCurve) > 0 {
 		in.DecodeTokensPerS = changed.DecodeThroughputTokensPerS() / float64(changed.Rollout.Concurrency)
 	}
-	cfg, err := simulationConfig(simulateCase{document: changed, setting: in})
+	cfg, err := Devices(Case{Document: changed, Setting: in})
 	if err != nil {
 		l.Note = "cannot be simulated: " + err.Error()
 		return nil

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -15,20 +15,20 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// targetAnswer is what a simulation expects of a document's target.
-type targetAnswer struct {
+// TargetAnswer is what a simulation expects of a document's target.
+type TargetAnswer struct {
 	// Control is how the target was kept in the simulation, after its warm-up, and where its settings came to.
 	*metrics.Control
 	// Says is that in a sentence, with what to do where the target is not held.
 	Says string `json:"says"`
 	// Without is the same document without its target; null where it could not be simulated.
-	Without *targetWithout `json:"without"`
+	Without *TargetWithout `json:"without"`
 	// Levers are those of the prediction, in the same order, by what they change under the target.
-	Levers []targetLever `json:"levers"`
+	Levers []TargetLever `json:"levers"`
 }
 
-// targetWithout is a document without its target.
-type targetWithout struct {
+// TargetWithout is a document without its target.
+type TargetWithout struct {
 	// StalenessMean in versions, PeriodRatio the time between updates without over with the target, ThroughputRatio
 	// the rollouts trained a second likewise: how much faster the run would be.
 	StalenessMean   float64 `json:"staleness_mean"`
@@ -36,8 +36,8 @@ type targetWithout struct {
 	ThroughputRatio float64 `json:"throughput_ratio"`
 }
 
-// targetLever is what a change does to a document whose controller keeps its staleness.
-type targetLever struct {
+// TargetLever is what a change does to a document whose controller keeps its staleness.
+type TargetLever struct {
 	Change string `json:"change"`
 	// ThroughputRatio is rollouts trained a second after over before, HeldShare the share of train steps that hold the
 	// target then; null where the change could not be simulated.
@@ -46,19 +46,19 @@ type targetLever struct {
 }
 
 // answerTarget says how a simulation kept its target; nil without one.
-func answerTarget(c *metrics.Control) *targetAnswer {
+func answerTarget(c *metrics.Control) *TargetAnswer {
 	if !control.Has(c) {
 		return nil
 	}
-	return &targetAnswer{Control: c, Says: control.GoalOf(c).Sentence(control.StatusOf(c)), Levers: []targetLever{}}
+	return &TargetAnswer{Control: c, Says: control.GoalOf(c).Sentence(control.StatusOf(c)), Levers: []TargetLever{}}
 }
 
 // price simulates the document without its target.
-func (a *targetAnswer) price(d config.Config, setting theory.Input, with metrics.Summary) {
+func (a *TargetAnswer) price(d config.Config, setting theory.Input, with metrics.Summary) {
 	d.Control = config.Control{}
 	d.Steps.Measured = min(max(leverRollouts/d.Train.Batch, answerStepsMin), answerStepsMax)
 	d.Steps.Warmup = min(d.Steps.Warmup, d.Steps.Measured)
-	cfg, err := simulationConfig(simulateCase{document: d, setting: setting})
+	cfg, err := Devices(Case{Document: d, Setting: setting})
 	if err != nil {
 		return
 	}
@@ -66,7 +66,7 @@ func (a *targetAnswer) price(d config.Config, setting theory.Input, with metrics
 	if err != nil || with.PeriodS.Mean <= 0 {
 		return
 	}
-	a.Without = &targetWithout{StalenessMean: without.Summary.Staleness.Mean, PeriodRatio: without.Summary.PeriodS.Mean / with.PeriodS.Mean,
+	a.Without = &TargetWithout{StalenessMean: without.Summary.Staleness.Mean, PeriodRatio: without.Summary.PeriodS.Mean / with.PeriodS.Mean,
 		ThroughputRatio: throughputRatio(without.Summary, with)}
 }
 
@@ -74,7 +74,7 @@ func (a *targetAnswer) price(d config.Config, setting theory.Input, with metrics
 const dearTarget = 1.1
 
 // bindsThroughput reports whether a run would be clearly faster without its target.
-func (a *targetAnswer) bindsThroughput() bool {
+func (a *TargetAnswer) bindsThroughput() bool {
 	return a != nil && a.Without != nil && a.Without.ThroughputRatio >= dearTarget
 }
 
@@ -87,8 +87,8 @@ func throughputRatio(s, base metrics.Summary) float64 {
 }
 
 // leverOf is what a simulated change does under a target; nothing is known of one that could not be simulated.
-func leverOf(change string, s *metrics.Summary, base metrics.Summary) targetLever {
-	l := targetLever{Change: change}
+func leverOf(change string, s *metrics.Summary, base metrics.Summary) TargetLever {
+	l := TargetLever{Change: change}
 	if s == nil {
 		return l
 	}
@@ -171,7 +171,7 @@ func targetWords(t config.Target) string {
 }
 
 // print prints the section of the target.
-func (a *targetAnswer) print(b *strings.Builder) {
+func (a *TargetAnswer) print(b *strings.Builder) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	row := func(name, value string) { fmt.Fprintf(table, "  %s\t%s\n", name, value) }
 	fmt.Fprintf(table, "The target, simulated\t%s, over %d train steps\n", control.GoalOf(a.Control), a.Window)
@@ -198,7 +198,7 @@ func (a *targetAnswer) print(b *strings.Builder) {
 }
 
 // printLevers prints what single changes do under the target.
-func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
+func (a *TargetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
 	fmt.Fprintf(table, "Levers, simulated under the target\ttrained/s ×\theld\tstaleness\tperiod ×\n")
 	figure := func(v *float64, print func(float64) string) string {
@@ -208,7 +208,7 @@ func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 		return print(*v)
 	}
 	for i, l := range levers {
-		known := targetLever{}
+		known := TargetLever{}
 		if i < len(a.Levers) {
 			known = a.Levers[i]
 		}
@@ -224,7 +224,7 @@ func (a *targetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 }
 
 // left names the settings that a controller moves.
-func (a *targetAnswer) left() string {
+func (a *TargetAnswer) left() string {
 	var names []string
 	for _, s := range a.Settings {
 		names = append(names, fmt.Sprintf("%s (%.4g to %.4g)", report.Plain(s.Name), s.Least, s.Most))

@@ -1,4 +1,4 @@
-package main
+package experiment
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 // gridPage is a grid as a page: lines over the first axis with numbers, a map over
 // the first two axes, and a table.
 type gridPage struct {
-	g      *grid
+	g      *Grid
 	accept bool
-	points []*gridPoint
+	points []*Point
 	// x is the axis the lines run over, -1 where no axis has numbers.
 	x int
 }
@@ -31,8 +31,8 @@ const (
 	tableMax = 500
 )
 
-// gridDocument is a grid as a page: lines, maps and a table. accept shows means that have not settled.
-func gridDocument(g *grid, points []*gridPoint, accept bool) report.Document {
+// Page is a grid as a page: lines, maps and a table. accept shows means that have not settled.
+func Page(g *Grid, points []*Point, accept bool) report.Document {
 	p := &gridPage{g: g, accept: accept, points: points, x: -1}
 	for i := range g.axes {
 		if g.axes[i].isNumeric() && g.axes[i].size > 1 {
@@ -43,8 +43,8 @@ func gridDocument(g *grid, points []*gridPoint, accept bool) report.Document {
 	return p.document()
 }
 
-// single reports whether a grid has no axes, so that it is one setting.
-func (g *grid) single() bool { return len(g.axes) == 0 }
+// Single reports whether a grid has no axes, so that it is one setting.
+func (g *Grid) Single() bool { return len(g.axes) == 0 }
 
 func (p *gridPage) document() report.Document {
 	keys := make([]string, len(p.g.axes))
@@ -54,7 +54,7 @@ func (p *gridPage) document() report.Document {
 	d := report.Document{
 		Title: "Simulated: " + strings.Join(keys, " × "),
 		Summary: fmt.Sprintf("%s with %s each, through the production loop in virtual time. Bands are 95 %% intervals of the mean: by batch means of one seed, by Student's t over several.",
-			report.Counted(p.g.settings, "setting"), report.Counted(p.g.seeds, "seed")),
+			report.Counted(p.g.Settings, "setting"), report.Counted(p.g.Seeds, "seed")),
 	}
 	unsettled, failed := 0, 0
 	for _, point := range p.points {
@@ -87,7 +87,7 @@ func (p *gridPage) document() report.Document {
 // quantity is what a picture shows of a setting; low and high may be NaN.
 type quantity struct {
 	id, title, label string
-	of               func(*gridPoint) (value, low, high float64)
+	of               func(*Point) (value, low, high float64)
 }
 
 // interval is a mean with the ends of its interval.
@@ -99,14 +99,14 @@ func interval(m pointMean) (value, low, high float64) {
 }
 
 // average is a column's.
-func average(name string) func(*gridPoint) (float64, float64, float64) {
-	return func(p *gridPoint) (float64, float64, float64) { return p.averages[name], math.NaN(), math.NaN() }
+func average(name string) func(*Point) (float64, float64, float64) {
+	return func(p *Point) (float64, float64, float64) { return p.averages[name], math.NaN(), math.NaN() }
 }
 
 var quantities = []quantity{
-	{"staleness", "Mean staleness", "policy versions", func(p *gridPoint) (float64, float64, float64) { return interval(p.Staleness) }},
-	{"period", "Train period", "seconds", func(p *gridPoint) (float64, float64, float64) { return interval(p.PeriodS) }},
-	{"p95", "Staleness, 95 % of groups at most", "policy versions", func(p *gridPoint) (float64, float64, float64) {
+	{"staleness", "Mean staleness", "policy versions", func(p *Point) (float64, float64, float64) { return interval(p.Staleness) }},
+	{"period", "Train period", "seconds", func(p *Point) (float64, float64, float64) { return interval(p.PeriodS) }},
+	{"p95", "Staleness, 95 % of groups at most", "policy versions", func(p *Point) (float64, float64, float64) {
 		return float64(metrics.Quantile(p.histogram, 0.95)), math.NaN(), math.NaN()
 	}},
 	{"trainer-idle", "Trainer idle", "share of the time", average("trainer_idle_ratio")},
@@ -118,7 +118,7 @@ var quantities = []quantity{
 // combination of the others.
 func (p *gridPage) lines() report.Section {
 	var names []string
-	byName := map[string][]*gridPoint{}
+	byName := map[string][]*Point{}
 	for _, point := range p.points {
 		name := p.others(point, p.x, -1)
 		if _, ok := byName[name]; !ok {
@@ -163,7 +163,7 @@ func (p *gridPage) lines() report.Section {
 }
 
 // others names a setting by its keys but two.
-func (p *gridPage) others(point *gridPoint, a, b int) string {
+func (p *gridPage) others(point *Point, a, b int) string {
 	var parts []string
 	for i, o := range point.set {
 		if i != a && i != b && p.g.axes[i].size > 1 {
@@ -185,9 +185,9 @@ func (p *gridPage) maps() report.Section {
 	if across.size < 2 || down.size < 2 || across.size > mapCells || down.size > mapCells {
 		return s
 	}
-	rest := int(p.g.settings / across.size / down.size)
+	rest := int(p.g.Settings / across.size / down.size)
 	for r := range min(rest, mapsMax) {
-		cells := make([]*gridPoint, 0, across.size*down.size)
+		cells := make([]*Point, 0, across.size*down.size)
 		for i := range len(p.points) / rest {
 			cells = append(cells, p.points[i*rest+r])
 		}
@@ -207,7 +207,7 @@ func (p *gridPage) maps() report.Section {
 }
 
 // heat is the map of one quantity: the first axis across, the second down.
-func (p *gridPage) heat(q quantity, cells []*gridPoint, title string) string {
+func (p *gridPage) heat(q quantity, cells []*Point, title string) string {
 	const cellW, cellH, left, bottom, top = 46, 26, 90, 46, 8
 	across, down := &p.g.axes[0], &p.g.axes[1]
 	low, high := math.Inf(1), math.Inf(-1)
