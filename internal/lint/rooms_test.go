@@ -271,7 +271,7 @@ var rules = []rule{
 	{room: "observe/estimate", claim: pure, modules: []string{"gonum.org/v1/gonum"},
 		what: "warm-up, intervals and settling of a series",
 		why:  "statistics of numbers: it knows nothing of where they come from"},
-	{room: "observe/metrics", claim: pure, may: []string{"loop"}, modules: []string{"gonum.org/v1/gonum"},
+	{room: "observe/metrics", claim: pure, may: []string{"loop", "observe/track"}, modules: []string{"gonum.org/v1/gonum"},
 		what: "events and actions folded into series",
 		why:  "one implementation for simulator, live run and replay, so it knows none of them"},
 	{room: "observe/report", claim: pure, may: []string{"observe/attribution", "observe/bias", "observe/metrics"}, modules: []string{"gonum.org/v1/"},

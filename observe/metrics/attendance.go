@@ -162,7 +162,7 @@ func (r *Recorder) missed(away Away) {
 // absent is how long the trainer was absent in the window, up to now.
 func (r *Recorder) absent() int64 {
 	ns := r.window.absentNS
-	if away := r.attends.Now(r.now); away.Absent {
+	if away := r.attends.Now(r.run.NowNS); away.Absent {
 		ns += away.ToNS - max(away.FromNS, r.window.start)
 	}
 	return ns

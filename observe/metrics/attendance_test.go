@@ -20,7 +20,7 @@ func newAsking() *asking {
 }
 
 func (a *asking) at(s float64, kind loop.EventKind, actions ...loop.Action) {
-	ev := loop.Event{Time: int64(s * 1e9), Kind: kind, Lease: a.starts, Attempt: 1}
+	ev := loop.Event{Time: int64(s * 1e9), Kind: kind, Lease: a.starts, Attempt: 1, Version: a.r.Version() + 1}
 	a.r.Observe(ev, metrics.Measured{}, actions)
 }
 

@@ -23,7 +23,7 @@ func TestBinding(t *testing.T) {
 		"a barrier: both wait, mostly for the tail":         {80, 0, 10, 0.2, 0.82, "rollout"},
 	} {
 		r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1})
-		r.now = 100
+		r.run.NowNS = 100
 		r.window.trainerIdleNS, r.window.syncIdleNS, r.window.environmentNS, r.window.durationNS = c.trainerIdle, c.syncIdle, c.environment, 100
 		if got := r.binding(c.utilization, c.rolloutIdle); got != c.want {
 			t.Errorf("%s: %s binds, want %s", name, got, c.want)

@@ -9,55 +9,6 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// A few groups that never end do not make the table as large as the distance to the
-// newest; many do, and every live group is found all the while.
-func TestTableOfStragglers(t *testing.T) {
-	for _, stragglers := range []int{0, 1, asideMax, asideMax + 5} {
-		var table table
-		table.init(1)
-		small := len(table.places)
-		rng := rand.New(rand.NewPCG(uint64(stragglers), 1))
-		live := map[loop.GroupID]int64{}
-		var passing []loop.GroupID
-		for id := loop.GroupID(1); id <= 100_000; id++ {
-			table.put(id)
-			table.put(id)
-			tokens := rng.Int64()
-			table.get(id).tokens = tokens
-			live[id] = tokens
-			if int(id) <= stragglers {
-				continue
-			}
-			passing = append(passing, id)
-			if len(passing) > 30 {
-				i := rng.IntN(8)
-				table.remove(passing[i])
-				delete(live, passing[i])
-				passing = slices.Delete(passing, i, i+1)
-			}
-			if id%1000 == 0 {
-				for id, tokens := range live {
-					if g := table.get(id); g == nil || g.tokens != tokens {
-						t.Fatalf("%d stragglers: group %d is lost", stragglers, id)
-					}
-				}
-				if table.get(id+1) != nil || table.get(0) != nil {
-					t.Fatal("found a group that is not there")
-				}
-			}
-		}
-		if n := len(table.places); stragglers <= asideMax/2 && n > 2*small {
-			t.Errorf("%d stragglers: %d places for %d groups", stragglers, n, len(live))
-		}
-		for id := range live {
-			table.remove(id)
-			if table.get(id) != nil {
-				t.Fatalf("group %d is still there", id)
-			}
-		}
-	}
-}
-
 // The series keeps at least its bound and less than twice that, the newest points.
 func TestSeriesIsBounded(t *testing.T) {
 	cfg := loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1}
@@ -65,8 +16,9 @@ func TestSeriesIsBounded(t *testing.T) {
 	r.StepsMax = 10
 	for v := loop.Version(1); v <= 100; v++ {
 		g := loop.GroupID(v)
-		r.Observe(loop.Event{Time: int64(v), Kind: loop.Tick}, Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: g, Attempt: 1}})
-		r.Observe(loop.Event{Time: int64(v), Kind: loop.TrainStepEnded, Version: v}, Measured{}, []loop.Action{{Kind: loop.GroupTrained, Group: g, Count: 1, Version: v - 1}})
+		lease := loop.LeaseID(v)
+		r.Observe(loop.Event{Time: int64(v), Kind: loop.Tick}, Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: g, Attempt: 1}, {Kind: loop.StartTrainStep, Lease: lease}})
+		r.Observe(loop.Event{Time: int64(v), Kind: loop.TrainStepEnded, Lease: lease, Version: v}, Measured{}, []loop.Action{{Kind: loop.GroupTrained, Group: g, Count: 1, Version: v - 1}})
 		n := len(r.Steps)
 		if n >= 20 || n < min(10, int(v)) || r.Steps[n-1].Step != v || r.Steps[0].Step != v-loop.Version(n)+1 {
 			t.Fatalf("after step %d: %d points, %d to %d", v, n, r.Steps[0].Step, r.Steps[n-1].Step)
@@ -140,6 +92,7 @@ func TestSyncsAfterVersionsWentBack(t *testing.T) {
 	for i, v := range []loop.Version{5, r.syncsFrom - 1, r.syncsFrom, 3 * syncsKept} {
 		g := loop.GroupID(i + 1)
 		r.Observe(loop.Event{Time: 1, Kind: loop.Tick}, Measured{}, []loop.Action{{Kind: loop.StartRollout, Group: g, Attempt: 1, Version: v - 2}})
+		r.run.Version, r.run.Lease.Runs = v-1, true
 		r.Observe(loop.Event{Time: 2, Kind: loop.TrainStepEnded, Version: v}, Measured{}, []loop.Action{
 			{Kind: loop.LoadWeights, Version: v - 3, Attempt: 1},
 			{Kind: loop.GroupTrained, Group: g, Count: 1, StartVersion: v - 2, ReadyVersion: v - 1, Version: v}})
@@ -155,7 +108,7 @@ func TestTrainerRestored(t *testing.T) {
 	r := NewRecorder(loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1, TrainerAsks: true})
 	r.Warmup = 2
 	at := func(s int64, kind loop.EventKind, v loop.Version, actions ...loop.Action) {
-		r.Observe(loop.Event{Time: s, Kind: kind, Version: v}, Measured{}, actions)
+		r.Observe(loop.Event{Time: s, Kind: kind, Version: v, Lease: r.run.Lease.ID, Attempt: r.run.Lease.Attempt}, Measured{}, actions)
 	}
 	at(0, loop.RunStarted, 0, loop.Action{Kind: loop.StartRollout, Group: 1, Attempt: 1}, loop.Action{Kind: loop.StartRollout, Group: 2, Attempt: 1})
 	at(10, loop.TrainerReady, 0)
@@ -164,12 +117,12 @@ func TestTrainerRestored(t *testing.T) {
 	at(60, loop.TrainerReady, 0) // 20 of its own
 	at(65, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 2, Attempt: 1, Version: 1})
 	at(70, loop.TrainerRestored, 7) // late, or early: not the next
-	if r.Version() != 1 || r.leaseStart < 0 {
-		t.Fatalf("v%d, lease since %d", r.Version(), r.leaseStart)
+	if r.Version() != 1 || !r.run.Lease.Runs {
+		t.Fatalf("v%d, lease %+v", r.Version(), r.run.Lease)
 	}
 	at(75, loop.TrainerRestored, 2)
-	if r.Version() != 2 || r.leaseStart >= 0 || r.window.start != 75 {
-		t.Fatalf("v%d, lease since %d, window since %d, want v2, none, 75", r.Version(), r.leaseStart, r.window.start)
+	if r.Version() != 2 || r.run.Lease.Runs || r.window.start != 75 {
+		t.Fatalf("v%d, lease %+v, window since %d, want v2, none, 75", r.Version(), r.run.Lease, r.window.start)
 	}
 	at(80, loop.TrainerReady, 0)
 	at(82, loop.Tick, 0, loop.Action{Kind: loop.StartTrainStep, Lease: 3, Attempt: 1, Version: 2})

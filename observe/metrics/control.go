@@ -132,7 +132,7 @@ func (r *Recorder) controlled(a *loop.Action) {
 	switch {
 	case r.control == nil: // a log of other rules than it was recorded by
 	case a.Kind == loop.SettingChanged:
-		r.control.moved(a, r.now)
+		r.control.moved(a, r.run.NowNS)
 	default:
 		r.control.changed(a)
 	}

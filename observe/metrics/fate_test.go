@@ -38,13 +38,14 @@ func TestIdleOfBothSidesOverSeveralPauses(t *testing.T) {
 	trained := func(g loop.GroupID, v loop.Version) loop.Action {
 		return loop.Action{Kind: loop.GroupTrained, Group: g, Count: 1, Version: v}
 	}
-	s.at(3, loop.Event{Kind: loop.RunStarted}, begins(1, 0))                                                        // nothing runs 0–3; slot 1 waits on
-	s.at(5, ends(loop.RolloutScored, 1, 0, 10), train(1))                                                           // trainer idle 0–5; slot 0 ran 3–5
-	s.at(6, loop.Event{Kind: loop.Tick}, begins(2, 0), begins(3, 1))                                                // second still pause 5–6
-	s.at(8, ends(loop.RolloutFailed, 2, 0, 0))                                                                      // slot 0 ran 6–8
-	s.at(9, ends(loop.RolloutInterrupted, 3, 1, 7))                                                                 // slot 1 ran 6–9: third still pause from 9
-	s.at(11, loop.Event{Kind: loop.TrainStepEnded, Lease: 1, Attempt: 1, Version: 1}, trained(1, 0))                // trainer busy 5–11
-	s.at(12, loop.Event{Kind: loop.WeightsSwitched, Version: 1}, resumes(3, 0, 1))                                  // still 9–12
+	s.at(3, loop.Event{Kind: loop.RunStarted}, begins(1, 0))         // nothing runs 0–3; slot 1 waits on
+	s.at(5, ends(loop.RolloutScored, 1, 0, 10), train(1))            // trainer idle 0–5; slot 0 ran 3–5
+	s.at(6, loop.Event{Kind: loop.Tick}, begins(2, 0), begins(3, 1)) // second still pause 5–6
+	s.at(8, ends(loop.RolloutFailed, 2, 0, 0))                       // slot 0 ran 6–8
+	s.at(9, ends(loop.RolloutInterrupted, 3, 1, 7))                  // slot 1 ran 6–9: third still pause from 9
+	s.at(11, loop.Event{Kind: loop.TrainStepEnded, Lease: 1, Attempt: 1, Version: 1}, trained(1, 0),
+		loop.Action{Kind: loop.LoadWeights, Attempt: 1, Version: 1}, loop.Action{Kind: loop.SwitchWeights, Attempt: 1, Version: 1}) // trainer busy 5–11
+	s.at(12, loop.Event{Kind: loop.WeightsSwitched, Attempt: 1, Version: 1}, resumes(3, 0, 1))                      // still 9–12
 	s.at(14, ends(loop.RolloutScored, 3, 0, 20), loop.Action{Kind: loop.GroupQueued, Group: 3, Count: 1}, train(2)) // trainer idle 11–14; slot 0 ran 12–14
 	s.at(15, loop.Event{Kind: loop.TrainStepEnded, Lease: 2, Attempt: 1, Version: 2}, trained(3, 1))                // trainer busy 14–15; fourth still pause from 14
 	s.at(20, loop.Event{Kind: loop.Tick}, begins(4, 1))                                                             // trainer idle from 15

@@ -182,7 +182,7 @@ func (r *Recorder) Validated(tookNS int64) {
 // so long, in ns, the trainer trains nothing.
 func (r *Recorder) TrainerValidates(tookNS int64) {
 	r.Validated(tookNS)
-	r.trainFrom = r.now + tookNS
+	r.trainFrom = r.run.NowNS + tookNS
 	if r.Beside != nil {
 		r.Beside.TrainerValidates(tookNS)
 	}
@@ -211,8 +211,8 @@ func (r *Recorder) EnginesHeld(now int64, reading, validating int) {
 // which they read, and in which they are validating, while nothing is generated.
 func (r *Recorder) engineTime() (reading, validating float64) {
 	share := func(g gauge) float64 {
-		g.to(r.now, g.now)
-		return ratio(g.sumNS, (r.now-r.window.start)*int64(len(r.served)))
+		g.to(r.run.NowNS, g.now)
+		return ratio(g.sumNS, (r.run.NowNS-r.window.start)*int64(len(r.run.Engines)))
 	}
 	return share(r.outside.reading), share(r.outside.validating)
 }
@@ -251,9 +251,9 @@ func (w *window) latency(o *outside) Latency {
 // services returns the figures of a window that ends now.
 func (r *Recorder) services() Services {
 	o := r.outside
-	o.sandboxes.to(r.now, o.sandboxes.now)
-	o.down.to(r.now, o.down.now)
-	span := r.now - r.window.start
+	o.sandboxes.to(r.run.NowNS, o.sandboxes.now)
+	o.down.to(r.run.NowNS, o.down.now)
+	span := r.run.NowNS - r.window.start
 	return Services{
 		ToolCallsPerRollout: ratio(o.calls, r.window.sampled), ToolFailures: o.toolFailures,
 		SandboxesLiveMean: ratio(o.sandboxes.sumNS, span), SandboxesLiveMax: o.sandboxes.most,
@@ -261,7 +261,7 @@ func (r *Recorder) services() Services {
 		SandboxErrorRate: ratio(o.failed+o.timeouts, o.starts), SandboxStartMaxS: float64(o.startMaxNS) / 1e9,
 		SandboxesLost: o.died,
 		Validations:   o.validations, ValidationS: float64(o.validationNS) / 1e9, ValidationShare: ratio(o.validationNS, span),
-		EnginesLost: o.lost, EngineDownRatio: ratio(o.down.sumNS, span*int64(len(r.served))),
+		EnginesLost: o.lost, EngineDownRatio: ratio(o.down.sumNS, span*int64(len(r.run.Engines))),
 	}
 }
 

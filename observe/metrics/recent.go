@@ -38,10 +38,10 @@ type RecentFigures struct {
 // Stepped takes the end of a train step, once the recorder has observed it.
 func (x *Recent) Stepped(r *Recorder) {
 	r.settle()
-	now := stretch{step: r.version, ns: r.now - r.window.start, startNS: r.window.start, window: r.window, outside: r.outside}
+	now := stretch{step: r.run.Version, ns: r.run.NowNS - r.window.start, startNS: r.window.start, window: r.window, outside: r.outside}
 	now.window.histogram = nil
 	for _, g := range [...]*gauge{&now.outside.reading, &now.outside.validating} {
-		g.to(r.now, g.now)
+		g.to(r.run.NowNS, g.now)
 	}
 	before := &x.last
 	if before.startNS != now.startNS || before.step == 0 && now.window.steps == 1 {
@@ -96,11 +96,12 @@ func (x *Recent) Figures(r *Recorder) (f RecentFigures, known bool) {
 		return f, false
 	}
 	// The recorder of these periods alone.
-	part := Recorder{now: all.ns, slots: r.slots, served: r.served, window: *w, outside: all.outside}
+	part := Recorder{run: r.run, window: *w, outside: all.outside}
+	part.run.NowNS = all.ns
 	part.outside.reading.at, part.outside.validating.at = all.ns, all.ns
 	f = RecentFigures{FromStep: x.ring[(x.n-n)%RecentSteps].step, ToStep: x.ring[(x.n-1)%RecentSteps].step, WindowS: float64(all.ns) / 1e9,
 		PeriodS: float64(all.ns) / 1e9 / float64(n), StepS: ratio(w.trainNS, w.steps) / 1e9, TrainerIdle: ratio(w.trainerIdleNS, all.ns), TrainerAbsent: ratio(w.absentNS, all.ns),
-		RolloutIdle: w.slotsIdle(r.slots * all.ns), Acceptance: 1, TokensPerS: float64(w.trainedTokens) / (float64(all.ns) / 1e9)}
+		RolloutIdle: w.slotsIdle(r.slots() * all.ns), Acceptance: 1, TokensPerS: float64(w.trainedTokens) / (float64(all.ns) / 1e9)}
 	if w.ready > 0 {
 		f.Acceptance = ratio(w.accepted, w.ready)
 		f.Dropped = ratio(w.waste.groups[loop.EndEvicted]+w.waste.groups[loop.EndDiscarded], w.ready)

@@ -34,11 +34,11 @@ func TestRecentFiguresAreThoseOfTheirSteps(t *testing.T) {
 			for what, pair := range map[string][2]float64{"period": {f.PeriodS, s.PeriodS.Mean}, "step": {f.StepS, s.StepS.Mean}, "idle": {f.TrainerIdle, s.TrainerIdleRatio},
 				"absent": {f.TrainerAbsent, s.TrainerAbsentRatio}, "engines": {f.RolloutIdle, s.RolloutIdleRatio}, "made": {f.Throughput.ProductionRolloutsPerS, s.Throughput.ProductionRolloutsPerS}} {
 				if math.Abs(pair[0]-pair[1]) > 1e-9*math.Max(1, math.Abs(pair[1])) {
-					t.Fatalf("seed %d, step %d: %s is %g, the run's %g", seed, whole.version, what, pair[0], pair[1])
+					t.Fatalf("seed %d, step %d: %s is %g, the run's %g", seed, whole.Version(), what, pair[0], pair[1])
 				}
 			}
 			if f.Throughput.Binding != s.Throughput.Binding {
-				t.Fatalf("seed %d, step %d: %q binds, in the run %q", seed, whole.version, f.Throughput.Binding, s.Throughput.Binding)
+				t.Fatalf("seed %d, step %d: %q binds, in the run %q", seed, whole.Version(), f.Throughput.Binding, s.Throughput.Binding)
 			}
 			compared++
 		}

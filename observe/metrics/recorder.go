@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // StalenessMax is the largest staleness the histogram tells apart; larger values count there.
@@ -43,30 +44,13 @@ type Measured struct {
 // It does not allocate in the steady state beyond the series of steps, and with
 // StepsMax what it remembers does not grow with the run.
 type Recorder struct {
-	slots    int64
-	keep     bool // trained groups may be trained again
-	asks     bool // the trainer has asked for a batch before it is idle
-	resumes  bool // a lost engine's rollouts say themselves that they were interrupted
-	asked    bool // it has since its last step began
-	attends  Attendance
-	groups   table
-	slotsOf  []slotUse
-	pasts    []past
-	engineOf []int32
-	// served is the version each engine serves, loading the attempt of its load or switch that has not
-	// ended, 0 for none; backlog is what stands interrupted.
-	served       []loop.Version
-	loading      []int32
-	pool         pool
-	backlog      backlog
-	active       int64
-	version      loop.Version
-	now          int64
-	settled      int64 // the time up to which what is counted by time has been
-	leaseStart   int64 // of the running step; -1 while the trainer is idle
-	trainFrom    int64 // when the step that waits for a validation goes on
-	lease        loop.LeaseID
-	leaseAttempt int32
+	keep      bool // trained groups may be trained again
+	asks      bool // the trainer asks for a batch before it is idle
+	attends   Attendance
+	groups    track.Groups[liveGroup]
+	run       track.Run
+	settled   int64 // the time up to which what is counted by time has been
+	trainFrom int64 // when the step that waits for a validation goes on
 	// syncing: a weight sync has begun and not ended.
 	syncing bool
 	// syncsUpTo[i] counts the versions up to syncsFrom+i that a sync brought to the engines.
@@ -96,29 +80,6 @@ type Recorder struct {
 	// writes it down elsewhere; 0 for no bound. The summary's confidence interval rests on what is
 	// remembered, so set it before the first event and leave it.
 	StepsMax int
-}
-
-// slotUse is the attempt that runs in a slot; group 0 means none does. It is kept
-// small: every rollout writes one and reads it again.
-type slotUse struct {
-	group   loop.GroupID
-	sample  int32
-	attempt int32
-	// start is when its time in slots began, the time it stood interrupted left out.
-	start int64
-	// first is the version that its engine served when it started.
-	first, engine int32
-	// past says that the slot's entry in Recorder.pasts is this attempt's.
-	past bool
-	// aborted: it ended when it was to stop, failed if it did not end with its group; the slot
-	// waits for the engine's word.
-	aborted, failed bool
-}
-
-// past is what is remembered of a resumed attempt: how often it was interrupted with
-// tokens, and how many it had then.
-type past struct {
-	interruptions, tokens int32
 }
 
 // window sums what happens between two instants.
@@ -155,16 +116,8 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{slots: int64(cfg.Concurrency()), keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, resumes: cfg.ResumeLost, leaseStart: -1}
-	r.served, r.loading = make([]loop.Version, len(cfg.EngineSlots)), make([]int32, len(cfg.EngineSlots))
-	r.pool, r.attends = newPool(&cfg), NewAttendance(cfg)
-	r.slotsOf, r.pasts = make([]slotUse, cfg.Concurrency()), make([]past, cfg.Concurrency())
-	for engine, n := range cfg.EngineSlots {
-		for range n {
-			r.engineOf = append(r.engineOf, int32(engine))
-		}
-	}
-	r.groups.init(4 * (cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 4))
+	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks}
+	r.run, r.groups, r.attends = track.New(cfg), track.NewGroups[liveGroup](&cfg), NewAttendance(cfg)
 	r.window.histogram = make([]int64, StalenessMax+1)
 	r.control = newControl(cfg.Control)
 	r.syncsUpTo = make([]int32, 1, 64)
@@ -183,16 +136,16 @@ func (r *Recorder) Reset() {
 	r.settle()
 	h := r.window.histogram
 	clear(h)
-	r.window = window{start: r.now, histogram: h}
-	r.window.partial.backlogMax = r.backlog.len()
-	r.outside.reset(r.now)
+	r.window = window{start: r.run.NowNS, histogram: h}
+	r.window.partial.backlogMax = r.run.Parked.Len()
+	r.outside.reset(r.run.NowNS)
 	if r.control != nil {
 		r.control.reset()
 	}
 }
 
 // Version returns the trainer's version as observed.
-func (r *Recorder) Version() loop.Version { return r.version }
+func (r *Recorder) Version() loop.Version { return r.run.Version }
 
 // Observe takes one event and the actions that followed from it.
 func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
@@ -201,7 +154,7 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 
 // ObserveEvent is Observe without copying what it is given, which it only reads.
 func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Action) {
-	r.now = max(r.now, ev.Time)
+	r.run.NowNS = max(r.run.NowNS, ev.Time)
 	if len(actions) != 1 || ev.Kind != loop.RolloutScored || !r.turnover(ev, m, &actions[0]) { // hardly ever
 		r.observe(ev, m, actions)
 	}
@@ -215,62 +168,54 @@ func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Acti
 func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.settle()
 	r.missed(r.attends.Observe(ev, actions))
-	failed := false // a load or switch of the engine
-	switch ev.Kind {
-	case loop.RolloutScored:
-		r.scored(ev, m)
-	case loop.RolloutFailed, loop.RolloutAborted:
-		if use := r.vacate(ev); use != nil {
-			if ev.Kind == loop.RolloutFailed && !use.aborted {
-				r.window.failures.add(ev.Reason)
-			}
-			r.window.waste.add(use.end(loop.EndFailed), max(ev.Tokens, r.pastOf(ev.Slot).tokens))
+	if ev.Kind == loop.Recovered {
+		for _, p := range r.run.Parked.Entries() {
+			r.window.waste.add(loop.EndFailed, p.Tokens)
 		}
-	case loop.RolloutInterrupted:
-		r.interrupted(ev)
-	case loop.WeightsSwitched:
-		if ev.Engine >= 0 && int(ev.Engine) < len(r.served) {
-			r.served[ev.Engine] = max(r.served[ev.Engine], ev.Version) // a late event may name an older one
-		}
-		r.loaded(ev)
-	case loop.SyncFailed:
-		failed = r.loaded(ev)
-	case loop.Recovered:
-		r.syncing, r.asked = false, false
-		clear(r.loading)
-		r.vacateAll(-1)
-		r.window.waste.tokens[loop.EndFailed] += r.backlog.clear()
-	case loop.EngineLost:
-		r.lost(ev.Engine)
-	case loop.TrainStepFailed, loop.LeaseReturned:
-		if ev.Lease == r.lease && ev.Attempt == r.leaseAttempt {
-			r.leaseStart = -1
-		}
-	case loop.TrainerReady:
-		r.asked = true
-	case loop.TrainStepEnded:
-		r.madeNow(ev.Version)
-	case loop.TrainerRestored:
-		r.madeNow(ev.Version)
-		r.restored(ev)
 	}
+	r.event(ev, m, r.run.Event(ev))
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.StartRollout { // nearly all
-			r.groups.put(a.Group)
-			r.occupy(a)
+			r.groups.Open(a.Group)
+			r.run.Action(a)
 		} else {
 			r.observeAction(a)
 		}
 	}
 	switch {
+	case ev.Kind == loop.SyncFailed:
+		r.lost(r.run.Done(ev), &r.window.failures)
 	case ev.Kind == loop.TrainerRestored:
 		r.warmedUp()
-	case failed:
-		r.givenUp(ev.Engine)
 	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
-		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.backlog.len())
+		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.run.Parked.Len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
 		r.endStep(m)
+	}
+}
+
+// event takes an event that took the attempts in these slots out of them.
+func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
+	switch ev.Kind {
+	case loop.RolloutScored:
+		r.scored(ev, m, left)
+	case loop.RolloutFailed, loop.RolloutAborted:
+		for _, slot := range left {
+			at := &r.run.Slots[slot]
+			if ev.Kind == loop.RolloutFailed && !at.Aborted {
+				r.window.failures.add(ev.Reason)
+			}
+			r.window.waste.add(endOf(at, loop.EndFailed), max(ev.Tokens, r.run.Past(slot).Tokens))
+		}
+	case loop.RolloutInterrupted:
+		r.interrupted(ev, left)
+	case loop.Recovered:
+		r.syncing = false
+		r.lost(left, nil)
+	case loop.EngineLost:
+		r.lost(left, &r.window.failures)
+	case loop.TrainStepEnded, loop.TrainerRestored:
+		r.madeNow(ev.Version)
 	}
 }
 
@@ -278,44 +223,44 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 // its slot, so that no clock goes slower or faster. It reports false, with nothing
 // changed, for any other.
 func (r *Recorder) turnover(ev *loop.Event, m *Measured, a *loop.Action) bool {
-	if a.Kind != loop.StartRollout || a.Slot != ev.Slot || uint(ev.Slot) >= uint(len(r.slotsOf)) {
+	if a.Kind != loop.StartRollout || a.Slot != ev.Slot {
 		return false
 	}
-	use := &r.slotsOf[ev.Slot]
-	if !use.is(ev) || use.aborted || ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0 {
+	at := r.run.At(ev)
+	if at == nil || at.Aborted || ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0 {
 		return false
 	}
-	g := r.groups.get(ev.Group)
+	g := r.groups.Get(ev.Group)
 	if g == nil {
 		return false
 	}
-	r.made(ev, m, g, use)
-	r.groups.put(a.Group)
-	r.use(use, a)
+	r.made(ev, m, g, at)
+	r.groups.Open(a.Group)
+	r.run.Turn(at, a)
 	return true
 }
 
 // settle brings what is counted by time up to now.
 func (r *Recorder) settle() {
-	if dt := r.now - r.settled; dt > 0 {
+	if dt := r.run.NowNS - r.settled; dt > 0 {
 		r.advance(dt)
-		r.settled = r.now
+		r.settled = r.run.NowNS
 	}
 }
 
 func (r *Recorder) advance(dt int64) {
-	r.window.activeNS += r.active * dt
-	r.step.activeNS += r.active * dt
-	r.window.awayNS += r.pool.slots * dt
-	r.step.awayNS += r.pool.slots * dt
-	if n := r.backlog.len(); n > 0 {
+	r.window.activeNS += r.run.Active * dt
+	r.step.activeNS += r.run.Active * dt
+	r.window.awayNS += r.run.AwaySlots * dt
+	r.step.awayNS += r.run.AwaySlots * dt
+	if n := r.run.Parked.Len(); n > 0 {
 		r.window.partial.backlogNS += int64(n) * dt
 	}
-	if r.active == 0 {
+	if r.run.Active == 0 {
 		r.window.stillNS += dt
 	}
-	if r.leaseStart < 0 {
-		if r.asks && !r.asked {
+	if !r.run.Lease.Runs {
+		if r.asks && !r.run.Asked {
 			return // it does something of its own: it saves, evaluates or starts
 		}
 		r.window.trainerIdleNS += dt
@@ -330,74 +275,50 @@ func (r *Recorder) advance(dt int64) {
 	}
 }
 
-// vacate frees the slot that an event's attempt runs in and returns what ran
-// there; nil for a late event, whose attempt runs nowhere.
-func (r *Recorder) vacate(ev *loop.Event) *slotUse {
-	if ev.Slot < 0 || int(ev.Slot) >= len(r.slotsOf) {
-		return nil
-	}
-	use := &r.slotsOf[ev.Slot]
-	if !use.is(ev) {
-		return nil
-	}
-	use.group = 0
-	r.active--
-	return use
-}
-
-// is reports whether it is the attempt that an event names.
-func (u *slotUse) is(ev *loop.Event) bool {
-	return u.group == ev.Group && u.group != 0 && u.sample == ev.Sample && u.attempt == ev.Attempt
-}
-
-// end says how the attempt ended: as told, unless it had been aborted before.
-func (u *slotUse) end(end loop.End) loop.End {
+// endOf says how an attempt ended: as told, unless it had been aborted before.
+func endOf(at *track.Attempt, end loop.End) loop.End {
 	switch {
-	case u.failed:
+	case at.Failed:
 		return loop.EndFailed
-	case u.aborted:
+	case at.Aborted:
 		return loop.EndCancelled
 	}
 	return end
 }
 
-// vacateAll frees every slot of an engine, of all engines for a negative one.
-func (r *Recorder) vacateAll(engine int32) {
-	for i := range r.slotsOf {
-		if use := &r.slotsOf[i]; use.group != 0 && (engine < 0 || r.engineOf[i] == engine) {
-			use.group = 0
-			r.active--
-			if engine >= 0 && !use.aborted {
-				r.window.failures.Engine++
-			}
-			r.window.waste.add(use.end(loop.EndFailed), r.pastOf(int32(i)).tokens)
+// lost counts attempts that left these slots with their engine, and those that failed by it; nil counts no failures.
+func (r *Recorder) lost(left []int32, failures *Failures) {
+	for _, slot := range left {
+		at := &r.run.Slots[slot]
+		if failures != nil && !at.Aborted {
+			failures.Engine++
 		}
+		r.window.waste.add(endOf(at, loop.EndFailed), r.run.Past(slot).Tokens)
 	}
 }
 
 // scored counts a completion.
-func (r *Recorder) scored(ev *loop.Event, m *Measured) {
-	use := r.vacate(ev)
-	if use == nil {
+func (r *Recorder) scored(ev *loop.Event, m *Measured, left []int32) {
+	if len(left) == 0 {
 		return
 	}
-	g := r.groups.get(ev.Group)
+	at, g := &r.run.Slots[ev.Slot], r.groups.Get(ev.Group)
 	switch {
-	case use.aborted || g == nil:
-		r.window.waste.add(use.end(loop.EndCancelled), ev.Tokens)
+	case at.Aborted || g == nil:
+		r.window.waste.add(endOf(at, loop.EndCancelled), ev.Tokens)
 	case ev.Verdict == loop.VerdictPruned:
 		r.window.waste.add(loop.EndPruned, ev.Tokens)
 		r.window.waste.prunedRollouts++
 	case ev.Reward-ev.Reward != 0: // no finite number
 		r.window.waste.add(loop.EndFailed, ev.Tokens) // a failure to the loop, which tries again
 	default:
-		r.made(ev, m, g, use)
+		r.made(ev, m, g, at)
 	}
 }
 
 // made counts a rollout that its group keeps.
-func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, use *slotUse) {
-	tokens, d, reward := int64(ev.Tokens), r.now-use.start, float64(ev.Reward)
+func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, at *track.Attempt) {
+	tokens, d, reward := int64(ev.Tokens), r.run.NowNS-at.StartNS, float64(ev.Reward)
 	g.tokens += tokens
 	g.tokensMax = max(g.tokensMax, ev.Tokens)
 	g.versionTokens += m.VersionTokens
@@ -407,7 +328,7 @@ func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, use *slotUse)
 	if ev.Verdict == loop.VerdictSolved {
 		g.solved++
 	}
-	g.endsAt(int32(r.served[use.engine]), use.first)
+	g.endsAt(int32(r.run.Engines[at.Engine].Served), at.First)
 	w := &r.window
 	w.sampled++
 	w.sampledTokens += tokens
@@ -425,30 +346,30 @@ func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, use *slotUse)
 		w.partial.spans += spans
 		w.partial.spansMax = max(w.partial.spansMax, spans)
 	}
-	if use.past || m.Resumed {
-		w.partial.made(g, r.pastOf(ev.Slot), reward, m)
+	if at.Resumed || m.Resumed {
+		w.partial.made(g, r.run.Past(ev.Slot), reward, m)
 	}
 }
 
 func (r *Recorder) observeAction(a *loop.Action) {
 	switch a.Kind {
 	case loop.ResumeRollout:
-		r.resumed(a)
+		r.run.Action(a)
+		r.window.partial.resumed++
 	case loop.AbortRollout:
-		r.aborted(a)
+		r.aborted(a) // before: it needs to know the tokens of one that stands interrupted
+		r.run.Action(a)
 	case loop.GroupQueued, loop.GroupHeld:
 		r.groupReady(a)
-	case loop.StartTrainStep:
-		r.leaseStart, r.lease, r.leaseAttempt, r.asked = r.now, a.Lease, a.Attempt, false
 	case loop.SyncCompleted:
+		r.run.Action(a)
 		r.syncing = false
 		r.servedByAll(a.Version)
 	case loop.LoadWeights:
-		r.loading[a.Engine] = a.Attempt
+		r.run.Action(a)
 		r.loads(a.Version)
-		r.pool.gone(a.Engine, false)
-	case loop.ReleaseEngine:
-		r.pool.gone(a.Engine, true)
+	case loop.StartTrainStep, loop.SwitchWeights, loop.ReleaseEngine:
+		r.run.Action(a)
 	case loop.GroupTrained:
 		r.trained(a)
 	case loop.GroupEnded:
@@ -458,35 +379,10 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	}
 }
 
-// occupy has an attempt run in a slot from now on. The fields are set one by one: a
-// composite literal is built aside and copied.
-func (r *Recorder) occupy(a *loop.Action) *slotUse {
-	use := &r.slotsOf[a.Slot]
-	if use.group == 0 {
-		r.active++
-	}
-	r.use(use, a)
-	return use
-}
-
-func (r *Recorder) use(use *slotUse, a *loop.Action) {
-	// Sample and attempt apart: halves that were stored one by one are slow to read as one.
-	use.group, use.sample, use.start, use.attempt = a.Group, a.Sample, r.now, a.Attempt
-	use.first, use.engine, use.past, use.aborted, use.failed = int32(a.Version), a.Engine, false, false, false
-}
-
-// pastOf returns what is remembered of the attempt in a slot, nothing if it was never resumed.
-func (r *Recorder) pastOf(slot int32) past {
-	if !r.slotsOf[slot].past {
-		return past{}
-	}
-	return r.pasts[slot]
-}
-
 // groupReady counts a group that is ready for the first time: one that was held
 // is queued later, and one that a lease gave back may be held again.
 func (r *Recorder) groupReady(a *loop.Action) {
-	g := r.groups.get(a.Group)
+	g := r.groups.Get(a.Group)
 	if g == nil || g.ready {
 		return
 	}
@@ -510,7 +406,7 @@ func (r *Recorder) complete(g *liveGroup) {
 
 func (r *Recorder) groupEnded(a *loop.Action) {
 	w := &r.window.waste
-	g := r.groups.get(a.Group)
+	g := r.groups.Get(a.Group)
 	w.groups[a.End]++
 	w.filtered(a)
 	if g == nil {
@@ -528,17 +424,16 @@ func (r *Recorder) groupEnded(a *loop.Action) {
 		w.surplusGroups++
 		w.surplusRollouts += int64(a.Count + g.cancelled)
 	}
-	r.groups.remove(a.Group)
+	r.groups.Remove(a.Group)
 }
 
 func (r *Recorder) trained(a *loop.Action) {
-	r.leaseStart = -1
 	total, pqs, iqs := a.Staleness()
 	if a.StartVersion < 0 || total < 0 {
 		return
 	}
 	r.window.stalenessSyncs += r.syncsBetween(a.StartVersion, a.Version)
-	g := r.groups.get(a.Group)
+	g := r.groups.Get(a.Group)
 	if g == nil {
 		return
 	}
@@ -561,7 +456,7 @@ func (r *Recorder) trained(a *loop.Action) {
 	if !r.keep {
 		r.window.waste.uses(g.uses)
 		r.window.waste.groups[loop.EndTrained]++
-		r.groups.remove(a.Group)
+		r.groups.Remove(a.Group)
 	}
 }
 
@@ -569,17 +464,16 @@ func (r *Recorder) trained(a *loop.Action) {
 // been given its next batch in the same instant.
 func (r *Recorder) endStep(m *Measured) {
 	w := &r.step
-	r.version++
-	period := r.now - w.start
+	period := r.run.NowNS - w.start
 	train := period - w.trainerIdleNS - w.absentNS
 	r.window.steps++
 	r.window.trainNS += train
 	p := Step{
-		Step: r.version, TimeNS: r.now, PeriodNS: period, TrainNS: train, AbsentNS: w.absentNS,
+		Step: r.run.Version, TimeNS: r.run.NowNS, PeriodNS: period, TrainNS: train, AbsentNS: w.absentNS,
 		PQS: ratio(w.pqs, w.groups), IQS: ratio(w.iqs, w.groups), StalenessMax: w.stalenessMax,
 		TokenStaleness: ratio(w.versionTokens, w.trainedTokens), Tokens: w.trainedTokens,
 		Reward: w.reward / float64(max(w.rollouts, 1)), TrainerIdle: ratio(w.trainerIdleNS, period),
-		RolloutIdle: w.slotsIdle(r.slots * period), QueueGroups: m.QueueGroups, BacklogRollouts: r.backlog.len(),
+		RolloutIdle: w.slotsIdle(r.slots() * period), QueueGroups: m.QueueGroups, BacklogRollouts: r.run.Parked.Len(),
 	}
 	p.Staleness = p.PQS + p.IQS
 	if r.control != nil {
@@ -589,6 +483,6 @@ func (r *Recorder) endStep(m *Measured) {
 		r.Steps = append(r.Steps[:0], r.Steps[len(r.Steps)-r.StepsMax+1:]...)
 	}
 	r.Steps = append(r.Steps, p)
-	r.step = window{start: r.now}
+	r.step = window{start: r.run.NowNS}
 	r.warmedUp()
 }

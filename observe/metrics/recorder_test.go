@@ -15,7 +15,7 @@ func TestIdleOverSeveralPauses(t *testing.T) {
 	cfg := loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1}
 	r := metrics.NewRecorder(cfg)
 	at := func(s int64, kind loop.EventKind, lease loop.LeaseID, attempt int32, actions ...loop.Action) {
-		r.Observe(loop.Event{Time: s * 1e9, Kind: kind, Lease: lease, Attempt: attempt}, metrics.Measured{}, actions)
+		r.Observe(loop.Event{Time: s * 1e9, Kind: kind, Lease: lease, Attempt: attempt, Version: r.Version() + 1}, metrics.Measured{}, actions)
 	}
 	start := func(lease loop.LeaseID, attempt int32) loop.Action {
 		return loop.Action{Kind: loop.StartTrainStep, Lease: lease, Attempt: attempt}

@@ -7,10 +7,11 @@ import (
 	"math"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 6
+const stateVersion = 7
 
 // State returns all that the recorder remembers, for Restore: compact, and the same bytes for the
 // same observations. It has no checksum; the caller that keeps it gives it one.
@@ -31,28 +32,14 @@ func Restore(cfg loop.Config, state []byte) (*Recorder, error) {
 	}
 	r := NewRecorder(cfg)
 	c := &codec{data: state[n:]}
-	slots, engines := len(r.slotsOf), len(r.served)
 	r.fields(c)
 	if len(c.data) > 0 {
 		c.fail()
 	}
-	if c.bad || len(r.slotsOf) != slots || len(r.pasts) != slots || len(r.served) != engines || len(r.loading) != engines || !r.plausible() {
+	if c.bad || len(r.syncsUpTo) == 0 || len(r.window.histogram) != StalenessMax+1 || r.attends.steps < 0 {
 		return nil, errors.New("metrics: the recorder's state is damaged, or of other rules: observe the events again")
 	}
 	return r, nil
-}
-
-// plausible reports whether every index that a state brought is one.
-func (r *Recorder) plausible() bool {
-	if len(r.syncsUpTo) == 0 || len(r.groups.places) == 0 || len(r.groups.places)&(len(r.groups.places)-1) != 0 || len(r.window.histogram) != StalenessMax+1 || r.attends.steps < 0 {
-		return false
-	}
-	for i := range r.slotsOf {
-		if e := r.slotsOf[i].engine; e < 0 || int(e) >= len(r.served) {
-			return false
-		}
-	}
-	return true
 }
 
 // codec writes or reads fields in turn: the one list of them serves both, so that
@@ -132,20 +119,14 @@ func list[T any](c *codec, s *[]T, element func(*T)) {
 
 // fields takes everything that NewRecorder does not know.
 func (r *Recorder) fields(c *codec) {
-	list(c, &r.slotsOf, func(u *slotUse) { u.fields(c) })
-	list(c, &r.pasts, func(p *past) { whole(c, &p.interruptions, &p.tokens) })
-	list(c, &r.served, func(v *loop.Version) { whole(c, v) })
-	list(c, &r.loading, func(n *int32) { whole(c, n) })
-	r.pool.fields(c)
+	r.runFields(c)
 	r.attends.fields(c)
-	r.groups.fields(c)
-	r.backlog.fields(c)
-	whole(c, &r.active, &r.now, &r.settled, &r.leaseStart, &r.trainFrom)
-	whole(c, &r.version, &r.syncsFrom, &r.Warmup)
-	whole(c, &r.lease)
-	whole(c, &r.leaseAttempt, &r.CapTokens)
+	r.groupFields(c)
+	whole(c, &r.settled, &r.trainFrom)
+	whole(c, &r.syncsFrom, &r.Warmup)
+	whole(c, &r.CapTokens)
 	whole(c, &r.StepsMax)
-	c.truths(&r.syncing, &r.asked)
+	c.truths(&r.syncing)
 	list(c, &r.syncsUpTo, func(n *int32) { whole(c, n) })
 	for i := range r.madeAt {
 		whole(c, &r.madeAt[i].version)
@@ -166,67 +147,71 @@ func (r *Recorder) fields(c *codec) {
 	})
 }
 
-func (u *slotUse) fields(c *codec) {
-	whole(c, &u.group)
-	if u.group == 0 {
-		return // what is left of an attempt that is gone says nothing
+// runFields takes where everything runs.
+func (r *Recorder) runFields(c *codec) {
+	s := r.run.State
+	list(c, &s.Slots, func(at *track.Attempt) {
+		c.truths(&at.Runs)
+		if !at.Runs {
+			return // what is left of an attempt that is gone says nothing
+		}
+		whole(c, &at.Group)
+		whole(c, &at.StartNS)
+		whole(c, &at.Sample, &at.Number, &at.First)
+		c.truths(&at.Resumed, &at.Aborted, &at.Failed)
+	})
+	past := func(p *track.Past) {
+		whole(c, &p.Interruptions, &p.Tokens, &p.Version)
+		whole(c, &p.SlotNS)
 	}
-	whole(c, &u.sample, &u.attempt, &u.first, &u.engine)
-	whole(c, &u.start)
-	c.truths(&u.past, &u.aborted, &u.failed)
+	list(c, &s.Pasts, past)
+	parked := s.Parked.Entries()
+	list(c, &parked, func(p *track.Parked) {
+		whole(c, &p.Group)
+		whole(c, &p.Sample, &p.Number, &p.First)
+		past(&p.Past)
+	})
+	list(c, &s.Engines, func(e *track.Engine) {
+		whole(c, &e.Attempt)
+		whole(c, &e.Loading, &e.Served)
+		whole(c, &e.SinceNS)
+		word(c, &e.Phase)
+		c.truths(&e.Gone, &e.Failing, &e.Away)
+	})
+	whole(c, &s.NowNS, &s.Lease.SinceNS, &s.Sync.SinceNS)
+	whole(c, &s.Version, &s.Lease.Version, &s.Sync.Version, &s.Synced)
+	whole(c, &s.Lease.ID)
+	whole(c, &s.Lease.Attempt)
+	c.truths(&s.Lease.Runs, &s.Asked, &s.Sync.Runs)
+	if !c.writing {
+		if s.Parked = track.BacklogOf(parked); !r.run.Restore(s) {
+			c.fail()
+		}
+	}
 }
 
-// fields takes the live groups alone, and how large the table is.
-func (t *table) fields(c *codec) {
-	places := len(t.places)
-	whole(c, &places)
-	if !c.writing {
-		if places < 1 || places > 1<<30 {
-			c.fail()
-			return
-		}
-		t.places = make([]liveGroup, places)
-	}
-	var live []liveGroup
-	for i := range t.places {
-		if t.places[i].id != 0 {
-			live = append(live, t.places[i])
-		}
-	}
-	list(c, &live, func(g *liveGroup) { g.fields(c) })
-	list(c, &t.aside, func(g *liveGroup) { g.fields(c) })
-	whole(c, &t.last)
-	if c.writing {
-		return
-	}
+// groupFields takes the live groups.
+func (r *Recorder) groupFields(c *codec) {
+	live := r.groups.Entries()
+	list(c, &live, func(g *track.Entry[liveGroup]) {
+		whole(c, &g.ID)
+		g.Of.fields(c)
+	})
 	for i := range live {
-		p := t.place(live[i].id)
-		if live[i].id == 0 || p.id != 0 {
+		if live[i].ID <= 0 {
 			c.fail()
 			return
 		}
-		*p = live[i]
+		of, _ := r.groups.Put(live[i].ID)
+		*of = live[i].Of
 	}
 }
 
 func (g *liveGroup) fields(c *codec) {
-	whole(c, &g.id)
 	whole(c, &g.tokens, &g.versionTokens, &g.longest)
 	c.reals(&g.reward, &g.resumedReward)
 	whole(c, &g.tokensMax, &g.scored, &g.solved, &g.newest, &g.atNewest, &g.spanning, &g.spanMax, &g.cancelled, &g.uses, &g.resumed)
 	c.truths(&g.ready)
-}
-
-func (b *backlog) fields(c *codec) {
-	entries := b.entries[b.head:]
-	list(c, &entries, func(p *paused) {
-		whole(c, &p.group)
-		whole(c, &p.sample, &p.attempt, &p.interruptions, &p.tokens, &p.first)
-		whole(c, &p.slotNS)
-	})
-	if !c.writing {
-		b.entries, b.head = entries, 0
-	}
 }
 
 func (s *Step) fields(c *codec) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // observations are a random run's, with measurements drawn beside them.
@@ -125,22 +126,26 @@ func TestStateHasEveryField(t *testing.T) {
 	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2, 1}, QueueGroups: 1, Control: &loop.Control{Mean: 1}}
 	r := NewRecorder(cfg)
 	r.control.last = make([]moved, 2)
-	r.groups.places, r.groups.aside = make([]liveGroup, 2), make([]liveGroup, 1)
-	r.backlog.entries = make([]paused, 1)
 	r.Steps = make([]Step, 1)
 	next := int64(0)
 	fill(reflect.ValueOf(r).Elem(), &next)
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
-	r.slots, r.keep, r.asks, r.resumes, r.engineOf, r.pool.size, r.attends.asks = fresh.slots, fresh.keep, fresh.asks, fresh.resumes, fresh.engineOf, fresh.pool.size, fresh.attends.asks
+	r.keep, r.asks, r.attends.asks = fresh.keep, fresh.asks, fresh.attends.asks
 	r.control.goal = fresh.control.goal
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3
-	for i := range r.slotsOf {
-		r.slotsOf[i].engine = int32(i % 2)
+	for _, id := range []loop.GroupID{4, 7, 4 + 1<<10} { // the last comes to the place of the first
+		g, _ := r.groups.Put(id)
+		fill(reflect.ValueOf(g).Elem(), &next)
 	}
-	r.groups.places[0].id, r.groups.places[1].id = 4, 7
-	r.backlog.head = 0
+	parked := make([]track.Parked, 2)
+	fill(reflect.ValueOf(&parked).Elem(), &next)
+	r.run.Parked = track.BacklogOf(parked)
+	filled := r.run.State
+	if r.run = fresh.run; !r.run.Restore(filled) { // which makes indices and sums what they can be
+		t.Fatal("a run of its own rules was refused")
+	}
 	restored, err := Restore(cfg, r.State())
 	if err != nil {
 		t.Fatal(err)
@@ -158,6 +163,13 @@ func fill(v reflect.Value, next *int64) {
 	v = reflect.NewAt(v.Type(), unsafe.Pointer(v.UnsafeAddr())).Elem() // so that unexported ones can be set
 	if v.Type() == reflect.TypeFor[Beside]() || v.Type() == reflect.TypeFor[told]() {
 		return // whoever observes beside has a state of its own
+	}
+	switch v.Type() {
+	case reflect.TypeFor[track.Groups[liveGroup]](), reflect.TypeFor[track.Backlog]():
+		return // filled through their methods
+	case reflect.TypeFor[track.Run]():
+		fill(v.FieldByName("State"), next)
+		return
 	}
 	switch v.Kind() {
 	case reflect.Struct:

@@ -29,16 +29,7 @@ type Step struct {
 
 // warmedUp begins the measured window at the version it is to begin at.
 func (r *Recorder) warmedUp() {
-	if r.version == r.Warmup {
+	if r.run.Version == r.Warmup {
 		r.Reset()
-	}
-}
-
-// restored takes a version that a trainer made by going back, without a step. A batch
-// that it held was given back.
-func (r *Recorder) restored(ev *loop.Event) {
-	if ev.Version == r.version+1 {
-		r.version++
-		r.leaseStart = -1
 	}
 }

@@ -129,19 +129,19 @@ type Confidence struct {
 func (r *Recorder) Summary() Summary {
 	r.settle()
 	w := &r.window
-	span := float64(r.now-w.start) / 1e9
+	span := float64(r.run.NowNS-w.start) / 1e9
 	s := Summary{
 		PQS: Mean{ratio(w.pqs, w.groups)}, IQS: Mean{ratio(w.iqs, w.groups)},
 		TokenStaleness:   Mean{ratio(w.versionTokens, w.trainedTokens)},
 		PeriodS:          Mean{span / float64(max(w.steps, 1))},
 		StepS:            Mean{ratio(w.trainNS, w.steps) / 1e9},
 		SyncS:            Mean{ratio(w.broughtNS, w.brought) / 1e9},
-		TrainerIdleRatio: ratio(w.trainerIdleNS, r.now-w.start), TrainerAbsentRatio: ratio(r.absent(), r.now-w.start),
+		TrainerIdleRatio: ratio(w.trainerIdleNS, r.run.NowNS-w.start), TrainerAbsentRatio: ratio(r.absent(), r.run.NowNS-w.start),
 		TailMultiplier: ratio(w.readyMaxNS, w.ready) / math.Max(ratio(w.durationNS, w.sampled), 1e-300),
 		Acceptance:     ratio(w.accepted, w.ready),
 		Steps:          w.steps, WindowS: span,
 	}
-	s.RolloutIdleRatio = w.slotsIdle(r.slots * (r.now - w.start))
+	s.RolloutIdleRatio = w.slotsIdle(r.slots() * (r.run.NowNS - w.start))
 	r.fates(&s)
 	s.Staleness = r.staleness()
 	s.Length = Length{ratio(w.sampledTokens, w.sampled), ratio(w.trainedTokens, w.rollouts), w.sampleMax, w.trainedMaxTokens, ratio(w.truncated, w.sampled)}
@@ -165,11 +165,11 @@ func (r *Recorder) Summary() Summary {
 // fates fills in what became of what was made, and the times of both sides.
 func (r *Recorder) fates(s *Summary) {
 	w := &r.window
-	span := r.now - w.start
-	s.Waste, s.Partial, s.FilterAcceptance, s.Signal = w.waste.summary(), w.partialSummary(span, r.backlog.len()), w.filters(), w.signal.summary()
+	span := r.run.NowNS - w.start
+	s.Waste, s.Partial, s.FilterAcceptance, s.Signal = w.waste.summary(), w.partialSummary(span, r.run.Parked.Len()), w.filters(), w.signal.summary()
 	s.Reuse = Reuse{ratio(w.waste.usesSum, w.waste.usedGroups), w.waste.usesMax}
 	s.TrainerIdleS, s.RolloutStillS = float64(w.trainerIdleNS)/1e9, float64(w.stillNS)/1e9
-	s.SlotIdleS = ratio(r.slots*span-w.awayNS-w.activeNS, r.slots) / 1e9
+	s.SlotIdleS = ratio(r.slots()*span-w.awayNS-w.activeNS, r.slots()) / 1e9
 	s.RolloutS = MeanMax{ratio(w.durationNS, w.sampled) / 1e9, float64(w.durationMaxNS) / 1e9}
 	s.GroupsReady, s.Syncs = w.ready, int64(r.syncsUpTo[len(r.syncsUpTo)-1])
 }
@@ -199,7 +199,7 @@ func (r *Recorder) throughput(span float64) Throughput {
 // sake where it hardly waits, at the price of both where it does.
 func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	w := &r.window
-	switch idle := ratio(w.trainerIdleNS, r.now-w.start-r.absent()); {
+	switch idle := ratio(w.trainerIdleNS, r.run.NowNS-w.start-r.absent()); {
 	case idle < 0.02 || utilization >= 1 && idle < 0.1:
 		return "train"
 	case 2*w.syncIdleNS > w.trainerIdleNS:
@@ -269,6 +269,17 @@ func interval(steps []Step) [2]float64 {
 	mean, sd := stat.MeanStdDev(means, nil)
 	half := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: intervalBatches - 1}.Quantile(0.975) * sd / math.Sqrt(intervalBatches)
 	return [2]float64{mean - half, mean + half}
+}
+
+// slots is how many all engines have.
+func (r *Recorder) slots() int64 { return int64(len(r.run.Slots)) }
+
+// slotsIdle is the share of slot time without a rollout, of slots whose engine was there; slotNS is that of all slots.
+func (w *window) slotsIdle(slotNS int64) float64 {
+	if slotNS <= w.awayNS {
+		return 0
+	}
+	return 1 - ratio(w.activeNS, slotNS-w.awayNS)
 }
 
 func ratio(a, b int64) float64 {

@@ -56,7 +56,7 @@ type madeVersion struct {
 // madeNow notes that the trainer made a version.
 func (r *Recorder) madeNow(v loop.Version) {
 	if v > 0 {
-		r.madeAt[v&(madeKept-1)] = madeVersion{v, r.now}
+		r.madeAt[v&(madeKept-1)] = madeVersion{v, r.run.NowNS}
 	}
 }
 
@@ -66,34 +66,6 @@ func (r *Recorder) servedByAll(v loop.Version) {
 		return // made long ago, or before what was observed
 	}
 	r.window.brought++
-	r.window.broughtNS += r.now - r.madeAt[v&(madeKept-1)].at
+	r.window.broughtNS += r.run.NowNS - r.madeAt[v&(madeKept-1)].at
 	r.madeAt[v&(madeKept-1)] = madeVersion{}
-}
-
-// loaded takes the end of an engine's load or switch. It reports false for one that comes late.
-func (r *Recorder) loaded(ev *loop.Event) bool {
-	if ev.Engine < 0 || int(ev.Engine) >= len(r.loading) || r.loading[ev.Engine] == 0 || r.loading[ev.Engine] != ev.Attempt {
-		return false
-	}
-	r.loading[ev.Engine] = 0
-	return true
-}
-
-// givenUp takes an engine whose sync failed. If it was not told to load again it counts as lost,
-// which no event says.
-func (r *Recorder) givenUp(engine int32) {
-	if r.loading[engine] == 0 {
-		r.lost(engine)
-	}
-}
-
-// lost takes a lost engine. Its rollouts are gone, or say themselves that they were interrupted.
-func (r *Recorder) lost(engine int32) {
-	if engine < 0 || int(engine) >= len(r.loading) {
-		return
-	}
-	r.loading[engine] = 0
-	if !r.resumes {
-		r.vacateAll(engine)
-	}
 }

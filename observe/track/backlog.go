@@ -13,14 +13,16 @@ type Parked struct {
 	// First is what Attempt.First was.
 	First int32
 	Past
-	// SlotNS is its time in slots so far.
-	SlotNS int64
 }
 
-// Past is what was before an attempt was resumed: how often it was interrupted with more tokens than before, and how many
-// it had.
+// Past is the history of an attempt until it was interrupted last.
 type Past struct {
+	// Interruptions counts those with more tokens than before, and Tokens how many there were at the last.
 	Interruptions, Tokens int32
+	// Version is the one that its engine served when it came into its slot.
+	Version int32
+	// SlotNS is its time in slots until then.
+	SlotNS int64
 }
 
 // Backlog holds interrupted attempts in the order in which they were interrupted, which is most often the order in which
@@ -29,6 +31,9 @@ type Backlog struct {
 	entries []Parked
 	head    int // entries before it are gone
 }
+
+// BacklogOf returns a backlog of these attempts, the longest waiting first.
+func BacklogOf(entries []Parked) Backlog { return Backlog{entries: entries} }
 
 // Len is how many there are.
 func (b *Backlog) Len() int { return len(b.entries) - b.head }

@@ -1,51 +1,60 @@
-package track_test
+package track
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/observe/track"
 )
 
-// TestGroupsAgreeWithMap opens and removes groups as runs do, with some that live for very long, beside a plain map.
-func TestGroupsAgreeWithMap(t *testing.T) {
-	for seed := range uint64(20) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		cfg := loop.Config{GroupSize: 4, BatchGroups: 2, EngineSlots: []int{8}, QueueGroups: 2}
-		groups, want := track.NewGroups[int64](&cfg), map[loop.GroupID]int64{}
-		next, late := loop.GroupID(1), 20+rng.IntN(400)
-		var open []loop.GroupID
-		for range 3000 {
-			if len(open) < 1+rng.IntN(late) {
-				groups.Open(next)
-				value, opened := groups.Put(next)
-				if opened {
-					t.Fatal("a group was opened twice")
+// A few groups that never end do not make the table as large as the distance to the
+// newest; many do, and every live group is found all the while.
+func TestTableOfStragglers(t *testing.T) {
+	for _, stragglers := range []int{0, 1, asideMax, asideMax + 5} {
+		table := NewGroups[int64](&loop.Config{GroupSize: 1, EngineSlots: []int{1}})
+		small := len(table.places)
+		rng := rand.New(rand.NewPCG(uint64(stragglers), 1))
+		live := map[loop.GroupID]int64{}
+		var passing []loop.GroupID
+		for id := loop.GroupID(1); id <= 100_000; id++ {
+			table.Open(id)
+			table.Open(id)
+			tokens := rng.Int64()
+			*table.Get(id) = tokens
+			live[id] = tokens
+			if int(id) <= stragglers {
+				continue
+			}
+			passing = append(passing, id)
+			if len(passing) > 30 {
+				i := rng.IntN(8)
+				table.Remove(passing[i])
+				delete(live, passing[i])
+				passing = slices.Delete(passing, i, i+1)
+			}
+			if id%1000 == 0 {
+				for id, tokens := range live {
+					if g := table.Get(id); g == nil || *g != tokens {
+						t.Fatalf("%d stragglers: group %d is lost", stragglers, id)
+					}
 				}
-				*value, want[next] = int64(next)*3, int64(next)*3
-				open = append(open, next)
-				next++
-			} else {
-				i := rng.IntN(min(len(open), 8)) // mostly the oldest go
-				groups.Remove(open[i])
-				delete(want, open[i])
-				open = append(open[:i], open[i+1:]...)
+				if table.Get(id+1) != nil || table.Get(0) != nil {
+					t.Fatal("found a group that is not there")
+				}
 			}
 		}
-		seen := 0
-		for id, value := range groups.All() {
-			if seen++; want[id] != *value {
-				t.Fatalf("group %d is %d, want %d", id, *value, want[id])
-			}
+		if n := len(table.places); stragglers <= asideMax/2 && n > 2*small {
+			t.Errorf("%d stragglers: %d places for %d groups", stragglers, n, len(live))
 		}
-		for id, value := range want {
-			if got := groups.Get(id); got == nil || *got != value {
-				t.Fatalf("group %d is not there, or not %d", id, value)
-			}
+		if n := len(table.Entries()); n != len(live) {
+			t.Errorf("%d stragglers: %d entries of %d groups", stragglers, n, len(live))
 		}
-		if seen != len(want) || len(groups.Entries()) != len(want) || groups.Get(next) != nil || groups.Get(0) != nil {
-			t.Fatalf("%d groups, want %d", seen, len(want))
+		for id := range live {
+			table.Remove(id)
+			if table.Get(id) != nil {
+				t.Fatalf("group %d is still there", id)
+			}
 		}
 	}
 }

@@ -35,16 +35,15 @@ type State struct {
 	Synced loop.Version
 }
 
-// Attempt is a rollout attempt in a slot. Of one that has left, the slot still says all but that.
+// Attempt is a rollout attempt in a slot. Of one that has left, the slot still says all but that. It is kept small: every
+// rollout writes one and reads it again.
 type Attempt struct {
 	Group loop.GroupID
-	// SinceNS is when it came into its slot, StartNS when its time in slots began: the time that it stood interrupted
-	// left out.
-	SinceNS, StartNS int64
-	Sample, Number   int32
-	// First is the version that its engine served when the attempt started, Version when it came into this slot.
-	First, Version int32
-	Engine         int32
+	// StartNS is when its time in slots began, the time that it stood interrupted left out; see Run.SinceNS.
+	StartNS        int64
+	Sample, Number int32
+	// First is the version that its engine served when the attempt started; see Run.Version.
+	First, Engine int32
 	// Runs: it is in the slot. Resumed: it was interrupted before, see Pasts.
 	Runs, Resumed bool
 	// Aborted: it is to stop, and its slot waits for the engine's word. Failed: it was aborted for a reason of its own,
@@ -91,14 +90,27 @@ func New(cfg loop.Config) Run {
 }
 
 // Restore makes a run go on from a state of the same rules. It reports false, with the run unchanged, for a state that
-// cannot be of these rules.
+// cannot be of these rules. What follows from the rules and from the rest it computes anew.
 func (r *Run) Restore(s State) bool {
 	if len(s.Slots) != len(r.Slots) || len(s.Pasts) != len(r.Pasts) || len(s.Engines) != len(r.Engines) {
 		return false
 	}
-	for i := range s.Slots {
-		if s.Slots[i].Engine != r.Slots[i].Engine {
-			return false
+	s.Active, s.AwaySlots, s.Switching = 0, 0, 0
+	for i := range s.Engines {
+		e := &s.Engines[i]
+		e.First, e.Slots, e.Active = r.Engines[i].First, r.Engines[i].Slots, 0
+		for k := range e.Slots {
+			at := &s.Slots[e.First+k]
+			if at.Engine = int32(i); at.Runs {
+				e.Active++
+			}
+		}
+		s.Active += int64(e.Active)
+		if e.Away {
+			s.AwaySlots += int64(e.Slots)
+		}
+		if e.Phase == Switching {
+			s.Switching++
 		}
 	}
 	r.State = s
@@ -185,9 +197,8 @@ func (r *Run) Past(slot int32) Past {
 func (r *Run) Turn(at *Attempt, a *loop.Action) {
 	// Sample and number apart: halves that were stored one by one are slow to read as one. The fields are set one by
 	// one: a composite literal is built aside and copied.
-	at.Group, at.Sample, at.SinceNS, at.StartNS, at.Number = a.Group, a.Sample, r.NowNS, r.NowNS, a.Attempt
-	at.First, at.Version = int32(a.Version), int32(a.Version)
-	at.Resumed, at.Aborted, at.Failed = false, false, false
+	at.Group, at.Sample, at.StartNS, at.Number = a.Group, a.Sample, r.NowNS, a.Attempt
+	at.First, at.Resumed, at.Aborted, at.Failed = int32(a.Version), false, false, false
 }
 
 func (r *Run) vacate(slot int32, at *Attempt) {
@@ -209,7 +220,8 @@ func (r *Run) start(a *loop.Action) *Attempt {
 }
 
 func (r *Run) park(ev *loop.Event, at *Attempt) {
-	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Past: r.Past(ev.Slot), SlotNS: r.NowNS - at.StartNS}
+	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Past: r.Past(ev.Slot)}
+	p.SlotNS = r.NowNS - at.StartNS
 	if ev.Tokens > p.Tokens {
 		p.Interruptions++
 	}
@@ -221,6 +233,7 @@ func (r *Run) resume(a *loop.Action) {
 	at := r.start(a)
 	at.Resumed = true
 	p, _ := r.Parked.take(a)
+	p.Version = int32(a.Version)
 	at.First, at.StartNS, r.Pasts[a.Slot] = p.First, r.NowNS-p.SlotNS, p.Past
 }
 
