@@ -21,3 +21,9 @@ type Process struct {
 	// it carry wall in their name.
 	Now func() time.Time
 }
+
+// Clock returns nanoseconds since now, going on at offset. It uses the monotonic clock, so that it never falls.
+func (p *Process) Clock(offset int64) func() int64 {
+	began := p.Now()
+	return func() int64 { return offset + p.Now().Sub(began).Nanoseconds() }
+}

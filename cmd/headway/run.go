@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -191,7 +191,7 @@ func loadRun(a *app.Process, dir string) (*resumedRun, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	store.SetAlways(cfg.Store.Sync == "always")
-	state, err := live.Recover(store, clock(a, 0))
+	state, err := live.Recover(store, a.Clock(0))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), store.Close())
 	}
@@ -261,15 +261,16 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	defer cancel()
 	giveHelpersAThread(a)
 	stop := handleInterrupts(ctx, cancel)
-	j, err := newJob(a, cfg, dir, resumed)
+	j, err := newJob(a, surround(), cfg, dir, resumed)
 	if err != nil && resumed != nil {
 		return withRoomHint(dir, err)
 	} else if err != nil {
 		return err
 	}
 	defer func() { err = withRoomHint(dir, errors.Join(err, j.Close())) }()
+	end := &ending{job: j}
 	if resumed != nil && resumed.finished() {
-		return j.finish(ctx, resumed.result(), c.JSON, false)
+		return end.finish(ctx, resumed.result(), c.JSON, false)
 	}
 	if resumed == nil {
 		if err := j.predict(ctx); err != nil {
@@ -277,7 +278,11 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 			return errors.Join(failure.Run("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}
 	}
-	intro := j.intro()
+	var goesOn *live.Resume
+	if resumed != nil {
+		goesOn = resumed.state
+	}
+	intro := j.intro(goesOn)
 	if !c.NoDashboard {
 		pages, err := j.servePagesOf(j.header())
 		defer pages.close()
@@ -291,7 +296,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	}
 	j.shown.runs(run)
 	gracefully := func() {
-		view.message(j.disk.stopping())
+		view.Message(j.disk.stopping())
 		run.Stop()
 	}
 	view.onInterrupt(gracefully, cancel)
@@ -303,15 +308,24 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	j.well = err == nil
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {
-			return j.stalled(ctx, err, result, c.JSON)
+			return end.stalled(ctx, err, result, c.JSON)
 		}
 		err = failure.Run(resumeHint(dir, err), "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
-			err = errors.Join(err, j.finish(ctx, result, c.JSON, false))
+			err = errors.Join(err, end.finish(ctx, result, c.JSON, false))
 		}
 		return err
 	}
-	return j.finish(context.WithoutCancel(ctx), result, c.JSON, false)
+	return end.finish(context.WithoutCancel(ctx), result, c.JSON, false)
+}
+
+// surround is what a run is told of this program.
+func surround() surroundings {
+	return surroundings{program: programName(), pages: func(dir, name string, header trace.Header) dashboard.Options {
+		opt := viewOptions(name, header)
+		opt.Judge = findingsOf(dir, name)
+		return opt
+	}}
 }
 
 // giveHelpersAThread lets the short work between engine and trainer (the loop,
@@ -349,58 +363,4 @@ func handleInterrupts(ctx context.Context, cancel func()) *atomic.Pointer[func()
 		}
 	}()
 	return &stop
-}
-
-// evaluator measures held-out accuracy beside the run, one version at a time.
-type evaluator struct {
-	sync.WaitGroup
-	mu    sync.Mutex
-	busy  bool
-	fresh *evaluation
-}
-
-// evaluation is a version's held-out greedy accuracy.
-type evaluation struct {
-	Version  loop.Version `json:"step"`
-	Accuracy float64      `json:"accuracy"`
-}
-
-// start evaluates a version unless an evaluation is still going on.
-// failed is told why there will be no accuracy.
-func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), failed func(error)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.busy {
-		return
-	}
-	e.busy = true
-	e.Add(1)
-	go func() {
-		defer e.Done()
-		accuracy, err := evaluate()
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.busy = false
-		if err != nil {
-			failed(err)
-		} else {
-			e.fresh = &evaluation{v, accuracy}
-		}
-	}()
-}
-
-// take returns an evaluation that nobody has taken yet, nil if there is none.
-func (e *evaluator) take() *evaluation {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := e.fresh
-	e.fresh = nil
-	return out
-}
-
-// clock returns nanoseconds since a run started, going on at offset. It uses the
-// monotonic clock, so that it never falls.
-func clock(a *app.Process, offset int64) func() int64 {
-	began := a.Now()
-	return func() int64 { return offset + a.Now().Sub(began).Nanoseconds() }
 }

@@ -37,15 +37,15 @@ type shownRun struct {
 
 // newShownRun makes the model of a run that begins, or goes on; close ends its work. stall says what the run waits for while
 // nothing makes progress; nil where nobody knows.
-func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, stall func() string) *shownRun {
-	v := &shownRun{spell: j.Spelling(), std: j.Cfg.Trainer.NormalizeStd}
-	opt := viewOptions(name, header)
-	opt.Info.Kind, opt.Info.Steps = "live", j.Cfg.Trainer.Steps
+func newShownRun(r *record, name string, header trace.Header, resume *live.Resume, stall func() string) *shownRun {
+	v := &shownRun{spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
+	opt := r.around.pages(r.Dir, name, header)
+	opt.Info.Kind, opt.Info.Steps = "live", r.Cfg.Trainer.Steps
 	opt.Status, opt.Stall = v.status, stall
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
-	if opt.Context = ctx; j.Cfg.Store.Trace == "full" {
-		opt.Judge = findingsOf(j.Dir, name)
+	if opt.Context = ctx; r.Cfg.Store.Trace != "full" {
+		opt.Judge = nil
 	}
 	if resume != nil {
 		// A copy: the run's own goes on with it.
@@ -53,14 +53,14 @@ func newShownRun(j *job, name string, header trace.Header, resume *live.Resume, 
 		opt.Attribution = copyOf(resume)
 	}
 	v.model = dashboard.New(opt)
-	if p := j.expected; p.StalenessMean != nil {
+	if p := r.expected; p.StalenessMean != nil {
 		v.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 	}
-	for i := range j.steps.lines {
-		v.model.Figures(shownFigures(&j.steps.lines[i]))
+	for i := range r.steps.lines {
+		v.model.Figures(shownFigures(&r.steps.lines[i]))
 	}
 	if resume != nil {
-		readSamples(j.Dir, v.model) // what was said before is there as far as it was written down
+		readSamples(r.Dir, v.model) // what was said before is there as far as it was written down
 	}
 	v.feed = dashboard.NewFeed(v.model)
 	v.done.Go(func() { v.feed.Run(ctx) })
@@ -185,7 +185,7 @@ func (j *job) servePagesOf(header trace.Header) (*runPages, error) {
 	if j.resumed != nil {
 		resume = j.resumed.state
 	}
-	j.shown = newShownRun(j, filepath.Base(j.Dir), header, resume, j.disk.stall)
+	j.shown = newShownRun(j.record, filepath.Base(j.Dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &runPages{view: j.shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
 	p.served.Go(func() { _ = servePages(ctx, listener, j.shown.model.Handler()) }) // the run is not over with its pages

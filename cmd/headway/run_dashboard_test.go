@@ -28,7 +28,7 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newShownRun(&job{Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
+	v := newShownRun(&record{around: surround(), Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
 	v.stop()
 	v.done.Wait()
 	if d, found := v.model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {

@@ -95,72 +95,79 @@ type ledgerReport struct {
 	Balanced bool `json:"balanced"`
 }
 
+// ending is a run that has ended, with what its report adds.
+type ending struct {
+	*job
+	// resimulated is the run in virtual time, nil where that was not possible.
+	resimulated *metrics.Summary
+}
+
 // finish evaluates the last version, compares and reports.
 // A stalled run gets no advice to resume: it would stall again.
-func (j *job) finish(ctx context.Context, res live.Result, asJSON, stalled bool) error {
-	r, err := j.report(ctx, res)
+func (e *ending) finish(ctx context.Context, res live.Result, asJSON, stalled bool) error {
+	r, err := e.report(ctx, res)
 	if err != nil {
 		return err
 	}
 	if stalled {
 		r.Finished = "stalled"
 	}
-	unwritten := j.writeReport(r, res)
+	unwritten := e.writeReport(r, res)
 	if asJSON {
-		err = printJSON(j.app.Stdout, r)
+		err = printJSON(e.app.Stdout, r)
 	} else {
-		err = j.print(r, res)
+		err = e.print(r, res)
 	}
 	err = errors.Join(unwritten, err)
 	if res.Reason == loop.ReasonStopped && !stalled {
-		fmt.Fprintf(j.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, j.Cfg.Trainer.Steps, j.Dir)
+		fmt.Fprintf(e.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, e.Cfg.Trainer.Steps, e.Dir)
 	}
 	return err
 }
 
 // stalled says why the run made no further step before how far it came.
-func (j *job) stalled(ctx context.Context, why error, res live.Result, asJSON bool) error {
+func (e *ending) stalled(ctx context.Context, why error, res live.Result, asJSON bool) error {
 	failed := failure.Run("a run with these settings stalls again; change what is named", "%w", why)
-	failure.Print(j.app.Stderr, failed)
-	if err := j.finish(ctx, res, asJSON, true); err != nil {
+	failure.Print(e.app.Stderr, failed)
+	if err := e.finish(ctx, res, asJSON, true); err != nil {
 		return err
 	}
 	return &failure.Error{Code: failure.ExitFailure, Message: failed.Error(), Cause: why, Said: true}
 }
 
-func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
+func (e *ending) report(ctx context.Context, res live.Result) (runReport, error) {
 	s := res.Summary
 	r := runReport{
-		Steps: res.Status.Version, WallS: max(j.wallS(), float64(res.Status.TimeNS)/1e9), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
+		Steps: res.Status.Version, WallS: max(e.wallS(), float64(res.Status.TimeNS)/1e9), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
 		Utilization: s.Utilization, TailMultiplier: s.TailMultiplier,
 		TrainerIdleRatio: s.TrainerIdleRatio, RolloutIdleRatio: s.RolloutIdleRatio, PeriodS: s.PeriodS, Throughput: s.Throughput,
 		TokensPerS: s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens,
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
-		Finished:   res.Reason.String(), Trace: filepath.Join(j.Dir, trace.FileName),
+		Finished:   res.Reason.String(), Trace: filepath.Join(e.Dir, trace.FileName),
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(j.steps.lines, j.Warmup(), newClipJudge(j.Cfg.Trainer)), metrics.VerlByName(s)
+	r.OffPolicy, r.Verl = offPolicy(e.steps.lines, e.Warmup(), newClipJudge(e.Cfg.Trainer)), metrics.VerlByName(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
-	r.Staleness.PredictedMean = j.expected.StalenessMean
-	j.learning(&r)
+	r.Staleness.PredictedMean = e.expected.StalenessMean
+	e.learning(&r)
 	if s.Staleness.Mean == 0 {
 		r.Dominant = "" // neither part of nothing is the larger
 	}
 	if r.Steps == 0 {
 		return r, nil // nothing to evaluate, compare or expect
 	}
-	accuracy, prompts, err := j.EvaluateLast(ctx, res.Status.Version)
+	accuracy, prompts, err := e.EvaluateLast(ctx, res.Status.Version)
 	if err != nil {
 		return r, failure.Run("the run itself is complete; "+r.Trace, "evaluating version %d: %w", res.Status.Version, err)
 	}
 	r.HeldOutAccuracy, r.HeldOutPrompts = accuracy, prompts
-	r.Warnings = append(r.Warnings, j.TakePaces().Warnings()...)
+	r.Warnings = append(r.Warnings, e.TakePaces().Warnings()...)
 	if s.Steps == 0 {
 		return r, nil // nothing was measured
 	}
-	measured, unfit := diagnosis.MeasuredInput(j.Cfg.LoopConfig(), s)
-	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(j.Cfg)), measured)
+	measured, unfit := diagnosis.MeasuredInput(e.Cfg.LoopConfig(), s)
+	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(e.Cfg)), measured)
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {
@@ -170,7 +177,7 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 		r.Staleness.ClosedFormP95 = figure(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, slices.DeleteFunc(closed.Warnings, func(w string) bool { return w == theory.WarningTailAssumed })...)
 	}
-	if again, err := resimulateDir(j.Dir, j.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
+	if again, err := resimulateDir(e.Dir, e.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("not resimulated: %.0f %% of the rollouts and steps that takes were not recorded, since they were cancelled or not reached; at most %.0f %% may be made up from others",
 			100*again.Extrapolated, 100*replay.ExtrapolatedMax))
 	} else if err != nil {
@@ -178,9 +185,9 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 	} else {
 		mean, p95 := again.Summary.Staleness.Mean, float64(again.Summary.Staleness.P95)
 		r.Staleness.ResimulatedMean, r.Staleness.ResimulatedP95 = &mean, &p95
-		j.resimulated = &again.Summary
+		e.resimulated = &again.Summary
 	}
-	compared, err := biasOfRun(j.Dir, j.Cfg.Environment.ServiceTime.Kind != "none")
+	compared, err := biasOfRun(e.Dir, e.Cfg.Environment.ServiceTime.Kind != "none")
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("bias: %v", err))
 	}
@@ -189,8 +196,8 @@ func (j *job) report(ctx context.Context, res live.Result) (runReport, error) {
 }
 
 // learning sums the step log up over the measured window.
-func (j *job) learning(r *runReport) {
-	lines := j.steps.lines
+func (e *ending) learning(r *runReport) {
+	lines := e.steps.lines
 	if len(lines) == 0 {
 		return
 	}
@@ -198,7 +205,7 @@ func (j *job) learning(r *runReport) {
 	n := 0.0
 	for _, line := range lines {
 		r.Reward.Best = max(r.Reward.Best, line.Reward)
-		if line.Step <= j.Warmup() && len(lines) > int(j.Warmup()) {
+		if line.Step <= e.Warmup() && len(lines) > int(e.Warmup()) {
 			continue
 		}
 		if line.EffectiveSampleSize == 0 {

@@ -5,51 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"sync/atomic"
-	"time"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
-	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/store/file"
 )
 
-// job is one run in one directory: its parts and what is kept for its report.
+// job is one run in one process: the record of its parts, and what it goes on from.
 type job struct {
-	*parts.Parts
-	app     *app.Process
-	began   time.Time
+	*record
 	store   *file.Store
 	resumed *resumedRun
-
-	// shown is the run as browsers see it, nil where none may.
-	shown *shownRun
 	// disk says when the run waits for room.
-	disk  runDisk
-	steps *stepLog
-	// sinks take every train step's figures to where others are, nil where there are none; well is how the
-	// run ended, saying where what is told goes.
-	sinks       *sink.Feed
-	spans       *sink.Spans
-	well        bool
-	saying      atomic.Pointer[func(format string, args ...any)]
-	samples     *sampleWriter
-	evaluations evaluator
-	expected    prediction
-	resimulated *metrics.Summary
+	disk runDisk
 }
 
 // newJob builds the parts of a run. A new run's directory is made here, with its
 // resolved config; nothing before this has written anything.
-func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
-	j = &job{app: a, began: a.Now(), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
+func newJob(a *app.Process, around surroundings, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
+	j = &job{record: newRecord(a, around), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
 	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.tell); err != nil {
 		return nil, err
 	}
@@ -90,28 +69,6 @@ func newJob(a *app.Process, cfg config.Config, dir string, resumed *resumedRun) 
 		}
 	}
 	return j, j.Parts.Build(parts.Host{})
-}
-
-// openRecord opens what is kept of the run beside its log: readable samples, the lines of its train steps, and the
-// sinks that these go to. Lines of steps after upTo are made again.
-func (j *job) openRecord(upTo loop.Version) (err error) {
-	if err := os.MkdirAll(filepath.Join(j.Dir, "samples"), 0o755); err != nil {
-		return err
-	}
-	j.samples = &sampleWriter{dir: filepath.Join(j.Dir, "samples"), every: j.Cfg.Store.SamplesEvery, spell: j.Spelling(), std: j.Cfg.Trainer.NormalizeStd}
-	j.OnClose(func() error {
-		j.samples.writing.Wait()
-		return nil
-	})
-	if j.steps, err = openStepLog(j.Dir, upTo); err != nil {
-		return err
-	}
-	j.OnClose(j.steps.close)
-	j.OnClose(func() error {
-		j.closeSinks()
-		return nil
-	})
-	return j.openSinks()
 }
 
 // predict calibrates and puts the prediction down before the first step.
@@ -165,27 +122,22 @@ func (j *job) serveFirst(ctx context.Context) error {
 	return nil
 }
 
-// header begins the run's trace.
-func (j *job) header() trace.Header {
-	return trace.Header{Program: programName(), Source: "live", Seed: j.Cfg.Seed, Warmup: j.Warmup(), Loop: j.Rules, Config: string(j.Cfg.Public().YAML())}
-}
-
 // options are the live runtime's.
-func (j *job) options(ctx context.Context, view *progressView) live.Options {
+func (j *job) options(ctx context.Context, view view) live.Options {
 	offset := int64(0)
-	j.disk.say = view.message
+	j.disk.say = view.Message
 	opt := live.Options{
 		Header: j.header(), Engines: j.Engines, Environment: j.Environment, Trainer: j.Trainer, Weights: j.Weights, Store: j.store,
 		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.Cfg),
 		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {
 			if err := j.samples.write(b); err != nil {
-				view.message("samples: " + err.Error())
+				view.Message("samples: " + err.Error())
 			}
 		},
-		OnBroken:   func(bundle []byte) { view.message(writeBroken(j.Dir, bundle)) },
+		OnBroken:   func(bundle []byte) { view.Message(writeBroken(j.Dir, bundle)) },
 		OnDiskFull: j.disk.told,
-		Logf:       func(format string, args ...any) { view.message(fmt.Sprintf(format, args...)) },
+		Logf:       func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) },
 
 		KeepVersions: j.Cfg.Store.KeepVersions, SnapshotSteps: j.Cfg.Store.SnapshotEvery,
 	}
@@ -193,7 +145,7 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 		opt.Resume = j.resumed.state
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
-	opt.Clock = clock(j.app, offset)
+	opt.Clock = j.app.Clock(offset)
 	j.WithFleet(&opt)
 	j.tellBy(opt.Logf)
 	j.shown.watch(&opt)
@@ -203,26 +155,3 @@ func (j *job) options(ctx context.Context, view *progressView) live.Options {
 	}
 	return opt
 }
-
-// onStep is called by the goroutine that owns the loop; it does not block.
-func (j *job) onStep(ctx context.Context, d live.StepDone, view *progressView) {
-	line := newStepLine(d)
-	if e := j.evaluations.take(); e != nil {
-		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
-	}
-	j.steps.add(line)
-	if j.sinks != nil {
-		j.sinks.Send(sinkStep(line, j.app.Now()))
-	}
-	j.shown.step(&line)
-	j.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.message("samples: " + err.Error()) })
-	view.update(j.newProgress(d))
-	every := loop.Version(j.Cfg.Evaluate.Every)
-	if v := d.Point.Step; every > 0 && j.Greedy != nil && v%every == 0 && v < loop.Version(j.Cfg.Trainer.Steps) {
-		j.evaluations.start(v, func() (float64, error) {
-			return j.Evaluate(ctx, v, j.Cfg.Evaluate.Prompts)
-		}, func(err error) { view.message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
-	}
-}
-
-func (j *job) wallS() float64 { return j.app.Now().Sub(j.began).Seconds() }

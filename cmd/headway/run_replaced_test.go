@@ -24,9 +24,9 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &job{app: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
+	j := &record{app: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
 	for name, write := range map[string]func() error{
-		addressFile:      (&plane{job: j, name: "r", listener: listener}).writeAddress,
+		addressFile:      (&plane{record: j, name: "r", listener: listener}).writeAddress,
 		parts.ConfigFile: j.WriteConfig,
 	} {
 		path, behind := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)

@@ -20,13 +20,13 @@ import (
 const reportFile = "report.html"
 
 // writeReport writes the self-contained page.
-func (j *job) writeReport(r runReport, res live.Result) (err error) {
-	path := filepath.Join(j.Dir, reportFile)
+func (e *ending) writeReport(r runReport, res live.Result) (err error) {
+	path := filepath.Join(e.Dir, reportFile)
 	f, err := os.Create(path + ".new")
 	if err != nil {
 		return err
 	}
-	if err = errors.Join(report.HTML(f, j.reportRun(r, res)), f.Close()); err == nil {
+	if err = errors.Join(report.HTML(f, e.reportRun(r, res)), f.Close()); err == nil {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
@@ -36,36 +36,36 @@ func (j *job) writeReport(r runReport, res live.Result) (err error) {
 }
 
 // print prints the end of the run for people.
-func (j *job) print(r runReport, res live.Result) error {
-	return report.Text(j.app.Stdout, j.reportRun(r, res))
+func (e *ending) print(r runReport, res live.Result) error {
+	return report.Text(e.app.Stdout, e.reportRun(r, res))
 }
 
 // reportRun is the run as the report package wants it.
-func (j *job) reportRun(r runReport, res live.Result) report.Run {
+func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	s := res.Summary
 	run := report.Run{
-		Name: filepath.Base(j.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
+		Name: filepath.Base(e.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
-		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, j.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(j.Cfg), Source: largestSource(j.Cfg, r.Attribution), Window: report.WindowWords(int(j.Warmup())), OffPolicyNote: newClipJudge(j.Cfg.Trainer).note(),
+		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, e.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
+		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowWords(int(e.Warmup())), OffPolicyNote: newClipJudge(e.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
-			j.Task.Name(), j.Cfg.Schedule, r.Steps, r.WallS, s.Steps, j.Warmup()),
+			e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, s.Steps, e.Warmup()),
 	}
-	run.Ledger, run.Settings, run.Files = j.ledgerRows(r), j.settingRows(), j.fileRows(r)
+	run.Ledger, run.Settings, run.Files = e.ledgerRows(r), e.settingRows(), e.fileRows(r)
 	if s.Steps == 0 {
-		return j.unmeasured(run, r)
+		return e.unmeasured(run, r)
 	}
-	if j.resimulated != nil {
-		run.Simulated = j.resimulated.Staleness.Histogram
+	if e.resimulated != nil {
+		run.Simulated = e.resimulated.Staleness.Histogram
 	}
-	run.Headline = headline(r, s, newClipJudge(j.Cfg.Trainer))
+	run.Headline = headline(r, s, newClipJudge(e.Cfg.Trainer))
 	run.Comparison = []report.Comparison{
 		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
 			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
 		{Name: "p95 staleness", Measured: float64(r.Staleness.MeasuredP95), Predicted: report.Unknown,
 			Closed: orUnknown(r.Staleness.ClosedFormP95), Simulated: orUnknown(r.Staleness.ResimulatedP95)},
 	}
-	for _, line := range j.steps.lines {
+	for _, line := range e.steps.lines {
 		step := report.Step{Step: int64(line.Step), TimeS: line.Time, Reward: line.Reward, Staleness: line.StalenessMean, PQS: line.PQS, IQS: line.IQS,
 			TrainerIdle: line.TrainerIdleRatio, RolloutIdle: line.RolloutIdleRatio, ClipFraction: line.ClipFraction, TokensPerS: report.Unknown}
 		if line.PeriodS > 0 {
@@ -79,7 +79,7 @@ func (j *job) reportRun(r runReport, res live.Result) report.Run {
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
 	run.Control = control.Rows(r.Control)
 	run.Throughput, run.Attribution, run.Idle = throughputRows(r), report.AttributionRows(r.Attribution), report.IdleRows(r.Attribution)
-	for _, t := range j.samples.newest() {
+	for _, t := range e.samples.newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
 	}
 	return run
@@ -114,10 +114,10 @@ const shareWorthSaying = 0.01
 
 // unmeasured is the report of a run that ended before anything was measured: where
 // its rollouts went, and nothing about figures that are none.
-func (j *job) unmeasured(run report.Run, r runReport) report.Run {
-	run.Summary = fmt.Sprintf("%s, %s: no train step was made in %.0f s.", j.Task.Name(), j.Cfg.Schedule, r.WallS)
+func (e *ending) unmeasured(run report.Run, r runReport) report.Run {
+	run.Summary = fmt.Sprintf("%s, %s: no train step was made in %.0f s.", e.Task.Name(), e.Cfg.Schedule, r.WallS)
 	if r.Steps > 0 {
-		run.Summary = fmt.Sprintf("%s, %s: %d train steps in %.0f s. Nothing is measured before the end of the warm-up of %d.", j.Task.Name(), j.Cfg.Schedule, r.Steps, r.WallS, j.Warmup())
+		run.Summary = fmt.Sprintf("%s, %s: %d train steps in %.0f s. Nothing is measured before the end of the warm-up of %d.", e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, e.Warmup())
 	}
 	var rows []report.Row
 	for _, row := range run.Ledger {
@@ -183,11 +183,11 @@ func queueLever(c config.Config) string {
 }
 
 // fileRows say where everything is.
-func (j *job) fileRows(r runReport) []report.Row {
+func (e *ending) fileRows(r runReport) []report.Row {
 	return []report.Row{
-		{Name: "run directory", Value: j.Dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + j.Dir},
-		{Name: "report", Value: filepath.Join(j.Dir, reportFile)}, {Name: "metrics", Value: filepath.Join(j.Dir, steps.File)},
-		{Name: "samples", Value: filepath.Join(j.Dir, "samples")}, {Name: "weights", Value: filepath.Join(j.Dir, "weights")},
+		{Name: "run directory", Value: e.Dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + e.Dir},
+		{Name: "report", Value: filepath.Join(e.Dir, reportFile)}, {Name: "metrics", Value: filepath.Join(e.Dir, steps.File)},
+		{Name: "samples", Value: filepath.Join(e.Dir, "samples")}, {Name: "weights", Value: filepath.Join(e.Dir, "weights")},
 	}
 }
 
@@ -198,7 +198,7 @@ func orUnknown(v *float64) float64 {
 	return *v
 }
 
-func (j *job) ledgerRows(r runReport) []report.Row {
+func (e *ending) ledgerRows(r runReport) []report.Row {
 	l := r.Ledger.Ledger
 	var rows []report.Row
 	for _, e := range []struct {
@@ -262,8 +262,8 @@ func queueSetting(c config.Config) string {
 	return strings.Join(parts, ", ")
 }
 
-func (j *job) settingRows() []report.Row {
-	c := j.Cfg
+func (e *ending) settingRows() []report.Row {
+	c := e.Cfg
 	rows := []report.Row{
 		{Name: "task", Value: c.Environment.Task}, {Name: "seed", Value: fmt.Sprint(c.Seed)},
 		{Name: "concurrency C", Value: fmt.Sprint(c.Rollout.Concurrency)}, {Name: "batch B", Value: fmt.Sprint(c.Train.Batch)},

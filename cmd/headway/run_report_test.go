@@ -150,9 +150,9 @@ func TestMaskedShareIsShown(t *testing.T) {
 	if got := strings.Join(names(runReport{MaskedFraction: 0.009}), ", "); strings.Contains(got, "masked") {
 		t.Errorf("says %s of a hundredth", got)
 	}
-	j := &job{Parts: &parts.Parts{}, steps: &stepLog{lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}
+	e := &ending{job: &job{record: &record{Parts: &parts.Parts{}, steps: &stepLog{lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}}}
 	var r runReport
-	if j.learning(&r); math.Abs(r.MaskedFraction-0.3) > 1e-12 || math.Abs(r.TruncatedFraction-0.25) > 1e-12 || math.Abs(r.ActiveClipFraction-0.05) > 1e-12 {
+	if e.learning(&r); math.Abs(r.MaskedFraction-0.3) > 1e-12 || math.Abs(r.TruncatedFraction-0.25) > 1e-12 || math.Abs(r.ActiveClipFraction-0.05) > 1e-12 {
 		t.Errorf("means of the steps are %+v", r)
 	}
 }

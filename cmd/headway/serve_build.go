@@ -75,7 +75,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 // surroundings are what the parts of this control plane are told of it.
 func (p *plane) surroundings() parts.Host {
 	a := parts.Host{
-		Name: p.name, Clock: clock(p.app, 0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Name: p.name, Clock: p.app.Clock(0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.traceparent(), Rarely: p.sparingly(), Staged: p.staged,
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
@@ -136,7 +136,7 @@ func (p *plane) mount() error {
 
 // runtimeOptions are the live runtime's.
 func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
-	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro())
+	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro(nil))
 	opt := live.Options{
 		Header:  p.header(),
 		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,
@@ -157,7 +157,7 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 	if resume != nil {
 		offset = resume.Loop.Status().TimeNS
 	}
-	opt.Clock = clock(p.app, offset)
+	opt.Clock = p.app.Clock(offset)
 	p.WithFleet(&opt)
 	p.shown.watch(&opt)
 	return opt

@@ -154,7 +154,7 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	workers.Drain()
-	(&plane{job: &job{Parts: &parts.Parts{Workers: workers}}}).farewell(t.Context(), true)
+	(&plane{record: &record{Parts: &parts.Parts{Workers: workers}}}).farewell(t.Context(), true)
 	_, claimed := workers.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
 	_, sampled := workers.Sample(t.Context(), "g1-s0-a1", protocol.SampleRequest{Worker: "w", Prompt: []int32{3}, MaxTokens: 1})
 	for _, err := range []error{claimed, sampled} {

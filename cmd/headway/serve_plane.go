@@ -47,7 +47,7 @@ const addressFile = "serve.json"
 
 // plane is a control plane: a run whose parts may be in other processes.
 type plane struct {
-	*job
+	*record
 	name     string
 	listener net.Listener
 	server   *api.Server
@@ -98,7 +98,7 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 	if cfg, err = stage.WithTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
-	p := &plane{job: &job{app: a, began: a.Now()}, name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
+	p := &plane{record: newRecord(a, surround()), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
 		return nil, errors.Join(err, stage.Close())
@@ -168,7 +168,7 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return endedBefore(p.Dir, ctx)
 	}
-	p.shown = newShownRun(p.job, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
+	p.shown = newShownRun(p.record, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
 	defer p.shown.close()
 	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {

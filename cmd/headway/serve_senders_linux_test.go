@@ -412,7 +412,7 @@ func TestPublishedWithoutFiles(t *testing.T) {
 		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &plane{job: &job{Parts: &parts.Parts{Cfg: config.Config{Engines: engines}}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
+			p := &plane{record: &record{Parts: &parts.Parts{Cfg: config.Config{Engines: engines}}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
 			err := p.confirmSent(t.Context(), "t", 3)
 			if _, ok := errors.AsType[*protocol.Refusal](err); !ok || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want a refusal with %q", err, want)

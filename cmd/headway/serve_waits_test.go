@@ -29,7 +29,7 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	names := []string{"first", "second", "third"}
 	state := stateRunning
-	p := &plane{job: &job{Parts: &parts.Parts{Weights: store, Fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
+	p := &plane{record: &record{Parts: &parts.Parts{Weights: store, Fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
 	p.state.Store(&state)
 	for _, name := range names {
 		e := config.Engine{Kind: "vllm", Name: name, URL: "http://127.0.0.1:1", Slots: 1}

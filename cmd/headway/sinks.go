@@ -26,7 +26,7 @@ const commandLog = "sinks-command.log"
 
 // openSinks opens what the document names. What cannot be opened is an error before the run begins; what
 // fails later is said, and no more.
-func (j *job) openSinks() error {
+func (r *record) openSinks() error {
 	var sinks []sink.Sink
 	var errs []error
 	add := func(s sink.Sink, err error) {
@@ -36,51 +36,51 @@ func (j *job) openSinks() error {
 		}
 		sinks = append(sinks, s)
 	}
-	name, to := filepath.Base(j.Dir), j.Cfg.Sinks
+	name, to := filepath.Base(r.Dir), r.Cfg.Sinks
 	if to.TensorBoard.Dir != "" {
-		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), j.app.Now()))
+		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), r.app.Now()))
 	}
 	if to.MLflow.URL != "" {
 		token, err := parts.SecretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
-		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(j.Cfg), Logf: j.tell, Now: j.app.Now}))
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(r.Cfg), Logf: r.tell, Now: r.app.Now}))
 	}
 	if len(to.Command) > 0 {
-		add(sink.Program(to.Command, filepath.Join(j.Dir, commandLog)))
+		add(sink.Program(to.Command, filepath.Join(r.Dir, commandLog)))
 	}
 	if to.Spans.URL != "" {
-		errs = append(errs, j.openSpans())
+		errs = append(errs, r.openSpans())
 	}
 	if len(sinks) > 0 {
-		j.sinks = sink.Start(sinks, sink.Options{Logf: j.tell})
+		r.sinks = sink.Start(sinks, sink.Options{Logf: r.tell})
 	}
 	return errors.Join(errs...)
 }
 
 // openSpans begins to send spans of a share of the rollouts.
-func (j *job) openSpans() error {
-	to := j.Cfg.Sinks.Spans
+func (r *record) openSpans() error {
+	to := r.Cfg.Sinks.Spans
 	token, err := parts.SecretOf("sinks.spans.token_file", to.TokenFile)
 	if err != nil {
 		return err
 	}
-	model := j.Cfg.Model.Path
+	model := r.Cfg.Model.Path
 	if model == "" {
-		model = j.Cfg.Environment.Task
+		model = r.Cfg.Environment.Task
 	}
-	j.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(j.Dir), Model: filepath.Base(model), Share: to.Share, Logf: j.tell})
+	r.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.tell})
 	return err
 }
 
 // watchSpans has a runtime's options tell the spans what happens.
-func (j *job) watchSpans(opt *live.Options) {
-	if j.spans == nil {
+func (r *record) watchSpans(opt *live.Options) {
+	if r.spans == nil {
 		return
 	}
-	j.spans.Begin(j.app.Now().Add(-time.Duration(opt.Clock())))
+	r.spans.Begin(r.app.Now().Add(-time.Duration(opt.Clock())))
 	observe := opt.Observe
 	opt.Observe = func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
-		j.spans.Observe(ev, m.EnvironmentNS, actions)
+		r.spans.Observe(ev, m.EnvironmentNS, actions)
 		if observe != nil {
 			observe(ev, m, actions)
 		}
@@ -88,44 +88,44 @@ func (j *job) watchSpans(opt *live.Options) {
 }
 
 // traceparent is what tells an engine's server whose call it is, nil where no spans are sent.
-func (j *job) traceparent() func(port.RolloutID) string {
-	if j.spans == nil {
+func (r *record) traceparent() func(port.RolloutID) string {
+	if r.spans == nil {
 		return nil
 	}
-	return func(id port.RolloutID) string { return j.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
+	return func(id port.RolloutID) string { return r.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
 }
 
 // sinksPatience is how long the end of a run waits for what sinks have not taken.
 const sinksPatience = 15 * time.Second
 
 // closeSinks sends what still waits.
-func (j *job) closeSinks() {
+func (r *record) closeSinks() {
 	var both sync.WaitGroup
-	both.Go(func() { j.sinks.Close(j.well) })
+	both.Go(func() { r.sinks.Close(r.well) })
 	defer both.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
 	defer cancel()
-	if err := j.spans.Close(ctx); err != nil {
-		j.tell("sinks.spans: %v", err) // the run is none the worse for it
+	if err := r.spans.Close(ctx); err != nil {
+		r.tell("sinks.spans: %v", err) // the run is none the worse for it
 	}
 }
 
 // tell says something to whoever looks: in the view while there is one.
-func (j *job) tell(format string, args ...any) {
-	if say := j.saying.Load(); say != nil {
+func (r *record) tell(format string, args ...any) {
+	if say := r.saying.Load(); say != nil {
 		(*say)(format, args...)
 		return
 	}
-	fmt.Fprintf(j.app.Stderr, format+"\n", args...)
+	fmt.Fprintf(r.app.Stderr, format+"\n", args...)
 }
 
 // tellBy has what is told go somewhere, nil for standard error.
-func (j *job) tellBy(say func(format string, args ...any)) {
+func (r *record) tellBy(say func(format string, args ...any)) {
 	if say == nil {
-		j.saying.Store(nil)
+		r.saying.Store(nil)
 		return
 	}
-	j.saying.Store(&say)
+	r.saying.Store(&say)
 }
 
 // parameters are a document's keys with their values, by dotted paths.

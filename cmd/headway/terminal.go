@@ -3,48 +3,12 @@ package main
 import (
 	"math"
 	"sync"
-	"time"
 
-	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/drive/live"
 )
 
-// progress is what a run shows of itself while it goes on. Figures that are not
-// known yet are NaN.
-type progress struct {
-	// Step is the number of train steps done, of Steps.
-	Step, Steps int64
-	// Version is the newest policy version that all engines serve.
-	Version int64
-	// Reward is the mean reward of the last batches.
-	Reward float64
-	// Accuracy is the last held-out greedy accuracy, AccuracyStep the version it is of.
-	Accuracy     float64
-	AccuracyStep int64
-	// Staleness is the mean staleness of the last batches in versions, PQS and IQS its
-	// two parts.
-	Staleness, PQS, IQS float64
-	// TrainerIdle and RolloutIdle are shares of wall time.
-	TrainerIdle, RolloutIdle float64
-	// ClipFraction is the share of tokens whose importance ratio left the band.
-	ClipFraction float64
-	// TokensPerS is the generation speed in tokens per second.
-	TokensPerS float64
-	// QueueGroups are ready and waiting, of QueueCapacity.
-	QueueGroups, QueueCapacity int
-	// Rates are what enters the queue and what leaves it.
-	Rates live.Rates
-	// Control is the goal that the run keeps; nil without one.
-	Control *protocol.Control
-	// Active rollouts are being generated, in Slots.
-	Active, Slots int
-	// Elapsed is the time since the start; ETA what is left, 0 while unknown.
-	Elapsed, ETA time.Duration
-}
-
 // share is how much of the run is done, from 0 to 1.
-func (p progress) share() float64 {
+func share(p progress) float64 {
 	if p.Steps <= 0 {
 		return 0
 	}
@@ -129,8 +93,8 @@ func (v *progressView) drain(on screen) {
 	}
 }
 
-// update shows a newer state. It never blocks, and is called from one goroutine.
-func (v *progressView) update(p progress) {
+// Update shows a newer state. It never blocks, and is called from one goroutine.
+func (v *progressView) Update(p progress) {
 	for {
 		select {
 		case v.updates <- p:
@@ -144,8 +108,8 @@ func (v *progressView) update(p progress) {
 	}
 }
 
-// message adds a line that stays. It never blocks.
-func (v *progressView) message(text string) {
+// Message adds a line that stays. It never blocks.
+func (v *progressView) Message(text string) {
 	select {
 	case v.notes <- text:
 	default:

@@ -25,7 +25,7 @@ func TestProgressOfAController(t *testing.T) {
 		if text := view.text(); !strings.Contains(text, "settings") || state != "keeping" && !strings.Contains(text, want[0]) || !strings.Contains(text, "mean staleness at most 2") {
 			t.Errorf("%s: the live view shows\n%s", state, text)
 		}
-		if line := p.line(); !strings.Contains(line, want[1]) {
+		if line := progressLine(p); !strings.Contains(line, want[1]) {
 			t.Errorf("%s: the line is %q, want %q in it", state, line, want[1])
 		}
 		top := newTopView("x", time.Now, 1, true)

@@ -39,7 +39,7 @@ func (l *lines) show(p progress) {
 }
 
 func (l *lines) print(now time.Time) {
-	fmt.Fprintln(l.app.Stderr, l.last.line())
+	fmt.Fprintln(l.app.Stderr, progressLine(l.last))
 	l.printed, l.any, l.shown = now, true, true
 }
 
@@ -51,8 +51,8 @@ func (l *lines) close() {
 	}
 }
 
-// line is the state in one line. Figures that are not known are left out.
-func (p progress) line() string {
+// progressLine is the state in one line. Figures that are not known are left out.
+func progressLine(p progress) string {
 	var parts []string
 	add := func(known float64, format string, values ...any) {
 		if !math.IsNaN(known) {

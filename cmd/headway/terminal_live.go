@@ -262,7 +262,7 @@ func (v liveView) bar() string {
 		label += "  ETA " + duration(v.state.ETA)
 	}
 	room := max(v.width-len([]rune(label)), 4)
-	full := int(v.state.share() * float64(room))
+	full := int(share(v.state) * float64(room))
 	return v.styles.good.Render(strings.Repeat("█", full)) + v.styles.quiet.Render(strings.Repeat("░", room-full)) + label
 }
 

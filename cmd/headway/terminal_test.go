@@ -78,7 +78,7 @@ step  12/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 
 func TestLineLeavesOutTheUnknown(t *testing.T) {
 	unknown := math.NaN()
 	p := progress{Step: 1, Steps: 9, Reward: unknown, Accuracy: unknown, Staleness: unknown, TrainerIdle: unknown, ClipFraction: unknown, TokensPerS: unknown}
-	if got := p.line(); got != "step 1/9" {
+	if got := progressLine(p); got != "step 1/9" {
 		t.Errorf("printed %q", got)
 	}
 	view := liveView{width: 80, styles: stylesOf(true)}
@@ -96,8 +96,8 @@ func TestProgressNeverBlocks(t *testing.T) {
 	a.IsTerminal = func(any) bool { return true }
 	v := newProgressView(a, progressOptions{}, "")
 	for step := int64(1); step <= 10_000; step++ {
-		v.update(at(step))
-		v.message("note")
+		v.Update(at(step))
+		v.Message("note")
 	}
 	close(slow.gate)
 	v.close()
@@ -191,15 +191,15 @@ func TestLiveViewRuns(t *testing.T) {
 	v := newProgressView(a, progressOptions{}, "reverse, seed 1")
 	stopped, aborted := make(chan struct{}), make(chan struct{})
 	v.onInterrupt(func() { close(stopped) }, func() { close(aborted) })
-	v.update(at(7))
+	v.Update(at(7))
 	for _, interrupted := range []chan struct{}{stopped, aborted} {
 		if _, err := keys.Write([]byte{3}); err != nil {
 			t.Fatal(err)
 		}
 		<-interrupted
 	}
-	v.update(at(8))
-	v.message("saved at version 8")
+	v.Update(at(8))
+	v.Message("saved at version 8")
 	v.close()
 	for _, want := range []string{"reverse, seed 1", " 8/500", "saved at version 8"} {
 		if !strings.Contains(shown.String(), want) {

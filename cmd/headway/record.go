@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/sink"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// record is what a run keeps and shows of itself beside its log, over its parts: the lines of its train steps, readable
+// samples, evaluations, trackers of others, and its pages.
+type record struct {
+	*parts.Parts
+	app    *app.Process
+	around surroundings
+	began  time.Time
+	// shown is the run as browsers see it, nil where none may.
+	shown *shownRun
+	steps *stepLog
+	// sinks take every train step's figures to where others are, nil where there are none; spans are nil where none
+	// are sent. well is how the run ended.
+	sinks *sink.Feed
+	spans *sink.Spans
+	well  bool
+	// saying is where the operator is told, nil for standard error.
+	saying      atomic.Pointer[func(format string, args ...any)]
+	samples     *sampleWriter
+	evaluations evaluator
+	// expected is the prediction made before the first step; zero where there is none.
+	expected prediction
+}
+
+// surroundings are what a run is told of the program around it.
+type surroundings struct {
+	// program names the program and its version, for a trace.
+	program string
+	// pages are what browsers are shown of the run of a directory, whose trace begins with a header.
+	pages func(dir, name string, header trace.Header) dashboard.Options
+}
+
+// newRecord begins the record of a run, whose parts are made afterwards.
+func newRecord(a *app.Process, around surroundings) *record {
+	return &record{app: a, around: around, began: a.Now()}
+}
+
+// view shows a run to the operator. Its methods do not block.
+type view interface {
+	// Update shows a newer state. One goroutine calls it.
+	Update(progress)
+	// Message adds a line that stays.
+	Message(text string)
+}
+
+// progress is what a run shows of itself while it goes on. Figures that are not
+// known yet are NaN.
+type progress struct {
+	// Step is the number of train steps done, of Steps.
+	Step, Steps int64
+	// Version is the newest policy version that all engines serve.
+	Version int64
+	// Reward is the mean reward of the last batches.
+	Reward float64
+	// Accuracy is the last held-out greedy accuracy, AccuracyStep the version it is of.
+	Accuracy     float64
+	AccuracyStep int64
+	// Staleness is the mean staleness of the last batches in versions, PQS and IQS its
+	// two parts.
+	Staleness, PQS, IQS float64
+	// TrainerIdle and RolloutIdle are shares of wall time.
+	TrainerIdle, RolloutIdle float64
+	// ClipFraction is the share of tokens whose importance ratio left the band.
+	ClipFraction float64
+	// TokensPerS is the generation speed in tokens per second.
+	TokensPerS float64
+	// QueueGroups are ready and waiting, of QueueCapacity.
+	QueueGroups, QueueCapacity int
+	// Rates are what enters the queue and what leaves it.
+	Rates live.Rates
+	// Control is the goal that the run keeps; nil without one.
+	Control *protocol.Control
+	// Active rollouts are being generated, in Slots.
+	Active, Slots int
+	// Elapsed is the time since the start; ETA what is left, 0 while unknown.
+	Elapsed, ETA time.Duration
+}
+
+// openRecord opens what is kept of the run beside its log: readable samples, the lines of its train steps, and the
+// sinks that these go to. Lines of steps after upTo are made again.
+func (r *record) openRecord(upTo loop.Version) (err error) {
+	if err := os.MkdirAll(filepath.Join(r.Dir, "samples"), 0o755); err != nil {
+		return err
+	}
+	r.samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
+	r.OnClose(func() error {
+		r.samples.writing.Wait()
+		return nil
+	})
+	if r.steps, err = openStepLog(r.Dir, upTo); err != nil {
+		return err
+	}
+	r.OnClose(r.steps.close)
+	r.OnClose(func() error {
+		r.closeSinks()
+		return nil
+	})
+	return r.openSinks()
+}
+
+// header begins the run's trace.
+func (r *record) header() trace.Header {
+	return trace.Header{Program: r.around.program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
+}
+
+// onStep is called by the goroutine that owns the loop; it does not block.
+func (r *record) onStep(ctx context.Context, d live.StepDone, view view) {
+	line := newStepLine(d)
+	if e := r.evaluations.take(); e != nil {
+		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
+	}
+	r.steps.add(line)
+	if r.sinks != nil {
+		r.sinks.Send(sinkStep(line, r.app.Now()))
+	}
+	r.shown.step(&line)
+	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.Message("samples: " + err.Error()) })
+	view.Update(r.newProgress(d))
+	every := loop.Version(r.Cfg.Evaluate.Every)
+	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
+		r.evaluations.start(v, func() (float64, error) {
+			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
+		}, func(err error) { view.Message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
+	}
+}
+
+func (r *record) wallS() float64 { return r.app.Now().Sub(r.began).Seconds() }
+
+// intro is printed before anything is shown.
+func (r *record) intro(resume *live.Resume) string {
+	what := fmt.Sprintf("%s: %s, %d train steps, concurrency C %d, batch B %d and group S %d rollouts", r.Dir, r.Cfg.EnvironmentName(), r.Cfg.Trainer.Steps,
+		r.Cfg.Rollout.Concurrency, r.Cfg.Train.Batch, r.Cfg.Rollout.GroupSize)
+	if resume != nil {
+		return fmt.Sprintf("%s; going on from version %d", what, resume.Loop.Version())
+	}
+	if p := r.expected; p.StalenessMean != nil {
+		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Calibration.Utilization)
+	}
+	if r.expected.StalenessMean == nil && len(r.expected.Warnings) > 0 {
+		what += "\n" + r.expected.Warnings[0]
+	}
+	return what + "\n" + splitWords
+}
+
+// splitWords say what the parts of a step's staleness are called.
+const splitWords = "staleness in versions: PQS before its group was ready, IQS in the queue"
+
+// viewWindow is how many of the last steps the progress view averages.
+const viewWindow = 20
+
+// newProgress is what the view shows after a step.
+func (r *record) newProgress(d live.StepDone) progress {
+	lines := r.steps.lines
+	recent := lines[max(0, len(lines)-viewWindow):]
+	p := progress{Step: int64(d.Point.Step), Steps: int64(r.Cfg.Trainer.Steps), Version: int64(d.Point.Step),
+		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
+	p.Control = api.ControlOf(r.Rules.Control, d.Status.Control, nil)
+	if e := r.newestEvaluation(); e != nil {
+		p.Accuracy, p.AccuracyStep = e.Accuracy, int64(e.Version)
+	}
+	for i := range d.Status.Engines {
+		e := &d.Status.Engines[i]
+		p.Active += e.Active
+		p.Slots += e.Slots
+		p.Version = min(p.Version, int64(e.Version))
+	}
+	n := float64(len(recent))
+	var span, tokens float64
+	for _, line := range recent {
+		p.Reward += line.Reward / n
+		p.PQS += line.PQS / n
+		p.IQS += line.IQS / n
+		p.ClipFraction += line.ClipFraction / n
+		p.TrainerIdle += line.TrainerIdleRatio * line.PeriodS
+		p.RolloutIdle += line.RolloutIdleRatio * line.PeriodS
+		tokens += float64(line.ResponseTokens)
+		span += line.PeriodS
+	}
+	p.Staleness = p.PQS + p.IQS
+	if span > 0 {
+		p.TrainerIdle /= span
+		p.RolloutIdle /= span
+		p.TokensPerS = tokens / span
+		p.ETA = time.Duration(span / n * float64(p.Steps-p.Step) * 1e9)
+	}
+	return p
+}
+
+// newestEvaluation is the last evaluation that stands in the step log.
+func (r *record) newestEvaluation() *evaluation {
+	lines := r.steps.lines
+	for i := len(lines) - 1; i >= max(0, len(lines)-1000); i-- {
+		if lines[i].HeldOutAccuracy != nil {
+			return &evaluation{*lines[i].HeldOutStep, *lines[i].HeldOutAccuracy}
+		}
+	}
+	return nil
+}
