@@ -47,6 +47,8 @@ type Options struct {
 	// RequestsMax bounds the requests of one role under way at a time, those that wait for work
 	// included; more are CodeBusy. Default 4096.
 	RequestsMax int
+	// RawIO writes short replies by system calls that Go's runtime is not told of: see internal/socket.
+	RawIO bool
 	// StreamsMax bounds the subscribers of the event stream. Default 64.
 	StreamsMax int
 	// RepliesMax, ReplyBytesMax and ReplyAge bound the replies that are kept by Idempotency-Key:

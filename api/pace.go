@@ -46,7 +46,7 @@ type reply struct {
 }
 
 func (s *Server) newReply(w http.ResponseWriter, req *http.Request) *reply {
-	r := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: s.opt.BodyPatience, status: http.StatusOK, room: roomOf(req.Context())}
+	r := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: s.opt.BodyPatience, status: http.StatusOK, room: roomOf(req.Context(), s.opt.RawIO)}
 	r.extend()
 	return r
 }
@@ -263,6 +263,7 @@ type boundedListener struct {
 	net.Listener
 	slots   chan struct{}
 	plain   bool
+	raw     bool
 	refused func()
 }
 
@@ -275,7 +276,10 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.slots <- struct{}{}:
-			return &boundedConn{Conn: socket.ShortWrites(connection), release: sync.OnceFunc(func() { <-l.slots })}, nil
+			if l.raw {
+				connection = socket.ShortWrites(connection)
+			}
+			return &boundedConn{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
 		default:
 			l.refused()
 			if l.plain {

@@ -159,7 +159,7 @@ func (s *Server) listen(ctx context.Context, listener net.Listener) error {
 	}
 	server := s.httpServer()
 	served := make(chan error, 1)
-	bounded := &boundedListener{Listener: listener, slots: make(chan struct{}, s.opt.ConnectionsMax), plain: s.opt.TLS == nil, refused: s.metrics.refused}
+	bounded := &boundedListener{Listener: listener, slots: make(chan struct{}, s.opt.ConnectionsMax), plain: s.opt.TLS == nil, raw: s.opt.RawIO, refused: s.metrics.refused}
 	go func() {
 		if s.opt.TLS != nil {
 			served <- server.ServeTLS(bounded, "", "")

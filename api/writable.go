@@ -37,14 +37,14 @@ type room struct {
 	free       bool
 }
 
-// roomOf returns what asks for a request's connection, nil where nobody knows it.
-func roomOf(ctx context.Context) *room {
+// roomOf returns the room of a request's connection, nil where the connection is not known.
+func roomOf(ctx context.Context, rawIO bool) *room {
 	raw, ok := ctx.Value(connectionKey{}).(syscall.RawConn)
 	if !ok {
 		return nil
 	}
 	r := &room{connection: raw}
-	r.ask = func(fd uintptr) { r.free = socket.Room(fd) }
+	r.ask = func(fd uintptr) { r.free = socket.Room(fd, rawIO) }
 	return r
 }
 

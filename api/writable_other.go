@@ -12,6 +12,6 @@ func withConnection(ctx context.Context, _ net.Conn) context.Context { return ct
 // room is what nobody knows here.
 type room struct{}
 
-func roomOf(context.Context) *room { return nil }
+func roomOf(context.Context, bool) *room { return nil }
 
 func (r *room) writable() bool { return false }

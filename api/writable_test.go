@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -14,10 +15,16 @@ import (
 // A connection whose client does not read is no longer writable, before a write would wait; it is
 // again once the client has read.
 func TestWritable(t *testing.T) {
+	for _, raw := range []bool{false, true} {
+		t.Run(fmt.Sprintf("raw %t", raw), func(t *testing.T) { testWritable(t, raw) })
+	}
+}
+
+func testWritable(t *testing.T, raw bool) {
 	full, drained := make(chan bool, 1), make(chan struct{})
 	line := make([]byte, 512)
 	server := &http.Server{ConnContext: withConnection, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		to := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: 30 * time.Second, room: roomOf(r.Context())}
+		to := &reply{ResponseWriter: w, control: http.NewResponseController(w), patience: 30 * time.Second, room: roomOf(r.Context(), raw)}
 		to.extend()
 		for range 256 << 10 {
 			if !to.Writable() {
@@ -40,7 +47,7 @@ func TestWritable(t *testing.T) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = server.Serve(&boundedListener{Listener: listener, slots: make(chan struct{}, 1), refused: func() {}})
+		_ = server.Serve(&boundedListener{Listener: listener, slots: make(chan struct{}, 1), raw: raw, refused: func() {}})
 	}()
 	defer server.Close()
 	res, err := http.Get("http://" + listener.Addr().String())
@@ -67,7 +74,7 @@ func TestWritable(t *testing.T) {
 
 // Where nobody knows the connection, nobody knows of room.
 func TestWritableUnknown(t *testing.T) {
-	if (&reply{room: roomOf(context.Background())}).Writable() {
+	if (&reply{room: roomOf(context.Background(), false)}).Writable() {
 		t.Error("there is room on no connection")
 	}
 }

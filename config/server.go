@@ -38,6 +38,8 @@ type Gateway struct {
 	Template string `json:"template,omitempty"`
 	// WaitS is how long a request may wait for its rollout's slot, in seconds, before it is told to come again. Default 600.
 	WaitS float64 `json:"wait_s,omitempty" above:"0" max:"86400"`
+	// RawIO makes the short reads and writes of token events by system calls that Go's runtime is not told of. An event costs 11 to 29 µs less of a core (docs/performance.md). It has an effect on Linux alone. Default false.
+	RawIO bool `json:"raw_io,omitempty"`
 }
 
 // Watchdog says when a control plane complains that nothing makes progress.

@@ -47,6 +47,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 	if err != nil {
 		return nil, nil, err
 	}
+	server.RawReads = p.Cfg.Gateway.RawIO
 	var sender upstream.Sender
 	var groups upstream.GroupBook
 	if ByCollective(e) {

@@ -23,7 +23,7 @@ func (p *plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
 	opt := api.Options{
 		Version: currentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
-		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads,
+		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.app.Getenv("HEADWAY_DEBUG") != "" {
 		opt.Debugf = p.say

@@ -39,6 +39,8 @@ type Server struct {
 	// Guest: somebody else runs the server, so that a probe pauses, resumes and drops nothing there;
 	// whether a pause is one is then not proven.
 	Guest bool
+	// RawReads makes short reads by system calls that Go's runtime is not told of: see internal/socket.
+	RawReads bool
 }
 
 // ServerOptions say how a server is reached.
@@ -78,7 +80,10 @@ func NewServer(o ServerOptions) (*Server, error) {
 				return nil, err
 			}
 			s.dials.Add(1)
-			return socket.ShortReads(connection), nil
+			if s.RawReads {
+				connection = socket.ShortReads(connection)
+			}
+			return connection, nil
 		},
 		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
 		DisableCompression: true, Proxy: http.ProxyFromEnvironment,

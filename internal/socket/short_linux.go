@@ -133,8 +133,8 @@ func (w *shortWriter) Write(p []byte) (int, error) {
 	return w.run("write", w.TCPConn, w.raw.Write, p)
 }
 
-// Room reports whether the kernel has room for some kilobytes to be written on a connection.
-func Room(fd uintptr) bool {
+// rawRoom is Room without telling the runtime.
+func rawRoom(fd uintptr) bool {
 	asked := unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}
 	var atOnce unix.Timespec
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_PPOLL, uintptr(unsafe.Pointer(&asked)), 1, uintptr(unsafe.Pointer(&atOnce)), 0, 0, 0)

@@ -5,6 +5,8 @@
 // a thread that watches over calls that may block. The reads and writes here never do, for the runtime has every
 // socket not block, and waits for it by itself; so they are made without telling it. What is long is left to the
 // ordinary way, and so is everything where that is not possible.
+//
+// A setting, gateway.raw_io, turns them on: they lean on the runtime's insides.
 package socket
 
 // shortBytes is the longest read or write that is made without telling the runtime: while it lasts, nobody else can

@@ -170,7 +170,18 @@ rollout: {group_size: 8}
 train: {batch: %d}
 queue: {policy: drop, factor: 1000}
 server: {claim_s: 600}
-`
+%s`
+
+// raw turns on gateway.raw_io, for the flag -raw.
+var raw bool
+
+// rawIO is the document's setting of that, which programs of older commits do not know.
+func rawIO() string {
+	if raw {
+		return "gateway: {raw_io: true}\n"
+	}
+	return ""
+}
 
 // promptMax is the longest prompt of the run; the rest of the model's context is the response's.
 const promptMax = 32
@@ -190,7 +201,7 @@ func responseMax(model string) int {
 // headway starts headway serve in front of an engine that speaks vLLM's words: of a built program, or "" to build it.
 func headway(program, dir, engine, model string, streams int) (*arm, func(), error) {
 	file := filepath.Join(dir, "serve.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams), 0o644); err != nil {
+	if err := os.WriteFile(file, fmt.Appendf(nil, document, model, engine, streams, promptMax, responseMax(model), streams, rawIO()), 0o644); err != nil {
 		return nil, nil, err
 	}
 	serve := plane.Serve

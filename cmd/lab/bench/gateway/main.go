@@ -37,7 +37,9 @@ func main() {
 	model := flag.String("model", "", "directory of the model that it serves")
 	relayTo := flag.String("relay", "", "copy bytes to this address instead: the program starts itself so, as the limit of what Go can do")
 	against := flag.String("against", "", "compare the gateway with that of this commit instead")
+	rawFlag := flag.Bool("raw", false, "turn on gateway.raw_io of the gateway")
 	flag.Parse()
+	raw = *rawFlag
 	run := func() error { return compare(*streams, *events, *rates, *rounds) }
 	if *relayTo != "" {
 		run = func() error { return relay(*relayTo) }
