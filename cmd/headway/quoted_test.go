@@ -17,7 +17,7 @@ import (
 
 // past are commands that a page quotes although the program has them no longer, with the reason.
 var past = map[string]string{
-	"docs/studies/hold-lost.md: headway study hold --lost": "a record of a study whose code only the commit has that the page names",
+	"docs/studies/hold-bound.md: headway study hold --lost": "a record of a study whose code only the commit has that the page names",
 }
 
 // TestQuotedCommands has the program's own parser read every command line that a page or the Makefile
