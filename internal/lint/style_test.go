@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/mod/modfile"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite generated documents")
@@ -158,55 +156,4 @@ func TestDecisionsAreIndexed(t *testing.T) {
 			t.Errorf("docs/decisions/README.md lacks the row\n%s", row)
 		}
 	}
-}
-
-// Every direct dependency is explained where a reader looks for it.
-func TestDependenciesAreExplained(t *testing.T) {
-	text, err := os.ReadFile(root + "/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mod, err := modfile.Parse("go.mod", text, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := os.ReadFile(root + "/docs/dependencies.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	used := map[string]bool{}
-	for _, tool := range mod.Tool {
-		used[owner(mod, tool.Path)] = true
-	}
-	for _, f := range sources(t) {
-		for imported := range f.imports(t) {
-			used[owner(mod, imported)] = true
-		}
-	}
-	delete(used, "")
-	for dependency := range used {
-		if !bytes.Contains(document, []byte("`"+dependency+"`")) {
-			t.Errorf("docs/dependencies.md does not explain %s: what for, what else was considered, how to replace it", dependency)
-		}
-	}
-	for _, row := range strings.Split(string(document), "\n") {
-		cell, ok := strings.CutPrefix(row, "| `")
-		if !ok {
-			continue
-		}
-		if name, _, _ := strings.Cut(cell, "`"); !used[name] {
-			t.Errorf("docs/dependencies.md explains %s, which nothing uses", name)
-		}
-	}
-}
-
-// owner returns the required module a package is in, "" for none.
-func owner(mod *modfile.File, imported string) string {
-	best := ""
-	for _, require := range mod.Require {
-		if at := require.Mod.Path; (imported == at || strings.HasPrefix(imported, at+"/")) && len(at) > len(best) {
-			best = at
-		}
-	}
-	return best
 }
