@@ -80,6 +80,12 @@ func (c *planCmd) problem(application *app.Process) (plan.Problem, error) {
 	if err != nil {
 		return plan.Problem{}, err
 	}
+	return planProblem(raw, func(w config.Warning) { fmt.Fprintf(application.Stderr, "warning: %s\n", w) })
+}
+
+// planProblem is what a plan searches in, from a document that is not resolved yet. It
+// hands warnings about the document to warned.
+func planProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, error) {
 	resolved, err := raw.Resolve()
 	if err != nil {
 		return plan.Problem{}, err
@@ -92,7 +98,7 @@ func (c *planCmd) problem(application *app.Process) (plan.Problem, error) {
 		if w.Key == "rollout.prompt_tokens" || w.Key == "rollout.tools.output_tokens" {
 			continue // a plan has them read by the replicas
 		}
-		fmt.Fprintf(application.Stderr, "warning: %s\n", w)
+		warned(w)
 	}
 	lengths, err := document.LengthModel()
 	if err != nil {
@@ -139,7 +145,7 @@ func planOutside(document config.Config) (outside *workload.Service, together bo
 	return outside, true, err
 }
 
-// planSimulation is a candidate's document as headway simulate has it.
+// planSimulation is a document as headway simulate has it.
 func planSimulation(document config.Config) (sim.Config, error) {
 	document, err := document.ForSimulation()
 	if err != nil {

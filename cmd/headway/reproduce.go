@@ -14,7 +14,6 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/reproduce"
 )
 
@@ -83,15 +82,7 @@ func (c *reproduceCmd) list(a *app.Process) error {
 
 // simulateDocument simulates a document as headway simulate does, observed.
 func simulateDocument(document config.Config, observe func(loop.Event, []loop.Action)) (sim.Result, error) {
-	document, err := document.ForSimulation()
-	if err != nil {
-		return sim.Result{}, err
-	}
-	setting, err := experiment.Input(document)
-	if err != nil {
-		return sim.Result{}, err
-	}
-	cfg, err := experiment.Devices(experiment.Case{Document: document, Setting: setting})
+	cfg, err := planSimulation(document)
 	if err != nil {
 		return sim.Result{}, err
 	}
