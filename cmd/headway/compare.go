@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // compareCmd puts runs side by side.
@@ -62,7 +63,7 @@ type comparedRun struct {
 	Warnings []string         `json:"warnings"`
 	// settings are its keys with their values, prediction what was expected before its first step.
 	settings   map[string]string
-	prediction prediction
+	prediction experiment.Forecast
 	task       string
 	seed       string
 	series     []metrics.Step

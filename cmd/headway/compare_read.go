@@ -69,7 +69,7 @@ func readOwn(application *app.Process, path string, header trace.Header) (*compa
 		delete(run.Figures, "token_staleness")
 	}
 	run.summarise(s)
-	if run.prediction, err = readPrediction(path); err != nil {
+	if run.prediction, err = experiment.ReadForecast(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	run.learned(path)

@@ -17,7 +17,6 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/doctor"
 	"github.com/headway-rl/headway/predict/experiment"
-	"github.com/headway-rl/headway/predict/theory"
 )
 
 // doctorCmd says what is wrong with a document before it costs anything.
@@ -78,7 +77,7 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 		}
 		return nil, err
 	}
-	examined, err := doctorCase(document)
+	examined, err := experiment.DoctorCase(document)
 	if err != nil {
 		return nil, err
 	}
@@ -93,55 +92,6 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 		return nil, experiment.FlagError(err)
 	}
 	return findings, err
-}
-
-// doctorCase is a resolved document with its inputs for closed forms and
-// simulator, where it says how fast the trainer is.
-func doctorCase(document config.Config) (doctor.Case, error) {
-	examined := doctor.Case{Document: document}
-	if document.Train.Utilization == 0 && document.Train.StepS == 0 && document.Train.ThroughputTokensPerS == 0 {
-		return examined, nil
-	}
-	modelled, refused := document.ForSimulation()
-	if refused != nil { // a filter looks at rewards that nothing models: closed forms know of neither
-		modelled = document
-		modelled.Filter.SolveRate.Drop, modelled.Filter.Curriculum.Levels = false, 0
-	}
-	setting, err := experiment.Input(modelled)
-	if err != nil {
-		return examined, err
-	}
-	why, asked, err := experiment.Covered(underDrop(modelled), setting)
-	if err != nil {
-		return examined, err
-	}
-	examined.Beside, _, _ = strings.Cut(why, ": no closed form")
-	examined.Setting = &asked
-	if refused != nil {
-		return examined, nil
-	}
-	simulated, err := experiment.Devices(experiment.Case{Document: modelled, Setting: setting})
-	if err != nil {
-		return examined, err
-	}
-	examined.Simulation = &simulated
-	return examined, nil
-}
-
-// underDrop is a document without the rules that doctor holds against the closed form
-// of queue-drop, or examines by themselves, so that what no closed form covers is said
-// in one place, [covered]. Where fewer in flight generate faster, those rules decide
-// how many do, and stay.
-func underDrop(d config.Config) config.Config {
-	d.Rollout.Oversample, d.Rollout.Redundancy = 1, 0
-	d.Rollout.Prune.Tokens, d.Rollout.Prune.Check = 0, "none"
-	d.Filter.SolveRate.Drop, d.Filter.ZeroAdvantage = false, false
-	d.Control = config.Control{}
-	if len(d.Rollout.DecodeCurve) == 0 {
-		d.Queue.Policy, d.Queue.Hold, d.Queue.PauseAt = theory.PolicyDrop, 0, 0
-		d.Rollout.Partial.Interrupt = "none"
-	}
-	return d
 }
 
 // printExamination prints findings for people: a table of all, then each with its

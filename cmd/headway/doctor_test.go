@@ -131,7 +131,7 @@ queue: {policy: drop, factor: 1}
 		t.Fatal(err)
 	}
 	mean, known := p.Corrected.Mean.Value()
-	c, err := doctorCase(d)
+	c, err := experiment.DoctorCase(d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestDoctorAsksNoClosedFormThatPredictLacks(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%q: %v", test.set, err)
 		}
-		c, err := doctorCase(d)
+		c, err := experiment.DoctorCase(d)
 		if err != nil || (test.reason == "") != (c.Beside == "") || !strings.HasPrefix(c.Beside, test.reason) {
 			t.Errorf("%q: %q, %v, want %q", test.set, c.Beside, err, test.reason)
 		}

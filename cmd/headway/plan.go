@@ -9,14 +9,11 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/hardware"
 	"github.com/headway-rl/headway/predict/plan"
-	"github.com/headway-rl/headway/predict/theory"
 )
 
 // planCmd searches the settings of a run before a GPU is rented.
@@ -80,82 +77,7 @@ func (c *planCmd) problem(application *app.Process) (plan.Problem, error) {
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	return planProblem(raw, func(w config.Warning) { fmt.Fprintf(application.Stderr, "warning: %s\n", w) })
-}
-
-// planProblem is what a plan searches in, from a document that is not resolved yet. It
-// hands warnings about the document to warned.
-func planProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, error) {
-	resolved, err := raw.Resolve()
-	if err != nil {
-		return plan.Problem{}, err
-	}
-	document, err := resolved.ForPlan()
-	if err != nil {
-		return plan.Problem{}, err
-	}
-	for _, w := range document.Warnings() {
-		if w.Key == "rollout.prompt_tokens" || w.Key == "rollout.tools.output_tokens" {
-			continue // a plan has them read by the replicas
-		}
-		warned(w)
-	}
-	lengths, err := document.LengthModel()
-	if err != nil {
-		return plan.Problem{}, err
-	}
-	environment, together, err := planOutside(document)
-	if err != nil {
-		return plan.Problem{}, err
-	}
-	machine, err := plan.NewMachine(document, lengths)
-	if err != nil {
-		return plan.Problem{}, err
-	}
-	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: planSimulation}
-	if problem.Uncovered = planUncovered(document); problem.Uncovered == "" && together {
-		problem.Uncovered = "siblings' times in tools, sandbox or judge are measured together"
-	}
-	return problem, nil
-}
-
-// planUncovered says what of a document's workload has no closed form, its queue's
-// rules apart, which the plan chooses.
-func planUncovered(document config.Config) string {
-	document.Schedule, document.Queue = "asynchronous", config.Queue{Policy: theory.PolicyDrop}
-	why, _, _ := strings.Cut(experiment.Uncovered(document), ": no closed form")
-	return why
-}
-
-// planOutside is the distribution of a rollout's time in environment, tools, a
-// sandbox's start and with a judge, as closed forms take it. Reading tools' outputs is
-// in a machine's speeds. Where siblings' times are measured together, only the mean of
-// all but the environment is known, and together says so.
-func planOutside(document config.Config) (outside *workload.Service, together bool, err error) {
-	document.Rollout.Tools.OutputTokens = 0
-	if outside, err = document.OutsideModel(); err != nil || outside != nil {
-		return outside, false, err
-	}
-	r := document.Rollout
-	if outside, err = document.ServiceModel(); err != nil || !outside.Zero() {
-		return outside, true, err
-	}
-	spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: r.Tools.Calls*r.Tools.Time.MeanS + r.Sandbox.Start.MeanS + r.Judge.Time.MeanS}
-	outside, err = spec.Build()
-	return outside, true, err
-}
-
-// planSimulation is a document as headway simulate has it.
-func planSimulation(document config.Config) (sim.Config, error) {
-	document, err := document.ForSimulation()
-	if err != nil {
-		return sim.Config{}, err
-	}
-	setting, err := experiment.Input(document)
-	if err != nil {
-		return sim.Config{}, err
-	}
-	return experiment.Devices(experiment.Case{Document: document, Setting: setting})
+	return experiment.PlanProblem(raw, func(w config.Warning) { fmt.Fprintf(application.Stderr, "warning: %s\n", w) })
 }
 
 // document reads FILE, or the example, and applies what flags and calibrations say.

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // record is what a run keeps and shows of itself beside its log, over its parts: the lines of its train steps, readable
@@ -40,7 +41,7 @@ type record struct {
 	samples     *sampleWriter
 	evaluations evaluator
 	// expected is the prediction made before the first step; zero where there is none.
-	expected prediction
+	expected experiment.Forecast
 }
 
 // surroundings are what a run is told of the program around it.

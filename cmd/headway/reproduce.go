@@ -10,10 +10,8 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/reproduce"
 )
 
@@ -40,7 +38,7 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 	ctx, stop := interruptible()
 	defer stop()
 	show := newCaseProgress(a)
-	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: simulateDocument, Said: show.update}, c.Name...)
+	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: experiment.SimulateDocument, Said: show.update}, c.Name...)
 	show.clear()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
@@ -78,16 +76,6 @@ func (c *reproduceCmd) list(a *app.Process) error {
 		}
 	}
 	return nil
-}
-
-// simulateDocument simulates a document as headway simulate does, observed.
-func simulateDocument(document config.Config, observe func(loop.Event, []loop.Action)) (sim.Result, error) {
-	cfg, err := planSimulation(document)
-	if err != nil {
-		return sim.Result{}, err
-	}
-	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { observe(ev, actions) }
-	return sim.Run(cfg)
 }
 
 // writable reports whether a file can be made there; "" is no file.

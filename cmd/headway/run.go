@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,6 +21,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -167,7 +166,7 @@ type resumedRun struct {
 	store *file.Store
 	state *live.Resume
 	// expected is the prediction made before the run's first step.
-	expected prediction
+	expected experiment.Forecast
 }
 
 // loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
@@ -198,7 +197,7 @@ func loadRun(a *app.Process, dir string) (*resumedRun, error) {
 	if err := checkVersion(dir, state.Loop.Version()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	expected, err := readPrediction(dir)
+	expected, err := experiment.ReadForecast(dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -229,30 +228,6 @@ func (r *resumedRun) finished() bool {
 // result is what the live runtime would have said at the end of a finished run.
 func (r *resumedRun) result() live.Result {
 	return live.Result{Reason: loop.ReasonSteps, Status: r.state.Loop.Status(), Summary: r.state.Recorder.Summary(), Series: r.state.Recorder.Steps}
-}
-
-// readPrediction returns the prediction that stands in a run's trace before its first event.
-func readPrediction(dir string) (prediction, error) {
-	var p prediction
-	log, err := trace.Open(dir)
-	if err != nil {
-		return p, err
-	}
-	defer log.Close()
-	reader, err := trace.NewReader(log)
-	for err == nil {
-		var rec trace.Record
-		if rec, err = reader.Next(); err == nil && rec.Note == trace.NotePrediction {
-			return p, json.Unmarshal(rec.Data, &p)
-		}
-		if rec.Event != nil {
-			break
-		}
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return p, err
 }
 
 // execute runs a config in a directory from its start, or from where it was left.

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,41 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
-	"github.com/headway-rl/headway/predict/theory"
 )
-
-// calibration is what a short probe of the real engines, environment and trainer
-// measures before a run, with the untrained policy.
-type calibration struct {
-	// Rollouts finished in WindowS seconds, with all slots busy and the trainer stepping.
-	Rollouts int     `json:"rollouts"`
-	WindowS  float64 `json:"window_s"`
-	// RolloutsPerS is the production rate, StepS the median train step.
-	RolloutsPerS float64 `json:"rollouts_per_s"`
-	StepS        float64 `json:"step_s"`
-	// Utilization is ρ, TailMultiplier E[longest of a group]/E[rollout] of durations.
-	Utilization    float64 `json:"utilization"`
-	TailMultiplier float64 `json:"tail_multiplier"`
-}
-
-// prediction is what is expected of a run before its first step: the closed form, corrected
-// where a correction is known. It stands in the trace, with a digest, ahead of every event.
-type prediction struct {
-	StalenessMean *float64    `json:"staleness_mean"`
-	PQS           *float64    `json:"pqs"`
-	IQS           *float64    `json:"iqs"`
-	PeriodS       *float64    `json:"period_s"`
-	Regime        string      `json:"regime"`
-	Warnings      []string    `json:"warnings,omitempty"`
-	Calibration   calibration `json:"calibration"`
-	// SHA256 of this object with an empty SHA256.
-	SHA256 string `json:"sha256"`
-}
 
 // probe limits: how many train steps it times, and for how long it may go on.
 const (
@@ -84,7 +50,7 @@ const probeGroups loop.GroupID = 1 << 40
 
 // calibrate runs the engines for a moment while a scratch trainer makes a few
 // steps, as they will run together. The engines serve version 0.
-func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (calibration, error) {
+func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (experiment.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
 	defer cancel()
 	p := newProber(cfg, engines, environment)
@@ -164,7 +130,7 @@ func (p *prober) finish(id port.RolloutID, r probeRollout, err error) {
 
 // timeSteps waits for a batch, times train steps on it beside the rollouts, and
 // reads the rates of that time.
-func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (calibration, error) {
+func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (experiment.Probe, error) {
 	var groups []port.Group
 	select {
 	case groups = <-p.full:
@@ -172,9 +138,9 @@ func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.err != nil {
-			return calibration{}, p.err
+			return experiment.Probe{}, p.err
 		}
-		return calibration{}, fmt.Errorf("%w: it finished %s in %d s, fewer than a batch", errProbeSlow, report.Counted(p.count, "rollout"), probeS)
+		return experiment.Probe{}, fmt.Errorf("%w: it finished %s in %d s, fewer than a batch", errProbeSlow, report.Counted(p.count, "rollout"), probeS)
 	}
 	p.mu.Lock()
 	before := p.count
@@ -188,9 +154,9 @@ func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time
 				break // slow, but timed
 			}
 			if ctx.Err() != nil {
-				return calibration{}, fmt.Errorf("%w: no train step ended in %d s", errProbeSlow, probeS)
+				return experiment.Probe{}, fmt.Errorf("%w: no train step ended in %d s", errProbeSlow, probeS)
 			}
-			return calibration{}, err
+			return experiment.Probe{}, err
 		}
 		steps = append(steps, now().Sub(at).Seconds())
 	}
@@ -202,7 +168,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c := calibration{Rollouts: p.count - before, WindowS: now().Sub(from).Seconds()}
+	c := experiment.Probe{Rollouts: p.count - before, WindowS: now().Sub(from).Seconds()}
 	if c.Rollouts < p.cfg.Concurrency() { // slow rollouts: their start counts as well
 		c.Rollouts, c.WindowS = p.count, now().Sub(began).Seconds()
 	}
@@ -246,48 +212,4 @@ type probeSampler struct {
 // Sample implements port.Sampler.
 func (s probeSampler) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
 	return s.engine.Generate(ctx, port.GenerateRequest{Rollout: s.id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
-}
-
-// predictRun says what to expect of a run from its config and the probe.
-func predictRun(cfg config.Config, c calibration) (prediction, error) {
-	p := prediction{Calibration: c}
-	expected, err := experiment.Expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
-	if err != nil {
-		return p, err
-	}
-	p.Regime, p.Warnings = expected.Regime, expected.Warnings
-	best := expected.Corrected
-	p.StalenessMean, p.PQS, p.IQS = cmp.Or(figure(best.Mean), figure(expected.Staleness.Mean)), cmp.Or(figure(best.PQS), figure(expected.PQS)), cmp.Or(figure(best.IQS), figure(expected.IQS))
-	p.PeriodS = cmp.Or(figure(best.Period.S), figure(expected.Period.S))
-	text, err := json.Marshal(p)
-	if err != nil {
-		return p, err
-	}
-	sum := sha256.Sum256(text)
-	p.SHA256 = hex.EncodeToString(sum[:])
-	return p, nil
-}
-
-// measuredInput is a run's setting with rates that were measured, environment
-// time and contention included.
-func measuredInput(cfg config.Config, utilization, tail, stepS, acceptance float64) theory.Input {
-	in := theory.Input{
-		ConcurrencyRollouts: float64(cfg.Rollout.Concurrency), BatchRollouts: float64(cfg.Train.Batch), GroupSize: cfg.Rollout.GroupSize,
-		QueueFactor: float64(cfg.QueueGroups()) / float64(cfg.BatchGroups()), Utilization: utilization,
-		TailMultiplier: min(max(tail, 1), float64(cfg.Rollout.GroupSize)), StepS: stepS, Acceptance: acceptance,
-		Policy: cfg.Queue.Policy, MaxStaleness: cfg.Queue.MaxStaleness, Select: cfg.Queue.Select, Start: cfg.Rollout.Start,
-		SyncEvery: cfg.Sync.Every, SyncTrainer: cfg.Sync.Trainer, SyncMode: cfg.Sync.Mode,
-	}
-	if cfg.Schedule == theory.PolicySynchronous {
-		in.Policy = theory.PolicySynchronous
-	}
-	return in.WithDefaults()
-}
-
-// figure is a known figure's value, nil for an unknown one.
-func figure(f theory.Figure) *float64 {
-	if v, ok := f.Value(); ok {
-		return &v
-	}
-	return nil
 }

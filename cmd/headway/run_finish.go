@@ -174,7 +174,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 		if mean, ok := diagnosis.MeanOf(&closed); ok {
 			r.Staleness.ClosedFormMeasuredInputs = &mean
 		}
-		r.Staleness.ClosedFormP95 = figure(closed.Staleness.P95)
+		r.Staleness.ClosedFormP95 = experiment.Optional(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, slices.DeleteFunc(closed.Warnings, func(w string) bool { return w == theory.WarningTailAssumed })...)
 	}
 	if again, err := resimulateDir(e.Dir, e.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/store/file"
 )
 
@@ -95,12 +96,12 @@ func (j *job) predict(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())
 	case errors.Is(err, errProbeSlow):
-		j.expected = prediction{Warnings: []string{err.Error()}} // a slow run needs no quick answer
+		j.expected = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
 		return nil
 	case err != nil:
 		return err
 	}
-	j.expected, err = predictRun(j.Cfg, c)
+	j.expected, err = experiment.ForecastRun(j.Cfg, c)
 	return err
 }
 

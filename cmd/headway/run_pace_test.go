@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // TestPredictsTheCorrectedForm expects of a run near ρ = 1 what the corrections say, where the trainer waits for a
@@ -14,8 +15,8 @@ func TestPredictsTheCorrectedForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := calibration{Rollouts: 100, WindowS: 1, RolloutsPerS: 64, StepS: 1, Utilization: 1, TailMultiplier: 2}
-	p, err := predictRun(cfg, c)
+	c := experiment.Probe{Rollouts: 100, WindowS: 1, RolloutsPerS: 64, StepS: 1, Utilization: 1, TailMultiplier: 2}
+	p, err := experiment.ForecastRun(cfg, c)
 	if err != nil {
 		t.Fatal(err)
 	}

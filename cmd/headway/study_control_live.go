@@ -15,12 +15,13 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // controlSimulate implements study.ControlLiveRunner.Simulate: engines that decode in
 // common steps, as embedded ones do.
 func controlSimulate(document config.Config, shown metrics.Beside) (wasted float64, err error) {
-	cfg, err := planSimulation(document)
+	cfg, err := experiment.DevicesOf(document)
 	if err != nil {
 		return 0, err
 	}

@@ -146,7 +146,7 @@ func frontierLived(document config.Config, res live.Result, pace parts.Paces) st
 	if mean, ok := diagnosis.MeanOf(&closed); ok {
 		out.Closed.Staleness = mean
 	}
-	if period := cmp.Or(figure(closed.Corrected.Period.S), figure(closed.Period.S)); period != nil {
+	if period := cmp.Or(experiment.Optional(closed.Corrected.Period.S), experiment.Optional(closed.Period.S)); period != nil {
 		out.Closed.PeriodS = *period
 	}
 	return out

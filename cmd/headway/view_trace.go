@@ -198,7 +198,7 @@ func (r *recordedRun) note(name string, data []byte) error {
 	case trace.NoteEnd:
 		r.ended = true
 	case trace.NotePrediction:
-		var p prediction
+		var p experiment.Forecast
 		if json.Unmarshal(data, &p) == nil {
 			r.expected(p)
 		}
@@ -207,7 +207,7 @@ func (r *recordedRun) note(name string, data []byte) error {
 }
 
 // expected takes what was predicted before the first step.
-func (r *recordedRun) expected(p prediction) {
+func (r *recordedRun) expected(p experiment.Forecast) {
 	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 }
 

@@ -79,7 +79,7 @@ var rules = []rule{
 	{room: "predict/doctor", claim: pure, may: []string{"config", "drive/sim", "loop", "loop/workload", "observe/metrics", "predict/theory"},
 		what: "what is wrong with a document before it costs anything",
 		why:  "it judges settings: it starts nothing and reads no run"},
-	{room: "predict/experiment", claim: repeatable, may: []string{"config", "drive/sim", "internal/failure", "loop", "loop/workload", "observe/attribution", "observe/bias", "observe/control", "observe/estimate", "observe/metrics", "observe/report", "predict/theory"}, modules: []string{"github.com/parquet-go/"},
+	{room: "predict/experiment", claim: repeatable, may: []string{"config", "drive/sim", "internal/failure", "loop", "loop/trace", "loop/workload", "observe/attribution", "observe/bias", "observe/control", "observe/estimate", "observe/metrics", "observe/report", "predict/doctor", "predict/plan", "predict/theory"}, modules: []string{"github.com/parquet-go/"},
 		what: "documents simulated: grids, seeds, settling, levers and targets",
 		why:  "it takes values and a clock, so that every command simulates alike"},
 	{room: "predict/hardware", claim: pure, may: []string{"internal/spelling"},

@@ -1,69 +1,109 @@
 package experiment
 
 import (
-	"fmt"
-	"runtime"
-	"time"
-
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/predict/theory"
+	"io"
 )
 
-// When a grid is measured and asked about before it starts.
-const (
-	// forecastMin is how many simulations are started without measuring some first.
-	forecastMin = 200
-	// forecastTries and forecastTime bound the measurement.
-	forecastTries = 9
-	forecastTime  = 2 * time.Second
-	// askAfter is how long a grid may take without being asked for.
-	askAfter = 10 * time.Minute
-)
-
-// Long says how long a grid takes that takes long, from a few of its simulations,
-// spread over it; "" for one that does not. now is the clock.
-func (g *Grid) Long(now func() time.Time) string {
-	all := g.Simulations()
-	if all <= forecastMin {
-		return ""
+// ReadForecast returns the prediction that stands in a run's trace before its first event.
+func ReadForecast(dir string) (Forecast, error) {
+	var p Forecast
+	log, err := trace.Open(dir)
+	if err != nil {
+		return p, err
 	}
-	began := now()
-	tried := int64(0)
-	for tried < forecastTries && now().Sub(began) < forecastTime {
-		// Settings at odd parts of the grid, so that no axis is seen at one end alone.
-		g.make(int64(float64(all) * float64(2*((tried*4)%forecastTries)+1) / (2 * forecastTries)))
-		tried++
+	defer log.Close()
+	reader, err := trace.NewReader(log)
+	for err == nil {
+		var rec trace.Record
+		if rec, err = reader.Next(); err == nil && rec.Note == trace.NotePrediction {
+			return p, json.Unmarshal(rec.Data, &p)
+		}
+		if rec.Event != nil {
+			break
+		}
 	}
-	each := now().Sub(began).Seconds() / float64(tried)
-	cores := runtime.GOMAXPROCS(0)
-	took := each * float64(all) / float64(cores)
-	if took <= askAfter.Seconds() {
-		return ""
+	if errors.Is(err, io.EOF) {
+		err = nil
 	}
-	return fmt.Sprintf("%s with %s each take about %s on %s: a simulation takes %s, the mean of %d of them",
-		report.Counted(g.Settings, "setting"), report.Counted(g.Seeds, "seed"), report.Roughly(took), report.Counted(cores, "core"), report.Briefly(each), tried)
+	return p, err
 }
 
-// What one simulation takes, roughly: bytes a slot and a train step of the series,
-// and rollouts per second on a slow core.
-const (
-	slotBytes      = 900
-	stepBytes      = 150
-	slowRollouts   = 2e6
-	memoryUnasked  = 4 << 30
-	rolloutsOfSlot = 3 // a slot's first rollouts, until the first are trained
-)
+// Probe is what a short probe of the real engines, environment and trainer
+// measures before a run, with the untrained policy.
+type Probe struct {
+	// Rollouts finished in WindowS seconds, with all slots busy and the trainer stepping.
+	Rollouts int     `json:"rollouts"`
+	WindowS  float64 `json:"window_s"`
+	// RolloutsPerS is the production rate, StepS the median train step.
+	RolloutsPerS float64 `json:"rollouts_per_s"`
+	StepS        float64 `json:"step_s"`
+	// Utilization is ρ, TailMultiplier E[longest of a group]/E[rollout] of durations.
+	Utilization    float64 `json:"utilization"`
+	TailMultiplier float64 `json:"tail_multiplier"`
+}
 
-// Costly says what a single simulation of a document would take where that is more
-// than anybody expects of a command that was not asked for it, "" where it is not.
-func Costly(d config.Config) string {
-	steps := float64(d.Steps.Warmup + d.Steps.Measured)
-	slots := float64(d.Rollout.Concurrency)
-	if bytes := slots*slotBytes + steps*stepBytes; bytes > memoryUnasked {
-		return fmt.Sprintf("rollout.concurrency %d over %s train steps takes about %.0f GB of memory", d.Rollout.Concurrency, report.Count(int64(steps)), bytes/1e9)
+// Forecast is what is expected of a run before its first step: the closed form, corrected
+// where a correction is known. It stands in the trace, with a digest, ahead of every event.
+type Forecast struct {
+	StalenessMean *float64 `json:"staleness_mean"`
+	PQS           *float64 `json:"pqs"`
+	IQS           *float64 `json:"iqs"`
+	PeriodS       *float64 `json:"period_s"`
+	Regime        string   `json:"regime"`
+	Warnings      []string `json:"warnings,omitempty"`
+	Calibration   Probe    `json:"calibration"`
+	// SHA256 of this object with an empty SHA256.
+	SHA256 string `json:"sha256"`
+}
+
+// ForecastRun says what to expect of a run from its config and the probe.
+func ForecastRun(cfg config.Config, c Probe) (Forecast, error) {
+	p := Forecast{Calibration: c}
+	expected, err := Expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
+	if err != nil {
+		return p, err
 	}
-	if s := (rolloutsOfSlot*slots + steps*float64(d.Train.Batch)) / slowRollouts; s > askAfter.Seconds() {
-		return fmt.Sprintf("%s train steps of %d rollouts take about %s", report.Count(int64(steps)), d.Train.Batch, report.Roughly(s))
+	p.Regime, p.Warnings = expected.Regime, expected.Warnings
+	best := expected.Corrected
+	p.StalenessMean, p.PQS, p.IQS = cmp.Or(Optional(best.Mean), Optional(expected.Staleness.Mean)), cmp.Or(Optional(best.PQS), Optional(expected.PQS)), cmp.Or(Optional(best.IQS), Optional(expected.IQS))
+	p.PeriodS = cmp.Or(Optional(best.Period.S), Optional(expected.Period.S))
+	text, err := json.Marshal(p)
+	if err != nil {
+		return p, err
 	}
-	return ""
+	sum := sha256.Sum256(text)
+	p.SHA256 = hex.EncodeToString(sum[:])
+	return p, nil
+}
+
+// measuredInput is a run's setting with rates that were measured, environment
+// time and contention included.
+func measuredInput(cfg config.Config, utilization, tail, stepS, acceptance float64) theory.Input {
+	in := theory.Input{
+		ConcurrencyRollouts: float64(cfg.Rollout.Concurrency), BatchRollouts: float64(cfg.Train.Batch), GroupSize: cfg.Rollout.GroupSize,
+		QueueFactor: float64(cfg.QueueGroups()) / float64(cfg.BatchGroups()), Utilization: utilization,
+		TailMultiplier: min(max(tail, 1), float64(cfg.Rollout.GroupSize)), StepS: stepS, Acceptance: acceptance,
+		Policy: cfg.Queue.Policy, MaxStaleness: cfg.Queue.MaxStaleness, Select: cfg.Queue.Select, Start: cfg.Rollout.Start,
+		SyncEvery: cfg.Sync.Every, SyncTrainer: cfg.Sync.Trainer, SyncMode: cfg.Sync.Mode,
+	}
+	if cfg.Schedule == theory.PolicySynchronous {
+		in.Policy = theory.PolicySynchronous
+	}
+	return in.WithDefaults()
+}
+
+// Optional is a known figure's value, nil for an unknown one.
+func Optional(f theory.Figure) *float64 {
+	if v, ok := f.Value(); ok {
+		return &v
+	}
+	return nil
 }
