@@ -283,7 +283,7 @@ var rules = []rule{
 	{room: "observe/track", claim: pure, may: []string{"loop"},
 		what: "the one fold of events into who runs where, since when",
 		why:  "every observer holds one, so it knows none of them"},
-	{room: "observe/timeline", claim: pure, may: []string{"loop"},
+	{room: "observe/timeline", claim: pure, may: []string{"loop", "observe/track"},
 		what: "a run's events as a trace viewer's spans",
 		why:  "it draws what any driver observed, and knows none"},
 	{room: "config", claim: repeatable, may: []string{"internal/spelling", "loop", "loop/workload"}, modules: []string{"github.com/goccy/go-yaml"},

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // Options says what is drawn.
@@ -50,18 +51,13 @@ type Drawing struct {
 	totals Totals
 	now    int64
 
-	slots  []rollout // by slot
-	engine []int32   // of every slot
-	first  []int32   // the first slot of every engine
-	sync   []load    // of every engine
-	fleet  load
-	served []loop.Version
+	run    track.Run
+	fleet  track.Sync // which loads of engines that join begin too
 	step   step
 	next   step // whose groups are being named
 	queue  queue
 	level  [gaugeCount]int64 // what every gauge shows
 	shown  bool
-	active int64
 	ahead  loop.Version // the trainer's version
 	arrows arrows
 }
@@ -75,38 +71,18 @@ const (
 	after
 )
 
-// rollout is what runs in a slot; group 0 for nothing.
+// rollout is what runs in a slot, or did.
 type rollout struct {
 	group           loop.GroupID
 	from            int64
 	version         loop.Version
 	sample, attempt int32
 	resumed         bool
-	unwanted        bool // to be aborted: a score that comes all the same is nobody's
+	unwanted        bool // to be aborted: a score that comes all the same does not count
 }
 
-// load is a weight sync, of an engine or of all.
-type load struct {
-	version loop.Version
-	from    int64
-	doing   syncPart
-}
-
-// syncPart is what a sync is at.
-type syncPart uint8
-
-const (
-	idle syncPart = iota
-	loading
-	loaded
-	switching
-)
-
-// step is a train step; lease 0 for none.
+// step is what a train step consumes.
 type step struct {
-	lease   loop.LeaseID
-	version loop.Version
-	from    int64
 	// Sums over its groups, and the stalest of them.
 	groups, rollouts, staleness, pqs, iqs int64
 	stalenessMax                          loop.Version
@@ -116,17 +92,8 @@ type step struct {
 // New begins a drawing on w. Every event of the run must be observed, from the first
 // on and in order; then Close ends it.
 func New(w io.Writer, opt Options) *Drawing {
-	d := &Drawing{out: newEncoder(w), opt: opt}
-	engines := opt.Rules.EngineSlots
-	for e, n := range engines {
-		d.first = append(d.first, int32(len(d.engine)))
-		for range n {
-			d.engine = append(d.engine, int32(e))
-		}
-	}
-	d.slots = make([]rollout, len(d.engine))
+	d := &Drawing{out: newEncoder(w), opt: opt, run: track.New(opt.Rules)}
 	d.arrows.tails = map[loop.GroupID][]tail{}
-	d.sync, d.served = make([]load, len(engines)), make([]loop.Version, len(engines))
 	d.queue = queue{replay: opt.Rules.Policy == loop.PolicyReplay, ready: map[loop.GroupID]struct{}{}}
 	d.out.begin(opt.Title)
 	d.nameTracks()
@@ -153,7 +120,12 @@ func (d *Drawing) Observe(ev loop.Event, environmentNS int64, actions []loop.Act
 	}
 	d.queue.event(&ev)
 	for i := range actions {
-		d.act(&actions[i])
+		a := &actions[i]
+		d.run.Action(a)
+		d.act(a)
+	}
+	for _, slot := range d.run.Done(&ev) {
+		d.endRollout(slot, outcome{end: "lost"})
 	}
 	if d.window == inside {
 		d.gauges()
@@ -174,14 +146,16 @@ func (d *Drawing) turn() {
 // cut ends the window: what still runs is drawn up to here.
 func (d *Drawing) cut() {
 	d.totals.ToNS = d.now
-	for i := range d.slots {
-		d.endRollout(int32(i), outcome{end: running})
+	for i := range d.run.Slots {
+		if d.run.Slots[i].Runs {
+			d.endRollout(int32(i), outcome{end: running})
+		}
 	}
-	if d.step.lease != 0 {
+	if d.run.Lease.Runs {
 		d.endStep(running)
 	}
-	for e := range d.sync {
-		d.endSync(int32(e), running)
+	for e := range d.run.Engines {
+		d.drawSync(int32(e), running)
 	}
 	d.endFleet(running)
 	d.window = after
@@ -210,108 +184,81 @@ func (d *Drawing) Close() error {
 	return nil
 }
 
-// ends closes the spans that an event ends.
+// ends takes an event, and closes the spans that it ends.
 func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 	switch ev.Kind {
-	case loop.RolloutScored:
-		d.endAttempt(ev, outcome{end: "scored", tokens: ev.Tokens, reward: ev.Reward, scored: true, environmentNS: environmentNS})
-	case loop.RolloutFailed:
-		d.endAttempt(ev, outcome{end: "failed: " + ev.Reason.String(), tokens: ev.Tokens})
-	case loop.RolloutAborted:
-		d.endAttempt(ev, outcome{end: "aborted", tokens: ev.Tokens})
-	case loop.RolloutInterrupted:
-		d.endAttempt(ev, outcome{end: interrupted, tokens: ev.Tokens})
-	case loop.EngineLost:
-		if d.opt.Rules.ResumeLost { // its rollouts are interrupted, each by an event of its own
-			d.endSync(ev.Engine, "lost")
-		} else {
-			d.loseEngine(ev.Engine)
+	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed:
+		if d.run.Reports(ev) != nil {
+			d.drawSync(ev.Engine, map[bool]string{true: "failed"}[ev.Kind == loop.SyncFailed])
 		}
+	case loop.EngineLost:
+		d.loseEngine(ev.Engine, d.opt.Rules.ResumeLost)
 	case loop.Recovered:
-		for e := range d.sync {
-			d.loseEngine(int32(e))
+		for e := range d.run.Engines {
+			d.loseEngine(int32(e), false)
 		}
 		d.endFleet("recovered")
+	}
+	trains := d.run.Lease.Runs
+	left := d.run.Event(ev)
+	switch ev.Kind {
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
+		for _, slot := range left {
+			d.endRollout(slot, outcomeOf(ev, environmentNS))
+		}
+	}
+	if trains && !d.run.Lease.Runs {
+		d.endStep(endOfStep(ev))
+	}
+}
+
+// outcomeOf says how a rollout left its slot by an event.
+func outcomeOf(ev *loop.Event, environmentNS int64) outcome {
+	o := outcome{tokens: ev.Tokens}
+	switch ev.Kind {
+	case loop.RolloutScored:
+		o.end, o.reward, o.scored, o.environmentNS = "scored", ev.Reward, true, environmentNS
+	case loop.RolloutFailed:
+		o.end = "failed: " + ev.Reason.String()
+	case loop.RolloutAborted:
+		o.end = "aborted"
+	default:
+		o.end = interrupted
+	}
+	return o
+}
+
+// endOfStep says how a train step ended by an event.
+func endOfStep(ev *loop.Event) string {
+	switch ev.Kind {
 	case loop.TrainStepEnded:
-		d.endLease(ev, trained)
+		return trained
 	case loop.TrainStepFailed:
-		d.endLease(ev, "failed: "+ev.Reason.String())
+		return "failed: " + ev.Reason.String()
 	case loop.LeaseReturned:
-		d.endLease(ev, "returned")
-	case loop.TrainerRestored:
-		if d.step.lease != 0 && ev.Version == d.step.version+1 {
-			d.endStep("returned: the trainer went back to an earlier state")
-		}
-	case loop.WeightsLoaded:
-		if s := d.syncOf(ev); s != nil && s.doing == loading {
-			d.drawSync(ev.Engine, "")
-			s.doing = loaded
-		}
-	case loop.WeightsSwitched:
-		if s := d.syncOf(ev); s != nil {
-			d.endSync(ev.Engine, "")
-			d.served[ev.Engine] = ev.Version
-		}
-	case loop.SyncFailed:
-		if s := d.syncOf(ev); s != nil {
-			d.endSync(ev.Engine, "failed")
-		}
+		return "returned"
 	}
+	return "returned: the trainer went back to an earlier state"
 }
 
-// syncOf is the running sync that an event is about, nil for a late event.
-func (d *Drawing) syncOf(ev *loop.Event) *load {
-	if ev.Engine < 0 || int(ev.Engine) >= len(d.sync) {
-		return nil
-	}
-	if s := &d.sync[ev.Engine]; s.doing != idle && s.version == ev.Version {
-		return s
-	}
-	return nil
-}
-
-// endAttempt ends the rollout that an event names, if it runs in that slot.
-func (d *Drawing) endAttempt(ev *loop.Event, o outcome) {
-	if ev.Slot < 0 || int(ev.Slot) >= len(d.slots) {
+// loseEngine draws what ends with an engine that is about to be lost. Its rollouts end by events of their
+// own where resumes says so.
+func (d *Drawing) loseEngine(engine int32, resumes bool) {
+	if engine < 0 || int(engine) >= len(d.run.Engines) {
 		return
 	}
-	if r := &d.slots[ev.Slot]; r.group == ev.Group && r.sample == ev.Sample && r.attempt == ev.Attempt {
-		d.endRollout(ev.Slot, o)
-	}
-}
-
-func (d *Drawing) loseEngine(engine int32) {
-	for i := range d.slots {
-		if d.engine[i] == engine {
-			d.endRollout(int32(i), outcome{end: "lost"})
+	slots, first := d.run.On(&d.run.Engines[engine])
+	for i := range slots {
+		if slots[i].Runs && !resumes {
+			d.endRollout(first+int32(i), outcome{end: "lost"})
 		}
 	}
-	d.endSync(engine, "lost")
-}
-
-func (d *Drawing) endLease(ev *loop.Event, how string) {
-	if d.step.lease != 0 && d.step.lease == ev.Lease {
-		d.endStep(how)
-	}
-}
-
-// unwanted marks a rollout that is to be aborted.
-func (d *Drawing) unwanted(a *loop.Action) {
-	if a.Slot < 0 || int(a.Slot) >= len(d.slots) {
-		d.arrows.drop(a.Group, a.Sample, a.Attempt) // it stands interrupted
-		return
-	}
-	if r := &d.slots[a.Slot]; r.group == a.Group && r.sample == a.Sample && r.attempt == a.Attempt {
-		r.unwanted = true
-	}
+	d.drawSync(engine, "lost")
 }
 
 // act begins the spans that an action begins, and marks what it ends.
 func (d *Drawing) act(a *loop.Action) {
 	switch a.Kind {
-	case loop.StartRollout, loop.ResumeRollout:
-		d.slots[a.Slot] = rollout{group: a.Group, sample: a.Sample, attempt: a.Attempt, from: d.now, version: a.Version, resumed: a.Kind == loop.ResumeRollout}
-		d.active++
 	case loop.GroupLeased:
 		total, pqs, iqs := a.Staleness()
 		n := &d.next
@@ -324,19 +271,17 @@ func (d *Drawing) act(a *loop.Action) {
 		n.batch = append(n.batch, a.Group)
 	case loop.StartTrainStep:
 		d.step, d.next = d.next, step{}
-		d.step.lease, d.step.version, d.step.from = a.Lease, a.Version, d.now
 		d.drawStaleness()
 	case loop.LoadWeights:
-		d.sync[a.Engine] = load{version: a.Version, from: d.now, doing: loading}
-		if d.fleet.doing == idle {
-			d.fleet = load{version: a.Version, from: d.now, doing: loading}
+		if !d.fleet.Runs {
+			d.fleet = track.Sync{Runs: true, Version: a.Version, SinceNS: d.now}
 		}
-	case loop.SwitchWeights:
-		d.sync[a.Engine] = load{version: a.Version, from: d.now, doing: switching}
 	case loop.SyncCompleted:
 		d.endFleet("")
 	case loop.AbortRollout:
-		d.unwanted(a)
+		if a.Slot < 0 {
+			d.arrows.drop(a.Group, a.Sample, a.Attempt) // it stands interrupted
+		}
 	case loop.GroupTrained:
 		if !d.queue.replay {
 			delete(d.arrows.tails, a.Group)

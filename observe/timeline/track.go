@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // Processes of the file, as viewers call a set of tracks. Engines come last.
@@ -38,7 +39,7 @@ func (d *Drawing) nameTracks() {
 		o.process(engineProcess+e, fmt.Sprintf("engine %d", e))
 		o.track(engineProcess+e, weightsTrack, "weights")
 		for k := range n {
-			o.track(engineProcess+e, slotTrack+k, fmt.Sprintf("slot %d", int(d.first[e])+k))
+			o.track(engineProcess+e, slotTrack+k, fmt.Sprintf("slot %d", int(d.run.Engines[e].First)+k))
 		}
 	}
 }
@@ -62,19 +63,15 @@ type outcome struct {
 	environmentNS int64
 }
 
-// endRollout draws what ran in a slot, if anything did, and frees it.
+// endRollout draws the rollout in a slot, which leaves it.
 func (d *Drawing) endRollout(slot int32, o outcome) {
-	r := d.slots[slot]
-	if r.group == 0 {
-		return
-	}
-	d.slots[slot] = rollout{}
-	d.active--
 	if d.window != inside {
 		return
 	}
-	engine := d.engine[slot]
-	pid, tid := engineProcess+int(engine), slotTrack+int(slot-d.first[engine])
+	at := &d.run.Slots[slot]
+	r := rollout{group: at.Group, sample: at.Sample, attempt: at.Number, resumed: at.Resumed, unwanted: at.Aborted}
+	r.from, r.version = d.run.Entered(slot)
+	pid, tid := engineProcess+int(at.Engine), slotTrack+int(slot-d.run.Engines[at.Engine].First)
 	var parts []stretch
 	if d.clip(r.from) < d.now { // else it would be taken for a part of what begins there
 		parts = d.drawRollout(pid, tid, r, o)
@@ -117,21 +114,21 @@ func (d *Drawing) drawRollout(pid, tid int, r rollout, o outcome) []stretch {
 
 // endStep draws the running train step.
 func (d *Drawing) endStep(how string) {
-	s := d.step
+	s, lease := d.step, d.run.Lease
 	d.step = step{}
 	if d.window != inside {
 		return
 	}
-	from := d.clip(s.from)
+	from := d.clip(lease.SinceNS)
 	d.totals.TrainNS += d.now - from
 	d.totals.TrainSteps++
 	e := d.out
 	e.span(trainerProcess, stepTrack, "train", from, d.now)
-	e.nameVersion("step to v", s.version+1)
-	e.colour(s.version + 1)
+	e.nameVersion("step to v", lease.Version+1)
+	e.colour(lease.Version + 1)
 	e.args()
-	e.arg("from_version", int64(s.version))
-	e.arg("lease", int64(s.lease))
+	e.arg("from_version", int64(lease.Version))
+	e.arg("lease", int64(lease.ID))
 	e.arg("groups", s.groups)
 	e.arg("rollouts", s.rollouts)
 	if s.groups > 0 {
@@ -161,7 +158,7 @@ func (d *Drawing) endStep(how string) {
 		d.join(rolloutArrow, tail, start)
 	}
 	if how == trained && from < d.now {
-		d.made(s.version+1, moment{trainerProcess, stepTrack, d.now - 1})
+		d.made(lease.Version+1, moment{trainerProcess, stepTrack, d.now - 1})
 	}
 }
 
@@ -177,22 +174,23 @@ func (d *Drawing) drawStaleness() {
 	}
 }
 
-// drawSync draws what an engine's sync was at, unless that took no time.
+// drawSync draws the phase of a sync that an engine is in, unless that took no time.
 func (d *Drawing) drawSync(engine int32, how string) {
-	s := d.sync[engine]
-	if d.window != inside || s.doing != loading && s.doing != switching || d.clip(s.from) >= d.now {
+	s := &d.run.Engines[engine]
+	from := d.clip(s.SinceNS)
+	if d.window != inside || s.Phase != track.Loading && s.Phase != track.Switching || from >= d.now {
 		return
 	}
 	e := d.out
-	e.span(engineProcess+int(engine), weightsTrack, "sync", d.clip(s.from), d.now)
-	if s.doing == loading {
-		e.nameVersion("load v", s.version)
+	e.span(engineProcess+int(engine), weightsTrack, "sync", from, d.now)
+	if s.Phase == track.Loading {
+		e.nameVersion("load v", s.Loading)
 	} else {
-		e.nameVersion("switch to v", s.version)
+		e.nameVersion("switch to v", s.Loading)
 	}
-	e.colour(s.version)
+	e.colour(s.Loading)
 	d.endedBy(how)
-	d.ship(shipment{engine, s.version, within(engineProcess+int(engine), weightsTrack, d.clip(s.from), d.now)})
+	d.ship(shipment{engine, s.Loading, within(engineProcess+int(engine), weightsTrack, from, d.now)})
 }
 
 // endedBy closes a span with how it ended, where that is worth a word.
@@ -204,24 +202,18 @@ func (d *Drawing) endedBy(how string) {
 	d.out.close()
 }
 
-func (d *Drawing) endSync(engine int32, how string) {
-	d.drawSync(engine, how)
-	d.sync[engine] = load{}
-}
-
 // endFleet draws the sync of the whole fleet.
 func (d *Drawing) endFleet(how string) {
 	s := d.fleet
-	d.fleet = load{}
-	defer d.arrows.settle(s.version)
-	if d.window != inside || s.doing == idle || d.clip(s.from) >= d.now {
-		return
+	d.fleet = track.Sync{}
+	defer d.arrows.settle(s.Version)
+	if from := d.clip(s.SinceNS); s.Runs && d.window == inside && from < d.now {
+		d.out.span(trainerProcess, syncTrack, "sync", from, d.now)
+		d.out.nameVersion("sync v", s.Version)
+		d.out.colour(s.Version)
+		d.endedBy(how)
+		d.shipped(s.Version, within(trainerProcess, syncTrack, from, d.now))
 	}
-	d.out.span(trainerProcess, syncTrack, "sync", d.clip(s.from), d.now)
-	d.out.nameVersion("sync v", s.version)
-	d.out.colour(s.version)
-	d.endedBy(how)
-	d.shipped(s.version, within(trainerProcess, syncTrack, d.clip(s.from), d.now))
 }
 
 // drawEnd marks a group that ends untrained.
@@ -252,10 +244,10 @@ const (
 // gauges draws the numbers that changed, once an instant at most for every event.
 func (d *Drawing) gauges() {
 	oldest := d.ahead
-	for _, v := range d.served {
-		oldest = min(oldest, v)
+	for i := range d.run.Engines {
+		oldest = min(oldest, d.run.Engines[i].Served)
 	}
-	level := [gaugeCount]int64{queueGroups: int64(len(d.queue.ready)), inFlight: d.active, trainedVersion: int64(d.ahead), servedVersion: int64(oldest)}
+	level := [gaugeCount]int64{queueGroups: int64(len(d.queue.ready)), inFlight: d.run.Active, trainedVersion: int64(d.ahead), servedVersion: int64(oldest)}
 	if d.shown && level == d.level {
 		return
 	}

@@ -39,10 +39,10 @@ type State struct {
 // rollout writes one and reads it again.
 type Attempt struct {
 	Group loop.GroupID
-	// StartNS is when its time in slots began, the time that it stood interrupted left out; see Run.SinceNS.
+	// StartNS is when its time in slots began, the time that it stood interrupted left out.
 	StartNS        int64
 	Sample, Number int32
-	// First is the version that its engine served when the attempt started; see Run.Version.
+	// First is the version that its engine served when the attempt started.
 	First, Engine int32
 	// Runs: it is in the slot. Resumed: it was interrupted before, see Pasts.
 	Runs, Resumed bool
@@ -190,6 +190,15 @@ func (r *Run) Past(slot int32) Past {
 		return Past{}
 	}
 	return r.Pasts[slot]
+}
+
+// Entered returns when the attempt in a slot came into it, and the version that its engine served then.
+func (r *Run) Entered(slot int32) (ns int64, version loop.Version) {
+	at := &r.Slots[slot]
+	if !at.Resumed {
+		return at.StartNS, loop.Version(at.First)
+	}
+	return at.StartNS + r.Pasts[slot].SlotNS, loop.Version(r.Pasts[slot].Version)
 }
 
 // Turn replaces the attempt in a slot by the one that an action starts there. It stands for the three parts of a step
