@@ -23,7 +23,7 @@ const outlivedMax = 64
 type Meetings interface {
 	// Join returns when all members are there, or an error that names who is missing.
 	Join(ctx context.Context, name string, req protocol.RendezvousRequest) (protocol.RendezvousReply, error)
-	// Forget ends a meeting to which nobody is to come any more.
+	// Forget ends a meeting that no member is to join any more.
 	Forget(name string)
 }
 

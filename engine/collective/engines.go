@@ -24,7 +24,7 @@ var _ upstream.Sender = (*Coordinator)(nil)
 const holdPatience = 90 * time.Second
 
 // Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
-// long as its context lets it. One that has not got the version, such as a trainer that has just been
+// long as its context lets it. A sender that lacks the version, such as a trainer that has just been
 // started again, is waited for too, until it has that one or a newer.
 func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
 	defer c.found(engine)

@@ -13,7 +13,7 @@ import (
 
 // Bounds of what a request may ask for.
 const (
-	// MeetingsMax is how many collectives there may be at once: each engine whose weights are distributed
+	// MeetingsMax is how many collectives there may be at once. Each engine whose weights are distributed
 	// meets the sender in one of its own, and after a restart of the sender all of them do at the same time.
 	MeetingsMax = 1 << 12
 	ranksMax    = 1 << 16
@@ -54,7 +54,7 @@ type seat struct {
 	err   error
 }
 
-// NewRendezvous returns a rendezvous at which nobody has met.
+// NewRendezvous returns a rendezvous without any meeting.
 func NewRendezvous(opt RendezvousOptions) *Rendezvous {
 	return &Rendezvous{opt: opt, meetings: make(map[string]*table), closed: make(chan struct{})}
 }
@@ -77,7 +77,7 @@ func newTable(engines int) *table {
 	return &table{meeting: newMeeting(engines), seats: make(map[string]*seat)}
 }
 
-// Forget ends a collective that nobody is to join any more: those who wait are refused.
+// Forget ends a collective that no member is to join any more: waiting members are refused.
 func (r *Rendezvous) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -20,7 +20,7 @@ const (
 	StateAbsent = "absent"
 )
 
-// Status says who the sender is and what it has.
+// Status names the sender and the versions that it has.
 func (c *Coordinator) Status() protocol.Sender {
 	c.mu.Lock()
 	defer c.mu.Unlock()

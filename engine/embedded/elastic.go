@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// Elastic is an engine that is started and stopped while a run goes on. While it is not there, whatever
-// it is asked ends with [port.ErrEngineDown]. It is safe for concurrent use.
+// Elastic is an engine that is started and stopped while a run goes on. While it is not there, every
+// call ends with [port.ErrEngineDown]. It is safe for concurrent use.
 type Elastic struct {
 	opt Options
 
@@ -124,7 +124,8 @@ func (e *Elastic) SetTrainerBusy(busy bool) {
 	}
 }
 
-// TakeDecodeTimes implements [port.Timed]. What an engine measured last before it went is not told.
+// TakeDecodeTimes implements [port.Timed]. The last measurements of an engine before it went are
+// not told.
 func (e *Elastic) TakeDecodeTimes() []trace.ServiceCell {
 	if there, err := e.engine(); err == nil {
 		return there.TakeDecodeTimes()

@@ -34,9 +34,9 @@ type Options struct {
 	End int32
 	// Seed of every draw.
 	Seed uint64
-	// DecodeStepS is the least time of one decode step in seconds, as a GPU bound by
-	// its memory has one whatever its load. A faster step waits, and steps that follow one
-	// another keep to it in the mean ([port.Pacer]); 0 for none.
+	// DecodeStepS is the least time of one decode step in seconds. A GPU that its memory bounds has
+	// such a time at any load. A faster step waits, and steps that follow one another keep to it in
+	// the mean ([port.Pacer]); 0 for none.
 	DecodeStepS float64
 	// Weights is where versions are loaded from.
 	Weights port.Weights
@@ -183,9 +183,9 @@ func (g *generation) sampled() port.Generation {
 // end completes the generation; only the decoding goroutine may.
 func (g *generation) end(err error) { g.done <- err }
 
-// Generate implements [port.Engine]. A prefix is taken in as the prompt is, in one
-// step, by the weights served then; where those sampled it, the rest comes out as
-// if the response had never been interrupted.
+// Generate implements [port.Engine]. A prefix is taken in as the prompt is, in one step, by the
+// weights served then. Where those sampled it, the rest comes out as if the response had never been
+// interrupted.
 func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	if err := e.check(req); err != nil {
 		return port.Generation{}, err
@@ -318,9 +318,8 @@ func (e *Engine) parameters(ctx context.Context, version loop.Version) (*transfo
 	return parameters, nil
 }
 
-// Switch implements [port.Engine]. The change falls between two steps and takes
-// no time of its own, so nothing is sampled while it takes place, under hold
-// and without it.
+// Switch implements [port.Engine]. The change falls between two steps and takes no time of its own.
+// So nothing is sampled while it takes place, under hold and without it.
 func (e *Engine) Switch(ctx context.Context, version loop.Version, hold bool) error {
 	c, err := e.requestChange(version)
 	if err != nil {

@@ -15,15 +15,16 @@ import (
 // Subject is what the conformance suite is run on: one or two servers that run.
 type Subject struct {
 	// URL of a server, and of another of the same kind and with the same weights, on which responses
-	// are resumed; empty for none, and then they are resumed where they were.
+	// are resumed. It is empty for none, and then they are resumed where they were.
 	URL, Peer string
 	// Dialect makes an engine's dialect.
 	Dialect func() upstream.Dialect
 	// Road of new weights, Cache what becomes of old keys and values.
 	Road  upstream.Road
 	Cache string
-	// Weights are two directories, or what else the road goes by; both servers serve the first now,
-	// and will again. Sender has the same, even versions the first, where the road is by a collective.
+	// Weights are two directories, or other locations that the road goes by. Both servers serve the
+	// first now, and will again. Sender has the same, even versions the first, where the road is by a
+	// collective.
 	Weights [2]string
 	Sender  upstream.Sender
 	// Vocabulary and Context of the model; 0 takes the server's word.

@@ -20,7 +20,7 @@ type FaultKind string
 const (
 	// Pass is no fault.
 	Pass FaultKind = "pass"
-	// Kill closes the connection, Reset does so with an RST, Truncate in the middle of an event, and
+	// Kill closes the connection, Reset does so with an RST, and Truncate in the middle of an event.
 	// Short ends the stream regularly, without a finish and without its end mark.
 	Kill     FaultKind = "kill"
 	Reset    FaultKind = "reset"
@@ -97,7 +97,7 @@ func Script(faults ...Fault) Plan {
 }
 
 // Seeded is the plan by which a share of the requests that sample fail, by one of the kinds and
-// after fewer than events events each, until most have failed; it is a function of the seed and of
+// after fewer than events events each, until most have failed. It is a function of the seed and of
 // the order in which requests come.
 func Seeded(seed uint64, share float64, most, events int, kinds ...FaultKind) Plan {
 	draw := rand.New(rand.NewPCG(seed, 0x6661756c74))
@@ -126,7 +126,7 @@ type FaultProxy struct {
 }
 
 // NewFaultProxy returns a proxy in front of the server at an address, on a free port of this
-// machine. A nil plan is none: what passes is passed on as it came.
+// machine. A nil plan is none: everything passes unchanged.
 func NewFaultProxy(to string, plan Plan) *FaultProxy {
 	p := &FaultProxy{to: strings.TrimRight(to, "/"), plan: plan, closing: make(chan struct{}), wait: time.After,
 		http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}}}
@@ -144,8 +144,8 @@ func (p *FaultProxy) SetPlan(plan Plan) {
 	p.plan = plan
 }
 
-// SetDown breaks every connection and refuses whatever comes until it is set up again, as a
-// server does that has died.
+// SetDown breaks every connection and refuses every call until it is set up again, as a server does
+// that has died.
 func (p *FaultProxy) SetDown(down bool) {
 	p.mu.Lock()
 	p.down = down
@@ -169,7 +169,7 @@ func (p *FaultProxy) Done() []Fault {
 	return append([]Fault(nil), p.done...)
 }
 
-// Close ends the proxy; what is under way is cut off.
+// Close ends the proxy and cuts running streams off.
 func (p *FaultProxy) Close() {
 	close(p.closing)
 	p.front.CloseClientConnections()

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Policy is a language model that can be computed by hand: a token and its log-prob are a function
+// Policy is a language model that can be computed by hand. A token and its log-prob are a function
 // of the weights' name and of all tokens before. A token that was sampled twice, left out, or
 // sampled by other weights than it is said to be changes everything after it.
 type Policy struct {
@@ -65,9 +65,9 @@ func (p Policy) score(weights string, h history, token int32) float32 {
 	return other - 5
 }
 
-// Check says what is wrong with a complete response to a prompt: every token and log-prob must be
-// what the weights of its version make of what stands before it, and the response must end where
-// it ends. name is that of a version's weights.
+// Check reports errors of a complete response to a prompt. Every token and log-prob must be those
+// that the weights of its version make of the tokens before it, and the response must end where it
+// ends. The function name gives the name of a version's weights.
 func (p Policy) Check(prompt []int32, maxTokens int, g port.Generation, name func(loop.Version) string) error {
 	if len(g.Logprobs) != len(g.Tokens) || len(g.Versions) != len(g.Tokens) {
 		return fmt.Errorf("%d tokens, %d log-probs, %d versions", len(g.Tokens), len(g.Logprobs), len(g.Versions))

@@ -89,7 +89,7 @@ type object = map[string]any
 // URL is the server's address.
 func (s *PolicyServer) URL() string { return s.front.URL }
 
-// Close ends the server; what is under way is cut off.
+// Close ends the server and cuts running streams off.
 func (s *PolicyServer) Close() {
 	s.resume()
 	s.front.CloseClientConnections()

@@ -34,7 +34,7 @@ type Recorder struct {
 }
 
 // NewRecorder returns a recorder in front of the server at an address, on a free port of this
-// machine. observe, if not nil, is called with every exchange once it has ended, by any goroutine.
+// machine. It calls observe, if not nil, with every exchange once it has ended, by any goroutine.
 func NewRecorder(to string, observe func(Exchange)) *Recorder {
 	r := &Recorder{to: strings.TrimRight(to, "/"), http: &http.Client{Transport: &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256}}, now: time.Now, born: time.Now(), observe: observe}
 	r.settled = sync.NewCond(&r.mu)
@@ -45,7 +45,7 @@ func NewRecorder(to string, observe func(Exchange)) *Recorder {
 // URL is the recorder's own address.
 func (r *Recorder) URL() string { return r.front.URL }
 
-// Close ends the recorder; what is under way is cut off.
+// Close ends the recorder and cuts running streams off.
 func (r *Recorder) Close() {
 	r.front.CloseClientConnections()
 	r.front.Close()
@@ -222,8 +222,8 @@ var scrubbed = []struct {
 	{regexp.MustCompile(`\b(127\.0\.0\.1|localhost):\d+`), "server"},
 }
 
-// Scrub takes out what a recording must not say: times, addresses, and every given text, which is
-// replaced by what stands beside it (a directory of this machine by a short name, say).
+// Scrub takes out the texts that a recording must not have: times, addresses, and every given text.
+// A given text is replaced by its partner (a directory of this machine by a short name, say).
 func (t *Transcript) Scrub(replace map[string]string) {
 	clean := func(data []byte) []byte {
 		if data == nil {

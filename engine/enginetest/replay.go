@@ -18,7 +18,7 @@ import (
 var names = []string{"request_id", "request_ids", "rid", "session_id", "cache_salt", "extra_key", "created"}
 
 // Replay is a server that answers from a conversation. Requests are matched by method, path and
-// body, names apart, and answered in the order in which they were recorded; the last answer to a
+// body, names apart, and answered in the order in which they were recorded. The last answer to a
 // request is repeated.
 type Replay struct {
 	front *httptest.Server
@@ -44,7 +44,7 @@ func NewReplay(t *Transcript) *Replay {
 // URL is the server's address.
 func (r *Replay) URL() string { return r.front.URL }
 
-// Close ends the server; what is under way is cut off.
+// Close ends the server and cuts running streams off.
 func (r *Replay) Close() {
 	r.front.CloseClientConnections()
 	r.front.Close()
@@ -57,7 +57,7 @@ func (r *Replay) Missed() []string {
 	return slices.Clone(r.missed)
 }
 
-// Unasked are the recorded requests that nobody has sent.
+// Unasked are the recorded requests that were not sent.
 func (r *Replay) Unasked() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

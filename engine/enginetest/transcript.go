@@ -28,7 +28,7 @@ type Transcript struct {
 	Exchanges []Exchange
 }
 
-// Exchange is a request and what it was answered with.
+// Exchange is a request and its answer.
 type Exchange struct {
 	Method, Path string
 	// At is when the request came, since the recorder was started; it is not kept in a file.

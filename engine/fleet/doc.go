@@ -1,4 +1,4 @@
-// Package fleet starts and stops rollout engines for a live run: it is the live runtime's [port.Fleet]
+// Package fleet starts and stops rollout engines for a live run. It is the live runtime's [port.Fleet]
 // over a Driver, which knows one way of having engines run somewhere.
 //
 // An engine has a place in the fleet, its index in the document. The loop takes the lowest that is away
@@ -13,8 +13,8 @@ import (
 // Driver has engines run somewhere. Its methods are safe for concurrent use; for one engine they are
 // called one after the other. They return soon after their context is done.
 type Driver interface {
-	// Start has an engine run, and returns once whatever it is has come up as far as the driver can see.
-	// One that runs already is not started again.
+	// Start has an engine run, and returns once the engine has come up as far as the driver can see. One
+	// that runs already is not started again.
 	Start(ctx context.Context, engine int) error
 	// Alive returns nil as long as an engine that was started may still come to answer, and else why not.
 	Alive(ctx context.Context, engine int) error
@@ -33,7 +33,7 @@ type Options struct {
 	// Probe asks an engine whether it can be given weights; nil believes the driver. Where it answers what no
 	// waiting will change, the error wraps ErrUnfit.
 	Probe func(ctx context.Context, engine int) error
-	// Logf is told of what somebody should know, by several goroutines; nil for nobody.
+	// Logf is told news for people, by several goroutines; nil for none.
 	Logf func(format string, args ...any)
 }
 

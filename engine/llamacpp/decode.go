@@ -10,8 +10,8 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// ErrHiddenToken is wrapped by the error of a stream in which a token was sampled that it does not
-// show, because it ended in the middle of a character. What came before it stands.
+// ErrHiddenToken is wrapped by the error of a stream that hides a sampled token, because it ended
+// in the middle of a character. The tokens before it stand.
 var ErrHiddenToken = errors.New("llama-server does not show a token that ends inside a character")
 
 // probability is what an event says of one token: prob of the distribution it was drawn from, or

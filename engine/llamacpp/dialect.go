@@ -21,7 +21,7 @@ type Options struct {
 	Convert []string
 	// Grace is how long a server may take to end after SIGTERM before it is killed; 0 means 10 s.
 	Grace time.Duration
-	// Logf is told of programs that are started and ended; nil for nobody.
+	// Logf is told of programs that are started and ended; nil for none.
 	Logf func(format string, args ...any)
 }
 

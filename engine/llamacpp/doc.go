@@ -1,6 +1,6 @@
 // Package llamacpp is how llama-server speaks: an upstream.Dialect over its /completion.
 //
-// What was found by trying, and is checked again by the test against a real server:
+// These facts were found by trying, and the test against a real server checks them again:
 //
 //   - With post_sampling_probs, a token's prob is that of the distribution it was drawn from, at any
 //     temperature and under any cut, and exact. Without, logprob is of the model's own distribution,
@@ -15,6 +15,6 @@
 //   - A token that ends in the middle of a character is not shown in the stream; the event after it
 //     counts it. The decoder notices, and says ErrHiddenToken before it takes anything of that event.
 //   - There are no stop tokens but the end of generation: the decoder itself ends a response at one.
-//   - Requests have no name. What is to be aborted has its connection closed.
+//   - Requests have no name. A request is aborted by closing its connection.
 //   - Weights come with a restart alone; see Options.Command.
 package llamacpp

@@ -47,7 +47,8 @@ func apply(ctx context.Context, s *upstream.Server, messages, tools json.RawMess
 }
 
 // Render implements upstream.Templater. Where the model wants a token for the beginning, the server
-// leaves its text out of what it renders and puts the token before it, and so does this.
+// leaves its text out of the rendered text and puts the token before it. This template does the
+// same.
 func (*Dialect) Render(ctx context.Context, s *upstream.Server, messages, tools []byte, generation bool, caps *upstream.Capabilities) ([]int32, error) {
 	own, ok := caps.Private.(*learnt)
 	if ok && !own.ends && endsWithAssistant(messages) {
@@ -107,7 +108,7 @@ func (*Dialect) Encode(ctx context.Context, s *upstream.Server, text string, _ *
 }
 
 // Decode implements upstream.Templater. The server writes special tokens out by their names and says
-// of none that it is special: one whose text, read as plain text, is other tokens.
+// of none that it is special. A name that is read as plain text gives other tokens.
 func (*Dialect) Decode(ctx context.Context, s *upstream.Server, tokens []int32, caps *upstream.Capabilities) (string, error) {
 	own, ok := caps.Private.(*learnt)
 	if !ok {

@@ -14,8 +14,9 @@
 //   - A router (sgl-model-gateway) passes sampling on to any of its workers, and no control. It is
 //     recognised, and the engine then has neither pause nor update.
 //
-// What is said here of SGLang's replies was compared with the sources of SGLang 0.5.23. SGLang
-// itself needs a GPU and has not been run: pauses, updates, spans of versions, aborts, salts, scores
-// and chats have been proven against examples/hf_shim alone, the recognition of a router against
-// sglang-router 0.3.2 in front of it. Adapters (LoRA) are not supported: an update is a whole model.
+// These words on SGLang's replies were compared with the sources of SGLang 0.5.23. SGLang itself
+// needs a GPU and has not been run. Pauses, updates, spans of versions, aborts, salts, scores and
+// chats have been proven against examples/hf_shim alone. The recognition of a router was proven
+// against sglang-router 0.3.2 in front of it. Adapters (LoRA) are not supported: an update is a
+// whole model.
 package sglang

@@ -32,8 +32,8 @@ type prober struct {
 	apart string
 }
 
-// Probe implements [upstream.Dialect]. It samples a few tokens. SGLang does not say whether it is
-// paused: one that was left so by somebody who is gone would not answer, so it is resumed, but not by a guest.
+// Probe implements [upstream.Dialect]. It samples a few tokens. SGLang does not say whether it is paused. A
+// server that was left paused would not answer, so it is resumed, but not by a guest.
 func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	p := &prober{ctx: ctx, s: s, caps: &upstream.Capabilities{}}
 	for _, step := range []func() error{p.paths, p.model, p.server, p.routed, p.controls, p.sampling, p.distribution, p.salt, p.score, p.templates} {

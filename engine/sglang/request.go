@@ -8,8 +8,8 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Generate implements [upstream.Dialect]. Every field that shapes the distribution is given: what is
-// left out the server takes from the model's preferences.
+// Generate implements [upstream.Dialect]. Every field that shapes the distribution is given: the
+// server takes a missing one from the model's preferences.
 func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstream.Call, error) {
 	switch {
 	case r.ID == "":

@@ -19,8 +19,9 @@ const PieceDefault = 256
 var (
 	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
 	ErrClosed = errors.New("the engine is closed")
-	// ErrLied is wrapped by the error of a response that cannot be, or cannot be trained on: tokens outside
-	// the vocabulary, missing log-probs, more tokens than were asked for, an end without the token that ended it.
+	// ErrLied is wrapped by the error of a response that cannot be, or cannot be trained on. Examples are tokens
+	// outside the vocabulary, missing log-probs, more tokens than were asked for, and an end without the token
+	// that ended it.
 	ErrLied = errors.New("the service's answer cannot be")
 )
 
@@ -41,7 +42,7 @@ type Options struct {
 	Vocabulary int
 	// Ends are the ids that end a sequence, at least one: services stop at what they are given alone.
 	Ends []int32
-	// Logf is told what somebody should know; nil for nobody.
+	// Logf is told news for people; nil for none.
 	Logf func(format string, args ...any)
 }
 
@@ -141,7 +142,7 @@ func (e *Engine) Name() string { return e.opt.Name }
 // Slots implements [port.Engine].
 func (e *Engine) Slots() int { return e.opt.Slots }
 
-// Close implements [port.Engine]: it returns when what is under way has ended. It may be called more than once.
+// Close implements [port.Engine]: it returns when running work has ended. It may be called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
@@ -157,13 +158,14 @@ func (e *Engine) Close() error {
 // Status says how an engine is doing.
 type Status struct {
 	// State is new (no switch yet), serving, switching (it waits for pieces under way), unknown (a switch failed),
-	// down or closed; Cause says why for the last three.
+	// down or closed. Cause says why for the last three.
 	State, Cause string
 	// Version is what it serves, loop.NoVersion for unknown.
 	Version loop.Version
-	// Running counts responses under way; Tokens those that were sampled here and count, Pieces the requests that
-	// were answered, Abandoned those that were not waited for, Retries those that were made again because the service
-	// had forgotten the sampler or failed the piece, Unused the tokens behind where a response was cut.
+	// Running counts responses under way, Tokens those that were sampled here and count, and Pieces the requests that
+	// were answered. Abandoned counts those that were not waited for. Retries counts those that were made again
+	// because the service had forgotten the sampler or failed the piece. Unused counts the tokens behind the cut of a
+	// response.
 	Running                                    int
 	Tokens, Pieces, Abandoned, Retries, Unused int64
 }

@@ -14,8 +14,8 @@ import (
 var errInterrupted = errors.New("it was interrupted")
 
 // Generate implements [port.Engine]. An error that wraps [port.ErrEngineDown] says that the service cannot be reached,
-// or has forgotten the version; one that wraps [ErrLied] that it answered what cannot be. Beside an
-// error stands what was sampled so far.
+// or has forgotten the version. One that wraps [ErrLied] says that its answer is impossible. Beside an error stands
+// what was sampled so far.
 func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	r, err := e.newResponse(req)
 	if err != nil {

@@ -31,10 +31,10 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	return nil
 }
 
-// Switch implements [port.Engine]. Pieces that begin from now on are sampled by the version. Under hold
-// those under way are waited for first, as long as they take or ctx lasts, and none begins meanwhile; without it they go on by
-// the version before, and their tokens count as its. A version that is not the loaded one is refused and changes
-// nothing; after any other error the weights are unknown, and pieces wait for the next Switch.
+// Switch implements [port.Engine]. Pieces that begin from now on are sampled by the version. Under hold it first waits
+// for running pieces, as long as they take or ctx lasts, and none begins meanwhile. Without it they go on by the
+// version before, and their tokens count as its. A version that is not the loaded one is refused and changes nothing.
+// After any other error the weights are unknown, and pieces wait for the next Switch.
 func (e *Engine) Switch(ctx context.Context, version loop.Version, hold bool) error {
 	ctx, end, err := e.turn(ctx)
 	if err != nil {

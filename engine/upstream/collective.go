@@ -16,8 +16,8 @@ import (
 type Sender interface {
 	// Hold has a version's tensors made ready, so that Send has only to send them.
 	Hold(ctx context.Context, engine string, version loop.Version) (Held, error)
-	// Meet makes a group of the sender, rank 0, and an engine's ranks. join has the server join: it is
-	// called at most once, while the sender joins, as both wait for each other, and Meet returns after it.
+	// Meet makes a group of the sender, rank 0, and an engine's ranks. It calls join, which has the server
+	// join, at most once, while the sender joins, as both wait for each other. Meet returns after it.
 	Meet(ctx context.Context, engine string, ranks int, join func(context.Context, Group) error) (Group, error)
 	// Stands reports whether a group can still be sent in, as far as is known.
 	Stands(engine string, g Group) bool

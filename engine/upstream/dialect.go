@@ -8,13 +8,13 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Dialect is how one kind of server speaks. It is stateless and safe for concurrent use; what it
-// learnt of a server in Probe is in the Capabilities that every call is given.
+// Dialect is how one kind of server speaks. It is stateless and safe for concurrent use. Facts
+// about a server that Probe learnt are in the Capabilities that every call is given.
 type Dialect interface {
 	// Kind is the word for it in documents and status: vllm, sglang, llamacpp, openai.
 	Kind() string
-	// Probe asks the server what it can. An error means that it does not answer, or is of
-	// another kind; what is merely missing is in Capabilities.Missing.
+	// Probe asks the server what it can. An error means that it does not answer, or is of another
+	// kind. Missing features are in Capabilities.Missing.
 	Probe(ctx context.Context, s *Server) (Capabilities, error)
 	// Generate is the request that samples the rest of a response as a stream of events.
 	Generate(r Request, caps *Capabilities) (Call, error)
@@ -23,9 +23,9 @@ type Dialect interface {
 	// Abort stops a response by the id of its request, beside closing its connection. It may
 	// return before the server has stopped.
 	Abort(ctx context.Context, s *Server, id string, caps *Capabilities) error
-	// Pause keeps the server from sampling until Resume, for the update that comes next; what it has
-	// under way goes on after Resume, with its cache unless the update flushes it. When it returns
-	// nil no token is sampled any more. Both may be repeated.
+	// Pause keeps the server from sampling until Resume, for the update that comes next. Running
+	// requests go on after Resume, with their cache unless the update flushes it. When it returns nil
+	// no token is sampled any more. Both may be repeated.
 	Pause(ctx context.Context, s *Server, next Update, caps *Capabilities) error
 	Resume(ctx context.Context, s *Server, caps *Capabilities) error
 	// Update makes a paused server serve other weights; it returns once they are loaded.
@@ -37,8 +37,8 @@ type Dialect interface {
 	Load(ctx context.Context, s *Server, caps *Capabilities) (Load, error)
 }
 
-// Restarter is implemented by dialects whose servers take new weights only by being started
-// again. Update then is Restart, and whatever was under way has been cut off before.
+// Restarter is implemented by dialects whose servers take new weights only by being started again.
+// Update then is Restart, and every running request has been cut off before.
 type Restarter interface {
 	// Restart ends the server, starts it with the weights and waits until it answers.
 	Restart(ctx context.Context, s *Server, u Update) error
@@ -57,11 +57,11 @@ type Joiner interface {
 
 // Templater is implemented by dialects whose servers can render chats and read tokens.
 type Templater interface {
-	// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
+	// Render returns the tokens of a chat; messages and tools are JSON in OpenAI's shape. With
 	// generation the beginning of the assistant's next message stands at their end.
 	Render(ctx context.Context, s *Server, messages, tools []byte, generation bool, caps *Capabilities) ([]int32, error)
-	// Encode returns the tokens of a text as it is, without any that stand for its beginning;
-	// Decode is the text of tokens without special ones.
+	// Encode returns the tokens of a text as it is, without any that stand for its beginning. Decode
+	// is the text of tokens without special ones.
 	Encode(ctx context.Context, s *Server, text string, caps *Capabilities) ([]int32, error)
 	Decode(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) (string, error)
 }
@@ -94,8 +94,8 @@ type Capabilities struct {
 	TokenIDs, Logprobs, ProcessedLogprobs bool
 	// VersionSpans: it says which weights sampled which tokens.
 	VersionSpans bool
-	// Pause: sampling can be paused with what is under way kept. Update: it takes new weights
-	// while it runs, from a directory (UpdateDisk), as an adapter (UpdateLora) or in a collective
+	// Pause: sampling can be paused with what is under way kept. Update: it takes new weights while it
+	// runs. They come from a directory (UpdateDisk), as an adapter (UpdateLora) or in a collective
 	// (UpdateDistributed), to which it brings Ranks, at least 1.
 	Pause, UpdateDisk, UpdateLora, UpdateDistributed bool
 	Ranks                                            int
@@ -118,7 +118,7 @@ type Capabilities struct {
 
 // Missing is something that a server lacks.
 type Missing struct {
-	// What is lacking and what that costs, a clause; Flag is how to start the server with it.
+	// The missing feature and its cost, a clause; Flag is how to start the server with it.
 	What, Flag string
 	// Road is the only one that needs it, empty for something that is lacking on every road.
 	Road Road
@@ -167,8 +167,8 @@ type Delta struct {
 	Text     string
 	// Finish is empty until the response has ended.
 	Finish Finish
-	// Spans cover tokens of this response (from the request's first sampled one on) where the
-	// server says so: half-open, in order, perhaps only at the end. An event's spans go on where the
+	// Spans cover tokens of this response (from the request's first sampled one on) where the server
+	// says so. They are half-open, in order, perhaps only at the end. An event's spans go on where the
 	// last one's ended, or begin again and cover everything so far. They may count from the first
 	// token of the request's prompt instead, as the server does.
 	Spans []Span

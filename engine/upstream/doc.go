@@ -1,7 +1,7 @@
-// Package upstream is what rollout engines share that are servers of their own: it implements
-// port.Engine over a Dialect, which knows how one kind of server speaks.
+// Package upstream is the common part of rollout engines that are servers of their own. It
+// implements port.Engine over a Dialect, which knows how one kind of server speaks.
 //
-// What is decided here, once for every kind:
+// It decides these things, once for every kind:
 //
 //   - A response is streamed. It is whole only with a finish reason and the stream's regular
 //     end. A regular end without a reason is an error: nobody knows whether the response was
@@ -25,30 +25,28 @@
 //     before the resume, and nothing is sampled until a switch has succeeded.
 //     A server that cannot be reached to be resumed is lost after 1.75 s; one that is back by then
 //     was started again, so that the switch has failed and its weights are unknown.
-//   - What a server can is asked, never concluded from its version.
+//   - The features of a server are asked for, never concluded from its version.
 //
 // # How exact derived versions are
 //
-// A server that cannot pause has nothing under way while its weights change: every response is cut
+// A server that cannot pause has nothing under way while its weights change. Every response is cut
 // off before and goes on as a prefix, so every call has one version. That is exact.
 //
-// At a server that can pause, responses stand still. Nothing is sampled between the pause and the
-// resume, so whatever arrives before the new version counts is of the old one: exact, if the
-// server keeps its word. What had been sampled before the pause and arrives after the resume would
-// count as new. Such a token must have been on its way for the whole update, and for Options.Quiet
-// after it, in which none arrived on any stream while the server answered other questions at once
-// and this process ran when it was to. That is not exact on a machine that is short of processors:
-// give Options.Quiet more there, or prefer servers that report versions. A server that goes on bringing tokens does not stand still:
-// the switch fails, and the responses it has touched are errors, those too that ended meanwhile.
+// At a server that can pause, responses stand still. Nothing is sampled between the pause and the resume. So every
+// token that arrives before the new version counts is of the old one: exact, if the server keeps its word. Tokens
+// sampled before the pause that arrive after the resume would count as new. Such a token must have been on its way for
+// the whole update, and for Options.Quiet after it. In that time none arrived on any stream while the server answered
+// other questions at once, and this process ran on time. That is not exact on a machine that is short of processors:
+// give Options.Quiet more there, or prefer servers that report versions. A server that goes on bringing tokens does not
+// stand still. The switch fails, and the responses it has touched are errors, those too that ended meanwhile.
 // FirstToken tells the version by the barrier, as it must before the server reports any.
 //
 // # When a server is another one
 //
-// One that was started again serves other weights under the same address. A new connection is the
-// first that is seen of it, so on each the server is asked for the label of what it serves before
-// a token is recorded; a call whose connection broke off is made again only after the same question, and a refusal
-// on a new connection is believed only then. Labels are of this process (Label). A server that tells
-// no label is believed on new connections; it counts as lost where one breaks off (a switch fails where one does meanwhile), and where it refuses
-// whatever it is asked (401, 403, 404, 405). After a loss Load asks anew what it can. On RoadRestart
-// nothing is asked before Switch has started the server.
+// One that was started again serves other weights under the same address. A new connection may lead to another server.
+// So on each the server is asked for the label of its weights before a token is recorded. A call whose connection broke
+// off is made again only after the same question, and a refusal on a new connection is believed only then. Labels are
+// of this process (Label). A server that tells no label is believed on new connections. It counts as lost where one
+// breaks off (a switch fails where one does meanwhile), and where it refuses every call (401, 403, 404, 405). After a
+// loss Load asks anew what it can. On RoadRestart nothing is asked before Switch has started the server.
 package upstream

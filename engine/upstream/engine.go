@@ -12,8 +12,8 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Engine is a server as a [port.Engine]. Load and Switch come before the first Generate, whatever
-// the road: they ask the server what it can and make its weights known.
+// Engine is a server as a [port.Engine]. Load and Switch come before the first Generate, for every
+// road: they ask the server for its features and make its weights known.
 type Engine struct {
 	opt   Options
 	nonce string
@@ -200,17 +200,17 @@ type Status struct {
 	// Cause says why for the last three.
 	State string
 	Cause string
-	// Until is when its meeting with a sender, or its switch, is given up that is under way; the zero
-	// time where none is: nothing else of a load is bounded.
+	// Until is when its running meeting with a sender, or its switch, is given up. It is the zero time
+	// where none runs: nothing else of a load is bounded.
 	Until time.Time
 	// Version is what it serves, loop.NoVersion for unknown; Software as its server states it.
 	Version  loop.Version
 	Software string
 	// Cache is what becomes of old keys and values in truth: CacheSalt where the server can salt.
 	Cache string
-	// Running counts responses under way; Tokens those that were sampled here, Retries the calls
-	// that went on with a broken response, Cuts those that went on after a switch, Losses the times
-	// that the server was lost.
+	// Running counts responses under way, Tokens those that were sampled here, and Retries the calls
+	// that went on with a broken response. Cuts counts those that went on after a switch, Losses the
+	// times that the server was lost.
 	Running                       int
 	Tokens, Retries, Cuts, Losses int64
 	// Disagreements counts tokens of which the server named another version than the barrier of
@@ -264,8 +264,8 @@ func (e *Engine) cache(caps *Capabilities) string {
 	return CacheKeep
 }
 
-// Close implements [port.Engine]: it returns when what is under way has ended, a switch too. It may
-// be called more than once.
+// Close implements [port.Engine]: it returns when running work has ended, a switch too. It may be
+// called more than once.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	first := !e.closed

@@ -12,7 +12,7 @@ var (
 	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
 	ErrClosed = errors.New("the engine is closed")
 	// ErrLied is wrapped by the error of a response that cannot be: tokens outside the vocabulary,
-	// missing log-probs, more tokens than were asked for, versions that nobody knows.
+	// missing log-probs, more tokens than were asked for, unknown versions.
 	ErrLied = errors.New("the server's answer cannot be")
 	// ErrRefused is wrapped by the error of a request that the server will not answer, however
 	// often it is asked.
@@ -20,7 +20,7 @@ var (
 	// ErrLacking is wrapped by the error of a server that lacks what a run cannot do without.
 	ErrLacking = errors.New("the server lacks what is needed")
 	// ErrKind is wrapped by the error of a server that answers, and is of another kind than was said, or
-	// serves another model: waiting for it changes nothing.
+	// serves another model. Waiting for it changes nothing.
 	ErrKind = errors.New("the server is of another kind")
 	// errUnknownLabel is wrapped by the error of tokens that weights have sampled of which nobody here knows.
 	errUnknownLabel = errors.New("it was sampled by weights that were not put there from here")
@@ -34,8 +34,8 @@ func (o otherKind) Unwrap() []error { return []error{o.error, ErrKind} }
 // OtherKind marks an error as one of a server of another kind.
 func OtherKind(err error) error { return otherKind{err} }
 
-// Unknown reports whether a server says that it has no such path: one of another kind says so, and one that
-// is not up yet does not.
+// Unknown reports whether a server says that it has no such path. A server of another kind says so, and one
+// that is not up yet does not.
 func Unknown(err error) bool {
 	status := StatusOf(err)
 	return status == http.StatusNotFound || status == http.StatusMethodNotAllowed

@@ -7,8 +7,8 @@ import (
 )
 
 // GroupBook remembers, beyond the life of this process, which groups servers may be in. A server knows
-// its groups by name alone and says none of them: one that nobody remembers stays there until the server
-// ends, and with NCCL keeps memory of its GPUs. It is safe for concurrent use.
+// its groups by name alone and says none of them. A forgotten group stays there until the server ends,
+// and with NCCL keeps memory of its GPUs. It is safe for concurrent use.
 type GroupBook interface {
 	// Joining notes a group that an engine's server is about to join, before it is asked to.
 	Joining(engine, group string)

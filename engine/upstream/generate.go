@@ -17,12 +17,12 @@ const (
 	pauseMost    = 5 * time.Second
 )
 
-// Generate implements [port.Engine]. A response that breaks off goes on at the same server with
-// the tokens so far, as long as that answers and makes progress; else what there is stands beside
-// an error that wraps [port.ErrEngineDown]. Through a switch it waits, or goes on under the new
-// weights. A response that the server lies about is an error that wraps [ErrLied], one that it will
-// not answer one that wraps [ErrRefused]: neither is tried again. MaxTokens are cut to what the
-// server's context leaves.
+// Generate implements [port.Engine]. A response that breaks off goes on at the same server with the
+// tokens so far, as long as that answers and makes progress. Else the partial response stands
+// beside an error that wraps [port.ErrEngineDown]. Through a switch it waits, or goes on under the
+// new weights. A response that the server lies about is an error that wraps [ErrLied]. One that it
+// will not answer is one that wraps [ErrRefused]. Neither is tried again. MaxTokens are cut to what
+// the server's context leaves.
 func (e *Engine) Generate(ctx context.Context, req port.GenerateRequest) (port.Generation, error) {
 	r, err := e.newResponse(req)
 	if err != nil {

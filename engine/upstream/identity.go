@@ -11,7 +11,7 @@ import (
 )
 
 // Label is the beginning of what names a version at servers: v17. A dash and the engine's nonce
-// follow, so that what another process has put there is not taken for this one's.
+// follow, so that another process's label is not taken for this one's.
 func Label(version loop.Version) string { return "v" + strconv.FormatInt(int64(version), 10) }
 
 // label names a version at the server.

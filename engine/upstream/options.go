@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// What becomes of keys and values that were computed under old weights (config.Engine.Cache).
+// The treatment of keys and values that were computed under old weights (config.Engine.Cache).
 const (
 	CacheSalt  = "salt"
 	CacheFlush = "flush"
@@ -36,14 +36,14 @@ type Options struct {
 	Dialect Dialect
 	// Road of new weights; empty means RoadNone.
 	Road Road
-	// Views returns the directory of a version in the layout of Hugging Face, as this process sees
-	// it, and makes it if need be; needed on RoadDisk, RoadLora and RoadRestart. ServerPath returns
-	// where the server sees a directory; nil where it sees the same.
+	// Views returns the directory of a version in the layout of Hugging Face, as this process sees it,
+	// and makes it if need be. RoadDisk, RoadLora and RoadRestart need it. ServerPath returns where
+	// the server sees a directory; nil where it sees the same.
 	Views      func(ctx context.Context, version loop.Version) (dir string, err error)
 	ServerPath func(dir string) string
 	// Sender has the tensors of versions; needed on RoadDistributed.
 	Sender Sender
-	// Groups remembers the groups that the server may be in beyond this process; nil for nobody.
+	// Groups remembers the groups that the server may be in beyond this process; nil for none.
 	Groups GroupBook
 	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.
 	Cache string
@@ -55,13 +55,13 @@ type Options struct {
 	Sampling *port.Sampling
 	// Vocabulary is the number of token ids that the run's model has; 0 takes the server's word.
 	Vocabulary int
-	// Ends are the ids that end a sequence: a response that breaks off right behind one is complete,
+	// Ends are the ids that end a sequence. A response that breaks off right behind one is complete,
 	// and so is one behind a token of Sampling.StopTokens. Nil where they are not known.
 	Ends []int32
 	// Traceparent is the W3C header that a rollout's calls carry, so that the server's own spans become
-	// children of the rollout's; nil, or empty text, for none.
+	// children of the rollout's. It is nil, or empty text, for none.
 	Traceparent func(id port.RolloutID) string
-	// Logf is told what somebody should know, by several goroutines; nil for nobody.
+	// Logf is told news for people, by several goroutines; nil for none.
 	Logf func(format string, args ...any)
 }
 

@@ -8,7 +8,7 @@ type Road string
 // Roads. RoadDisk: it reads a directory that it shares with the control plane. RoadLora: the same,
 // as an adapter. RoadDistributed: it receives the tensors in a collective with who has them (Sender,
 // Joiner). RoadRestart: it is started again with the directory (Restarter). RoadNone: it goes on
-// serving version 0, whatever that is.
+// serving version 0.
 const (
 	RoadDisk        Road = "disk"
 	RoadLora        Road = "lora"
@@ -34,8 +34,8 @@ func (c Capabilities) Takes(road Road) bool {
 	return true
 }
 
-// Lacks is what is missing where weights go by a road: what it lacks for other roads is left out, and
-// what it lacks for this one is fatal.
+// Lacks is the list of missing features where weights go by a road. Those for other roads are left
+// out, and one for this road is fatal.
 func (c Capabilities) Lacks(road Road) []Missing {
 	var out []Missing
 	said := c.Takes(road)
@@ -55,7 +55,7 @@ func (c Capabilities) Lacks(road Road) []Missing {
 	return out
 }
 
-// String is what is lacking and what to do about it, a clause.
+// String is the missing feature and the remedy, a clause.
 func (m Missing) String() string {
 	if m.Flag == "" {
 		return m.What

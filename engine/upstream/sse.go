@@ -36,10 +36,10 @@ func NewEventReader(body io.Reader) *EventReader {
 	return &EventReader{from: body, buffer: make([]byte, eventBufferBytes)}
 }
 
-// Next returns the data of the next event that has any, its lines joined by LF. It is valid until
-// the next call. At the end it returns io.EOF, or io.ErrUnexpectedEOF where the stream breaks off
-// inside an event; where nothing in it was an event, an error that quotes it. A line that cannot be a
-// field is an error at once: what it should have brought must not be missing before what follows.
+// Next returns the data of the next event that has any, its lines joined by LF. It is valid until the
+// next call. At the end it returns io.EOF, or io.ErrUnexpectedEOF where the stream breaks off inside
+// an event. Where nothing in it was an event, it returns an error that quotes the stream. A line that
+// cannot be a field is an error at once: the events after it must not be read without its own.
 func (r *EventReader) Next() ([]byte, error) {
 	r.data = r.data[:0]
 	some := false

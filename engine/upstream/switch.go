@@ -32,8 +32,8 @@ const (
 )
 
 // Load implements [port.Engine]: it makes the version's directory and checks it, so that a switch
-// has only to be asked for. Before the first one and after a loss it asks the server what it can,
-// unless a switch is to start it: then nothing need run yet.
+// has only to be asked for. Before the first one and after a loss it asks the server for its
+// features. If a switch is to start the server, it asks later: then nothing need run yet.
 func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	if err := e.turn(ctx); err != nil {
 		return err
@@ -169,11 +169,11 @@ func (e *Engine) lacking(all ...Missing) error {
 	return e.fail("%w: %s: %s", ErrLacking, e.opt.Server.URL(), strings.Join(words, "; "))
 }
 
-// Switch implements [port.Engine]. Whether hold is asked for or not, nothing is sampled while the
-// weights change: where the server can pause, responses stand still and go on with the cache that
-// they have, else they are cut off and go on as a prefix. See the package's documentation for what
-// is exact. After an error the weights are unknown, unless nothing had been asked of the server
-// yet; the server is resumed, and calls wait for the next Switch.
+// Switch implements [port.Engine]. With and without hold, nothing is sampled while the weights
+// change. Where the server can pause, responses stand still and go on with their cache, else they
+// are cut off and go on as a prefix. See the package's documentation for what is exact. After an
+// error the weights are unknown, unless nothing had been asked of the server yet. The server is
+// resumed, and calls wait for the next Switch.
 func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error {
 	if err := e.turn(ctx); err != nil {
 		return err

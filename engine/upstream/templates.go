@@ -65,7 +65,7 @@ func NewTemplates(o TemplatesOptions) (*Templates, error) {
 	return &Templates{engines: slices.Clone(o.Engines), away: o.Away, known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
 }
 
-// Render returns the tokens of a chat: messages and tools are JSON in OpenAI's shape; with
+// Render returns the tokens of a chat; messages and tools are JSON in OpenAI's shape. With
 // generation the beginning of the assistant's next message stands at their end.
 func (t *Templates) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	kind := byte('r')
@@ -116,7 +116,7 @@ func keyOf(kind byte, parts ...[]byte) (key [sha256.Size]byte) {
 }
 
 // ErrNoTokenizer is wrapped by the error where every engine has said that it renders no chats and reads
-// no tokens: to ask again is of no use.
+// no tokens. Another call would fail alike.
 var ErrNoTokenizer = errors.New("no engine has a tokenizer")
 
 // ask returns what is remembered, or asks the first engine that can and answers.

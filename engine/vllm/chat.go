@@ -126,9 +126,9 @@ func sampleOnly(ctx context.Context, s *upstream.Server, token int32, caps *upst
 	return reply.Choices[0].Text, nil
 }
 
-// Score asks for the log-probs of a prompt. They are of the model's own distribution whatever the
-// server's --logprobs-mode, and always computed, never taken from a cache. The prompt must leave
-// room for one token in the context.
+// Score asks for the log-probs of a prompt. They are of the model's own distribution under every
+// --logprobs-mode of the server, and always computed, never taken from a cache. The prompt must
+// leave room for one token in the context.
 func (Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, caps *upstream.Capabilities) ([]float32, error) {
 	served := caps.Model
 	if adapter := of(caps).adapter.Load(); adapter != nil {

@@ -87,8 +87,8 @@ func absent(err error) bool {
 	return false
 }
 
-// Pause freezes the server. Its cache is kept: clear_cache is true unless it is said otherwise,
-// and then drops the keys and values of running requests too, in mode keep as in the others.
+// Pause freezes the server. Its cache is kept: the server's default for clear_cache is true. That
+// drops the keys and values of running requests too, in mode keep as in the others.
 func (Dialect) Pause(ctx context.Context, s *upstream.Server, _ upstream.Update, _ *upstream.Capabilities) error {
 	return s.Call(ctx, http.MethodPost, "/pause?mode=keep&clear_cache=false", nil, nil)
 }

@@ -1,7 +1,7 @@
 // Package vllm is the dialect of vLLM's server.
 //
-// What follows was tried with vLLM 0.32.0 on a CPU (float32, prefix caching on), and is what the
-// code and its tests stand on. Some of it differs from the server's own documentation.
+// These facts were tried with vLLM 0.32.0 on a CPU (float32, prefix caching on). The code and its
+// tests stand on them. Some of it differs from the server's own documentation.
 //
 // # Sampling
 //

@@ -13,10 +13,10 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Probe asks a server what it can, by trying: a path that is listed may still be switched off, and
-// a flag does not say what a build makes of it. It samples a few tokens, and for a moment it pauses
-// the server: others should not switch its weights at that time. One that stays paused is resumed. As
-// a guest it does neither.
+// Probe asks a server for its features, by trying. A path that is listed may still be switched off,
+// and a flag does not tell the abilities of a build. It samples a few tokens, and for a moment it
+// pauses the server: others should not switch its weights at that time. One that stays paused is
+// resumed. As a guest it does neither.
 func (d Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	l := &learnt{}
 	p := &prober{Dialect: d, ctx: ctx, s: s, l: l, caps: &upstream.Capabilities{Private: l}}

@@ -13,8 +13,8 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Update makes the server serve other weights, then gives them their label, then drops the keys
-// and values of the old ones if that is asked for.
+// Update makes the server serve other weights, then gives them their label. Then it drops the keys
+// and values of the old ones if asked to.
 func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
 	var err error
 	switch l := of(caps); {

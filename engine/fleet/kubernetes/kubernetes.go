@@ -1,10 +1,10 @@
-// Package kubernetes has the pods of a workload be rollout engines: pod NAME-i is engine i. What is set is
-// the workload's number of replicas, by its scale subresource; the cluster's own controller does the rest.
+// Package kubernetes has the pods of a workload be rollout engines: pod NAME-i is engine i. It sets the
+// workload's number of replicas, by its scale subresource. The cluster's own controller does the rest.
 //
-// A workload whose members are numbered from 0 and taken away from the highest on will do: a StatefulSet, a
-// LeaderWorkerSet (an engine over several pods, of which the leader answers), or any other resource
-// with a scale subresource that names pods so. A Deployment will not: its pods have no
-// numbers, and nobody can say which of them goes.
+// A workload will do whose members are numbered from 0 and taken away from the highest on. Examples are a
+// StatefulSet, a LeaderWorkerSet (an engine over several pods, of which the leader answers), and other
+// resources with a scale subresource that name pods so. A Deployment will not: its pods have no numbers, so
+// that the one that goes is unknown.
 //
 // The API is spoken over net/http (docs/decisions/0021).
 package kubernetes
@@ -154,7 +154,7 @@ func again(err error) bool {
 	return is && (failure.Kind == kubernetes.Down || failure.Kind == kubernetes.NotFound || failure.Kind == kubernetes.Quota)
 }
 
-// Alive returns nil: the cluster starts a pod again that ends, and nobody knows when it has given up.
+// Alive returns nil: the cluster starts a pod again that ends, and does not say when it gives up.
 func (d *Driver) Alive(context.Context, int) error { return nil }
 
 // Stop has the workload have no more replicas than the engines below need, and waits until the engine's

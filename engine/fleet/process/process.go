@@ -1,7 +1,7 @@
-// Package process runs rollout engines as programs on this machine: each leads a process group, writes
-// to a log of its own, and ends with this process, however that ends. What an engine has started itself,
-// and what a machine without a parent-death signal leaves behind, is found and ended at the next start,
-// by a mark in its environment.
+// Package process runs rollout engines as programs on this machine. Each leads a process group, writes
+// to a log of its own, and ends with this process, in every case. Programs that an engine has started
+// itself, and those that a machine without a parent-death signal leaves behind, are ended at the next
+// start. A mark in their environment finds them.
 package process
 
 import (
@@ -31,7 +31,7 @@ type Options struct {
 	Dir string
 	// Grace is how long a program may take to end before it is killed; 0 means 10 s.
 	Grace time.Duration
-	// Logf is told of what was ended at the start; nil for nobody.
+	// Logf is told which programs were ended at the start; nil for none.
 	Logf func(format string, args ...any)
 }
 
@@ -79,7 +79,7 @@ func New(o Options) (*Driver, error) {
 // mark is the entry of a program's environment that says whose it is.
 func mark(dir string) string { return "HEADWAY_FLEET=" + dir }
 
-// FreePorts returns ports of this machine's loopback that nobody listens on now.
+// FreePorts returns ports of this machine's loopback that no program listens on now.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
 	for range n {
@@ -161,7 +161,8 @@ func (d *Driver) openLog(engine int) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
-// Alive returns nil while an engine's program runs, and else how it ended and what it said last.
+// Alive returns nil while an engine's program runs. Otherwise it tells how the program ended and
+// its last words.
 func (d *Driver) Alive(_ context.Context, engine int) error {
 	d.mu.Lock()
 	p := d.runs[engine]
