@@ -4,55 +4,33 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // lanesMax bounds the rows of the queue; groups that find no free one are counted, and not drawn.
 const lanesMax = 32
 
-// drawing turns events and actions into spans. It follows what runs in each slot, what each engine loads, which
-// groups wait and what the trainer does.
+// drawing turns events and actions into spans.
 type drawing struct {
 	rows   rows
 	arrows flows
 	tracks []Track
 	now    int64
 
-	engineOf   []int32 // of every slot
-	slotTrack  []int   // of every slot
-	loadTrack  []int   // of every engine
-	laneTrack  int     // of the first lane
+	slotTrack  []int // of every slot
+	loadTrack  []int // of every engine
+	laneTrack  int   // of the first lane
 	trainTrack int
 	syncTrack  int
 
-	slots []running
-	loads []loading
-	fleet loading
+	run track.Run
+	// fleet is the sync of the fleet, which loads of engines that join begin too.
+	fleet track.Sync
 	lanes []waiting
-	step  training
 	// syncs counts those of the fleet, syncNS their time.
 	syncs, syncNS int64
-	// trainFrom is when the step that ended last began.
-	trainFrom int64
 	// resumes: the rollouts of a lost engine say themselves that they were interrupted.
 	resumes bool
-}
-
-// running is the attempt in a slot; group 0 for none.
-type running struct {
-	group           loop.GroupID
-	from            int64
-	version         loop.Version
-	sample, attempt int32
-}
-
-// loading is a weight sync of an engine, or of all.
-type loading struct {
-	on      bool
-	kind    SpanKind
-	version loop.Version
-	from    int64
-	// done: what was loaded waits for its switch.
-	done bool
 }
 
 // waiting is a group in a lane of the queue; 0 for none.
@@ -62,15 +40,8 @@ type waiting struct {
 	version loop.Version
 }
 
-// training is the running train step; lease 0 for none.
-type training struct {
-	lease   loop.LeaseID
-	version loop.Version
-	from    int64
-}
-
 func newDrawing(rules loop.Config, engines []string, spansMax int) *drawing {
-	d := &drawing{resumes: rules.ResumeLost, arrows: flows{max: 1 << 15}}
+	d := &drawing{run: track.New(rules), resumes: rules.ResumeLost, arrows: flows{max: 1 << 15}}
 	add := func(name, kind, row, group string) int {
 		d.tracks = append(d.tracks, Track{ID: len(d.tracks), Name: name, Kind: kind, Row: row, Group: group})
 		return len(d.tracks) - 1
@@ -82,8 +53,7 @@ func newDrawing(rules loop.Config, engines []string, spansMax int) *drawing {
 		}
 		d.loadTrack = append(d.loadTrack, add("weights", "weights", "rollout", name))
 		for range n {
-			d.slotTrack = append(d.slotTrack, add(fmt.Sprintf("slot %d", len(d.engineOf)), "slot", "rollout", name))
-			d.engineOf = append(d.engineOf, int32(e))
+			d.slotTrack = append(d.slotTrack, add(fmt.Sprintf("slot %d", len(d.slotTrack)), "slot", "rollout", name))
 		}
 	}
 	d.lanes = make([]waiting, min(max(rules.QueueGroups, 1), lanesMax))
@@ -95,151 +65,129 @@ func newDrawing(rules loop.Config, engines []string, spansMax int) *drawing {
 	}
 	d.trainTrack = add("train steps", "trainer", "train", "trainer")
 	d.syncTrack = add("weight syncs", "sync", "train", "trainer")
-	d.slots, d.loads = make([]running, len(d.engineOf)), make([]loading, len(rules.EngineSlots))
 	d.rows = newRows(len(d.tracks), spansMax)
 	return d
 }
 
-// event ends the spans that an event ends.
+// event takes an event, and ends the spans that it ends.
 func (d *drawing) event(ev *loop.Event, environmentNS int64) {
 	d.now = max(d.now, ev.Time)
 	switch ev.Kind {
-	case loop.RolloutScored:
-		d.endAttempt(ev, SpanGenerate, environmentNS)
-	case loop.RolloutFailed:
-		d.endAttempt(ev, SpanFailed, 0)
-	case loop.RolloutAborted, loop.RolloutInterrupted:
-		d.endAttempt(ev, SpanInterrupted, 0)
-	case loop.EngineLost:
-		if !d.resumes {
-			d.lose(ev.Engine)
-		}
-		d.endLoad(ev.Engine, SpanFailed)
-	case loop.Recovered:
-		d.recover()
-	case loop.TrainStepEnded:
-		d.endStep(ev.Lease, SpanTrain)
-	case loop.TrainStepFailed, loop.LeaseReturned:
-		d.endStep(ev.Lease, SpanFailed)
-	case loop.TrainerRestored:
-		if d.step.lease != 0 && ev.Version == d.step.version+1 {
-			d.endStep(d.step.lease, SpanFailed)
-		}
 	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed:
-		d.weights(ev)
-	}
-}
-
-// weights follows an engine's load and switch.
-func (d *drawing) weights(ev *loop.Event) {
-	if ev.Engine < 0 || int(ev.Engine) >= len(d.loads) || !d.loads[ev.Engine].on || d.loads[ev.Engine].version != ev.Version {
-		return
-	}
-	switch ev.Kind {
-	case loop.WeightsLoaded:
-		if l := &d.loads[ev.Engine]; !l.done {
-			d.drawLoad(ev.Engine, l.kind)
-			l.done = true
+		if d.run.Reports(ev) != nil {
+			d.drawPhase(ev.Engine, ev.Kind == loop.SyncFailed)
 		}
-	case loop.WeightsSwitched:
-		d.endLoad(ev.Engine, d.loads[ev.Engine].kind)
-	default:
-		d.endLoad(ev.Engine, SpanFailed)
+	case loop.EngineLost:
+		if uint(ev.Engine) < uint(len(d.run.Engines)) {
+			d.lose(ev.Engine, d.resumes)
+		}
+	case loop.Recovered:
+		for e := range d.run.Engines {
+			d.lose(int32(e), false)
+		}
+		d.endFleet()
+	}
+	trains := d.run.Lease.Runs
+	left := d.run.Event(ev)
+	for _, slot := range left {
+		switch ev.Kind {
+		case loop.RolloutScored:
+			d.drawSlot(slot, SpanGenerate, environmentNS)
+		case loop.RolloutFailed:
+			d.drawSlot(slot, SpanFailed, 0)
+		case loop.RolloutAborted, loop.RolloutInterrupted:
+			d.drawSlot(slot, SpanInterrupted, 0)
+		}
+	}
+	if trains && !d.run.Lease.Runs {
+		d.drawStep(map[bool]SpanKind{true: SpanTrain, false: SpanFailed}[ev.Kind == loop.TrainStepEnded])
 	}
 }
 
-// action begins the spans that an action begins.
+// action takes an action. What it replaces ends, which is nothing unless events were missed.
 func (d *drawing) action(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout, loop.ResumeRollout:
-		if a.Slot >= 0 && int(a.Slot) < len(d.slots) {
-			d.endSlot(a.Slot, SpanInterrupted, 0) // nothing, unless events were missed
-			d.slots[a.Slot] = running{a.Group, d.now, a.Version, a.Sample, a.Attempt}
+		if d.run.Slots[a.Slot].Runs {
+			d.drawSlot(a.Slot, SpanInterrupted, 0)
 		}
 	case loop.StartTrainStep:
-		d.endStep(d.step.lease, SpanFailed)
-		d.step = training{a.Lease, a.Version, d.now}
-	case loop.LoadWeights:
-		d.loads[a.Engine] = loading{on: true, kind: SpanLoad, version: a.Version, from: d.now}
-		if !d.fleet.on {
-			d.fleet = loading{on: true, kind: SpanSync, version: a.Version, from: d.now}
+		if d.run.Lease.Runs {
+			d.drawStep(SpanFailed)
 		}
-	case loop.SwitchWeights:
-		d.loads[a.Engine] = loading{on: true, kind: SpanSwitch, version: a.Version, from: d.now}
+	case loop.LoadWeights:
+		if !d.fleet.Runs {
+			d.fleet = track.Sync{Runs: true, Version: a.Version, SinceNS: d.now}
+		}
 	case loop.SyncCompleted:
 		d.endFleet()
 	}
+	d.run.Action(a)
 }
 
-func (d *drawing) endAttempt(ev *loop.Event, kind SpanKind, environmentNS int64) {
-	if ev.Slot < 0 || int(ev.Slot) >= len(d.slots) {
-		return
-	}
-	if r := &d.slots[ev.Slot]; r.group == ev.Group && r.sample == ev.Sample && r.attempt == ev.Attempt {
-		d.endSlot(ev.Slot, kind, environmentNS)
+// done ends a step.
+func (d *drawing) done(ev *loop.Event) {
+	for _, slot := range d.run.Done(ev) {
+		d.drawSlot(slot, SpanFailed, 0)
 	}
 }
 
-// endSlot draws what ran in a slot. Of the environment's time only the sum is known: it is drawn at the end.
-func (d *drawing) endSlot(slot int32, kind SpanKind, environmentNS int64) {
-	r := d.slots[slot]
-	if r.group == 0 {
-		return
-	}
-	d.slots[slot] = running{}
-	track, turn := d.slotTrack[slot], max(r.from, d.now-environmentNS)
-	d.rows.add(track, span{r.from, turn, int32(r.group), int32(r.version), 1, kind, 0})
+// drawSlot draws the rollout that leaves a slot. Of the environment's time only the sum is known: it is drawn at the end.
+func (d *drawing) drawSlot(slot int32, kind SpanKind, environmentNS int64) {
+	from, version := d.run.Entered(slot)
+	group := int32(d.run.Slots[slot].Group)
+	row, turn := d.slotTrack[slot], max(from, d.now-environmentNS)
+	d.rows.add(row, span{from, turn, group, int32(version), 1, kind, 0})
 	if environmentNS > 0 {
-		d.rows.add(track, span{turn, d.now, int32(r.group), int32(r.version), 1, SpanEnvironment, 0})
+		d.rows.add(row, span{turn, d.now, group, int32(version), 1, SpanEnvironment, 0})
 	}
 }
 
-// lose ends everything in an engine's slots.
-func (d *drawing) lose(engine int32) {
-	for slot := range d.slots {
-		if d.engineOf[slot] == engine {
-			d.endSlot(int32(slot), SpanFailed, 0)
+// lose draws what ends with an engine that is about to be lost. Its rollouts end by events of their own where resumes says
+// so.
+func (d *drawing) lose(engine int32, resumes bool) {
+	slots, first := d.run.On(&d.run.Engines[engine])
+	for i := range slots {
+		if slots[i].Runs && !resumes {
+			d.drawSlot(first+int32(i), SpanFailed, 0)
 		}
 	}
+	d.drawPhase(engine, true)
 }
 
-func (d *drawing) recover() {
-	for e := range d.loads {
-		d.lose(int32(e))
-		d.endLoad(int32(e), SpanFailed)
+// phase is the span of an engine that loads or switches.
+func phase(e *track.Engine) (kind SpanKind, on bool) {
+	if e.Phase == track.Switching {
+		return SpanSwitch, true
 	}
-	d.endFleet()
+	return SpanLoad, e.Phase == track.Loading
 }
 
-func (d *drawing) drawLoad(engine int32, kind SpanKind) {
-	if l := d.loads[engine]; l.on && !l.done {
-		d.rows.add(d.loadTrack[engine], span{l.from, d.now, int32(l.version), int32(l.version), 1, kind, 0})
+// drawPhase draws the load or the switch of an engine that ends.
+func (d *drawing) drawPhase(engine int32, failed bool) {
+	e := &d.run.Engines[engine]
+	kind, on := phase(e)
+	if failed {
+		kind = SpanFailed
 	}
-}
-
-func (d *drawing) endLoad(engine int32, kind SpanKind) {
-	if engine >= 0 && int(engine) < len(d.loads) {
-		d.drawLoad(engine, kind)
-		d.loads[engine] = loading{}
+	if on {
+		d.rows.add(d.loadTrack[engine], span{e.SinceNS, d.now, int32(e.Loading), int32(e.Loading), 1, kind, 0})
 	}
 }
 
 func (d *drawing) endFleet() {
-	if f := d.fleet; f.on {
+	if f := d.fleet; f.Runs {
 		d.syncs++
-		d.syncNS += d.now - f.from
-		d.rows.add(d.syncTrack, span{f.from, d.now, int32(f.version), int32(f.version), 1, SpanSync, 0})
+		d.syncNS += d.now - f.SinceNS
+		d.rows.add(d.syncTrack, span{f.SinceNS, d.now, int32(f.Version), int32(f.Version), 1, SpanSync, 0})
 	}
-	d.fleet = loading{}
+	d.fleet = track.Sync{}
 }
 
-func (d *drawing) endStep(lease loop.LeaseID, kind SpanKind) {
-	if s := d.step; s.lease != 0 && s.lease == lease {
-		next := int32(s.version) + 1
-		d.trainFrom = s.from
-		d.rows.add(d.trainTrack, span{s.from, d.now, next, next, 1, kind, 0})
-		d.step = training{}
-	}
+// drawStep draws the train step that ends.
+func (d *drawing) drawStep(kind SpanKind) {
+	next := int32(d.run.Lease.Version) + 1
+	d.rows.add(d.trainTrack, span{d.run.Lease.SinceNS, d.now, next, next, 1, kind, 0})
 }
 
 // waits puts a ready group into a free lane and returns it, -1 if there is none.
@@ -272,26 +220,28 @@ func (d *drawing) open() (spans [][]span, earliest int64) {
 			spans[track] = append(spans[track], span{from, d.now, int32(ref), int32(version), 1, kind, 0})
 		}
 	}
-	for slot, r := range d.slots {
-		if r.group != 0 {
-			show(d.slotTrack[slot], r.from, int64(r.group), int64(r.version), SpanGenerate)
+	for slot := range d.run.Slots {
+		if at := &d.run.Slots[slot]; at.Runs {
+			from, version := d.run.Entered(int32(slot))
+			show(d.slotTrack[slot], from, int64(at.Group), int64(version), SpanGenerate)
 		}
 	}
-	for e, l := range d.loads {
-		if l.on && !l.done {
-			show(d.loadTrack[e], l.from, int64(l.version), int64(l.version), l.kind)
+	for i := range d.run.Engines {
+		e := &d.run.Engines[i]
+		if kind, on := phase(e); on {
+			show(d.loadTrack[i], e.SinceNS, int64(e.Loading), int64(e.Loading), kind)
 		}
 	}
-	if d.fleet.on {
-		show(d.syncTrack, d.fleet.from, int64(d.fleet.version), int64(d.fleet.version), SpanSync)
+	if f := d.fleet; f.Runs {
+		show(d.syncTrack, f.SinceNS, int64(f.Version), int64(f.Version), SpanSync)
 	}
 	for i, w := range d.lanes {
 		if w.group != 0 {
 			show(d.laneTrack+i, w.from, int64(w.group), int64(w.version), SpanQueued)
 		}
 	}
-	if s := d.step; s.lease != 0 {
-		show(d.trainTrack, s.from, int64(s.version)+1, int64(s.version)+1, SpanTrain)
+	if s := d.run.Lease; s.Runs {
+		show(d.trainTrack, s.SinceNS, int64(s.Version)+1, int64(s.Version)+1, SpanTrain)
 	}
 	return spans, earliest
 }

@@ -211,7 +211,7 @@ func (s *groups) trained(a *loop.Action, now int64) {
 	g.step, g.end, g.endedAt = a.Version+1, loop.EndTrained, now
 	g.uses++
 	if g.lastSlot >= 0 && int(g.lastSlot) < len(s.draw.slotTrack) {
-		s.draw.arrows.add(flow{from: g.readyAt, to: s.draw.trainFrom, track: int32(s.draw.slotTrack[g.lastSlot]), version: int32(g.start), group: g.id})
+		s.draw.arrows.add(flow{from: g.readyAt, to: s.draw.run.Lease.SinceNS, track: int32(s.draw.slotTrack[g.lastSlot]), version: int32(g.start), group: g.id})
 	}
 	if s.keeps {
 		g.place, g.lane = placeQueued, s.draw.waits(a.Group, g.start)

@@ -169,6 +169,7 @@ func (m *Model) observe(ev *loop.Event, measured *metrics.Measured, actions []lo
 		m.groups.action(a, m.draw.now)
 		m.count(a)
 	}
+	m.draw.done(ev)
 	if m.rec.Version() != steps && len(m.rec.Steps) > 0 {
 		m.healthOf.Stepped(m.rec)
 		if p := m.rec.Steps[len(m.rec.Steps)-1]; p.Step == m.rec.Version() {

@@ -58,7 +58,7 @@ var rules = []rule{
 	{room: "app/sink", may: []string{"env/episode", "internal/tfevents", "loop"}, modules: []string{"google.golang.org/protobuf", "go.opentelemetry.io/"},
 		what: "a run's figures sent to trackers of others",
 		why:  "it is handed figures: it knows no run, and cannot slow one down"},
-	{room: "explain/dashboard", may: []string{"explain/diagnosis", "loop", "loop/workload", "observe/attribution", "observe/control", "observe/metrics", "predict/schedule", "predict/theory"},
+	{room: "explain/dashboard", may: []string{"explain/diagnosis", "loop", "loop/workload", "observe/attribution", "observe/control", "observe/metrics", "observe/track", "predict/schedule", "predict/theory"},
 		what: "what a browser shows of a run: pages, and the data behind them",
 		why:  "it observes events whoever brings them, and knows no driver and no store"},
 	{room: "explain/dashboard/browser", modules: []string{"github.com/chromedp/"},

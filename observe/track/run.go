@@ -153,7 +153,7 @@ func (r *Run) Action(a *loop.Action) {
 		r.abort(a)
 	case loop.StartTrainStep:
 		r.Lease = Lease{a.Lease, a.Attempt, true, a.Version, r.NowNS}
-		r.Asked = false
+		r.Asked, r.Version = false, max(r.Version, a.Version) // an observer may have missed the end of a step
 	case loop.LoadWeights, loop.SwitchWeights:
 		r.told(a)
 	case loop.SyncCompleted:
