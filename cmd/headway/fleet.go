@@ -12,13 +12,6 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// said tells whoever looks at the run.
-func (j *job) said(format string, args ...any) {
-	if tell := j.saying.Load(); tell != nil {
-		(*tell)(format, args...)
-	}
-}
-
 // startedWords are a fleet's engine in a status for people, empty for one that is as it should be.
 func startedWords(s *protocol.Started) string {
 	if s == nil {

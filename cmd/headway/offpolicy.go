@@ -12,18 +12,6 @@ import (
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-// lagLines are the ranges of a step that hold tokens.
-func lagLines(ranges [port.LagRanges]port.LagReport) []steps.Lag {
-	var lines []steps.Lag
-	for i, r := range ranges {
-		if r.Tokens > 0 {
-			lines = append(lines, steps.Lag{Staleness: port.LagRange(i), Tokens: r.Tokens, ClipFraction: r.ClipFraction, ActiveClipFraction: r.ActiveClipFraction, PredictedClipFraction: r.PredictedClipFraction,
-				MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize, MaskedFraction: r.MaskedFraction, Health: lagHealth(r.ClipFraction, r.MeanLogRatio)})
-		}
-	}
-	return lines
-}
-
 // clipJudge says which band the ratio was compared with, and whether the share of
 // tokens outside it tells health: the limits of package grpo are of objectives that
 // take the gradient of tokens outside a band near 0.2.
@@ -73,11 +61,6 @@ func (j clipJudge) health(clip, logRatio float64) string {
 		return lagHealth(clip, logRatio)
 	}
 	return grpo.LogRatioHealth(logRatio).String()
-}
-
-// lagHealth names the worse of the two.
-func lagHealth(clip, logRatio float64) string {
-	return max(grpo.ClipHealth(clip), grpo.LogRatioHealth(logRatio)).String()
 }
 
 // offPolicy sums the steps after the warm-up up by range of staleness: means over tokens.

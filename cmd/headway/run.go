@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"syscall"
 
@@ -18,12 +17,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/predict/experiment"
-	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/store/weights"
 )
 
 // runCmd trains: loop, engines, environment, trainer, queue and weight sync in one process.
@@ -80,26 +74,6 @@ func (c *runCmd) Run(a *app.Process) error {
 	return execute(a, cfg, dir, c, nil)
 }
 
-// trainsItself refuses a document whose parts are in other processes.
-func trainsItself(cfg config.Config) error {
-	for i, e := range cfg.Engines {
-		if e.External() {
-			problem := "is not run's: the model of a server is trained by a trainer of yours"
-			if cfg.Tinker() {
-				problem = "is not run's, which trains in this process: a service samples and trains under headway serve"
-			}
-			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), problem, "embedded, or headway serve with this document")
-		}
-	}
-	if cfg.Trainer.Kind != "embedded" {
-		return cfg.Refuse("trainer.kind", "is not run's: it trains itself", "embedded, or headway serve, which waits for your trainer")
-	}
-	if cfg.Environment.Kind != "embedded" {
-		return cfg.Refuse("environment.kind", "is not run's: it plays itself", "embedded, or headway serve, which waits for your workers")
-	}
-	return nil
-}
-
 // overrides are the flags that stand for keys of the config, and --set after them.
 func (c *runCmd) overrides() []config.Override {
 	var out []config.Override
@@ -145,89 +119,6 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 		fmt.Fprintln(a.Stderr, line)
 	}
 	return execute(a, state.cfg, dir, c, state)
-}
-
-// recoveryLines say where a run was recovered from, and what could not be used for it.
-func recoveryLines(r *live.Resume) []string {
-	lines := slices.Clone(r.PassedOver)
-	for i := range lines {
-		lines[i] = "passed over " + lines[i]
-	}
-	from := "the beginning of its log"
-	if r.SnapshotLine > 0 {
-		from = fmt.Sprintf("the snapshot at event %d", r.SnapshotEvent)
-	}
-	return append(lines, fmt.Sprintf("recovered from %s, replayed %s in %.2f s", from, report.Counted(r.Events, "event"), r.Seconds))
-}
-
-// resumedRun is an interrupted run, rebuilt from its directory.
-type resumedRun struct {
-	cfg   config.Config
-	store *file.Store
-	state *live.Resume
-	// expected is the prediction made before the run's first step.
-	expected experiment.Forecast
-}
-
-// loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
-func loadRun(a *app.Process, dir string) (*resumedRun, error) {
-	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
-		return nil, failure.Usage("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
-	}
-	if info, err := os.Stat(filepath.Join(dir, trace.FileName)); err == nil && info.Size() == 0 {
-		return nil, failure.Usage("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
-	}
-	store, err := file.Open(dir, file.Options{})
-	if err != nil {
-		return nil, err
-	}
-	header, _ := store.Header()
-	cfg, err := config.ParseRecorded("config of the trace of "+dir, []byte(header.Config))
-	if err == nil {
-		cfg, err = cfg.WithDefaults(), cfg.WithDefaults().Validate()
-	}
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	store.SetAlways(cfg.Store.Sync == "always")
-	state, err := live.Recover(store, a.Clock(0))
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), store.Close())
-	}
-	if err := checkVersion(dir, state.Loop.Version()); err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	expected, err := experiment.ReadForecast(dir)
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return &resumedRun{cfg: cfg, store: store, state: state, expected: expected}, nil
-}
-
-// checkVersion verifies the weights that a run goes on from, before anything of it is changed.
-func checkVersion(dir string, v loop.Version) error {
-	published, err := weights.Open(filepath.Join(dir, "weights"), weights.Options{ReadOnly: true})
-	if err == nil {
-		err = published.Verify(context.Background(), v)
-	}
-	if v == 0 && errors.Is(err, weights.ErrNotFound) {
-		return nil // it ended before its initial weights were made; they are made again
-	}
-	if err != nil {
-		return failure.Run("restore that version's directory from a copy; the trace has counted its steps, so an older version cannot take its place",
-			"%s cannot go on without the weights of version %d: %w", dir, v, err)
-	}
-	return nil
-}
-
-// finished reports whether nothing but the report is left to do.
-func (r *resumedRun) finished() bool {
-	return r.state.Ended && r.state.Loop.Version() >= loop.Version(r.cfg.Trainer.Steps)
-}
-
-// result is what the live runtime would have said at the end of a finished run.
-func (r *resumedRun) result() live.Result {
-	return live.Result{Reason: loop.ReasonSteps, Status: r.state.Loop.Status(), Summary: r.state.Recorder.Summary(), Series: r.state.Recorder.Steps}
 }
 
 // execute runs a config in a directory from its start, or from where it was left.

@@ -128,6 +128,13 @@ func (p *prober) finish(id port.RolloutID, r probeRollout, err error) {
 	}
 }
 
+// played is how many rollouts have finished, and what failed.
+func (p *prober) played() (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.count, p.err
+}
+
 // timeSteps waits for a batch, times train steps on it beside the rollouts, and
 // reads the rates of that time.
 func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (experiment.Probe, error) {

@@ -28,7 +28,9 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newShownRun(&record{around: surround(), Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
+	v := newShownRun(&record{around: surroundings{pages: func(_, name string, header trace.Header) dashboard.Options {
+		return dashboard.Options{Rules: header.Loop.WithDefaults(), Info: dashboard.Info{Name: name}}
+	}}, Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
 	v.stop()
 	v.done.Wait()
 	if d, found := v.model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {

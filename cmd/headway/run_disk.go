@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop/port"
-	"github.com/headway-rl/headway/store/file"
 )
 
 // runDisk watches whether a run can write its directory, and says so when that changes. The zero
@@ -72,20 +69,6 @@ func (d *runDisk) stopping() string {
 		return "stopping: nothing can be written"
 	}
 	return "stopping after the running train step; again to stop at once"
-}
-
-// freeWords say how much may still be written to a directory, where that is known.
-func freeWords(dir string) string {
-	free := file.Free(dir)
-	if free < 0 {
-		return ""
-	}
-	return fmt.Sprintf(" (%s free)", byteWords(free))
-}
-
-// noRoom reports whether an error is of a disk, or of a store, that is full.
-func noRoom(err error) bool {
-	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // withRoomHint says of an error for lack of room what to do, unless it says what to do already.

@@ -171,3 +171,23 @@ func checkFolder(dir string) error {
 		}
 	}
 }
+
+// trainsItself refuses a document whose parts are in other processes.
+func trainsItself(cfg config.Config) error {
+	for i, e := range cfg.Engines {
+		if e.External() {
+			problem := "is not run's: the model of a server is trained by a trainer of yours"
+			if cfg.Tinker() {
+				problem = "is not run's, which trains in this process: a service samples and trains under headway serve"
+			}
+			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), problem, "embedded, or headway serve with this document")
+		}
+	}
+	if cfg.Trainer.Kind != "embedded" {
+		return cfg.Refuse("trainer.kind", "is not run's: it trains itself", "embedded, or headway serve, which waits for your trainer")
+	}
+	if cfg.Environment.Kind != "embedded" {
+		return cfg.Refuse("environment.kind", "is not run's: it plays itself", "embedded, or headway serve, which waits for your workers")
+	}
+	return nil
+}

@@ -42,9 +42,6 @@ const (
 	stateFailed   = "failed"
 )
 
-// addressFile is where a control plane says in its run directory how it is reached.
-const addressFile = "serve.json"
-
 // plane is a control plane: a run whose parts may be in other processes.
 type plane struct {
 	*record
@@ -275,15 +272,6 @@ func (p *plane) url() string {
 		scheme = "https"
 	}
 	return scheme + "://" + p.listener.Addr().String()
-}
-
-// address is what stands in addressFile.
-type address struct {
-	URL string `json:"url"`
-	Run string `json:"run"`
-	PID int    `json:"pid"`
-	// Finished is the version that the run ended at with all its train steps made, absent before.
-	Finished *loop.Version `json:"finished,omitempty"`
 }
 
 // writeAddress tells other commands how the run's control plane is reached, or that the run has finished.

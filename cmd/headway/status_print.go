@@ -7,7 +7,6 @@ import (
 	"math"
 	"os"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"golang.org/x/term"
@@ -307,11 +306,6 @@ func wordWidth(word string) int {
 	return utf8.RuneCountInString(word)
 }
 
-// lastingWords writes a long time for people.
-func lastingWords(seconds float64) string {
-	return (time.Duration(seconds) * time.Second).String()
-}
-
 // shortSeconds writes a short time with two digits or so.
 func shortSeconds(seconds float64) string {
 	switch {
@@ -321,12 +315,4 @@ func shortSeconds(seconds float64) string {
 		return fmt.Sprintf("%.1f s", seconds)
 	}
 	return lastingWords(seconds)
-}
-
-func byteWords(n int64) string {
-	value, unit := float64(n), 0
-	for value >= 1024 && unit < 4 {
-		value, unit = value/1024, unit+1
-	}
-	return fmt.Sprintf("%.3g %s", value, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
 }

@@ -62,18 +62,9 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 	return all, context.Cause(ctx)
 }
 
-// responseTokens is the length of a sample's response.
-func responseTokens(s port.Sample) int {
-	n := 0
-	for _, m := range s.LossMask {
-		n += int(m)
-	}
-	return n
-}
-
 // probeRates plays rollouts in every slot, makes train steps beside them as the run will, and reads off how
 // long the devices' steps take.
-func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
+func probeRates(ctx context.Context, j *job) (study.FrontierRates, error) {
 	scratch, done, err := j.ScratchTrainer(ctx)
 	if err != nil {
 		return study.FrontierRates{}, err
@@ -83,14 +74,15 @@ func (j *job) probeRates(ctx context.Context) (study.FrontierRates, error) {
 	defer cancel()
 	p := newProber(j.Rules, j.Engines, j.Environment)
 	wait := p.begin(limited, j.app.Now)
-	rates, err := j.timeRates(limited, p, scratch)
+	rates, err := timeRates(limited, j, p, scratch)
 	pace := j.TakePaces()
 	if paced, ok := port.As[port.Paced](scratch); ok {
 		pace.Train = paced.TakePace()
 	}
 	cancel()
 	wait()
-	if err = errors.Join(err, p.err); err != nil {
+	if _, failed := p.played(); failed != nil || err != nil {
+		err = errors.Join(err, failed)
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("the probe saw less than %d train steps and %d rollouts in %d s: this machine is far too slow for the pace", rateSteps, rateRollouts, rateMaxS)
 		}
@@ -116,7 +108,7 @@ func keepsPace(pace parts.Paces) error {
 }
 
 // timeRates times train steps, syncs and decode steps while the probe's rollouts go on.
-func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (study.FrontierRates, error) {
+func timeRates(ctx context.Context, j *job, p *prober, scratch port.Trainer) (study.FrontierRates, error) {
 	var rates study.FrontierRates
 	var groups []port.Group
 	select {
@@ -140,9 +132,8 @@ func (j *job) timeRates(ctx context.Context, p *prober, scratch port.Trainer) (s
 			return rates, err
 		}
 		synced += j.app.Now().Sub(from)
-		p.mu.Lock()
-		enough = rates.Steps >= rateSteps && p.count >= rateRollouts && j.app.Now().Sub(began) >= rateS*time.Second || p.err != nil
-		p.mu.Unlock()
+		played, failed := p.played()
+		enough = rates.Steps >= rateSteps && played >= rateRollouts && j.app.Now().Sub(began) >= rateS*time.Second || failed != nil
 	}
 	rates.StepS, rates.SyncS = trained.Seconds()/float64(rates.Steps), synced.Seconds()/float64(rates.Steps)
 	rates.TokenS = decodeTime(j.Engines)
@@ -177,18 +168,4 @@ func reload(ctx context.Context, engines []port.Engine) error {
 		return err
 	}
 	return all(func(e port.Engine) error { return e.Switch(ctx, 0, false) })
-}
-
-// gap is the mean time that rollouts took beyond the decode steps of their tokens, in seconds, and how many there were.
-func (p *prober) gap(tokenS float64) (float64, int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	sum, n := 0.0, 0
-	for _, rollouts := range p.done {
-		for _, r := range rollouts {
-			sum += float64(r.ns)/1e9 - tokenS*float64(responseTokens(r.sample))
-			n++
-		}
-	}
-	return max(sum/float64(max(n, 1)), 0), n
 }

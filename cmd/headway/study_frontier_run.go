@@ -118,7 +118,7 @@ const probesMax = 5
 // steadyRates probes a run until the machine keeps its devices' pace: what disturbs it may pass.
 func (r frontierRunner) steadyRates(ctx context.Context, j *job) (study.FrontierRates, error) {
 	for probe := 1; ; probe++ {
-		rates, err := j.probeRates(ctx)
+		rates, err := probeRates(ctx, j)
 		if !errors.Is(err, errPace) || probe == probesMax {
 			return rates, err
 		}

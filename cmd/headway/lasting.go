@@ -1,0 +1,19 @@
+package main
+
+import (
+	"fmt"
+	"time"
+)
+
+// lastingWords writes a long time for people.
+func lastingWords(seconds float64) string {
+	return (time.Duration(seconds) * time.Second).String()
+}
+
+func byteWords(n int64) string {
+	value, unit := float64(n), 0
+	for value >= 1024 && unit < 4 {
+		value, unit = value/1024, unit+1
+	}
+	return fmt.Sprintf("%.3g %s", value, [...]string{"B", "KiB", "MiB", "GiB", "TiB"}[unit])
+}

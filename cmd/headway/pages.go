@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"github.com/headway-rl/headway/internal/failure"
+	"net"
+	"net/http"
+	"time"
+)
+
+// viewListen is where pages are served by default.
+const viewListen = "127.0.0.1:7070"
+
+// viewPorts is how many ports from the default one on are tried.
+const viewPorts = 32
+
+// checkViewListen refuses addresses that others can reach: whoever opens the pages reads prompts and responses.
+func checkViewListen(address string) error {
+	const hint = "HOST:PORT with a host of this machine, such as 127.0.0.1:7070; from elsewhere: ssh -L 7070:127.0.0.1:7070 HOST"
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return failure.Usage(hint, "--listen %s is not an address: %w", address, err)
+	}
+	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages ask nobody who they are", address)
+	}
+	return nil
+}
+
+// firstFree listens on an address or, where something listens there, on the next ports. A port that nobody
+// chose is no reason to fail: in the end any free one is taken.
+func firstFree(address string) (net.Listener, error) {
+	host, text, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := net.LookupPort("tcp", text)
+	if err != nil {
+		return nil, err
+	}
+	for next := port; next < port+viewPorts && next < 1<<16; next++ {
+		if listener, err := net.Listen("tcp", net.JoinHostPort(host, fmt.Sprint(next))); err == nil {
+			return listener, nil
+		}
+	}
+	return net.Listen("tcp", net.JoinHostPort(host, "0"))
+}
+
+// viewDrain is how long answers under way may take at the end.
+const viewDrain = 2 * time.Second
+
+// servePages serves on a listener, which it closes, until the context ends.
+func servePages(ctx context.Context, listener net.Listener, handler http.Handler) error {
+	server := &http.Server{Handler: sameSite(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+		BaseContext: func(net.Listener) context.Context { return ctx }}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), viewDrain)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		server.Close()
+	}
+	<-served
+	return nil
+}
+
+// sameSite refuses requests under a foreign name: a page elsewhere that resolves its own name to this machine
+// would read the run otherwise.
+func sameSite(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "ask this machine by its address, 127.0.0.1 or localhost", http.StatusMisdirectedRequest)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,23 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/file"
+	"syscall"
+)
+
+// freeWords say how much may still be written to a directory, where that is known.
+func freeWords(dir string) string {
+	free := file.Free(dir)
+	if free < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s free)", byteWords(free))
+}
+
+// noRoom reports whether an error is of a disk, or of a store, that is full.
+func noRoom(err error) bool {
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"encoding/json"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/steps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestStepLogWithoutRoom: lines that there is no room for are written when there is, whole and in
+// order, and a log that cannot be opened for that says so once.
+func TestStepLogWithoutRoom(t *testing.T) {
+	dir := t.TempDir()
+	log, err := openStepLog(dir, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	real := log.file
+	log.add(steps.Line{Step: 1})
+	log.file = full
+	for step := range loop.Version(64) {
+		log.add(steps.Line{Step: step + 2})
+	}
+	if err := log.flush(); !noRoom(err) {
+		t.Fatalf("no room, and: %v", err)
+	}
+	log.file = real
+	log.add(steps.Line{Step: 66})
+	if err := log.close(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, steps.File))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		var got steps.Line
+		if err := json.Unmarshal([]byte(line), &got); err != nil || got.Step != loop.Version(i+1) {
+			t.Fatalf("line %d is %s: %v", i+1, line, err)
+		}
+	}
+	if err := os.Symlink("/dev/full", filepath.Join(dir, steps.File+".new")); err != nil {
+		t.Fatal(err)
+	}
+	_, err = openStepLog(dir, 66)
+	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !noRoom(err) {
+		t.Errorf("opening it on a full disk: %v", err)
+	}
+}
