@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -46,7 +47,7 @@ func TestOffPolicyIsWeighedByTokens(t *testing.T) {
 	step := func(at loop.Version, tokens int, clip, ratio float64) steps.Line {
 		var ranges [port.LagRanges]port.LagReport
 		ranges[2] = port.LagReport{Tokens: tokens, ClipFraction: clip, MeanLogRatio: ratio, EffectiveSampleSize: 1}
-		line := newStepLine(live.StepDone{Report: port.StepReport{GroupLag: ranges}})
+		line := record.StepLine(live.StepDone{Report: port.StepReport{GroupLag: ranges}})
 		line.Step = at
 		return line
 	}

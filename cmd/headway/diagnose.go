@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
@@ -115,7 +116,7 @@ func kindOf(path string) (int, error) {
 		if _, err := os.Stat(filepath.Join(path, trace.FileName)); err == nil { // also of a control plane that has stopped
 			return kindTrace, nil
 		}
-		if _, err := os.Stat(filepath.Join(path, addressFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(path, record.AddressFile)); err == nil {
 			return kindPlane, nil
 		}
 		return kindForeign, nil

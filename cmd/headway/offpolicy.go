@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -58,7 +59,7 @@ func (j clipJudge) note() string {
 // health of tokens with a share outside the band and a mean log-ratio.
 func (j clipJudge) health(clip, logRatio float64) string {
 	if j.clips() && j.usual() {
-		return lagHealth(clip, logRatio)
+		return record.LagHealth(clip, logRatio)
 	}
 	return grpo.LogRatioHealth(logRatio).String()
 }

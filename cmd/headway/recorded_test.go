@@ -101,7 +101,7 @@ func recordedOutputs(t *testing.T, name string) map[string][]byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shown.close()
+	defer shown.Close()
 	shown.read(t.Context())
 	for _, view := range recordedViews {
 		reply := httptest.NewRecorder()

@@ -13,6 +13,8 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -39,14 +41,14 @@ func (c *runCmd) Run(a *app.Process) error {
 	if c.Resume != nil {
 		return c.resume(a, *c.Resume)
 	}
-	if err := refuseRunAsDocument(c.File); err != nil {
+	if err := record.RefuseRunAsDocument(c.File); err != nil {
 		return err
 	}
 	cfg, err := config.LoadWith(c.File, c.overrides()...)
 	if err != nil {
 		return err
 	}
-	if err := trainsItself(cfg); err != nil {
+	if err := record.TrainsItself(cfg); err != nil {
 		return err
 	}
 	warnOf(a, cfg)
@@ -57,17 +59,17 @@ func (c *runCmd) Run(a *app.Process) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
 	}
-	if err := checkFolder(cfg.Store.Dir); err != nil {
+	if err := record.CheckFolder(cfg.Store.Dir); err != nil {
 		return err
 	}
 	dir := filepath.Join(cfg.Store.Dir, name)
 	if _, err := os.Stat(dir); err == nil {
 		hint := "choose another --name"
-		switch made, _ := originOf(dir); made {
-		case originRun:
+		switch made, _ := record.OriginOf(dir); made {
+		case record.OriginRun:
 			hint += ", or go on with it by --resume " + dir
-		case originServe:
-			hint += "; it is a control plane's run: " + serveHint(dir)
+		case record.OriginServe:
+			hint += "; it is a control plane's run: " + record.ServeHint(dir)
 		}
 		return failure.Usage(hint, "run directory %s exists already; nothing is overwritten", dir)
 	}
@@ -104,79 +106,79 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
 		return failure.Usage("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
 	}
-	if err := refuseOthersRun(dir); err != nil {
+	if err := record.RefuseOthersRun(dir); err != nil {
 		return err
 	}
-	state, err := loadRun(a, dir)
+	state, err := run.Load(a, dir)
 	if err != nil {
 		return err
 	}
-	header, _ := state.store.Header()
+	header, _ := state.Store.Header()
 	if text, err := os.ReadFile(filepath.Join(dir, parts.ConfigFile)); err != nil || string(text) != header.Config {
 		fmt.Fprintf(a.Stderr, "%s is not what the run began with: it goes on with the settings in its trace\n", filepath.Join(dir, parts.ConfigFile))
 	}
-	for _, line := range recoveryLines(state.state) {
+	for _, line := range record.RecoveryLines(state.State) {
 		fmt.Fprintln(a.Stderr, line)
 	}
-	return execute(a, state.cfg, dir, c, state)
+	return execute(a, state.Cfg, dir, c, state)
 }
 
 // execute runs a config in a directory from its start, or from where it was left.
-func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *resumedRun) (err error) {
+func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *run.Resumed) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	giveHelpersAThread(a)
 	stop := handleInterrupts(ctx, cancel)
-	j, err := newJob(a, surround(), cfg, dir, resumed)
+	j, err := run.New(a, surround(), cfg, dir, resumed)
 	if err != nil && resumed != nil {
-		return withRoomHint(dir, err)
+		return run.WithRoomHint(dir, err)
 	} else if err != nil {
 		return err
 	}
-	defer func() { err = withRoomHint(dir, errors.Join(err, j.Close())) }()
-	end := &ending{job: j}
-	if resumed != nil && resumed.finished() {
-		return end.finish(ctx, resumed.result(), c.JSON, false)
+	defer func() { err = run.WithRoomHint(dir, errors.Join(err, j.Close())) }()
+	end := &ending{Run: j}
+	if resumed != nil && resumed.Finished() {
+		return end.finish(ctx, resumed.Result(), c.JSON, false)
 	}
 	if resumed == nil {
-		if err := j.predict(ctx); err != nil {
+		if err := j.Predict(ctx); err != nil {
 			// Nothing has begun: leave no directory that neither starts nor resumes.
 			return errors.Join(failure.Run("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}
 	}
 	var goesOn *live.Resume
 	if resumed != nil {
-		goesOn = resumed.state
+		goesOn = resumed.State
 	}
-	intro := j.intro(goesOn)
+	intro := j.Intro(goesOn)
 	if !c.NoDashboard {
-		pages, err := j.servePagesOf(j.header())
-		defer pages.close()
-		intro += "\n" + pagesLine(pages, err)
+		pages, err := j.ServePagesOf(j.Header())
+		defer pages.Close()
+		intro += "\n" + run.PagesLine(pages, err)
 	}
 	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, intro)
-	run, err := live.New(j.options(ctx, view))
+	running, err := live.New(j.Options(ctx, view))
 	if err != nil {
-		view.close()
+		view.Close()
 		return err
 	}
-	j.shown.runs(run)
+	j.Shown.Runs(running)
 	gracefully := func() {
-		view.Message(j.disk.stopping())
-		run.Stop()
+		view.Message(j.Disk.Stopping())
+		running.Stop()
 	}
 	view.onInterrupt(gracefully, cancel)
 	stop.Store(&gracefully)
-	result, err := run.Run(ctx)
-	j.evaluations.Wait()
-	view.close()
-	j.tellBy(nil)
-	j.well = err == nil
+	result, err := running.Run(ctx)
+	j.Evaluations.Wait()
+	view.Close()
+	j.TellBy(nil)
+	j.Well = err == nil
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {
 			return end.stalled(ctx, err, result, c.JSON)
 		}
-		err = failure.Run(resumeHint(dir, err), "%w", err)
+		err = failure.Run(run.ResumeHint(dir, err), "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
 			err = errors.Join(err, end.finish(ctx, result, c.JSON, false))
 		}
@@ -186,8 +188,8 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 }
 
 // surround is what a run is told of this program.
-func surround() surroundings {
-	return surroundings{program: programName(), pages: func(dir, name string, header trace.Header) dashboard.Options {
+func surround() record.Surroundings {
+	return record.Surroundings{Program: programName(), Pages: func(dir, name string, header trace.Header) dashboard.Options {
 		opt := viewOptions(name, header)
 		opt.Judge = findingsOf(dir, name)
 		return opt

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/headway-rl/headway/app/record"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,12 +11,12 @@ import (
 // A bundle that cannot be written is said, or the reader would look for a file that is not there.
 func TestWriteBroken(t *testing.T) {
 	dir := t.TempDir()
-	said := writeBroken(dir, []byte("{}"))
-	if text, err := os.ReadFile(filepath.Join(dir, brokenFile)); string(text) != "{}" || !strings.Contains(said, filepath.Join(dir, brokenFile)) {
+	said := record.WriteBroken(dir, []byte("{}"))
+	if text, err := os.ReadFile(filepath.Join(dir, record.BrokenFile)); string(text) != "{}" || !strings.Contains(said, filepath.Join(dir, record.BrokenFile)) {
 		t.Errorf("said %q, wrote %q, %v", said, text, err)
 	}
 	gone := filepath.Join(dir, "gone")
-	if said := writeBroken(gone, []byte("{}")); !strings.Contains(said, "cannot be written") || !strings.Contains(said, "no such file") || !strings.Contains(said, gone) {
+	if said := record.WriteBroken(gone, []byte("{}")); !strings.Contains(said, "cannot be written") || !strings.Contains(said, "no such file") || !strings.Contains(said, gone) {
 		t.Errorf("said %q of a directory that is gone", said)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -27,7 +28,7 @@ func fillable(t *testing.T) (dir string, fill, free func()) {
 	ballast := filepath.Join(dir, "ballast")
 	return dir,
 		func() {
-			if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o644); !noRoom(err) {
+			if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o644); !record.NoRoom(err) {
 				t.Fatalf("filling the disk: %v", err)
 			}
 		},

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/explain/diagnosis"
@@ -97,7 +99,7 @@ type ledgerReport struct {
 
 // ending is a run that has ended, with what its report adds.
 type ending struct {
-	*job
+	*run.Run
 	// resimulated is the run in virtual time, nil where that was not possible.
 	resimulated *metrics.Summary
 }
@@ -114,13 +116,13 @@ func (e *ending) finish(ctx context.Context, res live.Result, asJSON, stalled bo
 	}
 	unwritten := e.writeReport(r, res)
 	if asJSON {
-		err = printJSON(e.app.Stdout, r)
+		err = printJSON(e.App.Stdout, r)
 	} else {
 		err = e.print(r, res)
 	}
 	err = errors.Join(unwritten, err)
 	if res.Reason == loop.ReasonStopped && !stalled {
-		fmt.Fprintf(e.app.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, e.Cfg.Trainer.Steps, e.Dir)
+		fmt.Fprintf(e.App.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, e.Cfg.Trainer.Steps, e.Dir)
 	}
 	return err
 }
@@ -128,7 +130,7 @@ func (e *ending) finish(ctx context.Context, res live.Result, asJSON, stalled bo
 // stalled says why the run made no further step before how far it came.
 func (e *ending) stalled(ctx context.Context, why error, res live.Result, asJSON bool) error {
 	failed := failure.Run("a run with these settings stalls again; change what is named", "%w", why)
-	failure.Print(e.app.Stderr, failed)
+	failure.Print(e.App.Stderr, failed)
 	if err := e.finish(ctx, res, asJSON, true); err != nil {
 		return err
 	}
@@ -138,7 +140,7 @@ func (e *ending) stalled(ctx context.Context, why error, res live.Result, asJSON
 func (e *ending) report(ctx context.Context, res live.Result) (runReport, error) {
 	s := res.Summary
 	r := runReport{
-		Steps: res.Status.Version, WallS: max(e.wallS(), float64(res.Status.TimeNS)/1e9), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
+		Steps: res.Status.Version, WallS: max(e.WallS(), float64(res.Status.TimeNS)/1e9), PQS: s.PQS, IQS: s.IQS, Dominant: s.Dominant,
 		Utilization: s.Utilization, TailMultiplier: s.TailMultiplier,
 		TrainerIdleRatio: s.TrainerIdleRatio, RolloutIdleRatio: s.RolloutIdleRatio, PeriodS: s.PeriodS, Throughput: s.Throughput,
 		TokensPerS: s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens,
@@ -147,9 +149,9 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(e.steps.lines, e.Warmup(), newClipJudge(e.Cfg.Trainer)), metrics.VerlByName(s)
+	r.OffPolicy, r.Verl = offPolicy(e.Steps.Lines, e.Warmup(), newClipJudge(e.Cfg.Trainer)), metrics.VerlByName(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
-	r.Staleness.PredictedMean = e.expected.StalenessMean
+	r.Staleness.PredictedMean = e.Expected.StalenessMean
 	e.learning(&r)
 	if s.Staleness.Mean == 0 {
 		r.Dominant = "" // neither part of nothing is the larger
@@ -197,7 +199,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 
 // learning sums the step log up over the measured window.
 func (e *ending) learning(r *runReport) {
-	lines := e.steps.lines
+	lines := e.Steps.Lines
 	if len(lines) == 0 {
 		return
 	}
@@ -220,6 +222,6 @@ func (e *ending) learning(r *runReport) {
 		n++
 	}
 	for _, sum := range []*float64{&r.ClipFraction, &r.ActiveClipFraction, &r.MaskedFraction, &r.TruncatedFraction, &r.MeanLogRatio, &r.EffectiveSample} {
-		*sum = finite(*sum / n)
+		*sum = record.Finite(*sum / n)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 )
 
@@ -24,10 +25,10 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j := &record{app: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
+	j := &record.Record{App: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
 	for name, write := range map[string]func() error{
-		addressFile:      (&plane{record: j, name: "r", listener: listener}).writeAddress,
-		parts.ConfigFile: j.WriteConfig,
+		record.AddressFile: (&plane{Record: j, name: "r", listener: listener}).writeAddress,
+		parts.ConfigFile:   j.WriteConfig,
 	} {
 		path, behind := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)
 		if err := os.Symlink(behind, path); err != nil {

@@ -37,7 +37,7 @@ func (e *ending) writeReport(r runReport, res live.Result) (err error) {
 
 // print prints the end of the run for people.
 func (e *ending) print(r runReport, res live.Result) error {
-	return report.Text(e.app.Stdout, e.reportRun(r, res))
+	return report.Text(e.App.Stdout, e.reportRun(r, res))
 }
 
 // reportRun is the run as the report package wants it.
@@ -65,7 +65,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 		{Name: "p95 staleness", Measured: float64(r.Staleness.MeasuredP95), Predicted: report.Unknown,
 			Closed: orUnknown(r.Staleness.ClosedFormP95), Simulated: orUnknown(r.Staleness.ResimulatedP95)},
 	}
-	for _, line := range e.steps.lines {
+	for _, line := range e.Steps.Lines {
 		step := report.Step{Step: int64(line.Step), TimeS: line.Time, Reward: line.Reward, Staleness: line.StalenessMean, PQS: line.PQS, IQS: line.IQS,
 			TrainerIdle: line.TrainerIdleRatio, RolloutIdle: line.RolloutIdleRatio, ClipFraction: line.ClipFraction, TokensPerS: report.Unknown}
 		if line.PeriodS > 0 {
@@ -79,7 +79,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
 	run.Control = control.Rows(r.Control)
 	run.Throughput, run.Attribution, run.Idle = throughputRows(r), report.AttributionRows(r.Attribution), report.IdleRows(r.Attribution)
-	for _, t := range e.samples.newest() {
+	for _, t := range e.Samples.Newest() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
 	}
 	return run

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
@@ -126,7 +128,7 @@ func TestRunSaysItsWords(t *testing.T) {
 	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
-	for _, want := range []string{"concurrency C ", ", batch B ", " and group S ", splitWords + "\n"} {
+	for _, want := range []string{"concurrency C ", ", batch B ", " and group S ", record.SplitWords + "\n"} {
 		if strings.Count(stderr, want) != 1 {
 			t.Errorf("not once %q in\n%s", want, stderr)
 		}
@@ -150,7 +152,7 @@ func TestMaskedShareIsShown(t *testing.T) {
 	if got := strings.Join(names(runReport{MaskedFraction: 0.009}), ", "); strings.Contains(got, "masked") {
 		t.Errorf("says %s of a hundredth", got)
 	}
-	e := &ending{job: &job{record: &record{Parts: &parts.Parts{}, steps: &stepLog{lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}}}
+	e := &ending{Run: &run.Run{Record: &record.Record{Parts: &parts.Parts{}, Steps: &record.StepLog{Lines: []steps.Line{{Step: 1, EffectiveSampleSize: 1, MaskedFraction: 0.2, ActiveClipFraction: 0.1}, {Step: 2, EffectiveSampleSize: 1, MaskedFraction: 0.4, TruncatedFraction: 0.5}}}}}}
 	var r runReport
 	if e.learning(&r); math.Abs(r.MaskedFraction-0.3) > 1e-12 || math.Abs(r.TruncatedFraction-0.25) > 1e-12 || math.Abs(r.ActiveClipFraction-0.05) > 1e-12 {
 		t.Errorf("means of the steps are %+v", r)

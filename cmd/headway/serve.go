@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 )
@@ -33,7 +34,7 @@ type serveCmd struct {
 
 // Run serves until the run's steps are done, a signal, or another process takes over.
 func (c *serveCmd) Run(a *app.Process) (err error) {
-	if err := refuseRunAsDocument(c.File); err != nil {
+	if err := record.RefuseRunAsDocument(c.File); err != nil {
 		return err
 	}
 	cfg, err := c.document()
@@ -48,10 +49,10 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 		return err
 	}
 	dir := filepath.Join(cfg.Store.Dir, c.Name)
-	if err := checkFolder(cfg.Store.Dir); err != nil {
+	if err := record.CheckFolder(cfg.Store.Dir); err != nil {
 		return err
 	}
-	if err := refuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
+	if err := record.RefuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", cfg.Server.Listen)

@@ -7,6 +7,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -25,7 +26,7 @@ func (p *plane) serverOptions() (api.Options, error) {
 		Version: currentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
-	if p.app.Getenv("HEADWAY_DEBUG") != "" {
+	if p.App.Getenv("HEADWAY_DEBUG") != "" {
 		opt.Debugf = p.say
 	}
 	if s.TokenFile != "" {
@@ -51,8 +52,8 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 	if resume != nil {
 		upTo = resume.Loop.Version()
 	}
-	p.tellBy(p.say)
-	if err := p.openRecord(upTo); err != nil {
+	p.TellBy(p.say)
+	if err := p.OpenRecord(upTo); err != nil {
 		return err
 	}
 	p.source = &transfer.Source{}
@@ -75,7 +76,7 @@ func (p *plane) assemble(resume *live.Resume) (err error) {
 // surroundings are what the parts of this control plane are told of it.
 func (p *plane) surroundings() parts.Host {
 	a := parts.Host{
-		Name: p.name, Clock: p.app.Clock(0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Name: p.name, Clock: p.App.Clock(0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
@@ -105,7 +106,7 @@ func (p *plane) withRuntime(f func(*live.Runtime)) {
 
 // mount opens the API's paths over the run.
 func (p *plane) mount() error {
-	ports := api.Ports{Plane: p, View: p.shown.model.Data()}
+	ports := api.Ports{Plane: p, View: p.Shown.Model.Data()}
 	if p.Service == nil {
 		ports.Versions, ports.Meetings = remote.Versions{Store: p.Weights}, p.meetings
 		ports.Receivers, ports.Chunks = p.receivers, p.source.Handler(transferPrefix)
@@ -136,20 +137,20 @@ func (p *plane) mount() error {
 
 // runtimeOptions are the live runtime's.
 func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
-	view := newProgressView(p.app, progressOptions{Plain: true}, p.intro(nil))
+	view := newProgressView(p.App, progressOptions{Plain: true}, p.Intro(nil))
 	opt := live.Options{
-		Header:  p.header(),
+		Header:  p.Header(),
 		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,
 		OnStep: func(d live.StepDone) {
-			p.onStep(ctx, d, view)
-			p.send(newStepLine(d))
+			p.OnStep(ctx, d, view)
+			p.send(record.StepLine(d))
 		},
 		OnBatch: func(b port.Batch) {
-			if err := p.samples.write(b); err != nil {
+			if err := p.Samples.Write(b); err != nil {
 				p.say("samples: %v", err)
 			}
 		},
-		OnBroken:   func(bundle []byte) { p.say("%s", writeBroken(p.Dir, bundle)) },
+		OnBroken:   func(bundle []byte) { p.say("%s", record.WriteBroken(p.Dir, bundle)) },
 		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
 		KeepVersions: p.Cfg.Store.KeepVersions, SnapshotSteps: p.Cfg.Store.SnapshotEvery,
 	}
@@ -157,9 +158,9 @@ func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 	if resume != nil {
 		offset = resume.Loop.Status().TimeNS
 	}
-	opt.Clock = p.app.Clock(offset)
+	opt.Clock = p.App.Clock(offset)
 	p.WithFleet(&opt)
-	p.shown.watch(&opt)
+	p.Shown.Watch(&opt)
 	return opt
 }
 
@@ -177,7 +178,7 @@ func (p *plane) onSync(d live.SyncDone) {
 
 func (p *plane) onDiskFull(cause error) {
 	if cause != nil {
-		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, freeWords(p.Dir), cause)
+		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeWords(p.Dir), cause)
 	} else {
 		p.say("there is room again: going on")
 	}

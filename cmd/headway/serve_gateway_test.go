@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
@@ -154,7 +155,7 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	workers.Drain()
-	(&plane{record: &record{Parts: &parts.Parts{Workers: workers}}}).farewell(t.Context(), true)
+	(&plane{Record: &record.Record{Parts: &parts.Parts{Workers: workers}}}).farewell(t.Context(), true)
 	_, claimed := workers.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
 	_, sampled := workers.Sample(t.Context(), "g1-s0-a1", protocol.SampleRequest{Worker: "w", Prompt: []int32{3}, MaxTokens: 1})
 	for _, err := range []error{claimed, sampled} {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
@@ -36,7 +37,7 @@ func (p *plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	if p.Cfg.Store.Trace == "full" {
 		mirror = filepath.Join(p.Dir, trace.FileName)
 	}
-	dir := filepath.Join(p.Dir, natsDir)
+	dir := filepath.Join(p.Dir, record.NatsDir)
 	if n.URL != "" {
 		dir = ""
 	}
@@ -238,15 +239,15 @@ func keyed(document string) keyedLines {
 
 // recover rebuilds the run from its newest snapshot and the log after it.
 func (p *plane) recover(ctx context.Context) (*live.Resume, error) {
-	resume, err := live.Recover(p.log, func() int64 { return p.app.Now().UnixNano() })
+	resume, err := live.Recover(p.log, func() int64 { return p.App.Now().UnixNano() })
 	if err != nil {
 		return nil, failure.Run("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.Dir, err)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	p.recovered.Store(&protocol.Recovery{SnapshotSeq: resume.SnapshotEvent, Events: resume.Events, WallS: finite(resume.Seconds), Takeover: p.takeover, Restarts: resume.Restarts})
-	for _, line := range recoveryLines(resume) {
+	p.recovered.Store(&protocol.Recovery{SnapshotSeq: resume.SnapshotEvent, Events: resume.Events, WallS: record.Finite(resume.Seconds), Takeover: p.takeover, Restarts: resume.Restarts})
+	for _, line := range record.RecoveryLines(resume) {
 		p.say("%s", line)
 	}
 	return resume, nil

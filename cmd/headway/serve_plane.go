@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/player"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
@@ -44,7 +45,7 @@ const (
 
 // plane is a control plane: a run whose parts may be in other processes.
 type plane struct {
-	*record
+	*record.Record
 	name     string
 	listener net.Listener
 	server   *api.Server
@@ -95,7 +96,7 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 	if cfg, err = stage.WithTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
-	p := &plane{record: newRecord(a, surround()), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
+	p := &plane{Record: record.New(a, surround()), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
 		return nil, errors.Join(err, stage.Close())
@@ -165,13 +166,13 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return endedBefore(p.Dir, ctx)
 	}
-	p.shown = newShownRun(p.record, p.name, p.header(), resume, func() string { return stallWords(p.stall.Load()) })
-	defer p.shown.close()
+	p.Shown = record.NewShown(p.Record, p.name, p.Header(), resume, func() string { return stallWords(p.stall.Load()) })
+	defer p.Shown.Close()
 	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {
 		return err
 	}
-	p.shown.runs(run)
+	p.Shown.Runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
 		p.say("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
@@ -188,10 +189,10 @@ func (p *plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	watcher.Go(func() { p.watchServers(watching) })
 	watcher.Go(func() { p.play(watching, cancel, run.NowNS) })
 	_, err = run.Run(ctx)
-	p.well = err == nil
+	p.Well = err == nil
 	stopWatching()
 	watcher.Wait()
-	p.evaluations.Wait()
+	p.Evaluations.Wait()
 	switch {
 	case err == nil:
 		return nil
@@ -276,7 +277,7 @@ func (p *plane) url() string {
 
 // writeAddress tells other commands how the run's control plane is reached, or that the run has finished.
 func (p *plane) writeAddress() error {
-	said := address{URL: p.url(), Run: p.name, PID: os.Getpid()}
+	said := record.Address{URL: p.url(), Run: p.name, PID: os.Getpid()}
 	if p.finished() {
 		version := p.Status().Version
 		said.Finished = &version
@@ -285,7 +286,7 @@ func (p *plane) writeAddress() error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(p.Dir, addressFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.Dir, record.AddressFile), append(text, '\n'), 0o644)
 }
 
 // finished reports whether the run has made all its train steps.
@@ -312,14 +313,14 @@ func (p *plane) currentState() string { return *p.state.Load() }
 func (p *plane) say(format string, args ...any) {
 	p.messages.Lock()
 	defer p.messages.Unlock()
-	fmt.Fprintf(p.app.Stderr, "%s  %s\n", p.app.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
 }
 
 // summary prints what the run came to.
 func (p *plane) summary(err error, asJSON bool) error {
 	s := p.Status()
 	if asJSON {
-		return printJSON(p.app.Stdout, s)
+		return printJSON(p.App.Stdout, s)
 	}
 	if err != nil {
 		return nil

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/loop"
@@ -412,7 +413,7 @@ func TestPublishedWithoutFiles(t *testing.T) {
 		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			p := &plane{record: &record{Parts: &parts.Parts{Cfg: config.Config{Engines: engines}}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
+			p := &plane{Record: &record.Record{Parts: &parts.Parts{Cfg: config.Config{Engines: engines}}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
 			err := p.confirmSent(t.Context(), "t", 3)
 			if _, ok := errors.AsType[*protocol.Refusal](err); !ok || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v, want a refusal with %q", err, want)

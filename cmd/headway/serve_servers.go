@@ -97,7 +97,7 @@ func (p *plane) serverStatus(i int) *protocol.Server {
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
 	if !s.Until.IsZero() {
-		out.LeftS = max(s.Until.Sub(p.app.Now()).Seconds(), 0)
+		out.LeftS = max(s.Until.Sub(p.App.Now()).Seconds(), 0)
 	}
 	caps, asked := engine.Capabilities()
 	if !asked {

@@ -13,7 +13,7 @@ const (
 )
 
 // sparingly is say for who would say the same for every slot and every try: each text once a minute.
-func (p *plane) sparingly() func(format string, args ...any) { return sparing(p.app.Now, p.say) }
+func (p *plane) sparingly() func(format string, args ...any) { return sparing(p.App.Now, p.say) }
 
 func sparing(now func() time.Time, say func(format string, args ...any)) func(format string, args ...any) {
 	var mu sync.Mutex

@@ -10,7 +10,7 @@ import (
 // openPlayer opens what rollouts are played with here, where they are.
 func (p *plane) openPlayer(ctx context.Context, clock func() int64) error {
 	if p.CodeTask != nil {
-		p.CodeTask.Say, p.CodeTask.Spans = p.say, p.spans
+		p.CodeTask.Say, p.CodeTask.Spans = p.say, p.Spans
 		if err := p.OpenCode(ctx); err != nil {
 			return err
 		}
@@ -20,7 +20,7 @@ func (p *plane) openPlayer(ctx context.Context, clock func() int64) error {
 		return nil
 	}
 	p.OnClose(p.player.Close) // its sandboxes before what their episodes ask
-	return p.player.Open(ctx, p.Cfg, p.Dir, p.app.Now, p.say, p.spans)
+	return p.player.Open(ctx, p.Cfg, p.Dir, p.App.Now, p.say, p.Spans)
 }
 
 // play has this process play the rollouts, where it is to, until the context ends.
@@ -39,7 +39,7 @@ func (p *plane) environmentStatus() *protocol.Environment {
 	if p.player == nil {
 		return p.workshopStatus()
 	}
-	return p.player.Status(p.app.Now())
+	return p.player.Status(p.App.Now())
 }
 
 // workshopStatus is what the sandboxes of the task code do, nil where it is another task.

@@ -33,7 +33,7 @@ func (p *plane) Ready() error {
 func (p *plane) Status() protocol.Status {
 	s := protocol.Status{
 		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.Cfg.Trainer.Steps, Policy: p.Cfg.Queue.Policy,
-		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.app.Now().Sub(p.began).Seconds(),
+		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.App.Now().Sub(p.Began).Seconds(),
 	}
 	run := p.runtime.Load()
 	if run == nil {
@@ -99,7 +99,7 @@ func (p *plane) engineStatus(v live.View) []protocol.Engine {
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
 		name := p.Parts.Engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.app.Now())})
+		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.App.Now())})
 	}
 	return out
 }

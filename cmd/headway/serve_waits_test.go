@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
@@ -29,7 +30,7 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	names := []string{"first", "second", "third"}
 	state := stateRunning
-	p := &plane{record: &record{Parts: &parts.Parts{Weights: store, Fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
+	p := &plane{Record: &record.Record{Parts: &parts.Parts{Weights: store, Fleet: fleet.New(fleet.Options{Driver: willing{}, Names: names})}}}
 	p.state.Store(&state)
 	for _, name := range names {
 		e := config.Engine{Kind: "vllm", Name: name, URL: "http://127.0.0.1:1", Slots: 1}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // stallWords say what a run waits for, empty for nothing.
@@ -9,7 +10,7 @@ func stallWords(s *protocol.Stall) string {
 	if s == nil {
 		return ""
 	}
-	words := "no progress for " + lastingWords(s.SinceS)
+	words := "no progress for " + report.Lasting(s.SinceS)
 	for _, f := range s.Findings {
 		words += "; " + f.Message
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -149,17 +150,17 @@ func newStatusClient(a *app.Process, c *statusCmd) (*statusClient, error) {
 // serverURL reads an address: a URL, HOST:PORT, or a run directory whose control plane said its own and the run's name.
 func serverURL(given string) (base *url.URL, run string, err error) {
 	hint := "want http://HOST:PORT, https://HOST:PORT, or the run directory of a control plane on this machine"
-	if text, err := os.ReadFile(filepath.Join(given, addressFile)); err == nil {
-		var said address
+	if text, err := os.ReadFile(filepath.Join(given, record.AddressFile)); err == nil {
+		var said record.Address
 		if json.Unmarshal(text, &said) != nil || said.URL == "" {
-			return nil, "", failure.Usage(hint, "%s does not say where the control plane listens", filepath.Join(given, addressFile))
+			return nil, "", failure.Usage(hint, "%s does not say where the control plane listens", filepath.Join(given, record.AddressFile))
 		}
 		given, run = said.URL, said.Run
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
-		if made, _ := originOf(given); made == originRun {
+		if made, _ := record.OriginOf(given); made == record.OriginRun {
 			return nil, "", failure.Usage("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
 		}
-		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, addressFile)
+		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, record.AddressFile)
 	}
 	if !strings.Contains(given, "://") {
 		if err := refuseMissingPath(given); err != nil {
@@ -264,8 +265,8 @@ func (c *statusClient) unreachable(err error) error {
 // hasFinished says that the run of the directory has made all its train steps, where it has. It is asked only
 // when nobody answers for the run, and reads the directory anew: the run may end while it is watched.
 func (c *statusClient) hasFinished() error {
-	text, err := os.ReadFile(filepath.Join(c.dir, addressFile))
-	var said address
+	text, err := os.ReadFile(filepath.Join(c.dir, record.AddressFile))
+	var said record.Address
 	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
 		return nil
 	}

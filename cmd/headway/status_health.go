@@ -26,7 +26,7 @@ func (p *statusPage) health(s protocol.Status) {
 		say("%s", p.loud(report.Plain(absent)))
 	}
 	if s.Stall != nil {
-		say("%s", p.loud("nothing enters and nothing leaves for "+lastingWords(s.Stall.SinceS)))
+		say("%s", p.loud("nothing enters and nothing leaves for "+report.Lasting(s.Stall.SinceS)))
 		return
 	}
 	if t.Steps == 0 {

@@ -67,7 +67,7 @@ func (v *statusView) show(s protocol.Status, watched bool) error {
 func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p := &statusPage{to, v}
 	p.health(s)
-	p.line("run", "%s · %s · up %s", report.Plain(s.Run), p.state(s.State), lastingWords(s.UptimeS))
+	p.line("run", "%s · %s · up %s", report.Plain(s.Run), p.state(s.State), report.Lasting(s.UptimeS))
 	if s.Waits != "" {
 		p.line("", "waits for %s", report.Plain(s.Waits))
 	}
@@ -175,7 +175,7 @@ func (p *statusPage) stall(s protocol.Status) {
 		}
 		return
 	}
-	p.line("STALLED", "%s", p.loud("no progress for "+lastingWords(s.Stall.SinceS)))
+	p.line("STALLED", "%s", p.loud("no progress for "+report.Lasting(s.Stall.SinceS)))
 	for _, f := range s.Stall.Findings {
 		p.line("", "- %s: %s", p.loud(report.Plain(f.Code)), report.Plain(f.Message))
 	}
@@ -202,11 +202,11 @@ func gatewayWords(g protocol.Gateway) string {
 }
 
 func (p *statusPage) disk(s protocol.Status) string {
-	d, weights := s.Disk, byteWords(s.Disk.WeightsBytes)
+	d, weights := s.Disk, report.Bytes(s.Disk.WeightsBytes)
 	if s.Trainer.State == trainerService {
 		weights = "at the service"
 	}
-	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", byteWords(d.LogBytes), byteWords(d.PayloadBytes), byteWords(d.BytesMax), weights)
+	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", report.Bytes(d.LogBytes), report.Bytes(d.PayloadBytes), report.Bytes(d.BytesMax), weights)
 	if d.Full {
 		text += " · " + p.loud("FULL: writes wait for room")
 	}
@@ -314,5 +314,5 @@ func shortSeconds(seconds float64) string {
 	case seconds < 60:
 		return fmt.Sprintf("%.1f s", seconds)
 	}
-	return lastingWords(seconds)
+	return report.Lasting(seconds)
 }

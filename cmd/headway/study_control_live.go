@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -32,7 +34,7 @@ func controlSimulate(document config.Config, shown metrics.Beside) (wasted float
 
 // controlled implements study.ControlLiveRunner.Live.
 func (r liveRunner) controlled(ctx context.Context, cfg config.Config, shown metrics.Beside) (out study.ControlLived, err error) {
-	err = r.passing(ctx, cfg, func(j *job, opt live.Options) (err error) {
+	err = r.passing(ctx, cfg, func(j *run.Run, opt live.Options) (err error) {
 		out, err = steered(ctx, j, opt, shown)
 		return err
 	})
@@ -40,10 +42,10 @@ func (r liveRunner) controlled(ctx context.Context, cfg config.Config, shown met
 }
 
 // steered makes a run under a target.
-func steered(ctx context.Context, j *job, opt live.Options, shown metrics.Beside) (out study.ControlLived, err error) {
+func steered(ctx context.Context, j *run.Run, opt live.Options, shown metrics.Beside) (out study.ControlLived, err error) {
 	opt.Header.Warmup = loop.Version(j.Cfg.Steps.Warmup)
 	var rewards []float64
-	opt.OnStep = func(d live.StepDone) { rewards = append(rewards, newStepLine(d).Reward) }
+	opt.OnStep = func(d live.StepDone) { rewards = append(rewards, record.StepLine(d).Reward) }
 	opt.Observe = shown.Observe
 	running, err := live.New(opt)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -47,13 +48,13 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 		for range slots {
 			wg.Go(func() {
 				for n := next.Add(1) - 1; n < int64(groups)*size && ctx.Err() == nil; n = next.Add(1) - 1 {
-					id := port.RolloutID{Group: probeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
-					sample, err := environment.Play(ctx, port.Task{ID: id}, probeSampler{engines[e], id})
+					id := port.RolloutID{Group: run.ProbeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
+					sample, err := environment.Play(ctx, port.Task{ID: id}, run.ProbeSampler{Engine: engines[e], Id: id})
 					if err != nil {
 						cancel(err)
 						return
 					}
-					all[n/size][n%size] = responseTokens(sample)
+					all[n/size][n%size] = run.ResponseTokens(sample)
 				}
 			})
 		}
@@ -64,7 +65,7 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 
 // probeRates plays rollouts in every slot, makes train steps beside them as the run will, and reads off how
 // long the devices' steps take.
-func probeRates(ctx context.Context, j *job) (study.FrontierRates, error) {
+func probeRates(ctx context.Context, j *run.Run) (study.FrontierRates, error) {
 	scratch, done, err := j.ScratchTrainer(ctx)
 	if err != nil {
 		return study.FrontierRates{}, err
@@ -72,8 +73,8 @@ func probeRates(ctx context.Context, j *job) (study.FrontierRates, error) {
 	defer done()
 	limited, cancel := context.WithTimeout(ctx, rateMaxS*time.Second)
 	defer cancel()
-	p := newProber(j.Rules, j.Engines, j.Environment)
-	wait := p.begin(limited, j.app.Now)
+	p := run.NewProber(j.Rules, j.Engines, j.Environment)
+	wait := p.Begin(limited, j.App.Now)
 	rates, err := timeRates(limited, j, p, scratch)
 	pace := j.TakePaces()
 	if paced, ok := port.As[port.Paced](scratch); ok {
@@ -81,14 +82,14 @@ func probeRates(ctx context.Context, j *job) (study.FrontierRates, error) {
 	}
 	cancel()
 	wait()
-	if _, failed := p.played(); failed != nil || err != nil {
+	if _, failed := p.Played(); failed != nil || err != nil {
 		err = errors.Join(err, failed)
 		if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 			err = fmt.Errorf("the probe saw less than %d train steps and %d rollouts in %d s: this machine is far too slow for the pace", rateSteps, rateRollouts, rateMaxS)
 		}
 		return rates, err
 	}
-	rates.GapS, rates.Rollouts = p.gap(rates.TokenS)
+	rates.GapS, rates.Rollouts = p.Gap(rates.TokenS)
 	return rates, keepsPace(pace)
 }
 
@@ -108,32 +109,32 @@ func keepsPace(pace parts.Paces) error {
 }
 
 // timeRates times train steps, syncs and decode steps while the probe's rollouts go on.
-func timeRates(ctx context.Context, j *job, p *prober, scratch port.Trainer) (study.FrontierRates, error) {
+func timeRates(ctx context.Context, j *run.Run, p *run.Prober, scratch port.Trainer) (study.FrontierRates, error) {
 	var rates study.FrontierRates
 	var groups []port.Group
 	select {
-	case groups = <-p.full:
+	case groups = <-p.Full:
 	case <-ctx.Done():
 		return rates, ctx.Err()
 	}
 	j.TakePaces()
 	decodeTime(j.Engines) // the first steps, when slots filled
-	began := j.app.Now()
+	began := j.App.Now()
 	var trained, synced time.Duration
 	for enough := false; !enough; {
-		from := j.app.Now()
+		from := j.App.Now()
 		rates.Steps++
 		if _, err := scratch.Train(ctx, port.Batch{Lease: loop.LeaseID(rates.Steps), Attempt: 1, Version: loop.Version(rates.Steps - 1), Groups: groups}); err != nil {
 			return rates, err
 		}
-		trained += j.app.Now().Sub(from)
-		from = j.app.Now()
+		trained += j.App.Now().Sub(from)
+		from = j.App.Now()
 		if err := reload(ctx, j.Engines); err != nil {
 			return rates, err
 		}
-		synced += j.app.Now().Sub(from)
-		played, failed := p.played()
-		enough = rates.Steps >= rateSteps && played >= rateRollouts && j.app.Now().Sub(began) >= rateS*time.Second || failed != nil
+		synced += j.App.Now().Sub(from)
+		played, failed := p.Played()
+		enough = rates.Steps >= rateSteps && played >= rateRollouts && j.App.Now().Sub(began) >= rateS*time.Second || failed != nil
 	}
 	rates.StepS, rates.SyncS = trained.Seconds()/float64(rates.Steps), synced.Seconds()/float64(rates.Steps)
 	rates.TokenS = decodeTime(j.Engines)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -43,7 +44,7 @@ func (r frontierRunner) folder(name string) (dir string, done func() error, err 
 }
 
 // open makes the parts of a run, with version 0 served by every engine.
-func (r frontierRunner) open(ctx context.Context, document config.Config, dir string) (*job, error) {
+func (r frontierRunner) open(ctx context.Context, document config.Config, dir string) (*run.Run, error) {
 	j, err := quietJob(ctx, r.app, document, dir)
 	if err != nil {
 		return nil, err
@@ -94,9 +95,9 @@ func (r frontierRunner) run(ctx context.Context, document config.Config, warmup 
 	if err != nil {
 		return out, err
 	}
-	view := newProgressView(j.app, progressOptions{Plain: true}, "")
-	defer view.close()
-	opt := j.options(ctx, view)
+	view := newProgressView(j.App, progressOptions{Plain: true}, "")
+	defer view.Close()
+	opt := j.Options(ctx, view)
 	opt.Header.Warmup = loop.Version(warmup)
 	opt.Notes = []live.Note{{Name: trace.NotePrediction, Data: predicted}}
 	opt.OnBatch = nil
@@ -116,7 +117,7 @@ func (r frontierRunner) run(ctx context.Context, document config.Config, warmup 
 const probesMax = 5
 
 // steadyRates probes a run until the machine keeps its devices' pace: what disturbs it may pass.
-func (r frontierRunner) steadyRates(ctx context.Context, j *job) (study.FrontierRates, error) {
+func (r frontierRunner) steadyRates(ctx context.Context, j *run.Run) (study.FrontierRates, error) {
 	for probe := 1; ; probe++ {
 		rates, err := probeRates(ctx, j)
 		if !errors.Is(err, errPace) || probe == probesMax {

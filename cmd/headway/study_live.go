@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
@@ -188,11 +190,11 @@ const curvePoints = 13
 const studyWarmup = 20
 
 // quietJob makes the parts of a run that says nothing on stderr, its trainer ready.
-func quietJob(ctx context.Context, a *app.Process, document config.Config, dir string) (*job, error) {
+func quietJob(ctx context.Context, a *app.Process, document config.Config, dir string) (*run.Run, error) {
 	quiet := *a
 	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
 	document.Store.Dir = filepath.Dir(dir)
-	j, err := newJob(&quiet, surround(), document, dir, nil)
+	j, err := run.New(&quiet, surround(), document, dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +205,7 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 }
 
 // passing makes a run in a folder that is gone afterwards, and gives its parts to make.
-func (r liveRunner) passing(ctx context.Context, document config.Config, do func(*job, live.Options) error) (err error) {
+func (r liveRunner) passing(ctx context.Context, document config.Config, do func(*run.Run, live.Options) error) (err error) {
 	dir, err := os.MkdirTemp("", "headway-study-")
 	if err != nil {
 		return err
@@ -214,16 +216,16 @@ func (r liveRunner) passing(ctx context.Context, document config.Config, do func
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	view := newProgressView(j.app, progressOptions{Plain: true}, "")
-	defer view.close()
-	opt := j.options(ctx, view)
+	view := newProgressView(j.App, progressOptions{Plain: true}, "")
+	defer view.Close()
+	opt := j.Options(ctx, view)
 	opt.OnBatch = nil
 	return do(j, opt)
 }
 
 // run implements study.Live.
 func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (out study.Lived, err error) {
-	err = r.passing(ctx, cfg, func(j *job, opt live.Options) (err error) {
+	err = r.passing(ctx, cfg, func(j *run.Run, opt live.Options) (err error) {
 		out, err = r.timed(ctx, j, opt, wallS)
 		return err
 	})
@@ -231,14 +233,14 @@ func (r liveRunner) run(ctx context.Context, cfg config.Config, wallS float64) (
 }
 
 // timed makes a run for so long.
-func (r liveRunner) timed(ctx context.Context, j *job, opt live.Options, wallS float64) (out study.Lived, err error) {
+func (r liveRunner) timed(ctx context.Context, j *run.Run, opt live.Options, wallS float64) (out study.Lived, err error) {
 	var lines []steps.Line
 	opt.Header.Warmup = studyWarmup
 	// The run ends with its time, but not before its first step: without one there is nothing to compare.
 	var running *live.Runtime
 	var made, due atomic.Bool
 	opt.OnStep = func(d live.StepDone) {
-		lines = append(lines, newStepLine(d))
+		lines = append(lines, record.StepLine(d))
 		if made.Store(true); due.Load() {
 			running.Stop()
 		}
@@ -303,7 +305,7 @@ func livedOf(res live.Result, lines []steps.Line, wallS float64) study.Lived {
 // learned measures, after the run, the held-out accuracy of the versions that it
 // had at equal steps of wall time: the curve by the prompts of an evaluation, the
 // last by all that are held out.
-func (r liveRunner) learned(ctx context.Context, j *job, lines []steps.Line, wallS float64) ([]report.ArmPoint, float64, error) {
+func (r liveRunner) learned(ctx context.Context, j *run.Run, lines []steps.Line, wallS float64) ([]report.ArmPoint, float64, error) {
 	var curve []report.ArmPoint
 	accuracy := report.Unknown
 	next := 0

@@ -5,10 +5,11 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 )
 
 // share is how much of the run is done, from 0 to 1.
-func share(p progress) float64 {
+func share(p record.Progress) float64 {
 	if p.Steps <= 0 {
 		return 0
 	}
@@ -18,17 +19,17 @@ func share(p progress) float64 {
 // screen is a way to show progress. Its methods are called from one goroutine.
 type screen interface {
 	// show replaces what is shown.
-	show(p progress)
+	show(p record.Progress)
 	// note adds a line that stays.
 	note(text string)
-	// close shows the last state for good and leaves the terminal as it was.
-	close()
+	// Close shows the last state for good and leaves the terminal as it was.
+	Close()
 }
 
 // progressView shows a run's progress without ever holding the run up: what the
 // screen has not taken when the next update comes is replaced by it.
 type progressView struct {
-	updates chan progress
+	updates chan record.Progress
 	notes   chan string
 	closing chan struct{}
 	closed  chan struct{}
@@ -47,7 +48,7 @@ const notesMax = 64
 // is printed first. The view must be closed.
 func newProgressView(a *app.Process, show progressOptions, intro string) *progressView {
 	v := &progressView{
-		updates: make(chan progress, 1),
+		updates: make(chan record.Progress, 1),
 		notes:   make(chan string, notesMax),
 		closing: make(chan struct{}),
 		closed:  make(chan struct{}),
@@ -65,7 +66,7 @@ func newProgressView(a *app.Process, show progressOptions, intro string) *progre
 // feed hands everything to the screen until the view is closed.
 func (v *progressView) feed(on screen) {
 	defer close(v.closed)
-	defer on.close()
+	defer on.Close()
 	for {
 		select {
 		case p := <-v.updates:
@@ -94,7 +95,7 @@ func (v *progressView) drain(on screen) {
 }
 
 // Update shows a newer state. It never blocks, and is called from one goroutine.
-func (v *progressView) Update(p progress) {
+func (v *progressView) Update(p record.Progress) {
 	for {
 		select {
 		case v.updates <- p:
@@ -142,9 +143,9 @@ func (v *progressView) interrupt() {
 	}
 }
 
-// close shows the last state and waits until the terminal is as it was. It may
+// Close shows the last state and waits until the terminal is as it was. It may
 // be called more than once.
-func (v *progressView) close() {
+func (v *progressView) Close() {
 	v.once.Do(func() { close(v.closing) })
 	<-v.closed
 }

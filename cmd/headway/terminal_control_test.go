@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/headway-rl/headway/app/record"
 	"math"
 	"strings"
 	"testing"
@@ -8,8 +9,8 @@ import (
 )
 
 // goalProgress is a run's progress with a goal, in one of the controller's states.
-func goalProgress(state string) progress {
-	return progress{Step: 40, Steps: 100, Reward: math.NaN(), Accuracy: math.NaN(), Staleness: 2.3, PQS: 1.5, IQS: 0.8, TrainerIdle: math.NaN(), ClipFraction: math.NaN(), TokensPerS: math.NaN(),
+func goalProgress(state string) record.Progress {
+	return record.Progress{Step: 40, Steps: 100, Reward: math.NaN(), Accuracy: math.NaN(), Staleness: 2.3, PQS: 1.5, IQS: 0.8, TrainerIdle: math.NaN(), ClipFraction: math.NaN(), TokensPerS: math.NaN(),
 		Control: controlledStatus(state).Control}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -17,7 +18,7 @@ const lineEvery = 5 * time.Second
 // lines shows progress as plain lines, for files, pipes and logs.
 type lines struct {
 	app     *app.Process
-	last    progress
+	last    record.Progress
 	shown   bool // last is printed
 	any     bool // something was printed
 	printed time.Time
@@ -31,7 +32,7 @@ func newLines(a *app.Process, intro string) *lines {
 	return &lines{app: a, shown: true}
 }
 
-func (l *lines) show(p progress) {
+func (l *lines) show(p record.Progress) {
 	l.last, l.shown = p, false
 	if now := l.app.Now(); !l.any || now.Sub(l.printed) >= lineEvery {
 		l.print(now)
@@ -45,14 +46,14 @@ func (l *lines) print(now time.Time) {
 
 func (l *lines) note(text string) { fmt.Fprintln(l.app.Stderr, text) }
 
-func (l *lines) close() {
+func (l *lines) Close() {
 	if !l.shown {
 		l.print(l.app.Now())
 	}
 }
 
 // progressLine is the state in one line. Figures that are not known are left out.
-func progressLine(p progress) string {
+func progressLine(p record.Progress) string {
 	var parts []string
 	add := func(known float64, format string, values ...any) {
 		if !math.IsNaN(known) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -70,7 +71,7 @@ func (t *terminal) alive() bool {
 	}
 }
 
-func (t *terminal) show(p progress) {
+func (t *terminal) show(p record.Progress) {
 	if t.alive() {
 		t.program.Send(p)
 	} else {
@@ -86,9 +87,9 @@ func (t *terminal) note(text string) {
 	}
 }
 
-func (t *terminal) close() {
+func (t *terminal) Close() {
 	if !t.alive() {
-		t.fallback.close()
+		t.fallback.Close()
 		return
 	}
 	t.program.Send(last{})
@@ -116,7 +117,7 @@ const (
 // liveView is the state of the view.
 type liveView struct {
 	intro     string
-	state     progress
+	state     record.Progress
 	started   bool // a state has come
 	rewards   []float64
 	lag       []float64
@@ -152,7 +153,7 @@ func (v liveView) Init() tea.Cmd { return nil }
 // Update implements tea.Model.
 func (v liveView) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := message.(type) {
-	case progress:
+	case record.Progress:
 		if m.Step != v.state.Step || !v.started {
 			v.rewards = remember(v.rewards, m.Reward)
 			v.lag = remember(v.lag, m.Staleness)
@@ -236,7 +237,7 @@ func (v liveView) text() string {
 }
 
 // flowWords say what enters the queue and what leaves it.
-func flowWords(p progress) string {
+func flowWords(p record.Progress) string {
 	r := p.Rates
 	if r.Steps == 0 {
 		return "from the second train step on"
@@ -295,7 +296,7 @@ func (v liveView) control() []string {
 }
 
 // accuracyNote says of which version the accuracy is.
-func accuracyNote(p progress) string {
+func accuracyNote(p record.Progress) string {
 	if math.IsNaN(p.Accuracy) {
 		return "not evaluated yet"
 	}

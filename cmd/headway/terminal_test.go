@@ -12,6 +12,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
 )
 
@@ -38,8 +39,8 @@ func (c *console) String() string {
 }
 
 // at is a state at a train step, everything else made up.
-func at(step int64) progress {
-	return progress{Step: step, Steps: 500, Version: step - 1, Reward: 0.5, Accuracy: 0.25, AccuracyStep: 100, Staleness: 3, PQS: 2, IQS: 1,
+func at(step int64) record.Progress {
+	return record.Progress{Step: step, Steps: 500, Version: step - 1, Reward: 0.5, Accuracy: 0.25, AccuracyStep: 100, Staleness: 3, PQS: 2, IQS: 1,
 		TrainerIdle: 0.04, RolloutIdle: 0.01, ClipFraction: 0.02, TokensPerS: 26410, QueueGroups: 3, QueueCapacity: 8,
 		Rates: live.Rates{Steps: 4, Production: 1200, ConsumptionWall: 900, Dropped: 300}, Active: 64, Slots: 64,
 		Elapsed: 20 * time.Second, ETA: 72 * time.Second}
@@ -61,7 +62,7 @@ func TestLines(t *testing.T) {
 		now = now.Add(time.Second)
 	}
 	on.note("stopping")
-	on.close()
+	on.Close()
 	want := `reverse, seed 1
 step   1/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
 step   6/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 1.00  idle trainer 4.0 % rollout 1.0 %  clip 2.0 %  rollouts/s 1 200 made 900 trained  26 410 tokens/s  ETA 1m12s
@@ -77,7 +78,7 @@ step  12/500  reward 0.500  held-out 0.250@100  staleness 3.00 = PQS 2.00 + IQS 
 // What is not known is left out, never printed as NaN.
 func TestLineLeavesOutTheUnknown(t *testing.T) {
 	unknown := math.NaN()
-	p := progress{Step: 1, Steps: 9, Reward: unknown, Accuracy: unknown, Staleness: unknown, TrainerIdle: unknown, ClipFraction: unknown, TokensPerS: unknown}
+	p := record.Progress{Step: 1, Steps: 9, Reward: unknown, Accuracy: unknown, Staleness: unknown, TrainerIdle: unknown, ClipFraction: unknown, TokensPerS: unknown}
 	if got := progressLine(p); got != "step 1/9" {
 		t.Errorf("printed %q", got)
 	}
@@ -100,8 +101,8 @@ func TestProgressNeverBlocks(t *testing.T) {
 		v.Message("note")
 	}
 	close(slow.gate)
-	v.close()
-	v.close()
+	v.Close()
+	v.Close()
 	printed := slow.String()
 	if _, after, found := strings.Cut(printed, "step 10000/500"); !found || strings.Contains(after, "step ") {
 		t.Errorf("the last state is not the last shown:\n%s", printed)
@@ -114,7 +115,7 @@ func TestProgressNeverBlocks(t *testing.T) {
 // The first Ctrl-C stops, the second aborts; before there is a run it does nothing.
 func TestInterruptStopsThenAborts(t *testing.T) {
 	v := newProgressView(plainApp(io.Discard, time.Now), progressOptions{}, "")
-	defer v.close()
+	defer v.Close()
 	var calls []string
 	v.interrupt()
 	v.onInterrupt(func() { calls = append(calls, "stop") }, func() { calls = append(calls, "abort") })
@@ -200,7 +201,7 @@ func TestLiveViewRuns(t *testing.T) {
 	}
 	v.Update(at(8))
 	v.Message("saved at version 8")
-	v.close()
+	v.Close()
 	for _, want := range []string{"reverse, seed 1", " 8/500", "saved at version 8"} {
 		if !strings.Contains(shown.String(), want) {
 			t.Errorf("was never shown: %q", want)

@@ -147,7 +147,7 @@ var topKeys = []string{
 // head is whose state this is, and what is wrong.
 func (v *topView) head() []string {
 	s := v.status
-	title := fmt.Sprintf("%s · %s · version %s · up %s", report.Plain(s.Run), report.Plain(s.State), versionWords(s), lastingWords(s.UptimeS))
+	title := fmt.Sprintf("%s · %s · version %s · up %s", report.Plain(s.Run), report.Plain(s.State), versionWords(s), report.Lasting(s.UptimeS))
 	rows := []string{v.styles.title.Render(clip(title, v.width))}
 	if v.failed != nil {
 		words := fmt.Sprintf("no answer from %s for %s: %s", v.address, duration(v.now().Sub(v.since)), report.Plain(v.failed.Error()))
@@ -157,7 +157,7 @@ func (v *topView) head() []string {
 		rows = append(rows, v.wrapped(v.styles.warm, "", absent)...)
 	}
 	if s.Stall != nil {
-		rows = append(rows, v.wrapped(v.styles.warm, "", "STALLED: no progress for "+lastingWords(s.Stall.SinceS))...)
+		rows = append(rows, v.wrapped(v.styles.warm, "", "STALLED: no progress for "+report.Lasting(s.Stall.SinceS))...)
 		for _, f := range s.Stall.Findings {
 			rows = append(rows, v.wrapped(lipgloss.NewStyle(), "  ", report.Plain(f.Code)+": "+report.Plain(f.Message))...)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/internal/failure"
 	"net"
 	"os"
@@ -56,7 +57,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	defer shown.close()
+	defer shown.Close()
 	listener, err := listenToView(c.Listen)
 	if err != nil {
 		return err
@@ -77,7 +78,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 		defer close(read)
 		shown.read(ctx)
 	}()
-	err = servePages(ctx, listener, shown.model.Handler())
+	err = record.ServePages(ctx, listener, shown.model.Handler())
 	cancel()
 	<-read
 	return err
@@ -86,9 +87,9 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 // listenToView opens the port of the pages: the one that is named or, where none is, the first free one.
 func listenToView(address string) (net.Listener, error) {
 	if address == "" {
-		return firstFree(viewListen)
+		return record.FirstFree(record.ViewListen)
 	}
-	if err := checkViewListen(address); err != nil {
+	if err := record.CheckViewListen(address); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", address)

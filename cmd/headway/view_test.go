@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/dashboard"
 )
 
@@ -33,7 +34,7 @@ func shownOf(t *testing.T, path string) *dashboard.Model {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shown.close()
+	defer shown.Close()
 	shown.read(t.Context())
 	return shown.model
 }
@@ -75,7 +76,7 @@ func TestViewFollowsATrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer shown.close()
+	defer shown.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	read := make(chan struct{})
@@ -130,7 +131,7 @@ func TestViewRefuses(t *testing.T) {
 		}
 	}
 	for address, fine := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "0.0.0.0:7070": false, ":7070": false, "7070": false} {
-		if err := checkViewListen(address); (err == nil) != fine {
+		if err := record.CheckViewListen(address); (err == nil) != fine {
 			t.Errorf("--listen %s: %v", address, err)
 		}
 	}
@@ -143,14 +144,14 @@ func TestServePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	listener, err := firstFree(taken.Addr().String())
+	listener, err := record.FirstFree(taken.Addr().String())
 	if err != nil || listener.Addr().String() == taken.Addr().String() {
 		t.Fatalf("%v, %v", listener, err)
 	}
 	model := shownOf(t, recorded(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- servePages(ctx, listener, model.Handler()) }()
+	go func() { served <- record.ServePages(ctx, listener, model.Handler()) }()
 	url := "http://" + listener.Addr().String()
 	ask := func(host, path string) (int, string) {
 		r, err := http.NewRequest("GET", url+path, nil)

@@ -124,7 +124,7 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 	return dashboard.Setting{Input: in, Uncovered: why}, true
 }
 
-func (r *recordedRun) close() {
+func (r *recordedRun) Close() {
 	r.cancel()
 	r.file.Close()
 	if r.steps != nil {
@@ -145,7 +145,7 @@ func (r *recordedRun) read(ctx context.Context) {
 	}
 	measured := metrics.Measured{}
 	if r.dir != "" {
-		readSamples(r.dir, r.model)
+		dashboard.ReadSamples(r.dir, r.model)
 	}
 	player := trace.NewPlayer(r.reader, r.loop)
 	player.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
@@ -217,7 +217,7 @@ func (r *recordedRun) figures(upTo loop.Version) {
 		return
 	}
 	for line := r.steps.Next(upTo); line != nil; line = r.steps.Next(upTo) {
-		r.model.Figures(shownFigures(line))
+		r.model.Figures(dashboard.ShownFigures(line))
 	}
 }
 

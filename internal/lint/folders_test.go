@@ -20,7 +20,7 @@ type folder struct {
 // docs/ARCHITECTURE.md prints the table, generated from here.
 var folders = []folder{
 	{"cmd", "What can I type? And how do we know?", []string{"*"}},
-	{"app", "How does a document become running parts?", []string{"api", "config", "drive", "engine", "env", "internal", "loop", "observe", "store", "train"}},
+	{"app", "How does a document become running parts?", []string{"api", "config", "drive", "engine", "env", "explain", "internal", "loop", "observe", "predict", "store", "train"}},
 	{"explain", "Why did it happen, and what instead?", []string{"config", "drive", "internal", "loop", "observe", "predict"}},
 	{"predict", "What will happen?", []string{"config", "drive", "internal", "loop", "observe"}},
 	{"engine", "With which engine?", []string{"api", "internal", "loop", "store"}},

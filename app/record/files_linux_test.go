@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"encoding/json"
@@ -28,12 +28,12 @@ func TestStepLogWithoutRoom(t *testing.T) {
 	for step := range loop.Version(64) {
 		log.add(steps.Line{Step: step + 2})
 	}
-	if err := log.flush(); !noRoom(err) {
+	if err := log.flush(); !NoRoom(err) {
 		t.Fatalf("no room, and: %v", err)
 	}
 	log.file = real
 	log.add(steps.Line{Step: 66})
-	if err := log.close(); err != nil {
+	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, steps.File))
@@ -50,7 +50,7 @@ func TestStepLogWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = openStepLog(dir, 66)
-	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !noRoom(err) {
+	if err == nil || strings.Count(err.Error(), "no space left") != 1 || !NoRoom(err) {
 		t.Errorf("opening it on a full disk: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// recoveryLines say where a run was recovered from, and what could not be used for it.
-func recoveryLines(r *live.Resume) []string {
+// RecoveryLines say where a run was recovered from, and what could not be used for it.
+func RecoveryLines(r *live.Resume) []string {
 	lines := slices.Clone(r.PassedOver)
 	for i := range lines {
 		lines[i] = "passed over " + lines[i]

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"context"
@@ -30,8 +30,8 @@ type probeRollout struct {
 	ns     int64
 }
 
-// prober keeps every slot of the engines busy with real rollouts of version 0.
-type prober struct {
+// Prober keeps every slot of the engines busy with real rollouts of version 0.
+type Prober struct {
 	cfg     loop.Config
 	env     port.Environment
 	engines []port.Engine
@@ -42,20 +42,20 @@ type prober struct {
 	count   int
 	err     error
 	sent    bool // the batch has been handed over
-	full    chan []port.Group
+	Full    chan []port.Group
 }
 
 // Probe rollouts get group numbers far above a run's, so that no draw is used twice.
-const probeGroups loop.GroupID = 1 << 40
+const ProbeGroups loop.GroupID = 1 << 40
 
 // calibrate runs the engines for a moment while a scratch trainer makes a few
 // steps, as they will run together. The engines serve version 0.
 func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (experiment.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
 	defer cancel()
-	p := newProber(cfg, engines, environment)
+	p := NewProber(cfg, engines, environment)
 	began := now()
-	wait := p.begin(ctx, now)
+	wait := p.Begin(ctx, now)
 	c, err := p.timeSteps(ctx, scratch, began, now)
 	cancel()
 	wait()
@@ -65,12 +65,13 @@ func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, envi
 	return c, err
 }
 
-func newProber(cfg loop.Config, engines []port.Engine, environment port.Environment) *prober {
-	return &prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), full: make(chan []port.Group, 1)}
+// NewProber plays nothing yet: [Prober.Begin] does.
+func NewProber(cfg loop.Config, engines []port.Engine, environment port.Environment) *Prober {
+	return &Prober{cfg: cfg, env: environment, engines: engines, done: make(map[loop.GroupID][]probeRollout), Full: make(chan []port.Group, 1)}
 }
 
-// begin has every slot play rollouts until the context ends. It returns what waits for that.
-func (p *prober) begin(ctx context.Context, now func() time.Time) (wait func()) {
+// Begin has every slot play rollouts until the context ends. It returns what waits for that.
+func (p *Prober) Begin(ctx context.Context, now func() time.Time) (wait func()) {
 	var wg sync.WaitGroup
 	for e, slots := range p.cfg.EngineSlots {
 		for range slots {
@@ -81,13 +82,13 @@ func (p *prober) begin(ctx context.Context, now func() time.Time) (wait func()) 
 }
 
 // play plays rollouts until the probe ends.
-func (p *prober) play(ctx context.Context, engine port.Engine, now func() time.Time) {
+func (p *Prober) play(ctx context.Context, engine port.Engine, now func() time.Time) {
 	for ctx.Err() == nil {
 		n := p.next.Add(1) - 1
 		s := int64(p.cfg.GroupSize)
-		id := port.RolloutID{Group: probeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
+		id := port.RolloutID{Group: ProbeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
 		began := now()
-		sample, err := p.env.Play(ctx, port.Task{ID: id}, probeSampler{engine, id})
+		sample, err := p.env.Play(ctx, port.Task{ID: id}, ProbeSampler{engine, id})
 		if ctx.Err() != nil {
 			return
 		}
@@ -100,7 +101,7 @@ func (p *prober) play(ctx context.Context, engine port.Engine, now func() time.T
 
 // finish files a rollout, and hands the first full batch to the trainer. What was
 // pruned is in no batch.
-func (p *prober) finish(id port.RolloutID, r probeRollout, err error) {
+func (p *Prober) finish(id port.RolloutID, r probeRollout, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
@@ -124,12 +125,12 @@ func (p *prober) finish(id port.RolloutID, r probeRollout, err error) {
 	p.ready = append(p.ready, group)
 	if len(p.ready) == p.cfg.BatchGroups {
 		p.sent = true
-		p.full <- p.ready
+		p.Full <- p.ready
 	}
 }
 
-// played is how many rollouts have finished, and what failed.
-func (p *prober) played() (int, error) {
+// Played counts the finished rollouts. The error joins those of rollouts that failed.
+func (p *Prober) Played() (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.count, p.err
@@ -137,10 +138,10 @@ func (p *prober) played() (int, error) {
 
 // timeSteps waits for a batch, times train steps on it beside the rollouts, and
 // reads the rates of that time.
-func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (experiment.Probe, error) {
+func (p *Prober) timeSteps(ctx context.Context, scratch port.Trainer, began time.Time, now func() time.Time) (experiment.Probe, error) {
 	var groups []port.Group
 	select {
-	case groups = <-p.full:
+	case groups = <-p.Full:
 	case <-ctx.Done():
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -188,7 +189,7 @@ func (p *prober) timeSteps(ctx context.Context, scratch port.Trainer, began time
 }
 
 // tail is the mean longest duration of complete groups over their mean duration.
-func (p *prober) tail() float64 {
+func (p *Prober) tail() float64 {
 	var longest, sum, n float64
 	groups := 0.0
 	for _, rollouts := range p.done {
@@ -210,13 +211,13 @@ func (p *prober) tail() float64 {
 	return min(max(longest/groups/(sum/n), 1), float64(p.cfg.GroupSize))
 }
 
-// probeSampler is an engine bound to a rollout of the probe.
-type probeSampler struct {
-	engine port.Engine
-	id     port.RolloutID
+// ProbeSampler is an engine bound to a rollout of the probe.
+type ProbeSampler struct {
+	Engine port.Engine
+	Id     port.RolloutID
 }
 
 // Sample implements port.Sampler.
-func (s probeSampler) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
-	return s.engine.Generate(ctx, port.GenerateRequest{Rollout: s.id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
+func (s ProbeSampler) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
+	return s.Engine.Generate(ctx, port.GenerateRequest{Rollout: s.Id, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check})
 }

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"context"
@@ -21,53 +21,53 @@ import (
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
-// record is what a run keeps and shows of itself beside its log, over its parts: the lines of its train steps, readable
-// samples, evaluations, trackers of others, and its pages.
-type record struct {
+// Record holds the parts of a run, and what it keeps and shows of itself beside its log. Its fields are made by
+// [Record.OpenRecord] and [NewShown].
+type Record struct {
 	*parts.Parts
-	app    *app.Process
-	around surroundings
-	began  time.Time
-	// shown is the run as browsers see it, nil where none may.
-	shown *shownRun
-	steps *stepLog
+	App    *app.Process
+	around Surroundings
+	Began  time.Time
+	// Shown is the run as browsers see it, nil where none may.
+	Shown *Shown
+	Steps *StepLog
 	// sinks take every train step's figures to where others are, nil where there are none; spans are nil where none
 	// are sent. well is how the run ended.
 	sinks *sink.Feed
-	spans *sink.Spans
-	well  bool
+	Spans *sink.Spans
+	Well  bool
 	// saying is where the operator is told, nil for standard error.
 	saying      atomic.Pointer[func(format string, args ...any)]
-	samples     *sampleWriter
-	evaluations evaluator
-	// expected is the prediction made before the first step; zero where there is none.
-	expected experiment.Forecast
+	Samples     *sampleWriter
+	Evaluations evaluator
+	// Expected is the prediction made before the first step; zero where there is none.
+	Expected experiment.Forecast
 }
 
-// surroundings are what a run is told of the program around it.
-type surroundings struct {
-	// program names the program and its version, for a trace.
-	program string
-	// pages are what browsers are shown of the run of a directory, whose trace begins with a header.
-	pages func(dir, name string, header trace.Header) dashboard.Options
+// Surroundings are what a run is told of the program around it.
+type Surroundings struct {
+	// Program names the program and its version, for a trace.
+	Program string
+	// Pages are what browsers are shown of the run of a directory, whose trace begins with a header.
+	Pages func(dir, name string, header trace.Header) dashboard.Options
 }
 
-// newRecord begins the record of a run, whose parts are made afterwards.
-func newRecord(a *app.Process, around surroundings) *record {
-	return &record{app: a, around: around, began: a.Now()}
+// New begins the record of a run, whose parts are made afterwards.
+func New(a *app.Process, around Surroundings) *Record {
+	return &Record{App: a, around: around, Began: a.Now()}
 }
 
-// view shows a run to the operator. Its methods do not block.
-type view interface {
+// View shows a run to the operator. Its methods do not block.
+type View interface {
 	// Update shows a newer state. One goroutine calls it.
-	Update(progress)
+	Update(Progress)
 	// Message adds a line that stays.
 	Message(text string)
 }
 
-// progress is what a run shows of itself while it goes on. Figures that are not
+// Progress is what a run shows of itself while it goes on. Figures that are not
 // known yet are NaN.
-type progress struct {
+type Progress struct {
 	// Step is the number of train steps done, of Steps.
 	Step, Steps int64
 	// Version is the newest policy version that all engines serve.
@@ -88,7 +88,7 @@ type progress struct {
 	TokensPerS float64
 	// QueueGroups are ready and waiting, of QueueCapacity.
 	QueueGroups, QueueCapacity int
-	// Rates are what enters the queue and what leaves it.
+	// Rates are those at which groups enter and leave the queue.
 	Rates live.Rates
 	// Control is the goal that the run keeps; nil without one.
 	Control *protocol.Control
@@ -98,21 +98,20 @@ type progress struct {
 	Elapsed, ETA time.Duration
 }
 
-// openRecord opens what is kept of the run beside its log: readable samples, the lines of its train steps, and the
-// sinks that these go to. Lines of steps after upTo are made again.
-func (r *record) openRecord(upTo loop.Version) (err error) {
+// OpenRecord opens the lines of the run's train steps, its readable samples, and the sinks of both. Lines of steps after upTo are made again.
+func (r *Record) OpenRecord(upTo loop.Version) (err error) {
 	if err := os.MkdirAll(filepath.Join(r.Dir, "samples"), 0o755); err != nil {
 		return err
 	}
-	r.samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
+	r.Samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
 	r.OnClose(func() error {
-		r.samples.writing.Wait()
+		r.Samples.writing.Wait()
 		return nil
 	})
-	if r.steps, err = openStepLog(r.Dir, upTo); err != nil {
+	if r.Steps, err = openStepLog(r.Dir, upTo); err != nil {
 		return err
 	}
-	r.OnClose(r.steps.close)
+	r.OnClose(r.Steps.Close)
 	r.OnClose(func() error {
 		r.closeSinks()
 		return nil
@@ -120,61 +119,62 @@ func (r *record) openRecord(upTo loop.Version) (err error) {
 	return r.openSinks()
 }
 
-// header begins the run's trace.
-func (r *record) header() trace.Header {
-	return trace.Header{Program: r.around.program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
+// Header begins the run's trace.
+func (r *Record) Header() trace.Header {
+	return trace.Header{Program: r.around.Program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
 }
 
-// onStep is called by the goroutine that owns the loop; it does not block.
-func (r *record) onStep(ctx context.Context, d live.StepDone, view view) {
-	line := newStepLine(d)
-	if e := r.evaluations.take(); e != nil {
+// OnStep is called by the goroutine that owns the loop; it does not block.
+func (r *Record) OnStep(ctx context.Context, d live.StepDone, view View) {
+	line := StepLine(d)
+	if e := r.Evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
 	}
-	r.steps.add(line)
+	r.Steps.add(line)
 	if r.sinks != nil {
-		r.sinks.Send(sinkStep(line, r.app.Now()))
+		r.sinks.Send(sinkStep(line, r.App.Now()))
 	}
-	r.shown.step(&line)
-	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.Message("samples: " + err.Error()) })
+	r.Shown.step(&line)
+	r.Samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.Message("samples: " + err.Error()) })
 	view.Update(r.newProgress(d))
 	every := loop.Version(r.Cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
-		r.evaluations.start(v, func() (float64, error) {
+		r.Evaluations.start(v, func() (float64, error) {
 			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
 		}, func(err error) { view.Message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
 	}
 }
 
-func (r *record) wallS() float64 { return r.app.Now().Sub(r.began).Seconds() }
+// WallS is how long the run has been there, in seconds of wall time.
+func (r *Record) WallS() float64 { return r.App.Now().Sub(r.Began).Seconds() }
 
-// intro is printed before anything is shown.
-func (r *record) intro(resume *live.Resume) string {
+// Intro is printed before anything is shown.
+func (r *Record) Intro(resume *live.Resume) string {
 	what := fmt.Sprintf("%s: %s, %d train steps, concurrency C %d, batch B %d and group S %d rollouts", r.Dir, r.Cfg.EnvironmentName(), r.Cfg.Trainer.Steps,
 		r.Cfg.Rollout.Concurrency, r.Cfg.Train.Batch, r.Cfg.Rollout.GroupSize)
 	if resume != nil {
 		return fmt.Sprintf("%s; going on from version %d", what, resume.Loop.Version())
 	}
-	if p := r.expected; p.StalenessMean != nil {
+	if p := r.Expected; p.StalenessMean != nil {
 		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Calibration.Utilization)
 	}
-	if r.expected.StalenessMean == nil && len(r.expected.Warnings) > 0 {
-		what += "\n" + r.expected.Warnings[0]
+	if r.Expected.StalenessMean == nil && len(r.Expected.Warnings) > 0 {
+		what += "\n" + r.Expected.Warnings[0]
 	}
-	return what + "\n" + splitWords
+	return what + "\n" + SplitWords
 }
 
-// splitWords say what the parts of a step's staleness are called.
-const splitWords = "staleness in versions: PQS before its group was ready, IQS in the queue"
+// SplitWords say what the parts of a step's staleness are called.
+const SplitWords = "staleness in versions: PQS before its group was ready, IQS in the queue"
 
 // viewWindow is how many of the last steps the progress view averages.
 const viewWindow = 20
 
 // newProgress is what the view shows after a step.
-func (r *record) newProgress(d live.StepDone) progress {
-	lines := r.steps.lines
+func (r *Record) newProgress(d live.StepDone) Progress {
+	lines := r.Steps.Lines
 	recent := lines[max(0, len(lines)-viewWindow):]
-	p := progress{Step: int64(d.Point.Step), Steps: int64(r.Cfg.Trainer.Steps), Version: int64(d.Point.Step),
+	p := Progress{Step: int64(d.Point.Step), Steps: int64(r.Cfg.Trainer.Steps), Version: int64(d.Point.Step),
 		Accuracy: math.NaN(), Rates: d.Rates, QueueGroups: d.Status.QueueGroups, QueueCapacity: d.Status.QueueCapacityGroups, Elapsed: time.Duration(d.Point.TimeNS)}
 	p.Control = api.ControlOf(r.Rules.Control, d.Status.Control, nil)
 	if e := r.newestEvaluation(); e != nil {
@@ -209,8 +209,8 @@ func (r *record) newProgress(d live.StepDone) progress {
 }
 
 // newestEvaluation is the last evaluation that stands in the step log.
-func (r *record) newestEvaluation() *evaluation {
-	lines := r.steps.lines
+func (r *Record) newestEvaluation() *evaluation {
+	lines := r.Steps.Lines
 	for i := len(lines) - 1; i >= max(0, len(lines)-1000); i-- {
 		if lines[i].HeldOutAccuracy != nil {
 			return &evaluation{*lines[i].HeldOutStep, *lines[i].HeldOutAccuracy}

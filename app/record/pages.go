@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// viewListen is where pages are served by default.
-const viewListen = "127.0.0.1:7070"
+// ViewListen is where pages are served by default.
+const ViewListen = "127.0.0.1:7070"
 
 // viewPorts is how many ports from the default one on are tried.
 const viewPorts = 32
 
-// checkViewListen refuses addresses that others can reach: whoever opens the pages reads prompts and responses.
-func checkViewListen(address string) error {
+// CheckViewListen refuses addresses that others can reach: the pages show prompts and responses.
+func CheckViewListen(address string) error {
 	const hint = "HOST:PORT with a host of this machine, such as 127.0.0.1:7070; from elsewhere: ssh -L 7070:127.0.0.1:7070 HOST"
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -28,9 +28,9 @@ func checkViewListen(address string) error {
 	return nil
 }
 
-// firstFree listens on an address or, where something listens there, on the next ports. A port that nobody
-// chose is no reason to fail: in the end any free one is taken.
-func firstFree(address string) (net.Listener, error) {
+// FirstFree listens on an address or, where something listens there, on the next ports. In the end it takes any
+// free port.
+func FirstFree(address string) (net.Listener, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -50,8 +50,8 @@ func firstFree(address string) (net.Listener, error) {
 // viewDrain is how long answers under way may take at the end.
 const viewDrain = 2 * time.Second
 
-// servePages serves on a listener, which it closes, until the context ends.
-func servePages(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// ServePages serves on a listener, which it closes, until the context ends.
+func ServePages(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{Handler: sameSite(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"github.com/headway-rl/headway/loop/port"
@@ -12,13 +12,13 @@ func lagLines(ranges [port.LagRanges]port.LagReport) []steps.Lag {
 	for i, r := range ranges {
 		if r.Tokens > 0 {
 			lines = append(lines, steps.Lag{Staleness: port.LagRange(i), Tokens: r.Tokens, ClipFraction: r.ClipFraction, ActiveClipFraction: r.ActiveClipFraction, PredictedClipFraction: r.PredictedClipFraction,
-				MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize, MaskedFraction: r.MaskedFraction, Health: lagHealth(r.ClipFraction, r.MeanLogRatio)})
+				MeanLogRatio: r.MeanLogRatio, EffectiveSampleSize: r.EffectiveSampleSize, MaskedFraction: r.MaskedFraction, Health: LagHealth(r.ClipFraction, r.MeanLogRatio)})
 		}
 	}
 	return lines
 }
 
-// lagHealth names the worse of the two.
-func lagHealth(clip, logRatio float64) string {
+// LagHealth names the worse of the two.
+func LagHealth(clip, logRatio float64) string {
 	return max(grpo.ClipHealth(clip), grpo.LogRatioHealth(logRatio)).String()
 }

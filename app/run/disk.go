@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"errors"
@@ -7,12 +7,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
-// runDisk watches whether a run can write its directory, and says so when that changes. The zero
+// disk watches whether a run can write its directory, and says so when that changes. The zero
 // value is of a run that can.
-type runDisk struct {
+type disk struct {
 	dir string
 	now func() time.Time
 	say func(text string)
@@ -25,7 +26,7 @@ type runDisk struct {
 }
 
 // told takes what a write failed by for lack of room, and nil once there is room again.
-func (d *runDisk) told(cause error) {
+func (d *disk) told(cause error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.cause
@@ -38,21 +39,21 @@ func (d *runDisk) told(cause error) {
 		d.say(fmt.Sprintf("%s; nothing is lost. Make room there and it goes on by itself, or press Ctrl-C to end it here", d.words()))
 	} else if before != nil {
 		d.say(fmt.Sprintf("there is room again in %s%s: the run goes on after %s, which are in no idle figure",
-			d.dir, freeWords(d.dir), d.now().Sub(d.since).Round(time.Second)))
+			d.dir, record.FreeWords(d.dir), d.now().Sub(d.since).Round(time.Second)))
 	}
 }
 
 // words say what cannot be written, where, and how much is free there.
-func (d *runDisk) words() string {
+func (d *disk) words() string {
 	cause := d.cause
 	if path, ok := errors.AsType[*fs.PathError](cause); ok {
 		cause = path
 	}
-	return fmt.Sprintf("the run waits for room in %s%s: %v", d.dir, freeWords(d.dir), cause)
+	return fmt.Sprintf("the run waits for room in %s%s: %v", d.dir, record.FreeWords(d.dir), cause)
 }
 
 // stall is what the run waits for, empty while there is room.
-func (d *runDisk) stall() string {
+func (d *disk) stall() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.cause == nil {
@@ -61,8 +62,8 @@ func (d *runDisk) stall() string {
 	return d.words()
 }
 
-// stopping says what the first Ctrl-C does.
-func (d *runDisk) stopping() string {
+// Stopping says what the first Ctrl-C does.
+func (d *disk) Stopping() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending = d.cause != nil; d.ending {
@@ -71,20 +72,20 @@ func (d *runDisk) stopping() string {
 	return "stopping after the running train step; again to stop at once"
 }
 
-// withRoomHint says of an error for lack of room what to do, unless it says what to do already.
-func withRoomHint(dir string, err error) error {
+// WithRoomHint says of an error for lack of room what to do, unless it says what to do already.
+func WithRoomHint(dir string, err error) error {
 	var failed *failure.Error
-	if !noRoom(err) || errors.As(err, &failed) {
+	if !record.NoRoom(err) || errors.As(err, &failed) {
 		return err
 	}
-	return failure.Run(resumeHint(dir, err), "%w", err)
+	return failure.Run(ResumeHint(dir, err), "%w", err)
 }
 
-// resumeHint is how a run that ended by an error goes on.
-func resumeHint(dir string, err error) string {
+// ResumeHint is how a run that ended by an error goes on.
+func ResumeHint(dir string, err error) string {
 	hint := "headway run --resume " + dir + " goes on from the last logged event"
-	if noRoom(err) {
-		hint = "make room in " + dir + freeWords(dir) + ", then " + hint
+	if record.NoRoom(err) {
+		hint = "make room in " + dir + record.FreeWords(dir) + ", then " + hint
 	}
 	return hint
 }

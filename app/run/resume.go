@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"context"
@@ -17,17 +17,17 @@ import (
 	"path/filepath"
 )
 
-// resumedRun is an interrupted run, rebuilt from its directory.
-type resumedRun struct {
-	cfg   config.Config
-	store *file.Store
-	state *live.Resume
+// Resumed is an interrupted run, rebuilt from its directory.
+type Resumed struct {
+	Cfg   config.Config
+	Store *file.Store
+	State *live.Resume
 	// expected is the prediction made before the run's first step.
 	expected experiment.Forecast
 }
 
-// loadRun opens a run directory to go on with it; it changes nothing that it cannot go on with.
-func loadRun(a *app.Process, dir string) (*resumedRun, error) {
+// Load opens a run directory to go on with it; it changes nothing that it cannot go on with.
+func Load(a *app.Process, dir string) (*Resumed, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
 		return nil, failure.Usage("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
 	}
@@ -58,7 +58,7 @@ func loadRun(a *app.Process, dir string) (*resumedRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	return &resumedRun{cfg: cfg, store: store, state: state, expected: expected}, nil
+	return &Resumed{Cfg: cfg, Store: store, State: state, expected: expected}, nil
 }
 
 // checkVersion verifies the weights that a run goes on from, before anything of it is changed.
@@ -77,12 +77,12 @@ func checkVersion(dir string, v loop.Version) error {
 	return nil
 }
 
-// finished reports whether nothing but the report is left to do.
-func (r *resumedRun) finished() bool {
-	return r.state.Ended && r.state.Loop.Version() >= loop.Version(r.cfg.Trainer.Steps)
+// Finished reports whether nothing but the report is left to do.
+func (r *Resumed) Finished() bool {
+	return r.State.Ended && r.State.Loop.Version() >= loop.Version(r.Cfg.Trainer.Steps)
 }
 
-// result is what the live runtime would have said at the end of a finished run.
-func (r *resumedRun) result() live.Result {
-	return live.Result{Reason: loop.ReasonSteps, Status: r.state.Loop.Status(), Summary: r.state.Recorder.Summary(), Series: r.state.Recorder.Steps}
+// Result is what the live runtime would have said at the end of a finished run.
+func (r *Resumed) Result() live.Result {
+	return live.Result{Reason: loop.ReasonSteps, Status: r.State.Loop.Status(), Summary: r.State.Recorder.Summary(), Series: r.State.Recorder.Steps}
 }

@@ -1,4 +1,4 @@
-package main
+package run
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
@@ -17,20 +18,20 @@ import (
 	"github.com/headway-rl/headway/store/file"
 )
 
-// job is one run in one process: the record of its parts, and what it goes on from.
-type job struct {
-	*record
+// Run is one run in one process: the record of its parts, and what it goes on from.
+type Run struct {
+	*record.Record
 	store   *file.Store
-	resumed *resumedRun
-	// disk says when the run waits for room.
-	disk runDisk
+	resumed *Resumed
+	// Disk says when the run waits for room.
+	Disk disk
 }
 
-// newJob builds the parts of a run. A new run's directory is made here, with its
+// New builds the parts of a run. A new run's directory is made here, with its
 // resolved config; nothing before this has written anything.
-func newJob(a *app.Process, around surroundings, cfg config.Config, dir string, resumed *resumedRun) (j *job, err error) {
-	j = &job{record: newRecord(a, around), resumed: resumed, disk: runDisk{dir: dir, now: a.Now}}
-	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.tell); err != nil {
+func New(a *app.Process, around record.Surroundings, cfg config.Config, dir string, resumed *Resumed) (j *Run, err error) {
+	j = &Run{Record: record.New(a, around), resumed: resumed, Disk: disk{dir: dir, now: a.Now}}
+	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.Tell); err != nil {
 		return nil, err
 	}
 	if j.CodeTask != nil { // before there is a directory
@@ -48,9 +49,9 @@ func newJob(a *app.Process, around surroundings, cfg config.Config, dir string, 
 	}()
 	upTo := loop.Version(0)
 	if resumed != nil {
-		j.store, j.expected = resumed.store, resumed.expected
+		j.store, j.Expected = resumed.Store, resumed.expected
 		j.OnClose(j.store.Close)
-		upTo = resumed.state.Loop.Version()
+		upTo = resumed.State.Loop.Version()
 	} else {
 		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Sync == "always"}); err != nil {
 			return j, err
@@ -60,11 +61,11 @@ func newJob(a *app.Process, around surroundings, cfg config.Config, dir string, 
 			return j, err
 		}
 	}
-	if err := j.openRecord(upTo); err != nil {
+	if err := j.OpenRecord(upTo); err != nil {
 		return j, err
 	}
 	if j.CodeTask != nil {
-		j.CodeTask.Spans = j.spans
+		j.CodeTask.Spans = j.Spans
 		if err := j.OpenCode(context.Background()); err != nil {
 			return j, err
 		}
@@ -72,8 +73,8 @@ func newJob(a *app.Process, around surroundings, cfg config.Config, dir string, 
 	return j, j.Parts.Build(parts.Host{})
 }
 
-// predict calibrates and puts the prediction down before the first step.
-func (j *job) predict(ctx context.Context) error {
+// Predict calibrates and puts the prediction down before the first step.
+func (j *Run) Predict(ctx context.Context) error {
 	if err := j.Trainer.Initialize(ctx); err != nil {
 		return err
 	}
@@ -85,7 +86,7 @@ func (j *job) predict(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	c, err := calibrate(ctx, j.Rules, j.Engines, j.Environment, scratch, j.app.Now)
+	c, err := calibrate(ctx, j.Rules, j.Engines, j.Environment, scratch, j.App.Now)
 	j.TakePaces() // the probe's are not the run's
 	for _, e := range j.Engines {
 		if timed, ok := port.As[port.Timed](e); ok {
@@ -96,20 +97,20 @@ func (j *job) predict(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())
 	case errors.Is(err, errProbeSlow):
-		j.expected = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
+		j.Expected = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
 		return nil
 	case err != nil:
 		return err
 	}
-	j.expected, err = experiment.ForecastRun(j.Cfg, c)
+	j.Expected, err = experiment.ForecastRun(j.Cfg, c)
 	return err
 }
 
 // serveFirst has every engine serve version 0. The probe is of all engines; the run begins with those it wants, and
 // says itself when one is there.
-func (j *job) serveFirst(ctx context.Context) error {
-	j.tellBy(func(string, ...any) {})
-	defer j.tellBy(nil)
+func (j *Run) serveFirst(ctx context.Context) error {
+	j.TellBy(func(string, ...any) {})
+	defer j.TellBy(nil)
 	for i, e := range j.Engines {
 		if j.Fleet != nil {
 			if err := j.Fleet.Acquire(ctx, i); err != nil {
@@ -123,34 +124,34 @@ func (j *job) serveFirst(ctx context.Context) error {
 	return nil
 }
 
-// options are the live runtime's.
-func (j *job) options(ctx context.Context, view view) live.Options {
+// Options are the live runtime's.
+func (j *Run) Options(ctx context.Context, view record.View) live.Options {
 	offset := int64(0)
-	j.disk.say = view.Message
+	j.Disk.say = view.Message
 	opt := live.Options{
-		Header: j.header(), Engines: j.Engines, Environment: j.Environment, Trainer: j.Trainer, Weights: j.Weights, Store: j.store,
-		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.expected}}, Losses: plannedLosses(j.Cfg),
-		OnStep: func(d live.StepDone) { j.onStep(ctx, d, view) },
+		Header: j.Header(), Engines: j.Engines, Environment: j.Environment, Trainer: j.Trainer, Weights: j.Weights, Store: j.store,
+		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.Expected}}, Losses: plannedLosses(j.Cfg),
+		OnStep: func(d live.StepDone) { j.OnStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {
-			if err := j.samples.write(b); err != nil {
+			if err := j.Samples.Write(b); err != nil {
 				view.Message("samples: " + err.Error())
 			}
 		},
-		OnBroken:   func(bundle []byte) { view.Message(writeBroken(j.Dir, bundle)) },
-		OnDiskFull: j.disk.told,
+		OnBroken:   func(bundle []byte) { view.Message(record.WriteBroken(j.Dir, bundle)) },
+		OnDiskFull: j.Disk.told,
 		Logf:       func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) },
 
 		KeepVersions: j.Cfg.Store.KeepVersions, SnapshotSteps: j.Cfg.Store.SnapshotEvery,
 	}
 	if j.resumed != nil {
-		opt.Resume = j.resumed.state
+		opt.Resume = j.resumed.State
 		offset = opt.Resume.Loop.Status().TimeNS
 	}
-	opt.Clock = j.app.Clock(offset)
+	opt.Clock = j.App.Clock(offset)
 	j.WithFleet(&opt)
-	j.tellBy(opt.Logf)
-	j.shown.watch(&opt)
-	j.watchSpans(&opt)
+	j.TellBy(opt.Logf)
+	j.Shown.Watch(&opt)
+	j.WatchSpans(&opt)
 	if j.CodeTask != nil {
 		j.CodeTask.Clock.Store(&opt.Clock)
 	}

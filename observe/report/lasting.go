@@ -1,16 +1,17 @@
-package main
+package report
 
 import (
 	"fmt"
 	"time"
 )
 
-// lastingWords writes a long time for people.
-func lastingWords(seconds float64) string {
+// Lasting writes a long time for people.
+func Lasting(seconds float64) string {
 	return (time.Duration(seconds) * time.Second).String()
 }
 
-func byteWords(n int64) string {
+// Bytes writes a number of bytes for people, in units of 1024.
+func Bytes(n int64) string {
 	value, unit := float64(n), 0
 	for value >= 1024 && unit < 4 {
 		value, unit = value/1024, unit+1

@@ -1,11 +1,10 @@
-package main
+package experiment
 
 import (
 	"math"
 	"testing"
 
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // TestPredictsTheCorrectedForm expects of a run near ρ = 1 what the corrections say, where the trainer waits for a
@@ -15,8 +14,8 @@ func TestPredictsTheCorrectedForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := experiment.Probe{Rollouts: 100, WindowS: 1, RolloutsPerS: 64, StepS: 1, Utilization: 1, TailMultiplier: 2}
-	p, err := experiment.ForecastRun(cfg, c)
+	c := Probe{Rollouts: 100, WindowS: 1, RolloutsPerS: 64, StepS: 1, Utilization: 1, TailMultiplier: 2}
+	p, err := ForecastRun(cfg, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"bufio"
@@ -22,7 +22,8 @@ import (
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-func newStepLine(d live.StepDone) steps.Line {
+// StepLine is a train step as a line of metrics.jsonl.
+func StepLine(d live.StepDone) steps.Line {
 	p, r := d.Point, d.Report
 	from := d.Attribution.Split
 	return steps.Line{
@@ -38,10 +39,10 @@ func newStepLine(d live.StepDone) steps.Line {
 	}
 }
 
-// stepLog writes metrics.jsonl and keeps its newest lines for the report.
-type stepLog struct {
+// StepLog writes metrics.jsonl and keeps its newest lines for the report.
+type StepLog struct {
 	file  *os.File
-	lines []steps.Line
+	Lines []steps.Line
 	// unwritten is what there was no room for, tried again with every line; err is what a line
 	// failed by otherwise, the first of them.
 	unwritten []byte
@@ -50,9 +51,9 @@ type stepLog struct {
 
 // openStepLog opens the log of a run directory. Lines of steps after upTo, which a
 // resumed run will make again, are cut off.
-func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
+func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
 	path := filepath.Join(dir, steps.File)
-	log := &stepLog{}
+	log := &StepLog{}
 	old, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -63,7 +64,7 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 		for scanner.Scan() {
 			var line steps.Line
 			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {
-				log.lines = append(log.lines, line)
+				log.Lines = append(log.Lines, line)
 			}
 		}
 		old.Close()
@@ -71,7 +72,7 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 	if log.file, err = os.Create(path + ".new"); err != nil {
 		return nil, err
 	}
-	for _, line := range log.lines {
+	for _, line := range log.Lines {
 		log.render(line)
 	}
 	err = cmp.Or(log.flush(), log.err)
@@ -86,19 +87,19 @@ func openStepLog(dir string, upTo loop.Version) (*stepLog, error) {
 	return log, nil
 }
 
-func (l *stepLog) add(line steps.Line) {
-	if len(l.lines) >= 2*live.SeriesSteps { // metrics.jsonl has them all
-		l.lines = append(l.lines[:0], l.lines[len(l.lines)-live.SeriesSteps:]...)
+func (l *StepLog) add(line steps.Line) {
+	if len(l.Lines) >= 2*live.SeriesSteps { // metrics.jsonl has them all
+		l.Lines = append(l.Lines[:0], l.Lines[len(l.Lines)-live.SeriesSteps:]...)
 	}
-	l.lines = append(l.lines, line)
+	l.Lines = append(l.Lines, line)
 	l.render(line)
-	if err := l.flush(); err != nil && !noRoom(err) {
+	if err := l.flush(); err != nil && !NoRoom(err) {
 		l.unwritten, l.err = nil, cmp.Or(l.err, err)
 	}
 }
 
 // render puts a line behind those that are to be written.
-func (l *stepLog) render(line steps.Line) {
+func (l *StepLog) render(line steps.Line) {
 	text, err := json.Marshal(line)
 	if err != nil {
 		l.err = cmp.Or(l.err, err)
@@ -108,7 +109,7 @@ func (l *stepLog) render(line steps.Line) {
 }
 
 // flush writes what there is room for, from where the last write ended.
-func (l *stepLog) flush() error {
+func (l *StepLog) flush() error {
 	if len(l.unwritten) == 0 {
 		return nil
 	}
@@ -117,7 +118,8 @@ func (l *stepLog) flush() error {
 	return err
 }
 
-func (l *stepLog) close() error {
+// Close writes what is left and closes the file. The error is the first that a line failed by.
+func (l *StepLog) Close() error {
 	l.err = cmp.Or(l.err, l.flush())
 	return errors.Join(l.err, l.file.Close())
 }
@@ -149,8 +151,8 @@ type sampleText struct {
 // samplesPerBatch bounds what one step writes.
 const samplesPerBatch = 32
 
-// write is called with every batch before it is trained on.
-func (w *sampleWriter) write(b port.Batch) error {
+// Write is called with every batch before it is trained on.
+func (w *sampleWriter) Write(b port.Batch) error {
 	if w.every == 0 || (b.Version+1)%loop.Version(w.every) != 0 {
 		return nil
 	}
@@ -196,7 +198,7 @@ func (w *sampleWriter) trained(step loop.Version, ratios map[port.RolloutID][]fl
 	})
 }
 
-func (w *sampleWriter) newest() []sampleText {
+func (w *sampleWriter) Newest() []sampleText {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
@@ -235,20 +237,20 @@ func versionSpans(s *port.Sample) string {
 	return strings.Join(spans, " ")
 }
 
-// finite replaces what JSON cannot hold by 0.
-func finite(x float64) float64 {
+// Finite replaces what JSON cannot hold by 0.
+func Finite(x float64) float64 {
 	if math.IsNaN(x) || math.IsInf(x, 0) {
 		return 0
 	}
 	return x
 }
 
-// brokenFile is the name in a run directory of what explains a broken invariant.
-const brokenFile = "broken.json"
+// BrokenFile is the name in a run directory of what explains a broken invariant.
+const BrokenFile = "broken.json"
 
-// writeBroken keeps what explains a broken invariant in a run directory, and returns what to say of it.
-func writeBroken(dir string, bundle []byte) string {
-	path := filepath.Join(dir, brokenFile)
+// WriteBroken keeps what explains a broken invariant in a run directory, and returns what to say of it.
+func WriteBroken(dir string, bundle []byte) string {
+	path := filepath.Join(dir, BrokenFile)
 	if err := os.WriteFile(path, bundle, 0o644); err != nil {
 		return fmt.Sprintf("the file that explains this defect cannot be written: %v", err)
 	}

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"context"
@@ -26,7 +26,7 @@ const commandLog = "sinks-command.log"
 
 // openSinks opens what the document names. What cannot be opened is an error before the run begins; what
 // fails later is said, and no more.
-func (r *record) openSinks() error {
+func (r *Record) openSinks() error {
 	var sinks []sink.Sink
 	var errs []error
 	add := func(s sink.Sink, err error) {
@@ -38,12 +38,12 @@ func (r *record) openSinks() error {
 	}
 	name, to := filepath.Base(r.Dir), r.Cfg.Sinks
 	if to.TensorBoard.Dir != "" {
-		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), r.app.Now()))
+		add(sink.TensorBoard(filepath.Join(to.TensorBoard.Dir, name), r.App.Now()))
 	}
 	if to.MLflow.URL != "" {
 		token, err := parts.SecretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
-		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(r.Cfg), Logf: r.tell, Now: r.app.Now}))
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(r.Cfg), Logf: r.Tell, Now: r.App.Now}))
 	}
 	if len(to.Command) > 0 {
 		add(sink.Program(to.Command, filepath.Join(r.Dir, commandLog)))
@@ -52,13 +52,13 @@ func (r *record) openSinks() error {
 		errs = append(errs, r.openSpans())
 	}
 	if len(sinks) > 0 {
-		r.sinks = sink.Start(sinks, sink.Options{Logf: r.tell})
+		r.sinks = sink.Start(sinks, sink.Options{Logf: r.Tell})
 	}
 	return errors.Join(errs...)
 }
 
 // openSpans begins to send spans of a share of the rollouts.
-func (r *record) openSpans() error {
+func (r *Record) openSpans() error {
 	to := r.Cfg.Sinks.Spans
 	token, err := parts.SecretOf("sinks.spans.token_file", to.TokenFile)
 	if err != nil {
@@ -68,59 +68,59 @@ func (r *record) openSpans() error {
 	if model == "" {
 		model = r.Cfg.Environment.Task
 	}
-	r.spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.tell})
+	r.Spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Tell})
 	return err
 }
 
-// watchSpans has a runtime's options tell the spans what happens.
-func (r *record) watchSpans(opt *live.Options) {
-	if r.spans == nil {
+// WatchSpans has a runtime's options tell the spans what happens.
+func (r *Record) WatchSpans(opt *live.Options) {
+	if r.Spans == nil {
 		return
 	}
-	r.spans.Begin(r.app.Now().Add(-time.Duration(opt.Clock())))
+	r.Spans.Begin(r.App.Now().Add(-time.Duration(opt.Clock())))
 	observe := opt.Observe
 	opt.Observe = func(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
-		r.spans.Observe(ev, m.EnvironmentNS, actions)
+		r.Spans.Observe(ev, m.EnvironmentNS, actions)
 		if observe != nil {
 			observe(ev, m, actions)
 		}
 	}
 }
 
-// traceparent is what tells an engine's server whose call it is, nil where no spans are sent.
-func (r *record) traceparent() func(port.RolloutID) string {
-	if r.spans == nil {
+// Traceparent is what tells an engine's server whose call it is, nil where no spans are sent.
+func (r *Record) Traceparent() func(port.RolloutID) string {
+	if r.Spans == nil {
 		return nil
 	}
-	return func(id port.RolloutID) string { return r.spans.Traceparent(id.Group, id.Sample, id.Attempt) }
+	return func(id port.RolloutID) string { return r.Spans.Traceparent(id.Group, id.Sample, id.Attempt) }
 }
 
 // sinksPatience is how long the end of a run waits for what sinks have not taken.
 const sinksPatience = 15 * time.Second
 
 // closeSinks sends what still waits.
-func (r *record) closeSinks() {
+func (r *Record) closeSinks() {
 	var both sync.WaitGroup
-	both.Go(func() { r.sinks.Close(r.well) })
+	both.Go(func() { r.sinks.Close(r.Well) })
 	defer both.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
 	defer cancel()
-	if err := r.spans.Close(ctx); err != nil {
-		r.tell("sinks.spans: %v", err) // the run is none the worse for it
+	if err := r.Spans.Close(ctx); err != nil {
+		r.Tell("sinks.spans: %v", err) // the run is none the worse for it
 	}
 }
 
-// tell says something to whoever looks: in the view while there is one.
-func (r *record) tell(format string, args ...any) {
+// Tell tells the operator: in the view while there is one.
+func (r *Record) Tell(format string, args ...any) {
 	if say := r.saying.Load(); say != nil {
 		(*say)(format, args...)
 		return
 	}
-	fmt.Fprintf(r.app.Stderr, format+"\n", args...)
+	fmt.Fprintf(r.App.Stderr, format+"\n", args...)
 }
 
-// tellBy has what is told go somewhere, nil for standard error.
-func (r *record) tellBy(say func(format string, args ...any)) {
+// TellBy has what is told go somewhere, nil for standard error.
+func (r *Record) TellBy(say func(format string, args ...any)) {
 	if say == nil {
 		r.saying.Store(nil)
 		return

@@ -1,14 +1,14 @@
-package main
+package record
 
 import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// addressFile is where a control plane says in its run directory how it is reached.
-const addressFile = "serve.json"
+// AddressFile is where a control plane says in its run directory how it is reached.
+const AddressFile = "serve.json"
 
-// address is what stands in addressFile.
-type address struct {
+// Address is what stands in addressFile.
+type Address struct {
 	URL string `json:"url"`
 	Run string `json:"run"`
 	PID int    `json:"pid"`

@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"os"
@@ -28,15 +28,15 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := newShownRun(&record{around: surroundings{pages: func(_, name string, header trace.Header) dashboard.Options {
+	v := NewShown(&Record{around: Surroundings{Pages: func(_, name string, header trace.Header) dashboard.Options {
 		return dashboard.Options{Rules: header.Loop.WithDefaults(), Info: dashboard.Info{Name: name}}
-	}}, Parts: &parts.Parts{Dir: dir}, steps: &stepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
+	}}, Parts: &parts.Parts{Dir: dir}, Steps: &StepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
 	v.stop()
 	v.done.Wait()
-	if d, found := v.model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {
+	if d, found := v.Model.Group(41); !found || !d.Readable || len(d.Rollouts) != 1 {
 		t.Errorf("%v %+v", found, d)
 	}
-	if list := v.model.Groups(dashboard.Query{Readable: true}); len(list.Groups) != 1 {
+	if list := v.Model.Groups(dashboard.Query{Readable: true}); len(list.Groups) != 1 {
 		t.Errorf("%+v", list)
 	}
 }

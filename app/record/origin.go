@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"errors"
@@ -19,34 +19,34 @@ type origin int
 
 const (
 	originNone       origin = iota // no run: nothing has begun here
-	originRun                      // headway run
-	originServe                    // headway serve
+	OriginRun                      // headway run
+	OriginServe                    // headway serve
 	originSimulation               // headway simulate, which leaves nothing to go on with
 )
 
-// natsDir is where a control plane without a cluster keeps its log, under the run directory.
-var natsDir = filepath.Join("state", "nats")
+// NatsDir is where a control plane without a cluster keeps its log, under the run directory.
+var NatsDir = filepath.Join("state", "nats")
 
 // lockFile is what headway run holds while it writes, under the run directory (package store/file).
 var lockFile = filepath.Join("state", "lock")
 
-// originOf says which command made the run in dir, and writes nothing. A control plane says its
+// OriginOf says which command made the run in dir, and writes nothing. A control plane says its
 // address before its log has a line, and makes its server's files before that; headway run takes its
 // lock before there is a trace. Where a program of before this check wrote into the other's
 // directory, the address tells: only a control plane that became the writer gives it. A copy without
 // any of these is told by its trace.
-func originOf(dir string) (origin, error) {
+func OriginOf(dir string) (origin, error) {
 	here := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	}
 	switch {
-	case here(addressFile):
-		return originServe, nil
+	case here(AddressFile):
+		return OriginServe, nil
 	case here(lockFile) && here(trace.FileName):
-		return originRun, nil
-	case here(natsDir):
-		return originServe, nil
+		return OriginRun, nil
+	case here(NatsDir):
+		return OriginServe, nil
 	}
 	log, err := os.Open(filepath.Join(dir, trace.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -75,28 +75,28 @@ func originOfTrace(log *os.File) (origin, error) {
 	if err != nil {
 		return originNone, err
 	}
-	if reader.Header.Loop.TrainerAsks || trainsItself(cfg.WithDefaults()) != nil {
-		return originServe, nil
+	if reader.Header.Loop.TrainerAsks || TrainsItself(cfg.WithDefaults()) != nil {
+		return OriginServe, nil
 	}
-	return originRun, nil
+	return OriginRun, nil
 }
 
-// refuseOthersRun refuses to resume what headway run did not make, before anything of it is opened.
-func refuseOthersRun(dir string) error {
-	made, err := originOf(dir)
+// RefuseOthersRun refuses to resume what headway run did not make, before anything of it is opened.
+func RefuseOthersRun(dir string) error {
+	made, err := OriginOf(dir)
 	switch {
 	case err != nil:
 		return err
-	case made == originServe:
-		return failure.Usage(serveHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
+	case made == OriginServe:
+		return failure.Usage(ServeHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
 	case made == originSimulation:
 		return failure.Usage("headway view, replay and diagnose read it; start a run of its document with headway run FILE", "%s is a simulation: there is nothing to go on with", dir)
 	}
 	return nil
 }
 
-// serveHint says how a control plane's run is gone on with.
-func serveHint(dir string) string {
+// ServeHint says how a control plane's run is gone on with.
+func ServeHint(dir string) string {
 	folder, name := split(dir)
 	return fmt.Sprintf("headway serve FILE --dir %s --name %s goes on with it, FILE being its document", folder, name)
 }
@@ -109,21 +109,21 @@ func split(dir string) (folder, name string) {
 	return filepath.Dir(filepath.Clean(dir)), filepath.Base(dir)
 }
 
-// refuseOthersDirectory refuses to serve in a directory that holds no control plane's run, before
+// RefuseOthersDirectory refuses to serve in a directory that holds no control plane's run, before
 // anybody is told an address and anything is written. Its log is in a cluster, or in the directory.
-func refuseOthersDirectory(dir string, cluster bool) error {
+func RefuseOthersDirectory(dir string, cluster bool) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return failure.Usage("choose another --name, or --dir for another folder", "%s is a file, and --name is to be a run's directory", dir)
 	}
-	made, err := originOf(dir)
+	made, err := OriginOf(dir)
 	switch {
 	case err != nil:
 		return err
-	case made == originRun:
+	case made == OriginRun:
 		return failure.Usage("choose another --name, or go on with it by headway run --resume "+dir, "%s is a run of headway run: a control plane cannot go on with it", dir)
 	case made == originSimulation:
 		return failure.Usage("choose another --name", "%s is a simulation: a control plane cannot go on with it", dir)
-	case made == originServe && !cluster:
+	case made == OriginServe && !cluster:
 		return refuseLostLog(dir)
 	}
 	return nil
@@ -136,7 +136,7 @@ func refuseLostLog(dir string) error {
 	if err != nil || info.Size() == 0 {
 		return nil
 	}
-	log := filepath.Join(dir, natsDir)
+	log := filepath.Join(dir, NatsDir)
 	if _, err := os.Stat(log); !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -144,23 +144,23 @@ func refuseLostLog(dir string) error {
 		"%s has the trace of a control plane's run, and not its log: there is no %s", dir, log)
 }
 
-// refuseRunAsDocument refuses a directory where a config file is expected.
-func refuseRunAsDocument(path string) error {
+// RefuseRunAsDocument refuses a directory where a config file is expected.
+func RefuseRunAsDocument(path string) error {
 	if info, err := os.Stat(path); path == "" || err != nil || !info.IsDir() {
 		return nil
 	}
 	hint := "name a config file (YAML), or none for the defaults"
-	switch made, _ := originOf(path); made {
-	case originRun:
+	switch made, _ := OriginOf(path); made {
+	case OriginRun:
 		hint = "headway run --resume " + path + " goes on with the run; a new one of its document: headway run " + filepath.Join(path, parts.ConfigFile)
-	case originServe:
-		hint = serveHint(path)
+	case OriginServe:
+		hint = ServeHint(path)
 	}
 	return failure.Usage(hint, "%s is a directory, and a config file is expected", path)
 }
 
-// checkFolder refuses a folder of all runs that is no folder.
-func checkFolder(dir string) error {
+// CheckFolder refuses a folder of all runs that is no folder.
+func CheckFolder(dir string) error {
 	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
 		info, err := os.Stat(at)
 		if err == nil && !info.IsDir() {
@@ -172,8 +172,8 @@ func checkFolder(dir string) error {
 	}
 }
 
-// trainsItself refuses a document whose parts are in other processes.
-func trainsItself(cfg config.Config) error {
+// TrainsItself refuses a document whose parts are in other processes.
+func TrainsItself(cfg config.Config) error {
 	for i, e := range cfg.Engines {
 		if e.External() {
 			problem := "is not run's: the model of a server is trained by a trainer of yours"

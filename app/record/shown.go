@@ -1,4 +1,4 @@
-package main
+package record
 
 import (
 	"context"
@@ -15,10 +15,10 @@ import (
 	"github.com/headway-rl/headway/observe/steps"
 )
 
-// shownRun is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who
+// Shown is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who
 // looks holds the run up. The nil shownRun is of a run that is not shown.
-type shownRun struct {
-	model *dashboard.Model
+type Shown struct {
+	Model *dashboard.Model
 	feed  *dashboard.Feed
 	run   atomic.Pointer[live.Runtime]
 	spell func([]int32) string
@@ -31,11 +31,11 @@ type shownRun struct {
 	kept []*keptGroup
 }
 
-// newShownRun makes the model of a run that begins, or goes on; close ends its work. stall says what the run waits for while
-// nothing makes progress; nil where nobody knows.
-func newShownRun(r *record, name string, header trace.Header, resume *live.Resume, stall func() string) *shownRun {
-	v := &shownRun{spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
-	opt := r.around.pages(r.Dir, name, header)
+// NewShown makes the model of a run that begins, or goes on; [Shown.Close] ends its work. The words of stall are for a run
+// that makes no progress; nil where they are not known.
+func NewShown(r *Record, name string, header trace.Header, resume *live.Resume, stall func() string) *Shown {
+	v := &Shown{spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
+	opt := r.around.Pages(r.Dir, name, header)
 	opt.Info.Kind, opt.Info.Steps = "live", r.Cfg.Trainer.Steps
 	opt.Status, opt.Stall = v.status, stall
 	ctx, stop := context.WithCancel(context.Background())
@@ -48,17 +48,17 @@ func newShownRun(r *record, name string, header trace.Header, resume *live.Resum
 		opt.Recorder, _ = metrics.Restore(resume.Loop.Config(), resume.Recorder.State())
 		opt.Attribution = copyOf(resume)
 	}
-	v.model = dashboard.New(opt)
-	if p := r.expected; p.StalenessMean != nil {
-		v.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
+	v.Model = dashboard.New(opt)
+	if p := r.Expected; p.StalenessMean != nil {
+		v.Model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 	}
-	for i := range r.steps.lines {
-		v.model.Figures(shownFigures(&r.steps.lines[i]))
+	for i := range r.Steps.Lines {
+		v.Model.Figures(dashboard.ShownFigures(&r.Steps.Lines[i]))
 	}
 	if resume != nil {
-		readSamples(r.Dir, v.model) // what was said before is there as far as it was written down
+		dashboard.ReadSamples(r.Dir, v.Model) // what was said before is there as far as it was written down
 	}
-	v.feed = dashboard.NewFeed(v.model)
+	v.feed = dashboard.NewFeed(v.Model)
 	v.done.Go(func() { v.feed.Run(ctx) })
 	return v
 }
@@ -79,23 +79,23 @@ func copyOf(resume *live.Resume) *attribution.Observer {
 	return o
 }
 
-// runs names the runtime, whose state is asked for from now on.
-func (v *shownRun) runs(run *live.Runtime) {
+// Runs names the runtime, whose state is asked for from now on.
+func (v *Shown) Runs(run *live.Runtime) {
 	if v != nil {
 		v.run.Store(run)
 	}
 }
 
 // status is the loop's state.
-func (v *shownRun) status() (s loop.Status) {
+func (v *Shown) status() (s loop.Status) {
 	if run := v.run.Load(); run != nil {
 		s = run.View().Status
 	}
 	return s
 }
 
-// watch has a runtime's options tell the view what happens.
-func (v *shownRun) watch(opt *live.Options) {
+// Watch has a runtime's options tell the view what happens.
+func (v *Shown) Watch(opt *live.Options) {
 	if v == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (v *shownRun) watch(opt *live.Options) {
 }
 
 // batch keeps the groups of a batch for the rollout reader.
-func (v *shownRun) batch(b port.Batch) {
+func (v *Shown) batch(b port.Batch) {
 	kept := make([]*keptGroup, len(b.Groups))
 	for i, g := range b.Groups {
 		kept[i] = &keptGroup{group: g, from: b.Version, spell: v.spell, std: v.std}
@@ -124,7 +124,7 @@ func (v *shownRun) batch(b port.Batch) {
 }
 
 // trained takes what the trainer said of a step.
-func (v *shownRun) trained(d live.StepDone) {
+func (v *Shown) trained(d live.StepDone) {
 	v.mu.Lock()
 	kept := v.kept
 	v.mu.Unlock()
@@ -136,14 +136,14 @@ func (v *shownRun) trained(d live.StepDone) {
 }
 
 // step takes the line of a step, evaluation and all.
-func (v *shownRun) step(line *steps.Line) {
+func (v *Shown) step(line *steps.Line) {
 	if v != nil {
-		v.feed.Figures(shownFigures(line))
+		v.feed.Figures(dashboard.ShownFigures(line))
 	}
 }
 
-// close ends the work; what has been shown can still be asked for.
-func (v *shownRun) close() {
+// Close ends the work; what has been shown can still be asked for.
+func (v *Shown) Close() {
 	if v != nil {
 		v.stop()
 		v.done.Wait()

@@ -1,0 +1,24 @@
+package record
+
+import (
+	"errors"
+	"fmt"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/store/file"
+	"syscall"
+)
+
+// FreeWords say how much may still be written to a directory, where that is known.
+func FreeWords(dir string) string {
+	free := file.Free(dir)
+	if free < 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%s free)", report.Bytes(free))
+}
+
+// NoRoom reports whether an error is of a disk, or of a store, that is full.
+func NoRoom(err error) bool {
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
