@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	measure "github.com/headway-rl/headway/predict/calibrate"
@@ -20,7 +21,7 @@ import (
 
 // calibrateCmd measures an engine and writes what simulate, predict and plan read.
 type calibrateCmd struct {
-	output
+	command.Output
 	progressOptions
 	Engine string `arg:"" help:"URL of a server (vLLM, SGLang or llama-server), or FILE#NAME of an engine of a document; FILE alone is its first."`
 

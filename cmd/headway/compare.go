@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
@@ -25,7 +26,7 @@ import (
 
 // compareCmd puts runs side by side.
 type compareCmd struct {
-	output
+	command.Output
 	Paths []string `arg:"" name:"run" help:"Run directories, trace files, or another framework's logs. The first is what the others are compared with."`
 	From  string   `placeholder:"FRAMEWORK" help:"What framework the logs that are not ours are of; without it, it is found by their keys."`
 	HTML  string   `name:"html" placeholder:"OUT.html" help:"Write a self-contained page with pictures."`
@@ -109,7 +110,7 @@ func (c *compareCmd) Run(application *app.Process) error {
 			return err
 		}
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	doc, err := c.read(ctx, application)
 	if err != nil {

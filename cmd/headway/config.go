@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -11,7 +12,7 @@ import (
 
 // configCmd prints a document as the other commands understand it.
 type configCmd struct {
-	output
+	command.Output
 	File    string   `arg:"" optional:"" help:"The document; without one everything is by default."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
 	Presets bool     `help:"List the presets instead: each framework's loop as keys of a document."`

@@ -136,7 +136,7 @@ func TestDeployedCommandLines(t *testing.T) {
 	lines, serving := deployedLines(t), map[string]bool{}
 	for _, line := range lines {
 		var root commands
-		parser, err := newParser(&root, io.Discard, io.Discard)
+		parser, err := cli.Parser(&root, io.Discard, io.Discard)
 		if err != nil {
 			t.Fatal(err)
 		}

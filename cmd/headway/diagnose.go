@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
@@ -28,7 +29,7 @@ import (
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
 type diagnoseCmd struct {
-	output
+	command.Output
 	Paths      []string `arg:"" name:"run" help:"A run directory or a trace; the address of a control plane; or another framework's log: files of its tracker, or its own."`
 	From       string   `placeholder:"NAME" help:"The framework that wrote the log (default: found by its keys)."`
 	ForeignRun string   `name:"run-name" placeholder:"NAME" help:"The run, where a log holds several."`
@@ -45,7 +46,7 @@ func (c *diagnoseCmd) Run(a *app.Process) error {
 	defer stop()
 	show := newDiagnoseProgress(a)
 	r, err := c.diagnose(ctx, a, show)
-	show.clear()
+	show.Clear()
 	if err != nil {
 		return err
 	}
@@ -240,17 +241,17 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 }
 
 // diagnoseProgress tells on stderr what is being done.
-type diagnoseProgress struct{ statusLine }
+type diagnoseProgress struct{ command.StatusLine }
 
 func newDiagnoseProgress(a *app.Process) *diagnoseProgress {
-	return &diagnoseProgress{newStatusLine(a)}
+	return &diagnoseProgress{command.NewStatusLine(a)}
 }
 
 func (p *diagnoseProgress) update(what string, share float64) {
 	if share > 0 {
 		what = fmt.Sprintf("%s: %.0f %%", what, 100*share)
 	}
-	if p.due() {
-		p.say(what)
+	if p.Due() {
+		p.Say(what)
 	}
 }

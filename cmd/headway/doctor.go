@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
@@ -21,7 +22,7 @@ import (
 
 // doctorCmd says what is wrong with a document before it costs anything.
 type doctorCmd struct {
-	output
+	command.Output
 	File    string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	NoProbe bool     `help:"Ask no server what it can, and start no sandbox and no verifier."`

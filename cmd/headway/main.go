@@ -8,16 +8,10 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"io"
 	"os"
-	"time"
 
-	"github.com/alecthomas/kong"
-	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/internal/failure"
-	"golang.org/x/term"
+	"github.com/headway-rl/headway/app/command"
 )
 
 // commands is the command line's grammar: one field per subcommand, in the
@@ -46,116 +40,16 @@ type commands struct {
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`
 }
 
-// output is embedded by every command that reports something. For people it
-// prints tables; with --json one JSON document goes to standard output and
-// nothing else does.
-type output struct {
-	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
+// cli is that of this binary.
+var cli = command.Program{
+	Name:        "headway",
+	Description: "Fully asynchronous reinforcement learning: run it, simulate it, predict it, replay it.",
+	Grammar:     func() any { return &commands{} },
 }
 
-// usageFault is implemented by errors of other packages that blame the
-// caller's input, such as a config that does not parse.
-type usageFault interface {
-	error
-	// UsageFault is a marker without behaviour.
-	UsageFault()
-}
-
-// exitCode is the exit code an error stands for: the code of the failure in
-// its chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
-func exitCode(err error) int {
-	if err == nil {
-		return failure.ExitDone
-	}
-	var failed *failure.Error
-	if errors.As(err, &failed) {
-		return failed.Code
-	}
-	var fault usageFault
-	if errors.As(err, &fault) {
-		return failure.ExitUsage
-	}
-	return failure.ExitFailure
-}
-
-// exitRequest unwinds Main when kong ends the process, as after --help. kong
-// has no other way to say that parsing is over.
-type exitRequest int
-
-// newParser builds the parser of the command line. kong panics through
-// exitRequest instead of ending the process.
-func newParser(root *commands, stdout, stderr io.Writer) (*kong.Kong, error) {
-	return kong.New(root,
-		kong.Name("headway"),
-		kong.Description("Fully asynchronous reinforcement learning: run it, simulate it, predict it, replay it."),
-		kong.Writers(stdout, stderr),
-		kong.Exit(func(code int) { panic(exitRequest(code)) }),
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
-	)
-}
-
-// Main is the whole program behind a function: it parses the arguments
-// (without the program's name), runs the selected command and returns the
-// process's exit code. Without arguments it prints the help.
+// Main runs the program and returns its exit code.
 func Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return start(&app.Process{
-		Stdin:      stdin,
-		Stdout:     stdout,
-		Stderr:     stderr,
-		IsTerminal: isTerminal,
-		Getenv:     os.Getenv,
-		Now:        time.Now,
-	}, arguments)
-}
-
-// start parses and runs one command line in the given app.
-func start(application *app.Process, arguments []string) (code int) {
-	defer func() {
-		if thrown := recover(); thrown != nil {
-			request, ok := thrown.(exitRequest)
-			if !ok {
-				panic(thrown)
-			}
-			code = int(request)
-		}
-	}()
-	if len(arguments) == 0 {
-		arguments = []string{"--help"}
-	}
-	parser, err := newParser(&commands{}, application.Stdout, application.Stderr)
-	if err != nil {
-		// The grammar is fixed at compile time: a bad one is a bug.
-		panic(err)
-	}
-	selected, err := parser.Parse(arguments)
-	if err != nil {
-		err = failure.Usage(helpHint(arguments), "%w", err)
-	} else {
-		err = selected.Run(application)
-	}
-	if err != nil {
-		failure.Print(application.Stderr, err)
-	}
-	return exitCode(err)
-}
-
-// helpHint names the help that answers a command line that did not parse.
-func helpHint(arguments []string) string {
-	parser, err := newParser(&commands{}, io.Discard, io.Discard)
-	if err == nil {
-		for _, command := range parser.Model.Children {
-			if command.Name == arguments[0] {
-				return fmt.Sprintf("headway %s --help lists its flags", command.Name)
-			}
-		}
-	}
-	return "headway --help lists the commands"
-}
-
-// isTerminal says whether a stream is a terminal.
-func isTerminal(stream any) bool {
-	file, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	return cli.Main(arguments, stdin, stdout, stderr)
 }
 
 func main() {

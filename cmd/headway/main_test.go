@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"fmt"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 	"io/fs"
 	"os/exec"
@@ -73,7 +73,7 @@ func TestVersion(t *testing.T) {
 		t.Fatalf("code %d, stdout %q", code, stdout)
 	}
 	code, stdout, _ = headway(t, "version", "--json")
-	var current build
+	var current command.Build
 	if err := json.Unmarshal([]byte(stdout), &current); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v in %q", code, err, stdout)
 	}
@@ -100,31 +100,6 @@ func TestCompletionScriptsParse(t *testing.T) {
 		command.Stdin = strings.NewReader(script)
 		if said, err := command.CombinedOutput(); err != nil {
 			t.Errorf("%s refuses its script: %v\n%s", shell, err, said)
-		}
-	}
-}
-
-type blame struct{}
-
-func (blame) Error() string { return "line 3: no such key" }
-func (blame) UsageFault()   {}
-
-func TestExitCodes(t *testing.T) {
-	tests := []struct {
-		err  error
-		want int
-	}{
-		{nil, 0},
-		{errors.New("the engine went away"), 1},
-		{failure.Run("", "the trace differs"), 1},
-		{failure.Usage("", "no such file"), 2},
-		{fmt.Errorf("run.yaml: %w", blame{}), 2},
-		{fmt.Errorf("reading: %w", failure.Usage("", "no such file")), 2},
-		{failure.Run("", "replaying: %w", blame{}), 1},
-	}
-	for _, test := range tests {
-		if got := exitCode(test.err); got != test.want {
-			t.Errorf("exitCode(%v) = %d, want %d", test.err, got, test.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -18,7 +19,7 @@ import (
 
 // planCmd searches the settings of a run before a GPU is rented.
 type planCmd struct {
-	output
+	command.Output
 	File      string   `arg:"" optional:"" help:"A document with hardware, workload, prices, budget and search; without one a built-in example."`
 	Set       []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	Model     string   `placeholder:"NAME" help:"The model: hardware.model."`
@@ -50,7 +51,7 @@ func (c *planCmd) Run(application *app.Process) error {
 	show := newPlanProgress(application)
 	problem.Progress = show.update
 	made, err := plan.Make(problem)
-	show.clear()
+	show.Clear()
 	if err != nil {
 		return err
 	}

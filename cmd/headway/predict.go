@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
@@ -15,7 +16,7 @@ import (
 // predictCmd answers by closed forms, before anything runs. It takes either a
 // document or flags: where a document says everything, --set changes it.
 type predictCmd struct {
-	output
+	command.Output
 	File string   `arg:"" optional:"" help:"A document; its rollout, train, queue, sync and filter sections are used."`
 	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 

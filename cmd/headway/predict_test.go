@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/cockroachdb/datadriven"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -59,7 +60,7 @@ func TestPredict(t *testing.T) {
 		}
 		out, err := predictLine(t, arguments...)
 		if err != nil {
-			if code := exitCode(err); code != failure.ExitUsage {
+			if code := command.ExitCode(err); code != failure.ExitUsage {
 				t.Errorf("%v: exit code %d, want 2", err, code)
 			}
 			hint := ""

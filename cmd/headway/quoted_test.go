@@ -28,7 +28,7 @@ func TestQuotedCommands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parser, err := newParser(&commands{}, io.Discard, io.Discard)
+	parser, err := cli.Parser(&commands{}, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func filledIn(arguments []string, value string) (out []string) {
 // parsed reads a command line by the grammar, without running it. Where it is not whole, or asks
 // for help, only what it has is read.
 func parsed(arguments []string, whole bool) error {
-	parser, err := newParser(&commands{}, io.Discard, io.Discard)
+	parser, err := cli.Parser(&commands{}, io.Discard, io.Discard)
 	if err != nil {
 		return err
 	}

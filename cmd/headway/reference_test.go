@@ -31,7 +31,7 @@ func current(t *testing.T, path, page string) {
 
 // TestCommandReference prints every command with its flags, as --help has them.
 func TestCommandReference(t *testing.T) {
-	model, err := newParser(&commands{}, io.Discard, io.Discard)
+	model, err := cli.Parser(&commands{}, io.Discard, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}

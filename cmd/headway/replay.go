@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -13,7 +14,7 @@ import (
 
 // replayCmd takes a recorded run through the loop again.
 type replayCmd struct {
-	output
+	command.Output
 	timelineOptions
 	Path string `arg:"" name:"run" help:"A run directory, or a trace file."`
 }

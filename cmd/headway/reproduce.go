@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/predict/reproduce"
@@ -17,7 +18,7 @@ import (
 
 // reproduceCmd puts published measurements beside ours.
 type reproduceCmd struct {
-	output
+	command.Output
 	Name     []string `arg:"" optional:"" help:"The cases to compute; all of them, and the figures, without one."`
 	HTML     string   `name:"html" placeholder:"OUT" help:"Write a page with the figures, of one file."`
 	Markdown string   `placeholder:"OUT" help:"Write the document that docs/reproduce.md is."`
@@ -35,11 +36,11 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
 		}
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newCaseProgress(a)
 	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: experiment.SimulateDocument, Said: show.update}, c.Name...)
-	show.clear()
+	show.Clear()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			return failure.Run("", "interrupted")
@@ -112,24 +113,24 @@ func writeWhole(path string, fill func(io.Writer) error) error {
 // caseProgress says on stderr what is being simulated: in place on a terminal, a
 // line a case elsewhere.
 type caseProgress struct {
-	statusLine
+	command.StatusLine
 	name string
 }
 
 func newCaseProgress(a *app.Process) *caseProgress {
-	return &caseProgress{statusLine: newStatusLine(a)}
+	return &caseProgress{StatusLine: command.NewStatusLine(a)}
 }
 
 // update is called as simulations end.
 func (p *caseProgress) update(name string, done, all int) {
-	if !p.terminal {
+	if !p.Terminal {
 		if name, _, _ = strings.Cut(name, ":"); name != p.name {
 			p.name = name
-			fmt.Fprintf(p.app.Stderr, "simulating %s\n", name)
+			fmt.Fprintf(p.App.Stderr, "simulating %s\n", name)
 		}
 		return
 	}
-	if p.due() {
-		p.say(fmt.Sprintf("%s: %d of %d simulations", name, done, all))
+	if p.Due() {
+		p.Say(fmt.Sprintf("%s: %d of %d simulations", name, done, all))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
@@ -25,7 +26,7 @@ import (
 
 // resimulateCmd says what a run would have been under other settings.
 type resimulateCmd struct {
-	output
+	command.Output
 	Path string   `arg:"" name:"run" help:"A run directory, or a trace file."`
 	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Change a key of the run's document, such as queue.factor=2, or what it measured, such as times.train_step=0.5. Repeatable; in every arm."`
 	Arm  []string `name:"arm" sep:"none" placeholder:"'KEY=VALUE KEY=VALUE'" help:"Another setting to compare, of one or more keys. Repeatable."`
@@ -212,10 +213,10 @@ func resimulate(application *app.Process, path string, header trace.Header, arms
 	if arms, err = besideOwn(own, arms); err != nil {
 		return doc, err
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newTicker(application, "train steps", 0)
-	defer show.clear()
+	defer show.Clear()
 	var mu sync.Mutex
 	var done int64
 	all := int64(0)
@@ -312,7 +313,7 @@ func measureTrace(application *app.Process, path string) (*replay.Recording, att
 	var source io.Reader = file
 	if info, err := file.Stat(); err == nil && application != nil {
 		show := newTicker(application, "MB of the trace", 0)
-		defer show.clear()
+		defer show.Clear()
 		source = &watchedReader{file, &show, 0, info.Size()}
 	}
 	var split *attribution.Observer

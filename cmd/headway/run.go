@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
@@ -24,7 +25,7 @@ import (
 
 // runCmd trains: loop, engines, environment, trainer, queue and weight sync in one process.
 type runCmd struct {
-	output
+	command.Output
 	File        string   `arg:"" optional:"" help:"Config file; without one everything is embedded and has its default."`
 	Seed        *uint64  `help:"Seed of prompts, weights and sampling."`
 	Steps       *int     `help:"Train steps."`

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
@@ -18,7 +19,7 @@ import (
 // serveCmd is the control plane: the loop, its queue and its versions, for a trainer,
 // engines and environment workers that connect.
 type serveCmd struct {
-	output
+	command.Output
 	File      string   `arg:"" optional:"" help:"Config file; without one engines and environment are embedded, and a trainer of yours connects."`
 	Listen    string   `placeholder:"ADDRESS" help:"Address and port of the API (default: 127.0.0.1:7070)."`
 	Name      string   `default:"serve" help:"Name of the run: starting it again goes on with it."`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
@@ -23,7 +24,7 @@ import (
 func (p *plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
 	opt := api.Options{
-		Version: currentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Version: command.CurrentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.App.Getenv("HEADWAY_DEBUG") != "" {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
@@ -13,7 +14,7 @@ import (
 
 // simulateCmd runs a document in virtual time.
 type simulateCmd struct {
-	output
+	command.Output
 	timelineOptions
 	File   string   `arg:"" optional:"" help:"The document; its rollout, train, queue, sync, filter and steps sections are used."`
 	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
@@ -179,4 +180,4 @@ func warn(application *app.Process, warnings []config.Warning) {
 }
 
 // programName is what a trace says it was written by.
-func programName() string { return "headway " + currentBuild().Version }
+func programName() string { return "headway " + command.CurrentBuild().Version }

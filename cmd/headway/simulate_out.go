@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
@@ -38,7 +39,7 @@ func (c *simulateCmd) stream(application *app.Process, g *experiment.Grid, began
 	}
 	var points []*experiment.Point
 	flushed := application.Now()
-	asked, stop := interruptible()
+	asked, stop := command.Interruptible()
 	defer stop()
 	written := earlier.Settings
 	count, err := runGrid(application, g, earlier, func(p *experiment.Point) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/experiment"
 )
@@ -19,5 +20,5 @@ func createParquet(path string, g *experiment.Grid, mark string, accept bool) (*
 	if err != nil {
 		return nil, err
 	}
-	return experiment.NewParquet(path, file, g, experiment.ParquetOptions{Mark: mark, Accept: accept, Version: currentBuild().Version}), nil
+	return experiment.NewParquet(path, file, g, experiment.ParquetOptions{Mark: mark, Accept: accept, Version: command.CurrentBuild().Version}), nil
 }

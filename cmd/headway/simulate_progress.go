@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
@@ -13,7 +14,7 @@ import (
 // ticker prints on stderr how far something long is: in place on a terminal, else a
 // line now and then.
 type ticker struct {
-	statusLine
+	command.StatusLine
 	what string
 	// from is what was done before it began.
 	from  int64
@@ -21,14 +22,14 @@ type ticker struct {
 }
 
 func newTicker(application *app.Process, what string, from int64) ticker {
-	status := newStatusLine(application)
-	return ticker{statusLine: status, what: what, from: from, began: status.looked}
+	status := command.NewStatusLine(application)
+	return ticker{StatusLine: status, what: what, from: from, began: status.Looked}
 }
 
 // update shows how much is done, unless it was shown a moment ago.
 func (t *ticker) update(done, all int64) {
-	due := t.due()
-	elapsed := t.looked.Sub(t.began)
+	due := t.Due()
+	elapsed := t.Looked.Sub(t.began)
 	if !due || elapsed < time.Second {
 		return
 	}
@@ -37,7 +38,7 @@ func (t *ticker) update(done, all int64) {
 		rate := float64(done-t.from) / elapsed.Seconds()
 		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), report.Roughly(float64(all-done)/rate))
 	}
-	t.say(line)
+	t.Say(line)
 }
 
 // perSecond prints a rate.
@@ -66,7 +67,7 @@ func (p *stepProgress) Watch(cfg *sim.Config) {
 	if p == nil {
 		return
 	}
-	p.ticker = newTicker(p.app, p.what, 0)
+	p.ticker = newTicker(p.App, p.what, 0)
 	p.done, p.all = 0, int64(cfg.Warmup+cfg.Measured)
 	stepped := cfg.Stepped
 	cfg.Stepped = func(made loop.Version) {
@@ -82,7 +83,7 @@ func (p *stepProgress) Watch(cfg *sim.Config) {
 // Clear takes the line away.
 func (p *stepProgress) Clear() {
 	if p != nil {
-		p.ticker.clear()
+		p.ticker.Clear()
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
@@ -27,7 +28,7 @@ import (
 
 // statusCmd shows the state of a control plane.
 type statusCmd struct {
-	output
+	command.Output
 	Server    string  `arg:"" optional:"" name:"url" default:"http://127.0.0.1:7070" help:"Address of the control plane, or the run directory of one on this machine."`
 	TokenFile string  `placeholder:"FILE" help:"A file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`
 	CA        string  `name:"ca" placeholder:"FILE" help:"Certificate (PEM) that signed the server's, where the system does not know it."`

@@ -9,13 +9,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -56,7 +55,7 @@ var studyList = []studyEntry{
 
 // studyListCmd lists the studies.
 type studyListCmd struct {
-	output
+	command.Output
 	Name string `arg:"" optional:"" hidden:""`
 }
 
@@ -81,7 +80,7 @@ func (c *studyListCmd) Run(a *app.Process) error {
 
 // studyFiles is embedded by every study.
 type studyFiles struct {
-	output
+	command.Output
 	Out   string `placeholder:"DIR" help:"Write the study's files into this folder; made if it is missing. A study that was broken off goes on from what is there."`
 	Quick bool   `help:"A corner of the study, in seconds: shows that it works, and is no result."`
 }
@@ -122,7 +121,7 @@ func provenance(a *app.Process, command string) study.Provenance {
 // programRevision names the program as exactly as it is known: by its commit, or
 // where it was built from something else by a digest of the program itself.
 func programRevision() string {
-	b := currentBuild()
+	b := command.CurrentBuild()
 	text := "headway " + b.Version
 	if b.Revision != "" && !b.Modified {
 		return text + " " + b.Revision[:min(len(b.Revision), 12)]
@@ -141,11 +140,6 @@ func programRevision() string {
 		return text
 	}
 	return text + fmt.Sprintf(" %x", digest.Sum(nil)[:6])
-}
-
-// interruptible is cancelled by the first signal; a second ends the program.
-func interruptible() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 // studyHoldCmd is the study of hold in simulation.
@@ -174,15 +168,15 @@ func (c *studyHoldCmd) Run(a *app.Process) error {
 		return flags.compare(a, "hold --live", &c.studyFiles, study.HoldLive)
 	}
 	opt := study.HoldOptions{Seeds: c.Seeds, Warmup: c.Warmup, Measured: c.Measured, Quick: c.Quick}
-	command := fmt.Sprintf("headway study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
+	line := fmt.Sprintf("headway study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
 	if c.Quick {
-		command += " --quick"
+		line += " --quick"
 	}
 	simulate := study.Hold
 	if c.Bound {
-		simulate, command = study.Bound, command+" --bound"
+		simulate, line = study.Bound, line+" --bound"
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	kept, err := c.kept()
 	if err != nil {
@@ -190,14 +184,14 @@ func (c *studyHoldCmd) Run(a *app.Process) error {
 	}
 	show := newStudyProgress(a)
 	result, err := simulate(ctx, opt, study.Simulator{Progress: show.update, Kept: kept})
-	show.clear()
+	show.Clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return failure.Run(c.goOn(), "the study was interrupted")
 		}
 		return err
 	}
-	return c.print(a, result, provenance(a, command))
+	return c.print(a, result, provenance(a, line))
 }
 
 // goOn says how to go on with a study that was broken off.
@@ -276,21 +270,21 @@ func (f *studyFiles) save(a *app.Process, name string, asJSON bool, document any
 // studyProgress counts what is done of a study on stderr: in place on a terminal,
 // now and then elsewhere.
 type studyProgress struct {
-	statusLine
+	command.StatusLine
 	// what is counted; by default simulations.
 	what  string
 	began time.Time
 }
 
 func newStudyProgress(a *app.Process) *studyProgress {
-	status := newStatusLine(a)
-	return &studyProgress{statusLine: status, began: status.looked}
+	status := command.NewStatusLine(a)
+	return &studyProgress{StatusLine: status, began: status.Looked}
 }
 
 func (p *studyProgress) update(done, all int) {
-	if !p.due() {
+	if !p.Due() {
 		return
 	}
-	left := time.Duration(float64(p.looked.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
-	p.say(fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left))
+	left := time.Duration(float64(p.Looked.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
+	p.Say(fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left))
 }

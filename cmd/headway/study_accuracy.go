@@ -7,13 +7,14 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyAccuracyCmd is the study of the theory against the simulator.
 type studyAccuracyCmd struct {
-	output
+	command.Output
 	Out   string `placeholder:"DIR" help:"Write accuracy.md and accuracy.json into this folder; made if it is missing."`
 	Small bool   `help:"About forty cells of the grid, in seconds."`
 	Steps int    `placeholder:"N" help:"Train steps measured of a cell whose queue does not wander; 3000, or 1500 with --small, where not given. More where it does."`
@@ -34,11 +35,11 @@ func (c *studyAccuracyCmd) Run(a *app.Process) error {
 	if err := files.folder(); err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newStudyProgress(a)
 	result, err := study.RunAccuracy(ctx, study.AccuracyOptions{Small: c.Small, Steps: c.Steps, Seed: c.Seed}, show.update)
-	show.clear()
+	show.Clear()
 	if errors.Is(err, context.Canceled) {
 		return failure.Run("--small takes seconds", "the study was interrupted")
 	}

@@ -7,13 +7,14 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
 // studyAttributionCmd is the study of what the named source of staleness is worth.
 type studyAttributionCmd struct {
-	output
+	command.Output
 	Out   string `placeholder:"DIR" help:"Write attribution.md and attribution.json into this folder; made if it is missing."`
 	Runs  int    `default:"200" placeholder:"N" help:"Random simulated runs."`
 	Steps int    `default:"600" placeholder:"N" help:"Train steps measured of each, after its warm-up."`
@@ -34,11 +35,11 @@ func (c *studyAttributionCmd) Run(a *app.Process) error {
 	if err := files.folder(); err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newStudyProgress(a)
 	result, err := study.RunAttribution(ctx, study.AttributionOptions{Runs: c.Runs, Steps: c.Steps, First: c.Seed}, show.update)
-	show.clear()
+	show.Clear()
 	if errors.Is(err, context.Canceled) {
 		return failure.Run("--runs 20 takes seconds", "the study was interrupted")
 	}

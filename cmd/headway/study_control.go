@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 )
@@ -149,7 +150,7 @@ func (c *studyControlCmd) Run(a *app.Process) error {
 	if c.Live {
 		return c.judgeLive(a, opt)
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	kept, plans, err := c.keep()
 	if err != nil {
@@ -157,7 +158,7 @@ func (c *studyControlCmd) Run(a *app.Process) error {
 	}
 	show := newStudyProgress(a)
 	result, err := study.Control(ctx, opt, study.Simulator{Progress: show.update, Kept: kept, Plans: plans})
-	show.clear()
+	show.Clear()
 	if err = errors.Join(err, kept.Close(), plans.Close()); errors.Is(err, context.Canceled) {
 		return failure.Run(c.goOn(), "the study was interrupted")
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
@@ -79,7 +80,7 @@ func (c *studyControlCmd) judgeLive(a *app.Process, opt study.ControlOptions) er
 		return err
 	}
 	giveHelpersAThread(a)
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	began := a.Now()
 	result, err := study.ControlLive(ctx, study.ControlLiveOptions{Seeds: opt.Seeds, Drifts: opt.Drifts, Goals: opt.Goals, Quick: opt.Quick, Simulated: c.Simulated}, study.ControlLiveRunner{

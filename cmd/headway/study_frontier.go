@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -114,15 +115,15 @@ func (c *studyFrontierCmd) Run(a *app.Process) error {
 		return err
 	}
 	giveHelpersAThread(a)
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	runner := frontierRunner{app: a}
 	if c.KeepRuns {
 		runner.keep = filepath.Join(c.Out, "runs")
 	}
-	show := &frontierProgress{statusLine: newStatusLine(a), opt: opt}
+	show := &frontierProgress{StatusLine: command.NewStatusLine(a), opt: opt}
 	result, err := study.Frontier(ctx, opt, runner.rig(), kept, show.said())
-	show.clear()
+	show.Clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return failure.Run(c.goOn(), "the study was interrupted")
@@ -188,7 +189,7 @@ func (c *studyFrontierCmd) print(a *app.Process, result study.FrontierResult, fr
 
 // frontierProgress says on stderr what the study does: a line for every run, and on a terminal its steps in place.
 type frontierProgress struct {
-	statusLine
+	command.StatusLine
 	opt   study.FrontierOptions
 	label string
 	eachS float64 // wall time that the running run is expected to take
@@ -199,30 +200,30 @@ func (p *frontierProgress) said() study.FrontierSaid {
 }
 
 func (p *frontierProgress) lengths(seed uint64, rollouts int, mean, tail float64) {
-	p.clear()
-	fmt.Fprintf(p.app.Stderr, "seed %d: %s responses of its policy have a mean of %.1f tokens, the longest of a group %.2f times that\n", seed, report.Count(int64(rollouts)), mean, tail)
+	p.Clear()
+	fmt.Fprintf(p.App.Stderr, "seed %d: %s responses of its policy have a mean of %.1f tokens, the longest of a group %.2f times that\n", seed, report.Count(int64(rollouts)), mean, tail)
 }
 
 func (p *frontierProgress) begins(done, all int, f study.FrontierPrediction) {
-	p.clear()
+	p.Clear()
 	p.eachS = f.Theory.PeriodS
 	p.label = fmt.Sprintf("run %d of %d: split %v, seed %d", done+1, all, f.Split, f.Seed)
 	steps := p.opt.Warmup + p.opt.Steps
-	fmt.Fprintf(p.app.Stderr, "%s, ρ %.2f: predicted period %.0f ms, staleness %.2f; %d steps, about %s\n",
+	fmt.Fprintf(p.App.Stderr, "%s, ρ %.2f: predicted period %.0f ms, staleness %.2f; %d steps, about %s\n",
 		p.label, f.Utilization, 1e3*f.Theory.PeriodS, f.Theory.Staleness, steps, wallTime(f.Theory.PeriodS*float64(steps)))
-	p.last = p.app.Now()
+	p.Last = p.App.Now()
 }
 
 func (p *frontierProgress) step(step, steps int) {
-	if !p.due() {
+	if !p.Due() {
 		return
 	}
-	p.say(fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step))))
+	p.Say(fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step))))
 }
 
 func (p *frontierProgress) ends(r study.FrontierRun) {
-	p.clear()
-	fmt.Fprintf(p.app.Stderr, "%s: period %.0f ms (%+.1f %%), staleness %.2f (%+.1f %%), %s of decode steps late\n", p.label,
+	p.Clear()
+	fmt.Fprintf(p.App.Stderr, "%s: period %.0f ms (%+.1f %%), staleness %.2f (%+.1f %%), %s of decode steps late\n", p.label,
 		1e3*r.Live.PeriodS, 100*(r.Live.PeriodS/r.Prediction.Theory.PeriodS-1), r.Live.Staleness, 100*(r.Live.Staleness/r.Prediction.Theory.Staleness-1), report.Share(r.Pace.DecodeLate))
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
@@ -63,12 +64,12 @@ func (c *liveFlags) compare(a *app.Process, name string, files *studyFiles, cont
 }
 
 // play makes the runs of contests and prints them.
-func (c *studyFiles) play(a *app.Process, name, command string, contests []study.Contest) error {
+func (c *studyFiles) play(a *app.Process, name, line string, contests []study.Contest) error {
 	if err := c.folder(); err != nil {
 		return err
 	}
 	giveHelpersAThread(a)
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	var played []study.Contested
 	for _, contest := range contests {
@@ -83,7 +84,7 @@ func (c *studyFiles) play(a *app.Process, name, command string, contests []study
 		}
 		played = append(played, p)
 	}
-	return c.contested(a, name, played, provenance(a, command))
+	return c.contested(a, name, played, provenance(a, line))
 }
 
 // quickWallS is the wall time of a run that is only to show that the study works.

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 )
@@ -51,12 +52,12 @@ func (c *studyStalenessCmd) Run(a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := interruptible()
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newStudyProgress(a)
 	show.what = "runs"
 	result, err := study.Staleness(ctx, o, study.Teacher{Teach: teach, Progress: show.update, Kept: kept})
-	show.clear()
+	show.Clear()
 	if err = errors.Join(err, kept.Close()); err != nil {
 		if errors.Is(err, context.Canceled) {
 			return failure.Run(c.goOn(), "the study was interrupted")

@@ -8,12 +8,10 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/observe/report"
 )
-
-// lineEvery is the least time between two plain lines.
-const lineEvery = 5 * time.Second
 
 // lines shows progress as plain lines, for files, pipes and logs.
 type lines struct {
@@ -34,7 +32,7 @@ func newLines(a *app.Process, intro string) *lines {
 
 func (l *lines) show(p record.Progress) {
 	l.last, l.shown = p, false
-	if now := l.app.Now(); !l.any || now.Sub(l.printed) >= lineEvery {
+	if now := l.app.Now(); !l.any || now.Sub(l.printed) >= command.LineEvery {
 		l.print(now)
 	}
 }

@@ -3,57 +3,20 @@ package main
 import (
 	"fmt"
 	"io"
-	"runtime"
-	"runtime/debug"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/observe/report"
 )
 
 // versionCmd prints which program this is.
 type versionCmd struct {
-	output
-}
-
-// build describes the running binary, from what the Go toolchain recorded.
-type build struct {
-	// Version is the module's version, "(devel)" when built from a checkout
-	// without one.
-	Version string `json:"version"`
-	// Revision is the commit it was built from, "" when unknown.
-	Revision string `json:"revision"`
-	// Modified says that the checkout had uncommitted changes.
-	Modified bool `json:"modified"`
-	// Go is the toolchain's version.
-	Go string `json:"go"`
-	// Platform is the operating system and processor, as GOOS/GOARCH.
-	Platform string `json:"platform"`
-}
-
-// currentBuild reads the running binary's own description.
-func currentBuild() build {
-	current := build{Version: "(unknown)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return current
-	}
-	if info.Main.Version != "" {
-		current.Version = info.Main.Version
-	}
-	for _, setting := range info.Settings {
-		switch setting.Key {
-		case "vcs.revision":
-			current.Revision = setting.Value
-		case "vcs.modified":
-			current.Modified = setting.Value == "true"
-		}
-	}
-	return current
+	command.Output
 }
 
 // Run prints the version.
 func (c *versionCmd) Run(application *app.Process) error {
-	current := currentBuild()
+	current := command.CurrentBuild()
 	if c.JSON {
 		return printJSON(application.Stdout, current)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/internal/failure"
 	"net"
@@ -15,7 +16,7 @@ import (
 
 // viewCmd shows a recorded run in a browser.
 type viewCmd struct {
-	output
+	command.Output
 	Path   string   `arg:"" name:"run" help:"A run directory or a trace file, of a run that has ended or still goes on; or a document (FILE.yaml), which is simulated."`
 	Listen string   `placeholder:"ADDRESS" help:"Address and port of the pages, on this machine (default: 127.0.0.1:7070, or the next free port)."`
 	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of a document by its dotted path. Repeatable."`

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/upstream"
@@ -34,7 +35,7 @@ type weightsCmd struct {
 
 // weightsPlace says whose versions are meant.
 type weightsPlace struct {
-	output
+	command.Output
 	Of string `name:"run" placeholder:"RUN" help:"A run directory, or one of versions (default: the newest run in runs)."`
 }
 
@@ -163,7 +164,7 @@ type weightsVersion struct {
 
 // weightsListCmd lists versions.
 type weightsListCmd struct {
-	output
+	command.Output
 	Path string `arg:"" optional:"" name:"run" help:"A run directory, or one of versions (default: the newest run in runs)."`
 }
 

@@ -126,12 +126,12 @@ func (b ban) covers(member string) bool {
 	return (b.calls == nil || slices.Contains(b.calls, member)) && !slices.Contains(b.except, member)
 }
 
-// The command line reads the wall clock in one place, main.go, and hands it on,
-// so that every figure that depends on it is known to.
+// The command line reads the wall clock in one place and hands it on, so that
+// every figure that depends on it is known to.
 func TestOneWallClock(t *testing.T) {
 	clocks := 0
 	for _, f := range sources(t) {
-		if f.test || !within(f.room, "cmd/headway") {
+		if f.test || !within(f.room, "app/command", "cmd/headway") {
 			continue
 		}
 		names := f.names(t)
@@ -142,7 +142,7 @@ func TestOneWallClock(t *testing.T) {
 			}
 			if pkg, ok := member.X.(*ast.Ident); ok && names[pkg.Name] == "time" {
 				clocks++
-				if f.path != "cmd/headway/main.go" {
+				if f.path != "app/command/command.go" {
 					t.Errorf("%s:%d: time.%s: use the app's Now", f.path, line(node.Pos()), member.Sel.Name)
 				}
 			}

@@ -1,0 +1,146 @@
+// Package command is the part of a command line that every program of the
+// repository shares: parsing, exit codes, --json, interrupts, a status line.
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/internal/failure"
+	"golang.org/x/term"
+)
+
+// Program is a command line: a grammar of subcommands, each with a method
+// Run(*app.Process) error.
+type Program struct {
+	// Name is the text before a subcommand in the help, such as headway.
+	Name string
+	// Description is the first line of the help.
+	Description string
+	// Grammar makes an empty grammar: a pointer to a struct with a field per
+	// subcommand, in the order of the help. A grammar that kong refuses panics.
+	Grammar func() any
+}
+
+// Output is embedded by every command that reports something. For people it
+// prints tables; with --json one JSON document goes to standard output and
+// nothing else does.
+type Output struct {
+	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
+}
+
+// exitRequest unwinds Main when kong ends the process, as after --help. kong
+// has no other way to say that parsing is over.
+type exitRequest int
+
+// Parser builds the parser of a grammar. kong panics through exitRequest
+// instead of ending the process.
+func (p Program) Parser(grammar any, stdout, stderr io.Writer) (*kong.Kong, error) {
+	return kong.New(grammar,
+		kong.Name(p.Name),
+		kong.Description(p.Description),
+		kong.Writers(stdout, stderr),
+		kong.Exit(func(code int) { panic(exitRequest(code)) }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, WrapUpperBound: 100}),
+	)
+}
+
+// Main is the whole program behind a function: it parses the arguments
+// (without the program's name), runs the selected command and returns the
+// process's exit code. Without arguments it prints the help.
+func (p Program) Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return p.start(&app.Process{
+		Stdin:      stdin,
+		Stdout:     stdout,
+		Stderr:     stderr,
+		IsTerminal: isTerminal,
+		Getenv:     os.Getenv,
+		Now:        time.Now,
+	}, arguments)
+}
+
+// start parses and runs one command line in the given process.
+func (p Program) start(process *app.Process, arguments []string) (code int) {
+	defer func() {
+		if thrown := recover(); thrown != nil {
+			request, ok := thrown.(exitRequest)
+			if !ok {
+				panic(thrown)
+			}
+			code = int(request)
+		}
+	}()
+	if len(arguments) == 0 {
+		arguments = []string{"--help"}
+	}
+	parser, err := p.Parser(p.Grammar(), process.Stdout, process.Stderr)
+	if err != nil {
+		// The grammar is fixed at compile time: a bad one is a bug.
+		panic(err)
+	}
+	selected, err := parser.Parse(arguments)
+	if err != nil {
+		err = failure.Usage(p.helpHint(parser, arguments), "%w", err)
+	} else {
+		err = selected.Run(process)
+	}
+	if err != nil {
+		failure.Print(process.Stderr, err)
+	}
+	return ExitCode(err)
+}
+
+// helpHint names the help that answers a command line that did not parse.
+func (p Program) helpHint(parser *kong.Kong, arguments []string) string {
+	for _, command := range parser.Model.Children {
+		if command.Name == arguments[0] {
+			return fmt.Sprintf("%s %s --help lists its flags", p.Name, command.Name)
+		}
+	}
+	return p.Name + " --help lists the commands"
+}
+
+// usageFault is implemented by errors of other packages that blame the
+// caller's input, such as a config that does not parse.
+type usageFault interface {
+	error
+	// UsageFault is a marker without behaviour.
+	UsageFault()
+}
+
+// ExitCode returns the exit code an error stands for: the code of the failure in
+// its chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
+func ExitCode(err error) int {
+	if err == nil {
+		return failure.ExitDone
+	}
+	var failed *failure.Error
+	if errors.As(err, &failed) {
+		return failed.Code
+	}
+	var fault usageFault
+	if errors.As(err, &fault) {
+		return failure.ExitUsage
+	}
+	return failure.ExitFailure
+}
+
+// isTerminal reports whether a stream is a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Interruptible returns a context that the first signal to end cancels. The
+// caller calls the function when the work is over.
+func Interruptible() (context.Context, context.CancelFunc) {
+	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+}

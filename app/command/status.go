@@ -1,0 +1,58 @@
+package command
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/app"
+)
+
+// LineEvery is the least time between two plain lines.
+const LineEvery = 5 * time.Second
+
+// StatusLine is one line on stderr about how far something long is: written over in place on a terminal, elsewhere a
+// line now and then.
+type StatusLine struct {
+	// App holds the streams and the clock.
+	App *app.Process
+	// Terminal says that stderr is a terminal.
+	Terminal bool
+	// Looked is when the clock was last looked at, Last when a line was last shown.
+	Looked, Last time.Time
+	shown        bool
+}
+
+// NewStatusLine returns a line that is due after [LineEvery].
+func NewStatusLine(application *app.Process) StatusLine {
+	now := application.Now()
+	return StatusLine{App: application, Terminal: application.IsTerminal(application.Stderr), Looked: now, Last: now}
+}
+
+// Due looks at the clock, and reports whether enough time has passed since the last line.
+func (s *StatusLine) Due() bool {
+	every := LineEvery
+	if s.Terminal {
+		every = LineEvery / 50
+	}
+	s.Looked = s.App.Now()
+	return s.Looked.Sub(s.Last) >= every
+}
+
+// Say shows a text without an end of line, found due or not.
+func (s *StatusLine) Say(text string) {
+	s.Last = s.Looked
+	if s.Terminal {
+		fmt.Fprintf(s.App.Stderr, "\r%s\x1b[K", text)
+		s.shown = true
+		return
+	}
+	fmt.Fprintln(s.App.Stderr, text)
+}
+
+// Clear takes a terminal's line away.
+func (s *StatusLine) Clear() {
+	if s.shown {
+		fmt.Fprint(s.App.Stderr, "\r\x1b[K")
+	}
+	s.shown = false
+}
