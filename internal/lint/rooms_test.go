@@ -271,7 +271,7 @@ var rules = []rule{
 	{room: "observe/attribution", claim: pure, may: []string{"loop", "observe/metrics", "observe/track"},
 		what: "where staleness and idle time come from",
 		why:  "it folds what any driver observed, and knows none"},
-	{room: "observe/bias", claim: pure, may: []string{"loop", "observe/metrics"}, modules: []string{"gonum.org/v1/gonum"},
+	{room: "observe/bias", claim: pure, may: []string{"loop", "observe/metrics", "observe/track"}, modules: []string{"gonum.org/v1/gonum"},
 		what: "trained against started distributions",
 		why:  "statistics of a run's stream: it knows no driver"},
 	{room: "observe/control", claim: pure, may: []string{"loop", "observe/metrics", "observe/report"},

@@ -1,6 +1,10 @@
 package bias
 
-import "math"
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 // spread holds what the correlation of siblings is estimated from: sums over
 // rollouts of a score, and over groups of their sums.
@@ -42,24 +46,24 @@ func (s *spread) effect() float64 {
 }
 
 // end folds a group that has ended into the counts, and forgets it.
-func (o *Observer) end(g *liveGroup) {
+func (o *Observer) end(id loop.GroupID, g *liveGroup) {
 	if g.birth >= 0 {
 		b := o.series.of(g.birth)
 		b.live--
 		o.foldRollouts(g, b)
 		o.foldGroup(g)
 	}
-	g.id = 0
+	o.spare = append(o.spare, g.rollouts)
+	o.groups.Remove(id)
 }
 
 // foldRollouts counts the lengths and times of a group's rollouts.
 func (o *Observer) foldRollouts(g *liveGroup, b *block) {
 	uses := int64(g.uses)
 	var n, length, lengthSquares, env, envSquares float64
-	rollouts := o.groups.rollouts(g)
-	for i := range rollouts {
-		r := &rollouts[i]
-		if r.state == unissued {
+	for i := range g.rollouts {
+		r := &g.rollouts[i]
+		if !r.issued {
 			continue
 		}
 		o.rollouts++
@@ -76,14 +80,14 @@ func (o *Observer) foldRollouts(g *liveGroup, b *block) {
 			lengthSquares += float64(l) * float64(l)
 			env += float64(e)
 			envSquares += float64(e) * float64(e)
-			if uses == 0 || r.state != done {
+			if uses == 0 || !r.done {
 				o.length[untrained][l]++
 				o.environment[untrained][e]++
 			}
 		} else {
 			o.censored++
 		}
-		if uses > 0 && r.state == done {
+		if uses > 0 && r.done {
 			o.length[trained][binOf(int64(r.tokens))] += uses
 			o.environment[trained][binOf(r.environment)] += uses
 			b.length.trained += uses

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // Options name the known properties and those to compare.
@@ -35,12 +36,12 @@ type Observer struct {
 	size    int
 	batch   int
 	reuse   bool // trained groups may be trained again
-	resumes bool // a lost engine's rollouts say themselves that they were interrupted
 	version loop.Version
-	// engineOf is the engine of every slot.
-	engineOf []int32
-	groups   table
-	series   series
+	run     track.Run
+	groups  track.Groups[liveGroup]
+	// spare are the lists of rollouts of groups that have ended.
+	spare  [][]rollout
+	series series
 	counts
 	// position is that of the next group to be leased in its batch.
 	position int
@@ -69,14 +70,8 @@ const (
 // NewObserver returns an observer of a loop with these rules.
 func NewObserver(cfg loop.Config, opt Options) *Observer {
 	o := &Observer{known: opt.Known, warmup: opt.Warmup, stride: cfg.GroupSize + cfg.Redundancy, size: cfg.GroupSize, batch: cfg.BatchGroups,
-		reuse: cfg.Policy == loop.PolicyReplay, resumes: cfg.ResumeLost}
-	for engine, n := range cfg.EngineSlots {
-		for range n {
-			o.engineOf = append(o.engineOf, int32(engine))
-		}
-	}
+		reuse: cfg.Policy == loop.PolicyReplay, run: track.New(cfg), groups: track.NewGroups[liveGroup](&cfg)}
 	o.series = series{blocks: make([]block, 0, blocksMax), steps: 1}
-	o.groups.init(4*(cfg.Concurrency()/cfg.GroupSize+cfg.QueueGroups+cfg.BatchGroups+4), o.stride)
 	if cfg.Prompts > 0 {
 		o.prompts = make([]share, min(cfg.Prompts, promptsMax))
 	}
@@ -89,73 +84,28 @@ func NewObserver(cfg loop.Config, opt Options) *Observer {
 
 // Observe takes one event and the actions that followed from it.
 func (o *Observer) Observe(ev loop.Event, m metrics.Measured, actions []loop.Action) {
-	switch ev.Kind {
-	case loop.RolloutScored:
+	left := o.run.Event(&ev)
+	if ev.Kind == loop.RolloutScored && len(left) > 0 && !o.run.Slots[ev.Slot].Aborted {
 		o.scored(&ev, &m)
-	case loop.RolloutFailed, loop.RolloutAborted:
-		if r := o.running(&ev); r != nil {
-			r.state = gone
-		}
-	case loop.RolloutInterrupted:
-		if r := o.running(&ev); r != nil {
-			r.slot = -1
-		}
-	case loop.EngineLost:
-		if !o.resumes {
-			o.lose(ev.Engine)
-		}
-	case loop.Recovered:
-		o.lose(-1)
 	}
 	for i := range actions {
+		o.run.Action(&actions[i])
 		o.observeAction(&actions[i])
 	}
+	o.run.Done(&ev)
 }
 
-// lose ends every attempt on an engine, on all of them and interrupted ones too for a
-// negative one.
-func (o *Observer) lose(engine int32) {
-	for i := range o.groups.places {
-		if g := &o.groups.places[i]; g.id != 0 {
-			rollouts := o.groups.rollouts(g)
-			for k := range rollouts {
-				r := &rollouts[k]
-				if r.state == running && (engine < 0 || r.slot >= 0 && o.engineOf[r.slot] == engine) {
-					r.state = gone
-				}
-			}
-		}
-	}
-}
-
-// running returns the rollout whose attempt an event completes, nil for a late event.
-func (o *Observer) running(ev *loop.Event) *rollout {
-	g := o.groups.get(ev.Group)
-	if g == nil || ev.Sample < 0 || int(ev.Sample) >= o.stride {
-		return nil
-	}
-	r := &o.groups.rollouts(g)[ev.Sample]
-	if r.state != running || r.attempt != ev.Attempt || r.slot != ev.Slot {
-		return nil
-	}
-	return r
-}
-
+// scored takes the end of a rollout that its group may keep.
 func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
-	r := o.running(ev)
-	if r == nil {
+	g, reward := o.groups.Get(ev.Group), float64(ev.Reward)
+	if g == nil || ev.Verdict == loop.VerdictPruned || math.IsNaN(reward) || math.IsInf(reward, 0) {
 		return
 	}
-	reward := float64(ev.Reward)
-	if ev.Verdict == loop.VerdictPruned || math.IsNaN(reward) || math.IsInf(reward, 0) {
-		r.state = gone
-		return
-	}
-	r.state, r.tokens, r.environment = done, ev.Tokens, m.EnvironmentNS/1000
+	r := &g.rollouts[ev.Sample]
+	r.done, r.tokens, r.environment = true, ev.Tokens, m.EnvironmentNS/1000
 	if o.known == nil {
 		r.startedTokens, r.startedEnvironment, r.known = r.tokens, r.environment, true
 	}
-	g := o.groups.get(ev.Group)
 	g.scored++
 	if ev.Verdict == loop.VerdictSolved {
 		g.solved++
@@ -166,14 +116,6 @@ func (o *Observer) observeAction(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
 		o.start(a)
-	case loop.ResumeRollout:
-		if g := o.groups.get(a.Group); g != nil {
-			o.groups.rollouts(g)[a.Sample].slot = a.Slot
-		}
-	case loop.AbortRollout:
-		if g := o.groups.get(a.Group); g != nil {
-			o.groups.rollouts(g)[a.Sample].state = gone
-		}
 	case loop.GroupLeased:
 		o.leased(a)
 	case loop.StartTrainStep:
@@ -181,30 +123,38 @@ func (o *Observer) observeAction(a *loop.Action) {
 	case loop.GroupTrained:
 		o.trained(a)
 	case loop.GroupEnded:
-		if g := o.groups.get(a.Group); g != nil {
-			o.end(g)
+		if g := o.groups.Get(a.Group); g != nil {
+			o.end(a.Group, g)
 		}
 	}
 }
 
 func (o *Observer) start(a *loop.Action) {
-	g := o.groups.get(a.Group)
-	if g == nil {
-		g = o.groups.put(a.Group)
-		g.prompt, g.level, g.birth = a.Prompt, a.Level, o.version-o.warmup
+	g, opened := o.groups.Put(a.Group)
+	if opened {
+		*g = liveGroup{prompt: a.Prompt, level: a.Level, birth: o.version - o.warmup, rollouts: o.list()}
 		if g.birth >= 0 {
 			o.series.of(g.birth).live++
 		}
 	}
-	r := &o.groups.rollouts(g)[a.Sample]
-	if r.attempt == 0 {
-		r.attempt = a.Attempt
-		if o.known != nil {
-			tokens, ns := o.known(*a)
-			r.startedTokens, r.startedEnvironment, r.known = tokens, ns/1000, true
-		}
+	r := &g.rollouts[a.Sample]
+	if !r.issued && o.known != nil {
+		tokens, ns := o.known(*a)
+		r.startedTokens, r.startedEnvironment, r.known = tokens, ns/1000, true
 	}
-	r.attempt, r.slot, r.state = a.Attempt, a.Slot, running
+	r.issued, r.done = true, false
+}
+
+// list returns an empty list of a group's rollouts.
+func (o *Observer) list() []rollout {
+	n := len(o.spare)
+	if n == 0 {
+		return make([]rollout, o.stride)
+	}
+	l := o.spare[n-1]
+	o.spare = o.spare[:n-1]
+	clear(l)
+	return l
 }
 
 // leased notes where in its batch a group stands; a step tried again names the
@@ -212,13 +162,13 @@ func (o *Observer) start(a *loop.Action) {
 func (o *Observer) leased(a *loop.Action) {
 	i := o.position
 	o.position++
-	g := o.groups.get(a.Group)
+	g := o.groups.Get(a.Group)
 	if g == nil || a.Attempt > 1 || i >= o.batch || g.scored == 0 || o.version < o.warmup {
 		return
 	}
 	tokens := int64(0)
-	for _, r := range o.groups.rollouts(g) {
-		if r.state == done {
+	for _, r := range g.rollouts {
+		if r.done {
 			tokens += int64(r.tokens)
 		}
 	}
@@ -235,12 +185,12 @@ func (o *Observer) leased(a *loop.Action) {
 
 func (o *Observer) trained(a *loop.Action) {
 	o.version = max(o.version, a.Version+1)
-	g := o.groups.get(a.Group)
+	g := o.groups.Get(a.Group)
 	if g == nil {
 		return
 	}
 	g.uses++
 	if !o.reuse {
-		o.end(g)
+		o.end(a.Group, g)
 	}
 }
