@@ -8,6 +8,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -79,9 +80,14 @@ func tableCell(text string) string {
 
 // TestMetricsReference lists what metrics.jsonl has of every train step, with the comments of its fields.
 func TestMetricsReference(t *testing.T) {
-	comments := fieldComments(t, "run_files.go")
-	maps.Copy(comments, fieldComments(t, "offpolicy.go"))
-	maps.Copy(comments, fieldComments(t, "control_step.go"))
+	comments := map[string]string{}
+	files, err := filepath.Glob("../../observe/steps/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		maps.Copy(comments, fieldComments(t, file))
+	}
 	var page strings.Builder
 	page.WriteString("# metrics.jsonl\n\n" +
 		"Generated from the struct that is written (`make generate`): one JSON object a train step, in the run directory. Ratios are from 0 to 1, staleness counts policy versions, " +
