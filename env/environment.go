@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/workload"
@@ -123,7 +124,7 @@ func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sample
 		return port.Sample{ID: t.ID, Pruned: true}, nil
 	}
 	trial.Sampled()
-	if err := wait(ctx, service); err != nil {
+	if err := pause.For(ctx, service); err != nil {
 		return port.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}
 	score, err := trial.Judge(ctx, generation.Tokens)
@@ -148,21 +149,6 @@ func (e *Environment) check(p Problem) func([]int32) bool {
 	}
 	return func(response []int32) bool {
 		return e.prune.Tokens > 0 && len(response) >= e.prune.Tokens || checks && checker.Failed(p, response)
-	}
-}
-
-// wait returns after d, or with the context's error as soon as it is done.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+
+	"github.com/headway-rl/headway/loop"
 )
 
 // Split names a part of a task's prompts. Which part a prompt is in is a
@@ -29,19 +31,10 @@ func SplitOf(prompt []int32) Split {
 		b[0], b[1], b[2], b[3] = byte(t), byte(t>>8), byte(t>>16), byte(t>>24)
 		h.Write(b[:])
 	}
-	if mix(h.Sum64())%heldOutOneIn == 0 {
+	if loop.Mix(h.Sum64())%heldOutOneIn == 0 {
 		return HeldOut
 	}
 	return Training
-}
-
-// mix is the finalizer of splitmix64: every bit of x reaches every bit out.
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
 }
 
 // redraws bounds the search for a prompt of the wanted split. A task whose
@@ -67,7 +60,7 @@ func GrownProblem(task Grower, seed, number uint64, level int, factor float64) P
 
 // training is the source of randomness of a training problem.
 func training(seed, number uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(mix(seed+0x9e3779b97f4a7c15), mix(number)))
+	return rand.New(rand.NewPCG(loop.Mix(seed+0x9e3779b97f4a7c15), loop.Mix(number)))
 }
 
 func drawIn(task Problems, rng *rand.Rand, split Split, level int, draw func(*rand.Rand, int) Problem) Problem {

@@ -17,3 +17,12 @@ func Draw(seed, index uint64) uint64 {
 
 // unit maps bits to [0, 1).
 func unit(bits uint64) float64 { return float64(bits>>11) / (1 << 53) }
+
+// Mix is the finalizer of splitmix64: every bit in reaches every bit out.
+func Mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/weights"
 	"syscall"
 )
 
 // FreeWords say how much may still be written to a directory, where that is known.
 func FreeWords(dir string) string {
-	free := file.Free(dir)
+	free := weights.Free(dir)
 	if free < 0 {
 		return ""
 	}

@@ -136,7 +136,7 @@ func (f *fakeService) sample(path string, q service.SampleRequest) service.Seque
 func fakeNext(path string, before []int32) (int32, float32) {
 	h := uint64(versionOf(path)) + 1
 	for _, token := range before {
-		h = mix(h*31 + uint64(token))
+		h = loop.Mix(h*31 + uint64(token))
 	}
 	return int32(8 + h%(fakeVocabulary-8)), -1 - float32(versionOf(path)) - float32(h>>40%1000)/1024
 }

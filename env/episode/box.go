@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // box is a rollout's sandbox, made and given the task's files at its first use, whoever that is: a tool
@@ -54,7 +55,7 @@ func (b *box) start(ctx context.Context) error {
 		if try >= b.retries || !startFailed(err) {
 			return err
 		}
-		if err := pause(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
+		if err := pause.For(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
 			return err
 		}
 	}
@@ -67,17 +68,6 @@ func startFailed(err error) bool {
 		return true
 	}
 	return false
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // fill puts the task's files in their place.
@@ -105,7 +95,7 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		if err == nil || try >= b.retries || !startFailed(err) {
 			return result, err
 		}
-		if err := pause(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
+		if err := pause.For(ctx, 200*time.Millisecond<<min(try, 5)); err != nil {
 			return sandbox.Result{}, err
 		}
 	}

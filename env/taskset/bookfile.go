@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+
+	"github.com/headway-rl/headway/internal/replace"
 )
 
 // A book's file begins with bookHeader. Each further line is a task with all that is known of it
@@ -178,16 +180,7 @@ func (b *Book) rewrite() error {
 	}
 	b.file.Close()
 	b.file, b.lines, b.broken = f, len(b.tallies)+len(b.pins), false
-	return syncDirectory(filepath.Dir(b.path))
-}
-
-func syncDirectory(path string) error {
-	d, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return d.Sync()
+	return replace.Directory(filepath.Dir(b.path))
 }
 
 // Close makes the file durable. More than once is no error.

@@ -14,5 +14,5 @@ func File(path string, content []byte, perm os.FileMode) error {
 	if err := whole(path, content, perm); err != nil {
 		return err
 	}
-	return syncDirectory(filepath.Dir(path))
+	return Directory(filepath.Dir(path))
 }

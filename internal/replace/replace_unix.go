@@ -15,8 +15,8 @@ func whole(path string, content []byte, perm os.FileMode) error {
 	return renameio.WriteFile(path, content, perm, renameio.WithTempDir(filepath.Dir(path)))
 }
 
-// syncDirectory puts a directory's names on the disk.
-func syncDirectory(path string) error {
+// Directory puts a directory's names on the disk, so that they outlive a crash of the machine.
+func Directory(path string) error {
 	directory, err := os.Open(path)
 	if err != nil {
 		return err

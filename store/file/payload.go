@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
@@ -214,7 +215,7 @@ func (p *payloads) writable() (*segment, error) {
 		return nil, err
 	}
 	if p.options.Always {
-		if err := syncDir(p.dir); err != nil {
+		if err := replace.Directory(p.dir); err != nil {
 			return nil, errors.Join(err, s.file.Close())
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/internal/replace"
 )
 
 const (
@@ -48,7 +50,7 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		err = os.Rename(path+temporary, path)
 	}
 	if err == nil && s.options.Always {
-		err = syncDir(s.stateDir())
+		err = replace.Directory(s.stateDir())
 	}
 	if err != nil {
 		os.Remove(path + temporary)

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
@@ -188,15 +189,7 @@ func (s *Store) syncDirs() error {
 	if !s.options.Always {
 		return nil
 	}
-	return errors.Join(syncDir(s.dir), syncDir(s.stateDir()), syncDir(filepath.Dir(s.dir)))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return errors.Join(replace.Directory(s.dir), replace.Directory(s.stateDir()), replace.Directory(filepath.Dir(s.dir)))
 }
 
 // Dir returns the run directory.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -56,7 +57,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		return err
 	}
 	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
-	report, pause := protocol.ReceiverRequest{}, retryFirst
+	report, again := protocol.ReceiverRequest{}, retryFirst
 	for ctx.Err() == nil {
 		report.Engine, report.Stage, report.Address, report.Form = a.Engine, a.Stage, a.Address, a.Form
 		report.Instance = a.instance
@@ -66,14 +67,14 @@ func (a *Agent) Run(ctx context.Context) error {
 			if refusal, final := err.(*protocol.Refusal); final && refusal.Code != protocol.CodeUnavailable && refusal.Code != protocol.CodeBusy {
 				return fmt.Errorf("transfer: receiver %s: %w", a.Name, err)
 			}
-			a.logf("asking %s: %v; again in %s", a.Control, err, pause)
-			if !sleep(ctx, pause) {
+			a.logf("asking %s: %v; again in %s", a.Control, err, again)
+			if pause.For(ctx, again) != nil {
 				break
 			}
-			pause = min(2*pause, retryLast)
+			again = min(2*again, retryLast)
 			continue
 		}
-		pause, report = retryFirst, protocol.ReceiverRequest{}
+		again, report = retryFirst, protocol.ReceiverRequest{}
 		if command.Seq != 0 {
 			busy, done := context.WithCancel(ctx)
 			var beating sync.WaitGroup
@@ -116,7 +117,7 @@ const heartbeatEvery = 5 * time.Second
 // heartbeat says now and then that the receiver is there.
 func (a *Agent) heartbeat(ctx context.Context) {
 	word := protocol.ReceiverRequest{Instance: a.instance, Engine: a.Engine, Stage: a.Stage, Address: a.Address, Form: a.Form, Served: loop.NoVersion, Loaded: loop.NoVersion}
-	for sleep(ctx, heartbeatEvery) {
+	for pause.For(ctx, heartbeatEvery) == nil {
 		if _, err := a.ask(ctx, word); err != nil && ctx.Err() == nil {
 			a.logf("telling %s that this is alive: %v", a.Control, err)
 		}
@@ -213,16 +214,4 @@ func (a *Agent) logf(format string, args ...any) {
 	a.logging.Lock()
 	defer a.logging.Unlock()
 	a.Logf(format, args...)
-}
-
-// sleep waits, and reports whether the context lasted.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

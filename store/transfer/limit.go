@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Bucket bounds a rate: a token bucket that holds a tenth of a second's worth. The nil
@@ -33,7 +35,7 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 	if wait <= 0 {
 		return ctx.Err()
 	}
-	if !sleep(ctx, wait) {
+	if pause.For(ctx, wait) != nil {
 		return ctx.Err()
 	}
 	return nil

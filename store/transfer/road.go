@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -76,7 +77,7 @@ func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p 
 		if !errors.Is(err, fs.ErrNotExist) || time.Since(began) >= s.Patience {
 			break
 		}
-		if !sleep(ctx, lookAgain) {
+		if pause.For(ctx, lookAgain) != nil {
 			return p, ctx.Err()
 		}
 	}

@@ -4,7 +4,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
+
+	"github.com/headway-rl/headway/internal/replace"
 )
 
 // disk is what a Store asks of the file system. Tests put faults in between.
@@ -47,7 +48,7 @@ func (system) Mkdir(dir string) error          { return os.Mkdir(dir, 0o755) }
 func (system) Rename(from, to string) error    { return os.Rename(from, to) }
 func (system) RemoveAll(path string) error     { return os.RemoveAll(path) }
 func (system) Link(from, to string) error      { return os.Link(from, to) }
-func (system) Free(dir string) int64           { return free(dir) }
+func (system) Free(dir string) int64           { return Free(dir) }
 func (system) Open(path string) (input, error) { return os.Open(path) }
 func (system) Create(path string) (output, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -62,14 +63,4 @@ func (system) Names(dir string) ([]string, error) {
 	return names, err
 }
 
-func (system) SyncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // it has no such call
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }() // it was only read
-	return d.Sync()
-}
+func (system) SyncDir(dir string) error { return replace.Directory(dir) }

@@ -2,5 +2,5 @@
 
 package weights
 
-// free does not know the room on this system.
-func free(string) int64 { return -1 }
+// Free does not know the room on this system.
+func Free(string) int64 { return -1 }

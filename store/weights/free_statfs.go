@@ -4,8 +4,8 @@ package weights
 
 import "syscall"
 
-// free asks the file system for the room that this user may fill.
-func free(dir string) int64 {
+// Free asks the file system for the room that this user may fill.
+func Free(dir string) int64 {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {
 		return -1

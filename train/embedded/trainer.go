@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/internal/transformer"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -191,14 +192,7 @@ func (t *Trainer) wait(ctx context.Context, began time.Time, least time.Duration
 	if left <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(left)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return pause.For(ctx, left)
 }
 
 // publish publishes the current weights as the version after the last, or as version 0.

@@ -9,11 +9,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -153,7 +153,7 @@ func (v *Versions) write(r record) error {
 		_ = os.Remove(path + temporarySuffix) // the error says more
 		return err
 	}
-	return syncDir(v.dir)
+	return replace.Directory(v.dir)
 }
 
 func writeFile(path string, text []byte) error {
@@ -166,17 +166,4 @@ func writeFile(path string, text []byte) error {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close())
-}
-
-// syncDir makes a directory's entries survive a loss of power.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil // it has no such call
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = d.Close() }() // it was only read
-	return d.Sync()
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -139,7 +140,7 @@ func (v *Versions) record(version loop.Version, lease loop.LeaseID, sampler, sta
 	made := record{Format: recordFormat, Version: version, Lease: lease, Sampler: sampler, State: state}
 	switch there, err := v.readFile(fileName(version)); {
 	case err == nil && there.is(&made):
-		return syncDir(v.dir) // the first time may have failed there, with the file in place
+		return replace.Directory(v.dir) // the first time may have failed there, with the file in place
 	case err == nil:
 		return fmt.Errorf("versions: version %d of lease %d (%s): %s has it of lease %d (%s): %w; delete the directory to begin another run",
 			version, lease, sampler, v.dir, there.Lease, there.Sampler, ErrConflict)
@@ -181,7 +182,7 @@ func (v *Versions) SetAside(version loop.Version) error {
 			return nil
 		}
 		if err == nil {
-			err = syncDir(v.dir)
+			err = replace.Directory(v.dir)
 		}
 		if err != nil {
 			return fmt.Errorf("versions: set version %d aside: %w", version, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Rollouts is where rollouts are claimed: the words of workers elsewhere.
@@ -127,7 +128,7 @@ func (p *Players) work(ctx context.Context) {
 			return
 		default:
 			p.opt.Logf("players: %v", err)
-			if pause(ctx, claimPause) != nil {
+			if pause.For(ctx, claimPause) != nil {
 				return
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // errUnwanted ends an episode whose rollout is somebody else's by now, or nobody's.
@@ -52,7 +53,7 @@ func (p *chatPolicy) Say(ctx context.Context, messages []json.RawMessage, tools 
 		if err != nil {
 			return episode.Message{}, err
 		}
-		if err := pause(ctx, again); err != nil {
+		if err := pause.For(ctx, again); err != nil {
 			return episode.Message{}, err
 		}
 	}
@@ -101,18 +102,6 @@ func over(r *protocol.Refusal) error {
 		return sandbox.Fail(episode.PolicyFailed, "say", "", "%s", r.Message)
 	}
 	return fmt.Errorf("%w: %s", errUnwanted, r.Message)
-}
-
-// pause waits, or says why nobody waits any more.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // completion is what is read of a gateway's answer.

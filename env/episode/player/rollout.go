@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // failedMax and textMax bound, in bytes, why an attempt failed and what is kept of it to be read.
@@ -140,7 +141,7 @@ func (p *Players) send(ctx context.Context, claim protocol.Claim, req protocol.F
 		default:
 			return err
 		}
-		if pause(lasting, claimPause) != nil {
+		if pause.For(lasting, claimPause) != nil {
 			return err
 		}
 	}

@@ -1,6 +1,0 @@
-//go:build !linux && !darwin && !freebsd
-
-package file
-
-// Free does not know the room on this system.
-func Free(string) int64 { return -1 }
