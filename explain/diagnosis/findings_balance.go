@@ -158,7 +158,7 @@ func (f *facts) moved(title, fails string, rollout, train, moved float64) *Findi
 }
 
 // lessWaste is the change that leaves less of what was generated untrained, nil for none that is sure.
-func (f *facts) lessWaste(share float64) *Change {
+func (f *facts) lessWaste() *Change {
 	if !f.settled.OK || !f.settable() || f.dropped.or(0) < wasteMost || f.effective() < surplusMuch || f.unbounded() {
 		return nil
 	}

@@ -144,7 +144,7 @@ func (f *facts) wasted() *Finding {
 		return nil
 	}
 	found := &Finding{Title: fmt.Sprintf("%s of what is generated is never trained on.", report.Share(share)), Severity: severityCost, CostRatio: share,
-		Evidence: []string{strings.Join(parts, ", ")}, Change: f.lessWaste(share),
+		Evidence: []string{strings.Join(parts, ", ")}, Change: f.lessWaste(),
 		Fails: "where engines cost nothing, or an evicted group's slot would stand empty: a queue that drops trades waste for fresh groups"}
 	if absent := f.droppedAbsent(); absent >= wasteMost {
 		found.CostRatio *= 1 - absent

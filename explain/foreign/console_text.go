@@ -141,12 +141,10 @@ func bulletOf(text string) []string {
 	return bullet.FindStringSubmatch(text)
 }
 
-func put(values map[string]float64, key, text string) bool {
-	value, err := strconv.ParseFloat(unwrapped(text), 64)
-	if err == nil {
+func put(values map[string]float64, key, text string) {
+	if value, err := strconv.ParseFloat(unwrapped(text), 64); err == nil {
 		values[key] = value
 	}
-	return err == nil
 }
 
 // unwrapped is the number within np.float64(0.5) or tensor(0.5, device='cuda:0').

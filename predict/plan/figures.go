@@ -135,28 +135,28 @@ func (e *evaluator) point(c *Candidate) theory.Point {
 }
 
 // evaluate fills in the prediction of a candidate whose setting is given.
-func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
+func (e *evaluator) evaluate(c *Candidate) {
 	e.rates(c)
 	switch {
 	case c.Hold > 0 || c.Policy == policyBounded:
 		c.Uncovered = "hold and bounded admission choose when groups open, which no closed form covers"
-		return theory.Estimate{}
+		return
 	case c.Policy == policyThreshold: // its mean staleness has a closed form, its period has none
 		c.Uncovered = "a threshold leaves slots empty before every sync, and no closed form has the period that makes"
-		return theory.Estimate{}
+		return
 	}
 	if c.Policy == theory.PolicySynchronous {
 		e.barrier(c)
-		return theory.Estimate{}
+		return
 	}
 	est := e.estimator.Estimate(e.point(c))
 	if !est.Covered || est.PeriodS <= 0 {
 		c.Uncovered = est.Reason.Sentence()
-		return est
+		return
 	}
 	if e.pausedOutside(c, est.PeriodS) {
 		c.Uncovered = "tools and environments go on while engines pause, and no closed form covers that for so long a sync"
-		return est
+		return
 	}
 	f := &Figures{
 		StalenessMean: est.Mean, StalenessP50: est.P50, StalenessP95: est.P95, StalenessP99: est.P99,
@@ -164,7 +164,6 @@ func (e *evaluator) evaluate(c *Candidate) theory.Estimate {
 	}
 	e.derive(c, f)
 	c.Predicted = f
-	return est
 }
 
 // pauseShare is the largest part of a period that a pause may overlap with time

@@ -158,7 +158,7 @@ func (p *Prediction) asynchronous(in *Input, t *tail, point *Point, out *Estimat
 	e := effectiveOf(point, t.shape, in.overhead(), CorrectAll)
 	p.Distribution = &Distribution{}
 	e.distribution(p.Distribution)
-	p.Warnings = append(p.Warnings, accuracyWarnings(in, &e, p)...)
+	p.Warnings = append(p.Warnings, accuracyWarnings(&e, p)...)
 }
 
 // means sets what needs the in-queue part.
@@ -244,7 +244,7 @@ func assumptions(in *Input, t *tail, out *Estimate) []string {
 }
 
 // accuracyWarnings say where the published mean is not the best one.
-func accuracyWarnings(in *Input, e *effective, p *Prediction) []string {
+func accuracyWarnings(e *effective, p *Prediction) []string {
 	mean, _ := p.Staleness.Mean.Value()
 	corrected := p.Corrected.Mean.Or(mean)
 	off := math.Abs(corrected-mean) > 0.02*mean

@@ -96,7 +96,7 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 	if err := s.fenceLog(ctx, l); err != nil {
 		return err
 	}
-	if err := s.payloads.load(ctx, l.epoch); err != nil {
+	if err := s.payloads.load(ctx); err != nil {
 		return err
 	}
 	m, err := openMirror(s)

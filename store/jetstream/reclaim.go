@@ -21,7 +21,7 @@ const (
 )
 
 // load reads what payloads the stream has.
-func (p *payloads) load(ctx context.Context, epoch uint64) error {
+func (p *payloads) load(ctx context.Context) error {
 	info, err := p.store.streamInfo(ctx, p.store.data)
 	if err != nil {
 		return fmt.Errorf("store: payloads: %w", err)

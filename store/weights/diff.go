@@ -182,7 +182,7 @@ func (df *differ) tensor(to indexedTensor, base *tensorIndex, old, made []byte) 
 	gaps, values := changes(old, made, size)
 	df.change.note(to.entry, int64(len(gaps)), deltaMax(to.entry.DType, old, made, gaps))
 	if df.delta.Encoding == Overwrite {
-		df.sparse(to.entry.Name, baseHash, made, gaps, values, size)
+		df.sparse(to.entry.Name, baseHash, made, gaps, values)
 		return old, made, nil
 	}
 	hash := sumText(made)
@@ -203,7 +203,7 @@ func (df *differ) whole(name, baseHash string, made []byte) {
 }
 
 // sparse says the elements that changed, or all where that is less.
-func (df *differ) sparse(name, baseHash string, made []byte, gaps []uint64, values []byte, size int) {
+func (df *differ) sparse(name, baseHash string, made []byte, gaps []uint64, values []byte) {
 	width := gapBytes(gaps)
 	if len(gaps)*width+len(values) >= len(made) {
 		df.whole(name, baseHash, made)
