@@ -112,7 +112,7 @@ func (c *compareCmd) Run(application *app.Process) error {
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
-	doc, err := c.read(ctx, application)
+	doc, err := compareRuns(ctx, c.Paths, c.From, meterOf(application))
 	if err != nil {
 		if page != nil {
 			err = errors.Join(err, page.Close(), os.Remove(c.HTML))
@@ -132,11 +132,12 @@ func (c *compareCmd) Run(application *app.Process) error {
 	return err
 }
 
-// read reads all runs, and compares them.
-func (c *compareCmd) read(ctx context.Context, application *app.Process) (*comparison, error) {
+// compareRuns reads all runs, and compares them. from is the framework of logs that are not
+// ours; empty where it is found by their keys.
+func compareRuns(ctx context.Context, paths []string, from string, show meter) (*comparison, error) {
 	doc := &comparison{Warnings: []string{}}
-	for _, path := range c.Paths {
-		run, err := c.readRun(ctx, application, path)
+	for _, path := range paths {
+		run, err := readRun(ctx, path, from, show)
 		if err != nil {
 			return nil, err
 		}

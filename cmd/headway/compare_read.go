@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
@@ -20,15 +19,15 @@ import (
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.
-func (c *compareCmd) readRun(ctx context.Context, application *app.Process, path string) (*comparedRun, error) {
+func readRun(ctx context.Context, path, from string, show meter) (*comparedRun, error) {
 	header, err := traceHeader(path)
 	if err == nil {
-		return readOwn(application, path, header)
+		return readOwn(ctx, path, header, show)
 	}
-	if kind, kindErr := kindOf(path); kindErr == nil && kind == kindTrace { // and no log, whatever is wrong with it
+	if own, ownErr := holdsTrace(path); ownErr == nil && own { // and no log, whatever is wrong with it
 		return nil, err
 	}
-	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: c.From})
+	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: from})
 	switch {
 	case foreignErr == nil:
 		return ofForeign(path, log), nil
@@ -39,8 +38,8 @@ func (c *compareCmd) readRun(ctx context.Context, application *app.Process, path
 }
 
 // readOwn reads a run by its trace.
-func readOwn(application *app.Process, path string, header trace.Header) (*comparedRun, error) {
-	recording, split, err := measureTrace(application, path)
+func readOwn(ctx context.Context, path string, header trace.Header, show meter) (*comparedRun, error) {
+	recording, split, err := measureTrace(ctx, path, show)
 	if err != nil {
 		return nil, err
 	}

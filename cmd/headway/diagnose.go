@@ -72,7 +72,7 @@ func (c *diagnoseCmd) diagnose(ctx context.Context, a *app.Process, show *diagno
 	}
 	switch kind {
 	case kindTrace:
-		return c.ofTrace(ctx, show)
+		return diagnoseTrace(ctx, c.Paths[0], c.Quick, show.update)
 	case kindPlane:
 		return c.ofPlane(ctx, a)
 	}
@@ -113,38 +113,19 @@ func kindOf(path string) (int, error) {
 	if err != nil {
 		return 0, failure.Usage("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
 	}
+	if own, err := holdsTrace(path); err != nil || own { // also of a control plane that has stopped
+		return kindTrace, err
+	}
 	if info.IsDir() {
-		if _, err := os.Stat(filepath.Join(path, trace.FileName)); err == nil { // also of a control plane that has stopped
-			return kindTrace, nil
-		}
 		if _, err := os.Stat(filepath.Join(path, record.AddressFile)); err == nil {
 			return kindPlane, nil
 		}
-		return kindForeign, nil
-	}
-	return kindOfFile(path)
-}
-
-// kindOfFile looks at how a file begins. An empty one is a run that has not begun.
-func kindOfFile(path string) (int, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	begin, err := bufio.NewReader(file).Peek(len(trace.Begins))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return 0, err
-	}
-	if string(begin) == trace.Begins || len(begin) == 0 && filepath.Base(path) == trace.FileName {
-		return kindTrace, nil
 	}
 	return kindForeign, nil
 }
 
-// ofTrace diagnoses a run of ours.
-func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diagnosis.Report, error) {
-	path := c.Paths[0]
+// diagnoseTrace diagnoses a run of ours by its directory or its trace. quick asks closed forms alone.
+func diagnoseTrace(ctx context.Context, path string, quick bool, progress func(what string, share float64)) (diagnosis.Report, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return diagnosis.Report{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
@@ -166,7 +147,7 @@ func (c *diagnoseCmd) ofTrace(ctx context.Context, show *diagnoseProgress) (diag
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
-	r, err := diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: path, Uncovered: experiment.Uncovered, Learned: learned, ClosedForms: c.Quick, Progress: show.update})
+	r, err := diagnosis.OfTrace(ctx, open, diagnosis.Options{Run: path, Uncovered: experiment.Uncovered, Learned: learned, ClosedForms: quick, Progress: progress})
 	return r, diagnoseError(name, err)
 }
 

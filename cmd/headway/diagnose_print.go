@@ -9,8 +9,8 @@ import (
 
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
+	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // printDiagnosis prints a diagnosis for people.
@@ -47,7 +47,7 @@ func settledText(s diagnosis.Settled) string {
 	}
 	text := "not settled, so that its means are not judged: " + s.Why
 	if s.MoreSteps > 0 {
-		return fmt.Sprintf("%s; about %s steps more should do", text, report.Count(experiment.Rounded(float64(s.MoreSteps))))
+		return fmt.Sprintf("%s; about %s steps more should do", text, report.Count(estimate.Rounded(float64(s.MoreSteps))))
 	}
 	return text
 }

@@ -102,10 +102,10 @@ func recordedOutputs(t *testing.T, name string) map[string][]byte {
 		t.Fatal(err)
 	}
 	defer shown.Close()
-	shown.read(t.Context())
+	shown.Follow(t.Context())
 	for _, view := range recordedViews {
 		reply := httptest.NewRecorder()
-		shown.model.Data().ServeHTTP(reply, httptest.NewRequest("GET", "/api/v1/view/"+view, nil))
+		shown.Model().Data().ServeHTTP(reply, httptest.NewRequest("GET", "/api/v1/view/"+view, nil))
 		said["view-"+view] = fmt.Appendf(reply.Body.Bytes(), "\nstatus %d\n", reply.Code)
 	}
 	return said
@@ -114,7 +114,7 @@ func recordedOutputs(t *testing.T, name string) map[string][]byte {
 // recordedMetrics is every figure that a recording measured of itself, also those that no command above prints.
 func recordedMetrics(t *testing.T, name string) []byte {
 	t.Helper()
-	recording, sources, err := measureTrace(nil, name)
+	recording, sources, err := measureTrace(t.Context(), name, nil)
 	if err != nil {
 		return fmt.Appendf(nil, "%v\n", err)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -112,17 +113,19 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 			return failure.Usage("choose fewer slots", "%s", takes)
 		}
 	}
-	doc, err := resimulate(application, c.Path, header, settings)
+	ctx, stop := command.Interruptible()
+	defer stop()
+	doc, err := resimulate(ctx, c.Path, header, settings, meterOf(application))
 	if err != nil {
 		return err
 	}
-	if len(doc.Arms) == 1 && doc.Arms[0].err != nil {
-		return doc.Arms[0].err
+	if err := doc.refused(); err != nil {
+		return err
 	}
 	if c.JSON {
 		err = printJSON(application.Stdout, doc)
 	} else {
-		err = printResimulations(application.Stdout, doc)
+		err = doc.text(application.Stdout)
 	}
 	return errors.Join(err, doc.verdict())
 }
@@ -195,9 +198,9 @@ func splitArm(text string) (keys []string) {
 }
 
 // resimulate makes the arms and, before them, the run's own settings.
-func resimulate(application *app.Process, path string, header trace.Header, arms []whatIf) (resimulation, error) {
+func resimulate(ctx context.Context, path string, header trace.Header, arms []whatIf, show meter) (resimulation, error) {
 	doc := resimulation{Run: path, Warnings: []string{}}
-	recording, split, err := measureTrace(application, path)
+	recording, split, err := measureTrace(ctx, path, show)
 	if err != nil {
 		return doc, err
 	}
@@ -213,10 +216,8 @@ func resimulate(application *app.Process, path string, header trace.Header, arms
 	if arms, err = besideOwn(own, arms); err != nil {
 		return doc, err
 	}
-	ctx, stop := command.Interruptible()
-	defer stop()
-	show := newTicker(application, "train steps", 0)
-	defer show.Clear()
+	update, clear := show.begin("train steps")
+	defer clear()
 	var mu sync.Mutex
 	var done int64
 	all := int64(0)
@@ -227,7 +228,7 @@ func resimulate(application *app.Process, path string, header trace.Header, arms
 		mu.Lock()
 		defer mu.Unlock()
 		if done++; done%progressSteps == 0 {
-			show.update(min(done, all), all)
+			update(min(done, all), all)
 		}
 	}
 	made, _, err := parallel.All(ctx, len(arms), nil, func(i int) (resimulatedArm, error) {
@@ -272,6 +273,14 @@ func besideOwn(own whatIf, arms []whatIf) ([]whatIf, error) {
 	return append([]whatIf{own}, arms...), nil
 }
 
+// refused is the error of the only arm; nil where there are several, or it has none.
+func (doc *resimulation) refused() error {
+	if len(doc.Arms) != 1 {
+		return nil
+	}
+	return doc.Arms[0].err
+}
+
 // verdict is the error about arms that were refused, nil for none.
 func (doc *resimulation) verdict() error {
 	refused, first := 0, ""
@@ -303,21 +312,24 @@ func traceHeader(path string) (trace.Header, error) {
 }
 
 // measureTrace reads what a run's rollouts, steps and syncs took, and where its staleness came
-// from. It shows progress if there is an application to show it.
-func measureTrace(application *app.Process, path string) (*replay.Recording, attribution.Summary, error) {
+// from.
+func measureTrace(ctx context.Context, path string, show meter) (*replay.Recording, attribution.Summary, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, attribution.Summary{}, err
 	}
 	defer file.Close()
 	var source io.Reader = file
-	if info, err := file.Stat(); err == nil && application != nil {
-		show := newTicker(application, "MB of the trace", 0)
-		defer show.Clear()
-		source = &watchedReader{file, &show, 0, info.Size()}
+	if info, err := file.Stat(); err == nil {
+		update, clear := show.begin("MB of the trace")
+		defer clear()
+		source = &watchedReader{Reader: file, ctx: ctx, update: update, all: info.Size()}
 	}
 	var split *attribution.Observer
 	recording, err := replay.Measure(source, besideTo(&split))
+	if ctx.Err() != nil {
+		return nil, attribution.Summary{}, failure.Run("", "interrupted")
+	}
 	if err != nil {
 		return nil, attribution.Summary{}, replayError(file.Name(), err)
 	}
@@ -334,26 +346,30 @@ func besideTo(at **attribution.Observer) replay.Beside {
 	}
 }
 
-// watchedReader counts what is read.
+// watchedReader counts what is read, until its context ends.
 type watchedReader struct {
 	io.Reader
-	show      *ticker
+	ctx       context.Context
+	update    func(done, all int64)
 	done, all int64
 }
 
 const megabyte = 1 << 20
 
 func (r *watchedReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
 	n, err := r.Reader.Read(p)
 	r.done += int64(n)
-	r.show.update(r.done/megabyte, r.all/megabyte)
+	r.update(r.done/megabyte, r.all/megabyte)
 	return n, err
 }
 
 // resimulateDir takes the lengths and times of a run's trace through the
 // simulator, under the rules of a resolved document.
 func resimulateDir(path string, document config.Config) (replay.Resimulation, error) {
-	recording, _, err := measureTrace(nil, path)
+	recording, _, err := measureTrace(context.Background(), path, nil)
 	if err != nil {
 		return replay.Resimulation{}, err
 	}

@@ -32,8 +32,8 @@ var resimulatedRows = []struct {
 	{"tokens never trained", "", func(s *metrics.Summary) float64 { return s.Waste.WastedShare }, report.Share},
 }
 
-// printResimulations prints arms for a terminal.
-func printResimulations(w io.Writer, doc resimulation) error {
+// text prints arms for a terminal.
+func (doc resimulation) text(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(doc.unsettledText())
 	switch {

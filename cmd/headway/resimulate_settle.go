@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
@@ -63,5 +64,5 @@ func moreSteps(unsettled []experiment.Unsettled) string {
 		}
 		more = math.Max(more, *u.MoreSteps)
 	}
-	return fmt.Sprintf("; about %s steps more should do", report.Count(experiment.Rounded(more)))
+	return fmt.Sprintf("; about %s steps more should do", report.Count(estimate.Rounded(more)))
 }

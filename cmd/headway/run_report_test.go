@@ -51,7 +51,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v, %+v, %q\n%s", code, err, r.Staleness, r.Warnings, stderr)
 	}
-	recording, _, err := measureTrace(nil, filepath.Join(dir, "r"))
+	recording, _, err := measureTrace(t.Context(), filepath.Join(dir, "r"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,14 @@ func (t *ticker) update(done, all int64) {
 	t.Say(line)
 }
 
+// meterOf shows on stderr how far a reading or a resimulation is.
+func meterOf(application *app.Process) meter {
+	return func(what string) (update func(done, all int64), clear func()) {
+		show := newTicker(application, what, 0)
+		return show.update, show.Clear
+	}
+}
+
 // perSecond prints a rate.
 func perSecond(rate float64) string {
 	if rate >= 100 {

@@ -161,7 +161,7 @@ func TestAutomaticWarmupInTrace(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
-	recording, _, err := measureTrace(nil, path)
+	recording, _, err := measureTrace(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,14 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/command"
-	"github.com/headway-rl/headway/app/record"
-	"github.com/headway-rl/headway/internal/failure"
 	"net"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // viewCmd shows a recorded run in a browser.
@@ -77,9 +78,9 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		shown.read(ctx)
+		shown.Follow(ctx)
 	}()
-	err = record.ServePages(ctx, listener, shown.model.Handler())
+	err = record.ServePages(ctx, listener, shown.Model().Handler())
 	cancel()
 	<-read
 	return err

@@ -35,8 +35,8 @@ func shownOf(t *testing.T, path string) *dashboard.Model {
 		t.Fatal(err)
 	}
 	defer shown.Close()
-	shown.read(t.Context())
-	return shown.model
+	shown.Follow(t.Context())
+	return shown.Model()
 }
 
 // A recorded run shows the figures that its events have; one whose trace is damaged, what comes before that and why.
@@ -82,14 +82,14 @@ func TestViewFollowsATrace(t *testing.T) {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		shown.read(ctx)
+		shown.Follow(ctx)
 	}()
-	changed := shown.model.Changed()
-	for shown.model.Summary().Version == 0 {
+	changed := shown.Model().Changed()
+	for shown.Model().Summary().Version == 0 {
 		<-changed
-		changed = shown.model.Changed()
+		changed = shown.Model().Changed()
 	}
-	if s := shown.model.Summary(); s.Ended {
+	if s := shown.Model().Summary(); s.Ended {
 		t.Errorf("half a trace: %+v", s)
 	}
 	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
@@ -101,7 +101,7 @@ func TestViewFollowsATrace(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-read
-	if s := shown.model.Summary(); !s.Ended || s.Version != 80 {
+	if s := shown.Model().Summary(); !s.Ended || s.Version != 80 {
 		t.Errorf("the whole trace: version %d, ended %v, %s", s.Version, s.Ended, s.Problem)
 	}
 }

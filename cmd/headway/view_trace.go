@@ -124,6 +124,7 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 	return dashboard.Setting{Input: in, Uncovered: why}, true
 }
 
+// Close ends the reading of a run, and a diagnosis that is being made.
 func (r *recordedRun) Close() {
 	r.cancel()
 	r.file.Close()
@@ -132,11 +133,14 @@ func (r *recordedRun) Close() {
 	}
 }
 
+// Model is what has been read of the run, as a browser sees it.
+func (r *recordedRun) Model() *dashboard.Model { return r.model }
+
 // tellEvery is how often a run that is read says how far it is.
 const tellEvery = 200 * time.Millisecond
 
-// read takes the trace into the model, and follows a run that still goes on until the context ends.
-func (r *recordedRun) read(ctx context.Context) {
+// Follow takes the trace into the model, and follows a run that still goes on until the context ends.
+func (r *recordedRun) Follow(ctx context.Context) {
 	r.tail.wait = func() error { return r.atEnd(ctx) }
 	info, err := r.file.Stat()
 	if err != nil {

@@ -323,10 +323,10 @@ func refusalHint(d config.Config, doc *Simulation) string {
 	if w.ClosedFormSteps > float64(w.Steps+int(doc.Steps)) {
 		more, endless, drifts = math.Max(more, w.ClosedFormSteps-float64(w.Steps)), false, true
 	}
-	warmup, measured := Rounded(float64(w.Steps)+more), Rounded(math.Max(float64(doc.Steps), more))
+	warmup, measured := estimate.Rounded(float64(w.Steps)+more), estimate.Rounded(math.Max(float64(doc.Steps), more))
 	switch {
 	case more >= hopeless:
-		return fmt.Sprintf("it takes some %s train steps, which no run has: a smaller queue, or a utilization further from 1, settles%s", report.Count(Rounded(more)), instead)
+		return fmt.Sprintf("it takes some %s train steps, which no run has: a smaller queue, or a utilization further from 1, settles%s", report.Count(estimate.Rounded(more)), instead)
 	case endless && more == 0:
 		return "the steps show no end of the drift: something grows as long as it runs, or fills for very long" + instead
 	case drifts && w.Automatic:
@@ -336,11 +336,5 @@ func refusalHint(d config.Config, doc *Simulation) string {
 			report.Count(int64(more)), measured, warmup, instead)
 	}
 	return fmt.Sprintf("about %s steps more should do: --set steps.measured=%d%s",
-		report.Count(int64(more)), Rounded(float64(doc.Steps)+more), instead)
-}
-
-// Rounded rounds up to two digits: the estimate is no better.
-func Rounded(steps float64) int64 {
-	unit := math.Pow(10, math.Max(math.Floor(math.Log10(math.Max(steps, 1)))-1, 0))
-	return int64(math.Ceil(steps/unit) * unit)
+		report.Count(int64(more)), estimate.Rounded(float64(doc.Steps)+more), instead)
 }
