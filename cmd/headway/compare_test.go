@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Runs stand side by side with what differs, and what keeps them from being comparable.
@@ -65,18 +64,6 @@ func TestCompare(t *testing.T) {
 	}
 	if doc.Runs[0].Name == doc.Runs[1].Name {
 		t.Errorf("both runs are called %s", doc.Runs[0].Name)
-	}
-}
-
-// What workers play is what their environment is called, whatever task an embedded engine would have.
-func TestComparedTaskIsTheEnvironments(t *testing.T) {
-	for want, text := range map[string]string{
-		"remote addition": "trainer: {kind: remote}\nenvironment: {kind: remote, name: addition}\n",
-		"embedded sort":   "environment: {task: sort}\n",
-	} {
-		if _, task, err := settingsOf(trace.Header{Source: "live", Config: text}); err != nil || task != want {
-			t.Errorf("it is %q (%v), want %q", task, err, want)
-		}
 	}
 }
 

@@ -2,12 +2,21 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
 
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/attribution"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // holdsTrace reports whether a path is a run of ours: its directory, or its trace. A file
@@ -43,4 +52,95 @@ func (m meter) begin(what string) (update func(done, all int64), clear func()) {
 		return func(_, _ int64) {}, func() {}
 	}
 	return m(what)
+}
+
+// traceHeader reads the header of a run's trace.
+func traceHeader(path string) (trace.Header, error) {
+	file, err := trace.Open(path)
+	if err != nil {
+		return trace.Header{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
+	}
+	defer file.Close()
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		return trace.Header{}, failure.Usage("name a run's directory or its "+trace.FileName+", of this version of headway", "%s: %w", file.Name(), err)
+	}
+	return reader.Header, nil
+}
+
+// measureTrace reads what a run's rollouts, steps and syncs took, and where its staleness came
+// from.
+func measureTrace(ctx context.Context, path string, show meter) (*replay.Recording, attribution.Summary, error) {
+	file, err := trace.Open(path)
+	if err != nil {
+		return nil, attribution.Summary{}, err
+	}
+	defer file.Close()
+	var source io.Reader = file
+	if info, err := file.Stat(); err == nil {
+		update, clear := show.begin("MB of the trace")
+		defer clear()
+		source = &watchedReader{Reader: file, ctx: ctx, update: update, all: info.Size()}
+	}
+	var split *attribution.Observer
+	recording, err := replay.Measure(source, besideTo(&split))
+	if ctx.Err() != nil {
+		return nil, attribution.Summary{}, failure.Run("", "interrupted")
+	}
+	if err != nil {
+		return nil, attribution.Summary{}, replayError(file.Name(), err)
+	}
+	return recording, split.Summary(), nil
+}
+
+// besideTo has an attribution observe a run beside its recorder, and leaves it where it is told.
+func besideTo(at **attribution.Observer) replay.Beside {
+	return func(rules loop.Config, warmup loop.Version) metrics.Beside {
+		o := attribution.New(rules)
+		o.Warmup = warmup
+		*at = o
+		return o
+	}
+}
+
+// watchedReader counts what is read, until its context ends.
+type watchedReader struct {
+	io.Reader
+	ctx       context.Context
+	update    func(done, all int64)
+	done, all int64
+}
+
+const megabyte = 1 << 20
+
+func (r *watchedReader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := r.Reader.Read(p)
+	r.done += int64(n)
+	r.update(r.done/megabyte, r.all/megabyte)
+	return n, err
+}
+
+// resimulateDir takes the lengths and times of a run's trace through the
+// simulator, under the rules of a resolved document.
+func resimulateDir(path string, document config.Config) (replay.Resimulation, error) {
+	recording, _, err := measureTrace(context.Background(), path, nil)
+	if err != nil {
+		return replay.Resimulation{}, err
+	}
+	arm := whatIf{document: document}
+	settings, err := arm.settings(recording.Header)
+	if err != nil {
+		return replay.Resimulation{}, err
+	}
+	again, err := recording.Resimulate(settings)
+	if err != nil && !errors.Is(err, sim.ErrStalled) {
+		return again, failure.Run("", "%s: %w", path, err)
+	}
+	if err != nil {
+		return again, experiment.StallError(document, err)
+	}
+	return again, nil
 }

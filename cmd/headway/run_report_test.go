@@ -61,14 +61,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	if got := orUnknown(r.Staleness.ClosedFormMeasuredInputs); ok && !(math.Abs(got-mean) <= 1e-9) || !ok && !math.IsNaN(got) || in.SyncTimeS <= 0 {
 		t.Errorf("the run says %v, its trace %v (%v) with syncs of %v s", got, mean, ok, in.SyncTimeS)
 	}
-	cfg, err := config.Parse("", []byte(recording.Header.Config))
-	if err == nil {
-		cfg, err = cfg.Resolve()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if setting, known := settingOf(cfg, recording.Header, recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
+	if setting, known := viewOptions("r", recording.Header).Setting(recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
 		t.Errorf("the dashboard asks %+v, others %+v", setting, in)
 	}
 }

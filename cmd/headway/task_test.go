@@ -1,0 +1,19 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// What workers play is what their environment is called, whatever task an embedded engine would have.
+func TestComparedTaskIsTheEnvironments(t *testing.T) {
+	for want, text := range map[string]string{
+		"remote addition": "trainer: {kind: remote}\nenvironment: {kind: remote, name: addition}\n",
+		"embedded sort":   "environment: {task: sort}\n",
+	} {
+		if _, task, err := settingsOf(trace.Header{Source: "live", Config: text}); err != nil || task != want {
+			t.Errorf("it is %q (%v), want %q", task, err, want)
+		}
+	}
+}
