@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -49,7 +50,7 @@ func (c *compareCmd) Run(application *app.Process) error {
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
-	doc, err := compareRuns(ctx, c.Paths, c.From, meterOf(application))
+	doc, err := compare.Runs(ctx, c.Paths, c.From, meterOf(application))
 	if err != nil {
 		if page != nil {
 			err = errors.Join(err, page.Close(), os.Remove(c.HTML))
@@ -58,13 +59,13 @@ func (c *compareCmd) Run(application *app.Process) error {
 	}
 	if page != nil {
 		w := bufio.NewWriter(page)
-		if err := errors.Join(report.DocumentHTML(w, doc.page()), w.Flush(), page.Close()); err != nil {
+		if err := errors.Join(report.DocumentHTML(w, doc.Page()), w.Flush(), page.Close()); err != nil {
 			return fmt.Errorf("--html %s: %w", c.HTML, err)
 		}
 	}
 	if c.JSON {
 		return printJSON(application.Stdout, doc)
 	}
-	_, err = io.WriteString(application.Stdout, report.TrimLines(doc.text()))
+	_, err = io.WriteString(application.Stdout, report.TrimLines(doc.Text()))
 	return err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
@@ -51,7 +52,7 @@ func (c *diagnoseCmd) Run(a *app.Process) error {
 	if c.JSON {
 		return printJSON(a.Stdout, r)
 	}
-	return printDiagnosis(a.Stdout, r)
+	return diagnosis.Text(a.Stdout, r)
 }
 
 // diagnose finds out what is named, and judges it.
@@ -65,7 +66,7 @@ func (c *diagnoseCmd) diagnose(ctx context.Context, a *app.Process, show *diagno
 	}
 	switch kind {
 	case kindTrace:
-		return diagnoseTrace(ctx, c.Paths[0], c.Quick, show.update)
+		return compare.Diagnose(ctx, c.Paths[0], c.Quick, show.update)
 	case kindPlane:
 		return c.ofPlane(ctx, a)
 	}
@@ -106,7 +107,7 @@ func kindOf(path string) (int, error) {
 	if err != nil {
 		return 0, failure.Usage("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
 	}
-	if own, err := holdsTrace(path); err != nil || own { // also of a control plane that has stopped
+	if own, err := compare.HoldsTrace(path); err != nil || own { // also of a control plane that has stopped
 		return kindTrace, err
 	}
 	if info.IsDir() {

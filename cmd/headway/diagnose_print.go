@@ -15,7 +15,7 @@ func writeDiagnosisPage(path string, r diagnosis.Report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeOrRemove(file, err)) }()
-	return report.DocumentHTML(file, diagnosisDocument(r))
+	return report.DocumentHTML(file, diagnosis.Page(r))
 }
 
 // closeOrRemove closes a file that was written, and removes one that was not.

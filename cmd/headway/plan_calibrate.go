@@ -14,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/plan"
@@ -52,7 +53,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 	defer file.Close()
 	reader, err := trace.NewReader(file)
 	if err != nil {
-		return nil, replayError(file.Name(), err)
+		return nil, compare.TraceError(file.Name(), err)
 	}
 	measured := plan.NewCalibration(reader.Header.Loop)
 	for {
@@ -65,7 +66,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 			return measured, nil // what was written says enough
 		}
 		if err != nil {
-			return nil, replayError(file.Name(), err)
+			return nil, compare.TraceError(file.Name(), err)
 		}
 		switch {
 		case record.Event != nil:
@@ -74,7 +75,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 			measured.Action(*record.Action)
 		case record.Note == trace.NoteService:
 			if err := calibrationNote(measured, record); err != nil {
-				return nil, replayError(file.Name(), err)
+				return nil, compare.TraceError(file.Name(), err)
 			}
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -97,7 +98,7 @@ func recordedOutputs(t *testing.T, name string) map[string][]byte {
 		said["timeline"] = drawn
 	}
 	said["metrics"] = recordedMetrics(t, name)
-	shown, err := openRecorded(name, time.Now)
+	shown, err := compare.Open(name, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func recordedOutputs(t *testing.T, name string) map[string][]byte {
 // recordedMetrics is every figure that a recording measured of itself, also those that no command above prints.
 func recordedMetrics(t *testing.T, name string) []byte {
 	t.Helper()
-	recording, sources, err := measureTrace(t.Context(), name, nil)
+	recording, sources, err := compare.Measure(t.Context(), name, nil)
 	if err != nil {
 		return fmt.Appendf(nil, "%v\n", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
@@ -41,11 +42,11 @@ func (c *replayCmd) Run(application *app.Process) error {
 	defer file.Close()
 	found, err := replay.Verify(file)
 	doc := replayReport{Trace: file.Name(), Identical: err == nil && found.Difference == nil, Report: found}
-	if err != nil && c.Timeline != "" && found.Difference == nil && (errors.Is(err, replay.ErrIncomplete) || torn(err)) {
+	if err != nil && c.Timeline != "" && found.Difference == nil && (errors.Is(err, replay.ErrIncomplete) || compare.Torn(err)) {
 		return c.unfinished(application, doc, err)
 	}
 	if err != nil {
-		err = replayError(file.Name(), err)
+		err = compare.TraceError(file.Name(), err)
 		doc.Error = err.Error()
 	}
 	if c.JSON {
@@ -81,7 +82,7 @@ func (c *replayCmd) unfinished(application *app.Process, doc replayReport, why e
 	if err != nil {
 		return err
 	}
-	doc.Error = replayError(doc.Trace, why).Error()
+	doc.Error = compare.TraceError(doc.Trace, why).Error()
 	if c.JSON {
 		return printJSON(application.Stdout, doc)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/experiment"
 )
@@ -42,34 +43,34 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 	if err != nil {
 		return err
 	}
-	header, err := traceHeader(c.Path)
+	header, err := compare.Header(c.Path)
 	if err != nil {
 		return err
 	}
-	settings := make([]whatIf, len(sets))
+	settings := make([]compare.WhatIf, len(sets))
 	for i, set := range sets {
-		if settings[i], err = parseWhatIf(header, set); err != nil {
+		if settings[i], err = compare.ParseWhatIf(header, set); err != nil {
 			return err
 		}
-		if takes := experiment.Costly(settings[i].document); takes != "" {
+		if takes := experiment.Costly(settings[i].Document); takes != "" {
 			return failure.Usage("choose fewer slots", "%s", takes)
 		}
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
-	doc, err := resimulate(ctx, c.Path, header, settings, meterOf(application))
+	doc, err := compare.Resimulate(ctx, c.Path, header, settings, meterOf(application))
 	if err != nil {
 		return err
 	}
-	if err := doc.refused(); err != nil {
+	if err := doc.Refused(); err != nil {
 		return err
 	}
 	if c.JSON {
 		err = printJSON(application.Stdout, doc)
 	} else {
-		err = doc.text(application.Stdout)
+		err = doc.Text(application.Stdout)
 	}
-	return errors.Join(err, doc.verdict())
+	return errors.Join(err, doc.Verdict())
 }
 
 // arms are the settings asked for, each as its keys: those of --arm in every combination of --grid.

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -191,8 +192,8 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 // surround is what a run is told of this program.
 func surround() record.Surroundings {
 	return record.Surroundings{Program: programName(), Pages: func(dir, name string, header trace.Header) dashboard.Options {
-		opt := viewOptions(name, header)
-		opt.Judge = findingsOf(dir, name)
+		opt := compare.ViewOptions(name, header)
+		opt.Judge = compare.Findings(dir, name)
 		return opt
 	}}
 }

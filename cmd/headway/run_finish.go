@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/drive/replay"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -179,7 +180,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 		r.Staleness.ClosedFormP95 = experiment.Optional(closed.Staleness.P95)
 		r.Warnings = append(r.Warnings, slices.DeleteFunc(closed.Warnings, func(w string) bool { return w == theory.WarningTailAssumed })...)
 	}
-	if again, err := resimulateDir(e.Dir, e.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
+	if again, err := compare.ResimulateDir(e.Dir, e.Cfg); err != nil && again.Extrapolated > replay.ExtrapolatedMax {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("not resimulated: %.0f %% of the rollouts and steps that takes were not recorded, since they were cancelled or not reached; at most %.0f %% may be made up from others",
 			100*again.Extrapolated, 100*replay.ExtrapolatedMax))
 	} else if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -51,7 +52,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v, %+v, %q\n%s", code, err, r.Staleness, r.Warnings, stderr)
 	}
-	recording, _, err := measureTrace(t.Context(), filepath.Join(dir, "r"), nil)
+	recording, _, err := compare.Measure(t.Context(), filepath.Join(dir, "r"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	if got := orUnknown(r.Staleness.ClosedFormMeasuredInputs); ok && !(math.Abs(got-mean) <= 1e-9) || !ok && !math.IsNaN(got) || in.SyncTimeS <= 0 {
 		t.Errorf("the run says %v, its trace %v (%v) with syncs of %v s", got, mean, ok, in.SyncTimeS)
 	}
-	if setting, known := viewOptions("r", recording.Header).Setting(recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
+	if setting, known := compare.ViewOptions("r", recording.Header).Setting(recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
 		t.Errorf("the dashboard asks %+v, others %+v", setting, in)
 	}
 }

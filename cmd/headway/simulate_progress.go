@@ -7,6 +7,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -42,7 +43,7 @@ func (t *ticker) update(done, all int64) {
 }
 
 // meterOf shows on stderr how far a reading or a resimulation is.
-func meterOf(application *app.Process) meter {
+func meterOf(application *app.Process) compare.Meter {
 	return func(what string) (update func(done, all int64), clear func()) {
 		show := newTicker(application, what, 0)
 		return show.update, show.Clear

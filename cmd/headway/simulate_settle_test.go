@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -161,7 +162,7 @@ func TestAutomaticWarmupInTrace(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}
-	recording, _, err := measureTrace(t.Context(), path, nil)
+	recording, _, err := compare.Measure(t.Context(), path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
@@ -473,7 +474,7 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown := viewOptions("a", reader.Header)
+	shown := compare.ViewOptions("a", reader.Header)
 	shown.Info.Kind = "live"
 	pages := httptest.NewServer(dashboard.New(shown).Handler())
 	defer pages.Close()

@@ -10,6 +10,7 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/episode/player"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -168,7 +169,7 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	defer file.Close()
 	reader, err := trace.NewReader(file)
 	if err != nil {
-		return f, replayError(file.Name(), err)
+		return f, compare.TraceError(file.Name(), err)
 	}
 	rules := reader.Header.Loop.WithDefaults()
 	machine, err := loop.New(rules)
@@ -182,10 +183,10 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	for {
 		record, err := reader.Next()
 		switch {
-		case errors.Is(err, io.EOF), torn(err):
+		case errors.Is(err, io.EOF), compare.Torn(err):
 			return f, nil // of a run that goes on, what it has written so far
 		case err != nil:
-			return f, replayError(file.Name(), err)
+			return f, compare.TraceError(file.Name(), err)
 		case record.Event != nil:
 			actions, _ := machine.Step(record.Event.Event)
 			f.drawing.Observe(record.Event.Event, record.Event.EnvironmentNS, actions)

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -55,7 +56,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	case len(c.Set) > 0:
 		return failure.Usage("headway resimulate shows what a run would have been under other settings", "--set changes a document, and %s is none", path)
 	}
-	shown, err := openRecorded(path, a.Now)
+	shown, err := compare.Open(path, a.Now)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 )
 
@@ -30,7 +31,7 @@ func recorded(t *testing.T) string {
 // shownOf reads a trace to what is its end and returns the model.
 func shownOf(t *testing.T, path string) *dashboard.Model {
 	t.Helper()
-	shown, err := openRecorded(path, time.Now)
+	shown, err := compare.Open(path, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,7 @@ func TestViewFollowsATrace(t *testing.T) {
 	if err := os.WriteFile(path, text[:half], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	shown, err := openRecorded(path, time.Now)
+	shown, err := compare.Open(path, time.Now)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"bufio"
@@ -19,9 +19,9 @@ import (
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
-// holdsTrace reports whether a path is a run of ours: its directory, or its trace. A file
+// HoldsTrace reports whether a path is a run of ours: its directory, or its trace. A file
 // is known by how it begins. An empty one is a run that has not begun.
-func holdsTrace(path string) (bool, error) {
+func HoldsTrace(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return false, err
@@ -42,20 +42,21 @@ func holdsTrace(path string) (bool, error) {
 	return string(begin) == trace.Begins || len(begin) == 0 && filepath.Base(path) == trace.FileName, nil
 }
 
-// meter shows how far something long is. It is told what is counted, and returns what
-// takes the count and what clears the line. The nil meter shows nothing.
-type meter func(what string) (update func(done, all int64), clear func())
+// Meter shows how far something long is. It gets the name of the counted things. It
+// returns one function that takes the count and one that clears the line. The nil
+// Meter shows nothing.
+type Meter func(what string) (update func(done, all int64), clear func())
 
 // begin begins to show what is counted.
-func (m meter) begin(what string) (update func(done, all int64), clear func()) {
+func (m Meter) begin(what string) (update func(done, all int64), clear func()) {
 	if m == nil {
 		return func(_, _ int64) {}, func() {}
 	}
 	return m(what)
 }
 
-// traceHeader reads the header of a run's trace.
-func traceHeader(path string) (trace.Header, error) {
+// Header reads the header of a run's trace.
+func Header(path string) (trace.Header, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return trace.Header{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
@@ -68,9 +69,9 @@ func traceHeader(path string) (trace.Header, error) {
 	return reader.Header, nil
 }
 
-// measureTrace reads what a run's rollouts, steps and syncs took, and where its staleness came
+// Measure reads what a run's rollouts, steps and syncs took, and where its staleness came
 // from.
-func measureTrace(ctx context.Context, path string, show meter) (*replay.Recording, attribution.Summary, error) {
+func Measure(ctx context.Context, path string, show Meter) (*replay.Recording, attribution.Summary, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, attribution.Summary{}, err
@@ -88,7 +89,7 @@ func measureTrace(ctx context.Context, path string, show meter) (*replay.Recordi
 		return nil, attribution.Summary{}, failure.Run("", "interrupted")
 	}
 	if err != nil {
-		return nil, attribution.Summary{}, replayError(file.Name(), err)
+		return nil, attribution.Summary{}, TraceError(file.Name(), err)
 	}
 	return recording, split.Summary(), nil
 }
@@ -123,14 +124,14 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// resimulateDir takes the lengths and times of a run's trace through the
+// ResimulateDir takes the lengths and times of a run's trace through the
 // simulator, under the rules of a resolved document.
-func resimulateDir(path string, document config.Config) (replay.Resimulation, error) {
-	recording, _, err := measureTrace(context.Background(), path, nil)
+func ResimulateDir(path string, document config.Config) (replay.Resimulation, error) {
+	recording, _, err := Measure(context.Background(), path, nil)
 	if err != nil {
 		return replay.Resimulation{}, err
 	}
-	arm := whatIf{document: document}
+	arm := WhatIf{Document: document}
 	settings, err := arm.settings(recording.Header)
 	if err != nil {
 		return replay.Resimulation{}, err

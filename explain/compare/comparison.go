@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// comparedRun is one run of a comparison.
-type comparedRun struct {
+// Run is one run of a comparison.
+type Run struct {
 	// Name is the path's last part, longer where others share it.
 	Name string `json:"name"`
 	Path string `json:"path"`
@@ -27,8 +27,8 @@ type comparedRun struct {
 	// Ended: the run, or its log, came to its end.
 	Ended bool  `json:"ended"`
 	Steps int64 `json:"steps"`
-	// Figures by name; what was not measured is missing.
-	Figures map[string]comparedFigure `json:"figures"`
+	// Figures are by name; figures that were not measured are missing.
+	Figures map[string]Figure `json:"figures"`
 	// Attribution is null where the log does not allow any; Ledger likewise.
 	Attribution *attribution.Summary `json:"attribution"`
 	Ledger      *loop.Ledger         `json:"ledger"`
@@ -44,8 +44,8 @@ type comparedRun struct {
 	foreign    bool
 }
 
-// comparedFigure is one figure of one run.
-type comparedFigure struct {
+// Figure is one figure of one run.
+type Figure struct {
 	Value float64 `json:"value"`
 	// Interval95 is by batch means, null where there is none.
 	Interval95 *[2]float64 `json:"interval_95"`
@@ -54,24 +54,24 @@ type comparedFigure struct {
 	Difference95 *[2]float64 `json:"difference_95"`
 }
 
-// comparedSetting is a key in which runs differ.
-type comparedSetting struct {
+// Setting is a key in which runs differ.
+type Setting struct {
 	Key string `json:"key"`
 	// Values are as many as runs; "" where a run does not say.
 	Values []string `json:"values"`
 }
 
-// comparison is what headway compare --json prints.
-type comparison struct {
-	Runs     []*comparedRun    `json:"runs"`
-	Settings []comparedSetting `json:"settings"`
-	Warnings []string          `json:"warnings"`
+// Comparison is what headway compare --json prints.
+type Comparison struct {
+	Runs     []*Run    `json:"runs"`
+	Settings []Setting `json:"settings"`
+	Warnings []string  `json:"warnings"`
 }
 
-// compareRuns reads all runs, and compares them. from is the framework of logs that are not
+// Runs reads all runs, and compares them. from is the framework of logs that are not
 // ours; empty where it is found by their keys.
-func compareRuns(ctx context.Context, paths []string, from string, show meter) (*comparison, error) {
-	doc := &comparison{Warnings: []string{}}
+func Runs(ctx context.Context, paths []string, from string, show Meter) (*Comparison, error) {
+	doc := &Comparison{Warnings: []string{}}
 	for _, path := range paths {
 		run, err := readRun(ctx, path, from, show)
 		if err != nil {
@@ -90,8 +90,8 @@ func compareRuns(ctx context.Context, paths []string, from string, show meter) (
 }
 
 // name gives every run the shortest end of its path that no other has.
-func (doc *comparison) name() {
-	split := func(run *comparedRun) []string {
+func (doc *Comparison) name() {
+	split := func(run *Run) []string {
 		return strings.Split(filepath.Clean(run.Path), string(filepath.Separator))
 	}
 	end := func(parts []string, n int) string { return filepath.Join(parts[len(parts)-min(n, len(parts)):]...) }
@@ -99,7 +99,7 @@ func (doc *comparison) name() {
 		parts := split(run)
 		for n := 1; n <= len(parts); n++ {
 			run.Name = end(parts, n)
-			if !slices.ContainsFunc(doc.Runs, func(other *comparedRun) bool { return other != run && end(split(other), n) == run.Name }) {
+			if !slices.ContainsFunc(doc.Runs, func(other *Run) bool { return other != run && end(split(other), n) == run.Name }) {
 				break
 			}
 		}
@@ -113,14 +113,14 @@ func (doc *comparison) name() {
 
 // settings finds the keys in which runs differ. A key that only one kind of run has is
 // no setting of the others.
-func (doc *comparison) settings() {
+func (doc *Comparison) settings() {
 	keys := map[string]bool{}
 	for _, run := range doc.Runs {
 		for key := range run.settings {
 			keys[key] = true
 		}
 	}
-	doc.Settings = []comparedSetting{}
+	doc.Settings = []Setting{}
 	var sorted []string
 	for key := range keys {
 		sorted = append(sorted, key)
@@ -136,13 +136,13 @@ func (doc *comparison) settings() {
 			}
 		}
 		if len(slices.Compact(said)) > 1 {
-			doc.Settings = append(doc.Settings, comparedSetting{key, values})
+			doc.Settings = append(doc.Settings, Setting{key, values})
 		}
 	}
 }
 
 // differences compares every run's figures with the first one's.
-func (doc *comparison) differences() {
+func (doc *Comparison) differences() {
 	first := doc.Runs[0].Figures
 	for _, run := range doc.Runs[1:] {
 		for key, figure := range run.Figures {
@@ -164,8 +164,8 @@ func (doc *comparison) differences() {
 func halfWide(interval *[2]float64) float64 { return (interval[1] - interval[0]) / 2 }
 
 // doubts says what keeps runs from being comparable.
-func (doc *comparison) doubts() {
-	differ := func(of func(*comparedRun) string) (string, bool) {
+func (doc *Comparison) doubts() {
+	differ := func(of func(*Run) string) (string, bool) {
 		var said, values []string
 		for _, run := range doc.Runs {
 			if value := of(run); value != "" { // what a log does not say may be the same
@@ -175,13 +175,13 @@ func (doc *comparison) doubts() {
 		return strings.Join(said, ", "), len(slices.Compact(values)) > 1
 	}
 	for _, d := range []struct {
-		of  func(*comparedRun) string
+		of  func(*Run) string
 		say string
 	}{
-		{func(r *comparedRun) string { return r.task }, "the tasks are not the same (%s): lengths, rewards and times are those of other work"},
-		{func(r *comparedRun) string { return r.Source }, "the runs are not of one kind (%s): a simulation has modelled times, another framework its own clocks and counts"},
-		{func(r *comparedRun) string { return r.Program }, "the programs are not the same (%s): rules or measures may have changed between them"},
-		{func(r *comparedRun) string { return r.seed }, "the seeds are not the same (%s): part of every difference is chance, and intervals within one run do not hold all of it"},
+		{func(r *Run) string { return r.task }, "the tasks are not the same (%s): lengths, rewards and times are those of other work"},
+		{func(r *Run) string { return r.Source }, "the runs are not of one kind (%s): a simulation has modelled times, another framework its own clocks and counts"},
+		{func(r *Run) string { return r.Program }, "the programs are not the same (%s): rules or measures may have changed between them"},
+		{func(r *Run) string { return r.seed }, "the seeds are not the same (%s): part of every difference is chance, and intervals within one run do not hold all of it"},
 	} {
 		if text, found := differ(d.of); found {
 			doc.Warnings = append(doc.Warnings, fmt.Sprintf(d.say, text))
@@ -198,10 +198,10 @@ func (doc *comparison) doubts() {
 }
 
 // ofSeries are the figures of a run's own steps with their intervals.
-func ofSeries(series []metrics.Step, warmup loop.Version) map[string]comparedFigure {
-	out := map[string]comparedFigure{}
+func ofSeries(series []metrics.Step, warmup loop.Version) map[string]Figure {
+	out := map[string]Figure{}
 	for key, e := range replay.Estimates(replay.Resimulation{Result: sim.Result{Series: series}, Warmup: int(warmup)}, nil) {
-		out[key] = comparedFigure{Value: e.Mean, Interval95: e.Interval95}
+		out[key] = Figure{Value: e.Mean, Interval95: e.Interval95}
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.
-func readRun(ctx context.Context, path, from string, show meter) (*comparedRun, error) {
-	header, err := traceHeader(path)
+func readRun(ctx context.Context, path, from string, show Meter) (*Run, error) {
+	header, err := Header(path)
 	if err == nil {
 		return readOwn(ctx, path, header, show)
 	}
-	if own, ownErr := holdsTrace(path); ownErr == nil && own { // and no log, whatever is wrong with it
+	if own, ownErr := HoldsTrace(path); ownErr == nil && own { // and no log, whatever is wrong with it
 		return nil, err
 	}
 	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: from})
@@ -38,13 +38,13 @@ func readRun(ctx context.Context, path, from string, show meter) (*comparedRun, 
 }
 
 // readOwn reads a run by its trace.
-func readOwn(ctx context.Context, path string, header trace.Header, show meter) (*comparedRun, error) {
-	recording, split, err := measureTrace(ctx, path, show)
+func readOwn(ctx context.Context, path string, header trace.Header, show Meter) (*Run, error) {
+	recording, split, err := Measure(ctx, path, show)
 	if err != nil {
 		return nil, err
 	}
 	s := recording.Measured
-	run := &comparedRun{Path: path, Source: header.Source, Program: header.Program, Steps: s.Steps, Ended: recording.Ended,
+	run := &Run{Path: path, Source: header.Source, Program: header.Program, Steps: s.Steps, Ended: recording.Ended,
 		Figures: ofSeries(recording.Series, header.Warmup), Attribution: &split, Ledger: &recording.Ledger, Control: s.Control, Warnings: []string{},
 		seed: strconv.FormatUint(header.Seed, 10), series: recording.Series}
 	if s.Steps == 0 {
@@ -76,7 +76,7 @@ func readOwn(ctx context.Context, path string, header trace.Header, show meter) 
 }
 
 // summarise adds what a summary has beyond the series.
-func (r *comparedRun) summarise(s metrics.Summary) {
+func (r *Run) summarise(s metrics.Summary) {
 	for key, value := range map[string]float64{
 		"staleness_p95": float64(s.Staleness.P95), "staleness_max": float64(s.Staleness.Max), "step_s": s.StepS.Mean,
 		"utilization": s.Utilization, "tail_multiplier": s.TailMultiplier, "acceptance": s.Acceptance,
@@ -84,7 +84,7 @@ func (r *comparedRun) summarise(s metrics.Summary) {
 		"consumption_rollouts_per_wall_s": s.Throughput.ConsumptionRolloutsPerWallS, "wasted_share": s.Waste.WastedShare,
 		"sampled_mean_tokens": s.Length.SampledMeanTokens, "trained_mean_tokens": s.Length.TrainedMeanTokens,
 	} {
-		r.Figures[key] = comparedFigure{Value: value}
+		r.Figures[key] = Figure{Value: value}
 	}
 	if len(r.series) > 0 {
 		tail := r.series[len(r.series)-max(len(r.series)/10, 1):]
@@ -92,13 +92,13 @@ func (r *comparedRun) summarise(s metrics.Summary) {
 		for i := range tail {
 			sum += tail[i].Reward
 		}
-		r.Figures["reward"] = comparedFigure{Value: sum / float64(len(tail))}
+		r.Figures["reward"] = Figure{Value: sum / float64(len(tail))}
 	}
 }
 
 // learned adds how far training was off policy, where the trainer said.
-func (r *comparedRun) learned(path string) {
-	lines, err := readLearned(path)
+func (r *Run) learned(path string) {
+	lines, err := Learned(path)
 	if err != nil || len(lines) == 0 {
 		return
 	}
@@ -108,7 +108,7 @@ func (r *comparedRun) learned(path string) {
 	}
 	n := float64(len(lines))
 	for key, sum := range map[string]float64{"clip_fraction": clip, "mean_log_ratio": ratio, "effective_sample_size": effective} {
-		r.Figures[key] = comparedFigure{Value: sum / n}
+		r.Figures[key] = Figure{Value: sum / n}
 	}
 }
 
@@ -177,8 +177,8 @@ func flatten(into map[string]string, path string, value any) {
 }
 
 // ofForeign is another framework's run, with what its log has.
-func ofForeign(path string, log *foreign.Log) *comparedRun {
-	run := &comparedRun{Path: path, Source: log.Framework, Ended: true, Figures: map[string]comparedFigure{}, Warnings: []string{},
+func ofForeign(path string, log *foreign.Log) *Run {
+	run := &Run{Path: path, Source: log.Framework, Ended: true, Figures: map[string]Figure{}, Warnings: []string{},
 		settings: map[string]string{}, foreign: true}
 	for key, figure := range map[string]foreign.Figure{"rollout.concurrency": log.Settings.ConcurrencyRollouts, "train.batch": log.Settings.BatchRollouts,
 		"rollout.group_size": log.Settings.GroupSize, "queue.capacity": log.Settings.QueueRollouts, "sync.every": log.Settings.SyncEvery} {
@@ -197,7 +197,7 @@ func ofForeign(path string, log *foreign.Log) *comparedRun {
 			}
 		}
 		if weight > 0 {
-			run.Figures[f.key] = comparedFigure{Value: sum / weight}
+			run.Figures[f.key] = Figure{Value: sum / weight}
 		}
 	}
 	for i := range log.Series {

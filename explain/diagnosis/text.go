@@ -1,8 +1,7 @@
-package main
+package diagnosis
 
 import (
 	"fmt"
-	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/report"
@@ -10,8 +9,8 @@ import (
 	"strings"
 )
 
-// printDiagnosis prints a diagnosis for people.
-func printDiagnosis(w io.Writer, r diagnosis.Report) error {
+// Text prints a diagnosis for people.
+func Text(w io.Writer, r Report) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (%s)\n%s\n", r.Run, r.Source, settledText(r.Settled))
 	for _, table := range diagnosisTables(r) {
@@ -38,7 +37,7 @@ func notesText(notes []string) string {
 }
 
 // settledText says whether the run can be judged.
-func settledText(s diagnosis.Settled) string {
+func settledText(s Settled) string {
 	if s.OK {
 		return fmt.Sprintf("settled: judged over %s train steps, from step %s on", report.Count(s.Steps), report.Count(s.FromStep+1))
 	}
@@ -49,7 +48,7 @@ func settledText(s diagnosis.Settled) string {
 	return text
 }
 
-func findingsTitle(r diagnosis.Report) string {
+func findingsTitle(r Report) string {
 	switch {
 	case len(r.Findings) == 0 && r.Settled.OK:
 		return "nothing found that a change of settings would surely improve"
@@ -64,7 +63,7 @@ func findingsTitle(r diagnosis.Report) string {
 }
 
 // findingText is one finding with what to do about it.
-func findingText(n int, f *diagnosis.Finding) string {
+func findingText(n int, f *Finding) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d. %s [%s]\n", n, f.Title, f.Code)
 	line := func(word, text string) {
@@ -90,7 +89,7 @@ func findingText(n int, f *diagnosis.Finding) string {
 }
 
 // costText says what a finding costs.
-func costText(f *diagnosis.Finding) string {
+func costText(f *Finding) string {
 	var parts []string
 	if f.CostVersions >= 0.005 {
 		parts = append(parts, report.Figure(f.CostVersions, 2)+" versions")
@@ -105,7 +104,7 @@ func costText(f *diagnosis.Finding) string {
 }
 
 // changeText says what to set.
-func changeText(c *diagnosis.Change) string {
+func changeText(c *Change) string {
 	if len(c.Overrides) == 0 {
 		return c.Set
 	}
@@ -116,7 +115,7 @@ func changeText(c *diagnosis.Change) string {
 var methodWords = map[string]string{"closed_form": "by the closed form", "simulation": "by simulation", "resimulation": "by resimulation", "before_the_run": "before the run"}
 
 // boughtText says what a change buys.
-func boughtText(c *diagnosis.Change) string {
+func boughtText(c *Change) string {
 	text := fmt.Sprintf("staleness %s, %s", report.Figure(c.StalenessMean, 2), lessOrMore(c.Gain))
 	if c.GainHigh > c.GainLow {
 		low, high := c.GainLow, c.GainHigh
@@ -140,7 +139,7 @@ func lessOrMore(gain float64) string {
 }
 
 // diagnosisTables are the figures of a diagnosis.
-func diagnosisTables(r diagnosis.Report) []report.Table {
+func diagnosisTables(r Report) []report.Table {
 	tables := []report.Table{comparedTable(r.Compared), fittedTable(r.Fitted), attributionTable(r), idleTable(r), driftTable(r.Drift)}
 	kept := tables[:0]
 	for _, t := range tables {
@@ -154,7 +153,7 @@ func diagnosisTables(r diagnosis.Report) []report.Table {
 var figureWords = map[string]string{"staleness_mean": "staleness, mean", "staleness_p95": "staleness, p95", "pqs": "pre-queue (PQS)", "iqs": "in-queue (IQS)",
 	"period_s": "train period, s", "trainer_idle_ratio": "trainer idle", "rollout_idle_ratio": "engines idle"}
 
-func comparedTable(list []diagnosis.Comparison) report.Table {
+func comparedTable(list []Comparison) report.Table {
 	t := report.Table{Title: "measured beside predicted", Header: []string{"", "measured", "±", "predicted", "off", "how"}}
 	for _, c := range list {
 		show := func(v float64) string { return report.Figure(v, 3) }
@@ -173,7 +172,7 @@ func comparedTable(list []diagnosis.Comparison) report.Table {
 	return t
 }
 
-func fittedTable(f diagnosis.Fitted) report.Table {
+func fittedTable(f Fitted) report.Table {
 	t := report.Table{Title: "fitted", Header: []string{"", "value", "known by"}}
 	for _, row := range []struct {
 		name     string
@@ -191,7 +190,7 @@ func fittedTable(f diagnosis.Fitted) report.Table {
 	return t
 }
 
-func attributionTable(r diagnosis.Report) report.Table {
+func attributionTable(r Report) report.Table {
 	t := report.Table{Title: "where staleness comes from", Header: []string{"", "versions", "share"}}
 	if r.Attribution == nil || !r.Settled.OK {
 		return t
@@ -202,7 +201,7 @@ func attributionTable(r diagnosis.Report) report.Table {
 	return t
 }
 
-func idleTable(r diagnosis.Report) report.Table {
+func idleTable(r Report) report.Table {
 	t := report.Table{Title: "what was waited for", Header: []string{"", "starved", "syncing", "validating", "paused", "blocked", "idle in all"}}
 	if r.Attribution == nil {
 		return t
@@ -220,7 +219,7 @@ func idleTable(r diagnosis.Report) report.Table {
 	return t
 }
 
-func driftTable(list []diagnosis.Drift) report.Table {
+func driftTable(list []Drift) report.Table {
 	t := report.Table{Title: "drift over the judged steps", Header: []string{"", "first quarter", "last quarter", "", "means"}}
 	for _, d := range list {
 		sure := "no more than chance"
@@ -256,8 +255,8 @@ func logText(log *foreign.Log) string {
 	return b.String()
 }
 
-// diagnosisDocument is a diagnosis as a page.
-func diagnosisDocument(r diagnosis.Report) report.Document {
+// Page is a diagnosis as a page.
+func Page(r Report) report.Document {
 	d := report.Document{Title: "Diagnosis of " + r.Run, Summary: settledText(r.Settled), Warnings: r.Warnings}
 	findings := report.Section{ID: "findings", Title: "Findings", Source: "those that are broken first, then the dearest"}
 	for i := range r.Findings {

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"fmt"
@@ -13,8 +13,8 @@ import (
 // comparedLinesMax is how many runs one picture shows.
 const comparedLinesMax = 8
 
-// page is the comparison as a page.
-func (doc *comparison) page() report.Document {
+// Page is the comparison as a page.
+func (doc *Comparison) Page() report.Document {
 	names := doc.header()[1:]
 	d := report.Document{Title: "Runs side by side: " + strings.Join(names, ", "),
 		Summary: "Means are over train steps after each run's warm-up, with 95 % intervals by batch means.", Warnings: doc.Warnings}
@@ -43,7 +43,7 @@ func (doc *comparison) page() report.Document {
 }
 
 // split draws where staleness and idle time come from.
-func (doc *comparison) split() report.Section {
+func (doc *Comparison) split() report.Section {
 	names := make([]string, attribution.Sources)
 	for s := range attribution.Sources {
 		names[s] = s.String()
@@ -85,7 +85,7 @@ func (doc *comparison) split() report.Section {
 }
 
 // curves are the series of the runs that have one.
-func (doc *comparison) curves() report.Section {
+func (doc *Comparison) curves() report.Section {
 	section := report.Section{ID: "curves", Title: "Over the run"}
 	for _, c := range []struct {
 		id, title, label string

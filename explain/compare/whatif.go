@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"errors"
@@ -32,21 +32,21 @@ const (
 	timesEnvironment = "times.environment"
 )
 
-// whatIf is one setting to resimulate.
-type whatIf struct {
+// WhatIf is one setting to resimulate.
+type WhatIf struct {
 	// set are its keys as they were given.
 	set []string
-	// document is the run's with those of them that are a document's.
-	document config.Config
+	// Document is the run's with those of them that are a document's.
+	Document config.Config
 	// Factors on times, 1 where nothing was said; capTokens 0.
 	step, decode float64
 	environment  *float64
 	capTokens    int32
 }
 
-// parseWhatIf reads the keys of one setting of a recorded run.
-func parseWhatIf(header trace.Header, set []string) (whatIf, error) {
-	w := whatIf{set: set, step: 1, decode: 1}
+// ParseWhatIf reads the keys of one setting of a recorded run.
+func ParseWhatIf(header trace.Header, set []string) (WhatIf, error) {
+	w := WhatIf{set: set, step: 1, decode: 1}
 	var document []string
 	for _, text := range set {
 		key, value, ok := strings.Cut(text, "=")
@@ -84,7 +84,7 @@ func parseWhatIf(header trace.Header, set []string) (whatIf, error) {
 		recorded, err = recorded.Set(document...)
 	}
 	if err == nil {
-		w.document, err = recorded.Resolve()
+		w.Document, err = recorded.Resolve()
 	}
 	return w, err
 }
@@ -102,7 +102,7 @@ func factor(text, value string, zero bool) (float64, error) {
 }
 
 // settings is what a setting changes of a recorded run.
-func (w *whatIf) settings(header trace.Header) (replay.Settings, error) {
+func (w *WhatIf) settings(header trace.Header) (replay.Settings, error) {
 	recorded, err := config.ParseRecorded("config of the trace", []byte(header.Config))
 	if err == nil {
 		recorded, err = recorded.Resolve()
@@ -110,27 +110,27 @@ func (w *whatIf) settings(header trace.Header) (replay.Settings, error) {
 	if err != nil {
 		return replay.Settings{}, err
 	}
-	rules := w.document.LoopConfig()
+	rules := w.Document.LoopConfig()
 	rules.TrainerAsks = header.Loop.TrainerAsks // how the run was served, not what it was set to
 	s := replay.Settings{Loop: &rules, StepScale: w.step, OutsideScale: w.environment, CapTokens: w.capTokens}
 	if w.decode > 0 {
 		s.SpeedScale = 1 / w.decode
 	}
-	if w.document.Sync.TimeS != recorded.Sync.TimeS {
-		s.SyncNS = nsOf(w.document.Sync.TimeS)
+	if w.Document.Sync.TimeS != recorded.Sync.TimeS {
+		s.SyncNS = nsOf(w.Document.Sync.TimeS)
 	}
-	if w.document.Rollout.Prune.Tokens != recorded.Rollout.Prune.Tokens {
-		s.PruneTokens = int32(w.document.Rollout.Prune.Tokens)
+	if w.Document.Rollout.Prune.Tokens != recorded.Rollout.Prune.Tokens {
+		s.PruneTokens = int32(w.Document.Rollout.Prune.Tokens)
 	}
-	if w.document.Trainer.Steps != recorded.Trainer.Steps {
-		s.Steps = w.document.Trainer.Steps
+	if w.Document.Trainer.Steps != recorded.Trainer.Steps {
+		s.Steps = w.Document.Trainer.Steps
 	}
 	return s, nil
 }
 
 // steps is how many train steps a setting is resimulated for: as many as consume what the run did, if it
 // does not say.
-func (w *whatIf) steps(recording *replay.Recording) int64 {
+func (w *WhatIf) steps(recording *replay.Recording) int64 {
 	settings, err := w.settings(recording.Header)
 	if err != nil || settings.Loop.BatchGroups <= 0 {
 		return 0 // it is refused
@@ -142,8 +142,8 @@ func (w *whatIf) steps(recording *replay.Recording) int64 {
 }
 
 // resimulate makes one arm. What cannot be made says so in the arm.
-func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm resimulatedArm) {
-	arm = resimulatedArm{Set: append([]string{}, w.set...), Unsettled: []experiment.Unsettled{}, Warnings: []string{}}
+func (w *WhatIf) resimulate(recording *replay.Recording, stepped func()) (arm Arm) {
+	arm = Arm{Set: append([]string{}, w.set...), Unsettled: []experiment.Unsettled{}, Warnings: []string{}}
 	settings, err := w.settings(recording.Header)
 	if err != nil {
 		arm.err = err
@@ -156,7 +156,7 @@ func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm re
 	arm.Warnings = append(arm.Warnings, again.Warnings...)
 	switch {
 	case errors.Is(err, sim.ErrStalled):
-		arm.err = experiment.StallError(w.document, err)
+		arm.err = experiment.StallError(w.Document, err)
 	case err != nil:
 		arm.err = failure.Run("", "%w", err)
 	}
@@ -171,7 +171,7 @@ func (w *whatIf) resimulate(recording *replay.Recording, stepped func()) (arm re
 }
 
 // compare fills in the arm's figures, against the run's own settings unless it is these.
-func (a *resimulatedArm) compare(own *replay.Resimulation, other bool) {
+func (a *Arm) compare(own *replay.Resimulation, other bool) {
 	switch {
 	case a.err != nil:
 	case other:

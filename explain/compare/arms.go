@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"sync"
 )
 
-// resimulatedArm is one setting of a resimulation.
-type resimulatedArm struct {
+// Arm is one setting of a resimulation.
+type Arm struct {
 	// Set are the keys in which it differs from the run; empty for its own settings.
 	Set []string `json:"set"`
 	// Refused says why it was not resimulated, "" where it was. It then has no figures.
@@ -40,8 +40,8 @@ type resimulatedArm struct {
 	err       error
 }
 
-// resimulation is what headway resimulate --json prints. A single setting's figures stand at the top, too.
-type resimulation struct {
+// Resimulation is what headway resimulate --json prints. A single setting's figures stand at the top, too.
+type Resimulation struct {
 	*metrics.Summary
 	Run string `json:"run"`
 	// Measured is what the run measured of itself, over the same window; MeasuredAttribution its split.
@@ -52,18 +52,18 @@ type resimulation struct {
 	Settled   bool                   `json:"settled"`
 	Unsettled []experiment.Unsettled `json:"unsettled"`
 	// Own are the run's own settings, resimulated: arms are compared with these.
-	Own          resimulatedArm   `json:"own"`
-	Arms         []resimulatedArm `json:"arms"`
-	Ledger       *loop.Ledger     `json:"ledger,omitempty"`
-	Extrapolated float64          `json:"extrapolated_ratio"`
-	WarmupSteps  int              `json:"warmup_steps"`
-	Warnings     []string         `json:"warnings"`
+	Own          Arm          `json:"own"`
+	Arms         []Arm        `json:"arms"`
+	Ledger       *loop.Ledger `json:"ledger,omitempty"`
+	Extrapolated float64      `json:"extrapolated_ratio"`
+	WarmupSteps  int          `json:"warmup_steps"`
+	Warnings     []string     `json:"warnings"`
 }
 
-// resimulate makes the arms and, before them, the run's own settings.
-func resimulate(ctx context.Context, path string, header trace.Header, arms []whatIf, show meter) (resimulation, error) {
-	doc := resimulation{Run: path, Warnings: []string{}}
-	recording, split, err := measureTrace(ctx, path, show)
+// Resimulate makes the arms and, before them, the run's own settings.
+func Resimulate(ctx context.Context, path string, header trace.Header, arms []WhatIf, show Meter) (Resimulation, error) {
+	doc := Resimulation{Run: path, Warnings: []string{}}
+	recording, split, err := Measure(ctx, path, show)
 	if err != nil {
 		return doc, err
 	}
@@ -72,7 +72,7 @@ func resimulate(ctx context.Context, path string, header trace.Header, arms []wh
 		return doc, failure.Run("let it make some train steps; headway status shows what a run waits for", "%s: no train step has ended, so that there is nothing to resimulate", path)
 	}
 	doc.Unsettled = unsettledAfter(recording.Series, recording.Header.Warmup)
-	own, err := parseWhatIf(header, nil)
+	own, err := ParseWhatIf(header, nil)
 	if err != nil {
 		return doc, err
 	}
@@ -94,7 +94,7 @@ func resimulate(ctx context.Context, path string, header trace.Header, arms []wh
 			update(min(done, all), all)
 		}
 	}
-	made, _, err := parallel.All(ctx, len(arms), nil, func(i int) (resimulatedArm, error) {
+	made, _, err := parallel.All(ctx, len(arms), nil, func(i int) (Arm, error) {
 		return arms[i].resimulate(recording, stepped), nil
 	})
 	if err != nil {
@@ -112,7 +112,7 @@ func resimulate(ctx context.Context, path string, header trace.Header, arms []wh
 	}
 	doc.Own, doc.Arms = made[0], made[1:]
 	if len(arms) == 1 { // nothing was asked but how well it reproduces the run
-		doc.Arms = []resimulatedArm{made[0]}
+		doc.Arms = []Arm{made[0]}
 	}
 	if len(doc.Arms) == 1 {
 		one := doc.Arms[0]
@@ -124,28 +124,28 @@ func resimulate(ctx context.Context, path string, header trace.Header, arms []wh
 }
 
 // besideOwn puts the run's own settings in front; a single arm that changes nothing is these.
-func besideOwn(own whatIf, arms []whatIf) ([]whatIf, error) {
+func besideOwn(own WhatIf, arms []WhatIf) ([]WhatIf, error) {
 	if len(arms) == 1 && len(arms[0].set) == 0 {
-		return []whatIf{own}, nil
+		return []WhatIf{own}, nil
 	}
 	for _, arm := range arms {
 		if len(arm.set) == 0 {
 			return nil, failure.Usage("headway resimulate --help", "an arm without a key is the run's own settings, with which all arms are compared anyway")
 		}
 	}
-	return append([]whatIf{own}, arms...), nil
+	return append([]WhatIf{own}, arms...), nil
 }
 
-// refused is the error of the only arm; nil where there are several, or it has none.
-func (doc *resimulation) refused() error {
+// Refused is the error of the only arm; nil where there are several, or it has none.
+func (doc *Resimulation) Refused() error {
 	if len(doc.Arms) != 1 {
 		return nil
 	}
 	return doc.Arms[0].err
 }
 
-// verdict is the error about arms that were refused, nil for none.
-func (doc *resimulation) verdict() error {
+// Verdict is the error about arms that were refused, nil for none.
+func (doc *Resimulation) Verdict() error {
 	refused, first := 0, ""
 	for _, arm := range doc.Arms {
 		if arm.Refused != "" {

@@ -1,15 +1,13 @@
-package main
+package diagnosis
 
 import (
 	"testing"
-
-	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
 // One finding is said as one.
 func TestFindingsAreCountedInWords(t *testing.T) {
 	for n, want := range map[int]string{1: "1 finding that needs no steady state:", 2: "2 findings that need no steady state:"} {
-		if got := findingsTitle(diagnosis.Report{Findings: make([]diagnosis.Finding, n)}); got != want {
+		if got := findingsTitle(Report{Findings: make([]Finding, n)}); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

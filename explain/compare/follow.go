@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"cmp"
@@ -23,8 +23,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// recordedRun is a run directory or a trace that is read for the dashboard.
-type recordedRun struct {
+// Recorded is a run directory or a trace that is read for the dashboard.
+type Recorded struct {
 	file   *os.File
 	tail   *tail
 	reader *trace.Reader
@@ -39,30 +39,30 @@ type recordedRun struct {
 	cancel context.CancelFunc
 }
 
-// openRecorded opens a run and reads what its trace begins with.
-func openRecorded(path string, now func() time.Time) (*recordedRun, error) {
+// Open opens a run and reads what its trace begins with.
+func Open(path string, now func() time.Time) (*Recorded, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
-	r := &recordedRun{file: file, tail: &tail{file: file}, now: now}
+	r := &Recorded{file: file, tail: &tail{file: file}, now: now}
 	if filepath.Base(file.Name()) == trace.FileName {
 		r.dir = filepath.Dir(file.Name())
 	}
 	if r.reader, err = trace.NewReader(r.tail); err != nil {
-		return nil, errors.Join(replayError(file.Name(), err), file.Close())
+		return nil, errors.Join(TraceError(file.Name(), err), file.Close())
 	}
 	if r.loop, err = loop.New(r.reader.Header.Loop); err != nil {
-		return nil, errors.Join(replayError(file.Name(), fmt.Errorf("the header holds no rules a loop can run by: %w", err)), file.Close())
+		return nil, errors.Join(TraceError(file.Name(), fmt.Errorf("the header holds no rules a loop can run by: %w", err)), file.Close())
 	}
 	header := r.reader.Header
-	opt := viewOptions(filepath.Base(filepath.Clean(path)), header)
+	opt := ViewOptions(filepath.Base(filepath.Clean(path)), header)
 	opt.Info.Kind = "run"
 	if header.Source == "simulation" {
 		opt.Info.Kind = "simulation"
 	}
 	opt.Context, r.cancel = context.WithCancel(context.Background())
-	opt.Judge = findingsOf(path, opt.Info.Name)
+	opt.Judge = Findings(path, opt.Info.Name)
 	r.model = dashboard.New(opt)
 	if r.dir != "" {
 		r.steps = steps.Open(r.dir)
@@ -70,8 +70,8 @@ func openRecorded(path string, now func() time.Time) (*recordedRun, error) {
 	return r, nil
 }
 
-// viewOptions are a model's, of a run that begins with a header.
-func viewOptions(name string, header trace.Header) dashboard.Options {
+// ViewOptions are a model's, of a run that begins with a header.
+func ViewOptions(name string, header trace.Header) dashboard.Options {
 	rules := header.Loop.WithDefaults()
 	opt := dashboard.Options{Rules: rules, Warmup: header.Warmup, Info: dashboard.Info{
 		Name: name, Program: header.Program, Config: header.Config, GroupSize: rules.GroupSize,
@@ -125,7 +125,7 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 }
 
 // Close ends the reading of a run, and a diagnosis that is being made.
-func (r *recordedRun) Close() {
+func (r *Recorded) Close() {
 	r.cancel()
 	r.file.Close()
 	if r.steps != nil {
@@ -134,13 +134,13 @@ func (r *recordedRun) Close() {
 }
 
 // Model is what has been read of the run, as a browser sees it.
-func (r *recordedRun) Model() *dashboard.Model { return r.model }
+func (r *Recorded) Model() *dashboard.Model { return r.model }
 
 // tellEvery is how often a run that is read says how far it is.
 const tellEvery = 200 * time.Millisecond
 
 // Follow takes the trace into the model, and follows a run that still goes on until the context ends.
-func (r *recordedRun) Follow(ctx context.Context) {
+func (r *Recorded) Follow(ctx context.Context) {
 	r.tail.wait = func() error { return r.atEnd(ctx) }
 	info, err := r.file.Stat()
 	if err != nil {
@@ -173,7 +173,7 @@ func (r *recordedRun) Follow(ctx context.Context) {
 }
 
 // tell has the model show what has been read so far.
-func (r *recordedRun) tell(how dashboard.Reading) {
+func (r *Recorded) tell(how dashboard.Reading) {
 	r.model.SetStatus(r.loop.Status())
 	r.model.SetReading(how)
 	r.model.Tell()
@@ -183,7 +183,7 @@ func (r *recordedRun) tell(how dashboard.Reading) {
 var errFollow = errors.New("no longer followed")
 
 // atEnd waits for more of a trace; its error is io.EOF once there will be none.
-func (r *recordedRun) atEnd(ctx context.Context) error {
+func (r *Recorded) atEnd(ctx context.Context) error {
 	if r.ended {
 		return io.EOF
 	}
@@ -197,7 +197,7 @@ func (r *recordedRun) atEnd(ctx context.Context) error {
 }
 
 // note takes the notes that say something to a viewer.
-func (r *recordedRun) note(name string, data []byte) error {
+func (r *Recorded) note(name string, data []byte) error {
 	switch name {
 	case trace.NoteEnd:
 		r.ended = true
@@ -211,12 +211,12 @@ func (r *recordedRun) note(name string, data []byte) error {
 }
 
 // expected takes what was predicted before the first step.
-func (r *recordedRun) expected(p experiment.Forecast) {
+func (r *Recorded) expected(p experiment.Forecast) {
 	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 }
 
 // figures takes what the trainer said of the steps up to a version.
-func (r *recordedRun) figures(upTo loop.Version) {
+func (r *Recorded) figures(upTo loop.Version) {
 	if r.steps == nil {
 		return
 	}
@@ -226,13 +226,13 @@ func (r *recordedRun) figures(upTo loop.Version) {
 }
 
 // finish says how the reading ended.
-func (r *recordedRun) finish(ctx context.Context, tally trace.Tally, err error) {
+func (r *Recorded) finish(ctx context.Context, tally trace.Tally, err error) {
 	r.model.SetStatus(r.loop.Status())
 	switch {
 	case errors.Is(err, errFollow) || ctx.Err() != nil:
 		r.model.End("")
 	case err != nil:
-		r.model.End(replayError(r.file.Name(), err).Error())
+		r.model.End(TraceError(r.file.Name(), err).Error())
 	case tally.Difference != nil:
 		r.model.End(fmt.Sprintf("the trace was written by %s under other rules: %v", r.reader.Header.Program, tally.Difference))
 	default:

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"fmt"
@@ -40,7 +40,7 @@ type comparedRow struct {
 }
 
 // header names the columns.
-func (doc *comparison) header() []string {
+func (doc *Comparison) header() []string {
 	header := []string{""}
 	for _, run := range doc.Runs {
 		header = append(header, run.Name)
@@ -49,7 +49,7 @@ func (doc *comparison) header() []string {
 }
 
 // tables are the comparison's, with the settings first.
-func (doc *comparison) tables() []report.Table {
+func (doc *Comparison) tables() []report.Table {
 	settings := report.Table{Title: "Settings that differ", Header: doc.header()}
 	for _, s := range doc.Settings {
 		settings.Rows = append(settings.Rows, append([]string{s.Key}, dashes(s.Values)...))
@@ -76,7 +76,7 @@ func (doc *comparison) tables() []report.Table {
 }
 
 // cells are a figure of all runs.
-func (doc *comparison) cells(row comparedRow) (cells []string, any bool) {
+func (doc *Comparison) cells(row comparedRow) (cells []string, any bool) {
 	for _, run := range doc.Runs {
 		f, ok := run.Figures[row.key]
 		if !ok {
@@ -94,7 +94,7 @@ func (doc *comparison) cells(row comparedRow) (cells []string, any bool) {
 }
 
 // more are the tables that not every figure has a row in.
-func (doc *comparison) more() (tables []report.Table) {
+func (doc *Comparison) more() (tables []report.Table) {
 	for _, t := range []report.Table{doc.changed(), doc.predicted(), doc.sources(), doc.idle("Trainer idle, by what it waited for", func(a *attribution.Summary) attribution.Idle { return a.Trainer }),
 		doc.idle("Engines idle, by what they waited for", func(a *attribution.Summary) attribution.Idle { return a.Engines }), doc.ledger()} {
 		if len(t.Rows) > 0 {
@@ -105,7 +105,7 @@ func (doc *comparison) more() (tables []report.Table) {
 }
 
 // changed are the differences from the first run that have an interval.
-func (doc *comparison) changed() report.Table {
+func (doc *Comparison) changed() report.Table {
 	t := report.Table{Title: "Difference from " + doc.Runs[0].Name + " (~ not told from chance)", Header: append([]string{""}, doc.header()[2:]...)}
 	for _, group := range comparedRows {
 		for _, row := range group.rows {
@@ -132,7 +132,7 @@ func (doc *comparison) changed() report.Table {
 }
 
 // predicted sets what was expected before the first step beside what was measured.
-func (doc *comparison) predicted() report.Table {
+func (doc *Comparison) predicted() report.Table {
 	t := report.Table{Title: "Predicted before the run → measured", Header: doc.header()}
 	for _, row := range []struct {
 		name, key string
@@ -161,7 +161,7 @@ func (doc *comparison) predicted() report.Table {
 }
 
 // sources splits every run's staleness.
-func (doc *comparison) sources() report.Table {
+func (doc *Comparison) sources() report.Table {
 	t := report.Table{Title: "Where staleness comes from, in versions", Header: doc.header()}
 	for s := range attribution.Sources {
 		cells, any := []string{s.String()}, false
@@ -185,7 +185,7 @@ func (doc *comparison) sources() report.Table {
 }
 
 // idle splits idle time.
-func (doc *comparison) idle(title string, of func(*attribution.Summary) attribution.Idle) report.Table {
+func (doc *Comparison) idle(title string, of func(*attribution.Summary) attribution.Idle) report.Table {
 	t := report.Table{Title: title, Header: doc.header()}
 	for _, row := range []struct {
 		name string
@@ -213,7 +213,7 @@ func (doc *comparison) idle(title string, of func(*attribution.Summary) attribut
 }
 
 // ledger says how every run's rollout attempts ended.
-func (doc *comparison) ledger() report.Table {
+func (doc *Comparison) ledger() report.Table {
 	t := report.Table{Title: "Rollout attempts, by how they ended", Header: doc.header()}
 	for _, row := range []struct {
 		name string
@@ -240,8 +240,8 @@ func (doc *comparison) ledger() report.Table {
 	return t
 }
 
-// text is the comparison for a terminal.
-func (doc *comparison) text() string {
+// Text is the comparison for a terminal.
+func (doc *Comparison) Text() string {
 	var b strings.Builder
 	for _, w := range doc.Warnings {
 		b.WriteString("! " + w + "\n")

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
-// findingsOf diagnoses the run whose trace lies at a path, as far as it has been written.
-func findingsOf(path, name string) dashboard.Judge {
+// Findings diagnoses the run whose trace lies at a path, as far as it has been written.
+func Findings(path, name string) dashboard.Judge {
 	return func(ctx context.Context, quick bool) (diagnosis.Report, error) {
 		dir := ""
 		open := func() (io.ReadCloser, int64, error) {
@@ -32,7 +32,7 @@ func findingsOf(path, name string) dashboard.Judge {
 			return diagnosis.Report{}, err
 		}
 		probe.Close()
-		learned, err := readLearned(dir)
+		learned, err := Learned(dir)
 		if err != nil {
 			return diagnosis.Report{}, err
 		}

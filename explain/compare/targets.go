@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 )
 
 // target says what a run was to keep, "" for nothing.
-func (r *comparedRun) target() string {
+func (r *Run) target() string {
 	if !control.Has(r.Control) {
 		return ""
 	}
@@ -21,7 +21,7 @@ func (r *comparedRun) target() string {
 
 // targets says what keeps runs with different targets from being compared by their staleness, "" where they had
 // the same, or none.
-func (doc *comparison) targets() string {
+func (doc *Comparison) targets() string {
 	var said []string
 	differ := false
 	for _, run := range doc.Runs {
@@ -39,7 +39,7 @@ func (doc *comparison) targets() string {
 }
 
 // controlled says how every run kept its target, and where its settings ended.
-func (doc *comparison) controlled() report.Table {
+func (doc *Comparison) controlled() report.Table {
 	t := report.Table{Title: "The target, after the warm-up", Header: doc.header()}
 	row := func(name string, of func(*metrics.Control) string) {
 		cells, known := []string(nil), false

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"fmt"
@@ -29,7 +29,7 @@ func unsettledAfter(series []metrics.Step, warmup loop.Version) []experiment.Uns
 
 // unsettledText says which of the figures of a resimulation are of a window that cannot be judged, and
 // for how many more train steps the run should go on; "" where all can.
-func (doc *resimulation) unsettledText() string {
+func (doc *Resimulation) unsettledText() string {
 	var lines, said []string
 	add := func(name string, unsettled []experiment.Unsettled) {
 		if len(unsettled) == 0 {

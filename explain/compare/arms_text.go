@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"fmt"
@@ -32,8 +32,8 @@ var resimulatedRows = []struct {
 	{"tokens never trained", "", func(s *metrics.Summary) float64 { return s.Waste.WastedShare }, report.Share},
 }
 
-// text prints arms for a terminal.
-func (doc resimulation) text(w io.Writer) error {
+// Text prints arms for a terminal.
+func (doc Resimulation) Text(w io.Writer) error {
 	var b strings.Builder
 	b.WriteString(doc.unsettledText())
 	switch {
@@ -73,7 +73,7 @@ func (doc resimulation) text(w io.Writer) error {
 }
 
 // controlPlayed says that a run's controller plays in every arm, and how it keeps the target; "" without one.
-func controlPlayed(doc resimulation) string {
+func controlPlayed(doc Resimulation) string {
 	var b strings.Builder
 	say := func(name string, s *metrics.Summary) {
 		if s == nil || len(control.Rows(s.Control)) == 0 {
@@ -95,7 +95,7 @@ func controlPlayed(doc resimulation) string {
 }
 
 // dominantOf names the largest source of an arm's staleness, with its share.
-func dominantOf(a resimulatedArm) string {
+func dominantOf(a Arm) string {
 	if a.Attribution == nil || a.Attribution.Dominant == "" || a.Summary.Staleness.Mean == 0 {
 		return "–"
 	}
@@ -103,7 +103,7 @@ func dominantOf(a resimulatedArm) string {
 }
 
 // reproducedTable sets the run beside its own settings, resimulated.
-func reproducedTable(doc resimulation) report.Table {
+func reproducedTable(doc Resimulation) report.Table {
 	own := doc.Own
 	t := report.Table{Title: fmt.Sprintf("%s resimulated with the run's own settings: %d train steps after %d of warm-up", doc.Run, own.Steps, own.WarmupSteps),
 		Header: []string{"", "resimulated", "± 95 %", "the run itself"}}
@@ -119,7 +119,7 @@ func reproducedTable(doc resimulation) report.Table {
 }
 
 // armTable sets one setting beside the run's own, resimulated and measured.
-func armTable(doc resimulation) report.Table {
+func armTable(doc Resimulation) report.Table {
 	arm := doc.Arms[0]
 	t := report.Table{Title: fmt.Sprintf("%s resimulated with %s: %d train steps after %d of warm-up", doc.Run, strings.Join(arm.Set, ", "), arm.Steps, arm.WarmupSteps),
 		Header: []string{"", "resimulated", "± 95 %", "own settings", "difference", "± 95 %", "the run itself"}}
@@ -136,13 +136,13 @@ func armTable(doc resimulation) report.Table {
 }
 
 // armsTable has a row a setting.
-func armsTable(doc resimulation) report.Table {
+func armsTable(doc Resimulation) report.Table {
 	t := report.Table{Title: fmt.Sprintf("%s resimulated with %s", doc.Run, report.Counted(len(doc.Arms), "setting")),
 		Header: []string{"setting", "staleness", "± 95 %", "Δ", "± 95 %", "PQS", "IQS", "p95", "period s", "Δ", "trainer idle", "rollout idle", "not trained", "largest source"}}
 	t.Rows = append(t.Rows, []string{"the run itself", report.Figure(doc.Measured.Staleness.Mean, 3), "", "", "", report.Figure(doc.Measured.PQS.Mean, 3), report.Figure(doc.Measured.IQS.Mean, 3),
 		fmt.Sprint(doc.Measured.Staleness.P95), report.Figure(doc.Measured.PeriodS.Mean, 4), "", report.Share(doc.Measured.TrainerIdleRatio), report.Share(doc.Measured.RolloutIdleRatio),
 		report.Share(doc.Measured.Waste.WastedShare)})
-	for _, arm := range append([]resimulatedArm{doc.Own}, doc.Arms...) {
+	for _, arm := range append([]Arm{doc.Own}, doc.Arms...) {
 		name := strings.Join(arm.Set, " ")
 		if name == "" {
 			name = "its own settings"

@@ -1,4 +1,4 @@
-package main
+package compare
 
 import (
 	"bufio"
@@ -15,8 +15,8 @@ import (
 	"path/filepath"
 )
 
-// diagnoseTrace diagnoses a run of ours by its directory or its trace. quick asks closed forms alone.
-func diagnoseTrace(ctx context.Context, path string, quick bool, progress func(what string, share float64)) (diagnosis.Report, error) {
+// Diagnose diagnoses a run of ours by its directory or its trace. quick asks closed forms alone.
+func Diagnose(ctx context.Context, path string, quick bool, progress func(what string, share float64)) (diagnosis.Report, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return diagnosis.Report{}, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
@@ -34,7 +34,7 @@ func diagnoseTrace(ctx context.Context, path string, quick bool, progress func(w
 		}
 		return f, info.Size(), nil
 	}
-	learned, err := readLearned(filepath.Dir(name))
+	learned, err := Learned(filepath.Dir(name))
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
@@ -60,9 +60,9 @@ func diagnoseError(name string, err error) error {
 	return failure.Run("", "%s: %w", name, err)
 }
 
-// readLearned reads what the trainer said of each step from metrics.jsonl, where there is one.
+// Learned reads what the trainer said of each step from metrics.jsonl, where there is one.
 // A line that is half written or unreadable is passed over: it is no more than a step unknown.
-func readLearned(dir string) ([]diagnosis.Learned, error) {
+func Learned(dir string) ([]diagnosis.Learned, error) {
 	file, err := os.Open(filepath.Join(dir, steps.File))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
