@@ -1,4 +1,4 @@
-// Package api is the HTTP side of a control plane: authentication, limits, errors,
-// and one handler per path of the API over the ports of this package. What a request
-// means is decided behind the ports; nothing here touches the loop.
+// Package api is the HTTP side of a control plane. It has authentication, limits, errors, and one
+// handler per path of the API over the ports of this package. The ports decide the meaning of a
+// request; nothing here touches the loop.
 package api

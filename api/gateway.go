@@ -53,7 +53,7 @@ func (s *Server) handToGateway(w http.ResponseWriter, r *http.Request) error {
 		return absent("agents that speak OpenAI's API sample", "environment.kind: remote")
 	}
 	if s.opt.Tokens != nil && r.Method == http.MethodPost && r.Header.Get(protocol.RolloutHeader) == "" {
-		return protocol.Refuse(protocol.CodeUnauthorized, "no rollout is named: want TOKEN:ROLLOUT as the API key, ROLLOUT the id of a claim such as g12-s3-a1, or the claim in the header %s", protocol.RolloutHeader)
+		return protocol.Refuse(protocol.CodeUnauthorized, "no rollout is named: want TOKEN:ROLLOUT as the API key, ROLLOUT a claim's id such as g12-s3-a1, or the header %s", protocol.RolloutHeader)
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Server) explainKey(r *http.Request, err error) error {
 	}
 	key := bearer(r.Header.Get("Authorization"))
 	if at := bytes.LastIndexByte(key, ':'); at >= 0 && !isClaimID(string(key[at+1:])) {
-		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is not known: want TOKEN:ROLLOUT, and what stands behind its colon is no claim's id such as g12-s3-a1")
+		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is not known: want TOKEN:ROLLOUT, with a claim's id such as g12-s3-a1 behind the colon")
 	}
 	return err
 }

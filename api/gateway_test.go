@@ -209,7 +209,7 @@ func TestKeysAreExplained(t *testing.T) {
 	for key, says := range map[string]string{
 		"g3-s7-a1":             "want TOKEN:g3-s7-a1",
 		secret:                 "want TOKEN:ROLLOUT",
-		secret + ":g1-s0":      "no claim's id",
+		secret + ":g1-s0":      "with a claim's id",
 		"guess-0123:g1-s0-a1":  "the token is not known",
 		"guess-012345-g1-s0-a": "the token is not known",
 	} {

@@ -88,7 +88,7 @@ func (s *Server) plausible(r *http.Request) error {
 		return err
 	}
 	if s.opt.Tokens == nil && !loopbackHost(r.Host) {
-		return protocol.Refuse(protocol.CodeForbidden, "the Host header names %.100q: a server without tokens answers to localhost, 127.0.0.1 and [::1] alone, so that no foreign page can reach it by a name of its own. Give it a token file to use other names", r.Host)
+		return protocol.Refuse(protocol.CodeForbidden, "the Host header names %.100q: a server without tokens answers to localhost, 127.0.0.1 and [::1] alone. Give it a token file to use other names", r.Host)
 	}
 	if err := s.origins.Check(r); err != nil {
 		return protocol.Refuse(protocol.CodeForbidden, "the request comes from a page of another origin: this API is not for foreign pages")

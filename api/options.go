@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Options say how a control plane is reached and what a client may take of it. The
-// zero value serves loopback without tokens under the limits below.
+// Options give the addresses of a control plane and the limits of a client. The zero value serves
+// loopback without tokens under the limits below.
 type Options struct {
-	// Tokens say who may do what; nil asks nobody, which Serve refuses off loopback.
+	// Tokens give each role its rights. Nil asks for no token, which Serve refuses off loopback.
 	Tokens *Tokens
 	// TLS, if not nil, has the certificate that every path is served under.
 	TLS *tls.Config

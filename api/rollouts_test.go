@@ -143,7 +143,7 @@ func TestRolloutRefusals(t *testing.T) {
 		{"claim", ``, 400, protocol.CodeInvalid, "empty"},
 		{"g1-s0-a1/sample", `{"worker":"w","prompt":[0,99],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt[1]"},
 		{"g1-s0-a1/sample", `{"worker":"w","prompt":[4294967296],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt"},
-		{"g1-s0-a1/finish", `{"worker":"w","reward":1}`, 400, protocol.CodeInvalid, "sample first"},
+		{"g1-s0-a1/finish", `{"worker":"w","reward":1}`, 400, protocol.CodeInvalid, "Sample first"},
 		{"g1-s0-a1/finish", `{"worker":"w","reward":1e99}`, 400, protocol.CodeInvalid, "reward"},
 		{"g1-s0-a1/finish", `{"worker":"w","reward":NaN}`, 400, protocol.CodeInvalid, "finite"},
 		{"g1-s0-a1/finish", `{"worker":"v","reward":1}`, 409, protocol.CodeConflict, "worker w"},

@@ -115,8 +115,8 @@ func absent(what, wanted string) *protocol.Refusal {
 // limits of connections and headers, which are Serve's.
 func (s *Server) Handler() http.Handler { return http.HandlerFunc(s.serve) }
 
-// Drain stops giving out work: requests that take or wait for some are CodeUnavailable from
-// now on, and the server is not ready; all others go on. It may be called more than once.
+// Drain stops giving out work. Requests that take or wait for some are CodeUnavailable from now on,
+// and the server is not ready; all others go on. It may be called more than once.
 func (s *Server) Drain() { s.stopWorking(errDraining) }
 
 // draining reports whether Drain was called.
@@ -140,10 +140,10 @@ func CheckListen(address string, tokens bool) error {
 	return nil
 }
 
-// Serve answers on the listener until the context ends, then drains: it gives out no more
-// work, lets running requests end for at most Options.Drain, and closes. To let a train
-// step end first, call Drain, wait for it, and then end the context: until then trainers
-// and workers are still heard. It closes the listener and may be called once.
+// Serve answers on the listener until the context ends, then drains. It gives out no more work,
+// lets running requests end for at most Options.Drain, and closes. To let a train step end first,
+// call Drain, wait for it, and then end the context: until then trainers and workers are still
+// heard. It closes the listener and may be called once.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	err := errors.New("api: Serve was called twice")
 	s.serving.Do(func() { err = s.listen(ctx, listener) })

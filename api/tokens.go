@@ -48,7 +48,7 @@ func (r Role) String() string {
 	return strings.Join(names, " or ")
 }
 
-// Tokens are the secrets of a token file, kept as hashes. A nil *Tokens asks nobody.
+// Tokens are the secrets of a token file, kept as hashes. A nil *Tokens lets every caller in.
 type Tokens struct {
 	known []token
 }

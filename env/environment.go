@@ -110,7 +110,7 @@ func (e *Environment) ServiceTime(id port.RolloutID) time.Duration {
 // Play implements [port.Environment].
 func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sampler) (port.Sample, error) {
 	if t.Level < 0 || int(t.Level) > e.task.Levels() {
-		return port.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v is to be played at level %d: give the curriculum at most as many levels as the task", e.task.Name(), e.task.Levels(), t.ID, t.Level)
+		return port.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v has level %d: give the curriculum at most as many levels", e.task.Name(), e.task.Levels(), t.ID, t.Level)
 	}
 	problem, maxTokens := e.problem(t)
 	service := time.Duration(e.change.EnvironmentNS(e.ServiceTime(t.ID).Nanoseconds(), int64(t.Version)))

@@ -114,7 +114,7 @@ func (l *Loop) plausibleEngines() error {
 				return fmt.Errorf("slot %d in state %d at engine %d", next, s.Slots[next].State, s.Slots[next].Engine)
 			}
 			if s.Slots[next].State == slotFree && !free[next] && s.Engines[i].State != engineLost && s.Engines[i].Away != engineLeaving {
-				return fmt.Errorf("slot %d is free and nobody's", next)
+				return fmt.Errorf("slot %d is free and has no owner", next)
 			}
 			next++
 		}

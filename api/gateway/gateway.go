@@ -35,7 +35,7 @@ type Options struct {
 	// Heartbeat is the time between two comments on a stream that has nothing to say. Default 15 s.
 	Heartbeat time.Duration
 	// TurnsMax bounds the turns of one rollout that can be gone on from, TurnTokensMax the tokens kept
-	// of them; the oldest are forgotten first, and a chat that goes on from them begins a new branch.
+	// of them. The oldest are forgotten first, and a chat that goes on from them begins a new branch.
 	// Defaults 4096 and 16 Mi.
 	TurnsMax, TurnTokensMax int
 	// RenderedTokensMax bounds the renderings of chats that are kept for siblings. Default 16 Mi.
@@ -91,8 +91,8 @@ func (o Options) validate() error {
 	return nil
 }
 
-// Gateway answers OpenAI's paths. It is an http.Handler and safe for concurrent use. Who asks has
-// been found out before: it reads which rollout is asked for, and no secret.
+// Gateway answers OpenAI's paths. It is an http.Handler and safe for concurrent use. The caller has
+// been authenticated before: the gateway reads which rollout is asked for, and no secret.
 type Gateway struct {
 	opt       Options
 	mux       *http.ServeMux
@@ -129,8 +129,8 @@ func New(options Options) (*Gateway, error) {
 	return g, nil
 }
 
-// Close forgets all conversations and waits for what watches them. Requests under way end by
-// their own contexts; what is read for a client that has left ends now.
+// Close forgets all conversations and waits for what watches them. Requests under way end by their
+// own contexts. Reading for a client that has left ends now.
 func (g *Gateway) Close() error {
 	g.mu.Lock()
 	if !g.closed {

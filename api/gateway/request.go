@@ -93,7 +93,7 @@ func decode(r *http.Request, message any, options Options) error {
 	}
 	if most := bodyBytes + bodyBytesAToken*options.Context; options.Context > 0 && len(text) > most {
 		limit := options.promptMax()
-		return protocol.Refuse(protocol.CodeContextExceeded, "This model's maximum context length is %d tokens for a prompt, and the body has %d bytes, more than the %d that those can need: shorten the history, or end the rollout; %s", limit, len(text), most, protocol.PromptLimit).
+		return protocol.Refuse(protocol.CodeContextExceeded, "This model's maximum context length is %d tokens for a prompt, and the body has %d bytes, more than their %d. Shorten the history, or end the rollout; %s", limit, len(text), most, protocol.PromptLimit).
 			With("bytes_max", most).With("prompt_tokens_max", limit)
 	}
 	if trimmed := bytes.TrimLeft(text, " \t\r\n"); len(trimmed) == 0 || trimmed[0] != '{' {

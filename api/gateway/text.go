@@ -127,7 +127,7 @@ func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) ([]byt
 	}
 	rest, ok := strings.CutPrefix(all, string(t.text))
 	if !ok { // what was sent cannot be taken back, and nothing makes it right
-		return nil, protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and what was sent is not how the text begins")
+		return nil, protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and the sent text is not the beginning")
 	}
 	return t.say([]byte(rest)), nil
 }

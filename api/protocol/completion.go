@@ -9,8 +9,8 @@ import (
 // RolloutHeader names the rollout of a request under /v1; its value is a claim's id.
 const RolloutHeader = "X-Headway-Rollout"
 
-// CodeContextExceeded (400) is what a prompt that is too long is refused with under /v1: agents look
-// for this word, or for the first ones of its message, to shorten their history.
+// CodeContextExceeded (400) refuses a prompt that is too long under /v1. Agents look for this word,
+// or for the first ones of its message, to shorten their history.
 const CodeContextExceeded Code = "context_length_exceeded"
 
 // PromptLimit says where the limit of a prompt comes from.
@@ -22,8 +22,8 @@ func ContextExceeded(prompt, limit int) *Refusal {
 		With("prompt_tokens_max", limit).With("prompt_tokens", prompt).With("field", "messages")
 }
 
-// CompletionError is how a refusal looks under /v1: what clients of OpenAI's API read, with code
-// and detail as everywhere.
+// CompletionError is the form of a refusal under /v1. Clients of OpenAI's API read it; code and
+// detail are as everywhere.
 type CompletionError struct {
 	Message string `json:"message"`
 	// Type is OpenAI's word for the kind of error, Param the field that is at fault, nil for none.

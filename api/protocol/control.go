@@ -4,8 +4,8 @@ import "github.com/headway-rl/headway/loop"
 
 // Control is the goal that a run keeps by moving its own settings, and how that goes.
 type Control struct {
-	// TargetMean is the largest mean staleness that is wanted, in versions, TargetShare the least share of
-	// what is trained (Of: rollouts or tokens) within Within versions; 0 for no such goal. Window is the
+	// TargetMean is the largest mean staleness that is wanted, in versions. TargetShare is the least share
+	// of trained rollouts or tokens (Of) within Within versions. Each is 0 for no such goal. Window is the
 	// number of train steps over which they are meant.
 	TargetMean  float64      `json:"target_mean,omitempty"`
 	TargetShare float64      `json:"target_share,omitempty"`

@@ -1,7 +1,6 @@
-// Package protocol has the words of the HTTP API: what is asked, what is answered
-// and how a request is refused, as JSON. Server, adapters, commands and tests share
-// them; the Python client speaks the same. It holds no behaviour beyond checking
-// that a message can be meant.
+// Package protocol has the words of the HTTP API as JSON: requests, answers and refusals. Server,
+// adapters, commands and tests share them; the Python client speaks the same. It holds no behaviour
+// beyond checking that a message can be meant.
 //
 // Names end in their unit (_s, _ms, _bytes, _tokens). Times are durations, never
 // dates: no two machines need to agree on a clock. Ids are numbers where the loop
@@ -9,10 +8,10 @@
 //
 // # A batch
 //
-// A batch is one safetensors body. R sequences lie packed, one after the other,
-// N tokens in all. A rollout is one sequence, but for those whose history was changed on
-// the way: they leave several, side by side, each with the rollout's reward. Every per-token tensor is aligned with tokens: entry i is about
-// token i itself, not about the prediction of the next one.
+// A batch is one safetensors body. R sequences lie packed, one after the other, N tokens in all. A rollout is one
+// sequence, but for those whose history was changed on the way. They leave several, side by side, each with the
+// rollout's reward. Every per-token tensor is aligned with tokens: entry i is about token i itself, not about the
+// prediction of the next one.
 //
 //	tokens      I32 [N]    prompt and response ids
 //	offsets     I64 [R+1]  sequence r is tokens[offsets[r]:offsets[r+1]]

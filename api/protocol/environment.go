@@ -77,7 +77,7 @@ type Spent struct {
 // Sandboxes is a pool of them.
 type Sandboxes struct {
 	Driver string `json:"driver"`
-	// Secure: code that nobody trusts may run in them. Lacks says what is missing, empty for nothing.
+	// Secure: untrusted code may run in them. Lacks says what is missing, empty for nothing.
 	Secure bool   `json:"secure"`
 	Lacks  string `json:"lacks,omitempty"`
 	// Leased, Warm, Starting and Ending are sandboxes, Waiting leases without one, WarmWanted how many

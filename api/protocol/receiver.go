@@ -14,8 +14,9 @@ type ReceiverRequest struct {
 	Stage  int    `json:"stage"`
 	// Address is the URL at which others fetch from it; empty if it passes nothing on.
 	Address string `json:"address,omitempty"`
-	// Form is the type that it wants weights in: "" as they were published, bf16, fp8-tensor, fp8-channel
-	// or fp8-block (E4M3 with scales for each tensor, output channel or block of 128 by 128).
+	// Form is the type that it wants weights in: "" as they were published, bf16, or an fp8 form. The fp8
+	// forms are fp8-tensor, fp8-channel and fp8-block (E4M3 with scales for each tensor, output channel
+	// or block of 128 by 128).
 	Form string `json:"form,omitempty"`
 	// Served and Loaded versions, -1 for none or unknown.
 	Served loop.Version `json:"served"`
@@ -46,6 +47,6 @@ type ReceiverReply struct {
 	// Parents are URLs to fetch from, the best first. One that begins with a slash is a path at the control
 	// plane, at the address under which the receiver reaches it.
 	Parents []string `json:"parents,omitempty"`
-	// Reload: what is here of the version is not to be trusted; it is fetched anew.
+	// Reload: the local copy of the version is not to be trusted; it is fetched anew.
 	Reload bool `json:"reload,omitempty"`
 }

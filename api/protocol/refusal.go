@@ -62,7 +62,7 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Refusal is an error that a client is told: what, where, what was expected, what to do.
+// Refusal is an error that a client is told: the fault, its place, the expected value, the remedy.
 type Refusal struct {
 	// Code is the reason, for programs.
 	Code Code `json:"code"`

@@ -16,7 +16,7 @@ type RendezvousRequest struct {
 	// Backend is nccl or gloo; all members must agree.
 	Backend string `json:"backend"`
 	// Epoch that the member was in, 0 for a new one and for one whose group broke. A rendezvous is
-	// redone under the next epoch whenever its membership changes; a member that names the epoch that
+	// redone under the next epoch whenever its membership changes. A member that names the epoch that
 	// still stands is answered with it at once, so that it learns here whether it does.
 	Epoch int64 `json:"epoch"`
 	// WaitS is how long to wait for the others, at most 60; CodeUnavailable names who is missing after it.

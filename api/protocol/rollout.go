@@ -26,8 +26,8 @@ type Claim struct {
 	Group   loop.GroupID `json:"group"`
 	Sample  int32        `json:"sample"`
 	Attempt int32        `json:"attempt"`
-	// Environment is the name of what to play, Prompt the number of the prompt in its set (the
-	// group's own number where there is no set), Level the difficulty from 1, 0 for none.
+	// Environment is the name of the environment to play, and Prompt the number of the prompt in its
+	// set (the group's own number where there is no set). Level is the difficulty from 1, 0 for none.
 	Environment string `json:"environment"`
 	Prompt      uint64 `json:"prompt"`
 	Level       int32  `json:"level,omitempty"`
@@ -111,7 +111,7 @@ type FinishRequest struct {
 	// Reason is environment or timeout.
 	Failed string `json:"failed,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Class says of a failure what kind it is of, in one word such as verifier_crash or lost: small letters,
+	// Class is the kind of a failure, in one word such as verifier_crash or lost. It has small letters,
 	// digits and _, at most 40 of them. Empty for unknown.
 	Class string `json:"class,omitempty"`
 	// Prompt, Response and Answer are readable renderings for sample files.
@@ -119,7 +119,7 @@ type FinishRequest struct {
 	ResponseText string `json:"response_text,omitempty"`
 	AnswerText   string `json:"answer_text,omitempty"`
 	// Tokens, Logprobs and Versions are needed only where the rollout was sampled elsewhere than by
-	// SampleRequest, with LossMask, a list of 0 and 1; all of one length.
+	// SampleRequest. LossMask, a list of 0 and 1, comes with them; all are of one length.
 	Tokens   []int32        `json:"tokens,omitempty"`
 	LossMask []uint8        `json:"loss_mask,omitempty"`
 	Logprobs []float32      `json:"logprobs,omitempty"`

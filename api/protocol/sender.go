@@ -28,8 +28,8 @@ type SenderDone struct {
 	Seq int64 `json:"seq"`
 	// Error is why it could not be carried out, empty if it was.
 	Error string `json:"error,omitempty"`
-	// Tensors of the version, in the order in which they will be sent, and Digest of their content, by
-	// which versions of the same weights are recognised: the answer to SenderHold.
+	// Tensors of the version, in the order in which they will be sent, and Digest of their content.
+	// The digest recognises versions of the same weights; it is the answer to SenderHold.
 	Tensors []SenderTensor `json:"tensors,omitempty"`
 	Digest  string         `json:"digest,omitempty"`
 }

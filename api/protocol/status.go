@@ -16,7 +16,7 @@ type Status struct {
 	// Steps is how many train steps the run is to make, 0 for no end; Version counts those done.
 	Steps  int    `json:"steps"`
 	Policy string `json:"policy"`
-	// Throughput is queue health: what enters, what leaves, at what rates.
+	// Throughput is queue health: the groups that enter and leave, and their rates.
 	Throughput Throughput `json:"throughput"`
 	Ledger     Ledger     `json:"ledger"`
 	Queue      Queue      `json:"queue"`
@@ -42,8 +42,9 @@ type Status struct {
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
 	Stall *Stall `json:"stall,omitempty"`
-	// Held says which engines a weight sync waits for, and until when, while the run may well make progress
-	// with the weights that engines have; nil while a sync goes as it should, or none is under way.
+	// Held says which engines a weight sync waits for, and until when. The run may well make progress
+	// meanwhile with the weights that engines have. It is nil while a sync goes as it should, or none is
+	// under way.
 	Held *Finding `json:"held,omitempty"`
 	// Recovery is how the process began; nil for a new run.
 	Recovery *Recovery `json:"recovery,omitempty"`
@@ -62,12 +63,12 @@ type Ledger struct {
 	Balanced bool `json:"balanced"`
 }
 
-// Throughput is what entered the queue and what left it over the last train steps. All is 0 before the
-// second one.
+// Throughput counts the groups that entered and left the queue over the last train steps. All is 0
+// before the second one.
 type Throughput struct {
-	// Production counts rollouts that were scored, effective leaves out filtered groups, consumption
-	// counts trained ones: per second of train step, and per second of wall time, idle and sync included.
-	// Dropped counts those of groups that were evicted or discarded.
+	// Production counts rollouts that were scored, effective leaves out filtered groups, and consumption
+	// counts trained ones. They are per second of train step, and per second of wall time, idle and sync
+	// included. Dropped counts those of groups that were evicted or discarded.
 	ProductionRolloutsPerS      float64 `json:"production_rollouts_per_s"`
 	EffectiveRolloutsPerS       float64 `json:"effective_rollouts_per_s"`
 	ConsumptionRolloutsPerS     float64 `json:"consumption_rollouts_per_s"`
@@ -137,8 +138,8 @@ type Server struct {
 	// closed; Cause says why for the last three.
 	State string `json:"state"`
 	Cause string `json:"cause,omitempty"`
-	// LeftS is how much longer its meeting with a sender, or its switch, may take that is under way; 0 where
-	// none is, for nothing else of a load is bounded.
+	// LeftS is how much longer its running meeting with a sender, or its switch, may take. It is 0 where
+	// none runs, for nothing else of a load is bounded.
 	LeftS float64 `json:"left_s,omitempty"`
 	// Versions says how its tokens get their versions: reported by it, or derived from when it was
 	// switched; empty before it has answered.
@@ -147,8 +148,8 @@ type Server struct {
 	// and values of old weights in truth: salt, flush or keep, or none where it keeps no prefixes.
 	Weights string `json:"weights"`
 	Cache   string `json:"cache,omitempty"`
-	// Running counts responses under way; Tokens those that were sampled, Retries the calls that went
-	// on with a broken response, Losses the times that it was lost.
+	// Running counts responses under way, Tokens those that were sampled, and Retries the calls that
+	// went on with a broken response. Losses counts the times that it was lost.
 	Running int   `json:"running"`
 	Tokens  int64 `json:"tokens"`
 	Retries int64 `json:"retries"`
@@ -161,7 +162,7 @@ type Server struct {
 
 // Missing is something that an engine's server lacks.
 type Missing struct {
-	// What is lacking and what that costs, Flag how to start the server with it. Fatal: nothing can be
+	// The missing feature and its cost; Flag is how to start the server with it. Fatal: nothing can be
 	// trained on without it.
 	What  string `json:"what"`
 	Flag  string `json:"flag,omitempty"`
@@ -183,8 +184,9 @@ type Gateway struct {
 // Trainer is the trainer's side of the lease.
 type Trainer struct {
 	Name string `json:"name"`
-	// State is absent (never connected, or silent), idle (asks, and no batch is full), offered (a
-	// batch waits for it), training, embedded, or service (that of Tinker's API at which the engine samples).
+	// State is absent (never connected, or silent), idle (asks, and no batch is full), offered (a batch waits
+	// for it) or training. It is embedded for a trainer in the process, and service for that of Tinker's API
+	// at which the engine samples.
 	State string `json:"state"`
 	// Lease at the trainer, 0 for none; SilentS since its last word.
 	Lease     loop.LeaseID `json:"lease"`
@@ -206,13 +208,13 @@ type Sender struct {
 	Groups  []string        `json:"groups,omitempty"`
 	Joining []SenderJoining `json:"joining,omitempty"`
 	// Sends counts the broadcasts of a version to an engine that have ended since the control plane began,
-	// FailedSends those of them in which either side failed; SentVersion is the newest that was sent, -1 for none.
+	// FailedSends those in which either side failed. SentVersion is the newest that was sent, -1 for none.
 	Sends       int64        `json:"sends"`
 	FailedSends int64        `json:"failed_sends"`
 	SentVersion loop.Version `json:"sent_version"`
 	// SilentS since its last word.
 	SilentS float64 `json:"silent_s"`
-	// Waiting names the engines that have weights to take, or a group to make, and nobody for it.
+	// Waiting names the engines that have weights to take, or a group to make, and no sender for it.
 	Waiting []string `json:"waiting,omitempty"`
 }
 
@@ -222,8 +224,8 @@ type Workers struct {
 	Known   int `json:"known"`
 	Claimed int `json:"claimed"`
 	Offered int `json:"offered"`
-	// Silent names workers that hold claims and have not called for longer than half a claim lasts, and
-	// for ten minutes those that have not called since a claim of theirs expired.
+	// Silent names workers that hold claims and have not called for longer than half a claim lasts. For
+	// ten minutes it also names those that have not called since a claim of theirs expired.
 	Silent []string `json:"silent,omitempty"`
 }
 
@@ -252,7 +254,7 @@ type Finding struct {
 	Code string `json:"code"`
 	// Subject names the engine, worker, trainer or group.
 	Subject string `json:"subject,omitempty"`
-	// Message is a sentence: what is missing, since when, what to do.
+	// Message is a sentence: the missing part, since when, and the remedy.
 	Message string `json:"message"`
 }
 
@@ -261,7 +263,7 @@ type Finding struct {
 type Sync struct {
 	Version loop.Version `json:"version"`
 	// LoadS is from the first engine's order to load it to the last one's having it, WaitS from then to
-	// the first switch, SwitchS to the last; TotalS from the publish to being served everywhere.
+	// the first switch, and SwitchS to the last. TotalS is from the publish to being served everywhere.
 	LoadS   float64 `json:"load_s"`
 	WaitS   float64 `json:"wait_s"`
 	SwitchS float64 `json:"switch_s"`
@@ -292,7 +294,8 @@ type Disk struct {
 	LogBytes     int64 `json:"log_bytes"`
 	PayloadBytes int64 `json:"payload_bytes"`
 	WeightsBytes int64 `json:"weights_bytes"`
-	// SnapshotBytes are the run's kept states, which no setting bounds: two of them, and what waits to be removed.
+	// SnapshotBytes are the run's kept states, which no setting bounds: two of them, and those that wait for
+	// removal.
 	SnapshotBytes int64 `json:"snapshot_bytes"`
 	BytesMax      int64 `json:"bytes_max"`
 	// PayloadBytesMax is the part of BytesMax that payloads may take; 0 if it is not known.

@@ -15,12 +15,12 @@ type ConnectRequest struct {
 	Version loop.Version `json:"version"`
 	// WorldSize is the number of its data-parallel ranks; 0 means 1.
 	WorldSize int `json:"world_size"`
-	// Rank that connects. Every rank may; one that holds a share of the leased batch gives the whole
-	// batch back by connecting anew, for what it had computed is gone.
+	// Rank that connects. Every rank may. One that holds a share of the leased batch gives the whole
+	// batch back by connecting anew, for its results are gone.
 	Rank int `json:"rank,omitempty"`
 }
 
-// What a trainer is to do after it has connected.
+// Actions of a trainer after it has connected.
 const (
 	// ActionTrain: it holds the newest version; it may lease.
 	ActionTrain = "train"
@@ -40,9 +40,9 @@ type ConnectReply struct {
 	// Version is the newest that is committed, -1 for none; Next the one that a publish makes.
 	Version loop.Version `json:"version"`
 	Next    loop.Version `json:"next"`
-	// Load is the version whose files ActionLoad and ActionRepublish mean: the newest that has weights, -1
-	// for none. Where it is below Version, versions after it were acknowledged without weights and are lost with
-	// the trainer that held them: what is loaded, or held, must then be published as Next before a batch is leased.
+	// Load is the version whose files ActionLoad and ActionRepublish mean: the newest that has weights, -1 for
+	// none. Where it is below Version, versions after it were acknowledged without weights and are lost with the
+	// trainer that held them. The loaded or held state must then be published as Next before a batch is leased.
 	Load loop.Version `json:"load"`
 	// Optimizer: that version has the optimizer's state, too.
 	Optimizer bool `json:"optimizer"`
@@ -67,8 +67,8 @@ type LeaseRequest struct {
 	WorldSize int `json:"world_size"`
 	// WaitS is how long to wait for a batch, at most 60.
 	WaitS float64 `json:"wait_s"`
-	// After and AfterAttempt name the batch that this rank has finished its share of, 0 for none: it
-	// is not given out to the rank again while another rank's publish of it is awaited.
+	// After and AfterAttempt name the batch that this rank has finished its share of, 0 for none. The
+	// batch is not given out to the rank again while another rank's publish of it is awaited.
 	After        loop.LeaseID `json:"after,omitempty"`
 	AfterAttempt int32        `json:"after_attempt,omitempty"`
 	// Kind is "train", the default, or "validation": held-out prompts answered greedily by the
@@ -95,8 +95,9 @@ type Lease struct {
 	Version loop.Version `json:"version"`
 	// DeadlineS is how long the lease lasts from now without being renewed.
 	DeadlineS float64 `json:"deadline_s"`
-	// Rank and WorldSize of this share; Tokens, Rollouts and Groups of the whole batch, over all
-	// shares, so that every rank can normalise its loss alike. ResponseTokens are those with mask 1.
+	// Rank and WorldSize are of this share. Tokens, Rollouts and Groups are of the whole batch, over
+	// all shares, so that every rank can normalise its loss alike. ResponseTokens are those with mask
+	// 1.
 	Rank           int `json:"rank"`
 	WorldSize      int `json:"world_size"`
 	Tokens         int `json:"tokens"`
@@ -158,8 +159,8 @@ type AckReply struct {
 type NackRequest struct {
 	Trainer string `json:"trainer"`
 	Attempt int32  `json:"attempt"`
-	// Reason is for the log. Failed counts it as a failed attempt of the step, of which a run
-	// survives a bounded number; otherwise it goes back as if it had never been leased.
+	// Reason is for the log. Failed counts it as a failed attempt of the step, of which a run survives
+	// a bounded number. Otherwise it goes back as if it had never been leased.
 	Reason string `json:"reason,omitempty"`
 	Failed bool   `json:"failed,omitempty"`
 }

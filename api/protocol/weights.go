@@ -2,11 +2,11 @@ package protocol
 
 import "github.com/headway-rl/headway/loop"
 
-// PublishRequest publishes a version: POST /api/v1/weights. It comes as the part
-// "manifest" of multipart/form-data, before one part for each of Files in their order
-// (the part's name is the file's name), or alone as application/json with Directory or
-// Rendezvous. A version is there whole, or not at all. Publishing the same again is fine;
-// other content under a version that exists is CodeConflict.
+// PublishRequest publishes a version: POST /api/v1/weights. It comes as the part "manifest" of
+// multipart/form-data, before one part for each of Files in their order (the part's name is the
+// file's name). With Directory or Rendezvous it comes alone as application/json. A version is there
+// whole, or not at all. Publishing the same again is fine; other content under a version that
+// exists is CodeConflict.
 type PublishRequest struct {
 	Trainer string `json:"trainer"`
 	// Lease and Attempt name the batch that the version was made from, and commit it; 0 for version 0
@@ -16,13 +16,13 @@ type PublishRequest struct {
 	// Version is the one that this makes: the batch's plus 1.
 	Version loop.Version `json:"version"`
 	// RestoredFrom, if not nil, says that this is an earlier version's state, by a trainer that went
-	// back to it: it becomes the next version, without a batch.
+	// back to it. It becomes the next version, without a batch.
 	RestoredFrom *loop.Version `json:"restored_from,omitempty"`
 	// Kind is full or delta. A delta applies to BaseVersion, -1 for full, by Encoding: overwrite or xor.
 	Kind        string       `json:"kind"`
 	BaseVersion loop.Version `json:"base_version"`
 	Encoding    string       `json:"encoding,omitempty"`
-	// Files that follow as parts, or lie in Directory: model safetensors in one or more files, and
+	// Files follow as parts, or lie in Directory. They are model safetensors in one or more files, and
 	// optimizer.* for the trainer's own state, which engines never load.
 	Files []PublishFile `json:"files,omitempty"`
 	// Directory on a disk that trainer and server share, below one of the server's allowed directories.

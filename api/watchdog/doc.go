@@ -1,5 +1,4 @@
-// Package watchdog says what a control plane waits for. It judges a view of the run (who
-// was last heard of when, what the queue holds, what the loop waits for) and names, in
-// the order of likelihood, what is missing while nothing makes progress. It has no clock
-// of its own and starts nothing.
+// Package watchdog says what a control plane waits for. It judges a view of the run: the last calls
+// of each part, the content of the queue, and the wait of the loop. While nothing makes progress it
+// names the missing part, the likeliest first. It has no clock of its own and starts nothing.
 package watchdog

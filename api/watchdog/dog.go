@@ -5,11 +5,11 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Dog remembers since when a run has made no progress. Progress is what brings the next
-// train step nearer: a new version; more scored rollouts towards a batch than there have
-// been since the last version; an engine that serves a newer version. Rollouts that end
-// otherwise are none, however many: a run that filters every group is stalled. The zero
-// value is not ready; a Dog is not safe for concurrent use.
+// Dog remembers since when a run has made no progress. Progress brings the next train step nearer:
+// a new version, or more scored rollouts towards a batch than there have been since the last
+// version. So does an engine that serves a newer version. Rollouts that end otherwise are none,
+// however many: a run that filters every group is stalled. The zero value is not ready; a Dog is
+// not safe for concurrent use.
 type Dog struct {
 	opt Options
 
@@ -42,9 +42,9 @@ type engineSince struct {
 // NewDog returns a dog that has seen nothing.
 func NewDog(o Options) *Dog { return &Dog{opt: o, engines: make(map[string]engineSince)} }
 
-// Look takes a view and returns what the run waits for, nil while it makes progress, is
-// not running, or has not stood still for long enough. stop says that it has for ten times
-// as long.
+// Look takes a view and returns the part that the run waits for. It is nil while the run makes
+// progress, is not running, or has not stood still for long enough. The flag stop says that it has
+// for ten times as long.
 func (d *Dog) Look(v View) (stall *protocol.Stall, stop bool) {
 	d.remember(v)
 	still := v.NowS - d.sinceS

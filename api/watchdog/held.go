@@ -25,9 +25,9 @@ const phaseDone = 5
 // heldBy is what an engine does, in words, in each phase that can take too long.
 var heldBy = map[string]string{"loading": "has been loading", "emptying": "has waited for its rollouts to end before", "switching": "has been switching to"}
 
-// Held names the engines that a weight sync waits for: those that still do what others have done a while ago,
-// or what takes longer than the last sync took. Nil for none. The run may go on meanwhile, with older weights
-// than it could have. The view is the one that Look was given last.
+// Held names the engines that a weight sync waits for. They still do what others have done a while ago, or
+// take longer than the last sync took. Nil for none. The run may go on meanwhile, with older weights than it
+// could have. The view is the one that Look was given last.
 func (d *Dog) Held(v View) *protocol.Finding {
 	if v.SyncTarget < 0 || v.Status.State != "running" {
 		return nil

@@ -18,7 +18,7 @@ type View struct {
 	BatchS float64
 	// Holding: admission waits for the next switch of weights.
 	Holding bool
-	// SyncTarget is the version that is being brought to the engines, loop.NoVersion for none; Together: they
+	// SyncTarget is the version that is being brought to the engines, loop.NoVersion for none. Together: they
 	// switch to it at one moment, when all have loaded it.
 	SyncTarget loop.Version
 	Together   bool

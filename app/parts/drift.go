@@ -28,7 +28,7 @@ func refuseDrift(cfg config.Config, task env.Problems) error {
 func refuseRehearsal(cfg config.Config) error {
 	switch {
 	case cfg.Rollout.Drift != config.Drift{}:
-		return cfg.Refuse("rollout.drift", "is of simulations and runs of embedded engines: what servers answer changes by itself", "leave it out, as with --set rollout.drift=null")
+		return cfg.Refuse("rollout.drift", "is of simulations and runs of embedded engines: answers of servers drift by themselves", "leave it out, as with --set rollout.drift=null")
 	case len(cfg.Failures.EnginePlan) > 0:
 		return cfg.Refuse("failures.engine_plan", "loses engines on purpose, in simulations and runs of embedded engines alone", "leave it out, as with --set failures.engine_plan=null")
 	}

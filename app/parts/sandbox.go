@@ -89,7 +89,7 @@ func UsableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error
 		return nil, failure.Run("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", cfg.Sandbox.Driver, err)
 	}
 	if !boundary.Secure() && cfg.Sandbox.Driver != "process" {
-		return nil, failure.Run("run it where the boundary holds, or write sandbox.driver: process if code of the policy may do whatever this user can",
+		return nil, failure.Run("run it where the boundary holds. If code of the policy may have all rights of this user, write sandbox.driver: process",
 			"sandboxes of %s are no boundary here: %s", cfg.Sandbox.Driver, cmp.Or(boundary.Why, "files, processes or network are shared with the host"))
 	}
 	return driver, nil

@@ -25,10 +25,10 @@ func WithVerifier(cfg config.Config, set *taskset.Set) (config.Config, error) {
 	}
 	switch v := cfg.Environment.Verifier; {
 	case v.Kind == verifier.Exact && answered.Lacks > 0:
-		return cfg, failure.Usage("give each task an answer, name its field in environment.tasks.answer, or choose another environment.verifier.kind: tests where tasks have a test",
+		return cfg, failure.Usage("give each task an answer, or name its field in environment.tasks.answer. Where tasks have a test, choose environment.verifier.kind tests",
 			"environment.verifier.kind exact: task %.80s has no answer to compare with%s", answered.First, otherTasks(answered))
 	case v.Kind == verifier.Tests && v.Test == "" && tested.Lacks > 0:
-		return cfg, failure.Usage("give each task a test, name its field in environment.tasks.test, say one for all in environment.verifier.test, or choose another environment.verifier.kind: exact where tasks have an answer",
+		return cfg, failure.Usage("give each task a test, name its field in environment.tasks.test, or set environment.verifier.test for all. Where tasks have an answer, choose environment.verifier.kind exact",
 			"environment.verifier.kind tests: task %.80s has no test%s", tested.First, otherTasks(tested))
 	}
 	return cfg, nil

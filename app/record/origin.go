@@ -66,7 +66,7 @@ func originOfTrace(log *os.File) (origin, error) {
 	}
 	reader, err := trace.NewReader(log)
 	if err != nil {
-		return originNone, failure.Usage("choose another directory, or move the file away if nobody needs it", "%s: %w", log.Name(), err)
+		return originNone, failure.Usage("choose another directory, or move the file away if it is not needed", "%s: %w", log.Name(), err)
 	}
 	if reader.Header.Source == "simulation" {
 		return originSimulation, nil

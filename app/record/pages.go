@@ -23,7 +23,7 @@ func CheckViewListen(address string) error {
 		return failure.Usage(hint, "--listen %s is not an address: %w", address, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages ask nobody who they are", address)
+		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages ask for no token", address)
 	}
 	return nil
 }

@@ -75,7 +75,7 @@ func (c *calibrateCmd) open(ctx context.Context) (*measuredEngine, error) {
 		}
 		if e.External() {
 			if document.Tinker() {
-				return nil, document.Refuse("engines.0.kind", "is a service, whose speed is that of the moment and of what others ask of it: a run measures it", "the document of a run with other engines; headway diagnose RUN says how fast the service was")
+				return nil, document.Refuse("engines.0.kind", "is a service, whose speed depends on its other clients: a run measures it", "the document of a run with other engines; headway diagnose RUN says how fast the service was")
 			}
 			how := document.Rollout.Sampling
 			return c.openServer(ctx, e, &port.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})

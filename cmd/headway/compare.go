@@ -18,16 +18,15 @@ import (
 type compareCmd struct {
 	command.Output
 	Paths []string `arg:"" name:"run" help:"Run directories, trace files, or another framework's logs. The first is what the others are compared with."`
-	From  string   `placeholder:"FRAMEWORK" help:"What framework the logs that are not ours are of; without it, it is found by their keys."`
+	From  string   `placeholder:"FRAMEWORK" help:"Framework that wrote the logs that are not ours. By default their keys name it."`
 	HTML  string   `name:"html" placeholder:"OUT.html" help:"Write a self-contained page with pictures."`
 }
 
 // Help explains what is compared; the command line prints it after the flags.
 func (c *compareCmd) Help() string {
-	return `Settings that differ, staleness and where it comes from, how a target was kept, measured beside predicted, period,
-idle time, throughput, what became of rollouts, and how far training was off policy.
-Intervals are 95 %, by batch means over train steps; what keeps runs from being comparable
-(another task, seed or program) is said first.
+	return `Prints the settings that differ, staleness with its sources, how a target was kept, and measured beside predicted.
+It goes on with period, idle time, throughput, the fates of rollouts, and how far training was off policy.
+Intervals are 95 %, by batch means over train steps. Obstacles to a comparison (another task, seed or program) come first.
 
   headway compare runs/a runs/b runs/c
   headway compare runs/ours logs/theirs --from verl-fa --html side-by-side.html`

@@ -27,7 +27,7 @@ type diagnoseCmd struct {
 	Paths      []string `arg:"" name:"run" help:"A run directory or a trace; the address of a control plane; or another framework's log: files of its tracker, or its own."`
 	From       string   `placeholder:"NAME" help:"The framework that wrote the log (default: found by its keys)."`
 	ForeignRun string   `name:"run-name" placeholder:"NAME" help:"The run, where a log holds several."`
-	Set        []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"What another framework's log lacks, such as group_size=8 or tail_multiplier=1.6. Repeatable."`
+	Set        []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"A figure that another framework's log lacks, such as group_size=8 or tail_multiplier=1.6. Repeatable."`
 	HTML       string   `name:"html" placeholder:"FILE" help:"Also write the diagnosis as one self-contained page."`
 	Quick      bool     `help:"Closed forms alone: resimulate nothing."`
 	TokenFile  string   `placeholder:"FILE" help:"Of a control plane: a file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`

@@ -26,13 +26,13 @@ type commands struct {
 	View       viewCmd       `cmd:"" help:"Show a run in a browser: queue, staleness, timeline, rollouts."`
 	Resimulate resimulateCmd `cmd:"" help:"Say what a run would have been under other settings, from its own times."`
 	Compare    compareCmd    `cmd:"" help:"Put runs side by side: settings, staleness and its sources, idle time, throughput."`
-	Diagnose   diagnoseCmd   `cmd:"" help:"Say where a run's staleness and idle time come from, and what each change would buy: ours or another framework's."`
+	Diagnose   diagnoseCmd   `cmd:"" help:"Say where a run's staleness and idle time come from, and how much each change would buy, for our runs and other frameworks'."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
 	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`
-	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and what they leave open."`
+	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and open questions."`
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`
 	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`
-	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and what it waits for."`
+	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and the part it waits for."`
 	Top        topCmd        `cmd:"" help:"Follow a control plane in the terminal."`
 	Weights    weightsCmd    `cmd:"" help:"List, verify, compare and prune the published versions of a run."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`

@@ -15,7 +15,7 @@ import (
 type resimulateCmd struct {
 	command.Output
 	Path string   `arg:"" name:"run" help:"A run directory, or a trace file."`
-	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Change a key of the run's document, such as queue.factor=2, or what it measured, such as times.train_step=0.5. Repeatable; in every arm."`
+	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Change a key of the run's document, such as queue.factor=2, or a measured factor, such as times.train_step=0.5. Repeatable; in every arm."`
 	Arm  []string `name:"arm" sep:"none" placeholder:"'KEY=VALUE KEY=VALUE'" help:"Another setting to compare, of one or more keys. Repeatable."`
 	Grid []string `name:"grid" sep:"none" placeholder:"KEY=V1,V2" help:"Compare every value of a key, all combinations if repeated. A value may be a range, as of headway simulate."`
 }
@@ -24,7 +24,7 @@ type resimulateCmd struct {
 func (c *resimulateCmd) Help() string {
 	return `A resimulation takes a run's own rollouts and train steps through the production loop
 under other settings. The same recorded group plays the same group in every arm, so that arms
-differ by their settings alone; each is compared with the run's own settings, resimulated.
+differ by their settings alone. Each is compared with the run's own settings, resimulated.
 
   headway resimulate RUN                                        how well it reproduces the run
   headway resimulate RUN --set queue.factor=2
@@ -32,9 +32,9 @@ differ by their settings alone; each is compared with the run's own settings, re
   headway resimulate RUN --grid rollout.concurrency=64,128,256
   headway resimulate RUN --set times.train_step=0.5             twice as fast a trainer
 
-Beside the keys of the document, factors on what was measured: times.train_step, times.decode and
-times.environment; and rollout.length.cap_tokens cuts responses. docs/what-if.md says what
-is assumed, and how near it came to runs.`
+Beside the keys of the document there are factors on measured times: times.train_step, times.decode
+and times.environment. The key rollout.length.cap_tokens cuts responses.
+The page docs/what-if.md has the assumptions, and how near they came to runs.`
 }
 
 // Run resimulates and prints the result beside what the run measured.

@@ -34,7 +34,7 @@ func (p *plane) confirmSent(ctx context.Context, name string, version loop.Versi
 		}
 	}
 	if len(readers) > 0 {
-		return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.80q: these engines read versions from the store, and could not take version %d: %s; publish files, or have all of them take weights distributed",
+		return protocol.Refuse(protocol.CodeInvalid, "rendezvous %.80q: these engines read versions from the store, and could not take version %d: %s. Publish files, or have all take weights distributed",
 			name, version, strings.Join(readers, ", "))
 	}
 	return p.senders.Confirm(ctx, name, version)

@@ -54,7 +54,7 @@ func refusedByServer(err error, field string) error {
 type noTemplate struct{}
 
 func (noTemplate) refuse(field string) error {
-	return protocol.Refuse(protocol.CodeInvalid, "the engine of this run is a service that renders no chats and reads no texts: send a prompt of token ids to /v1/completions, or have gateway.template name a server that renders").With("field", field)
+	return protocol.Refuse(protocol.CodeInvalid, "the engine of this run is a service that renders no chats. Send a prompt of token ids to /v1/completions, or name a server that renders in gateway.template").With("field", field)
 }
 
 // Render implements gateway.Templates.

@@ -31,10 +31,10 @@ type simulateCmd struct {
 
 // Help explains what the flags together are for; the command line prints it after the flags.
 func (c *simulateCmd) Help() string {
-	return `A simulation leaves its beginning out: steps.warmup train steps where the document says
-so, else as many as it takes until the measured steps no longer drift, 300 at least. Means
+	return `A simulation leaves its beginning out: steps.warmup train steps, if the document sets it.
+Otherwise it takes as many as the measured steps need to drift no longer, 300 at least. Means
 come with 95 % intervals: by batch means over the measured steps or, with --seeds, over
-seeds. A mean that has not settled is refused, with exit code 1 and what to set.
+seeds. A mean that has not settled is refused, with exit code 1 and the setting to change.
 
   headway simulate FILE                                    one setting
   headway simulate FILE --seeds 8                          intervals over seeds

@@ -244,7 +244,7 @@ func (c *statusClient) unreachable(err error) error {
 		if err := c.hasFinished(); err != nil {
 			return err
 		}
-		return failure.Run("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s, where its control plane did: %w", c.run, c.base, syscall.ECONNREFUSED)
+		return failure.Run("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s: %w", c.run, c.base, syscall.ECONNREFUSED)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return failure.Run("start one with headway serve, or name its address: headway "+c.command+" http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
 	case errors.As(err, &name):

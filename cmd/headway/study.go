@@ -27,8 +27,8 @@ type studyCmd struct {
 	Attribution studyAttributionCmd `cmd:"" help:"The source of staleness that the attribution names against removing it: random runs, simulated again without each source."`
 	Control     studyControlCmd     `cmd:"" help:"The controller under drifts, in simulation, beside fixed settings, prime-rl's AIMD, AReaL's bound and an oracle: steps held, throughput, oscillation."`
 	Frontier    studyFrontierCmd    `cmd:"" help:"Staleness against train period, live, at every split of a number of modelled devices, beside the predicted frontier and the simulated one."`
-	Hold        studyHoldCmd        `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and what else might be better. With --live, in live runs."`
-	Staleness   studyStalenessCmd   `cmd:"" help:"What staleness costs in reward: a task learned at exact lags under every correction, at equal steps and at equal time. With --live, in live runs."`
+	Hold        studyHoldCmd        `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and other ideas. With --live, in live runs."`
+	Staleness   studyStalenessCmd   `cmd:"" help:"The cost of staleness in reward: a task learned at exact lags under every correction, at equal steps and at equal time. With --live, in live runs."`
 	Presets     studyPresetsCmd     `cmd:"" help:"Every framework's rules, live, on one task, from the same seeds and for the same wall time."`
 }
 

@@ -23,7 +23,7 @@ type studyAccuracyCmd struct {
 
 // Help says what is printed.
 func (c *studyAccuracyCmd) Help() string {
-	return "Simulates ρ 0.3 to 3, q 1, 2 and 5, tailness 0 to 90, C/B 0.5 to 4 and groups of 1 to 16 and prints the errors of the closed forms beside it, per regime and before and after each correction. docs/accuracy.md is its result."
+	return "Simulates ρ 0.3 to 3, q 1, 2 and 5, tailness 0 to 90, C/B 0.5 to 4 and groups of 1 to 16. It prints the errors of the closed forms per regime, before and after each correction. The page docs/accuracy.md is its result."
 }
 
 // Run simulates and prints.

@@ -23,7 +23,7 @@ type studyAttributionCmd struct {
 
 // Help says what is printed.
 func (c *studyAttributionCmd) Help() string {
-	return "Draws runs at random (group, batch, slots, queue, policy, selection, sync, inner steps, hold, ρ, tails, environments), attributes their staleness, and simulates each again without one source after the other, the rest held. docs/attribution.md says how a source is removed."
+	return "Draws runs at random (group, batch, slots, queue, policy, selection, sync, inner steps, hold, ρ, tails, environments) and attributes their staleness. It simulates each again without one source after the other, the rest held. The page docs/attribution.md says how a source is removed."
 }
 
 // Run simulates and prints.

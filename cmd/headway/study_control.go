@@ -29,7 +29,7 @@ type studyControlCmd struct {
 
 // Help says what is compared.
 func (c *studyControlCmd) Help() string {
-	return "Runs the controller under drifting lengths, tool calls, solve rates, engines and step times, in simulation, beside fixed settings (the best at the start, and the best with hindsight), prime-rl's AIMD, AReaL's bound (η the goal, and the best η at the start) and an oracle that re-plans with perfect knowledge: the share of steps in which the goal is held, throughput over the oracle's, oscillation. docs/studies/control.md says how each is made."
+	return "Runs the controller in simulation, under drifting lengths, tool calls, solve rates, engines and step times. Beside it run fixed settings (the best at the start, and with hindsight) and prime-rl's AIMD. AReaL's bound (η the goal, and the best η at the start) and an oracle that re-plans with perfect knowledge run too. The figures are the share of steps that hold the goal, throughput over the oracle's, and oscillation. The page docs/studies/control.md describes each arm."
 }
 
 // options reads the flags.
@@ -101,7 +101,7 @@ func (c *studyControlCmd) keep() (kept, plans *study.Kept, err error) {
 	}
 	plans, err = study.OpenKept(filepath.Join(c.Out, plansFile), ground)
 	if errors.Is(err, study.ErrOtherProgram) {
-		err = failure.Usage("delete the file to search anew: what is simulated under fixed settings has changed since", "%w", err)
+		err = failure.Usage("delete the file to search anew: the simulations under fixed settings have changed since", "%w", err)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, kept.Close())

@@ -35,8 +35,8 @@ type studyFrontierCmd struct {
 
 // Help says what is printed.
 func (c *studyFrontierCmd) Help() string {
-	return "Runs live how long a train period is and how stale what is trained is at every split of a fixed number of devices, and prints them beside the closed form and the simulation, both made before each run. " +
-		"Devices are modelled: embedded engines and the embedded trainer do real work, and wait for the rest of the time that a device of the given speed would take (engines.decode_step_s, trainer.step_s). How well the machine keeps that pace is measured, and one that does not is refused."
+	return "Measures train period and staleness live, at every split of a fixed number of devices. The closed form and the simulation beside them are made before each run. " +
+		"Devices are modelled: embedded engines and the embedded trainer do real work, then wait as long as such a device would (engines.decode_step_s, trainer.step_s). How well the machine keeps that pace is measured, and one that does not is refused."
 }
 
 // Kept of a frontier, and the steps of its probes and simulations.

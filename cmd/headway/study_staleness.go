@@ -20,9 +20,9 @@ import (
 // studyStalenessCmd is the study of staleness against reward.
 type studyStalenessCmd struct {
 	studyFiles
-	Task        string   `default:"reverse" placeholder:"NAME" help:"What is learned: reverse or sort (${default})."`
+	Task        string   `default:"reverse" placeholder:"NAME" help:"Task: reverse or sort (${default})."`
 	Lags        []int    `placeholder:"N,…" help:"Exact lags in versions (0,1,2,4,8,16). 0 is what others are compared with, and always among them."`
-	Corrections []string `placeholder:"NAME,…" help:"What is done about stale tokens: none, ppo-clip, tis, decoupled-ppo, icepop, sequence-mask, dppo (all)."`
+	Corrections []string `placeholder:"NAME,…" help:"Corrections for stale tokens: none, ppo-clip, tis, decoupled-ppo, icepop, sequence-mask, dppo (all)."`
 	Seeds       int      `default:"5" help:"Seeds of every arm; one gives no interval."`
 	Steps       int      `placeholder:"N" help:"Train steps of every run; by default as many as the task takes without staleness."`
 	TrustKept   bool     `help:"Go on from runs in --out that another build of headway made."`

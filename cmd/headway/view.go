@@ -26,7 +26,7 @@ type viewCmd struct {
 
 // Help explains what is shown; the command line prints it after the flags.
 func (c *viewCmd) Help() string {
-	return `The pages are served until Ctrl-C. Of a long run, what has been read so far is shown at once. A run
+	return `The pages are served until Ctrl-C. Of a long run, the part read so far is shown at once. A run
 that still goes on is followed. A document is simulated first. Nothing is asked of another machine, and
 nothing of the run is changed.
 

@@ -72,7 +72,7 @@ func weightsDir(path string) (dir, run string, err error) {
 		return path, run, nil
 	}
 	if newest, err := parts.NewestSaved(path); err == nil && newest != loop.NoVersion {
-		return "", "", failure.Usage("what a service has saved is looked at and fetched with its own tools", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, parts.HostedDir))
+		return "", "", failure.Usage("use the service's own tools for the versions that it has saved", "the weights of %s are with the service that trained it: version %d is the newest, and %s has the paths", path, newest, filepath.Join(path, parts.HostedDir))
 	}
 	return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%s has neither a directory weights nor versions", path)
 }
@@ -305,7 +305,7 @@ func ageText(seconds float64) string {
 // weightsPruneCmd deletes old versions.
 type weightsPruneCmd struct {
 	weightsPlace
-	Keep int  `required:"" help:"How many of the newest versions with weights stay; at least 2, so that a run which died between publishing a version and noting it can go on."`
+	Keep int  `required:"" help:"How many of the newest versions with weights stay, at least 2. A run that died between publishing a version and noting it needs them to go on."`
 	Yes  bool `help:"Delete; without it nothing is changed."`
 }
 

@@ -71,7 +71,7 @@ func (c *call) await(ctx context.Context, limit time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-timer.C:
-		return fmt.Errorf("%w: %v, and what it was asked before has not returned", errFleetSilent, limit)
+		return fmt.Errorf("%w: %v, and its call before has not returned", errFleetSilent, limit)
 	}
 }
 

@@ -248,7 +248,7 @@ func TestFleetFaults(t *testing.T) {
 				return nil
 			}
 		}, 3, 0, "no GPU is free"},
-		"hangs for good": {func(f *fakeFleet) { f.hang = func(engine, n int) bool { return engine == 1 } }, 1, 0, "5s, and what it was asked before has not returned"},
+		"hangs for good": {func(f *fakeFleet) { f.hang = func(engine, n int) bool { return engine == 1 } }, 1, 0, "5s, and its call before has not returned"},
 		"too slow":       {func(f *fakeFleet) { f.starts = 6 * time.Second; f.there[0] = true }, 1, 0, "the fleet has not answered in time"},
 		"dies at once": {func(f *fakeFleet) {
 			first := true

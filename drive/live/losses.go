@@ -29,7 +29,7 @@ func (l EngineLoss) check(engines int) error {
 	case l.Engine < 0 || l.Engine >= engines:
 		return fmt.Errorf("live: the loss of engine %d is planned, and there are %d", l.Engine, engines)
 	case l.AtNS < 0 || l.DownNS < 0 || byStep && (l.AtNS != 0 || l.DownNS != 0):
-		return fmt.Errorf("live: engine %d is to be lost at %d ns for %d ns, or after step %d until step %d: want one of the two, from 0 on", l.Engine, l.AtNS, l.DownNS, l.AtStep, l.BackStep)
+		return fmt.Errorf("live: engine %d is lost at %d ns for %d ns, or after step %d until step %d: want one of them, from 0 on", l.Engine, l.AtNS, l.DownNS, l.AtStep, l.BackStep)
 	case byStep && (l.AtStep < 1 || l.BackStep != 0 && l.BackStep <= l.AtStep):
 		return fmt.Errorf("live: engine %d is to be lost after step %d until step %d: want a step from 1 on, and a later one or 0", l.Engine, l.AtStep, l.BackStep)
 	}

@@ -169,7 +169,7 @@ func (c *Coordinator) hear(name string, req *protocol.SenderRequest) (s *sender,
 	s = c.sender
 	switch {
 	case s != nil && s.name != name && !c.silent(s):
-		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one; stop it, or wait until it has been silent for %.0f s",
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "sender %s is this run's, and was heard of %.1f s ago: a run has one. Stop it, or wait for %.0f s of silence",
 			s.name, c.since(s).Seconds(), c.opt.Silence.Seconds()).With("sender", s.name)
 	case slices.Contains(c.outlived, req.Instance):
 		return nil, nil, protocol.Refuse(protocol.CodeExpired, "sender %s: another process has come under this name since, or this one has left: it is to end", name)

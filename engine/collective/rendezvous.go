@@ -87,7 +87,7 @@ func (r *Rendezvous) Forget(name string) {
 	}
 	delete(r.meetings, name)
 	for member, s := range t.seats {
-		s.err = protocol.Refuse(protocol.CodeExpired, "rendezvous %s: it has been given up: nobody comes there any more", name)
+		s.err = protocol.Refuse(protocol.CodeExpired, "rendezvous %s: it has been given up", name)
 		close(s.ready)
 		delete(t.seats, member)
 	}

@@ -251,11 +251,11 @@ func (e *Engine) check(req port.GenerateRequest) error {
 	}
 	s := req.Sampling
 	if s != nil && (!s.Policy() || len(s.Stop) > 0) {
-		return fmt.Errorf("engine %s: rollout %v asks for a sampling of its own, %+v: an embedded engine draws by the policy as it is, and ends a response at token ids alone", e.opt.Name, req.Rollout, *s)
+		return fmt.Errorf("engine %s: rollout %v asks for the sampling %+v: an embedded engine draws by the policy, and ends a response at token ids alone", e.opt.Name, req.Rollout, *s)
 	}
 	for i, token := range p.Tokens {
 		if token == e.opt.End || s != nil && slices.Contains(s.StopTokens, token) || p.Versions[i] < 0 {
-			return fmt.Errorf("engine %s: rollout %v cannot go on from token %d of version %d at %d: it ended there, or nobody knows what sampled it", e.opt.Name, req.Rollout, token, p.Versions[i], i)
+			return fmt.Errorf("engine %s: rollout %v cannot go on from token %d of version %d at %d: it ended there, or its sampler is unknown", e.opt.Name, req.Rollout, token, p.Versions[i], i)
 		}
 	}
 	return nil

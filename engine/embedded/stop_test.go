@@ -42,7 +42,7 @@ func TestOtherSamplingIsRefused(t *testing.T) {
 	} {
 		req := request(0)
 		req.Sampling = &s
-		if _, err := e.Generate(t.Context(), req); err == nil || !strings.Contains(err.Error(), "sampling of its own") {
+		if _, err := e.Generate(t.Context(), req); err == nil || !strings.Contains(err.Error(), "draws by the policy") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

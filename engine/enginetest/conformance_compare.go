@@ -159,7 +159,7 @@ func (c *conformance) versionOf(a heard, place int) (v loop.Version, reported bo
 					return v, true, nil
 				}
 			}
-			return 0, true, fmt.Errorf("the server names the version %q, which nobody has given it", s.label)
+			return 0, true, fmt.Errorf("the server names the version %q, which was never given to it", s.label)
 		}
 		return 0, true, fmt.Errorf("no span of %v has place %d", a.spans, place)
 	}

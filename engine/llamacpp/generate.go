@@ -88,7 +88,7 @@ func seedOf(r upstream.Request) uint32 {
 func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstream.Call, error) {
 	how := r.Sampling
 	if !how.Policy() && how.Temperature != 0 && caps != nil && caps.Logprobs && !caps.ProcessedLogprobs {
-		return upstream.Call{}, fmt.Errorf("temperature %g, top_p %g, top_k %d, min_p %g: this llama-server's log-probs are of the model's own distribution, so only temperature 1 without cuts can be recorded; use a newer one, or rollout.sampling as it is by default",
+		return upstream.Call{}, fmt.Errorf("temperature %g, top_p %g, top_k %d, min_p %g: this llama-server records only temperature 1 without cuts. Use a newer one, or the default of rollout.sampling",
 			how.Temperature, how.TopP, how.TopK, how.MinP)
 	}
 	body, err := json.Marshal(completionOf(r))

@@ -60,7 +60,7 @@ func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capab
 		return caps, err
 	}
 	if own.Slots == 0 {
-		return caps, upstream.OtherKind(fmt.Errorf("%s is no llama-server: what it answers to /props names no slots", s.URL()))
+		return caps, upstream.OtherKind(fmt.Errorf("%s is no llama-server: its answer to /props names no slots", s.URL()))
 	}
 	var list models
 	if err := s.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {

@@ -64,7 +64,7 @@ func (r *response) check() error {
 		return errors.New("it has no prompt: want at least one token")
 	}
 	if n != len(p.Logprobs) || n != len(p.Versions) || r.req.MaxTokens < 1 || n >= r.req.MaxTokens {
-		return fmt.Errorf("it goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, and that at least 1",
+		return fmt.Errorf("it goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, at least 1",
 			n, len(p.Logprobs), len(p.Versions), r.req.MaxTokens)
 	}
 	for _, part := range [...][]int32{r.req.Prompt, p.Tokens} {
@@ -76,7 +76,7 @@ func (r *response) check() error {
 	}
 	for i, token := range p.Tokens {
 		if p.Versions[i] < 0 || slices.Contains(r.stop, token) {
-			return fmt.Errorf("it cannot go on from token %d of version %d at %d: it ended there, or nobody knows what sampled it", token, p.Versions[i], i)
+			return fmt.Errorf("it cannot go on from token %d of version %d at %d: it ended there, or its sampler is unknown", token, p.Versions[i], i)
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func (r *response) judge(q service.SampleRequest, s service.Sequence) (used int,
 		return i + 1, nil
 	}
 	if s.Stopped && (len(q.StopTexts) == 0 || n == 0) {
-		return 0, fmt.Errorf("it stopped behind token %d of the response without a token that ends one (%v): it keeps that token to itself, so that the log-prob of the end is not known and the response cannot be trained on; or it ends responses at others: then the run's model must name them among its ends",
+		return 0, fmt.Errorf("it stopped behind token %d of the response without a token that ends one (%v): the log-prob of the end is not known. Either it keeps that token to itself, or it ends responses at other tokens: name those among the ends of the run's model",
 			at+n, r.stop)
 	}
 	return n, nil

@@ -248,7 +248,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case r.pruned, r.stopped:
 		return nil
 	case complete && r.finish == FinishLength && r.sampled < min(c.request.MaxTokens, room):
-		return fmt.Errorf("%w: it ends by length after %d tokens, %d were asked for and the context has room for %d: it has a limit of its own",
+		return fmt.Errorf("%w: it ends by length after %d tokens, %d were asked for and the context has %d: it has its own limit",
 			ErrLied, r.sampled, c.request.MaxTokens, room)
 	case complete && len(r.tokens) > 0:
 		return nil
@@ -265,7 +265,7 @@ func (c *call) ended(ctx context.Context, err error) error {
 	case r.finish == FinishAbort:
 		return &broken{cause: errors.New("the server cut the response off")}
 	}
-	return fmt.Errorf("%w: the stream ends with %s and without saying why, so that nobody knows whether the response is complete", ErrLied, endMark)
+	return fmt.Errorf("%w: the stream ends with %s and without a reason, so that the response may be incomplete", ErrLied, endMark)
 }
 
 // unsettled judges a call of whose tokens nobody knows what sampled them. Where weights did that

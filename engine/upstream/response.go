@@ -67,7 +67,7 @@ func (e *Engine) newResponse(req port.GenerateRequest) (*response, error) {
 		return nil, e.fail("rollout %v has no prompt: want at least one token", req.Rollout)
 	}
 	if n != len(p.Logprobs) || n != len(p.Versions) || req.MaxTokens < 1 || n >= req.MaxTokens {
-		return nil, e.fail("rollout %v goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, and that at least 1",
+		return nil, e.fail("rollout %v goes on from %d tokens, %d log-probs and %d versions up to %d tokens, want equal numbers below the last, at least 1",
 			req.Rollout, n, len(p.Logprobs), len(p.Versions), req.MaxTokens)
 	}
 	r.tokens = append(make([]int32, 0, n+tokensExpected), p.Tokens...)

@@ -86,13 +86,13 @@ func (e *Engine) unchanged(scores []float32) error {
 		if near(known.scores, scores) {
 			return nil
 		}
-		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, and under the weights of %s they were others: it has not taken them", ErrLied, now)
+		return fmt.Errorf("%w: the update has not changed the log-probs of a fixed sequence, as the weights of %s did: it has not taken them", ErrLied, now)
 	}
 	if !slices.Equal(known.scores, scores) {
 		if e.tried.before == now { // they are those that it was given before
 			return nil
 		}
-		return fmt.Errorf("%w: the update to %s has not changed the log-probs of a fixed sequence, which are of weights that nobody knows: it has not taken them", ErrLied, now)
+		return fmt.Errorf("%w: the update to %s has not changed the log-probs of a fixed sequence, which are of unknown weights: it has not taken them", ErrLied, now)
 	}
 	same, err := sameWeights(known.weights, now)
 	if err != nil {

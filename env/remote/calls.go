@@ -55,7 +55,7 @@ func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*t
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]
 		if t.maxTokens != req.MaxTokens || !slices.Equal(t.prompt, req.Prompt) {
-			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: a repeated call is the same call, and a new one the next turn", req.Turn, s.id)
+			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: repeat the same call, or begin the next turn", req.Turn, s.id)
 		}
 		return t, nil
 	}
@@ -71,7 +71,7 @@ func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*t
 	case req.Turn > len(r.turns) || s.sampling():
 		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s comes too early: the next is %d, once the one before it is answered", req.Turn, s.id, len(r.turns))
 	case len(req.Prompt) < len(history) || !slices.Equal(req.Prompt[:len(history)], history):
-		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d tokens of prompt and response so far, as they were sampled", req.Turn, s.id, len(history)).With("tokens", len(history))
+		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d sampled tokens of prompt and response so far", req.Turn, s.id, len(history)).With("tokens", len(history))
 	}
 	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, sampling)
 	r.turns = append(r.turns, t)
@@ -186,14 +186,14 @@ func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
 	case s.sampling() && len(r.turns) > 0:
 		return protocol.Refuse(protocol.CodeConflict, "a turn of %s is still being sampled: wait for its answer before finish", s.id)
 	case len(req.Tokens) > 0 && !r.empty():
-		return protocol.Refuse(protocol.CodeInvalid, "tokens: %s was sampled here, and what was recorded is what is trained on: send no tokens", s.id)
+		return protocol.Refuse(protocol.CodeInvalid, "tokens: %s was sampled here, and its recorded tokens are trained on: send no tokens", s.id)
 	case len(req.Tokens) > 0:
 		var err error
 		if r, err = e.recordOf(req); err != nil {
 			return err
 		}
 	case r.empty():
-		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so there is nothing that a reward could be for: sample first, an agent under /v1, a worker by sample; or send tokens with loss_mask, logprobs and versions; or, where it cannot be played, finish it by failed, which says why, with reason %s or %s", s.id, reasonEnvironment, reasonTimeout)
+		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so it can have no reward. Sample first (an agent under /v1, a worker by sample), or send tokens with loss_mask, logprobs and versions. A rollout that cannot be played ends by failed, with reason %s or %s", s.id, reasonEnvironment, reasonTimeout)
 	}
 	s.dropAll()
 	e.release(s)

@@ -74,7 +74,7 @@ func (e *Environment) checkClaim(req *protocol.ClaimRequest) error {
 		return protocol.Refuse(protocol.CodeInvalid, "wait_s is %g: want 0 to %d seconds", req.WaitS, waitMaxS)
 	}
 	if len(req.Environments) > 0 && !slices.Contains(req.Environments, e.opt.Name) {
-		return protocol.Refuse(protocol.CodeInvalid, "this run's rollouts are of environment %q, which is not among the %d that worker %s plays: start a worker that plays it, or send no environments for any",
+		return protocol.Refuse(protocol.CodeInvalid, "this run's rollouts are of environment %q, which is not among the %d that worker %s plays: start a worker that plays it",
 			e.opt.Name, len(req.Environments), req.Worker).With("environment", e.opt.Name)
 	}
 	return nil

@@ -42,13 +42,13 @@ func (o *outcome) refusal(id string) error {
 	case outcomeFinished:
 		return protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: claim another", id).With("outcome", o.kind.String()).With("counted", o.counted)
 	case outcomeExpired:
-		r = protocol.Refuse(protocol.CodeExpired, "the claim of %s has expired, because %s; it is tried again as another attempt, and this one's work counts for nothing: claim another, and call touch while tools are at work", id, o.reason)
+		r = protocol.Refuse(protocol.CodeExpired, "the claim of %s has expired, because %s; it is tried again, and this work counts for nothing. Claim another, and call touch while tools work", id, o.reason)
 	case outcomeUnwanted:
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: %s; its work counts for nothing: claim another", id, o.reason)
 	case outcomeUnlogged:
 		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before %s was logged: it is played again as another attempt, if it is still needed: claim again, elsewhere or later", id)
 	case outcomeStopped:
-		r = protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping, and nothing of %s is kept: it is played again as another attempt when the run goes on; call again after a while, or claim another then", id)
+		r = protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping, and %s is played again when the run goes on; call again later, or claim another then", id)
 	default:
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
 	}

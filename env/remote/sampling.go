@@ -91,11 +91,11 @@ func (e *Environment) samplingOf(c *protocol.Sampling) (*port.Sampling, []string
 	wish("min_p", c.MinP, &out.MinP)
 	switch {
 	case e.opt.ClientSampling == SamplingAllow && e.opt.PolicyOnly && len(differ) > 0:
-		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the engines of this run draw by the policy as it is, whatever gateway.client_sampling allows: leave them out", differ).With("parameters", differ).With("field", differ[0])
+		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the engines of this run draw by the policy as it is, against gateway.client_sampling: leave them out", differ).With("parameters", differ).With("field", differ[0])
 	case e.opt.ClientSampling == SamplingAllow:
 		differ = nil
 	case e.opt.ClientSampling == SamplingRefuse && len(differ) > 0:
-		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the run samples with temperature %g, top_p %g, top_k %d and min_p %g, and takes no other: leave them out, or set gateway.client_sampling to override or allow",
+		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "%v: the run samples with temperature %g, top_p %g, top_k %d and min_p %g, and takes no other. Leave them out, or set gateway.client_sampling to override or allow",
 			differ, run.Temperature, run.TopP, run.TopK, run.MinP).With("parameters", differ).With("field", differ[0])
 	default:
 		out = run

@@ -158,7 +158,7 @@ func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool
 	case s.state != stateClaimed:
 		return protocol.TurnReply{}, finished(s.id)
 	case late && behind:
-		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeBusy, "rollout %s has sampled an earlier call for %v: its calls are sampled one after the other; wait for one before the next, or raise gateway.wait_s", s.id, e.opt.TurnWait)
+		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeBusy, "rollout %s has sampled an earlier call for %v: wait for one call before the next, or raise gateway.wait_s", s.id, e.opt.TurnWait)
 	case late:
 		return protocol.TurnReply{}, protocol.Refuse(protocol.CodeUnavailable, "rollout %s has had no token for %v: its engines are busy, held or gone; nothing of the call was recorded, send it again", s.id, e.opt.TurnWait)
 	}

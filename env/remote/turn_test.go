@@ -148,7 +148,7 @@ func TestFinishDropsTurns(t *testing.T) {
 		first := call(20)
 		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
 		refused(t, err, protocol.CodeInvalid, "an agent under /v1, a worker by sample")
-		refused(t, err, protocol.CodeInvalid, "finish it by failed, which says why, with reason environment or timeout")
+		refused(t, err, protocol.CodeInvalid, "ends by failed, with reason environment or timeout")
 		if err := <-first; err != nil {
 			t.Fatalf("a finish that was refused ended the call: %v", err)
 		}
@@ -199,7 +199,7 @@ func TestTurnPatience(t *testing.T) {
 		}()
 		synctest.Wait()
 		_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{21}}, nil)
-		refused(t, err, protocol.CodeBusy, "one after the other")
+		refused(t, err, protocol.CodeBusy, "wait for one call before the next")
 		if err := <-first; err != nil {
 			t.Error(err)
 		}

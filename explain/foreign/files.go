@@ -121,7 +121,7 @@ func (f *files) ofWandb() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: --from %s expects a run file (run-ID.wandb), a CSV export or a history of JSON lines, and nothing of these is there: leave --from out",
+	return fmt.Errorf("%s: --from %s expects a run file (run-ID.wandb), a CSV export or a history of JSON lines, and none is there: leave --from out",
 		f.sources[0].Path(), trackerWandb)
 }
 

@@ -110,7 +110,7 @@ func prose(t *testing.T) map[string][]piece {
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
 			switch n := node.(type) {
 			case *ast.CallExpr:
-				if text := message(n); text != "" {
+				for _, text := range message(n) {
 					add("errors", n, text)
 				}
 			case *ast.Field:
@@ -120,7 +120,9 @@ func prose(t *testing.T) map[string][]piece {
 			case *ast.FuncDecl:
 				if n.Recv != nil && n.Name.Name == "Help" && n.Type.Params.NumFields() == 0 && n.Body != nil {
 					for text := range strings.SplitSeq(literals(n.Body), "\n\n") {
-						add("help", n, strings.ReplaceAll(text, "\n", " "))
+						if !strings.HasPrefix(text, "  ") { // examples
+							add("help", n, strings.ReplaceAll(text, "\n", " "))
+						}
 					}
 				}
 			}
@@ -181,23 +183,22 @@ func TestReadmeIsShort(t *testing.T) {
 // makers are the functions that make errors, by the name that a file calls them by.
 var makers = []string{"failure.Usage", "failure.Run", "fmt.Errorf", "errors.New"}
 
-// message is what an error says: the literals of a call that makes one.
-func message(call *ast.CallExpr) string {
+// message lists the texts of a call that makes an error: what is wrong, and what to do.
+func message(call *ast.CallExpr) (texts []string) {
 	selected, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok {
-		return ""
+		return nil
 	}
 	from, _ := selected.X.(*ast.Ident)
 	if selected.Sel.Name != "Refuse" && (from == nil || !slices.Contains(makers, from.Name+"."+selected.Sel.Name)) {
-		return ""
+		return nil
 	}
-	var texts []string
 	for _, argument := range call.Args {
 		if text := literals(argument); strings.Contains(text, " ") {
-			texts = append(texts, strings.TrimRight(text, "."))
+			texts = append(texts, text)
 		}
 	}
-	return strings.Join(texts, ". ")
+	return texts
 }
 
 // literals joins the strings below a node, without those inside another call.

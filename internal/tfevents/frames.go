@@ -27,7 +27,7 @@ var (
 	// ErrDamaged is an event of which the data's checksum or the form is wrong; reading goes on after it.
 	ErrDamaged = errors.New("an event is damaged")
 	// ErrLost is a length with a wrong checksum: where the next event begins is not known.
-	ErrLost = errors.New("an event's length is damaged: what follows cannot be read")
+	ErrLost = errors.New("an event's length is damaged: the rest cannot be read")
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

@@ -107,7 +107,7 @@ func (d *Decoder) check(rows []Row) error {
 	for i, r := range rows {
 		if r.Slot < 0 || int(r.Slot) >= d.slots || r.Token < 0 || int(r.Token) >= d.config.Vocabulary ||
 			r.Position < 0 || int(r.Position) >= d.config.Context {
-			return fmt.Errorf("transformer: row %d is token %d at position %d of slot %d; the decoder has a vocabulary of %d, a context of %d and %d slots",
+			return fmt.Errorf("transformer: row %d is token %d at position %d of slot %d; the decoder has %d tokens, %d positions and %d slots",
 				i, r.Token, r.Position, r.Slot, d.config.Vocabulary, d.config.Context, d.slots)
 		}
 		if r.Start {

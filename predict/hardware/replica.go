@@ -115,7 +115,7 @@ func (r Replica) validateLengths() error {
 	case !(r.PromptTokens >= 0) || r.PromptTokens > 1e8:
 		return fmt.Errorf("replica: mean prompt is %g tokens: expected 0 to 1e8", r.PromptTokens)
 	case math.IsNaN(r.MeanSquareTokens) || (r.MeanSquareTokens != 0 && r.MeanSquareTokens < r.MeanTokens*r.MeanTokens*(1-1e-9)):
-		return fmt.Errorf("replica: E[L²] is %g with E[L] = %g: no distribution has a mean square below the square of its mean; give both of the same capped lengths", r.MeanSquareTokens, r.MeanTokens)
+		return fmt.Errorf("replica: E[L²] is %g with E[L] = %g: a mean square is never below the squared mean; give both of the same capped lengths", r.MeanSquareTokens, r.MeanTokens)
 	case !(r.ActivationBytes >= 0) || r.ActivationBytes > 1e13:
 		return fmt.Errorf("replica: %g bytes of activations: expected 0 to 1e13", r.ActivationBytes)
 	}
@@ -152,12 +152,12 @@ func (r Replica) Slots() (int, error) {
 	room := r.CacheRoomBytes()
 	weights := r.Model.WeightBytes(r.WeightBytes)
 	if room <= 0 {
-		return 0, fmt.Errorf("replica of %d × %s: the weights take %.1f GB of %.1f GB usable: give a replica more GPUs (at least %d), or fewer bytes a weight",
+		return 0, fmt.Errorf("replica of %d × %s: the weights take %.1f GB of %.1f GB usable: use more GPUs (at least %d), or fewer bytes a weight",
 			r.GPUs, r.GPU.Name, weights/1e9, (room+weights)/1e9, r.fewestForWeights())
 	}
 	slots := math.Floor(room / r.Model.CacheBytes(r.ResidentTokens(), r.KVBytes))
 	if slots < 1 {
-		return 0, fmt.Errorf("replica of %d × %s: %.1f GB are left for cache, and one rollout of %.0f tokens takes %.1f GB: give a replica more GPUs, cap lengths, or use fewer bytes a cached number",
+		return 0, fmt.Errorf("replica of %d × %s: %.1f GB are left for cache, and one rollout of %.0f tokens takes %.1f GB. Use more GPUs, a lower cap, or fewer bytes a cached number",
 			r.GPUs, r.GPU.Name, room/1e9, r.ResidentTokens(), r.Model.CacheBytes(r.ResidentTokens(), r.KVBytes)/1e9)
 	}
 	return int(math.Min(slots, 1e9)), nil
@@ -333,10 +333,10 @@ func (r Replica) plausible(active, tokensPerS float64) error {
 	most := ideal.Decode(active).TokensPerS
 	switch {
 	case tokensPerS > most*1.05:
-		return fmt.Errorf("measured decoding: %.4g tokens/s with %.0f rollouts at once is more than the %.4g that %d × %s can reach with %s at full bandwidth: check that it is one replica's, that GPUs, bytes a weight and context (%.0f tokens) are right, and that cached prompts are not counted",
+		return fmt.Errorf("measured decoding: %.4g tokens/s with %.0f rollouts at once is more than the %.4g that %d × %s can reach with %s. It must be one replica's without cached prompts; check GPUs, bytes a weight and context (%.0f tokens)",
 			tokensPerS, active, most, r.GPUs, r.GPU.Name, r.Model.label(), r.ResidentTokens())
 	case tokensPerS < most/1000:
-		return fmt.Errorf("measured decoding: %.4g tokens/s with %.0f rollouts at once is less than a thousandth of the %.4g that %d × %s could reach with %s: check units (tokens, not rollouts; seconds) and GPUs",
+		return fmt.Errorf("measured decoding: %.4g tokens/s with %.0f rollouts at once is less than a thousandth of the %.4g that %d × %s could reach with %s. Check units (tokens, seconds) and GPUs",
 			tokensPerS, active, most, r.GPUs, r.GPU.Name, r.Model.label())
 	}
 	return nil

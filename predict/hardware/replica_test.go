@@ -161,13 +161,13 @@ func TestBadReplicas(t *testing.T) {
 		{"use above one", func(r *Replica) { r.MemoryUse = 1.5 }, "memory use is 1.5"},
 		{"NaN length", func(r *Replica) { r.MeanTokens = nan }, "mean response in tokens is not a number"},
 		{"no length", func(r *Replica) { r.MeanTokens = 0 }, "mean response in tokens is 0"},
-		{"impossible moments", func(r *Replica) { r.MeanSquareTokens = 10 }, "no distribution"},
+		{"impossible moments", func(r *Replica) { r.MeanSquareTokens = 10 }, "a mean square is never below"},
 		{"negative prompt", func(r *Replica) { r.PromptTokens = -1 }, "mean prompt is -1"},
 		{"weights of no bytes", func(r *Replica) { r.WeightBytes = -2 }, "bytes of a weight is -2"},
 		{"NaN overhead", func(r *Replica) { r.StepOverheadS = nan }, "overhead is NaN"},
 		{"experts without parameters", func(r *Replica) { r.Model.Experts = 8; r.Model.ExpertsPerToken = 2 }, "no expert parameters"},
 		{"more active than there are", func(r *Replica) { r.Model.ActiveParameters = 1e12 }, "active parameters are 1e+12"},
-		{"weights too large", func(r *Replica) { r.Model.Parameters = 70e9 }, "give a replica more GPUs (at least 2)"},
+		{"weights too large", func(r *Replica) { r.Model.Parameters = 70e9 }, "use more GPUs (at least 2)"},
 	} {
 		r := replica(t)
 		c.change(&r)

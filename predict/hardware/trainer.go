@@ -192,7 +192,7 @@ func (t Trainer) MFUOf(tokensPerS float64) (float64, error) {
 	mfu := tokensPerS * t.FLOPsPerToken() / (t.GPU.BF16 * float64(t.GPUs))
 	switch {
 	case mfu > 1:
-		return 0, fmt.Errorf("measured training: %.4g tokens/s on %d × %s would be an MFU of %.3g: expected below 1; check units (tokens, not samples), GPUs, and the model (%s)", tokensPerS, t.GPUs, t.GPU.Name, mfu, t.Model.label())
+		return 0, fmt.Errorf("measured training: %.4g tokens/s on %d × %s would be an MFU of %.3g: expected below 1. Check units (tokens), GPUs, and the model (%s)", tokensPerS, t.GPUs, t.GPU.Name, mfu, t.Model.label())
 	case mfu < 1e-4:
 		return 0, fmt.Errorf("measured training: %.4g tokens/s on %d × %s would be an MFU of %.2g: expected above 0.0001; check units (tokens, not samples; seconds) and GPUs", tokensPerS, t.GPUs, t.GPU.Name, mfu)
 	}

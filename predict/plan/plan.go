@@ -137,7 +137,7 @@ func (e *evaluator) rankGrid(g *grid) ([]Candidate, error) {
 		return nil, e.problem.Document.Refuse("search", fmt.Sprintf("makes %d settings to rank", len(list)), fmt.Sprintf("at most %d: shorten its lists", PointsMax))
 	}
 	if len(list) == 0 {
-		return nil, e.problem.Document.Refuse("search", "leaves no setting in which both sides have work: with every split one side is more than eight times faster than the other",
+		return nil, e.problem.Document.Refuse("search", "leaves no setting in which both sides have work: one side is always more than eight times faster",
 			"other splits, more or fewer slots, or a larger batch")
 	}
 	e.problem.progress("ranking", 0, len(list))

@@ -81,7 +81,7 @@ func calibrate(row verlRow, assumed verlAssumptions) (calibration, error) {
 		return c, fmt.Errorf("%s: an update of %.2f s leaves no token to a response at an MFU of %g", row.name(), row.updateS, assumed.mfu)
 	}
 	if limit := row.family.capTokens; mean > float64(limit)/2 {
-		return c, fmt.Errorf("%s: an update of %.2f s at an MFU of %g is of responses of %.0f tokens on average, more than half of the cap of %d: no lognormal with a tail has that, assume a lower MFU", row.name(), row.updateS, assumed.mfu, mean, limit)
+		return c, fmt.Errorf("%s: an update of %.2f s at an MFU of %g means %.0f tokens a response, more than half of the cap of %d. Assume a lower MFU", row.name(), row.updateS, assumed.mfu, mean, limit)
 	}
 	if err := c.lengthsOf(mean); err != nil {
 		return c, err

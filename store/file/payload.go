@@ -149,7 +149,7 @@ func (s *Store) PutSample(sample port.Sample) error {
 	}
 	frame := appendFrame(make([]byte, 0, frameHeader+len(body)), body)
 	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax && !p.emptyLast() {
-		return fmt.Errorf("store: %w: payloads take %d bytes of at most %d in %s: the groups in flight and queued do not fit; raise the limit or shrink the queue",
+		return fmt.Errorf("store: %w: payloads take %d bytes of at most %d in %s: raise the limit or shrink the queue",
 			port.ErrNoSpace, p.bytes, p.options.PayloadBytesMax, p.dir)
 	}
 	seg, err := p.writable()

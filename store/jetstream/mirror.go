@@ -128,7 +128,7 @@ func (m *mirror) measure() error {
 }
 
 // errForeignMirror says that the file at path is not a beginning of the log.
-var errForeignMirror = errors.New("it is another run's, or the log lost its end: begin under another name, restore the log from a copy, or keep the file elsewhere where the log is whole")
+var errForeignMirror = errors.New("it is another run's, or the log lost its end. Begin under another name, restore the log, or move the file away")
 
 // complete brings the file up to the log. Where the log has given up lines that the file
 // lacks, the file stays as it is from then on.

@@ -91,7 +91,7 @@ func (p *payloads) admit(x *put) error {
 			return nil
 		}
 		if garbage == 0 || tried {
-			return fmt.Errorf("store: %w: g%d/%d takes %d bytes, and payloads take %d of at most %d: the groups in flight and queued do not fit; raise store.nats.payload_bytes_max or shrink the queue",
+			return fmt.Errorf("store: %w: g%d/%d takes %d bytes, and payloads take %d of at most %d: raise store.nats.payload_bytes_max or shrink the queue",
 				port.ErrNoSpace, x.id.Group, x.id.Sample, x.room, used, most)
 		}
 		p.reclaim(p.store.ctx, true)

@@ -88,7 +88,7 @@ func (s *Store) Clean() error {
 func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error) {
 	var p Phases
 	if len(parents) == 0 {
-		return p, fmt.Errorf("transfer: version %d: nobody to fetch it from", version)
+		return p, fmt.Errorf("transfer: version %d: no source to fetch it from", version)
 	}
 	began := time.Now()
 	var c *Copy

@@ -218,7 +218,7 @@ func (d *Delta) checkFile(i int, f DeltaFile) (int, error) {
 		}
 		return 0, nil
 	}
-	return 0, fmt.Errorf("%s is from %q with payloads header %v and file %v, want %s with neither, %s with a file, or %s for a file of tensors",
+	return 0, fmt.Errorf("%s is from %q with header %v and file %v, want %s with neither, %s with a file, or %s for tensors",
 		f.Name, f.From, header, whole, FromBase, FromDelta, FromTensors)
 }
 

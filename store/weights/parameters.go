@@ -30,7 +30,7 @@ func Parameters(c transformer.Config, tensors []port.Tensor) (*transformer.Param
 	for i, v := range views {
 		t, ok := named(tensors, i, v.Name)
 		if !ok {
-			return nil, fmt.Errorf("weights: the version has %d tensors and none that is called %q, want %d with one of shape %v; it was made with another model section",
+			return nil, fmt.Errorf("weights: the version has %d tensors and none that is called %q, want %d with one of shape %v; its model section differs",
 				len(tensors), v.Name, len(views), v.Shape)
 		}
 		if !slices.Equal(t.Shape, v.Shape) || len(t.Data) != v.Elements() {

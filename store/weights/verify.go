@@ -33,7 +33,7 @@ func (s *Store) Verify(ctx context.Context, version loop.Version) error {
 	}
 	names, err := s.DerivedNames(version)
 	if err != nil {
-		return fmt.Errorf("weights: what was derived from version %d: %w", version, err)
+		return fmt.Errorf("weights: views derived from version %d: %w", version, err)
 	}
 	for _, name := range names {
 		if err := s.verifyDerived(ctx, version, name); err != nil {

@@ -160,14 +160,14 @@ func (s *Store) besideFiles() ([]viewFile, error) {
 	}
 	names, err := s.disk.Names(dir)
 	if err != nil {
-		return nil, fmt.Errorf("weights: what stands beside the weights: %w", err)
+		return nil, fmt.Errorf("weights: files beside the weights: %w", err)
 	}
 	var files []viewFile
 	for _, name := range names {
 		path := filepath.Join(dir, name)
 		info, err := os.Lstat(path)
 		if err != nil {
-			return nil, fmt.Errorf("weights: what stands beside the weights: %w", err)
+			return nil, fmt.Errorf("weights: files beside the weights: %w", err)
 		}
 		if !isBeside(name) || !info.Mode().IsRegular() {
 			return nil, &CorruptError{Path: path, Expected: "only files that stand beside weights in " + dir, Found: info.Mode().String()}

@@ -118,7 +118,7 @@ func (t *Trainer) take(req protocol.LeaseRequest) (body *share, changed <-chan s
 		return nil, nil, err
 	}
 	if t.session.republish {
-		return nil, nil, protocol.Refuse(protocol.CodeConflict, "versions up to %d were acknowledged without weights, and trainer %s does not hold them: publish the state that it holds as version %d (restored_from) before it leases",
+		return nil, nil, protocol.Refuse(protocol.CodeConflict, "versions up to %d were acknowledged without weights, and trainer %s does not hold them: publish its state as version %d (restored_from) first",
 			t.version, req.Trainer, t.version+1).With("next", t.version+1)
 	}
 	t.expire()

@@ -150,7 +150,7 @@ func (m *memory) find(lease loop.LeaseID) (ending, bool) {
 
 // expired refuses work on a lease that is not out any more.
 func expired(lease loop.LeaseID, attempt int32) *protocol.Refusal {
-	return protocol.Refuse(protocol.CodeExpired, "lease %d, attempt %d is not out any more: it ran out, was given back or is of another run; drop what was computed of it and lease again",
+	return protocol.Refuse(protocol.CodeExpired, "lease %d, attempt %d is not out any more: it expired, was given back or is of another run; drop its results and lease again",
 		lease, attempt).With("lease", lease).With("attempt", attempt)
 }
 
@@ -187,7 +187,7 @@ func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string, rank i
 		return nil, expired(lease, attempt)
 	}
 	if len(o.taken) == 0 && attempt == o.attempt {
-		return nil, protocol.Refuse(protocol.CodeConflict, "lease %d is on offer and nobody has taken it: lease it first", lease).With("lease", lease)
+		return nil, protocol.Refuse(protocol.CodeConflict, "lease %d is on offer and not taken: lease it first", lease).With("lease", lease)
 	}
 	if err := t.admit(trainer); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (s stamps) check(version loop.Version) error {
 	case s.forward < 0 || s.step < 0:
 		return protocol.Refuse(protocol.CodeInvalid, "forward_version %d and step_version %d: want both from 0, or both %d", s.forward, s.step, loop.NoVersion)
 	case s.forward != s.step || s.forward != version:
-		return protocol.Refuse(protocol.CodeConflict, "weight version skew: the forward pass used version %d, the optimizer changed version %d, and the batch starts from version %d: want the same three; nothing was committed",
+		return protocol.Refuse(protocol.CodeConflict, "weight version skew: the forward pass used version %d, the optimizer changed version %d, and the batch starts from version %d: they must agree. Nothing was committed",
 			s.forward, s.step, version).With("forward_version", s.forward).With("step_version", s.step).With("version", version)
 	}
 	return nil

@@ -116,7 +116,7 @@ func (t *Trainer) offerBatch(b port.Batch, packed *batch.Batch) (*offer, error) 
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, and the trainer went back to an earlier state as version %d: %w",
 			b.Version, t.restored, port.ErrLeaseReturned)
 	case b.Version < t.version:
-		return nil, fmt.Errorf("trainer: the batch starts from version %d, but version %d is published, and of none of this run's leases: move what is newer than %d out of the weights' directory",
+		return nil, fmt.Errorf("trainer: the batch starts from version %d, but version %d is published, from none of this run's leases. Move versions above %d out of the weights' directory",
 			b.Version, t.version, b.Version)
 	case b.Version > t.version:
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, but the newest that is published is %d", b.Version, t.version)

@@ -131,7 +131,7 @@ func (v *Versions) readFile(name string) (record, error) {
 	default:
 		return r, nil
 	}
-	return record{}, fmt.Errorf("versions: %s is damaged: %w; want a document such as %s; write it anew with the paths that the service lists, or delete it and every later version to go back to the one before",
+	return record{}, fmt.Errorf("versions: %s is damaged: %w; want a document such as %s. Write it anew with the paths that the service lists, or delete it and every later version",
 		v.path(name), err, `{"format":1,"version":1,"lease":1,"sampler":"tinker://…","state":"tinker://…"}`)
 }
 

@@ -303,7 +303,7 @@ func (d *data) logprobs(output service.Output) ([][]float32, error) {
 				continue
 			}
 			if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) {
-				return nil, fmt.Errorf("%w: token %d of rollout %v has the log-prob %v, want a finite number: the weights have run away, or the engine samples from another model than is trained; lower the learning rate",
+				return nil, fmt.Errorf("%w: token %d of rollout %v has the log-prob %v, want a finite number. The weights have run away, or engine and trainer have different models; lower the learning rate",
 					errAnswer, k+1, s.ID, x)
 			}
 			out[i][k+1] = x

@@ -133,7 +133,7 @@ func (k *Kept) get(key string, into any) (known bool, err error) {
 		return false, nil
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return false, fmt.Errorf("study: what is kept of %s cannot be read: %w", key, err)
+		return false, fmt.Errorf("study: the record of %s cannot be read: %w", key, err)
 	}
 	return true, nil
 }

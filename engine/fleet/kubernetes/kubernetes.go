@@ -50,7 +50,7 @@ func ParseWorkload(text string) (group, version, plural, name string, err error)
 		case ok:
 			parts = append(strings.Split(known, "/"), parts[1])
 		case strings.HasPrefix(strings.ToLower(parts[0]), "deployment"):
-			return "", "", "", "", errors.New("a Deployment's pods have no numbers: nobody can say which of them is an engine, or which goes; make it a StatefulSet")
+			return "", "", "", "", errors.New("a Deployment's pods have no numbers, so that engines cannot be told apart; make it a StatefulSet")
 		}
 	}
 	if len(parts) != 4 || parts[0] == "" || parts[1] == "" || parts[2] == "" || parts[3] == "" {

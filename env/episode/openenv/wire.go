@@ -117,7 +117,7 @@ func (w *wire) early() (answer, bool, error) {
 	case text, open := <-w.answers:
 		got, err := w.understand(text, open)
 		if err == nil && got.Type != "error" {
-			err = fmt.Errorf("%w: a message of type %q that nobody asked for", errForeign, got.Type)
+			err = fmt.Errorf("%w: a message of the unexpected type %q", errForeign, got.Type)
 		}
 		return got, true, err
 	default:

@@ -198,7 +198,7 @@ func (t *Tensors) checkLease() error {
 		return fmt.Errorf("batch: stamps for %d rollouts, but %d are there", at, rollouts)
 	}
 	if l.Tokens < len(t.Tokens) || l.Rollouts < rollouts || l.Groups < len(l.Stamps) {
-		return fmt.Errorf("batch: a share of %d tokens, %d rollouts and %d groups of a batch that has %d, %d and %d: want no more than the batch",
+		return fmt.Errorf("batch: a share of %d tokens, %d rollouts and %d groups, want at most the batch's %d, %d and %d",
 			len(t.Tokens), rollouts, len(l.Stamps), l.Tokens, l.Rollouts, l.Groups)
 	}
 	if l.WorldSize < 1 || l.Rank < 0 || l.Rank >= l.WorldSize {
