@@ -120,7 +120,7 @@ func (r *Recording) madeUp(s Settings) float64 {
 
 // tooMuchMadeUp refuses settings that need more than was recorded.
 func tooMuchMadeUp(share float64) error {
-	return fmt.Errorf("replay: %.0f %% of the rollouts and steps for these settings were not recorded, more than %.0f %%. Ask for fewer train steps, or record a longer run",
+	return fmt.Errorf("replay: %.0f %% of the rollouts and steps these settings need were not recorded, at most %.0f %% may be made up from others: ask for fewer train steps, or record a longer run",
 		100*share, 100*ExtrapolatedMax)
 }
 

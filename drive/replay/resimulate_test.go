@@ -382,7 +382,7 @@ func TestResimulationGoesAsFarAsTheGroupsLast(t *testing.T) {
 func TestResimulationRefusesWhatItCannotKnow(t *testing.T) {
 	data, _ := record(t, simulated(t, nil), nil)
 	rec := measure(t, data)
-	if _, err := rec.Resimulate(replay.Settings{Steps: 900}); err == nil || !strings.Contains(err.Error(), "more than 20 %") {
+	if _, err := rec.Resimulate(replay.Settings{Steps: 900}); err == nil || !strings.Contains(err.Error(), "at most 20 %") {
 		t.Errorf("twice the steps: %v", err)
 	}
 	bigger := rec.Header.Loop
@@ -521,7 +521,7 @@ func TestFarMoreStepsThanRecorded(t *testing.T) {
 	rec := measure(t, data)
 	simulated := 0
 	out, err := rec.Resimulate(replay.Settings{Steps: 1_000_000_000, Stepped: func() { simulated++ }})
-	if err == nil || !strings.Contains(err.Error(), "Ask for fewer train steps") || simulated > 0 || out.Extrapolated < 0.99 {
+	if err == nil || !strings.Contains(err.Error(), "ask for fewer train steps") || simulated > 0 || out.Extrapolated < 0.99 {
 		t.Errorf("%v after %d train steps, %.2f made up", err, simulated, out.Extrapolated)
 	}
 }
