@@ -1,10 +1,7 @@
 package dashboard
 
 import (
-	"slices"
-
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -14,12 +11,6 @@ const movesMax = 1 << 12
 // ControlState is the goal that a run keeps by moving its own settings, and how that goes.
 type ControlState struct {
 	metrics.Control
-	// Goal, StateWords and Sentence say in words what is to be kept and how that goes, Newest its last moves, the newest
-	// first. The reasons of Settings are in words as well.
-	Goal       string   `json:"goal"`
-	StateWords string   `json:"state_words"`
-	Sentence   string   `json:"sentence"`
-	Newest     []string `json:"newest"`
 	// MovesInAll counts the moves since the run began; its moves are of the measured window.
 	MovesInAll int64 `json:"moves_in_all"`
 	// HeldInAll, BatchesInAll and StepsInAll are those since the controller began.
@@ -44,8 +35,6 @@ type ControlMove struct {
 	From   *float64 `json:"from"`
 	To     float64  `json:"to"`
 	Reason string   `json:"reason"`
-	// Why is Reason in words.
-	Why string `json:"why"`
 }
 
 // moves are what a model keeps of a controller.
@@ -61,7 +50,7 @@ func (m *moves) move(a *loop.Action, now int64) {
 	if m.at == nil {
 		m.at = map[loop.Setting]float64{}
 	}
-	made := ControlMove{AtNS: now, Step: a.Version, Setting: a.Setting.String(), To: a.Value, Reason: a.Reason.String(), Why: control.Why(a.Reason.String())}
+	made := ControlMove{AtNS: now, Step: a.Version, Setting: a.Setting.String(), To: a.Value, Reason: a.Reason.String()}
 	was, known := m.at[a.Setting]
 	m.at[a.Setting] = a.Value
 	if !known { // where it stands as the run begins
@@ -85,20 +74,10 @@ func (m *Model) Moves() Moves {
 // controlState is the goal of the run, nil without one.
 func (m *Model) controlState(measured metrics.Summary) *ControlState {
 	c := measured.Control
-	if !control.Has(c) {
+	if c == nil || c.TargetMean == 0 && c.TargetShare == 0 {
 		return nil
 	}
-	goal := control.GoalOf(c)
-	out := &ControlState{Control: *c, Goal: goal.String(), StateWords: control.State(c.State), Sentence: goal.Sentence(control.StatusOf(c)), Newest: []string{}, MovesInAll: m.moves.earlier + int64(len(m.moves.newest))}
-	out.Settings = slices.Clone(c.Settings)
-	for i := range out.Settings {
-		if s := &out.Settings[i]; s.Why != "" {
-			s.Why = control.Why(s.Why)
-		}
-	}
-	for _, move := range slices.Backward(c.Last[max(0, len(c.Last)-3):]) {
-		out.Newest = append(out.Newest, control.Move(move))
-	}
+	out := &ControlState{Control: *c, MovesInAll: m.moves.earlier + int64(len(m.moves.newest))}
 	if s := m.moves.status; s != nil {
 		out.HeldInAll, out.BatchesInAll, out.StepsInAll = s.HeldSteps, s.HeldBatches, s.Steps
 	}

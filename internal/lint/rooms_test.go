@@ -70,7 +70,7 @@ var rules = []rule{
 	{room: "explain/compare", may: []string{"config", "drive/replay", "drive/sim", "explain/dashboard", "explain/diagnosis", "explain/foreign", "internal/failure", "internal/parallel", "loop", "loop/trace", "observe/attribution", "observe/control", "observe/estimate", "observe/metrics", "observe/report", "observe/steps", "predict/experiment", "predict/theory"},
 		what: "recorded runs: side by side, resimulated, followed",
 		why:  "it reads what runs leave behind, and starts nothing but simulations"},
-	{room: "explain/dashboard", may: []string{"explain/diagnosis", "loop", "loop/workload", "observe/attribution", "observe/control", "observe/metrics", "observe/steps", "observe/track", "predict/schedule", "predict/theory"},
+	{room: "explain/dashboard", may: []string{"explain/diagnosis", "loop", "loop/workload", "observe/attribution", "observe/metrics", "observe/steps", "observe/track", "predict/schedule", "predict/theory"},
 		what: "what a browser shows of a run: pages, and the data behind them",
 		why:  "it observes events whoever brings them, and knows no driver and no store"},
 	{room: "explain/dashboard/browser", modules: []string{"github.com/chromedp/"},

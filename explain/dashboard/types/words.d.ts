@@ -27,11 +27,11 @@ export interface QueueState { groups: number; capacity_groups: number; held_grou
 export interface EngineState { name: string; state: string; version: number; active: number; slots: number }
 export interface Predicted { before_mean: number | null; closed_form_mean: number | null; pqs: number | null; iqs: number | null; period_s: number | null }
 export interface ControlSetting { name: string; start: number; value: number; least: number; most: number; moves: number; why?: string }
-export interface ControlMove { at_ns: number; step: number; setting: string; from: number | null; to: number; reason: string; why: string }
+export interface ControlMove { at_ns: number; step: number; setting: string; from: number | null; to: number; reason: string }
 export interface Moves { earlier: number; moves: ControlMove[] }
 /** The goal that a run keeps by moving its own settings. */
 export interface Control {
-  state: string; state_words: string; goal: string; sentence: string; newest: string[]; target_mean?: number; target_share?: number; within?: number; of?: string; window: number; measured_mean: number; measured_share: number;
+  state: string; target_mean?: number; target_share?: number; within?: number; of?: string; window: number; measured_mean: number; measured_share: number;
   steps: number; held_steps: number; held_batches: number; unreachable_steps: number; silences: number; nearest?: number; binding?: string; moves: number;
   reasons: Record<string, number>; last: { step: number; time_s: number; setting: string; from: number; to: number; reason: string }[]; settings: ControlSetting[];
   moves_in_all: number; held_in_all: number; batches_in_all: number; steps_in_all: number;

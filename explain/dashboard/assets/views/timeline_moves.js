@@ -1,7 +1,7 @@
 // What a controller moved, as marks under the timeline: each says on hover, or when it has the focus, which setting went
 // from where to where, and why. Without a controller there is no such row.
 import { html, useEffect, useState } from "../core/html.js";
-import { settingName, settingValue } from "../core/control.js";
+import { settingName, settingValue, whyMoved } from "../core/control.js";
 import { clock } from "./timeline_scale.js";
 
 /** Marks drawn at most; of more the newest. */
@@ -33,7 +33,7 @@ export function Moves({ context, model, marks }) {
 /** A move in words. @param {import("../../types/words.js").ControlMove} move */
 export function sayMove(move) {
   const from = move.from === null ? "" : settingValue(move.from) + " to ";
-  return `${clock(move.at_ns / 1000, 1e6)}, step ${move.step}: ${settingName(move.setting)} ${from}${settingValue(move.to)}, ${move.why}`;
+  return `${clock(move.at_ns / 1000, 1e6)}, step ${move.step}: ${settingName(move.setting)} ${from}${settingValue(move.to)}, ${whyMoved(move.reason)}`;
 }
 
 /** Up or down. @param {import("../../types/words.js").ControlMove} move */
