@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
@@ -157,4 +159,23 @@ func (p *diagnoseProgress) update(what string, share float64) {
 	if p.Due() {
 		p.Say(what)
 	}
+}
+
+// writeDiagnosisPage writes a diagnosis as a page.
+func writeDiagnosisPage(path string, r diagnosis.Report) (err error) {
+	file, err := createFile("--html", path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeOrRemove(file, err)) }()
+	return report.DocumentHTML(file, diagnosis.Page(r))
+}
+
+// closeOrRemove closes a file that was written, and removes one that was not.
+func closeOrRemove(file *os.File, failed error) error {
+	err := file.Close()
+	if failed != nil {
+		err = errors.Join(err, os.Remove(file.Name()))
+	}
+	return err
 }

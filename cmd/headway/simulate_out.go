@@ -1,16 +1,23 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
 )
@@ -177,4 +184,118 @@ func (c *simulateCmd) resume(g *experiment.Grid, mark string) (rowWriter, experi
 		err = rows.WriteHeader(g)
 	}
 	return rows, done, err
+}
+
+// createPage makes the file of a page, before anything is simulated; nil without a path.
+func createPage(path string, g *experiment.Grid) (*os.File, error) {
+	switch {
+	case path == "":
+		return nil, nil
+	case g.Single():
+		return nil, failure.Usage(experiment.FlagsHint, "--html %s: a page is of a grid: add --grid KEY=V1,V2", path)
+	case g.Simulations() > experiment.ReportMax:
+		return nil, failure.Usage("--out FILE.csv takes any number", "--html %s: a page holds at most %s simulations, this grid has %s", path, report.Count(experiment.ReportMax), report.Count(g.Simulations()))
+	}
+	return createFile("--html", path)
+}
+
+// writePage writes the page of a grid and closes its file; one that failed is removed.
+func writePage(file *os.File, g *experiment.Grid, points []*experiment.Point, accept bool, failed error) error {
+	if file == nil {
+		return nil
+	}
+	if failed != nil || len(points) == 0 {
+		return errors.Join(file.Close(), os.Remove(file.Name()))
+	}
+	w := bufio.NewWriter(file)
+	return errors.Join(report.DocumentHTML(w, experiment.Page(g, points, accept)), w.Flush(), file.Close())
+}
+
+// createParquet makes the file.
+func createParquet(path string, g *experiment.Grid, mark string, accept bool) (*experiment.Parquet, error) {
+	if _, err := os.Lstat(path); err == nil {
+		return nil, failure.Usage("name a file that does not exist yet", "--out %s: the file exists, and nothing is overwritten", path)
+	}
+	if _, err := os.Lstat(path + ".part"); err == nil {
+		return nil, failure.Usage("delete "+path+".part if no run is writing it", "--out %s: there is %s.part, of a run that was interrupted or goes on; it holds nothing that can be read", path, path)
+	}
+	file, err := createFile("--out", path+".part")
+	if err != nil {
+		return nil, err
+	}
+	return experiment.NewParquet(path, file, g, experiment.ParquetOptions{Mark: mark, Accept: accept, Version: command.CurrentBuild().Version}), nil
+}
+
+// createFile creates a file that a flag names; nothing is overwritten.
+func createFile(flag, path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil, failure.Usage("name a new file, such as "+filepath.Join(path, "NAME"), "%s %s is a folder, and a file to write is expected", flag, path)
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return nil, failure.Usage("name a file that does not exist yet", "%s %s: the file exists, and nothing is overwritten", flag, path)
+	}
+	if err != nil {
+		return nil, failure.Usage("name a file in an existing directory", "%s: %w", flag, err)
+	}
+	return file, nil
+}
+
+// traceFile is the trace that a simulation writes. The nil traceFile writes nothing.
+type traceFile struct {
+	path   string
+	file   *os.File
+	buffer *bufio.Writer
+	writer *trace.Writer
+}
+
+// createTrace makes the file, before anything is simulated.
+func createTrace(path string) (*traceFile, error) {
+	file, err := createFile("--trace", path)
+	if err != nil {
+		return nil, err
+	}
+	return &traceFile{path: path, file: file, buffer: bufio.NewWriterSize(file, 1<<20)}, nil
+}
+
+// watch has a simulation written, beside whatever observes it already.
+func (t *traceFile) watch(cfg *sim.Config, document config.Config) (err error) {
+	if t == nil {
+		return nil
+	}
+	rules := cfg.Loop
+	rules.TrainSteps = loop.Version(cfg.Warmup + cfg.Measured)
+	document.Steps.Warmup = cfg.Warmup // what an automatic one came to
+	t.writer, err = trace.NewWriter(t.buffer, trace.Header{Program: programName(), Source: "simulation", Seed: document.Seed,
+		Loop: rules, Config: string(document.YAML()), Warmup: loop.Version(cfg.Warmup)})
+	if err != nil {
+		return err
+	}
+	observe := cfg.Observe
+	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
+		t.writer.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
+		if observe != nil {
+			observe(ev, generateNS, environmentNS, actions)
+		}
+	}
+	return nil
+}
+
+// end ends the trace and closes the file. The trace of a simulation that failed has
+// no end, and one that was not begun leaves no file.
+func (t *traceFile) end(failed error) error {
+	if t == nil {
+		return nil
+	}
+	var err error
+	switch {
+	case t.writer == nil:
+		return errors.Join(t.file.Close(), os.Remove(t.path))
+	case failed == nil:
+		err = t.writer.End(nil)
+	}
+	if err := errors.Join(err, t.buffer.Flush(), t.file.Close()); err != nil {
+		return fmt.Errorf("--trace %s: %w", t.path, err)
+	}
+	return nil
 }

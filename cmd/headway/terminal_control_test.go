@@ -1,11 +1,12 @@
 package main
 
 import (
-	"github.com/headway-rl/headway/app/record"
 	"math"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/headway-rl/headway/app/record"
 )
 
 // goalProgress is a run's progress with a goal, in one of the controller's states.

@@ -3,6 +3,10 @@ package compare
 import (
 	"context"
 	"fmt"
+	"math"
+	"strings"
+	"sync"
+
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/parallel"
@@ -12,9 +16,6 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/experiment"
-	"math"
-	"strings"
-	"sync"
 )
 
 // Arm is one setting of a resimulation.

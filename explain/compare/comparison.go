@@ -3,6 +3,11 @@ package compare
 import (
 	"context"
 	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/failure"
@@ -10,10 +15,6 @@ import (
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/predict/experiment"
-	"math"
-	"path/filepath"
-	"slices"
-	"strings"
 )
 
 // Run is one run of a comparison.

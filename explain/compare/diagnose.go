@@ -5,14 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"os"
+	"path/filepath"
+
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/experiment"
-	"io"
-	"os"
-	"path/filepath"
 )
 
 // Diagnose diagnoses a run of ours by its directory or its trace. quick asks closed forms alone.

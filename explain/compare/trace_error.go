@@ -2,6 +2,7 @@ package compare
 
 import (
 	"errors"
+
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"

@@ -2,11 +2,12 @@ package diagnosis
 
 import (
 	"fmt"
+	"io"
+	"strings"
+
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/report"
-	"io"
-	"strings"
 )
 
 // Text prints a diagnosis for people.

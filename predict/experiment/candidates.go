@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"strings"
+
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
@@ -8,7 +10,6 @@ import (
 	"github.com/headway-rl/headway/predict/doctor"
 	"github.com/headway-rl/headway/predict/plan"
 	"github.com/headway-rl/headway/predict/theory"
-	"strings"
 )
 
 // DoctorCase is a resolved document with its inputs for closed forms and

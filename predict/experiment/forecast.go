@@ -6,10 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"io"
+
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/theory"
-	"io"
 )
 
 // ReadForecast returns the prediction that stands in a run's trace before its first event.
