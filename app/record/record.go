@@ -25,8 +25,9 @@ import (
 // [Record.OpenRecord] and [NewShown].
 type Record struct {
 	*parts.Parts
-	App    *app.Process
-	around Surroundings
+	App *app.Process
+	// Around is what the program around it gives.
+	Around Surroundings
 	Began  time.Time
 	// Shown is the run as browsers see it, nil where none may.
 	Shown *Shown
@@ -48,13 +49,17 @@ type Record struct {
 type Surroundings struct {
 	// Program names the program and its version, for a trace.
 	Program string
+	// Version is the program's alone, for the API.
+	Version string
+	// Lines shows a run as plain lines, after an intro.
+	Lines func(intro string) View
 	// Pages are what browsers are shown of the run of a directory, whose trace begins with a header.
 	Pages func(dir, name string, header trace.Header) dashboard.Options
 }
 
 // New begins the record of a run, whose parts are made afterwards.
 func New(a *app.Process, around Surroundings) *Record {
-	return &Record{App: a, around: around, Began: a.Now()}
+	return &Record{App: a, Around: around, Began: a.Now()}
 }
 
 // View shows a run to the operator. Its methods do not block.
@@ -121,7 +126,7 @@ func (r *Record) OpenRecord(upTo loop.Version) (err error) {
 
 // Header begins the run's trace.
 func (r *Record) Header() trace.Header {
-	return trace.Header{Program: r.around.Program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
+	return trace.Header{Program: r.Around.Program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
 }
 
 // OnStep is called by the goroutine that owns the loop; it does not block.

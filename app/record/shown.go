@@ -35,7 +35,7 @@ type Shown struct {
 // that makes no progress; nil where they are not known.
 func NewShown(r *Record, name string, header trace.Header, resume *live.Resume, stall func() string) *Shown {
 	v := &Shown{spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
-	opt := r.around.Pages(r.Dir, name, header)
+	opt := r.Around.Pages(r.Dir, name, header)
 	opt.Info.Kind, opt.Info.Steps = "live", r.Cfg.Trainer.Steps
 	opt.Status, opt.Stall = v.status, stall
 	ctx, stop := context.WithCancel(context.Background())

@@ -28,7 +28,7 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := NewShown(&Record{around: Surroundings{Pages: func(_, name string, header trace.Header) dashboard.Options {
+	v := NewShown(&Record{Around: Surroundings{Pages: func(_, name string, header trace.Header) dashboard.Options {
 		return dashboard.Options{Rules: header.Loop.WithDefaults(), Info: dashboard.Info{Name: name}}
 	}}, Parts: &parts.Parts{Dir: dir}, Steps: &StepLog{}}, "run", trace.Header{Loop: rules}, &live.Resume{Loop: l, Recorder: metrics.NewRecorder(l.Config())}, nil)
 	v.stop()

@@ -148,9 +148,6 @@ const sharedPatience = 30 * time.Second
 
 var errReceiveInterrupted = errors.New("the receiver was interrupted")
 
-// transferPrefix is where versions are fetched from, of control planes and receivers.
-const transferPrefix = "/api/v1/transfer"
-
 // passOn serves what arrives to other receivers.
 func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transfer.Agent) (stop func(), err error) {
 	if err := api.CheckListen(c.Listen, store.Token != ""); err != nil {

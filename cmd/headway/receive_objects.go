@@ -16,9 +16,6 @@ import (
 	"github.com/headway-rl/headway/store/weights"
 )
 
-// objectPrefix begins the names of a run's versions in its object store.
-const objectPrefix = "weights/"
-
 // objectRoad takes versions from a run's object store. It implements transfer.Road.
 type objectRoad struct {
 	remote weights.Remote

@@ -131,7 +131,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	defer cancel()
 	giveHelpersAThread(a)
 	stop := handleInterrupts(ctx, cancel)
-	j, err := run.New(a, surround(), cfg, dir, resumed)
+	j, err := run.New(a, surround(a), cfg, dir, resumed)
 	if err != nil && resumed != nil {
 		return run.WithRoomHint(dir, err)
 	} else if err != nil {
@@ -190,8 +190,9 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 }
 
 // surround is what a run is told of this program.
-func surround() record.Surroundings {
-	return record.Surroundings{Program: programName(), Pages: func(dir, name string, header trace.Header) dashboard.Options {
+func surround(a *app.Process) record.Surroundings {
+	lines := func(intro string) record.View { return newProgressView(a, progressOptions{Plain: true}, intro) }
+	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Pages: func(dir, name string, header trace.Header) dashboard.Options {
 		opt := compare.ViewOptions(name, header)
 		opt.Judge = compare.Findings(dir, name)
 		return opt

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/record"
@@ -66,14 +67,17 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 		giveHelpersAThread(a)
 	}
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
-	p, err := newPlane(a, cfg, dir, c.Name, listener)
+	p, err := newPlane(a, surround(a), cfg, dir, c.Name, listener)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	gracefully := func() { p.drain(cancel) }
 	stop.Store(&gracefully)
-	return p.serve(ctx, cancel, c.JSON)
+	if c.JSON {
+		return p.Serve(ctx, cancel, func(s protocol.Status) error { return printJSON(a.Stdout, s) })
+	}
+	return p.Serve(ctx, cancel, nil)
 }
 
 // document is the config with the flags that stand for its keys. A control plane's

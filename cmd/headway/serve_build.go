@@ -6,7 +6,6 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
@@ -24,7 +23,7 @@ import (
 func (p *plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
 	opt := api.Options{
-		Version: command.CurrentBuild().Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.App.Getenv("HEADWAY_DEBUG") != "" {
@@ -138,7 +137,7 @@ func (p *plane) mount() error {
 
 // runtimeOptions are the live runtime's.
 func (p *plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
-	view := newProgressView(p.App, progressOptions{Plain: true}, p.Intro(nil))
+	view := p.Around.Lines(p.Intro(nil))
 	opt := live.Options{
 		Header:  p.Header(),
 		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,

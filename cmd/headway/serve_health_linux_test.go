@@ -113,7 +113,7 @@ func TestChatsOutliveTheirServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-s.ended
-	if code := s.cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(s.text(), "draining") || strings.Contains(s.text(), farewellWords) {
+	if code := s.cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(s.text(), "draining") || strings.Contains(s.text(), farewell) {
 		t.Errorf("a drained control plane ends with %d and says\n%s", code, s.text())
 	}
 }
@@ -128,7 +128,7 @@ func TestServeSaysWhatItsStartWaitsFor(t *testing.T) {
 		t.Fatal(s.text())
 	}
 	status := s.status()
-	if want := "1 of 1 engine to answer: engine a: asking " + closed.URL; status.State != stateStarting || !strings.HasPrefix(status.Waits, want) {
+	if want := "1 of 1 engine to answer: engine a: asking " + closed.URL; status.State != "starting" || !strings.HasPrefix(status.Waits, want) {
 		t.Errorf("it is %s and waits for %q, want %q", status.State, status.Waits, want)
 	}
 	res, err := http.Get(s.url + "/readyz")

@@ -3,11 +3,8 @@ package main
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/headway-rl/headway/api/protocol"
 )
 
 // The same text is said once a minute, others beside it.
@@ -27,20 +24,5 @@ func TestSparingly(t *testing.T) {
 	}
 	if want := []string{"down: 1", "down: 2", "down: 1"}; !slices.Equal(said[:3], want) || len(said) != 3+2*sparingTexts {
 		t.Errorf("said %q and %d in all", said[:3], len(said))
-	}
-}
-
-// A status of such a run says where its weights are, and nothing of a cache that there is none of.
-func TestStatusOfAService(t *testing.T) {
-	var page strings.Builder
-	status := busyStatus()
-	status.Trainer = protocol.Trainer{State: trainerService}
-	status.Engines = []protocol.Engine{{Name: "cloud", Kind: "tinker", Version: 3, State: "serving", Slots: 8,
-		Server: &protocol.Server{URL: "http://a", Software: "Tinker's API, base", State: "serving", Versions: "reported", Weights: "service"}}}
-	(&statusView{width: 200}).page(&page, status)
-	for _, want := range []string{"at http://a · Tinker's API, base · weights by service · versions reported\n", "weights at the service", "trainer    service · idle"} {
-		if !strings.Contains(page.String(), want) {
-			t.Errorf("lacks %q:\n%s", want, page.String())
-		}
 	}
 }

@@ -87,8 +87,9 @@ type plane struct {
 	sizes sync.Map
 }
 
-// newPlane checks what can be checked without the run, and listens.
-func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
+// newPlane checks what can be checked without the run, of a document, the run's directory and its name. The API is
+// served on listener.
+func newPlane(a *app.Process, around record.Surroundings, cfg config.Config, dir, name string, listener net.Listener) (*plane, error) {
 	stage, err := player.New(cfg)
 	if err != nil {
 		return nil, err
@@ -96,7 +97,7 @@ func newPlane(a *app.Process, cfg config.Config, dir, name string, listener net.
 	if cfg, err = stage.WithTasks(cfg); err != nil {
 		return nil, errors.Join(err, stage.Close())
 	}
-	p := &plane{Record: record.New(a, surround()), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
+	p := &plane{Record: record.New(a, around), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
 		return nil, errors.Join(err, stage.Close())
@@ -119,8 +120,8 @@ func serveRules(cfg config.Config) loop.Config {
 	return rules
 }
 
-// serve runs the control plane to its end.
-func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSON bool) error {
+// Serve runs the control plane to its end, and has its last status printed; nil tells it to the operator in words.
+func (p *plane) Serve(ctx context.Context, cancel context.CancelCauseFunc, print func(protocol.Status) error) error {
 	serving := make(chan error, 1)
 	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHTTP()
@@ -138,7 +139,7 @@ func (p *plane) serve(ctx context.Context, cancel context.CancelCauseFunc, asJSO
 		p.setState(stateFailed)
 	}
 	stopHTTP()
-	return errors.Join(err, <-serving, p.summary(err, asJSON))
+	return errors.Join(err, <-serving, p.summary(err, print))
 }
 
 // run opens the store as its writer, recovers what is there, and runs the loop.
@@ -316,11 +317,11 @@ func (p *plane) say(format string, args ...any) {
 	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
 }
 
-// summary prints what the run came to.
-func (p *plane) summary(err error, asJSON bool) error {
+// summary tells what the run came to: by print, or the operator where that is nil.
+func (p *plane) summary(err error, print func(protocol.Status) error) error {
 	s := p.Status()
-	if asJSON {
-		return printJSON(p.App.Stdout, s)
+	if print != nil {
+		return print(s)
 	}
 	if err != nil {
 		return nil

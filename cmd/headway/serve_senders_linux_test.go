@@ -14,15 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/app/parts"
-	"github.com/headway-rl/headway/app/record"
-	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/store/transfer"
 	"github.com/headway-rl/headway/store/weights"
 	"github.com/headway-rl/headway/train/batch/batchtest"
 )
@@ -404,22 +398,6 @@ func sampledBy(t *testing.T, batches []*batchtest.Tensors) map[int32]int {
 		}
 	}
 	return versions
-}
-
-// What a disk engine, or a receiver, would read from the store is published with its files.
-func TestPublishedWithoutFiles(t *testing.T) {
-	for want, engines := range map[string][]config.Engine{
-		"b (weights disk); publish files": {{Name: "a", Weights: "distributed"}, {Name: "b", Weights: "disk"}, {Name: "c", Weights: "none"}},
-		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			p := &plane{Record: &record.Record{Parts: &parts.Parts{Cfg: config.Config{Engines: engines}}}, receivers: transfer.NewCoordinator(transfer.Options{}), senders: collective.NewCoordinator(collective.Options{})}
-			err := p.confirmSent(t.Context(), "t", 3)
-			if _, ok := errors.AsType[*protocol.Refusal](err); !ok || !strings.Contains(err.Error(), want) {
-				t.Errorf("%v, want a refusal with %q", err, want)
-			}
-		})
-	}
 }
 
 // A run whose engine takes its weights from the trainer's process: it waits for one, serves what it was sent, and

@@ -26,6 +26,9 @@ import (
 	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
+// farewell is said by a run that has ended and is still answered for.
+const farewell = "the run has ended: whoever asks for work is told so"
+
 // servedPolicy is what the servers of these tests sample: it can be computed by hand.
 var servedPolicy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 12}
 
@@ -123,7 +126,7 @@ func (s *served) read(stderr io.Reader, listening chan<- string) {
 		if _, url, ok := strings.Cut(line, "listening on "); ok {
 			listening <- url
 		}
-		if strings.Contains(line, farewellWords) {
+		if strings.Contains(line, farewell) {
 			close(s.over)
 		}
 	}

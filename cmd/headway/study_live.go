@@ -195,7 +195,7 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 	quiet := *a
 	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
 	document.Store.Dir = filepath.Dir(dir)
-	j, err := run.New(&quiet, surround(), document, dir, nil)
+	j, err := run.New(&quiet, surround(&quiet), document, dir, nil)
 	if err != nil {
 		return nil, err
 	}
