@@ -7,7 +7,7 @@ import (
 // AddressFile is where a control plane says in its run directory how it is reached.
 const AddressFile = "serve.json"
 
-// Address is what stands in addressFile.
+// Address is the content of [AddressFile].
 type Address struct {
 	URL string `json:"url"`
 	Run string `json:"run"`

@@ -21,8 +21,8 @@ import (
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
-// Record holds the parts of a run, and what it keeps and shows of itself beside its log. Its fields are made by
-// [Record.OpenRecord] and [NewShown].
+// Record holds the parts of a run, and the files and pages of it beside its log. [Record.OpenRecord] and [NewShown] make
+// its fields.
 type Record struct {
 	*parts.Parts
 	App *app.Process

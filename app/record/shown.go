@@ -15,8 +15,8 @@ import (
 	"github.com/headway-rl/headway/observe/steps"
 )
 
-// Shown is a live run as browsers see it. What the run says to it is copied and taken elsewhere, so that nobody who
-// looks holds the run up. The nil shownRun is of a run that is not shown.
+// Shown is a live run as browsers see it. It copies the words of the run and works on them elsewhere, so that no
+// viewer holds the run up. The nil shownRun is of a run that is not shown.
 type Shown struct {
 	Model *dashboard.Model
 	feed  *dashboard.Feed
@@ -142,7 +142,7 @@ func (v *Shown) step(line *steps.Line) {
 	}
 }
 
-// Close ends the work; what has been shown can still be asked for.
+// Close ends the work; the model still answers.
 func (v *Shown) Close() {
 	if v != nil {
 		v.stop()

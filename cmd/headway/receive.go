@@ -15,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
@@ -165,8 +166,8 @@ func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transf
 	if agent.Address == "" {
 		agent.Address = "http://" + listener.Addr().String()
 	}
-	agent.Address = strings.TrimSuffix(agent.Address, "/") + transferPrefix
-	server := &http.Server{Handler: store.Source.Handler(transferPrefix), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
+	agent.Address = strings.TrimSuffix(agent.Address, "/") + plane.TransferPrefix
+	server := &http.Server{Handler: store.Source.Handler(plane.TransferPrefix), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintf(a.Stderr, "passing on: %v\n", err)

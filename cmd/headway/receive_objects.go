@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/jetstream"
@@ -41,7 +42,7 @@ func (c *receiveCmd) objectRoad(ctx context.Context, a *app.Process) (transfer.R
 	if err != nil {
 		return nil, done, err
 	}
-	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: objectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now, served: loop.NoVersion}, done, nil
+	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: plane.ObjectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now, served: loop.NoVersion}, done, nil
 }
 
 // Fetch implements transfer.Road.

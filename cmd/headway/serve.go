@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
@@ -67,12 +68,12 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 		giveHelpersAThread(a)
 	}
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
-	p, err := newPlane(a, surround(a), cfg, dir, c.Name, listener)
+	p, err := plane.New(a, surround(a), cfg, dir, c.Name, listener)
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	gracefully := func() { p.drain(cancel) }
+	gracefully := func() { p.Drain(cancel) }
 	stop.Store(&gracefully)
 	if c.JSON {
 		return p.Serve(ctx, cancel, func(s protocol.Status) error { return printJSON(a.Stdout, s) })

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -78,7 +79,7 @@ func TestChatsOutliveTheirServer(t *testing.T) {
 	}
 	var down atomic.Bool
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /tokenize", strictTemplate)
+	mux.HandleFunc("POST /tokenize", enginetest.StrictTemplate)
 	mux.HandleFunc("POST /detokenize", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, `{"prompt":"x"}`) })
 	mux.Handle("/", httputil.NewSingleHostReverseProxy(behind))
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

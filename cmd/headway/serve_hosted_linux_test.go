@@ -14,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/tinker/tinkertest"
 	"github.com/headway-rl/headway/loop"
@@ -139,7 +140,7 @@ func TestServeHosted(t *testing.T) {
 	s.refusesWeights()
 	final := s.outcome(workers)
 
-	if final.Version != steps || !final.Ledger.Balanced || final.Ledger.Trained != 8*steps || final.Trainer.State != trainerService {
+	if final.Version != steps || !final.Ledger.Balanced || final.Ledger.Trained != 8*steps || final.Trainer.State != plane.TrainerService {
 		t.Errorf("it ended with %+v", final)
 	}
 	if e := status.Engines; len(e) != 1 || e[0].Kind != "tinker" || e[0].Server == nil || e[0].Server.URL != service.url() || e[0].Server.Software != "Tinker's API, test/base" ||

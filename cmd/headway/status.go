@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
@@ -271,7 +272,7 @@ func (c *statusClient) hasFinished() error {
 	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
 		return nil
 	}
-	return failure.Run(finishedHint(c.dir), "run %s has finished at version %d", report.Plain(c.run), *said.Finished)
+	return failure.Run(plane.FinishedHint(c.dir), "run %s has finished at version %d", report.Plain(c.run), *said.Finished)
 }
 
 // refused says what an answer other than 200 means.

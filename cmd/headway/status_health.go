@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -59,7 +60,7 @@ const ratesUnknown = "rates are known from the second train step on"
 
 // missingWords name who is not there, empty while everybody is, and whether the run stands still without.
 func missingWords(s protocol.Status) (words string, stands bool) {
-	if s.State != stateRunning && s.State != stateDraining {
+	if s.State != plane.StateRunning && s.State != plane.StateDraining {
 		return "", false
 	}
 	var all []string

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
@@ -203,7 +204,7 @@ func gatewayWords(g protocol.Gateway) string {
 
 func (p *statusPage) disk(s protocol.Status) string {
 	d, weights := s.Disk, report.Bytes(s.Disk.WeightsBytes)
-	if s.Trainer.State == trainerService {
+	if s.Trainer.State == plane.TrainerService {
 		weights = "at the service"
 	}
 	text := fmt.Sprintf("log %s and payloads %s of %s; weights %s", report.Bytes(d.LogBytes), report.Bytes(d.PayloadBytes), report.Bytes(d.BytesMax), weights)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/plane"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ import (
 func TestStatusOfAService(t *testing.T) {
 	var page strings.Builder
 	status := busyStatus()
-	status.Trainer = protocol.Trainer{State: trainerService}
+	status.Trainer = protocol.Trainer{State: plane.TrainerService}
 	status.Engines = []protocol.Engine{{Name: "cloud", Kind: "tinker", Version: 3, State: "serving", Slots: 8,
 		Server: &protocol.Server{URL: "http://a", Software: "Tinker's API, base", State: "serving", Versions: "reported", Weights: "service"}}}
 	(&statusView{width: 200}).page(&page, status)

@@ -1,0 +1,185 @@
+package plane
+
+import (
+	"context"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/engine/collective"
+	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/store/transfer"
+	remote "github.com/headway-rl/headway/train/remote"
+)
+
+// serverOptions are the API's, checked before anything runs.
+func (p *Plane) serverOptions() (api.Options, error) {
+	s := p.Cfg.Server
+	opt := api.Options{
+		Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
+	}
+	if p.App.Getenv("HEADWAY_DEBUG") != "" {
+		opt.Debugf = p.say
+	}
+	if s.TokenFile != "" {
+		tokens, err := api.ReadTokens(s.TokenFile)
+		if err != nil {
+			return opt, failure.Usage("", "%w", err)
+		}
+		opt.Tokens = tokens
+	}
+	if s.TLSCert != "" {
+		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey)
+		if err != nil {
+			return opt, failure.Usage("", "%w", err)
+		}
+		opt.TLS = tls
+	}
+	return opt, nil
+}
+
+// assemble builds the run's parts around an opened store.
+func (p *Plane) assemble(resume *live.Resume) (err error) {
+	upTo := loop.Version(0)
+	if resume != nil {
+		upTo = resume.Loop.Version()
+	}
+	p.TellBy(p.say)
+	if err := p.OpenRecord(upTo); err != nil {
+		return err
+	}
+	p.source = &transfer.Source{}
+	p.meetings = collective.NewRendezvous(collective.RendezvousOptions{})
+	p.OnClose(func() error {
+		p.meetings.Close()
+		return nil
+	})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: TransferPrefix, Engines: parts.NamesOf(p.Cfg)})
+	p.buildSenders()
+	if err := p.Parts.Build(p.surroundings()); err != nil {
+		return err
+	}
+	if err := p.buildGateway(); err != nil {
+		return err
+	}
+	return p.writeAddress()
+}
+
+// surroundings are what the parts of this control plane are told of it.
+func (p *Plane) surroundings() parts.Host {
+	a := parts.Host{
+		Name: p.name, Clock: p.App.Clock(0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
+		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
+	}
+	if p.senders != nil {
+		a.Sender, a.Groups, a.Confirm = p.senders, p.groups, p.confirmSent
+	}
+	return a
+}
+
+// fence refuses to commit a version once this process is not the run's writer any more, or
+// may not be.
+func (p *Plane) fence() error {
+	select {
+	case <-p.deposed:
+		return errDeposed
+	default:
+		return p.log.Holding()
+	}
+}
+
+// withRuntime calls f once the run is there.
+func (p *Plane) withRuntime(f func(*live.Runtime)) {
+	if run := p.runtime.Load(); run != nil {
+		f(run)
+	}
+}
+
+// mount opens the API's paths over the run.
+func (p *Plane) mount() error {
+	ports := api.Ports{Plane: p, View: p.Shown.Model.Data()}
+	if p.Service == nil {
+		ports.Versions, ports.Meetings = remote.Versions{Store: p.Weights}, p.meetings
+		ports.Receivers, ports.Chunks = p.receivers, p.source.Handler(TransferPrefix)
+	}
+	if p.Remote != nil {
+		ports.Trainers = p.Remote
+	}
+	if p.senders != nil {
+		ports.Senders = p.senders
+	}
+	if p.Rules.Control != nil {
+		ports.Settings = p
+	}
+	if p.Workers != nil {
+		ports.Rollouts = p.Workers
+	}
+	if p.gateway != nil {
+		ports.Gateway = p.gateway
+	}
+	if p.player != nil && p.player.Pool != nil {
+		ports.Sandboxes = p.player.Pool
+	}
+	if p.CodeTask != nil && p.CodeTask.Pool != nil {
+		ports.Sandboxes = p.CodeTask.Pool
+	}
+	return p.server.Mount(ports)
+}
+
+// runtimeOptions are the live runtime's.
+func (p *Plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
+	view := p.Around.Lines(p.Intro(nil))
+	opt := live.Options{
+		Header:  p.Header(),
+		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,
+		OnStep: func(d live.StepDone) {
+			p.OnStep(ctx, d, view)
+			p.send(record.StepLine(d))
+		},
+		OnBatch: func(b port.Batch) {
+			if err := p.Samples.Write(b); err != nil {
+				p.say("samples: %v", err)
+			}
+		},
+		OnBroken:   func(bundle []byte) { p.say("%s", record.WriteBroken(p.Dir, bundle)) },
+		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
+		KeepVersions: p.Cfg.Store.KeepVersions, SnapshotSteps: p.Cfg.Store.SnapshotEvery,
+	}
+	offset := int64(0)
+	if resume != nil {
+		offset = resume.Loop.Status().TimeNS
+	}
+	opt.Clock = p.App.Clock(offset)
+	p.WithFleet(&opt)
+	p.Shown.Watch(&opt)
+	return opt
+}
+
+// onSync tells status, metrics and viewers how long a weight sync took.
+func (p *Plane) onSync(d live.SyncDone) {
+	if len(d.Engines) == 0 { // all of them were lost on the way
+		p.say("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, report.Counted(d.Failed, "time"))
+		return
+	}
+	s := protocol.Sync{Version: d.Version, LoadS: float64(d.LoadNS) / 1e9, WaitS: float64(d.WaitNS) / 1e9, SwitchS: float64(d.SwitchNS) / 1e9, TotalS: float64(d.TotalNS) / 1e9, Failed: d.Failed}
+	p.synced.Store(&s)
+	p.server.ObserveSync(s)
+	p.send(map[string]any{"kind": "served", "version": d.Version, "sync": s})
+}
+
+func (p *Plane) onDiskFull(cause error) {
+	if cause != nil {
+		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeWords(p.Dir), cause)
+	} else {
+		p.say("there is room again: going on")
+	}
+}

@@ -1,0 +1,29 @@
+package plane
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// measuring is an engine that measures itself in every way that the port knows.
+type measuring struct{ port.Engine }
+
+func (measuring) SetTrainerBusy(bool)                  {}
+func (measuring) TakeDecodeTimes() []trace.ServiceCell { return make([]trace.ServiceCell, 3) }
+func (measuring) TakePace() port.Pace                  { return port.Pace{Steps: 5} }
+
+// An engine that has stages elsewhere still says what it measures; one that measures nothing does not claim to.
+func TestStagedEnginesKeepWhatTheyMeasure(t *testing.T) {
+	staged := new(Plane).staged(measuring{})
+	if timed, ok := port.As[port.Timed](staged); !ok || len(timed.TakeDecodeTimes()) != 3 {
+		t.Errorf("decode times are hidden")
+	}
+	if paced, ok := port.As[port.Paced](staged); !ok || paced.TakePace().Steps != 5 {
+		t.Errorf("the pace is hidden")
+	}
+	if _, ok := port.As[port.Timed](new(Plane).staged(struct{ port.Engine }{})); ok {
+		t.Error("an engine that measures nothing claims to")
+	}
+}

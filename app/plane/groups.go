@@ -1,0 +1,99 @@
+package plane
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// groupsFile is where a control plane notes in its run directory which groups with a sender its engines' servers
+// may be in: the next one has them left, if this one ends without.
+const groupsFile = "groups.json"
+
+// groupsMax is how many groups are remembered of an engine whose server answers to none.
+const groupsMax = 16
+
+// groupBook implements [upstream.GroupBook] by a file. Where it cannot be written the run goes on: what is
+// lost is memory of a server, after a crash.
+type groupBook struct {
+	path string
+	say  func(format string, args ...any)
+
+	mu     sync.Mutex
+	groups map[string][]string // by engine, the oldest first
+	failed bool                // it was said that the file cannot be written
+}
+
+// openGroupBook reads what the process before has noted.
+func openGroupBook(dir string, say func(format string, args ...any)) *groupBook {
+	b := &groupBook{path: filepath.Join(dir, groupsFile), say: say}
+	text, err := os.ReadFile(b.path)
+	if err == nil {
+		err = json.Unmarshal(text, &b.groups)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		say("which groups engines were left in is not known (%v): with NCCL each keeps memory of an engine's GPUs until its server is started again", err)
+	}
+	if b.groups == nil {
+		b.groups = make(map[string][]string)
+	}
+	return b
+}
+
+// Joining implements [upstream.GroupBook].
+func (b *groupBook) Joining(engine, group string) {
+	b.change(engine, func(names []string) []string {
+		names = append(names, group)
+		return names[max(0, len(names)-groupsMax):]
+	})
+}
+
+// Left implements [upstream.GroupBook].
+func (b *groupBook) Left(engine, group string) {
+	b.change(engine, func(names []string) []string {
+		return slices.DeleteFunc(names, func(name string) bool { return name == group })
+	})
+}
+
+// Former implements [upstream.GroupBook].
+func (b *groupBook) Former(engine string) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.groups[engine])
+}
+
+// change notes other groups of an engine.
+func (b *groupBook) change(engine string, with func(names []string) []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.groups[engine] = with(b.groups[engine])
+	maps.DeleteFunc(b.groups, func(_ string, names []string) bool { return len(names) == 0 })
+	if err := b.write(); err != nil && !b.failed {
+		b.failed = true
+		b.say("the groups that engines are in cannot be noted, so that none is left after a crash: %v", err)
+	}
+}
+
+// write replaces the file as a whole. b.mu must be held.
+func (b *groupBook) write() error {
+	if len(b.groups) == 0 {
+		if err := os.Remove(b.path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	var text bytes.Buffer
+	if err := json.NewEncoder(&text).Encode(b.groups); err != nil {
+		return err
+	}
+	if err := os.WriteFile(b.path+".new", text.Bytes(), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(b.path+".new", b.path)
+}

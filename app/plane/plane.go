@@ -1,0 +1,347 @@
+package plane
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/player"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/engine/collective"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/store/transfer"
+	"github.com/headway-rl/headway/store/weights"
+)
+
+// States of a control plane, as its status has them.
+const (
+	stateStarting = "starting"
+	stateStandby  = "standby"
+	StateRunning  = "running"
+	StateDraining = "draining"
+	stateStopped  = "stopped"
+	stateFailed   = "failed"
+)
+
+// Plane is a control plane: a run whose parts may be in other processes.
+type Plane struct {
+	*record.Record
+	name     string
+	listener net.Listener
+	server   *api.Server
+	log      *jetstream.Store
+
+	// suspected asks for a look at the engines' servers.
+	suspected chan struct{}
+	// gateway is nil where the environment is embedded, which speaks to nobody.
+	gateway *gateway.Gateway
+	// player plays the rollouts here; nil where workers elsewhere do, or none.
+	player *player.Player
+	// renderer renders chats where no engine is to; nil elsewhere.
+	renderer  *upstream.Engine
+	meetings  *collective.Rendezvous
+	receivers *transfer.Coordinator
+	// senders is nil where no engine takes its weights from one; groups are those that such engines are in.
+	senders *collective.Coordinator
+	groups  *groupBook
+	source  *transfer.Source
+	// offering guards what is made of a version for receivers; objects is nil until it is used.
+	offering sync.Mutex
+	objects  *weights.Remote
+
+	state     atomic.Pointer[string]
+	runtime   atomic.Pointer[live.Runtime]
+	stall     atomic.Pointer[protocol.Stall]
+	held      atomic.Pointer[protocol.Finding]
+	waiting   atomic.Pointer[startWait]
+	recovered atomic.Pointer[protocol.Recovery]
+	synced    atomic.Pointer[protocol.Sync]
+	writer    atomic.Pointer[protocol.Writer]
+	// takeover: another process was the writer when this one began.
+	takeover bool
+	// deposed is closed when this process is the writer no more.
+	deposed <-chan struct{}
+	feed
+	messages sync.Mutex
+	// sizes are the bytes of published versions, which never change.
+	sizes sync.Map
+}
+
+// New checks what can be checked without the run, of a document, the run's directory and its name. The API is
+// served on listener.
+func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, name string, listener net.Listener) (*Plane, error) {
+	stage, err := player.New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg, err = stage.WithTasks(cfg); err != nil {
+		return nil, errors.Join(err, stage.Close())
+	}
+	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
+	p.setState(stateStarting)
+	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
+		return nil, errors.Join(err, stage.Close())
+	}
+	p.OnClose(stage.Close)
+	opt, err := p.serverOptions()
+	if err == nil {
+		p.server, err = api.New(opt, api.Ports{Plane: p})
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+// serveRules are the loop's rules of a control plane: a remote trainer asks for its batches.
+func serveRules(cfg config.Config) loop.Config {
+	rules := parts.RunRules(cfg)
+	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
+	return rules
+}
+
+// Serve runs the control plane to its end, and has its last status printed; nil tells it to the operator in words.
+func (p *Plane) Serve(ctx context.Context, cancel context.CancelCauseFunc, print func(protocol.Status) error) error {
+	serving := make(chan error, 1)
+	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopHTTP()
+	go func() { serving <- p.server.Serve(httpContext, p.listener) }()
+	p.say("%s: listening on %s", p.Dir, p.url())
+	err := p.run(ctx, cancel)
+	if err == nil {
+		drained := p.currentState() == StateDraining
+		p.setState(stateStopped)
+		if p.finished() {
+			err = p.writeAddress()
+		}
+		p.farewell(ctx, drained)
+	} else {
+		p.setState(stateFailed)
+	}
+	stopHTTP()
+	return errors.Join(err, <-serving, p.summary(err, print))
+}
+
+// run opens the store as its writer, recovers what is there, and runs the loop.
+func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
+	resume, err := p.open(ctx, cancel)
+	if err != nil && ctx.Err() != nil {
+		return endedBefore(p.Dir, ctx)
+	}
+	if err != nil {
+		return err
+	}
+	p.awaits("", "")
+	if err := p.openHosted(ctx, resume != nil); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return endedBefore(p.Dir, ctx)
+	}
+	if err := p.assemble(resume); err != nil {
+		return err
+	}
+	if err := p.awaitServers(ctx, resume != nil); err != nil && ctx.Err() == nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return endedBefore(p.Dir, ctx)
+	}
+	p.Shown = record.NewShown(p.Record, p.name, p.Header(), resume, func() string { return stallWords(p.stall.Load()) })
+	defer p.Shown.Close()
+	run, err := live.New(p.runtimeOptions(ctx, resume))
+	if err != nil {
+		return err
+	}
+	p.Shown.Runs(run)
+	p.runtime.Store(run)
+	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
+		p.say("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
+		return p.mount()
+	}
+	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount()); err != nil {
+		return err
+	}
+	p.setState(StateRunning)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var watcher sync.WaitGroup
+	watcher.Go(func() { p.watch(watching, cancel) })
+	watcher.Go(func() { p.watchServers(watching) })
+	watcher.Go(func() { p.play(watching, cancel, run.NowNS) })
+	_, err = run.Run(ctx)
+	p.Well = err == nil
+	stopWatching()
+	watcher.Wait()
+	p.Evaluations.Wait()
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jetstream.ErrFenced):
+		return failure.Run("start it again to stand by", "another process took over the run: %w", err)
+	}
+	return failure.Run("start headway serve again: it goes on from the last logged event", "%w", err)
+}
+
+// endedBefore is the failure of a run that was ended before it had begun.
+func endedBefore(dir string, ctx context.Context) error {
+	return failure.Run("start it again: nothing is lost", "%s ended before it had begun to run: %w", dir, context.Cause(ctx))
+}
+
+// Drain stops in order. It takes no new leases or claims and lets the running train step end; after server.drain_s it
+// stops the rest at once.
+func (p *Plane) Drain(cancel context.CancelCauseFunc) {
+	run := p.runtime.Load()
+	if run == nil || p.currentState() != StateRunning {
+		cancel(errors.New("interrupted"))
+		return
+	}
+	p.setState(StateDraining)
+	p.server.Drain()
+	limit := config.Seconds(p.Cfg.Server.DrainS)
+	if run.View().Offered {
+		p.say("draining: the running train step may end within %s; again to stop at once", limit)
+	} else {
+		p.say("draining: no train step runs; again to stop at once")
+	}
+	if p.Remote != nil {
+		p.Remote.Drain()
+	}
+	if p.Workers != nil {
+		p.Workers.Drain()
+	}
+	run.Stop()
+	time.AfterFunc(limit, func() { cancel(fmt.Errorf("the drain took longer than server.drain_s (%s)", limit)) })
+}
+
+// farewell keeps answering for a moment after the last step, so that whoever waits
+// for work learns that there is none. One that was told to drain has refused them already: its run
+// goes on when it is started again, and nobody is told that it has ended.
+func (p *Plane) farewell(ctx context.Context, drained bool) {
+	if drained {
+		if p.Workers != nil {
+			p.Workers.Close()
+		}
+		return
+	}
+	if p.Remote != nil {
+		p.Remote.EndRun()
+	}
+	if p.Workers != nil {
+		p.Workers.EndRun()
+	}
+	if ctx.Err() != nil || p.Remote == nil && p.Workers == nil {
+		return
+	}
+	p.say("%s for %d s; interrupt to end at once", farewellWords, farewellS)
+	timer := time.NewTimer(farewellS * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// farewellS is how long a finished run is answered for: longer than a client's pause between two calls.
+const farewellS = 10
+
+// farewellWords say that a finished run is still answered for.
+const farewellWords = "the run has ended: whoever asks for work is told so"
+
+func (p *Plane) url() string {
+	scheme := "http"
+	if p.Cfg.Server.TLSCert != "" {
+		scheme = "https"
+	}
+	return scheme + "://" + p.listener.Addr().String()
+}
+
+// writeAddress tells other commands how the run's control plane is reached, or that the run has finished.
+func (p *Plane) writeAddress() error {
+	said := record.Address{URL: p.url(), Run: p.name, PID: os.Getpid()}
+	if p.finished() {
+		version := p.Status().Version
+		said.Finished = &version
+	}
+	text, err := json.Marshal(said)
+	if err != nil {
+		return err
+	}
+	return replace.File(filepath.Join(p.Dir, record.AddressFile), append(text, '\n'), 0o644)
+}
+
+// finished reports whether the run has made all its train steps.
+func (p *Plane) finished() bool {
+	run := p.runtime.Load()
+	return run != nil && run.View().Status.Finished == loop.ReasonSteps
+}
+
+func (p *Plane) setState(state string) {
+	p.state.Store(&state)
+	p.send(map[string]any{"kind": "state", "state": state})
+}
+
+func (p *Plane) writerNow() protocol.Writer {
+	if w := p.writer.Load(); w != nil {
+		return *w
+	}
+	return protocol.Writer{}
+}
+
+func (p *Plane) currentState() string { return *p.state.Load() }
+
+// say prints a line for the operator, with the time.
+func (p *Plane) say(format string, args ...any) {
+	p.messages.Lock()
+	defer p.messages.Unlock()
+	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
+}
+
+// summary tells what the run came to: by print, or the operator where that is nil.
+func (p *Plane) summary(err error, print func(protocol.Status) error) error {
+	s := p.Status()
+	if print != nil {
+		return print(s)
+	}
+	if err != nil {
+		return nil
+	}
+	how, next := s.State, "headway serve with the same --name goes on with it"
+	if p.finished() {
+		how, next = "finished", FinishedHint(p.Dir)
+	}
+	p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	p.say("%s", next)
+	return nil
+}
+
+// FinishedHint is what there is to do with a run that a control plane has finished.
+func FinishedHint(dir string) string {
+	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+		if _, err := os.Stat(filepath.Join(dir, parts.HostedDir)); err == nil {
+			return filepath.Join(dir, parts.HostedDir) + " has where the service keeps its versions"
+		}
+		return "headway weights " + dir + " lists its versions"
+	}
+	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)
+}

@@ -1,0 +1,114 @@
+package plane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
+)
+
+// serversWait is how long a new run waits for its engines: servers are often started at the same time,
+// and take minutes to load a model. serversAgain is the time between two looks.
+const (
+	serversWait  = 10 * time.Minute
+	serversAgain = 2 * time.Second
+)
+
+// awaitServers asks the servers what they can, says what they lack, and ends the start where nothing
+// could be trained on without it. A new run waits for servers that do not answer; one that goes on
+// has work without them, and they join when they answer. Those that are started from here are not
+// asked: they do not run yet.
+func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
+	if len(p.Servers) == 0 || p.Fleet != nil { // each is asked when it was started
+		return nil
+	}
+	var left []int
+	for i := range p.Servers {
+		if upstream.Road(p.Cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
+			left = append(left, i)
+		}
+	}
+	limit := time.NewTimer(serversWait)
+	defer limit.Stop()
+	again := time.NewTicker(serversAgain)
+	defer again.Stop()
+	defer p.awaits("", "")
+	said := ""
+	for {
+		var down []string
+		var failures []error
+		silent := left[:0:0]
+		for _, a := range p.Ask(ctx, left) {
+			if errors.Is(a.Err, upstream.ErrKind) && !goesOn {
+				failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.Err))
+				continue
+			}
+			if a.Err != nil {
+				silent = append(silent, a.Engine)
+				down = append(down, a.Err.Error())
+				continue
+			}
+			failures = append(failures, p.Judge(a.Engine, a.Caps))
+		}
+		if err := errors.Join(failures...); err != nil {
+			return err
+		}
+		left = silent
+		if len(left) == 0 {
+			return nil
+		}
+		if goesOn {
+			p.say("engines unreachable: going on without them, they join when they answer: %s", strings.Join(down, "; "))
+			return nil
+		}
+		if text := strings.Join(down, "; "); text != said {
+			said = text
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Servers), "engine")), text)
+			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
+		}
+		select {
+		case <-again.C:
+		case <-limit.C:
+			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.Servers), serversWait, said)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// serverStatus is what the status says of an engine's server, nil for an embedded one.
+func (p *Plane) serverStatus(i int) *protocol.Server {
+	if p.Service != nil {
+		return p.hostedStatus()
+	}
+	if i >= len(p.Servers) {
+		return nil
+	}
+	e, engine := p.Cfg.Engines[i], p.Servers[i]
+	s := engine.Status()
+	out := &protocol.Server{
+		URL: p.Homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
+		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
+	}
+	if !s.Until.IsZero() {
+		out.LeftS = max(s.Until.Sub(p.App.Now()).Seconds(), 0)
+	}
+	caps, asked := engine.Capabilities()
+	if !asked {
+		return out
+	}
+	out.Cache, out.Versions = s.Cache, "derived"
+	if caps.VersionSpans {
+		out.Versions = "reported"
+	}
+	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
+		out.Missing = append(out.Missing, protocol.Missing{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package plane
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/metrics"
+)
+
+// Ready implements api.Plane.
+func (p *Plane) Ready() error {
+	switch state := p.currentState(); state {
+	case StateRunning, StateDraining:
+		return p.log.Holding() // what is ending is said by the ports
+	case stateStopped:
+		return nil
+	case stateStandby:
+		return errors.New("this process stands by; another one is the run's writer")
+	default:
+		if w := p.waiting.Load(); w != nil {
+			return fmt.Errorf("the control plane is %s: it waits for %s", state, w.what)
+		}
+		return fmt.Errorf("the control plane is %s", state)
+	}
+}
+
+// Status implements api.Plane.
+func (p *Plane) Status() protocol.Status {
+	s := protocol.Status{
+		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.Cfg.Trainer.Steps, Policy: p.Cfg.Queue.Policy,
+		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.App.Now().Sub(p.Began).Seconds(),
+	}
+	run := p.runtime.Load()
+	if run == nil {
+		s.Ledger.Balanced = true
+		s.Trainer.State = "absent"
+		s.Waits = p.waitWords()
+		return s
+	}
+	v := run.View()
+	st := &v.Status
+	s.Version, s.Waits = st.Version, p.firstVersionWords(v)
+	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
+	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.Rules.BatchGroups}
+	s.Engines = p.engineStatus(v)
+	s.Throughput = throughputStatus(v)
+	s.Verl = verlStatus(v.Summary)
+	s.Staleness = protocol.Staleness{Mean: v.Staleness.Mean, P50: float64(v.Staleness.P50), P95: float64(v.Staleness.P95), Max: float64(v.Staleness.Max), PQS: v.Staleness.PQS, IQS: v.Staleness.IQS}
+	s.Control = api.ControlOf(p.Rules.Control, st.Control, v.Summary.Control)
+	if v.Attribution.Groups > 0 {
+		s.Attribution = &v.Attribution
+	}
+	s.Binding = v.Summary.Throughput.Binding
+	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
+	if p.Workers != nil {
+		s.Workers = p.Workers.Status()
+	}
+	if p.gateway != nil {
+		g := p.gateway.Status()
+		s.Gateway = &g
+	}
+	s.Environment = p.environmentStatus()
+	s.Disk = p.diskStatus(v.DiskFull)
+	return s
+}
+
+// verlStatus are figures under verl's names, as Prometheus spells them.
+func verlStatus(s metrics.Summary) map[string]float64 {
+	if s.Steps == 0 {
+		return nil
+	}
+	out := map[string]float64{}
+	for _, named := range metrics.VerlMetrics(s) {
+		out[strings.ReplaceAll(named.Name, "/", "_")] = named.Value
+	}
+	return out
+}
+
+// throughputStatus is queue health over the last train steps.
+func throughputStatus(v live.View) protocol.Throughput {
+	r := v.Rates
+	return protocol.Throughput{
+		ProductionRolloutsPerS: r.Production, EffectiveRolloutsPerS: r.Effective, ConsumptionRolloutsPerS: r.ConsumptionBusy, ConsumptionRolloutsPerWallS: r.ConsumptionWall,
+		DroppedRolloutsPerS: r.Dropped, TokensPerS: r.TokensPerS, PeriodS: r.PeriodS, StepS: r.StepS, TrainerIdleRatio: v.TrainerIdle, RolloutIdleRatio: v.RolloutIdle,
+		QueueTrendGroupsPerStep: r.Trend, Steps: r.Steps,
+	}
+}
+
+func (p *Plane) engineStatus(v live.View) []protocol.Engine {
+	stages := map[string][]protocol.EngineVersion{}
+	for _, stage := range p.receivers.Versions() {
+		stages[stage.Engine] = append(stages[stage.Engine], stage)
+	}
+	out := make([]protocol.Engine, 0, len(v.Status.Engines))
+	for i, e := range v.Status.Engines {
+		name := p.Parts.Engines[i].Name()
+		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.App.Now())})
+	}
+	return out
+}
+
+func (p *Plane) trainerStatus(v live.View) protocol.Trainer {
+	s := protocol.Trainer{State: "embedded", Lease: v.Status.Lease}
+	switch {
+	case p.Remote != nil:
+		s = p.Remote.Status()
+	case p.Service != nil:
+		s.State = TrainerService
+	}
+	s.IdleRatio = v.TrainerIdle
+	return s
+}
+
+func (p *Plane) diskStatus(full bool) protocol.Disk {
+	n := p.Cfg.Store.NATS
+	d := protocol.Disk{BytesMax: int64(n.LogBytesMax) + int64(n.PayloadBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), Full: full, WeightsBytes: p.weightsBytes(), SnapshotBytes: p.log.SnapshotBytes()}
+	d.LogBytes, d.PayloadBytes = p.log.Usage()
+	return d
+}
+
+// weightsBytes is what the published versions take. A status is asked for often, and a
+// manifest names every tensor: each is read once.
+func (p *Plane) weightsBytes() (total int64) {
+	if p.Weights == nil { // they are a service's
+		return 0
+	}
+	versions, err := p.Weights.Versions()
+	if err != nil {
+		return 0
+	}
+	for _, v := range versions {
+		size, known := p.sizes.Load(v)
+		if !known {
+			m, err := p.Weights.Manifest(v)
+			if err != nil {
+				continue
+			}
+			n := int64(0)
+			for _, f := range m.Files {
+				n += f.Size
+			}
+			size = n
+			p.sizes.Store(v, size)
+		}
+		total += size.(int64)
+	}
+	if len(versions) > 0 { // those that were pruned are asked for no more
+		p.sizes.Range(func(v, _ any) bool {
+			if v.(loop.Version) < versions[0] {
+				p.sizes.Delete(v)
+			}
+			return true
+		})
+	}
+	return total
+}
+
+// Engines implements api.Plane.
+func (p *Plane) Engines() []protocol.EngineVersion {
+	var out []protocol.EngineVersion
+	for _, e := range p.Status().Engines {
+		out = append(out, protocol.EngineVersion{Engine: e.Name, Version: e.Version, Loaded: loop.NoVersion, State: e.State})
+		out = append(out, e.Stages...)
+	}
+	return out
+}
