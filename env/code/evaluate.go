@@ -15,8 +15,8 @@ const (
 	evaluateTries = 3
 )
 
-// Evaluate scores responses to problems, many to a command. It is [env.Verdicts]. What may go well at
-// another try is tried again in another box.
+// Evaluate scores responses to problems, many to a command. It is [env.Verdicts]. A fault that
+// another try may mend is tried again in another box.
 func (j *Judge) Evaluate(ctx context.Context, problems []env.Problem, responses [][]int32) ([]env.Score, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

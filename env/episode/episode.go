@@ -11,14 +11,14 @@ import (
 	"github.com/headway-rl/headway/env/verifier"
 )
 
-// ErrNoRoom is wrapped by a Policy's error where the chat leaves no room for another message. What was
-// said by then is judged, as truncated.
+// ErrNoRoom is wrapped by a Policy's error where the chat leaves no room for another message. The chat
+// until then is judged, as truncated.
 var ErrNoRoom = errors.New("the chat leaves no room for a response")
 
 // Policy says the next message of a chat.
 type Policy interface {
-	// Say samples the assistant's message after those given, which it has to be sent back with
-	// unchanged; tools are JSON in OpenAI's shape, nil for none.
+	// Say samples the assistant's message after those given, which the caller sends back unchanged.
+	// The tools are JSON in OpenAI's shape, nil for none.
 	Say(ctx context.Context, messages []json.RawMessage, tools json.RawMessage) (Message, error)
 }
 
@@ -36,7 +36,8 @@ type Message struct {
 	Tokens                  int
 }
 
-// Call is a call of a tool. Arguments are as the policy wrote them: JSON, or what it took for that.
+// Call is a call of a tool. Arguments are as the policy wrote them: JSON, or a text that it took
+// for JSON.
 type Call struct{ ID, Name, Arguments string }
 
 // World is what a rollout acts on beside its chat: a sandbox with tools, or an environment that is a

@@ -16,11 +16,11 @@ import (
 
 // Classes of failure that are not a sandbox's.
 const (
-	// PolicyFailed: the engine, or what is between it and here, gave no message.
+	// PolicyFailed: the engine, or a part between it and here, gave no message.
 	PolicyFailed sandbox.Class = "policy"
 	// WorldFailed: the world failed and did not say how.
 	WorldFailed sandbox.Class = "world"
-	// Unwanted: whoever asked for the rollout has given it up.
+	// Unwanted: the caller has given the rollout up.
 	Unwanted sandbox.Class = "unwanted"
 )
 

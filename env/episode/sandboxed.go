@@ -92,7 +92,7 @@ func (s *Sandboxed) Begin(_ context.Context, task *taskset.Task) ([]json.RawMess
 // Box implements Boxed.
 func (s *Sandboxed) Box() sandbox.Box { return &s.box }
 
-// State implements Stated: what was said counts from the first call that may have changed a file.
+// State implements Stated: messages count from the first call that may have changed a file.
 func (s *Sandboxed) State() (low, high int64) { return s.stateLow, s.stateHigh }
 
 // Close implements World.

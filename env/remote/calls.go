@@ -95,9 +95,9 @@ func (e *Environment) Touch(_ context.Context, id string, req protocol.TouchRequ
 	return protocol.TouchReply{DeadlineS: e.opt.ClaimTTL.Seconds(), Wanted: true}, nil
 }
 
-// Finish implements api.Rollouts: it ends a rollout and returns when the runtime says
-// that it is logged. A repeated call waits with the first, or gets its answer. What is
-// refused as invalid leaves the claim as it was.
+// Finish implements api.Rollouts: it ends a rollout and returns when the runtime says that it is
+// logged. A repeated call waits with the first, or gets its answer. A call refused as invalid
+// leaves the claim as it was.
 func (e *Environment) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
 	if err := checkFinish(&req); err != nil {
 		return protocol.FinishReply{}, err

@@ -1,10 +1,10 @@
-// Package remote is an environment whose rollouts are played by workers in other
-// processes: they claim a rollout, sample with it, and finish it with a reward. It
-// implements port.Environment towards the runtime.
+// Package remote is an environment whose rollouts are played by workers in other processes. They
+// claim a rollout, sample with it, and finish it with a reward. It implements port.Environment
+// towards the runtime.
 //
-// Tokens, log-probs and versions stay here: a worker gets what was sampled, and what is
-// trained on is what was recorded, not what a worker sends back. A rollout is
-// acknowledged once its payload and its event are durable.
+// Tokens, log-probs and versions stay here. A worker gets the sampled tokens, and the trainer gets
+// the recorded ones, not those that a worker sends back. A rollout is acknowledged once its payload
+// and its event are durable.
 //
 // # A claim's life
 //
@@ -19,25 +19,25 @@
 //   - unwanted: the loop gave the attempt up, or put another in its place.
 //   - broken: the engine failed. The runtime tries again as its next attempt.
 //
-// What became of the last Kept claims is remembered, so that a late or repeated call
-// is answered with what happened. That rollouts are interrupted and resumed is not
-// seen here: a call to sample lasts until its response is complete.
+// The ends of the last Kept claims are remembered, so that a late or repeated call gets the same
+// answer. That rollouts are interrupted and resumed is not seen here: a call to sample lasts until
+// its response is complete.
 //
 // # Agents
 //
-// A rollout may be sampled by calls that have neither worker nor number (Turn): those of an
-// agent that speaks to the gateway. They are sampled one after the other, as they come. A
-// prompt that begins with a branch's tokens goes on with that branch, the longest that fits;
-// any other begins a new one, for what the policy saw is what is trained on. A call whose
-// client leaves is taken back: the engine is stopped and nothing of it is recorded. So is one
-// that is open when the rollout is finished: the reward is for what was answered. The
-// branches are the sample's sequences, one after the other. A rollout is sampled this way or
-// by numbered calls (Sample), never by both.
+// A rollout may be sampled by calls that have neither worker nor number (Turn): those of an agent
+// that speaks to the gateway. They are sampled one after the other, as they come. A prompt that
+// begins with a branch's tokens goes on with that branch, the longest that fits. Any other begins a
+// new one, for the policy is trained on the text that it saw. A call whose client leaves is taken
+// back: the engine is stopped and nothing of it is recorded. So is one that is open when the
+// rollout is finished: the reward is for what was answered. The branches are the sample's
+// sequences, one after the other. A rollout is sampled this way or by numbered calls (Sample),
+// never by both.
 //
 // # Rollouts sampled elsewhere
 //
-// A worker may bring the tokens of a rollout that it sampled itself, with their
-// log-probs and versions. The rollout's slot stays idle meanwhile, the group keeps the
-// start version that the loop stamped it with when it issued the rollout, and the
-// tokens' own versions say what sampled them.
+// A worker may bring the tokens of a rollout that it sampled itself, with their log-probs and
+// versions. The rollout's slot stays idle meanwhile, and the group keeps the start version that the
+// loop stamped it with when it issued the rollout. The tokens' own versions say which weights
+// sampled them.
 package remote

@@ -19,7 +19,7 @@ const Kept = 4096
 
 // Options of an environment.
 type Options struct {
-	// Name is what claims call the environment, and what workers may ask for.
+	// Name is the environment's name in claims; workers may ask for it.
 	Name string
 	// Seed is the run's; workers make prompts from it.
 	Seed uint64
@@ -35,13 +35,13 @@ type Options struct {
 	// which empty stands for, SamplingRefuse or SamplingAllow.
 	ClientSampling string
 	// PolicyOnly says that the engines draw by the policy as it is and end responses at token ids
-	// alone: a call of Turn that asks for stop texts is refused, and under SamplingAllow any that
-	// asks for other draws.
+	// alone. A call of Turn that asks for stop texts is refused, and under SamplingAllow any that asks
+	// for other draws.
 	PolicyOnly bool
 	// TurnWait is how long a call of Turn waits for its first token; 0 for as long as it takes.
 	TurnWait time.Duration
-	// Newest is the newest version that an engine may serve. Nil means that rollouts
-	// sampled elsewhere are refused, because nobody could tell a version from the future.
+	// Newest is the newest version that an engine may serve. Nil means that rollouts sampled elsewhere
+	// are refused, because a version from the future could not be recognised.
 	Newest func() loop.Version
 	// Clock returns nanoseconds, never falling. Nil means the process's monotonic clock.
 	Clock func() int64
@@ -128,9 +128,9 @@ func (e *Environment) offered(task port.Task) *session {
 	return e.offer(task)
 }
 
-// Play implements port.Environment: it has the rollout offered to the workers and returns
-// when one has finished it, when its claim has expired, or when ctx ends. The sampler
-// is only ever called by this goroutine.
+// Play implements port.Environment. It has the rollout offered to the workers and returns when one
+// has finished it, when its claim has expired, or when ctx ends. The sampler is only ever called by
+// this goroutine.
 func (e *Environment) Play(ctx context.Context, task port.Task, sampler port.Sampler) (port.Sample, error) {
 	s := e.offered(task)
 	for {
@@ -232,8 +232,8 @@ func (e *Environment) Drain() {
 	e.refuseClaims(protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping: claim again, elsewhere or later"))
 }
 
-// EndRun says that the run is done: claims are answered with protocol.ErrRunEnded, and
-// those who wait for a rollout to be logged, which it no longer will be, with CodeUnavailable.
+// EndRun says that the run is done. Claims are answered with protocol.ErrRunEnded. Callers that
+// wait for a rollout to be logged, which it no longer will be, get CodeUnavailable.
 func (e *Environment) EndRun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -241,8 +241,8 @@ func (e *Environment) EndRun() {
 	e.stop(protocol.Refuse(protocol.CodeUnavailable, "the run has ended before the rollout was logged: it does not count"))
 }
 
-// Close says that this process is no longer the run's: whoever waits or calls is
-// answered with CodeUnavailable. What was under way is issued again by the process that goes on.
+// Close says that this process is no longer the run's: every waiting and every new call is answered
+// with CodeUnavailable. Rollouts under way are issued again by the process that goes on.
 func (e *Environment) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

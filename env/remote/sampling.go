@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// What becomes of a client's own sampling parameters where they differ from the run's.
+// Rules for a client's own sampling parameters where they differ from the run's.
 const (
 	// SamplingOverride takes the run's and says so; it is what an empty Options.ClientSampling stands for.
 	SamplingOverride = "override"

@@ -88,7 +88,7 @@ func (w *worker) silent(now int64, ttl time.Duration) bool {
 	return w.claims > 0 && age > ttl/2 || w.lost && age <= mourned
 }
 
-// Status says who plays and what waits.
+// Status lists the workers and the waiting rollouts.
 func (e *Environment) Status() protocol.Workers {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Sizes that a command may have, whoever runs it.
+// Sizes that a command may have, for every driver.
 const (
 	// MaxArgs bounds the arguments of a command together, in bytes, and MaxEnv its environment.
 	MaxArgs = 128 << 10

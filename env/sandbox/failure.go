@@ -17,25 +17,25 @@ const (
 	Output      Class = "output"
 )
 
-// What befalls boxes, and those who judge. They are of a Failure: there is no result.
+// Failures of boxes, and of judges. They are of a Failure: there is no result.
 const (
 	// StartFailed: the box did not come up. StartTimeout: not in time.
 	StartFailed  Class = "start_failed"
 	StartTimeout Class = "start_timeout"
 	// Quota: the backend has no room for another box.
 	Quota Class = "quota"
-	// BackendDown: what makes boxes does not answer, or is held to be sick.
+	// BackendDown: the maker of boxes does not answer, or is held to be sick.
 	BackendDown Class = "backend_down"
 	// Lost: a box that was there is gone.
 	Lost Class = "lost"
-	// VerifierCrash: who judges ended without a verdict. VerifierTimeout: gave none in time.
+	// VerifierCrash: the judge ended without a verdict. VerifierTimeout: gave none in time.
 	// VerifierProtocol: gave one that is none, such as a reward that is no number.
 	VerifierCrash    Class = "verifier_crash"
 	VerifierTimeout  Class = "verifier_timeout"
 	VerifierProtocol Class = "verifier_protocol"
-	// Protocol: what a box or an environment elsewhere said is not what its protocol says.
+	// Protocol: an answer of a box or an environment elsewhere breaks its protocol.
 	Protocol Class = "protocol"
-	// Refused: what was asked for cannot be, whoever is asked: a NUL in an argument, a path that is not absolute.
+	// Refused: no driver can serve the request, such as a NUL in an argument or a path that is not absolute.
 	Refused Class = "refused"
 )
 

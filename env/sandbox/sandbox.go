@@ -138,7 +138,7 @@ type Snapshotter interface {
 }
 
 // Boundary says what a driver keeps apart from the host and from other boxes. The zero Boundary is
-// none: code in it can do whatever the user can who runs headway.
+// none: code in it has all rights of the user who runs headway.
 type Boundary struct {
 	// Files: it sees and writes none but its own and what Spec gives. Processes: it sees and signals
 	// none but its own. Network: there is none unless Spec.Network. Kernel: a defect of the host's
@@ -146,11 +146,11 @@ type Boundary struct {
 	Files, Processes, Network, Kernel bool
 	// Limits that are enforced.
 	Memory, CPU, ProcessCount, Disk, FileCount bool
-	// Why says in words what is missing and what would give it; empty where nothing is.
+	// Why says in words which part is missing and how to get it; it is empty where none is.
 	Why string
 }
 
-// Secure reports whether code that nobody trusts may run behind the boundary.
+// Secure reports whether untrusted code may run behind the boundary.
 func (b Boundary) Secure() bool { return b.Files && b.Processes && b.Network }
 
 // Driver makes boxes of one technology. It is safe for concurrent use.
@@ -162,7 +162,7 @@ type Driver interface {
 	Check(ctx context.Context) (Boundary, error)
 	// Create makes a box and returns once commands can run in it.
 	Create(ctx context.Context, id ID, spec Spec) (Box, error)
-	// List names the boxes of an owner that are there, whoever made them; also those half made.
+	// List names the boxes of an owner that are there, from every maker; also those half made.
 	List(ctx context.Context, owner string) ([]ID, error)
 	// Destroy ends a box by its name, with all that runs in it and all that it has written. One that
 	// is not there is no error.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Options say where tasks are and what of a file's fields is what.
+// Options say where tasks are and which fields of a file they use.
 type Options struct {
 	// Paths are files, or directories of files or of Harbor tasks: JSON lines (.jsonl, .ndjson,
 	// .json, also compressed by gzip or Zstandard) and Parquet. At least one.
@@ -39,7 +39,7 @@ type Mapping struct {
 	Prompt string
 	// System is a text that comes before the prompt.
 	System string
-	// Answer is whatever the verifier makes of it.
+	// Answer is read by the verifier.
 	Answer string
 	// Level is a whole number from 0, or a text that ends in one ("Level 3").
 	Level string

@@ -78,7 +78,7 @@ func (s *Set) Tested() Having { return s.tested }
 // Answered says which tasks have an Answer other than null.
 func (s *Set) Answered() Having { return s.answered }
 
-// Warnings are what is odd about the set and keeps nobody from playing it.
+// Warnings are oddities of the set that do not prevent playing it.
 func (s *Set) Warnings() []string { return slices.Clone(s.warnings) }
 
 // Digest is the SHA-256 of all tasks in their order, for a run to notice that its tasks were changed.

@@ -15,7 +15,7 @@ type Status struct {
 	// Waiting cases, and those that are being judged, which those are among that were given up but
 	// whose verifier has not returned.
 	Waiting, Judging int
-	// Verdicts given, retries made, and cases that whoever asked gave up.
+	// Verdicts given, retries made, and cases that the caller gave up.
 	Verdicts, Retries, GivenUp int64
 	// Failures by class; Limits of the sandbox that code met while it was judged.
 	Failures, Limits map[sandbox.Class]int64

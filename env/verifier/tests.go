@@ -32,7 +32,7 @@ const Tampered sandbox.Class = "tampered"
 
 // Sources of what tests are worth.
 const (
-	// SourceLine: the result line. Without one nothing passed, whatever the exit code.
+	// SourceLine: the result line. Without one nothing passed, for any exit code.
 	SourceLine = "line"
 	// SourceExit: the exit code alone. A test that imports the policy's code lets that choose it.
 	SourceExit = "exit"

@@ -1,7 +1,7 @@
 // Package openenv plays rollouts in environments that are OpenEnv servers. A world is one
-// WebSocket, for that is what an environment there lives as long as: over HTTP every reset and
-// every step has an environment of its own, so that none of these are used. One step is in flight
-// at a time and none is ever sent twice, because steps have no number that would tell the server.
+// WebSocket, because an environment there lives as long as one. Over HTTP every reset and every
+// step has an environment of its own, so that none of these are used. One step is in flight at a
+// time and none is ever sent twice, because steps have no number that would tell the server.
 package openenv
 
 import (
@@ -24,8 +24,8 @@ type Mode string
 
 // Modes.
 const (
-	// Auto is Tools for servers of MCP tools, Text where the action has exactly one field that must be
-	// given and takes text, and Act otherwise.
+	// Auto is Tools for servers of MCP tools. It is Text where the action has exactly one field that
+	// must be given and takes text, and Act otherwise.
 	Auto Mode = ""
 	// Text puts the message's text into one field of the action.
 	Text Mode = "text"

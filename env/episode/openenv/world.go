@@ -251,8 +251,8 @@ func userMessage(text string) json.RawMessage {
 	return mustMarshal(map[string]string{"role": "user", "content": text})
 }
 
-// Act takes the message's actions one after the other. What the server finds wrong with an action is
-// told to the policy; what goes wrong with the server is an error.
+// Act takes the message's actions one after the other. A fault that the server finds with an action
+// is told to the policy; a fault of the server is an error.
 func (w *World) Act(ctx context.Context, said episode.Message) (episode.Answer, error) {
 	if w.schema == nil {
 		return episode.Answer{}, errors.New("openenv: Act before Begin")
@@ -326,7 +326,7 @@ func failed(op string, err error) error {
 	return sandbox.Fail(lost(err), op, "", "%w", err)
 }
 
-// Close ends the episode, whatever it is doing.
+// Close ends the episode at once.
 func (w *World) Close(context.Context) error {
 	w.mu.Lock()
 	wire := w.wire

@@ -27,10 +27,10 @@ type Options struct {
 	URL, Key string
 	// Template that boxes start from where the Spec names no image; default base.
 	Template string
-	// User that commands run as; default user. What commands of root leave behind is not ended with them.
+	// User that commands run as; default user. Processes that commands of root leave behind are not ended
+	// with them.
 	User string
-	// Lifetime is how long a box lives on when nobody says any more that it is used, in whole seconds.
-	// Default 5 min.
+	// Lifetime is how long a box lives on after its last use, in whole seconds. Default 5 min.
 	Lifetime time.Duration
 	// Envd is the address of a sandbox's daemon, with {id} and {domain} in it; default https://49983-{id}.{domain}.
 	Envd string
@@ -188,7 +188,7 @@ func (d *Driver) all(ctx context.Context, op string, id sandbox.ID, metadata str
 	}
 }
 
-// Destroy ends whatever has the box's name.
+// Destroy ends the box that has the name.
 func (d *Driver) Destroy(ctx context.Context, id sandbox.ID) error {
 	if err := id.Check("destroy"); err != nil {
 		return err

@@ -18,7 +18,7 @@ import (
 )
 
 // State is a directory with one of each box's name. A box is there from before it is made until
-// after it is removed, so that a crash leaves none that nobody knows.
+// after it is removed, so that a crash leaves no unknown one.
 type State struct{ dir string }
 
 // DefaultDir is where boxes are kept when nobody says otherwise: the user's own directory below the
@@ -28,7 +28,7 @@ func DefaultDir() string {
 }
 
 // OpenState opens the state of one driver in a directory, empty for DefaultDir. Others must not be
-// able to write there: whoever could would choose what Destroy kills.
+// able to write there: a writer would choose the processes that Destroy kills.
 func OpenState(dir, driver string) (*State, error) {
 	if dir == "" {
 		dir = DefaultDir()
@@ -93,7 +93,7 @@ func (s *State) Make(id sandbox.ID) (*Entry, error) {
 func (e *Entry) aside() string { return e.state.Path("-" + e.Name()) }
 
 // Sweep removes what is left of boxes whose makers have ended: those of an owner are left to who asks
-// for their names, any other is destroyed. What cannot be removed is met again the next time.
+// for their names, any other is destroyed. A box that cannot be removed is met again the next time.
 func (s *State) Sweep(owner string, destroy func(sandbox.ID) error) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, entry := range entries {

@@ -2,9 +2,9 @@
 // SandboxClaim, which the controller answers with a pod, out of a warm pool where it has one; commands
 // run in the pod by the exec of Kubernetes' own API.
 //
-// What a box keeps apart is what its SandboxTemplate says: the runtime class (gVisor, Kata), the
-// network policy, the resources of its container. Every claim says when it is to be removed, so that
-// nothing outlives a control plane that crashed for longer than that.
+// The SandboxTemplate decides what a box keeps apart: the runtime class (gVisor, Kata), the network
+// policy, the resources of its container. Every claim says when it is to be removed, so that nothing
+// outlives a control plane that crashed for longer than that.
 //
 // The API is spoken over net/http (docs/decisions/0021). What is asked of it has been tested against a real API
 // server; commands in pods, which a kubelet runs, against fakes alone: no cluster with machines was at hand.
@@ -41,9 +41,9 @@ type Options struct {
 	RuntimeClass string
 	// Container of the pod that commands run in; empty is its first.
 	Container string
-	// Lifetime is when a box is removed, whatever became of who made it. Default 6 h.
+	// Lifetime is when a box is removed, for any fate of its maker. Default 6 h.
 	Lifetime time.Duration
-	// Boundary is what the pods keep apart, as whoever runs the cluster knows.
+	// Boundary is what the pods keep apart, in the words of the cluster's operator.
 	Boundary sandbox.Boundary
 }
 

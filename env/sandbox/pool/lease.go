@@ -13,7 +13,7 @@ import (
 
 // Lease is a box for one holder, which is there from its first use on. It is a sandbox.Box, a
 // sandbox.Resetter and a sandbox.Snapshotter; where the driver's boxes are none of the last two, an error
-// wraps errors.ErrUnsupported. A box that is lost in use is not replaced: what was in it is gone, and its
+// wraps errors.ErrUnsupported. A box that is lost in use is not replaced: its content is gone, and its
 // holder has to know.
 type Lease struct {
 	pool   *Pool
@@ -304,8 +304,8 @@ func (p *Pool) failed(class sandbox.Class) {
 	}
 }
 
-// Close gives the box back and returns at once: it is reset or ends in the background. What runs in it
-// ends with a Failure of class Lost. It never fails, and may be called again.
+// Close gives the box back and returns at once: it is reset or ends in the background. A command that
+// runs in it ends with a Failure of class Lost. It never fails, and may be called again.
 func (l *Lease) Close(context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
