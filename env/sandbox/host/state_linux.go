@@ -92,8 +92,8 @@ func (s *State) Make(id sandbox.ID) (*Entry, error) {
 // aside is where the directory is before it has the box's name, and after it had it.
 func (e *Entry) aside() string { return e.state.Path("-" + e.Name()) }
 
-// Sweep removes what is left of boxes whose makers have ended: those of an owner are left to who asks
-// for their names, any other is destroyed. A box that cannot be removed is met again the next time.
+// Sweep removes the remains of boxes whose makers have ended. Those of the owner are left, because it asks for
+// their names; any other is destroyed. A box that cannot be removed is met again the next time.
 func (s *State) Sweep(owner string, destroy func(sandbox.ID) error) {
 	entries, _ := os.ReadDir(s.dir)
 	for _, entry := range entries {
