@@ -175,7 +175,7 @@ func TestStudyControlLiveQuick(t *testing.T) {
 		t.Skip("it takes 15 s of wall time: make test-long has it, and whoever sets HEADWAY_LONG")
 	}
 	dir := t.TempDir()
-	code, stdout, stderr := headway(t, "study", "control", "--live", "--quick", "--seeds", "1", "--drift", "engines", "--goal", "3", "--out", dir, "--json")
+	code, stdout, stderr := typed(t, "study", "control", "--live", "--quick", "--seeds", "1", "--drift", "engines", "--goal", "3", "--out", dir, "--json")
 	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
@@ -214,7 +214,7 @@ func TestStudyControlLiveRefuses(t *testing.T) {
 		"there is none named \"step\"": {"--live", "--drift", "step"}, "is of --live": {"--simulated"}, "of one world": {"--live", "--world", "train-bound"},
 		"is no goal": {"--live", "--goal", "soon"},
 	} {
-		code, _, stderr := headway(t, append([]string{"study", "control"}, arguments...)...)
+		code, _, stderr := typed(t, append([]string{"study", "control"}, arguments...)...)
 		if code != failure.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: code %d, %q, want %q", arguments, code, stderr, want)
 		}

@@ -28,7 +28,7 @@ type commands struct {
 	Compare    compareCmd    `cmd:"" help:"Put runs side by side: settings, staleness and its sources, idle time, throughput."`
 	Diagnose   diagnoseCmd   `cmd:"" help:"Say where a run's staleness and idle time come from, and how much each change would buy, for our runs and other frameworks'."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
-	Study      studyCmd      `cmd:"" help:"Run a scripted experiment, or list them."`
+	Study      movedStudyCmd `cmd:"" hidden:"" passthrough:"" help:"Say where the scripted experiments are."`
 	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and open questions."`
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`
 	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`

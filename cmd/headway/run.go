@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"sync/atomic"
 	"syscall"
 
@@ -129,7 +128,7 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *run.Resumed) (err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	giveHelpersAThread(a)
+	run.GiveHelpersAThread(a)
 	stop := handleInterrupts(ctx, cancel)
 	j, err := run.New(a, surround(a), cfg, dir, resumed)
 	if err != nil && resumed != nil {
@@ -197,17 +196,6 @@ func surround(a *app.Process) record.Surroundings {
 		opt.Judge = compare.Findings(dir, name)
 		return opt
 	}}
-}
-
-// giveHelpersAThread lets the short work between engine and trainer (the loop,
-// weight loads, verdicts) run at once. Both of them compute without a pause; with
-// no more threads than processors everything else waits for Go's preemption, ten
-// milliseconds a hop, which made syncs several train steps long. A thread of its
-// own is woken by the kernel within microseconds.
-func giveHelpersAThread(a *app.Process) {
-	if a.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), runtime.NumCPU()+2))
-	}
 }
 
 // handleInterrupts has the first signal call what is stored, once a run can be

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 )
@@ -65,7 +66,7 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	if !cfg.External() { // else what computes without a pause has a process of its own
-		giveHelpersAThread(a)
+		run.GiveHelpersAThread(a)
 	}
 	stop := handleInterrupts(ctx, func() { cancel(errors.New("interrupted")) })
 	p, err := plane.New(a, surround(a), cfg, dir, c.Name, listener)

@@ -39,7 +39,7 @@ type studyEntry struct {
 	Needs string `json:"needs"`
 }
 
-// studyList is what headway study prints.
+// studyList is what go run ./cmd/lab study prints.
 var studyList = []studyEntry{
 	{"accuracy", "How far are the closed forms from the simulator, regime by regime?", "simulation; all cores, about a quarter of an hour on two; --small for seconds"},
 	{"attribution", "Is the source of staleness that is named the one whose removal lowers it most?", "simulation; all cores, about two minutes on two"},
@@ -62,10 +62,10 @@ type studyListCmd struct {
 // Run lists; a name that got here is no study's.
 func (c *studyListCmd) Run(a *app.Process) error {
 	if c.Name != "" {
-		return failure.Usage("the studies are accuracy, attribution, control, frontier, hold, staleness and presets; headway study lists them", "there is no study named %q", c.Name)
+		return failure.Usage("the studies are accuracy, attribution, control, frontier, hold, staleness and presets; go run ./cmd/lab study lists them", "there is no study named %q", c.Name)
 	}
 	if c.JSON {
-		return printJSON(a.Stdout, studyList)
+		return report.JSON(a.Stdout, studyList)
 	}
 	table := report.Table{Header: []string{"study", "asks", "needs"}}
 	for _, s := range studyList {
@@ -74,7 +74,7 @@ func (c *studyListCmd) Run(a *app.Process) error {
 	if _, err := table.WriteTo(a.Stdout); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(a.Stdout, "\nheadway study NAME --help says what it takes.")
+	_, err := fmt.Fprintln(a.Stdout, "\ngo run ./cmd/lab study NAME --help says what it takes.")
 	return err
 }
 
@@ -118,11 +118,14 @@ func provenance(a *app.Process, command string) study.Provenance {
 		Machine: fmt.Sprintf("%s/%s with %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), Date: a.Now().Format(time.DateOnly)}
 }
 
+// programVersion names the program in the traces of its runs.
+func programVersion() string { return "headway " + command.CurrentBuild().Version }
+
 // programRevision names the program as exactly as it is known: by its commit, or
 // where it was built from something else by a digest of the program itself.
 func programRevision() string {
 	b := command.CurrentBuild()
-	text := "headway " + b.Version
+	text := programVersion()
 	if b.Revision != "" && !b.Modified {
 		return text + " " + b.Revision[:min(len(b.Revision), 12)]
 	}
@@ -161,14 +164,14 @@ const keptFile = "trials.jsonl"
 // Run simulates and prints.
 func (c *studyHoldCmd) Run(a *app.Process) error {
 	if c.Seeds < 1 || c.Measured < 1 || c.Warmup < 0 {
-		return failure.Usage("headway study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
+		return failure.Usage("go run ./cmd/lab study hold --help lists its flags", "--seeds %d, --measured %d and --warmup %d must be at least 1, 1 and 0", c.Seeds, c.Measured, c.Warmup)
 	}
 	if c.Live {
 		flags := liveFlags{Wall: c.Wall, Seeds: c.Seeds, Scenario: c.Scenario}
 		return flags.compare(a, "hold --live", &c.studyFiles, study.HoldLive)
 	}
 	opt := study.HoldOptions{Seeds: c.Seeds, Warmup: c.Warmup, Measured: c.Measured, Quick: c.Quick}
-	line := fmt.Sprintf("headway study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
+	line := fmt.Sprintf("go run ./cmd/lab study hold --seeds %d --warmup %d --measured %d", c.Seeds, c.Warmup, c.Measured)
 	if c.Quick {
 		line += " --quick"
 	}
@@ -232,7 +235,7 @@ func (c *studyHoldCmd) print(a *app.Process, result study.HoldResult, from study
 			c.write("hold-bound.md", func(w io.Writer) error { return study.BoundMarkdown(w, result, from) }),
 			c.write("hold-ideas.md", func(w io.Writer) error { return study.IdeasMarkdown(w, result, from) }),
 			c.write("hold.csv", func(w io.Writer) error { return study.HoldCSV(w, result) }),
-			c.write("hold.json", func(w io.Writer) error { return printJSON(w, document) }))
+			c.write("hold.json", func(w io.Writer) error { return report.JSON(w, document) }))
 		if err != nil {
 			return err
 		}
@@ -248,7 +251,7 @@ func endStudy(a *app.Process, dir, file string, asJSON bool, document any, markd
 	}
 	switch {
 	case asJSON:
-		return printJSON(a.Stdout, document)
+		return report.JSON(a.Stdout, document)
 	case dir == "":
 		return markdown(a.Stdout)
 	}
@@ -259,7 +262,7 @@ func endStudy(a *app.Process, dir, file string, asJSON bool, document any, markd
 func (f *studyFiles) save(a *app.Process, name string, asJSON bool, document any, markdown func(io.Writer) error) error {
 	if f.Out != "" {
 		err := errors.Join(f.write(name+".md", markdown),
-			f.write(name+".json", func(w io.Writer) error { return printJSON(w, document) }))
+			f.write(name+".json", func(w io.Writer) error { return report.JSON(w, document) }))
 		if err != nil {
 			return err
 		}

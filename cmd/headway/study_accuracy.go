@@ -29,7 +29,7 @@ func (c *studyAccuracyCmd) Help() string {
 // Run simulates and prints.
 func (c *studyAccuracyCmd) Run(a *app.Process) error {
 	if c.Steps < 0 || c.Steps > 1_000_000 || c.Seed == 0 {
-		return failure.Usage("headway study accuracy --help lists its flags", "--steps %d and --seed %d must be 1 to 1000000 and at least 1", c.Steps, c.Seed)
+		return failure.Usage("go run ./cmd/lab study accuracy --help lists its flags", "--steps %d and --seed %d must be 1 to 1000000 and at least 1", c.Steps, c.Seed)
 	}
 	files := studyFiles{Out: c.Out}
 	if err := files.folder(); err != nil {
@@ -51,7 +51,7 @@ func (c *studyAccuracyCmd) Run(a *app.Process) error {
 
 // command is what makes the figures again.
 func (c *studyAccuracyCmd) command() string {
-	text := "headway study accuracy"
+	text := "go run ./cmd/lab study accuracy"
 	if c.Small {
 		text += " --small"
 	}

@@ -13,7 +13,7 @@ import (
 // cannot measure.
 func TestStudyAccuracy(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "accuracy")
-	code, out, stderr := headway(t, "study", "accuracy", "--small", "--steps", "100", "--out", dir, "--json")
+	code, out, stderr := typed(t, "study", "accuracy", "--small", "--steps", "100", "--out", dir, "--json")
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -35,7 +35,7 @@ func TestStudyAccuracy(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &document); err != nil {
 		t.Fatal(err)
 	}
-	if document.Command != "headway study accuracy --small --steps 100" || len(document.Rows) < 30 || len(document.Verdicts) == 0 {
+	if document.Command != "go run ./cmd/lab study accuracy --small --steps 100" || len(document.Rows) < 30 || len(document.Verdicts) == 0 {
 		t.Errorf("the document is %.300s", out)
 	}
 	for _, r := range document.Rows {
@@ -47,7 +47,7 @@ func TestStudyAccuracy(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "# How accurate the theory is") {
 		t.Errorf("accuracy.md: %v: %.200s", err, page)
 	}
-	if code, _, stderr := headway(t, "study", "accuracy", "--steps", "-3"); code != failure.ExitUsage || !strings.Contains(stderr, "--steps") {
+	if code, _, stderr := typed(t, "study", "accuracy", "--steps", "-3"); code != failure.ExitUsage || !strings.Contains(stderr, "--steps") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -29,7 +29,7 @@ func (c *studyAttributionCmd) Help() string {
 // Run simulates and prints.
 func (c *studyAttributionCmd) Run(a *app.Process) error {
 	if c.Runs < 1 || c.Runs > 100_000 || c.Steps < 1 || c.Steps > 1_000_000 || c.Seed == 0 {
-		return failure.Usage("headway study attribution --help lists its flags", "--runs %d, --steps %d and --seed %d must be 1 to 100000, 1 to 1000000 and at least 1", c.Runs, c.Steps, c.Seed)
+		return failure.Usage("go run ./cmd/lab study attribution --help lists its flags", "--runs %d, --steps %d and --seed %d must be 1 to 100000, 1 to 1000000 and at least 1", c.Runs, c.Steps, c.Seed)
 	}
 	files := studyFiles{Out: c.Out}
 	if err := files.folder(); err != nil {
@@ -46,7 +46,7 @@ func (c *studyAttributionCmd) Run(a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	from := provenance(a, fmt.Sprintf("headway study attribution --runs %d --steps %d --seed %d", c.Runs, c.Steps, c.Seed))
+	from := provenance(a, fmt.Sprintf("go run ./cmd/lab study attribution --runs %d --steps %d --seed %d", c.Runs, c.Steps, c.Seed))
 	markdown := func(w io.Writer) error { return study.AttributionMarkdown(w, result, from) }
 	document := struct {
 		study.Provenance

@@ -42,7 +42,7 @@ func (c *studyControlCmd) options() (study.ControlOptions, error) {
 	}
 	opt := study.ControlOptions{Seeds: c.Seeds, Quick: c.Quick}
 	if c.Seeds < 1 || c.Seeds > 1000 {
-		return opt, failure.Usage("headway study control --help lists its flags", "--seeds is %d, want 1 to 1000", c.Seeds)
+		return opt, failure.Usage("go run ./cmd/lab study control --help lists its flags", "--seeds is %d, want 1 to 1000", c.Seeds)
 	}
 	var err error
 	drifts := study.ControlDrifts
@@ -111,9 +111,9 @@ func (c *studyControlCmd) keep() (kept, plans *study.Kept, err error) {
 
 // command is the study's command line.
 func (c *studyControlCmd) command() string {
-	text := fmt.Sprintf("headway study control --seeds %d", c.Seeds)
+	text := fmt.Sprintf("go run ./cmd/lab study control --seeds %d", c.Seeds)
 	if c.Live {
-		text = fmt.Sprintf("headway study control --live --seeds %d", c.Seeds)
+		text = fmt.Sprintf("go run ./cmd/lab study control --live --seeds %d", c.Seeds)
 	}
 	if c.Simulated {
 		text += " --simulated"

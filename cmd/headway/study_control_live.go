@@ -79,7 +79,7 @@ func (c *studyControlCmd) judgeLive(a *app.Process, opt study.ControlOptions) er
 	if err := c.folder(); err != nil {
 		return err
 	}
-	giveHelpersAThread(a)
+	run.GiveHelpersAThread(a)
 	ctx, stop := command.Interruptible()
 	defer stop()
 	began := a.Now()

@@ -14,7 +14,7 @@ import (
 func TestStudyControl(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "control")
 	arguments := []string{"study", "control", "--quick", "--seeds", "1", "--drift", "step", "--world", "rollout-bound", "--goal", "3.5", "--out", dir, "--json"}
-	code, out, stderr := headway(t, arguments...)
+	code, out, stderr := typed(t, arguments...)
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -33,7 +33,7 @@ func TestStudyControl(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &document); err != nil {
 		t.Fatal(err)
 	}
-	if document.Command != "headway study control --seeds 1 --drift step --world rollout-bound --goal 3.5 --quick" || len(document.Cases) != 1 || len(document.Cases[0].Arms) != 7 {
+	if document.Command != "go run ./cmd/lab study control --seeds 1 --drift step --world rollout-bound --goal 3.5 --quick" || len(document.Cases) != 1 || len(document.Cases[0].Arms) != 7 {
 		t.Errorf("the document is %.300s", out)
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "control.html"))
@@ -44,14 +44,14 @@ func TestStudyControl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if code, again, stderr := headway(t, arguments...); code != failure.ExitDone || again != out {
+	if code, again, stderr := typed(t, arguments...); code != failure.ExitDone || again != out {
 		t.Errorf("exit code %d, the same study again comes to something else: %s", code, stderr)
 	}
 	if now, err := os.ReadFile(filepath.Join(dir, keptFile)); err != nil || string(now) != string(kept) {
 		t.Error("what was simulated is simulated again")
 	}
 	for flag, wrong := range map[string]string{"--drift": "weather", "--world": "moon", "--goal": "soon", "--seeds": "-1"} {
-		code, _, stderr := headway(t, "study", "control", "--quick", flag+"="+wrong)
+		code, _, stderr := typed(t, "study", "control", "--quick", flag+"="+wrong)
 		if code != failure.ExitUsage || !strings.Contains(stderr, flag) || flag != "--seeds" && !strings.Contains(stderr, wrong) {
 			t.Errorf("%s %s: exit code %d: %s", flag, wrong, code, stderr)
 		}

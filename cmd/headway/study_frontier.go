@@ -14,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -57,7 +58,7 @@ func (c *studyFrontierCmd) options() (study.FrontierOptions, error) {
 	opt := study.FrontierOptions{Seeds: c.Seeds, Quick: c.Quick, FrontierSettings: study.FrontierSettings{
 		Devices: c.Devices, SlotsPerDevice: c.Slots, DecodeStepS: c.DecodeStep, SpeedRatio: c.SpeedRatio, QueueFactor: c.QueueFactor,
 		Warmup: studyWarmup, Steps: c.Steps, ProbeGroups: frontierProbeGroups, SimulatedSteps: frontierSimulated}}
-	advice := "headway study frontier --help lists its flags"
+	advice := "go run ./cmd/lab study frontier --help lists its flags"
 	switch {
 	case c.Devices < 2 || c.Devices > frontierDevicesMax:
 		return opt, failure.Usage(advice, "--devices is %d, want 2 to %d: one for each side", c.Devices, frontierDevicesMax)
@@ -114,7 +115,7 @@ func (c *studyFrontierCmd) Run(a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	giveHelpersAThread(a)
+	run.GiveHelpersAThread(a)
 	ctx, stop := command.Interruptible()
 	defer stop()
 	runner := frontierRunner{app: a}
@@ -150,7 +151,7 @@ func (c *studyFrontierCmd) kept(settings study.FrontierSettings) (*study.Frontie
 
 // command is what makes the figures again.
 func (c *studyFrontierCmd) command(opt study.FrontierOptions) string {
-	text := fmt.Sprintf("headway study frontier --devices %d --seeds %d --steps %d --slots %d --decode-step %g --speed-ratio %g --queue-factor %g",
+	text := fmt.Sprintf("go run ./cmd/lab study frontier --devices %d --seeds %d --steps %d --slots %d --decode-step %g --speed-ratio %g --queue-factor %g",
 		c.Devices, c.Seeds, c.Steps, c.Slots, c.DecodeStep, c.SpeedRatio, c.QueueFactor)
 	if len(c.Splits) > 0 {
 		var splits []string
@@ -175,14 +176,14 @@ func (c *studyFrontierCmd) print(a *app.Process, result study.FrontierResult, fr
 			c.write("frontier.md", func(w io.Writer) error { return study.FrontierMarkdown(w, result, from) }),
 			c.write("frontier.html", func(w io.Writer) error { return study.FrontierHTML(w, result, from) }),
 			c.write("frontier.csv", func(w io.Writer) error { return study.FrontierCSV(w, result) }),
-			c.write("frontier.json", func(w io.Writer) error { return printJSON(w, document) }))
+			c.write("frontier.json", func(w io.Writer) error { return report.JSON(w, document) }))
 		if err != nil {
 			return err
 		}
 		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(c.Out, "frontier.html"))
 	}
 	if c.JSON {
-		return printJSON(a.Stdout, document)
+		return report.JSON(a.Stdout, document)
 	}
 	return result.WriteText(a.Stdout)
 }

@@ -95,9 +95,7 @@ func (r frontierRunner) run(ctx context.Context, document config.Config, warmup 
 	if err != nil {
 		return out, err
 	}
-	view := newProgressView(j.App, progressOptions{Plain: true}, "")
-	defer view.Close()
-	opt := j.Options(ctx, view)
+	opt := j.Options(ctx, unseen{})
 	opt.Header.Warmup = loop.Version(warmup)
 	opt.Notes = []live.Note{{Name: trace.NotePrediction, Data: predicted}}
 	opt.OnBatch = nil

@@ -33,7 +33,7 @@ func TestFrontierFlags(t *testing.T) {
 		{[]string{"--speed-ratio", "NaN"}, "--speed-ratio NaN"},
 		{[]string{"--keep-runs"}, "no folder"},
 	} {
-		code, _, stderr := headway(t, append([]string{"study", "frontier"}, c.arguments...)...)
+		code, _, stderr := typed(t, append([]string{"study", "frontier"}, c.arguments...)...)
 		if code != failure.ExitUsage || !strings.Contains(stderr, c.want) {
 			t.Errorf("%v: exit code %d, %q, want %q", c.arguments, code, stderr, c.want)
 		}
@@ -145,7 +145,7 @@ func TestFrontierKeepsToItsFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"program\":\"another\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, _, stderr := headway(t, "study", "frontier", "--quick", "--out", dir)
+	code, _, stderr := typed(t, "study", "frontier", "--quick", "--out", dir)
 	if code != failure.ExitUsage || !strings.Contains(stderr, "another program's") || !strings.Contains(stderr, "name another --out") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}

@@ -46,9 +46,9 @@ func (c *studyPresetsCmd) Run(a *app.Process) error {
 // compare plays the contest of every scenario and prints them.
 func (c *liveFlags) compare(a *app.Process, name string, files *studyFiles, contest func(study.Scenario, []uint64, float64) study.Contest) error {
 	if !(c.Wall > 0) || c.Seeds < 1 {
-		return failure.Usage("headway study --help lists the flags", "--wall %g and --seeds %d must be above 0", c.Wall, c.Seeds)
+		return failure.Usage("go run ./cmd/lab study NAME --help lists the flags", "--wall %g and --seeds %d must be above 0", c.Wall, c.Seeds)
 	}
-	command := fmt.Sprintf("headway study %s --wall %g --seeds %d --scenario %s", name, c.Wall, c.Seeds, c.Scenario)
+	command := fmt.Sprintf("go run ./cmd/lab study %s --wall %g --seeds %d --scenario %s", name, c.Wall, c.Seeds, c.Scenario)
 	if files.Quick {
 		c.Wall, c.Seeds, command = min(c.Wall, quickWallS), 1, command+" --quick"
 	}
@@ -68,7 +68,7 @@ func (c *studyFiles) play(a *app.Process, name, line string, contests []study.Co
 	if err := c.folder(); err != nil {
 		return err
 	}
-	giveHelpersAThread(a)
+	run.GiveHelpersAThread(a)
 	ctx, stop := command.Interruptible()
 	defer stop()
 	var played []study.Contested
@@ -147,7 +147,7 @@ func (c *studyFiles) contested(a *app.Process, name string, played []study.Conte
 		for _, p := range played {
 			errs = append(errs, c.write(p.Contest.Name+".html", func(w io.Writer) error { return p.WriteHTML(w, from) }))
 		}
-		errs = append(errs, c.write(name+".json", func(w io.Writer) error { return printJSON(w, document) }),
+		errs = append(errs, c.write(name+".json", func(w io.Writer) error { return report.JSON(w, document) }),
 			c.write(name+".md", func(w io.Writer) error { return contestsMarkdown(w, name, played, from) }))
 		if err := errors.Join(errs...); err != nil {
 			return err
@@ -155,7 +155,7 @@ func (c *studyFiles) contested(a *app.Process, name string, played []study.Conte
 		fmt.Fprintf(a.Stderr, "the study is in %s\n", filepath.Join(c.Out, name+".md"))
 	}
 	if c.JSON {
-		return printJSON(a.Stdout, document)
+		return report.JSON(a.Stdout, document)
 	}
 	for i, p := range played {
 		if i > 0 {
@@ -195,7 +195,7 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 	quiet := *a
 	quiet.Stderr, quiet.IsTerminal = io.Discard, func(any) bool { return false }
 	document.Store.Dir = filepath.Dir(dir)
-	j, err := run.New(&quiet, surround(&quiet), document, dir, nil)
+	j, err := run.New(&quiet, record.Surroundings{Program: programVersion()}, document, dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -204,6 +204,15 @@ func quietJob(ctx context.Context, a *app.Process, document config.Config, dir s
 	}
 	return j, nil
 }
+
+// unseen is a [record.View] that shows nothing.
+type unseen struct{}
+
+// Update implements [record.View].
+func (unseen) Update(record.Progress) {}
+
+// Message implements [record.View].
+func (unseen) Message(string) {}
 
 // passing makes a run in a folder that is gone afterwards, and gives its parts to make.
 func (r liveRunner) passing(ctx context.Context, document config.Config, do func(*run.Run, live.Options) error) (err error) {
@@ -217,9 +226,7 @@ func (r liveRunner) passing(ctx context.Context, document config.Config, do func
 		return err
 	}
 	defer func() { err = errors.Join(err, j.Close()) }()
-	view := newProgressView(j.App, progressOptions{Plain: true}, "")
-	defer view.Close()
-	opt := j.Options(ctx, view)
+	opt := j.Options(ctx, unseen{})
 	opt.OnBatch = nil
 	return do(j, opt)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/cmd/lab/study"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // studyStalenessCmd is the study of staleness against reward.
@@ -74,9 +75,9 @@ func (c *studyStalenessCmd) Run(a *app.Process) error {
 // live compares live runs. Their steps are what the wall time allows.
 func (c *studyStalenessCmd) live(a *app.Process, o study.StalenessOptions) error {
 	if !(c.Wall > 0) || c.Steps != 0 {
-		return failure.Usage("headway study staleness --help lists its flags", "--wall %g must be above 0, and --steps %d is of no use with --live", c.Wall, c.Steps)
+		return failure.Usage("go run ./cmd/lab study staleness --help lists its flags", "--wall %g must be above 0, and --steps %d is of no use with --live", c.Wall, c.Steps)
 	}
-	command := fmt.Sprintf("headway study staleness --live --task %s --lags %s --corrections %s --seeds %d --wall %g", o.Task, listed(o.Lags), strings.Join(o.Corrections, ","), o.Seeds, c.Wall)
+	command := fmt.Sprintf("go run ./cmd/lab study staleness --live --task %s --lags %s --corrections %s --seeds %d --wall %g", o.Task, listed(o.Lags), strings.Join(o.Corrections, ","), o.Seeds, c.Wall)
 	if c.Quick {
 		o.Seeds, c.Wall, command = 1, min(c.Wall, quickWallS), command+" --quick"
 	}
@@ -138,7 +139,7 @@ func (c *studyStalenessCmd) options() (study.StalenessOptions, error) {
 		o.Lags = append([]int{0}, o.Lags...)
 	}
 	if o.Seeds < 1 || o.Steps < 1 || o.Steps > 100_000 {
-		return o, failure.Usage("headway study staleness --help lists its flags", "--seeds %d and --steps %d must be at least 1, and steps at most 100000", o.Seeds, o.Steps)
+		return o, failure.Usage("go run ./cmd/lab study staleness --help lists its flags", "--seeds %d and --steps %d must be at least 1, and steps at most 100000", o.Seeds, o.Steps)
 	}
 	return o, nil
 }
@@ -148,7 +149,7 @@ const maxLessonLag = 256
 
 // command is what repeats the study.
 func (c *studyStalenessCmd) command(o study.StalenessOptions) string {
-	command := fmt.Sprintf("headway study staleness --task %s --lags %s --corrections %s --seeds %d", o.Task,
+	command := fmt.Sprintf("go run ./cmd/lab study staleness --task %s --lags %s --corrections %s --seeds %d", o.Task,
 		listed(o.Lags), strings.Join(o.Corrections, ","), o.Seeds)
 	if c.Quick {
 		return command + " --quick"
@@ -190,7 +191,7 @@ func (c *studyStalenessCmd) print(a *app.Process, result study.StalenessResult, 
 	text := func(w io.Writer) error { return study.StalenessText(w, result, from) }
 	if c.Out == "" {
 		if c.JSON {
-			return printJSON(a.Stdout, document)
+			return report.JSON(a.Stdout, document)
 		}
 		return text(a.Stdout)
 	}

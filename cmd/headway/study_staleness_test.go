@@ -166,7 +166,7 @@ func (e noNumber) Play(ctx context.Context, task port.Task, sampler port.Sampler
 func TestStudyStaleness(t *testing.T) {
 	dir := t.TempDir()
 	arguments := []string{"study", "staleness", "--quick", "--lags", "1", "--corrections", "none,dppo", "--seeds", "1"}
-	code, _, stderr := headway(t, append(arguments, "--out", dir)...)
+	code, _, stderr := typed(t, append(arguments, "--out", dir)...)
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -175,7 +175,7 @@ func TestStudyStaleness(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	code, out, stderr := headway(t, append(arguments, "--json")...)
+	code, out, stderr := typed(t, append(arguments, "--json")...)
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -209,10 +209,10 @@ func TestStudyStaleness(t *testing.T) {
 	if err := os.WriteFile(kept, []byte("{\"program\":\"an older headway\"}\n"+rest), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, _, stderr := headway(t, append(arguments, "--out", dir)...); code != failure.ExitUsage || !strings.Contains(stderr, "--trust-kept") {
+	if code, _, stderr := typed(t, append(arguments, "--out", dir)...); code != failure.ExitUsage || !strings.Contains(stderr, "--trust-kept") {
 		t.Errorf("runs of another program: exit code %d, %s", code, stderr)
 	}
-	if code, _, stderr := headway(t, append(arguments, "--out", dir, "--trust-kept")...); code != failure.ExitDone {
+	if code, _, stderr := typed(t, append(arguments, "--out", dir, "--trust-kept")...); code != failure.ExitDone {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	if page, err := os.ReadFile(filepath.Join(dir, "staleness.md")); err != nil || !strings.Contains(string(page), "runs begun by an older headway") {
@@ -233,7 +233,7 @@ func TestStudyStalenessRefuses(t *testing.T) {
 		"--wall":            {"--live", "--wall", "0"},
 		"--out":             {"--out", "/dev/null/x"},
 	} {
-		if code, _, stderr := headway(t, append([]string{"study", "staleness"}, arguments...)...); code != failure.ExitUsage || !strings.Contains(stderr, want) {
+		if code, _, stderr := typed(t, append([]string{"study", "staleness"}, arguments...)...); code != failure.ExitUsage || !strings.Contains(stderr, want) {
 			t.Errorf("%v: exit code %d, want 2 and %q: %s", arguments, code, want, stderr)
 		}
 	}

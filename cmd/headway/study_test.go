@@ -10,7 +10,7 @@ import (
 )
 
 func TestStudies(t *testing.T) {
-	code, out, _ := headway(t, "study")
+	code, out, _ := typed(t, "study")
 	if code != failure.ExitDone {
 		t.Errorf("exit code %d", code)
 	}
@@ -20,7 +20,7 @@ func TestStudies(t *testing.T) {
 		}
 	}
 	var list []studyEntry
-	if code, out, _ := headway(t, "study", "--json"); code != failure.ExitDone || json.Unmarshal([]byte(out), &list) != nil || len(list) != len(studyList) {
+	if code, out, _ := typed(t, "study", "--json"); code != failure.ExitDone || json.Unmarshal([]byte(out), &list) != nil || len(list) != len(studyList) {
 		t.Errorf("exit code %d: %s", code, out)
 	}
 }
@@ -29,7 +29,7 @@ func TestStudies(t *testing.T) {
 func TestStudyHold(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "study")
 	arguments := []string{"study", "hold", "--quick", "--seeds", "2", "--warmup", "20", "--measured", "40", "--out", dir, "--json"}
-	code, out, stderr := headway(t, arguments...)
+	code, out, stderr := typed(t, arguments...)
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
@@ -47,7 +47,7 @@ func TestStudyHold(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &document); err != nil {
 		t.Fatal(err)
 	}
-	if document.Seeds != 2 || len(document.Grid) == 0 || !strings.HasPrefix(document.Command, "headway study hold") {
+	if document.Seeds != 2 || len(document.Grid) == 0 || !strings.HasPrefix(document.Command, "go run ./cmd/lab study hold") {
 		t.Errorf("the document is %.300s", out)
 	}
 	for _, row := range document.Grid {
@@ -64,7 +64,7 @@ func TestStudyHold(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	code, again, stderr := headway(t, arguments...)
+	code, again, stderr := typed(t, arguments...)
 	if code != failure.ExitDone || again != out {
 		t.Errorf("exit code %d, the same study again comes to something else: %s", code, stderr)
 	}
@@ -87,7 +87,7 @@ func TestStudyRefuses(t *testing.T) {
 		{"no such study", []string{"study", "drop"}, "staleness and presets"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, _, stderr := headway(t, test.arguments...)
+			code, _, stderr := typed(t, test.arguments...)
 			if code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 				t.Errorf("exit code %d, want 2 and %q: %s", code, test.want, stderr)
 			}
@@ -98,7 +98,7 @@ func TestStudyRefuses(t *testing.T) {
 // Live arms learn for equal time; what they reached is evaluated afterwards.
 func TestStudyLive(t *testing.T) {
 	dir := t.TempDir()
-	code, out, stderr := headway(t, "study", "presets", "--quick", "--scenario", "plain", "--arm", "q=1", "--arm", "synchronous", "--json", "--out", dir)
+	code, out, stderr := typed(t, "study", "presets", "--quick", "--scenario", "plain", "--arm", "q=1", "--arm", "synchronous", "--json", "--out", dir)
 	if code != failure.ExitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
