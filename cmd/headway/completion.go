@@ -49,11 +49,21 @@ func longFlags(command *kong.Node) []string {
 	return names
 }
 
+// offered are the commands that the help lists.
+func offered(root *kong.Node) (commands []*kong.Node) {
+	for _, command := range root.Children {
+		if !command.Hidden {
+			commands = append(commands, command)
+		}
+	}
+	return commands
+}
+
 // bashCompletion writes a script that completes the command's name first and
 // then its flags, or files where no flag has been started.
 func bashCompletion(w io.Writer, root *kong.Node) {
 	var names []string
-	for _, command := range root.Children {
+	for _, command := range offered(root) {
 		names = append(names, command.Name)
 	}
 	fmt.Fprintln(w, "_headway() {")
@@ -62,7 +72,7 @@ func bashCompletion(w io.Writer, root *kong.Node) {
 	fmt.Fprintf(w, "    COMPREPLY=($(compgen -W %q -- \"$word\")); return\n", strings.Join(names, " "))
 	fmt.Fprintln(w, "  fi")
 	fmt.Fprintln(w, `  case "${COMP_WORDS[1]}" in`)
-	for _, command := range root.Children {
+	for _, command := range offered(root) {
 		fmt.Fprintf(w, "    %s) flags=%q ;;\n", command.Name, strings.Join(longFlags(command), " "))
 	}
 	fmt.Fprintln(w, "  esac")
@@ -76,7 +86,7 @@ func bashCompletion(w io.Writer, root *kong.Node) {
 
 // fishCompletion writes fish's declarative form.
 func fishCompletion(w io.Writer, root *kong.Node) {
-	for _, command := range root.Children {
+	for _, command := range offered(root) {
 		fmt.Fprintf(w, "complete -c headway -n __fish_use_subcommand -f -a %s -d %s\n",
 			command.Name, fishQuote(command.Help))
 		for _, flag := range command.Flags {

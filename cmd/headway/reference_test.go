@@ -40,10 +40,10 @@ func TestCommandReference(t *testing.T) {
 	page.WriteString("# Every command\n\n" +
 		"Generated from the program (`make generate`). Results go to standard output, as one JSON document with `--json`; progress and messages to standard error. " +
 		"Exit codes: 0 done; 1 the run or the check failed; 2 bad arguments or a bad document. `NO_COLOR` and a `TERM` of dumb are respected.\n\n")
-	for _, command := range model.Model.Children {
+	for _, command := range offered(model.Model.Node) {
 		fmt.Fprintf(&page, "- [`headway %s`](#headway-%s): %s\n", command.Name, command.Name, command.Help)
 	}
-	for _, command := range model.Model.Children {
+	for _, command := range offered(model.Model.Node) {
 		commandPage(&page, "headway "+command.Name, command)
 	}
 	current(t, "../../docs/reference/commands.md", page.String())

@@ -126,12 +126,12 @@ func (b ban) covers(member string) bool {
 	return (b.calls == nil || slices.Contains(b.calls, member)) && !slices.Contains(b.except, member)
 }
 
-// The command line reads the wall clock in one place and hands it on, so that
+// The command lines read the wall clock in one place, which hands it on, so that
 // every figure that depends on it is known to.
 func TestOneWallClock(t *testing.T) {
 	clocks := 0
 	for _, f := range sources(t) {
-		if f.test || !within(f.room, "app/command", "cmd/headway") {
+		if f.test || f.room != "cmd/lab" && !within(f.room, "app/command", "cmd/headway") {
 			continue
 		}
 		names := f.names(t)

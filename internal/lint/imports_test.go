@@ -41,8 +41,10 @@ func TestImports(t *testing.T) {
 func refused(r rule, f file, imported string) string {
 	inside, own := ours(imported)
 	switch {
-	case own && (within(inside, "cmd/headway", "internal/lint") || within(inside, "cmd") && !within(f.room, "cmd")):
+	case own && within(inside, "cmd/headway", "internal/lint"):
 		return "nothing imports a command or the lint"
+	case own && within(inside, "cmd/lab") && !within(f.room, "cmd/lab"):
+		return "nothing outside cmd/lab imports the lab: the user's program is without studies and benchmarks"
 	case own && f.test:
 		return "" // a test may set up what it needs around its room
 	case own && (inside == f.room || slices.Contains(r.may, "*") || slices.Contains(r.may, inside)):
@@ -138,6 +140,10 @@ func TestRefusals(t *testing.T) {
 		{"predict/theory", module + "/drive/sim", true, true},
 		{"observe/report", "github.com/alecthomas/kong", false, false},
 		{"observe/report", module + "/cmd/headway", true, false},
+		{"cmd/headway", module + "/cmd/lab/study", false, false},
+		{"cmd/headway", module + "/cmd/lab/study", true, false},
+		{"cmd/lab", module + "/cmd/lab/study", false, true},
+		{"cmd/lab", module + "/cmd/headway", true, false},
 		{"internal/transformer", "C", false, false},
 	}
 	for _, test := range tests {

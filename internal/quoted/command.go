@@ -2,6 +2,7 @@ package quoted
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -185,11 +186,17 @@ func Headway(words []string) (arguments []string, is bool) {
 			return words[i+1:], true
 		}
 	}
+	return goRun(words, "./cmd/headway")
+}
+
+// Lab returns the arguments of a command that is the program of the studies: go run ./cmd/lab.
+func Lab(words []string) (arguments []string, is bool) { return goRun(words, "./cmd/lab") }
+
+// goRun returns the arguments that go run hands to the program of a folder.
+func goRun(words []string, folder string) (arguments []string, is bool) {
 	if len(words) > 1 && words[0] == "go" && words[1] == "run" {
-		for i, word := range words {
-			if word == "./cmd/headway" {
-				return words[i+1:], true
-			}
+		if i := slices.Index(words, folder); i > 0 {
+			return words[i+1:], true
 		}
 	}
 	return nil, false

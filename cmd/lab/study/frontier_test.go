@@ -176,7 +176,7 @@ func frontierCurvesMeet(t *testing.T, r FrontierResult) {
 // frontierPrints reads every form that the study is printed in.
 func frontierPrints(t *testing.T, r FrontierResult) {
 	var text, page, document, table bytes.Buffer
-	from := Provenance{Command: "headway study frontier", Program: "test"}
+	from := Provenance{Command: "go run ./cmd/lab study frontier", Program: "test"}
 	if err := errors.Join(r.WriteText(&text), FrontierHTML(&page, r, from), FrontierMarkdown(&document, r, from), FrontierCSV(&table, r)); err != nil {
 		t.Fatal(err)
 	}

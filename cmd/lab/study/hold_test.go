@@ -40,10 +40,10 @@ func TestQuickHold(t *testing.T) {
 		}
 	}
 	var text bytes.Buffer
-	if err := HoldMarkdown(&text, r, Provenance{Command: "headway study hold"}); err != nil {
+	if err := HoldMarkdown(&text, r, Provenance{Command: "go run ./cmd/lab study hold"}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"no result", "Newest first, q = 2", "What else was tried", "headway study hold"} {
+	for _, want := range []string{"no result", "Newest first, q = 2", "What else was tried", "go run ./cmd/lab study hold"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the document lacks %q", want)
 		}

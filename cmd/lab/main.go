@@ -3,6 +3,8 @@
 package main
 
 import (
+	"os"
+
 	"github.com/headway-rl/headway/app/command"
 )
 
@@ -16,4 +18,8 @@ var lab = command.Program{
 	Name:        "go run ./cmd/lab",
 	Description: "Scripted experiments: how far the predictions are right, and what each rule is worth.",
 	Grammar:     func() any { return &labCommands{} },
+}
+
+func main() {
+	os.Exit(lab.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
