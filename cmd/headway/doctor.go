@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/probe"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
@@ -84,9 +85,9 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	examineServers(ctx, document, !c.NoProbe, &examined)
-	examineEnvironment(ctx, application, document, !c.NoProbe, &examined)
-	examineFleet(ctx, document, !c.NoProbe, &examined)
+	probe.ExamineServers(ctx, document, !c.NoProbe, &examined)
+	probe.ExamineEnvironment(ctx, application, document, !c.NoProbe, &examined)
+	probe.ExamineFleet(ctx, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
 	var field *workload.FieldError
 	if errors.As(err, &field) { // speeds beyond what a closed form takes

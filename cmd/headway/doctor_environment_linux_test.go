@@ -13,7 +13,6 @@ import (
 
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
-	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -147,28 +146,5 @@ func TestUnmetWants(t *testing.T) {
 	cfg.Sandbox.Image, cfg.Sandbox.MemoryMB, cfg.Environment.Verifier.TimeoutS = "python:3.12", 4096, 900
 	if said := parts.UnmetWants(set, cfg); len(said) > 0 {
 		t.Errorf("all of it is met, and yet: %q", said)
-	}
-}
-
-// A box that is lost while doctor tries it is an error of the sandbox, and never a pass.
-func TestTrialOfAProgramThatFails(t *testing.T) {
-	driver := sandboxDriver(t, "process")
-	cfg, err := config.Load("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.Sandbox = config.Sandboxes{Driver: "process", StartTimeoutS: 30}
-	box, err := trialBox(t.Context(), cfg, driver, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := runOne(t.Context(), box, "false"); err == nil || !strings.Contains(err.Error(), "exit code 1") {
-		t.Errorf("false: %v", err)
-	}
-	if err := box.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := runTrue(t.Context(), box); sandbox.ClassOf(err) != sandbox.Lost {
-		t.Errorf("in a box that is closed: %v", err)
 	}
 }

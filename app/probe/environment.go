@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"cmp"
@@ -22,9 +22,9 @@ import (
 // trialLimit is how long doctor tries a sandbox, a verdict or an OpenEnv server.
 const trialLimit = 2 * time.Minute
 
-// examineEnvironment adds to a case what is found of what rollouts are played with. Without probing
+// ExamineEnvironment adds to a case what is found of what rollouts are played with. Without probing
 // nothing is started or asked, and files alone are read.
-func examineEnvironment(ctx context.Context, application *app.Process, document config.Config, probe bool, examined *doctor.Case) {
+func ExamineEnvironment(ctx context.Context, application *app.Process, document config.Config, probe bool, examined *doctor.Case) {
 	e := document.Environment
 	if !e.Played() && !document.UsesSandbox() {
 		return

@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"context"
@@ -11,9 +11,9 @@ import (
 	"github.com/headway-rl/headway/predict/doctor"
 )
 
-// examineFleet adds to a case whether the document's fleet could start an engine. Nothing is started, and
+// ExamineFleet adds to a case whether the document's fleet could start an engine. Nothing is started, and
 // without probing no cluster is asked.
-func examineFleet(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
+func ExamineFleet(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
 	var found *doctor.Fleet
 	switch document.Fleet.Driver {
 	case "process":

@@ -1,4 +1,4 @@
-package main
+package probe
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 // probeLimit is how long doctor waits for one server's answers.
 const probeLimit = 30 * time.Second
 
-// examineServers adds to a case what the model's directory and the engines' servers say of themselves.
+// ExamineServers adds to a case what the model's directory and the engines' servers say of themselves.
 // Without probing no server is asked.
-func examineServers(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
+func ExamineServers(ctx context.Context, document config.Config, probe bool, examined *doctor.Case) {
 	if !document.External() {
 		return
 	}
