@@ -20,24 +20,23 @@ const engineDownDefault = 600
 // agentDefaults fills in the sections about what a rollout does beside decoding;
 // those that say nothing stay empty.
 func (c *Config) agentDefaults() {
-	r := &c.Rollout
-	if c.says(r.Prefill, "rollout.prefill") {
-		orWord(&r.Prefill.Mode, "slot")
+	if c.says(c.Modelled.Prefill, "modelled.prefill") {
+		orWord(&c.Modelled.Prefill.Mode, "slot")
 	}
-	if c.says(r.Tools, "rollout.tools") {
-		orWord(&r.Tools.CallsKind, "fixed")
-		orWord(&r.Tools.Split, "even")
-		r.Tools.Time = c.serviceDefaults(r.Tools.Time, "rollout.tools.time")
+	if c.says(c.Modelled.Tools, "modelled.tools") {
+		orWord(&c.Modelled.Tools.CallsKind, "fixed")
+		orWord(&c.Modelled.Tools.Split, "even")
+		c.Modelled.Tools.Time = c.serviceDefaults(c.Modelled.Tools.Time, "modelled.tools.time")
 	}
-	if c.says(r.Sandbox, "rollout.sandbox") {
-		orWord(&r.Sandbox.When, "first_call")
-		r.Sandbox.Start = c.serviceDefaults(r.Sandbox.Start, "rollout.sandbox.start")
+	if c.says(c.Modelled.Sandbox, "modelled.sandbox") {
+		orWord(&c.Modelled.Sandbox.When, "first_call")
+		c.Modelled.Sandbox.Start = c.serviceDefaults(c.Modelled.Sandbox.Start, "modelled.sandbox.start")
 	}
-	if c.says(r.Judge, "rollout.judge") {
-		r.Judge.Time = c.serviceDefaults(r.Judge.Time, "rollout.judge.time")
+	if c.says(c.Modelled.Verifier, "modelled.verifier") {
+		c.Modelled.Verifier.Time = c.serviceDefaults(c.Modelled.Verifier.Time, "modelled.verifier.time")
 	}
-	if c.Failures.EngineMTBFS > 0 {
-		orNumber(&c.Failures.EngineDownS, engineDownDefault, c.given("failures.engine_down_s"))
+	if c.Modelled.Failures.EngineMTBFS > 0 {
+		orNumber(&c.Modelled.Failures.EngineDownS, engineDownDefault, c.given("modelled.failures.engine_down_s"))
 	}
 }
 
@@ -61,17 +60,17 @@ func (v *validator) agents() {
 	v.prefill()
 	v.tools()
 	v.sandbox()
-	if c.says(c.Rollout.Judge, "rollout.judge") {
-		v.service("rollout.judge.time", c.Rollout.Judge.Time)
-		v.idle("rollout.judge.concurrency", c.Rollout.Judge.Concurrency != 0 && c.Rollout.Judge.Time.Kind == "none",
-			"without a time of a verdict", "rollout.judge.time, or leave it out")
+	if c.says(c.Modelled.Verifier, "modelled.verifier") {
+		v.service("modelled.verifier.time", c.Modelled.Verifier.Time)
+		v.idle("modelled.verifier.concurrency", c.Modelled.Verifier.Concurrency != 0 && c.Modelled.Verifier.Time.Kind == "none",
+			"without a time of a verdict", "modelled.verifier.time, or leave it out")
 	}
 	v.drift()
 	v.faults()
-	if e := c.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
-		v.idle("evaluate.occupies", e.Every == 0, "with evaluate.every 0: nothing is evaluated before the end", "evaluate.every of at least 1, or none")
+	if e := c.Evaluate; c.Modelled.Evaluate.Occupies == "engines" || c.Modelled.Evaluate.Occupies == "trainer" {
+		v.idle("modelled.evaluate.occupies", e.Every == 0, "with evaluate.every 0: nothing is evaluated before the end", "evaluate.every of at least 1, or none")
 	} else {
-		v.idle("evaluate.time_s", e.TimeS > 0, "while an evaluation occupies nothing", "evaluate.occupies engines or trainer, or leave it out")
+		v.idle("modelled.evaluate.time_s", c.Modelled.Evaluate.TimeS > 0, "while an evaluation occupies nothing", "modelled.evaluate.occupies engines or trainer, or leave it out")
 	}
 }
 
@@ -90,86 +89,86 @@ func (v *validator) service(path string, s Service) {
 }
 
 func (v *validator) decodeCurve() {
-	curve := v.config.Rollout.DecodeCurve
+	curve := v.config.Modelled.DecodeCurve
 	if len(curve) == 0 {
 		return
 	}
 	for _, other := range []struct {
 		key   string
 		speed float64
-	}{{"decode_tokens_per_s", v.config.Rollout.DecodeTokensPerS}, {"throughput_tokens_per_s", v.config.Rollout.ThroughputTokensPerS}} {
+	}{{"decode_tokens_per_s", v.config.Modelled.DecodeTokensPerS}, {"throughput_tokens_per_s", v.config.Modelled.ThroughputTokensPerS}} {
 		if other.speed != 0 {
-			v.fail("rollout."+other.key, other.speed, "says again what rollout.decode_curve says", "one of the two")
+			v.fail("modelled."+other.key, other.speed, "says again what modelled.decode_curve says", "one of the two")
 		}
 	}
 	for i := 1; i < len(curve); i++ {
 		if curve[i].Active <= curve[i-1].Active {
-			v.fail(fmt.Sprintf("rollout.decode_curve.%d.active", i), curve[i].Active, fmt.Sprintf("does not follow %d", curve[i-1].Active), "points in rising order")
+			v.fail(fmt.Sprintf("modelled.decode_curve.%d.active", i), curve[i].Active, fmt.Sprintf("does not follow %d", curve[i-1].Active), "points in rising order")
 		}
 	}
 }
 
 func (v *validator) prefill() {
 	c := v.config
-	p := c.Rollout.Prefill
-	if !c.says(p, "rollout.prefill") {
+	p := c.Modelled.Prefill
+	if !c.says(p, "modelled.prefill") {
 		return
 	}
-	if v.unused("rollout.prefill", "mode", p.Mode, prefillModes) {
+	if v.unused("modelled.prefill", "mode", p.Mode, prefillModes) {
 		return
 	}
 	switch {
 	case p.TokensPerS == 0:
-		v.fail("rollout.prefill", nil, "does not say how fast it reads", "tokens_per_s")
+		v.fail("modelled.prefill", nil, "does not say how fast it reads", "tokens_per_s")
 	case p.Mode == "pool" && p.Workers == 0:
-		v.fail("rollout.prefill.mode", p.Mode, "does not say how many workers the pool has", "rollout.prefill.workers of at least 1")
-	case c.Sync.PrefillTokensPerS > 0:
-		v.fail("sync.prefill_tokens_per_s", c.Sync.PrefillTokensPerS, "says again what rollout.prefill says, which holds for resumed rollouts, too", "one of the two")
+		v.fail("modelled.prefill.mode", p.Mode, "does not say how many workers the pool has", "modelled.prefill.workers of at least 1")
+	case c.Modelled.Sync.PrefillTokensPerS > 0:
+		v.fail("modelled.sync.prefill_tokens_per_s", c.Modelled.Sync.PrefillTokensPerS, "says again what modelled.prefill says, which holds for resumed rollouts, too", "one of the two")
 	}
 }
 
 func (v *validator) tools() {
-	t := v.config.Rollout.Tools
-	if !v.config.says(t, "rollout.tools") {
+	t := v.config.Modelled.Tools
+	if !v.config.says(t, "modelled.tools") {
 		return
 	}
 	if t.Calls == 0 {
-		if key, given := v.config.givenUnder("rollout.tools"); given && key != "rollout.tools.calls" && !v.config.given("rollout.tools.calls") {
-			v.idle(key, true, "without calls", "rollout.tools.calls above 0, or leave it out")
+		if key, given := v.config.givenUnder("modelled.tools"); given && key != "modelled.tools.calls" && !v.config.given("modelled.tools.calls") {
+			v.idle(key, true, "without calls", "modelled.tools.calls above 0, or leave it out")
 		}
 		return
 	}
-	v.service("rollout.tools.time", t.Time)
-	v.model("rollout.tools", t.spec().Validate())
+	v.service("modelled.tools.time", t.Time)
+	v.model("modelled.tools", t.spec().Validate())
 	if t.CallsKind == "fixed" && t.CallsMax > 0 && t.Calls > float64(t.CallsMax) {
-		v.fail("rollout.tools.calls_max", t.CallsMax, fmt.Sprintf("is below rollout.tools.calls (%s), which every rollout makes with calls_kind fixed", number(t.Calls)),
+		v.fail("modelled.tools.calls_max", t.CallsMax, fmt.Sprintf("is below modelled.tools.calls (%s), which every rollout makes with calls_kind fixed", number(t.Calls)),
 			fmt.Sprintf("at least %.0f, or calls_kind poisson or geometric", math.Ceil(t.Calls)))
 	}
-	v.idle("rollout.tools.retries", t.Retries > 0 && t.FailureRate == 0, "where no call fails", "rollout.tools.failure_rate above 0, or leave it out")
-	v.idle("rollout.tools.concurrency", t.Concurrency > 0 && t.Time.Kind == "none", "where a call takes no time", "rollout.tools.time, or leave it out")
+	v.idle("modelled.tools.retries", t.Retries > 0 && t.FailureRate == 0, "where no call fails", "modelled.tools.failure_rate above 0, or leave it out")
+	v.idle("modelled.tools.concurrency", t.Concurrency > 0 && t.Time.Kind == "none", "where a call takes no time", "modelled.tools.time, or leave it out")
 }
 
 func (v *validator) sandbox() {
 	c := v.config
-	s := c.Rollout.Sandbox
-	if !c.says(s, "rollout.sandbox") {
+	s := c.Modelled.Sandbox
+	if !c.says(s, "modelled.sandbox") {
 		return
 	}
-	v.service("rollout.sandbox.start", s.Start)
-	if s.When == "first_call" && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none" {
-		v.fail("rollout.sandbox", nil, "has no effect: nothing runs in it", "rollout.tools.calls above 0, rollout.environment, or when rollout")
+	v.service("modelled.sandbox.start", s.Start)
+	if s.When == "first_call" && c.Modelled.Tools.Calls == 0 && c.Modelled.Environment.Kind == "none" {
+		v.fail("modelled.sandbox", nil, "has no effect: nothing runs in it", "modelled.tools.calls above 0, modelled.environment, or when rollout")
 	}
-	v.idle("rollout.sandbox.mtbf_s", s.MTBFS > 0 && c.Rollout.Tools.Calls == 0 && c.Rollout.Environment.Kind == "none",
-		"where nothing runs in the sandbox", "rollout.tools.calls above 0 or rollout.environment, or leave it out")
+	v.idle("modelled.sandbox.mtbf_s", s.MTBFS > 0 && c.Modelled.Tools.Calls == 0 && c.Modelled.Environment.Kind == "none",
+		"where nothing runs in the sandbox", "modelled.tools.calls above 0 or modelled.environment, or leave it out")
 	takes := s.Start.Kind != "none"
-	v.idle("rollout.sandbox.warm", s.Warm > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
-	v.idle("rollout.sandbox.reset_s", s.ResetS > 0 && s.Uses < 2, "where no sandbox is used again", "rollout.sandbox.uses of at least 2, or leave it out")
-	v.idle("rollout.sandbox.start_concurrency", s.StartConcurrency > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
-	v.idle("rollout.sandbox.start_timeout_s", s.StartTimeoutS > 0 && !takes, "where a start takes no time", "rollout.sandbox.start, or leave it out")
-	v.idle("rollout.sandbox.retries", s.Retries > 0 && s.FailureRate == 0 && s.StartTimeoutS == 0, "where no start fails", "failure_rate or start_timeout_s, or leave it out")
+	v.idle("modelled.sandbox.warm", s.Warm > 0 && !takes, "where a start takes no time", "modelled.sandbox.start, or leave it out")
+	v.idle("modelled.sandbox.reset_s", s.ResetS > 0 && s.Uses < 2, "where no sandbox is used again", "modelled.sandbox.uses of at least 2, or leave it out")
+	v.idle("modelled.sandbox.start_concurrency", s.StartConcurrency > 0 && !takes, "where a start takes no time", "modelled.sandbox.start, or leave it out")
+	v.idle("modelled.sandbox.start_timeout_s", s.StartTimeoutS > 0 && !takes, "where a start takes no time", "modelled.sandbox.start, or leave it out")
+	v.idle("modelled.sandbox.retries", s.Retries > 0 && s.FailureRate == 0 && s.StartTimeoutS == 0, "where no start fails", "failure_rate or start_timeout_s, or leave it out")
 	if s.Start.Kind == "fixed" && s.StartTimeoutS > 0 && s.StartTimeoutS < s.Start.MeanS {
-		v.fail("rollout.sandbox.start_timeout_s", s.StartTimeoutS, fmt.Sprintf("is below the time of every start (%s s): none would ever be up, and nothing be trained", number(s.Start.MeanS)),
-			"at least rollout.sandbox.start.mean_s")
+		v.fail("modelled.sandbox.start_timeout_s", s.StartTimeoutS, fmt.Sprintf("is below the time of every start (%s s): none would ever be up, and nothing be trained", number(s.Start.MeanS)),
+			"at least modelled.sandbox.start.mean_s")
 	}
 }
 
@@ -183,13 +182,13 @@ func (v *validator) drift() {
 	const factor = "length_factor, tool_calls_factor, environment_factor or step_factor, or leave it out"
 	v.idle("rollout.drift.steps", d.Steps > 0 && still, "without a factor", factor)
 	v.idle("rollout.drift.begin", d.Begin > 0 && still, "without a factor", factor)
-	v.idle("rollout.drift.tool_calls_factor", d.ToolCallsFactor > 0 && c.Rollout.Tools.Calls == 0, "where no tool is called", "rollout.tools.calls above 0, or leave it out")
-	v.idle("rollout.drift.environment_factor", d.EnvironmentFactor > 0 && c.Rollout.Environment.Kind == "none", "where the environment takes no time", "rollout.environment, or leave it out")
+	v.idle("rollout.drift.tool_calls_factor", d.ToolCallsFactor > 0 && c.Modelled.Tools.Calls == 0, "where no tool is called", "modelled.tools.calls above 0, or leave it out")
+	v.idle("rollout.drift.environment_factor", d.EnvironmentFactor > 0 && c.Modelled.Environment.Kind == "none", "where the environment takes no time", "modelled.environment, or leave it out")
 }
 
 func (v *validator) faults() {
 	f := v.config.Failures
-	v.idle("failures.engine_down_s", f.EngineDownS > 0 && f.EngineMTBFS == 0, "where no engine is lost", "failures.engine_mtbf_s, or leave it out")
+	v.idle("modelled.failures.engine_down_s", v.config.Modelled.Failures.EngineDownS > 0 && v.config.Modelled.Failures.EngineMTBFS == 0, "where no engine is lost", "modelled.failures.engine_mtbf_s, or leave it out")
 	var names []string
 	for _, engine := range v.config.Engines {
 		names = append(names, engine.Name)
@@ -242,21 +241,21 @@ func (f Failures) allGone(names []string) int {
 // agentWarnings name what of a rollout's services changes nothing, or ends a run.
 func (c Config) agentWarnings(warn func(key, format string, args ...any)) {
 	r := c.Rollout
-	if r.Prefill.TokensPerS == 0 && c.Sync.PrefillTokensPerS == 0 {
-		if r.PromptTokens > 0 {
-			warn("rollout.prompt_tokens", "%d takes no time: rollout.prefill.tokens_per_s says how fast prompts are read", r.PromptTokens)
+	if c.Modelled.Prefill.TokensPerS == 0 && c.Modelled.Sync.PrefillTokensPerS == 0 {
+		if c.Modelled.PromptTokens > 0 {
+			warn("modelled.prompt_tokens", "%d takes no time: modelled.prefill.tokens_per_s says how fast prompts are read", c.Modelled.PromptTokens)
 		}
-		if r.Tools.OutputTokens > 0 {
-			warn("rollout.tools.output_tokens", "%d takes no time: rollout.prefill.tokens_per_s says how fast they are read", r.Tools.OutputTokens)
+		if c.Modelled.Tools.OutputTokens > 0 {
+			warn("modelled.tools.output_tokens", "%d takes no time: modelled.prefill.tokens_per_s says how fast they are read", c.Modelled.Tools.OutputTokens)
 		}
 	}
-	if rate, tries := c.Train.FailureRate, c.Failures.TrainAttempts; rate > 0 {
+	if rate, tries := c.Modelled.Train.FailureRate, c.Failures.TrainAttempts; rate > 0 {
 		steps := float64(c.Steps.Warmup + c.Steps.Measured)
 		if ends := -math.Expm1(steps * math.Log1p(-math.Pow(rate, float64(tries)))); ends > 0.01 {
-			warn("train.failure_rate", "%s ends a simulation of %.0f steps early with a probability of %.2g: a step may fail failures.train_attempts (%d) times in a row", number(rate), steps, ends, tries)
+			warn("modelled.train.failure_rate", "%s ends a simulation of %.0f steps early with a probability of %.2g: a step may fail failures.train_attempts (%d) times in a row", number(rate), steps, ends, tries)
 		}
 	}
-	if s := r.Sandbox; s.Limit > 0 && s.Limit < r.Concurrency && s.When == "rollout" {
-		warn("rollout.sandbox.limit", "%d is below rollout.concurrency (%d): that many slots wait for a sandbox and generate nothing, and no more than %d rollouts are under way", s.Limit, r.Concurrency, s.Limit)
+	if s := c.Modelled.Sandbox; s.Limit > 0 && s.Limit < r.Concurrency && s.When == "rollout" {
+		warn("modelled.sandbox.limit", "%d is below rollout.concurrency (%d): that many slots wait for a sandbox and generate nothing, and no more than %d rollouts are under way", s.Limit, r.Concurrency, s.Limit)
 	}
 }

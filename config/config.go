@@ -23,6 +23,8 @@ type Config struct {
 	Filter Filter `json:"filter"`
 	// Prompts says which prompts are played, and which are played again.
 	Prompts Prompts `json:"prompts"`
+	// Modelled is the world as simulations, predictions and plans assume it. No run reads it: a run measures its own.
+	Modelled Modelled `json:"modelled"`
 	// Control is a goal that the loop keeps by moving its own settings while it runs. Default none, which moves nothing.
 	Control Control `json:"control,omitempty"`
 	// Steps says how long a simulation is. A run ends by trainer.steps.
@@ -36,7 +38,7 @@ type Config struct {
 	Fleet Fleet `json:"fleet,omitempty"`
 	// Environment is what a run's policy is trained on.
 	Environment Environment `json:"environment"`
-	// Sandbox says what code of the policy runs in, in a run; rollout.sandbox is what simulations reckon with. Default none, where nothing runs.
+	// Sandbox says what code of the policy runs in, in a run; modelled.sandbox is what simulations reckon with. Default none, where nothing runs.
 	Sandbox Sandboxes `json:"sandbox,omitempty"`
 	// Trainer says how a run learns.
 	Trainer Trainer `json:"trainer"`
@@ -75,16 +77,8 @@ type Rollout struct {
 	Concurrency int `json:"concurrency" min:"1" max:"16777216"`
 	// GroupSize is S, the rollouts of one prompt. Default 8.
 	GroupSize int `json:"group_size" min:"1" max:"65536"`
-	// DecodeTokensPerS is the modelled speed of one slot in tokens per second; a run measures its own. Unset with throughput_tokens_per_s, else 50 in a simulation.
-	DecodeTokensPerS float64 `json:"decode_tokens_per_s,omitempty" above:"0" max:"1e9"`
-	// ThroughputTokensPerS is the modelled speed of all slots together in tokens per second, instead of decode_tokens_per_s.
-	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
 	// Start is the start order: stream fills slots as they free up, gang starts a group when a slot is free for each of its rollouts. Default stream.
 	Start string `json:"start" allowed:"stream gang"`
-	// Length models how long responses are; a run measures its own.
-	Length Length `json:"length"`
-	// Environment models the time a rollout spends outside the engine while it holds its slot; a run waits by environment.service_time. Default the same.
-	Environment Service `json:"environment"`
 	// Redundancy is the number of rollouts started beyond group_size in every group; the first group_size to be scored are kept, the others cancelled, which favours short ones. Default 0.
 	Redundancy int `json:"redundancy" min:"0" max:"65535"`
 	// Oversample is the number of groups opened per version over those of a batch under schedule synchronous; the first to be ready are trained, the others cancelled (or interrupted, with partial.interrupt batch), which favours short ones. Default 1.
@@ -95,99 +89,8 @@ type Rollout struct {
 	Prune Prune `json:"prune"`
 	// Sampling says how the engines of a run draw tokens. Default from the policy as it is.
 	Sampling Sampling `json:"sampling"`
-	// Solve models how often a rollout is right in a simulation, for filters and curricula to see; a run measures its own.
-	Solve Solve `json:"solve"`
-	// DecodeCurve is the modelled speed of one slot by how many of its engine's generate at once, instead of decode_tokens_per_s: straight lines between the points, level outside them. A run measures its own.
-	DecodeCurve []DecodePoint `json:"decode_curve,omitempty"`
-	// PromptTokens is the length of every prompt in a simulation, which is read before the first token. Default 0.
-	PromptTokens int `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
-	// Prefill models how prompts, tool outputs and resumed rollouts are read into the cache in a simulation. Default at once.
-	Prefill Prefill `json:"prefill,omitempty"`
-	// Tools models multi-turn rollouts in a simulation: calls of tools between parts of the generation; a run's own tools are environment.tools. Default none.
-	Tools Tools `json:"tools,omitempty"`
-	// Sandbox models what a rollout's tools run in, in a simulation; a run's own are those of the section sandbox. Default there at once.
-	Sandbox Sandbox `json:"sandbox,omitempty"`
-	// Judge models who rewards a finished rollout in a simulation, while it holds its slot; a run's own is environment.verifier. Default at once.
-	Judge Judge `json:"judge,omitempty"`
 	// Drift is how responses, their environment and the train step change over a simulation, or a run of embedded engines, as the policy learns. Default not at all.
 	Drift Drift `json:"drift,omitempty"`
-}
-
-// DecodePoint is one point of a speed curve.
-type DecodePoint struct {
-	// Active is the number of slots of one engine that generate.
-	Active int `json:"active" min:"1" max:"16777216"`
-	// TokensPerS is the speed of each of them then, in tokens per second.
-	TokensPerS float64 `json:"tokens_per_s" above:"0" max:"1e9"`
-}
-
-// Prefill is a model of how tokens that a rollout did not generate are read into
-// the cache: its prompt, what tools return, and all it has once it was interrupted.
-type Prefill struct {
-	// TokensPerS is the speed, in tokens per second: of a slot, an engine or a worker, as mode says.
-	TokensPerS float64 `json:"tokens_per_s,omitempty" above:"0" max:"1e12"`
-	// Mode: slot lets every rollout read for itself, and slows no other; engine lets an engine read one rollout after the other while its others stand still; pool has workers read for all engines, one rollout each. Default slot.
-	Mode string `json:"mode,omitempty" allowed:"slot engine pool"`
-	// Workers is the number of the pool's.
-	Workers int `json:"workers,omitempty" min:"1" max:"1000000"`
-}
-
-// Tools is a model of multi-turn rollouts: between two parts of its generation a
-// rollout calls a tool, holding its slot.
-type Tools struct {
-	// Calls is the mean number of calls of a rollout; it generates one part more than that.
-	Calls float64 `json:"calls,omitempty" min:"0" max:"4096"`
-	// CallsKind is their distribution; fixed is the same number for all, and for one that is not whole that below or above it, so that the mean holds. Default fixed.
-	CallsKind string `json:"calls_kind,omitempty" allowed:"fixed poisson geometric"`
-	// CallsMax is the most calls of a rollout. Default no limit.
-	CallsMax int `json:"calls_max,omitempty" min:"1" max:"4096"`
-	// Split divides the tokens over the turns: even, or at random. Default even.
-	Split string `json:"split,omitempty" allowed:"even random"`
-	// Time of one call.
-	Time Service `json:"time,omitempty"`
-	// Concurrency is the number of calls that may run at once; others wait. Default no limit.
-	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
-	// OutputTokens is what a call returns, read into the cache before the next part. Default 0.
-	OutputTokens int `json:"output_tokens,omitempty" min:"0" max:"1048576"`
-	// FailureRate is the share of calls that fail, after their time. Default 0.
-	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
-	// Retries is how often a failed call is made again before the rollout's attempt fails. Default 0.
-	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
-}
-
-// Sandbox is a model of what a rollout's tools run in. A rollout keeps its sandbox
-// until it ends, also while it stands interrupted.
-type Sandbox struct {
-	// When it starts: at the rollout's first tool call (or its environment's time, if that comes first), or with the rollout. Default first_call.
-	When string `json:"when,omitempty" allowed:"first_call rollout"`
-	// Start is the time that one takes to start.
-	Start Service `json:"start,omitempty"`
-	// Limit is the number of sandboxes there may be at once; a rollout without one waits. Default no limit.
-	Limit int `json:"limit,omitempty" min:"1" max:"16777216"`
-	// StartConcurrency is the number that may start at once, so that a start takes longer the more are asked for; others wait. Default no limit.
-	StartConcurrency int `json:"start_concurrency,omitempty" min:"1" max:"16777216"`
-	// StartTimeoutS gives a start up that is not done after so many seconds, its wait for others included. Default never.
-	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"604800"`
-	// FailureRate is the share of starts that fail, after their time. Default 0.
-	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
-	// MTBFS is the mean time a sandbox lives, in seconds, exponential; a rollout whose sandbox is gone fails when it uses it. Default for ever.
-	MTBFS float64 `json:"mtbf_s,omitempty" above:"0" max:"1e12"`
-	// Retries is how often a start that failed or took too long is tried again before the rollout's attempt fails. Default 0.
-	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
-	// Warm is the number kept ready ahead of demand; they count against limit, and rollouts' own starts go first. Default 0.
-	Warm int `json:"warm,omitempty" min:"0" max:"16777216"`
-	// Uses is the number of rollouts that one sandbox serves, made as if it were new between them. Default 1.
-	Uses int `json:"uses,omitempty" min:"1" max:"1000000"`
-	// ResetS is the time that takes, in seconds. Default 0.
-	ResetS float64 `json:"reset_s,omitempty" min:"0" max:"86400"`
-}
-
-// Judge is a model of who rewards a finished rollout: a model or a program of its own.
-type Judge struct {
-	// Time of one verdict.
-	Time Service `json:"time,omitempty"`
-	// Concurrency is the number of rollouts judged at once; others wait. Default no limit.
-	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
 }
 
 // Drift is how a workload changes as the policy learns: by factors that go from 1 to
@@ -197,34 +100,14 @@ type Drift struct {
 	Begin int `json:"begin,omitempty" min:"0" max:"1000000000"`
 	// Steps is the number of train steps, from then on, until the factors have their value.
 	Steps int `json:"steps,omitempty" min:"1" max:"1000000000"`
-	// LengthFactor multiplies lengths; rollout.length.cap_tokens still cuts them. In a run the task asks for answers so many times as long. Default 1.
+	// LengthFactor multiplies lengths; modelled.length.cap_tokens still cuts them. In a run the task asks for answers so many times as long. Default 1.
 	LengthFactor float64 `json:"length_factor,omitempty" above:"0" max:"1000"`
 	// ToolCallsFactor multiplies the mean number of tool calls of a simulation. Default 1.
 	ToolCallsFactor float64 `json:"tool_calls_factor,omitempty" above:"0" max:"1000"`
-	// EnvironmentFactor multiplies the environment's time (rollout.environment, environment.service_time). Default 1.
+	// EnvironmentFactor multiplies the environment's time (modelled.environment, environment.service_time). Default 1.
 	EnvironmentFactor float64 `json:"environment_factor,omitempty" above:"0" max:"1000"`
-	// StepFactor multiplies the time of a train step: train.step_s of a simulation, trainer.step_s of a run. Default 1.
+	// StepFactor multiplies the time of a train step: modelled.train.step_s of a simulation, trainer.step_s of a run. Default 1.
 	StepFactor float64 `json:"step_factor,omitempty" above:"0" max:"1000"`
-}
-
-// Solve is a model of rewards: 1 for a solved rollout, 0 otherwise.
-type Solve struct {
-	// Kind: none gives nothing a reward, fixed solves every rollout at one rate, logistic has a policy whose skill grows play prompts of several difficulties: a rollout is solved with probability 1/(1 + exp(difficulty - skill)). Default none, fixed when only rate is given, else logistic.
-	Kind string `json:"kind" allowed:"none fixed logistic"`
-	// Rate is the solve rate of fixed.
-	Rate float64 `json:"rate,omitempty" min:"0" max:"1"`
-	// Begin is the version at which logistic's skill begins to move. Default 0.
-	Begin int `json:"begin,omitempty" min:"0" max:"1000000000"`
-	// From is logistic's skill up to version begin, in logits. Default 0.
-	From float64 `json:"from,omitempty" min:"-30" max:"30"`
-	// To is the skill from version begin + steps on. Default the same as from.
-	To float64 `json:"to,omitempty" min:"-30" max:"30"`
-	// Steps is the number of train steps in which the skill goes from the one to the other.
-	Steps int `json:"steps,omitempty" min:"0" max:"1000000000"`
-	// Levels are the difficulties of the curriculum's levels in logits, the first level's first. Without them every prompt is of difficulty 0.
-	Levels []float64 `json:"levels,omitempty" min:"-30" max:"30"`
-	// Spread is the standard deviation of the prompts' own difficulty around their level's, in logits. Default 0.
-	Spread float64 `json:"spread,omitempty" min:"0" max:"10"`
 }
 
 // Partial says when running rollouts are interrupted with their tokens kept.
@@ -244,62 +127,10 @@ type Prune struct {
 	Check string `json:"check" allowed:"none task"`
 }
 
-// Length is a model of response lengths in tokens.
-type Length struct {
-	// Kind of distribution. Default lognormal, or empirical when file or groups is given.
-	Kind string `json:"kind" allowed:"fixed lognormal exponential pareto empirical"`
-	// MeanTokens is the nominal mean, before rounding and the cap. Default 1400.
-	MeanTokens float64 `json:"mean_tokens,omitempty" min:"1" max:"1048576"`
-	// Tailness is the lognormal's tail from 0 (all the same) to 100: sigma = 1.3 * tailness / 100. Default 50.
-	Tailness float64 `json:"tailness,omitempty" min:"0" max:"100"`
-	// Alpha is the exponent of pareto's tail, above 1.
-	Alpha float64 `json:"alpha,omitempty" above:"1" max:"1000"`
-	// CapTokens is the longest response, where longer ones are cut. Default 8080 where nothing at all is said about lengths, else no cap.
-	CapTokens int `json:"cap_tokens,omitempty" min:"1" max:"1048576"`
-	// PromptSigma makes some prompts long and others short: the standard deviation of the logarithm of a factor, of mean 1, on all lengths of a prompt. Default 0.
-	PromptSigma float64 `json:"prompt_sigma,omitempty" min:"0" max:"3"`
-	// File of measured lengths for empirical, relative to the working directory: a number, a list or a JSON object a line.
-	File string `json:"file,omitempty"`
-	// Groups are measured lengths for empirical in place of file: one list a prompt, its siblings in it.
-	Groups [][]int `json:"groups,omitempty" min:"1" max:"1048576"`
-}
-
-// Service is a model of the time an environment takes per rollout.
-type Service struct {
-	// Kind of distribution. Default none, lognormal when tailness is given, fixed when only mean_s is, empirical when file or groups is.
-	Kind string `json:"kind" allowed:"none fixed lognormal exponential empirical" later:"pareto"`
-	// MeanS is the nominal mean in seconds, before the cap.
-	MeanS float64 `json:"mean_s,omitempty" min:"0" max:"604800"`
-	// Tailness is the lognormal's tail from 0 to 100, as for lengths. Default 50.
-	Tailness float64 `json:"tailness,omitempty" min:"0" max:"100"`
-	// CapS is the longest time in seconds, where longer ones are cut. Default no cap.
-	CapS float64 `json:"cap_s,omitempty" above:"0" max:"604800"`
-	// File of measured times in seconds for empirical, relative to the working directory, in the forms of a file of lengths.
-	File string `json:"file,omitempty"`
-	// Groups are measured times in seconds for empirical in place of file: one list a prompt, its siblings in it.
-	Groups [][]float64 `json:"groups,omitempty" min:"0" max:"604800"`
-}
-
 // Train says what a train step consumes and how long it takes.
 type Train struct {
 	// Batch is B, the rollouts one train step consumes; a multiple of rollout.group_size. Default 128, or 16 groups.
 	Batch int `json:"batch" min:"1" max:"16777216"`
-	// Utilization is rollout throughput over train throughput; it sets the train step's time in a simulation. Below 1 the run is rollout-bound, above train-bound.
-	Utilization float64 `json:"utilization,omitempty" above:"0" max:"1e6"`
-	// StepS is the train step's time in seconds in a simulation, instead of utilization.
-	StepS float64 `json:"step_s,omitempty" above:"0" max:"1e7"`
-	// ThroughputTokensPerS is the trainer's speed in tokens per second in a simulation, instead of utilization.
-	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
-	// StepBy says what a simulated step's time follows: constant is the same for every batch, rollouts and tokens are in proportion to what the batch holds, the time given being that of a whole batch of mean length. Default constant.
-	StepBy string `json:"step_by,omitempty" allowed:"constant rollouts tokens"`
-	// StepCV is the coefficient of variation of a simulated step's time around that, lognormal with the same mean. Default 0.
-	StepCV float64 `json:"step_cv,omitempty" min:"0" max:"10"`
-	// FailureRate is the share of simulated steps that fail at their end, to be tried again as failures.train_attempts says. Default 0.
-	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
-	// DriftNatsPerVersion is the mean absolute log-ratio that a trained group is modelled to have per version of staleness, for queue.evict drift; a run measures its own. Default 0.01.
-	DriftNatsPerVersion float64 `json:"drift_nats_per_version,omitempty" min:"0" max:"100"`
-	// DriftSpread is the standard deviation of the logarithm of the groups' own factor on it. Default 0.3.
-	DriftSpread float64 `json:"drift_spread,omitempty" min:"0" max:"10"`
 }
 
 // Queue says which ready groups wait, and which are dropped.
@@ -387,24 +218,16 @@ type VerlTrainer struct {
 type Sync struct {
 	// Mode: in_flight keeps generating across the switch; pause holds running rollouts while an engine switches; restart interrupts them before it and resumes them after it, the tokens they have read into the cache anew; drain lets them finish first. Default in_flight.
 	Mode string `json:"mode" allowed:"in_flight pause restart drain"`
-	// TimeS is the modelled time of one sync in seconds; a run measures its own. Default 0.
-	TimeS float64 `json:"time_s" min:"0" max:"1e6"`
-	// LoadS is the part of a sync before that in which engines fetch a version beside the one they serve, in seconds; they generate meanwhile in every mode (under drain what they have). Default 0.
-	LoadS float64 `json:"load_s,omitempty" min:"0" max:"1e6"`
 	// Every is the number of train steps per sync. Default 1.
 	Every int `json:"every" min:"1" max:"1000000"`
 	// Trainer is free to start its next step during a sync, or blocked until it ends. Default free.
 	Trainer string `json:"trainer" allowed:"free blocked"`
 	// Switch: all engines change together (fleet), or each when it has loaded (rolling). Default fleet.
 	Switch string `json:"switch" allowed:"fleet rolling"`
-	// PrefillTokensPerS is the modelled speed, in tokens per second and slot, at which a resumed rollout reads the tokens it has; 0 is at once. A run measures its own. Default 0.
-	PrefillTokensPerS float64 `json:"prefill_tokens_per_s" min:"0" max:"1e12"`
 }
 
 // Filter says which groups teach nothing and are not trained on.
 type Filter struct {
-	// Acceptance is the modelled share of groups that a filter lets through; a run measures its own. Default 1.
-	Acceptance float64 `json:"acceptance" above:"0" max:"1"`
 	// ZeroAdvantage ends groups whose rewards are all equal instead of queueing them, in a run. Near the end of learning that is most of them, and the trainer starves. Default false.
 	ZeroAdvantage bool `json:"zero_advantage"`
 	// SolveRate is the band of solve rates that teach, and whether groups outside it are filtered.
@@ -564,10 +387,6 @@ type Failures struct {
 	OnEngineLoss string `json:"on_engine_loss,omitempty" allowed:"retry resume"`
 	// TrainAttempts is how often one train step is tried before the run stops. Default 3.
 	TrainAttempts int `json:"train_attempts" min:"1" max:"1000"`
-	// EngineMTBFS is the mean time between the losses of one engine in a simulation, in seconds, exponential. Default never.
-	EngineMTBFS float64 `json:"engine_mtbf_s,omitempty" above:"0" max:"1e12"`
-	// EngineDownS is the mean time until a lost engine is back, exponential, before it loads weights. Default 600 with engine_mtbf_s.
-	EngineDownS float64 `json:"engine_down_s,omitempty" above:"0" max:"1e12"`
 	// EnginePlan are losses of engines at given times, or train steps, of a simulation or a run of embedded engines.
 	EnginePlan []EngineLoss `json:"engine_plan,omitempty"`
 }
@@ -592,8 +411,4 @@ type Evaluate struct {
 	Prompts int `json:"prompts" min:"1" max:"10000000"`
 	// Every is the number of train steps between evaluations; 0 for only after the last. Default 25.
 	Every int `json:"every" min:"0" max:"1000000"`
-	// Occupies says what stands still in a simulation while evaluate.prompts rollouts are evaluated: engines, all slots of which take part, from the end of a weight sync on; trainer, whose next step waits; or none. Default none.
-	Occupies string `json:"occupies,omitempty" allowed:"none engines trainer"`
-	// TimeS is the modelled time of one evaluation in seconds. Default what so many rollouts of the model take in all slots.
-	TimeS float64 `json:"time_s,omitempty" above:"0" max:"1e7"`
 }

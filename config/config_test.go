@@ -110,23 +110,23 @@ func mustLoad(t *testing.T, text string, overrides ...string) Config {
 func TestResolvedDocumentRoundTrips(t *testing.T) {
 	for _, text := range []string{
 		"",
-		"rollout: {length: {kind: lognormal, tailness: 0}}",
-		"rollout: {length: {kind: empirical, groups: [[1, 2], [3]]}, environment: {mean_s: 0.5, tailness: 70}}",
+		"modelled: {length: {kind: lognormal, tailness: 0}}",
+		"modelled: {length: {kind: empirical, groups: [[1, 2], [3]]}, environment: {mean_s: 0.5, tailness: 70}}",
 		"queue: {policy: max, max_staleness: 0}",
 		"engines: [{slots: 3}, {slots: 5, name: big}]\nseed: 0",
 		"schedule: synchronous\nsync: {every: 4}",
-		"trainer: {normalize_std: false}\nfilter: {zero_advantage: false, acceptance: 0.25}",
+		"modelled: {filter: {acceptance: 0.25}}\ntrainer: {normalize_std: false}\nfilter: {zero_advantage: false}",
 		"queue: {policy: bounded, eta: 0}",
 		"queue: {policy: replay, balance: true, evict: drift, max_staleness: 9}\nprompts: {count: 40, requeue: true}",
 		"queue: {policy: threshold, staleness_threshold: 0, ppo_mini_batch_size: 4, require_batches: 2, rollout: {n: 4, nnodes: 2}, partial_rollout: false, total_rollout_steps: 100, test_freq: -1, use_rollout_log_probs: false, gen_batch_size: 1}",
-		"filter: {solve_rate: {low: 0, high: 0.5, drop: true}, curriculum: {levels: 3, explore: 0}}\nrollout: {solve: {levels: [0, 1, 2]}}",
+		"filter: {solve_rate: {low: 0, high: 0.5, drop: true}, curriculum: {levels: 3, explore: 0}}\nmodelled: {solve: {levels: [0, 1, 2]}}",
 		"schedule: synchronous\nrollout: {oversample: 1.5, redundancy: 2, partial: {interrupt: batch, max_spans: 3}, prune: {tokens: 9}}",
 		"trainer: {correction: {kind: sequence-mask, metric: kl, max_kl: 0.3, negative_only: true, version_mask: newest, version_lag: 1}}",
-		"rollout: {tools: {calls: 3, time: {mean_s: 2}, failure_rate: 0, output_tokens: 0}, sandbox: {start: {mean_s: 5, tailness: 0}, limit: 9}, drift: {steps: 9, length_factor: 1}}",
-		"rollout: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, judge: {time: {groups: [[1, 2], [3]]}}}",
+		"rollout: {drift: {steps: 9, length_factor: 1}}\nmodelled: {tools: {calls: 3, time: {mean_s: 2}, failure_rate: 0, output_tokens: 0}, sandbox: {start: {mean_s: 5, tailness: 0}, limit: 9}}",
+		"modelled: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, verifier: {time: {groups: [[1, 2], [3]]}}}",
 		"model: {path: m}\nengines: [{kind: tinker, url: 'http://a', slots: 3}]\ntrainer: {adapter_rank: 4}",
-		"engines: [{slots: 3, speed: 2}, {slots: 5, name: big}]\nfailures: {engine_mtbf_s: 900, engine_plan: [{engine: big, at_s: 0, down_s: 5}]}\nevaluate: {occupies: trainer, time_s: 4}",
-		"train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}\nsync: {load_s: 2}\nrollout: {judge: {}, tools: {calls: 0}}",
+		"modelled: {failures: {engine_mtbf_s: 900}, evaluate: {occupies: trainer, time_s: 4}}\nengines: [{slots: 3, speed: 2}, {slots: 5, name: big}]\nfailures: {engine_plan: [{engine: big, at_s: 0, down_s: 5}]}",
+		"modelled: {train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}, sync: {load_s: 2}, verifier: {}, tools: {calls: 0}}",
 		"model: {path: m}\nengines: [{kind: vllm, url: 'http://a', slots: 3}, {kind: llamacpp, url: 'http://b', slots: 5, command: [x, '{weights}']}]\nenvironment: {prompt_tokens_max: 9}\ngateway: {tools: none}",
 		"environment: {kind: tasks, tasks: {file: t, held_out: 0.1}, tools: [shell], verifier: {marker: '####', range: [-1, 1]}, on_limit: {disk: fail}}\nsandbox: {driver: kubernetes, retries: 0, env: [A=1], reuse: reset, kubernetes: {warm_pool: w}}",
 		"environment: {task: code, language: go, operations_max: 2}",
@@ -149,7 +149,7 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 
 // The JSON form is the same document: YAML reads JSON.
 func TestJSONIsTheSameDocument(t *testing.T) {
-	c := mustLoad(t, "rollout: {length: {kind: empirical, groups: [[1, 2], [3]]}}")
+	c := mustLoad(t, "modelled: {length: {kind: empirical, groups: [[1, 2], [3]]}}")
 	text, err := json.Marshal(c)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestJSONIsTheSameDocument(t *testing.T) {
 
 // Neither defaults nor checks nor overrides touch the Config they start from.
 func TestNothingIsMutated(t *testing.T) {
-	raw, err := Parse("run.yaml", []byte("engines: [{slots: 8}]\nrollout: {length: {groups: [[4]]}}"))
+	raw, err := Parse("run.yaml", []byte("modelled: {length: {groups: [[4]]}}\nengines: [{slots: 8}]"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,14 +175,14 @@ func TestNothingIsMutated(t *testing.T) {
 	if err := resolved.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := raw.Set("engines.0.slots=3", "engines.1.slots=2", "rollout.length=null", "seed=9"); err != nil {
+	if _, err := raw.Set("engines.0.slots=3", "engines.1.slots=2", "modelled.length=null", "seed=9"); err != nil {
 		t.Fatal(err)
 	}
-	resolved.Rollout.Length.Groups[0] = nil
+	resolved.Modelled.Length.Groups[0] = nil
 	if string(raw.YAML()) != before {
 		t.Errorf("changed from\n%s\nto\n%s", before, raw.YAML())
 	}
-	resolved.Rollout.Length.Groups[0] = []int{4}
+	resolved.Modelled.Length.Groups[0] = []int{4}
 	if string(resolved.YAML()) != resolvedBefore {
 		t.Errorf("changed from\n%s\nto\n%s", resolvedBefore, resolved.YAML())
 	}
@@ -265,30 +265,30 @@ func TestWordsAreTheLoopsRules(t *testing.T) {
 	same("sync", "mode", modes)
 	same("failures", "on_failure", failures)
 	same("queue", "policy", queueKeys)
-	same("rollout.length", "kind", lengthKeys)
-	same("rollout.environment", "kind", serviceKeys)
-	same("rollout.solve", "kind", solveKeys)
+	same("modelled.length", "kind", lengthKeys)
+	same("modelled.environment", "kind", serviceKeys)
+	same("modelled.solve", "kind", solveKeys)
 	same("queue", "evict", evictions)
 	same("trainer.correction", "kind", correctionKeys)
 }
 
 func TestForSimulation(t *testing.T) {
-	c, err := mustLoad(t, "train: {utilization: 1.07}").ForSimulation()
-	if err != nil || c.Rollout.DecodeTokensPerS != 50 {
-		t.Fatalf("%v, %v tokens/s", err, c.Rollout.DecodeTokensPerS)
+	c, err := mustLoad(t, "modelled: {train: {utilization: 1.07}}").ForSimulation()
+	if err != nil || c.Modelled.DecodeTokensPerS != 50 {
+		t.Fatalf("%v, %v tokens/s", err, c.Modelled.DecodeTokensPerS)
 	}
-	c, err = mustLoad(t, "train: {step_s: 2}\nrollout: {throughput_tokens_per_s: 900}").ForSimulation()
-	if err != nil || c.Rollout.DecodeTokensPerS != 0 {
-		t.Fatalf("%v, %v tokens/s", err, c.Rollout.DecodeTokensPerS)
+	c, err = mustLoad(t, "modelled: {train: {step_s: 2}, throughput_tokens_per_s: 900}").ForSimulation()
+	if err != nil || c.Modelled.DecodeTokensPerS != 0 {
+		t.Fatalf("%v, %v tokens/s", err, c.Modelled.DecodeTokensPerS)
 	}
 	_, err = mustLoad(t, "train:\n  batch: 8\n").ForSimulation()
-	if err == nil || !strings.Contains(err.Error(), "run.yaml:2:8: train: does not say how fast the trainer is") {
+	if err == nil || !strings.Contains(err.Error(), "run.yaml: modelled.train: does not say how fast the trainer is") {
 		t.Fatalf("got %v", err)
 	}
 }
 
 func TestModels(t *testing.T) {
-	c := mustLoad(t, "rollout: {length: {kind: fixed, mean_tokens: 40}, environment: {mean_s: 2}}")
+	c := mustLoad(t, "modelled: {length: {kind: fixed, mean_tokens: 40}, environment: {mean_s: 2}}")
 	lengths, err := c.LengthModel()
 	if err != nil || lengths.Mean() != 40 {
 		t.Errorf("lengths: mean %v, %v", lengths.Mean(), err)
@@ -301,8 +301,8 @@ func TestModels(t *testing.T) {
 	if err != nil || acceptance.Rate() != 1 {
 		t.Errorf("acceptance: %v, %v", acceptance.Rate(), err)
 	}
-	_, err = mustLoad(t, "rollout:\n  length: {file: /nowhere/lengths}").LengthModel()
-	if err == nil || !strings.HasPrefix(err.Error(), "run.yaml:2:") || !errors.Is(err, fs.ErrNotExist) {
+	_, err = mustLoad(t, "modelled: {length: {file: /nowhere/lengths}}").LengthModel()
+	if err == nil || !strings.HasPrefix(err.Error(), "run.yaml:1:") || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -339,7 +339,7 @@ func TestNearest(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "null", "a: b", "seed: 1\nrollout: {concurrency: 8}", "engines: [{slots: 1}, {}]",
-		"rollout:\n  length: {kind: empirical, groups: [[1, 2], [3]]}\n", "train: {batch: 1e3}",
+		"modelled: {length: {kind: empirical, groups: [[1, 2], [3]]}}\n", "train: {batch: 1e3}",
 		"queue: {policy: max, max_staleness: 2, abort: true}\nsync: {every: 2}", "- 1\n- 2", "? [a]\n: b",
 		"x: &a [*a]", "<<: {seed: 1}", "seed: !!int 4", "seed: 0x10", "---\n...\n---\n", "schedule: synchronous",
 		"rollout: {group_size: 3, start: gang}\ntrain: {batch: 9}", "seed: |\n  text",
@@ -370,7 +370,7 @@ func FuzzParse(f *testing.F) {
 
 // FuzzSet: no override makes Set panic.
 func FuzzSet(f *testing.F) {
-	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "rollout.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "rollout.length.groups.0=3", "preset=skyrl", "queue.rollout.n=4", "queue={policy: replay, size: 128}"} {
+	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "modelled.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "modelled.length.groups.0=3", "preset=skyrl", "queue.rollout.n=4", "queue={policy: replay, size: 128}"} {
 		f.Add(seed)
 	}
 	base, err := Load("")
@@ -398,7 +398,7 @@ func TestNestingIsBounded(t *testing.T) {
 	if _, err := Parse("run.yaml", make([]byte, documentBytesMax+1)); err == nil || !strings.Contains(err.Error(), "bytes long") {
 		t.Errorf("a large document: got %v", err)
 	}
-	wide := "rollout: {length: {groups: [" + strings.Repeat("[1],", 1000) + "]}}"
+	wide := "modelled: {length: {groups: [" + strings.Repeat("[1],", 1000) + "]}}"
 	if _, err := Parse("run.yaml", []byte(wide)); err != nil {
 		t.Errorf("many groups are not deep: %v", err)
 	}

@@ -91,7 +91,7 @@ func (c *Config) rolloutDefaults() {
 	orWord(&c.Rollout.Prune.Check, "none")
 	c.solveDefaults()
 	c.engineDefaults()
-	c.Rollout.Length = c.lengthDefaults(c.Rollout.Length)
+	c.Modelled.Length = c.lengthDefaults(c.Modelled.Length)
 
 	c.environmentTimeDefaults()
 }
@@ -99,10 +99,10 @@ func (c *Config) rolloutDefaults() {
 // environmentTimeDefaults has a simulation reckon with the time that a run waits, unless the
 // document models another. Nothing goes the other way.
 func (c *Config) environmentTimeDefaults() {
-	const modelled, live = "rollout.environment", "environment.service_time"
+	const modelled, live = "modelled.environment", "environment.service_time"
 	c.Environment.ServiceTime = c.serviceDefaults(c.Environment.ServiceTime, live)
-	if _, given := c.givenUnder(modelled); given || !c.Rollout.Environment.isZero() || c.Rollout.Environment.CapS > 0 {
-		c.Rollout.Environment = c.serviceDefaults(c.Rollout.Environment, modelled)
+	if _, given := c.givenUnder(modelled); given || !c.Modelled.Environment.isZero() || c.Modelled.Environment.CapS > 0 {
+		c.Modelled.Environment = c.serviceDefaults(c.Modelled.Environment, modelled)
 		return
 	}
 	for _, known := range fieldsOf(reflect.TypeFor[Service]()) {
@@ -110,7 +110,7 @@ func (c *Config) environmentTimeDefaults() {
 			c.origin.places[join(modelled, known.key)] = at
 		}
 	}
-	c.Rollout.Environment = c.Environment.ServiceTime
+	c.Modelled.Environment = c.Environment.ServiceTime
 }
 
 // isZero reports whether nothing is said about a service time.
@@ -157,7 +157,7 @@ func (c *Config) engineDefaults() {
 // lengthDefaults fills in a length model and drops what its kind does not use
 // where an override chose the kind.
 func (c *Config) lengthDefaults(l Length) Length {
-	const path = "rollout.length"
+	const path = "modelled.length"
 	measured := l.File != "" || len(l.Groups) > 0
 	untouched := l.Kind == "" && !measured && l.MeanTokens == 0 && l.Tailness == 0 && l.CapTokens == 0
 	if l.Kind == "" {
@@ -282,8 +282,8 @@ func (c *Config) queueDefaults() {
 	case "replay":
 		orWord(&c.Queue.Evict, "version")
 		if c.Queue.Evict == "drift" {
-			orNumber(&c.Train.DriftNatsPerVersion, 0.01, c.given("train.drift_nats_per_version"))
-			orNumber(&c.Train.DriftSpread, 0.3, c.given("train.drift_spread"))
+			orNumber(&c.Modelled.Train.DriftNatsPerVersion, 0.01, c.given("modelled.train.drift_nats_per_version"))
+			orNumber(&c.Modelled.Train.DriftSpread, 0.3, c.given("modelled.train.drift_spread"))
 		}
 		orNumber(&c.Queue.Gamma, 0.95, c.given("queue.gamma"))
 		orCount(&c.Queue.MaxUses, 2, c.given("queue.max_uses"))
@@ -321,7 +321,7 @@ func (c *Config) dropCapacity() {
 
 // filterDefaults fills in which groups teach nothing, and the curriculum.
 func (c *Config) filterDefaults() {
-	orNumber(&c.Filter.Acceptance, 1, c.given("filter.acceptance"))
+	orNumber(&c.Modelled.Filter.Acceptance, 1, c.given("modelled.filter.acceptance"))
 	band, aim := &c.Filter.SolveRate, &c.Filter.Curriculum
 	if band.Drop || aim.Levels > 0 {
 		band.Low = c.firstOf(band.Low, "filter.solve_rate.low", aim.Low, "filter.curriculum.low", 0.1)
@@ -360,8 +360,8 @@ func (c *Config) firstOf(value float64, path string, other float64, otherPath st
 
 // solveDefaults fills in the model of rewards.
 func (c *Config) solveDefaults() {
-	const path = "rollout.solve"
-	s := &c.Rollout.Solve
+	const path = "modelled.solve"
+	s := &c.Modelled.Solve
 	if s.Kind == "" {
 		switch {
 		case s.Begin != 0 || s.From != 0 || s.To != 0 || s.Steps != 0 || len(s.Levels) != 0 || s.Spread != 0:
@@ -401,11 +401,11 @@ func (c *Config) syncDefaults() {
 		// The next groups open at the next served version, so every step syncs.
 		c.replace("sync.every", 1)
 	}
-	c.keepOverride("rollout.decode_tokens_per_s", &c.Rollout.DecodeTokensPerS,
-		"rollout.throughput_tokens_per_s", &c.Rollout.ThroughputTokensPerS)
-	c.keepOverride("train.utilization", &c.Train.Utilization, "train.step_s", &c.Train.StepS)
-	c.keepOverride("train.utilization", &c.Train.Utilization, "train.throughput_tokens_per_s", &c.Train.ThroughputTokensPerS)
-	c.keepOverride("train.step_s", &c.Train.StepS, "train.throughput_tokens_per_s", &c.Train.ThroughputTokensPerS)
+	c.keepOverride("modelled.decode_tokens_per_s", &c.Modelled.DecodeTokensPerS,
+		"modelled.throughput_tokens_per_s", &c.Modelled.ThroughputTokensPerS)
+	c.keepOverride("modelled.train.utilization", &c.Modelled.Train.Utilization, "modelled.train.step_s", &c.Modelled.Train.StepS)
+	c.keepOverride("modelled.train.utilization", &c.Modelled.Train.Utilization, "modelled.train.throughput_tokens_per_s", &c.Modelled.Train.ThroughputTokensPerS)
+	c.keepOverride("modelled.train.step_s", &c.Modelled.Train.StepS, "modelled.train.throughput_tokens_per_s", &c.Modelled.Train.ThroughputTokensPerS)
 }
 
 // keepOverride resolves two keys that exclude each other when one of them comes

@@ -28,7 +28,7 @@ type Environment struct {
 	LettersMax int `json:"letters_max" min:"1" max:"64"`
 	// HeldOut is the number of prompts kept for evaluation, never trained on. Default 1000.
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
-	// ServiceTime is the time that a rollout of a run waits, as if for tools and sandboxes. Simulations reckon with rollout.environment, which is the same unless given. Default none.
+	// ServiceTime is the time that a rollout of a run waits, as if for tools and sandboxes. Simulations reckon with modelled.environment, which is the same unless given. Default none.
 	ServiceTime Service `json:"service_time"`
 	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
 	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
@@ -51,7 +51,7 @@ type Environment struct {
 }
 
 // Sandboxes is what code of the policy runs in, in a run. What simulations reckon with is
-// rollout.sandbox: nothing of the one is taken for the other.
+// modelled.sandbox: nothing of the one is taken for the other.
 type Sandboxes struct {
 	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process, plain processes of this user, which is no boundary. Default bwrap.
 	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`

@@ -160,7 +160,7 @@ func (v *validator) sandboxes() {
 	s := v.config.Sandbox
 	if !v.config.UsesSandbox() {
 		key, _ := v.config.givenUnder("sandbox")
-		v.idle(key, true, "where nothing runs in a sandbox", "environment.tools with environment.kind tasks, environment.verifier.kind tests, or leave it out; rollout.sandbox is what simulations read")
+		v.idle(key, true, "where nothing runs in a sandbox", "environment.tools with environment.kind tasks, environment.verifier.kind tests, or leave it out; modelled.sandbox is what simulations read")
 		return
 	}
 	for _, k := range driverKeys {

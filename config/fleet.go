@@ -19,8 +19,6 @@ type Fleet struct {
 	Most int `json:"most,omitempty" min:"1" max:"4096"`
 	// Start is the number of engines at the start of the run. Default those of the document.
 	Start int `json:"start,omitempty" min:"1" max:"4096"`
-	// StartS is how long an engine takes to be there in a simulation, in seconds; a run measures its own. Default 0.
-	StartS float64 `json:"start_s,omitempty" min:"0" max:"1e6"`
 	// StartTimeoutS is how long an engine may take to be there, in seconds, before it is given up for now. Default 600.
 	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"86400"`
 	// StopTimeoutS is how long an engine may take to go, in seconds. Default 120.
@@ -93,7 +91,7 @@ const fleetMost = 4096
 
 // said reports whether a fleet says anything.
 func (f Fleet) said() bool {
-	return f.Driver != "" || f.Least != 0 || f.Most != 0 || f.Start != 0 || f.StartS != 0 || f.Workload != "" || len(f.Command) > 0
+	return f.Driver != "" || f.Least != 0 || f.Most != 0 || f.Start != 0 || f.Workload != "" || len(f.Command) > 0
 }
 
 // EngineURL is the address of an engine's server, with the words of a fleet filled in. ports are those of

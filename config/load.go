@@ -161,11 +161,11 @@ func (c Config) set(overrides []Override) (Config, Errors) {
 // clone copies a Config with everything it points to.
 func (c Config) clone() Config {
 	c.Engines = slices.Clone(c.Engines)
-	c.Rollout.Length.Groups = slices.Clone(c.Rollout.Length.Groups)
-	c.Rollout.Environment.Groups = slices.Clone(c.Rollout.Environment.Groups)
+	c.Modelled.Length.Groups = slices.Clone(c.Modelled.Length.Groups)
+	c.Modelled.Environment.Groups = slices.Clone(c.Modelled.Environment.Groups)
 	c.Environment.ServiceTime.Groups = slices.Clone(c.Environment.ServiceTime.Groups)
-	c.Rollout.DecodeCurve = slices.Clone(c.Rollout.DecodeCurve)
-	for _, s := range []*Service{&c.Rollout.Tools.Time, &c.Rollout.Sandbox.Start, &c.Rollout.Judge.Time} {
+	c.Modelled.DecodeCurve = slices.Clone(c.Modelled.DecodeCurve)
+	for _, s := range []*Service{&c.Modelled.Tools.Time, &c.Modelled.Sandbox.Start, &c.Modelled.Verifier.Time} {
 		s.Groups = slices.Clone(s.Groups)
 	}
 	c.Failures.EnginePlan = slices.Clone(c.Failures.EnginePlan)
@@ -253,8 +253,11 @@ func unknownOverride(path, section, key, rest string, fields []field) *Error {
 	}
 	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
 	near, within := meant(join(section, key), key, fields)
-	if err.Nearest = near; within {
+	switch err.Nearest = near; {
+	case within:
 		err.Nearest = strings.TrimSuffix(join(join(section, near), rest), ".")
+	case near != "" && near == renamedNear(section, key):
+		err.Nearest = strings.TrimSuffix(join(near, rest), ".")
 	}
 	return err
 }

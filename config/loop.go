@@ -127,18 +127,18 @@ func (c Config) shape(rules *loop.Config) {
 // LengthModel compiles the length model, reading its file if it has one. The
 // error is an [Errors].
 func (c Config) LengthModel() (*workload.Lengths, error) {
-	lengths, err := c.Rollout.Length.spec().Build()
+	lengths, err := c.Modelled.Length.spec().Build()
 	if err != nil {
-		return nil, Errors{c.modelError("rollout.length", err)}
+		return nil, Errors{c.modelError("modelled.length", err)}
 	}
 	return lengths, nil
 }
 
 // PromptModel returns the model of how long prompts make their responses. The error is an [Errors].
 func (c Config) PromptModel() (workload.PromptScale, error) {
-	scale, err := workload.NewPromptScale(c.Rollout.Length.PromptSigma, c.Rollout.Length.CapTokens)
+	scale, err := workload.NewPromptScale(c.Modelled.Length.PromptSigma, c.Modelled.Length.CapTokens)
 	if err != nil {
-		return scale, Errors{c.modelError("rollout.length", err)}
+		return scale, Errors{c.modelError("modelled.length", err)}
 	}
 	return scale, nil
 }
@@ -146,7 +146,7 @@ func (c Config) PromptModel() (workload.PromptScale, error) {
 // ServiceModel compiles the environment's time in a simulation, reading its file if it
 // has one. The error is an [Errors].
 func (c Config) ServiceModel() (*workload.Service, error) {
-	return c.serviceModel("rollout.environment", c.Rollout.Environment)
+	return c.serviceModel("modelled.environment", c.Modelled.Environment)
 }
 
 // RunServiceModel compiles the time that a run's embedded environment really waits, as
@@ -157,18 +157,18 @@ func (c Config) RunServiceModel() (*workload.Service, error) {
 
 // SolveModel compiles the model of rewards. The error is an [Errors].
 func (c Config) SolveModel() (*workload.Solve, error) {
-	solve, err := c.Rollout.Solve.spec().Build()
+	solve, err := c.Modelled.Solve.spec().Build()
 	if err != nil {
-		return nil, Errors{c.modelError("rollout.solve", err)}
+		return nil, Errors{c.modelError("modelled.solve", err)}
 	}
 	return solve, nil
 }
 
 // AcceptanceModel returns the filter's model. The error is an [Errors].
 func (c Config) AcceptanceModel() (workload.Acceptance, error) {
-	acceptance, err := workload.NewAcceptance(c.Filter.Acceptance)
+	acceptance, err := workload.NewAcceptance(c.Modelled.Filter.Acceptance)
 	if err != nil {
-		return workload.Acceptance{}, Errors{c.modelError("filter", err)}
+		return workload.Acceptance{}, Errors{c.modelError("modelled.filter", err)}
 	}
 	return acceptance, nil
 }
@@ -178,24 +178,24 @@ func (c Config) AcceptanceModel() (workload.Acceptance, error) {
 // to guess: without one the error is an [Errors].
 func (c Config) ForSimulation() (Config, error) {
 	c = c.clone()
-	if c.Rollout.DecodeTokensPerS == 0 && c.Rollout.ThroughputTokensPerS == 0 && len(c.Rollout.DecodeCurve) == 0 {
-		c.Rollout.DecodeTokensPerS = simulatedSpeed
+	if c.Modelled.DecodeTokensPerS == 0 && c.Modelled.ThroughputTokensPerS == 0 && len(c.Modelled.DecodeCurve) == 0 {
+		c.Modelled.DecodeTokensPerS = simulatedSpeed
 	}
-	if c.Train.Utilization == 0 && c.Train.StepS == 0 && c.Train.ThroughputTokensPerS == 0 {
-		return c, Errors{c.problem("train", "", "does not say how fast the trainer is, which a simulation needs",
+	if c.Modelled.Train.Utilization == 0 && c.Modelled.Train.StepS == 0 && c.Modelled.Train.ThroughputTokensPerS == 0 {
+		return c, Errors{c.problem("modelled.train", "", "does not say how fast the trainer is, which a simulation needs",
 			"one of utilization, step_s, throughput_tokens_per_s")}
 	}
-	if c.Rollout.Solve.Kind == "none" {
+	if c.Modelled.Solve.Kind == "none" {
 		for _, look := range []struct {
 			key string
 			set bool
 		}{{"filter.solve_rate.drop", c.Filter.SolveRate.Drop}, {"filter.curriculum.levels", c.Filter.Curriculum.Levels > 0}} {
 			if look.set {
-				return c, Errors{c.problem(look.key, "", "looks at rewards, which a simulation has by rollout.solve alone",
-					"rollout.solve of kind fixed or logistic, or leave this out")}
+				return c, Errors{c.problem(look.key, "", "looks at rewards, which a simulation has by modelled.solve alone",
+					"modelled.solve of kind fixed or logistic, or leave this out")}
 			}
 		}
-		c.Filter.ZeroAdvantage = false // filter.acceptance models it
+		c.Filter.ZeroAdvantage = false // modelled.filter.acceptance models it
 	}
 	return c, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// Migrate rewrites a document of an earlier version with the present keys, its comments kept,
-// and returns the keys that it moved, by their old and new path; of one that is gone New is empty. A document without old keys
+// Migrate rewrites a document of an earlier version with the present keys and keeps its comments.
+// It returns the keys that it moved, by their old and new path; New is empty for a removed key. A document without old keys
 // comes back as it is. Blanks before comments and within flow sections may become one.
 func Migrate(name string, text []byte) (now []byte, moved []Renamed, err error) {
 	if _, err = parseTree(name, text); err != nil { // its limits, and its words for what is no YAML
@@ -26,17 +26,17 @@ func Migrate(name string, text []byte) (now []byte, moved []Renamed, err error) 
 	if err != nil || len(tree.Docs) == 0 || isEmpty(tree.Docs[0].Body) {
 		return text, nil, err
 	}
-	m := migration{file: name}
 	root := mappingOf(tree.Docs[0].Body)
 	if root == nil {
 		return text, nil, nil
 	}
 	tree.Docs[0].Body = root
+	m := migration{file: name, root: root}
 	m.section(root, document, "", true)
 	if len(m.moved) == 0 && len(m.errs) == 0 {
 		return text, nil, nil
 	}
-	m.place(root)
+	m.place()
 	if err := m.errs.orNil(); err != nil {
 		return nil, nil, err
 	}
@@ -57,6 +57,7 @@ func sameDocument(name string, old, now []byte) error {
 // migration collects what moves within a document.
 type migration struct {
 	file  string
+	root  *ast.MappingNode
 	moved []Renamed
 	cut   []cutEntry
 	errs  Errors
@@ -66,6 +67,8 @@ type migration struct {
 type cutEntry struct {
 	entry *ast.MappingValueNode
 	path  string
+	// flow: the section that it leaves is written in brackets.
+	flow bool
 }
 
 // mappingOf returns a section as a mapping, nil of what is none.
@@ -103,7 +106,7 @@ func (m *migration) section(mapping *ast.MappingNode, fields []field, path strin
 				left = append(left, entry)
 				continue
 			}
-			m.cut = append(m.cut, cutEntry{entry, now})
+			m.cut = append(m.cut, cutEntry{entry, now, mapping.IsFlowStyle})
 		case m.inside(entry, fields, key, full):
 			left = append(left, entry)
 		}
@@ -159,7 +162,7 @@ func (m *migration) handComment(section *ast.MappingValueNode, first int) {
 		return
 	}
 	to := m.cut[first].entry
-	for _, from := range []*ast.CommentGroupNode{section.GetComment(), section.Key.GetComment(), section.Value.GetComment()} {
+	for _, from := range []*ast.CommentGroupNode{section.Value.GetComment(), section.Key.GetComment(), section.GetComment()} {
 		if from == nil {
 			continue
 		}
@@ -184,12 +187,17 @@ func rename(entry *ast.MappingValueNode, key string) {
 const indent = 2
 
 // place puts the entries that were cut out where their keys are now, making sections as needed.
-func (m *migration) place(root *ast.MappingNode) {
+func (m *migration) place() {
+	if len(m.root.Values) == 0 {
+		m.root.Start.Position.Column = 1
+	}
 	for _, c := range m.cut {
 		parts := strings.Split(c.path, ".")
-		into, at := root, ""
+		into, at := m.root, ""
 		for _, part := range parts[:len(parts)-1] {
-			into, at = m.sectionOf(into, part), join(at, part)
+			// A section below another keeps the brackets of the one that its entries come from.
+			flow := c.flow && at != "" && c.entry.GetComment() == nil && c.entry.Value.GetComment() == nil
+			into, at = m.sectionOf(into, part, flow), join(at, part)
 			if into == nil {
 				m.errs = append(m.errs, &Error{File: m.file, Key: at, Problem: "is not written as a section", Allowed: "KEY: VALUE lines"})
 				return
@@ -201,7 +209,7 @@ func (m *migration) place(root *ast.MappingNode) {
 			continue
 		}
 		rename(c.entry, last)
-		put(into, c.entry)
+		put(into, len(into.Values), c.entry)
 	}
 }
 
@@ -216,7 +224,7 @@ func entryOf(section *ast.MappingNode, key string) *ast.MappingValueNode {
 }
 
 // sectionOf returns the section of a key, made where it is not there; nil where it is no section.
-func (m *migration) sectionOf(around *ast.MappingNode, key string) *ast.MappingNode {
+func (m *migration) sectionOf(around *ast.MappingNode, key string, flow bool) *ast.MappingNode {
 	if entry := entryOf(around, key); entry != nil {
 		mapping := mappingOf(entry.Value)
 		if mapping != nil {
@@ -224,7 +232,11 @@ func (m *migration) sectionOf(around *ast.MappingNode, key string) *ast.MappingN
 		}
 		return mapping
 	}
-	made, err := parser.ParseBytes([]byte(key+":\n  x: 0\n"), 0)
+	form := ":\n  x: 0\n"
+	if flow {
+		form = ": {x: 0}\n"
+	}
+	made, err := parser.ParseBytes([]byte(key+form), 0)
 	if err != nil {
 		return nil
 	}
@@ -232,18 +244,36 @@ func (m *migration) sectionOf(around *ast.MappingNode, key string) *ast.MappingN
 	mapping := mappingOf(entry.Value)
 	mapping.Values = nil
 	entry.Value = mapping
-	put(around, entry)
+	at := len(around.Values)
+	if around == m.root {
+		at = placeFor(around, key)
+	}
+	put(around, at, entry)
+	if !flow {
+		mapping.Start.Position.Column = entry.Key.GetToken().Position.Column + indent
+	}
 	return mapping
 }
 
-// put appends an entry to a section, at its column and in its style.
-func put(section *ast.MappingNode, entry *ast.MappingValueNode) {
-	column := 1
-	switch {
-	case len(section.Values) > 0:
+// placeFor returns where a section that is made belongs in a document: before the first section
+// that follows it in the schema.
+func placeFor(root *ast.MappingNode, key string) int {
+	order := keysOf(document)
+	own := slices.Index(order, key)
+	for i, entry := range root.Values {
+		text, _ := keyOf(entry.Key)
+		if slices.Index(order, text) > own {
+			return i
+		}
+	}
+	return len(root.Values)
+}
+
+// put inserts an entry into a section, at its column and in its style.
+func put(section *ast.MappingNode, at int, entry *ast.MappingValueNode) {
+	column := section.Start.Position.Column // of a section that sectionOf made
+	if len(section.Values) > 0 {
 		column = section.Values[0].Key.GetToken().Position.Column
-	case section.Start != nil:
-		column = section.Start.Position.Column
 	}
 	flow := isFlow(entry.Value)
 	entry.AddColumn(column - entry.Key.GetToken().Position.Column)
@@ -255,7 +285,7 @@ func put(section *ast.MappingNode, entry *ast.MappingValueNode) {
 			setFlow(entry.Value)
 		}
 	}
-	section.Values = append(section.Values, entry)
+	section.Values = slices.Insert(section.Values, at, entry)
 }
 
 // isFlow reports whether a value is written in brackets.

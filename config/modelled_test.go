@@ -11,8 +11,10 @@ import (
 // have the speed of each engine's own slots, by its relative speed.
 func TestDecodeSpeeds(t *testing.T) {
 	c := mustLoad(t, `
-rollout: {concurrency: 48, decode_curve: [{active: 8, tokens_per_s: 90}, {active: 16, tokens_per_s: 60}, {active: 32, tokens_per_s: 20}]}
+rollout: {concurrency: 48}
 train: {batch: 48}
+modelled:
+  decode_curve: [{active: 8, tokens_per_s: 90}, {active: 16, tokens_per_s: 60}, {active: 32, tokens_per_s: 20}]
 engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
 `)
 	for active, want := range map[int]float64{1: 90, 8: 90, 12: 75, 16: 60, 20: 50, 32: 20, 99: 20} {
@@ -23,11 +25,11 @@ engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
 	if got, want := c.DecodeThroughputTokensPerS(), 32*20+12*2*75+4*0.5*90.0; got != want {
 		t.Errorf("%v tokens/s in all, want %v", got, want)
 	}
-	plain := mustLoad(t, "rollout: {concurrency: 8, decode_tokens_per_s: 50}\nengines: [{slots: 6}, {slots: 2, speed: 3}]")
+	plain := mustLoad(t, "rollout: {concurrency: 8}\nmodelled: {decode_tokens_per_s: 50}\nengines: [{slots: 6}, {slots: 2, speed: 3}]")
 	if got := plain.DecodeThroughputTokensPerS(); got != 6*50+2*150 {
 		t.Errorf("%v tokens/s in all, want 600", got)
 	}
-	if got := mustLoad(t, "rollout: {throughput_tokens_per_s: 700}").DecodeThroughputTokensPerS(); got != 700 {
+	if got := mustLoad(t, "modelled: {throughput_tokens_per_s: 700}").DecodeThroughputTokensPerS(); got != 700 {
 		t.Errorf("%v tokens/s in all, want the 700 given", got)
 	}
 	if got := plain.SlotTokensPerS(5); got != 0 {
@@ -39,10 +41,11 @@ engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
 func TestServiceModels(t *testing.T) {
 	c := mustLoad(t, `
 rollout:
+  drift: {steps: 10, length_factor: 2, tool_calls_factor: 0.5}
+modelled:
   tools: {calls: 4, time: {mean_s: 3}, failure_rate: 0.5, retries: 1}
   sandbox: {start: {mean_s: 20}}
-  judge: {time: {kind: exponential, mean_s: 2}}
-  drift: {steps: 10, length_factor: 2, tool_calls_factor: 0.5}
+  verifier: {time: {kind: exponential, mean_s: 2}}
   length: {kind: fixed, mean_tokens: 100, cap_tokens: 150}
 `)
 	tools, err := c.ToolsModel()
@@ -53,7 +56,7 @@ rollout:
 	if err != nil || start.Mean() != 20e9 {
 		t.Errorf("starts take %v ns (%v), want 20e9", start.Mean(), err)
 	}
-	judge, err := c.JudgeModel()
+	judge, err := c.VerifierModel()
 	if err != nil || math.Abs(judge.Mean()-2e9) > 1 {
 		t.Errorf("verdicts take %v ns (%v), want 2e9", judge.Mean(), err)
 	}
@@ -70,22 +73,22 @@ rollout:
 // All the time outside the engine adds up: that of the environment alone where that is
 // all, else the means of its parts.
 func TestOutsideModel(t *testing.T) {
-	alone, err := mustLoad(t, "rollout: {environment: {mean_s: 3, tailness: 50}}").OutsideModel()
+	alone, err := mustLoad(t, "modelled: {environment: {mean_s: 3, tailness: 50}}").OutsideModel()
 	if err != nil || math.Abs(alone.Mean()/1e9-3) > 1e-9 {
 		t.Errorf("an environment of 3 s is outside for %v (%v)", alone.Mean()/1e9, err)
 	}
 	all, err := mustLoad(t, `
-rollout:
+modelled:
   environment: {kind: exponential, mean_s: 3}
   tools: {calls: 4, calls_kind: poisson, time: {mean_s: 2}, output_tokens: 100}
   prefill: {tokens_per_s: 200}
   sandbox: {start: {mean_s: 10}}
-  judge: {time: {kind: exponential, mean_s: 5}}
+  verifier: {time: {kind: exponential, mean_s: 5}}
 `).OutsideModel()
 	if want := 3 + 4*(2+0.5) + 10 + 5.0; err != nil || math.Abs(all.Mean()/1e9-want) > 0.01*want {
 		t.Errorf("outside for %v s (%v), want %v", all.Mean()/1e9, err, want)
 	}
-	joint, err := mustLoad(t, "rollout: {judge: {time: {groups: [[1, 2], [3, 4]]}}, environment: {mean_s: 1}}").OutsideModel()
+	joint, err := mustLoad(t, "modelled: {verifier: {time: {groups: [[1, 2], [3, 4]]}}, environment: {mean_s: 1}}").OutsideModel()
 	if err != nil || joint != nil {
 		t.Errorf("a sum of times that siblings have together: %v (%v)", joint, err)
 	}
@@ -94,7 +97,7 @@ rollout:
 // Of very many calls a few stand for all, with their mean and spread, and quickly.
 func TestOutsideModelOfManyCalls(t *testing.T) {
 	const calls, mean = 4000, 2.0
-	times, err := mustLoad(t, "rollout: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").OutsideModel()
+	times, err := mustLoad(t, "modelled: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").OutsideModel()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +115,7 @@ func TestOutsideModelOfManyCalls(t *testing.T) {
 	if want := mean * math.Sqrt(calls); math.Abs(deviation/want-1) > 0.05 {
 		t.Errorf("a deviation of %v s, want %v", deviation, want)
 	}
-	tools, err := mustLoad(t, "rollout: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").ToolsModel()
+	tools, err := mustLoad(t, "modelled: {tools: {calls: 4000, time: {kind: exponential, mean_s: 2}}}").ToolsModel()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,9 +144,9 @@ func TestRunWaitsByItsOwnServiceTime(t *testing.T) {
 		modelled, waiting float64
 	}{
 		{"environment: {service_time: {mean_s: 2}}", 2, 2},
-		{"rollout: {environment: {mean_s: 1}}", 1, 0},
-		{"rollout: {environment: {mean_s: 1}}\nenvironment: {service_time: {mean_s: 2}}", 1, 2},
-		{"rollout: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2},
+		{"modelled: {environment: {mean_s: 1}}", 1, 0},
+		{"modelled: {environment: {mean_s: 1}}\nenvironment: {service_time: {mean_s: 2}}", 1, 2},
+		{"modelled: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2},
 	} {
 		d := mustLoad(t, c.document)
 		modelled, err := d.ServiceModel()

@@ -22,7 +22,7 @@ type Hardware struct {
 	TrainGPUsMin int `json:"train_gpus_min,omitempty" min:"1" max:"1000000"`
 	// TrainGPUsUnit is the number by which train GPUs are added. Default a sixteenth of gpus, from 1 to 8.
 	TrainGPUsUnit int `json:"train_gpus_unit,omitempty" min:"1" max:"4096"`
-	// PromptTokens is the mean prompt, in tokens; a plan adds what rollout.tools return. Default rollout.prompt_tokens, or 512.
+	// PromptTokens is the mean prompt, in tokens; a plan adds what modelled.tools return. Default modelled.prompt_tokens, or 512.
 	PromptTokens float64 `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
 	// WeightBytes is the bytes of a parameter in the engines: 2 for bf16, 1 for fp8. Default 2.
 	WeightBytes float64 `json:"weight_bytes,omitempty" min:"0.25" max:"8"`
@@ -34,7 +34,7 @@ type Hardware struct {
 	BandwidthUse float64 `json:"bandwidth_use,omitempty" above:"0" max:"1"`
 	// PrefillUse is the share of peak FLOP/s that prefill reaches. Default 0.5.
 	PrefillUse float64 `json:"prefill_use,omitempty" above:"0" max:"1"`
-	// PrefillTokensPerS is the speed at which a replica reads prompts and tools' outputs, measured, instead of prefill_use. Default rollout.prefill.tokens_per_s of mode engine.
+	// PrefillTokensPerS is the speed at which a replica reads prompts and tools' outputs, measured, instead of prefill_use. Default modelled.prefill.tokens_per_s of mode engine.
 	PrefillTokensPerS float64 `json:"prefill_tokens_per_s,omitempty" above:"0" max:"1e12"`
 	// StepOverheadS is the part of a decode step that no roofline explains, in seconds. Default 0.003.
 	StepOverheadS float64 `json:"step_overhead_s,omitempty" min:"0" max:"10"`
@@ -44,7 +44,7 @@ type Hardware struct {
 	Recompute bool `json:"recompute,omitempty"`
 	// NetworkBytesPerS is a node's network bandwidth for weights, in bytes per second. Default 50e9 (400 Gb/s).
 	NetworkBytesPerS float64 `json:"network_bytes_per_s,omitempty" above:"0" max:"1e13"`
-	// RolloutTokensPerSPerGPU is a measured rollout speed at slots_per_gpu, instead of the roofline; rollout.decode_curve gives more points, of one replica.
+	// RolloutTokensPerSPerGPU is a measured rollout speed at slots_per_gpu, instead of the roofline; modelled.decode_curve gives more points, of one replica.
 	RolloutTokensPerSPerGPU float64 `json:"rollout_tokens_per_s_per_gpu,omitempty" above:"0" max:"1e9"`
 	// SlotsPerGPU is the rollouts at once on one rollout GPU, instead of what fits into the cache.
 	SlotsPerGPU float64 `json:"slots_per_gpu,omitempty" above:"0" max:"1e6"`

@@ -44,8 +44,8 @@ func (c *Config) hardwareDefaults() {
 		// A small fleet is divided finely: sharded trainers run on any number.
 		h.TrainGPUsUnit = min(max(h.GPUs/trainUnitsDefault, 1), trainUnitMax)
 	}
-	if c.given("rollout.prompt_tokens") {
-		orNumber(&h.PromptTokens, float64(c.Rollout.PromptTokens), c.given(path+"prompt_tokens"))
+	if c.given("modelled.prompt_tokens") {
+		orNumber(&h.PromptTokens, float64(c.Modelled.PromptTokens), c.given(path+"prompt_tokens"))
 	} else {
 		orNumber(&h.PromptTokens, promptTokensDefault, c.given(path+"prompt_tokens"))
 	}

@@ -60,8 +60,8 @@ func (v *validator) shape() {
 func (v *validator) measured() {
 	const path = "hardware."
 	h := v.config.Hardware
-	if h.RolloutTokensPerSPerGPU > 0 && len(v.config.Rollout.DecodeCurve) > 0 {
-		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says what rollout.decode_curve says too", "one of both")
+	if h.RolloutTokensPerSPerGPU > 0 && len(v.config.Modelled.DecodeCurve) > 0 {
+		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says what modelled.decode_curve says too", "one of both")
 	}
 	if h.RolloutTokensPerSPerGPU > 0 && h.SlotsPerGPU == 0 {
 		v.fail(path+"rollout_tokens_per_s_per_gpu", h.RolloutTokensPerSPerGPU, "says nothing without the number of rollouts it was measured with",
@@ -75,11 +75,11 @@ func (v *validator) measured() {
 
 // curve refuses slots that get faster with more of them at work, which no engine's do.
 func (v *validator) curve() {
-	points := v.config.Rollout.DecodeCurve
+	points := v.config.Modelled.DecodeCurve
 	for i := 1; i < len(points); i++ {
 		before, at := points[i-1], points[i]
 		if at.Active > before.Active && at.TokensPerS > 1.02*before.TokensPerS {
-			v.fail(fmt.Sprintf("rollout.decode_curve.%d.tokens_per_s", i), at.TokensPerS,
+			v.fail(fmt.Sprintf("modelled.decode_curve.%d.tokens_per_s", i), at.TokensPerS,
 				fmt.Sprintf("contradicts %s with %d slots: a slot is not faster with more beside it", number(before.TokensPerS), before.Active),
 				"measure again, or leave out the point that is wrong")
 		}

@@ -15,8 +15,7 @@ func removedProblem(path string) string {
 }
 
 // ParseRecorded is [Parse] for a document that an earlier version of the program may have written, such as the one in
-// a trace: keys that were removed since have no effect, and keys with another name
-// since mean what they meant.
+// a trace. Keys that were removed since have no effect, and keys that were renamed since mean what they meant.
 func ParseRecorded(name string, text []byte) (Config, error) {
 	c, errs := parse(name, text, true)
 	return c, errs.orNil()

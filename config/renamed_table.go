@@ -1,5 +1,40 @@
 package config
 
+// Reasons that several names have in common.
+const (
+	whyModelled = "a run measures its own; simulations alone read it"
+	whyFailures = "a simulation alone loses engines and train steps at random"
+)
+
 // renamed is the one table of names that changed. It makes the errors about old keys, their
 // migration and docs/reference/renamed.md.
-var renamed = []Renamed{}
+var renamed = []Renamed{
+	{kindKey, "rollout.length", "modelled.length", whyModelled},
+	{kindKey, "rollout.environment", "modelled.environment", "a run waits by environment.service_time, which is its default"},
+	{kindKey, "rollout.solve", "modelled.solve", whyModelled},
+	{kindKey, "rollout.decode_tokens_per_s", "modelled.decode_tokens_per_s", whyModelled},
+	{kindKey, "rollout.throughput_tokens_per_s", "modelled.throughput_tokens_per_s", whyModelled},
+	{kindKey, "rollout.decode_curve", "modelled.decode_curve", whyModelled},
+	{kindKey, "rollout.prompt_tokens", "modelled.prompt_tokens", whyModelled},
+	{kindKey, "rollout.prefill", "modelled.prefill", whyModelled},
+	{kindKey, "rollout.tools", "modelled.tools", "a run's own are environment.tools"},
+	{kindKey, "rollout.sandbox", "modelled.sandbox", "a run's own are those of sandbox"},
+	{kindKey, "rollout.judge", "modelled.verifier", "a run's own is environment.verifier"},
+	{kindKey, "train.utilization", "modelled.train.utilization", whyModelled},
+	{kindKey, "train.step_s", "modelled.train.step_s", "a run's least time of a step is trainer.step_s"},
+	{kindKey, "train.throughput_tokens_per_s", "modelled.train.throughput_tokens_per_s", whyModelled},
+	{kindKey, "train.step_by", "modelled.train.step_by", whyModelled},
+	{kindKey, "train.step_cv", "modelled.train.step_cv", whyModelled},
+	{kindKey, "train.failure_rate", "modelled.train.failure_rate", whyFailures},
+	{kindKey, "train.drift_nats_per_version", "modelled.train.drift_nats_per_version", whyModelled},
+	{kindKey, "train.drift_spread", "modelled.train.drift_spread", whyModelled},
+	{kindKey, "sync.time_s", "modelled.sync.time_s", whyModelled},
+	{kindKey, "sync.load_s", "modelled.sync.load_s", whyModelled},
+	{kindKey, "sync.prefill_tokens_per_s", "modelled.sync.prefill_tokens_per_s", whyModelled},
+	{kindKey, "filter.acceptance", "modelled.filter.acceptance", whyModelled},
+	{kindKey, "fleet.start_s", "modelled.fleet.start_s", whyModelled},
+	{kindKey, "evaluate.occupies", "modelled.evaluate.occupies", whyModelled},
+	{kindKey, "evaluate.time_s", "modelled.evaluate.time_s", whyModelled},
+	{kindKey, "failures.engine_mtbf_s", "modelled.failures.engine_mtbf_s", whyFailures},
+	{kindKey, "failures.engine_down_s", "modelled.failures.engine_down_s", whyFailures},
+}

@@ -110,6 +110,9 @@ func meant(path, key string, fields []field) (near string, within bool) {
 	if near = spelling.Nearest(key, keysOf(fields)); near != "" {
 		return near, true
 	}
+	if near = renamedNear(section, key); near != "" {
+		return near, false
+	}
 	return alike(path, append(values, sections...)), false
 }
 

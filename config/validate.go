@@ -94,7 +94,7 @@ func (v *validator) section(fields []field, section reflect.Value, path string) 
 func (v *validator) value(known field, value reflect.Value, path string) {
 	switch value.Kind() {
 	case reflect.Struct:
-		if path == "rollout.environment" && v.modelledAsIs() {
+		if path == "modelled.environment" && v.modelledAsIs() {
 			return // checked as environment.service_time
 		}
 		if _, given := v.config.givenUnder(path); known.unset && value.IsZero() && !given {
@@ -199,10 +199,10 @@ func multiplesNear(value, unit int) string {
 // rates checks that a speed is said at most once.
 func (v *validator) rates() {
 	c := v.config
-	v.exclusive("rollout", map[string]float64{
-		"decode_tokens_per_s": c.Rollout.DecodeTokensPerS, "throughput_tokens_per_s": c.Rollout.ThroughputTokensPerS})
-	v.exclusive("train", map[string]float64{
-		"utilization": c.Train.Utilization, "step_s": c.Train.StepS, "throughput_tokens_per_s": c.Train.ThroughputTokensPerS})
+	v.exclusive("modelled", map[string]float64{
+		"decode_tokens_per_s": c.Modelled.DecodeTokensPerS, "throughput_tokens_per_s": c.Modelled.ThroughputTokensPerS})
+	v.exclusive("modelled.train", map[string]float64{
+		"utilization": c.Modelled.Train.Utilization, "step_s": c.Modelled.Train.StepS, "throughput_tokens_per_s": c.Modelled.Train.ThroughputTokensPerS})
 }
 
 // exclusive refuses a second value for the same thing.
@@ -223,14 +223,14 @@ func (v *validator) exclusive(section string, values map[string]float64) {
 // models checks the length and service-time models.
 func (v *validator) models() {
 	c := v.config
-	if !v.unused("rollout.length", "kind", c.Rollout.Length.Kind, lengthKeys) {
-		v.model("rollout.length", c.Rollout.Length.spec().Validate())
+	if !v.unused("modelled.length", "kind", c.Modelled.Length.Kind, lengthKeys) {
+		v.model("modelled.length", c.Modelled.Length.spec().Validate())
 	}
-	if !v.modelledAsIs() && !v.unused("rollout.environment", "kind", c.Rollout.Environment.Kind, serviceKeys) {
-		v.model("rollout.environment", c.Rollout.Environment.spec().Validate())
+	if !v.modelledAsIs() && !v.unused("modelled.environment", "kind", c.Modelled.Environment.Kind, serviceKeys) {
+		v.model("modelled.environment", c.Modelled.Environment.spec().Validate())
 	}
-	if !v.unused("rollout.solve", "kind", c.Rollout.Solve.Kind, solveKeys) {
-		v.model("rollout.solve", c.Rollout.Solve.spec().Validate())
+	if !v.unused("modelled.solve", "kind", c.Modelled.Solve.Kind, solveKeys) {
+		v.model("modelled.solve", c.Modelled.Solve.spec().Validate())
 	}
 	if !v.unused("environment.service_time", "kind", c.Environment.ServiceTime.Kind, serviceKeys) {
 		v.model("environment.service_time", c.Environment.ServiceTime.spec().Validate())
@@ -239,7 +239,7 @@ func (v *validator) models() {
 
 // modelledAsIs reports whether simulations reckon with the environment's time of a run.
 func (v *validator) modelledAsIs() bool {
-	return reflect.DeepEqual(v.config.Rollout.Environment, v.config.Environment.ServiceTime)
+	return reflect.DeepEqual(v.config.Modelled.Environment, v.config.Environment.ServiceTime)
 }
 
 // unused refuses keys that the value of the section's chooser does not use, and
@@ -316,7 +316,7 @@ func (v *validator) run() {
 	}
 	// An evaluation that occupies something is a simulation's, which has no prompts;
 	// a run checks its own.
-	if occupies := c.Evaluate.Occupies; c.Evaluate.Prompts > c.Environment.HeldOut && occupies != "engines" && occupies != "trainer" {
+	if occupies := c.Modelled.Evaluate.Occupies; c.Evaluate.Prompts > c.Environment.HeldOut && occupies != "engines" && occupies != "trainer" {
 		v.fail("evaluate.prompts", c.Evaluate.Prompts, fmt.Sprintf("is above environment.held_out (%d)", c.Environment.HeldOut),
 			fmt.Sprintf("at most %d", c.Environment.HeldOut))
 	}

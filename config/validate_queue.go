@@ -140,7 +140,7 @@ func (v *validator) starvation() {
 		return
 	}
 	behind, why := c.Sync.Every-1, fmt.Sprintf("with sync.every %d engines fall %d versions behind the trainer", c.Sync.Every, c.Sync.Every-1)
-	if c.Sync.TimeS > 0 && c.Sync.Trainer == "free" {
+	if c.Modelled.Sync.TimeS > 0 && c.Sync.Trainer == "free" {
 		behind++
 		why = fmt.Sprintf("with sync.every %d and a sync that takes time while the trainer is free, engines fall %d versions behind it", c.Sync.Every, behind)
 	}
@@ -195,8 +195,8 @@ func (v *validator) shaping() {
 				"leave out one of the two")
 		}
 	}
-	if levels := len(c.Rollout.Solve.Levels); levels > 0 && levels != aim.Levels {
-		v.fail("filter.curriculum.levels", aim.Levels, fmt.Sprintf("differs from the difficulties of rollout.solve.levels, which are %d", levels),
+	if levels := len(c.Modelled.Solve.Levels); levels > 0 && levels != aim.Levels {
+		v.fail("filter.curriculum.levels", aim.Levels, fmt.Sprintf("differs from the difficulties of modelled.solve.levels, which are %d", levels),
 			"as many as there are difficulties")
 	}
 }

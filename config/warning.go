@@ -139,7 +139,7 @@ func (c Config) shapingWarnings(warn func(key, format string, args ...any)) {
 			warn("filter.solve_rate", "no whole number of %d rollouts is a solve rate from %s to %s: the band excludes every group, and a run with it stalls", s, number(band.Low), number(band.High))
 		}
 	}
-	if prune, limit := c.Rollout.Prune.Tokens, c.Rollout.Length.CapTokens; prune > 0 && limit > 0 && prune >= limit {
-		warn("rollout.prune.tokens", "%d prunes nothing in a simulation: rollout.length.cap_tokens (%d) ends every rollout before", prune, limit)
+	if prune, limit := c.Rollout.Prune.Tokens, c.Modelled.Length.CapTokens; prune > 0 && limit > 0 && prune >= limit {
+		warn("rollout.prune.tokens", "%d prunes nothing in a simulation: modelled.length.cap_tokens (%d) ends every rollout before", prune, limit)
 	}
 }

@@ -238,7 +238,7 @@ func stragglers(f facts, o Options) (out []suspect) {
 		likely = 65 // everything else is done
 	}
 	group, _, _ := strings.Cut(e.Oldest, "-")
-	return []suspect{found(likely, "straggler", group, "rollout %s of group %s has run for %s%s%s, and its group waits for it. Look at its tools and its response's length; rollout.length.cap_tokens and an environment's time limit bound both", e.Oldest, group, ago(e.OldestS), at, than)}
+	return []suspect{found(likely, "straggler", group, "rollout %s of group %s has run for %s%s%s, and its group waits for it. Look at its tools and its response's length; the environment's limits of tokens and of time bound both", e.Oldest, group, ago(e.OldestS), at, than)}
 }
 
 // batch looks for one that will never be full.

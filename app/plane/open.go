@@ -163,6 +163,7 @@ func (p *Plane) adopt(header trace.Header) error {
 // watched and stored, and where its engines are: servers move, and what is sampled stays the same.
 func reachedAs(began, now config.Config) config.Config {
 	merged := began
+	merged.Modelled = now.Modelled // no run reads it
 	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
 	merged.Fleet = parts.ReachedFleet(began.Fleet, now.Fleet)
 	merged.Sandbox, merged.Environment.Players, merged.Environment.OpenEnv.URL = now.Sandbox, now.Environment.Players, now.Environment.OpenEnv.URL

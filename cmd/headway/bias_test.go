@@ -18,7 +18,7 @@ import (
 // queue-max discards what took long: the report says so, in figures and in words.
 func TestSimulateBias(t *testing.T) {
 	file := document(t, simulated)
-	set := []string{"--set", "queue={policy: max, max_staleness: 1}", "--set", "train.utilization=1.1", "--set", "steps.measured=400"}
+	set := []string{"--set", "queue={policy: max, max_staleness: 1}", "--set", "modelled.train.utilization=1.1", "--set", "steps.measured=400"}
 	code, stdout, stderr := headway(t, append([]string{"simulate", file, "--bias", "--json"}, set...)...)
 	var doc experiment.Simulation
 	if err := json.Unmarshal([]byte(stdout), &doc); code != failure.ExitDone || err != nil {

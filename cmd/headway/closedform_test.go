@@ -58,11 +58,11 @@ steps: {warmup: 60, measured: 300}
 		why  string // the closed form's reason, "" where it holds
 	}{
 		{curve, nil, ""},
-		{curve, []string{"sync={mode: pause, time_s: 5}"}, ""},
-		{curve, []string{"rollout.environment={kind: fixed, mean_s: 50}"}, "slots in tools, environment"},
-		{curve, []string{"rollout.tools={calls: 4, time: {kind: fixed, mean_s: 10}}"}, "slots in tools, environment"},
-		{curve, []string{"rollout.judge={time: {kind: fixed, mean_s: 40}}"}, "slots in tools, environment"},
-		{curve, []string{"rollout.sandbox={start: {kind: fixed, mean_s: 40}}", "rollout.tools.calls=1"}, "slots in tools, environment"},
+		{curve, []string{"sync={mode: pause}", "modelled.sync={time_s: 5}"}, ""},
+		{curve, []string{"modelled.environment={kind: fixed, mean_s: 50}"}, "slots in tools, environment"},
+		{curve, []string{"modelled.tools={calls: 4, time: {kind: fixed, mean_s: 10}}"}, "slots in tools, environment"},
+		{curve, []string{"modelled.verifier={time: {kind: fixed, mean_s: 40}}"}, "slots in tools, environment"},
+		{curve, []string{"modelled.sandbox={start: {kind: fixed, mean_s: 40}}", "modelled.tools.calls=1"}, "slots in tools, environment"},
 		{curve, []string{"schedule=synchronous"}, "schedule synchronous empties"},
 		{curve, []string{"rollout.start=gang"}, "start gang"},
 		{curve, []string{"queue.policy=block"}, "policy block"},
@@ -72,16 +72,16 @@ steps: {warmup: 60, measured: 300}
 
 		{restart, nil, ""},
 		{restart, []string{"sync.mode=restart"}, "read all they have again"},
-		{restart, []string{"sync.mode=restart", "rollout.prefill.mode=engine"}, "read all they have again"},
-		{restart, []string{"sync.mode=restart", "rollout.prefill={mode: pool, workers: 4, tokens_per_s: 2000}"}, "read all they have again"},
-		{restart, []string{"sync={mode: restart, prefill_tokens_per_s: 500}", "rollout.prefill=null"}, "read all they have again"},
-		{restart, []string{"sync.mode=restart", "rollout.prefill=null"}, ""},
+		{restart, []string{"sync.mode=restart", "modelled.prefill.mode=engine"}, "read all they have again"},
+		{restart, []string{"sync.mode=restart", "modelled.prefill={mode: pool, workers: 4, tokens_per_s: 2000}"}, "read all they have again"},
+		{restart, []string{"sync={mode: restart}", "modelled.sync={prefill_tokens_per_s: 500}", "modelled.prefill=null"}, "read all they have again"},
+		{restart, []string{"sync.mode=restart", "modelled.prefill=null"}, ""},
 
-		{pause, []string{"sync={mode: pause, time_s: 20}", "train.step_s=0.2"}, ""},
-		{pause, []string{"sync={mode: pause, time_s: 20}", "rollout.environment={kind: fixed, mean_s: 40}"}, "while engines pause"},
-		{pause, []string{"sync={mode: pause, time_s: 20}", "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 10}}"}, "while engines pause"},
-		{pause, []string{"sync={mode: pause, time_s: 0.3}", "rollout.environment={kind: fixed, mean_s: 40}"}, ""},
-		{pause, []string{"sync={mode: pause, time_s: 20}", "rollout.environment={kind: fixed, mean_s: 40}", "schedule=synchronous"}, ""},
+		{pause, []string{"sync={mode: pause}", "modelled.sync={time_s: 20}", "modelled.train.step_s=0.2"}, ""},
+		{pause, []string{"sync={mode: pause}", "modelled.sync={time_s: 20}", "modelled.environment={kind: fixed, mean_s: 40}"}, "while engines pause"},
+		{pause, []string{"sync={mode: pause}", "modelled.sync={time_s: 20}", "modelled.tools={calls: 4, time: {kind: fixed, mean_s: 10}}"}, "while engines pause"},
+		{pause, []string{"sync={mode: pause}", "modelled.sync={time_s: 0.3}", "modelled.environment={kind: fixed, mean_s: 40}"}, ""},
+		{pause, []string{"sync={mode: pause}", "modelled.sync={time_s: 20}", "modelled.environment={kind: fixed, mean_s: 40}", "schedule=synchronous"}, ""},
 	} {
 		doc := simulateBeside(t, test.file, test.sets...)
 		why := strings.Join(doc.Predicted.Warnings, "; ")
@@ -99,12 +99,17 @@ steps: {warmup: 60, measured: 300}
 // A stall that simulated failures may have caused is not said to be a live run's.
 func TestStallsNameSimulatedFailures(t *testing.T) {
 	const small = `
-rollout: {concurrency: 16, group_size: 4, decode_tokens_per_s: 50, length: {kind: fixed, mean_tokens: 100}, tools: {calls: 4, failure_rate: 0.999}}
-train: {batch: 16, step_s: 1}
+rollout: {concurrency: 16, group_size: 4}
+train: {batch: 16}
+modelled:
+  decode_tokens_per_s: 50
+  length: {kind: fixed, mean_tokens: 100}
+  tools: {calls: 4, failure_rate: 0.999}
+  train: {step_s: 1}
 steps: {warmup: 5, measured: 20}
 `
 	code, _, stderr := headway(t, "simulate", document(t, small))
-	if code == failure.ExitDone || !strings.Contains(stderr, "rollout.tools.failure_rate") || strings.Contains(stderr, "for ever, too") {
+	if code == failure.ExitDone || !strings.Contains(stderr, "modelled.tools.failure_rate") || strings.Contains(stderr, "for ever, too") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
 }
@@ -112,9 +117,14 @@ steps: {warmup: 5, measured: 20}
 // A run has no more prompts to evaluate than it holds out; a simulation's are rollouts.
 func TestEvaluatedPromptsAreARunsOwn(t *testing.T) {
 	const text = `
-rollout: {concurrency: 16, group_size: 4, decode_tokens_per_s: 50, length: {kind: fixed, mean_tokens: 100}}
-train: {batch: 16, step_s: 1}
-evaluate: {every: 5, prompts: 2000, occupies: trainer}
+rollout: {concurrency: 16, group_size: 4}
+train: {batch: 16}
+modelled:
+  decode_tokens_per_s: 50
+  length: {kind: fixed, mean_tokens: 100}
+  train: {step_s: 1}
+  evaluate: {occupies: trainer}
+evaluate: {every: 5, prompts: 2000}
 environment: {held_out: 1000}
 steps: {warmup: 5, measured: 20}
 `

@@ -15,10 +15,10 @@ import (
 // Runs stand side by side with what differs, and what keeps them from being comparable.
 func TestCompare(t *testing.T) {
 	a := traceOfSimulation(t)
-	b := traceOfSimulation(t, "--set=queue.factor=1", "--set=seed=4", "--set=train.utilization=1.4")
+	b := traceOfSimulation(t, "--set=queue.factor=1", "--set=seed=4", "--set=modelled.train.utilization=1.4")
 	page := filepath.Join(t.TempDir(), "page.html")
 	text := first(t, "compare", a, b, "--html", page)
-	for _, want := range []string{"the seeds are not the same", "queue.factor", "train.utilization", "Where staleness comes from", "Trainer idle, by what it waited for", "evicted", "Difference from"} {
+	for _, want := range []string{"the seeds are not the same", "queue.factor", "modelled.train.utilization", "Where staleness comes from", "Trainer idle, by what it waited for", "evicted", "Difference from"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -15,6 +16,7 @@ type configCmd struct {
 	command.Output
 	File    string   `arg:"" optional:"" help:"The document; without one everything is by default."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
+	Migrate bool     `help:"Print FILE with the present names of keys that an earlier version had, comments kept. Runs of blanks may become one."`
 	Presets bool     `help:"List the presets instead: each framework's loop as keys of a document."`
 }
 
@@ -23,6 +25,9 @@ type configCmd struct {
 func (c *configCmd) Run(application *app.Process) error {
 	if c.Presets {
 		return c.presets(application)
+	}
+	if c.Migrate {
+		return c.migrate(application)
 	}
 	resolved, err := config.Load(c.File, c.Set...)
 	if err != nil {
@@ -33,6 +38,30 @@ func (c *configCmd) Run(application *app.Process) error {
 		return printJSON(application.Stdout, resolved)
 	}
 	_, err = application.Stdout.Write(resolved.YAML())
+	return err
+}
+
+// migrate prints a document with its present keys, and which keys moved beside it.
+func (c *configCmd) migrate(application *app.Process) error {
+	if c.File == "" || len(c.Set) > 0 || c.JSON {
+		return failure.Usage("headway config --migrate FILE", "--migrate rewrites the text of one document; --set and --json cannot stand beside it")
+	}
+	text, err := os.ReadFile(c.File)
+	if err != nil {
+		return failure.Usage("name a document", "%w", err)
+	}
+	now, moved, err := config.Migrate(c.File, text)
+	if err != nil {
+		return err
+	}
+	for _, m := range moved {
+		if m.New == "" {
+			fmt.Fprintf(application.Stderr, "%s is gone: it was removed\n", m.Old)
+			continue
+		}
+		fmt.Fprintf(application.Stderr, "%s is now %s\n", m.Old, m.New)
+	}
+	_, err = application.Stdout.Write(now)
 	return err
 }
 

@@ -127,7 +127,7 @@ func settingsKept(t *testing.T, runDir string) (moved, recovered, lost int) {
 // TestRunRefusesDrifts names what of a drift a run cannot do.
 func TestRunRefusesDrifts(t *testing.T) {
 	for want, sets := range map[string][]string{
-		"calls no tools":       {"rollout.tools.calls=2", "rollout.drift={steps: 5, tool_calls_factor: 2}"},
+		"calls no tools":       {"modelled.tools.calls=2", "rollout.drift={steps: 5, tool_calls_factor: 2}"},
 		"of another length":    {"environment.task=addition", "rollout.drift={steps: 5, length_factor: 2}"},
 		"multiplies trainer.s": {"rollout.drift={steps: 5, step_factor: 2}"},
 		"model.context":        {"rollout.drift={steps: 5, length_factor: 9}"},

@@ -19,24 +19,24 @@ import (
 // gainRegimes are simulated runs under which changes are suggested and then made: a few keys over
 // gainBase each.
 var gainRegimes = map[string][]string{
-	"train-bound, long queue":    {"queue.factor=4", "train.step_s=60"},
-	"train-bound, one batch":     {"rollout.concurrency=192", "train.step_s=60"},
-	"balanced, two batches":      {"queue.factor=2", "train.step_s=28"},
-	"balanced, one batch":        {"train.step_s=28"},
-	"rollout-bound, many slots":  {"rollout.concurrency=256", "train.step_s=8"},
-	"rollout-bound, few slots":   {"rollout.concurrency=64", "queue.factor=2", "train.step_s=20"},
-	"long tail":                  {"rollout.concurrency=256", "rollout.length.tailness=80", "rollout.length.cap_tokens=20000", "queue.factor=2", "train.step_s=25"},
-	"short tail":                 {"rollout.concurrency=192", "rollout.length.tailness=30", "queue.factor=3", "train.step_s=40"},
-	"sync every fourth step":     {"train.step_s=20", "sync.every=4"},
-	"slow sync, trainer blocked": {"rollout.concurrency=192", "train.step_s=20", "sync.time_s=10", "sync.trainer=blocked", "sync.mode=pause"},
-	"environments":               {"rollout.concurrency=192", "rollout.environment={kind: exponential, mean_s: 20}", "queue.factor=2", "train.step_s=20"},
-	"budget":                     {"rollout.concurrency=256", "queue.policy=max", "queue.max_staleness=6", "queue.factor=3", "train.step_s=40"},
-	"bounded":                    {"rollout.concurrency=256", "queue.policy=bounded", "queue.eta=3", "train.step_s=15"},
-	"threshold":                  {"rollout.concurrency=256", "queue.policy=threshold", "queue.staleness_threshold=1", "sync.every=2", "sync.mode=restart", "train.step_s=15"},
-	"filtered":                   {"rollout.concurrency=256", "queue.factor=2", "filter.acceptance=0.6", "train.step_s=30"},
-	"speed by utilization":       {"rollout.concurrency=256", "queue.factor=2", "train.utilization=1.6"},
-	"GPUs, too many to roll out": {"rollout.concurrency=384", "queue.factor=1", "train.step_s=20", "hardware={gpus: 64, rollout_gpus: 48}"},
-	"GPUs, too few to roll out":  {"rollout.concurrency=96", "queue.factor=1", "train.step_s=20", "hardware={gpus: 64, rollout_gpus: 16}"},
+	"train-bound, long queue":    {"queue.factor=4", "modelled.train.step_s=60"},
+	"train-bound, one batch":     {"rollout.concurrency=192", "modelled.train.step_s=60"},
+	"balanced, two batches":      {"queue.factor=2", "modelled.train.step_s=28"},
+	"balanced, one batch":        {"modelled.train.step_s=28"},
+	"rollout-bound, many slots":  {"rollout.concurrency=256", "modelled.train.step_s=8"},
+	"rollout-bound, few slots":   {"rollout.concurrency=64", "queue.factor=2", "modelled.train.step_s=20"},
+	"long tail":                  {"rollout.concurrency=256", "modelled.length.tailness=80", "modelled.length.cap_tokens=20000", "queue.factor=2", "modelled.train.step_s=25"},
+	"short tail":                 {"rollout.concurrency=192", "modelled.length.tailness=30", "queue.factor=3", "modelled.train.step_s=40"},
+	"sync every fourth step":     {"modelled.train.step_s=20", "sync.every=4"},
+	"slow sync, trainer blocked": {"rollout.concurrency=192", "modelled.train.step_s=20", "modelled.sync.time_s=10", "sync.trainer=blocked", "sync.mode=pause"},
+	"environments":               {"rollout.concurrency=192", "modelled.environment={kind: exponential, mean_s: 20}", "queue.factor=2", "modelled.train.step_s=20"},
+	"budget":                     {"rollout.concurrency=256", "queue.policy=max", "queue.max_staleness=6", "queue.factor=3", "modelled.train.step_s=40"},
+	"bounded":                    {"rollout.concurrency=256", "queue.policy=bounded", "queue.eta=3", "modelled.train.step_s=15"},
+	"threshold":                  {"rollout.concurrency=256", "queue.policy=threshold", "queue.staleness_threshold=1", "sync.every=2", "sync.mode=restart", "modelled.train.step_s=15"},
+	"filtered":                   {"rollout.concurrency=256", "queue.factor=2", "modelled.filter.acceptance=0.6", "modelled.train.step_s=30"},
+	"speed by utilization":       {"rollout.concurrency=256", "queue.factor=2", "modelled.train.utilization=1.6"},
+	"GPUs, too many to roll out": {"rollout.concurrency=384", "queue.factor=1", "modelled.train.step_s=20", "hardware={gpus: 64, rollout_gpus: 48}"},
+	"GPUs, too few to roll out":  {"rollout.concurrency=96", "queue.factor=1", "modelled.train.step_s=20", "hardware={gpus: 64, rollout_gpus: 16}"},
 }
 
 // gainBase is what they have in common.
@@ -44,9 +44,10 @@ const gainBase = `seed: 7
 rollout:
   concurrency: 128
   group_size: 8
+train: {batch: 128}
+modelled:
   decode_tokens_per_s: 50
   length: {kind: lognormal, mean_tokens: 1400, tailness: 50, cap_tokens: 8080}
-train: {batch: 128}
 `
 
 // headwayJSON runs a command with --json and reads what it prints.

@@ -38,7 +38,7 @@ func diagnosed(t *testing.T, arguments ...string) (code int, d examination, keys
 }
 
 func TestDoctorJSON(t *testing.T) {
-	file := document(t, "rollout:\n  concurrency: 1536\n  group_size: 8\ntrain: {batch: 8, step_s: 28}\nqueue: {policy: drop}\n")
+	file := document(t, "rollout:\n  concurrency: 1536\n  group_size: 8\ntrain: {batch: 8}\nqueue: {policy: drop}\nmodelled: {train: {step_s: 28}}\n")
 	code, d, keys := diagnosed(t, file)
 	if code != failure.ExitFailure || d.Errors != 1 || len(keys) == 0 || keys[0] != "error waste rollout.concurrency" || d.Findings[0].Line != 2 || d.Findings[0].File != file {
 		t.Errorf("code %d, %d errors, found %q, the first at %s:%d", code, d.Errors, keys, d.Findings[0].File, d.Findings[0].Line)
@@ -54,7 +54,7 @@ func TestDoctorJSON(t *testing.T) {
 // What config refuses and doctor explains is exit 1 with the finding; any other
 // mistake is exit 2 and config's message alone.
 func TestDoctorRefuses(t *testing.T) {
-	file := document(t, "train: {batch: 64, utilization: 0.9}\nqueue: {policy: max, max_staleness: 0}\nsync: {time_s: 20}\n")
+	file := document(t, "train: {batch: 64}\nqueue: {policy: max, max_staleness: 0}\nmodelled: {train: {utilization: 0.9}, sync: {time_s: 20}}\n")
 	code, d, keys := diagnosed(t, file)
 	if code != failure.ExitFailure || len(keys) != 1 || keys[0] != "error budget-starves queue.max_staleness" || d.Findings[0].Line != 2 {
 		t.Errorf("code %d, found %q", code, keys)
@@ -88,7 +88,7 @@ func TestDoctorTable(t *testing.T) {
 func TestDoctorOnPresetsAndExamples(t *testing.T) {
 	skipShort(t)
 	for _, p := range config.Presets() {
-		code, _, keys := diagnosed(t, "--set", "preset="+p.Name, "--set", "train.utilization=0.9")
+		code, _, keys := diagnosed(t, "--set", "preset="+p.Name, "--set", "modelled.train.utilization=0.9")
 		if code == failure.ExitUsage || strings.Contains(strings.Join(keys, " "), "stalls") {
 			t.Errorf("%s: code %d, found %q", p.Name, code, keys)
 		}
@@ -112,11 +112,13 @@ func TestDoctorSaysWhatPredictSays(t *testing.T) {
 rollout:
   concurrency: 224
   group_size: 8
+train: {batch: 192}
+queue: {policy: drop, factor: 1}
+modelled:
   decode_tokens_per_s: 108.857
   length: {kind: lognormal, mean_tokens: 8000, tailness: 60, cap_tokens: 32768}
   tools: {calls: 10, time: {kind: lognormal, mean_s: 3, tailness: 70, cap_s: 120}}
-train: {batch: 192, step_s: 27.1354}
-queue: {policy: drop, factor: 1}
+  train: {step_s: 27.1354}
 `)
 	d, err := config.Load(file)
 	if err != nil {
@@ -155,8 +157,8 @@ queue: {policy: drop, factor: 1}
 
 // What no closed form covers is one list: predict refuses and doctor asks none.
 func TestDoctorAsksNoClosedFormThatPredictLacks(t *testing.T) {
-	const curve = "rollout.decode_curve=[{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 40}]"
-	const tools = "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 20}}"
+	const curve = "modelled.decode_curve=[{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 40}]"
+	const tools = "modelled.tools={calls: 4, time: {kind: fixed, mean_s: 20}}"
 	for _, test := range []struct {
 		reason string
 		set    []string
@@ -164,13 +166,13 @@ func TestDoctorAsksNoClosedFormThatPredictLacks(t *testing.T) {
 		{"", []string{tools}},
 		{"", []string{tools, "queue={policy: bounded, eta: 1}"}}, // rates are queue-drop's
 		{"", []string{"rollout.prune.tokens=2000"}},              // doctor's own arithmetic
-		{"slots in tools", []string{tools, curve, "rollout.decode_tokens_per_s=null"}},
-		{"policy bounded", []string{curve, "rollout.decode_tokens_per_s=null", "queue={policy: bounded, eta: 1}"}},
-		{"restarted rollouts", []string{"sync={mode: restart, time_s: 5, prefill_tokens_per_s: 1000}"}},
-		{"tools and environments go on", []string{tools, "sync={mode: pause, time_s: 30}"}},
-		{"siblings' times", []string{"rollout.environment={kind: fixed, mean_s: 1}", "rollout.judge.time={kind: empirical, groups: [[1, 2, 3, 4], [2, 3, 4, 5]]}"}},
+		{"slots in tools", []string{tools, curve, "modelled.decode_tokens_per_s=null"}},
+		{"policy bounded", []string{curve, "modelled.decode_tokens_per_s=null", "queue={policy: bounded, eta: 1}"}},
+		{"restarted rollouts", []string{"sync={mode: restart}", "modelled.sync={time_s: 5, prefill_tokens_per_s: 1000}"}},
+		{"tools and environments go on", []string{tools, "sync={mode: pause}", "modelled.sync={time_s: 30}"}},
+		{"siblings' times", []string{"modelled.environment={kind: fixed, mean_s: 1}", "modelled.verifier.time={kind: empirical, groups: [[1, 2, 3, 4], [2, 3, 4, 5]]}"}},
 	} {
-		raw, err := config.Parse("case.yaml", []byte("rollout: {concurrency: 64, group_size: 4, decode_tokens_per_s: 50}\ntrain: {batch: 64, utilization: 0.9}\n"))
+		raw, err := config.Parse("case.yaml", []byte("rollout: {concurrency: 64, group_size: 4}\ntrain: {batch: 64}\nmodelled: {decode_tokens_per_s: 50, train: {utilization: 0.9}}\n"))
 		if err == nil {
 			raw, err = raw.Set(test.set...)
 		}
@@ -190,8 +192,8 @@ func TestDoctorAsksNoClosedFormThatPredictLacks(t *testing.T) {
 
 // A filter that looks at rewards which nothing models leaves the closed forms.
 func TestDoctorWithoutRewards(t *testing.T) {
-	_, _, keys := diagnosed(t, "--set", "train.utilization=0.9", "--set", "queue.hold=0.2", "--set", "filter.solve_rate.drop=true")
-	if found := strings.Join(keys, ", "); !strings.Contains(found, "info hold-price") || !strings.Contains(found, "info not-simulated rollout.solve") {
+	_, _, keys := diagnosed(t, "--set", "modelled.train.utilization=0.9", "--set", "queue.hold=0.2", "--set", "filter.solve_rate.drop=true")
+	if found := strings.Join(keys, ", "); !strings.Contains(found, "info hold-price") || !strings.Contains(found, "info not-simulated modelled.solve") {
 		t.Errorf("found %s", found)
 	}
 }

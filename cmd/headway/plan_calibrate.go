@@ -103,7 +103,7 @@ func measuredKeys(path string) ([]config.Override, error) {
 		return err
 	})
 	if err == nil && !slices.ContainsFunc(overrides, plannedWith) {
-		return nil, failure.Usage("give keys such as hardware.train_tokens_per_s_per_gpu, rollout.decode_curve, rollout.length or sync.time_s",
+		return nil, failure.Usage("give keys such as hardware.train_tokens_per_s_per_gpu, modelled.decode_curve, modelled.length or modelled.sync.time_s",
 			"--calibrate %s: nothing in it is of use to a plan", path)
 	}
 	return overrides, err
@@ -113,11 +113,11 @@ func measuredKeys(path string) ([]config.Override, error) {
 func plannedWith(o config.Override) bool {
 	key, _, _ := strings.Cut(o.Text, "=")
 	section, _, _ := strings.Cut(key, ".")
-	return slices.Contains([]string{"rollout", "train", "sync", "filter", "hardware"}, section) && !plan.Unplanned(key)
+	return slices.Contains([]string{"rollout", "train", "sync", "filter", "modelled", "hardware"}, section) && !plan.Unplanned(key)
 }
 
 // whole are sections that are given as one, since their keys belong together.
-var whole = []string{"rollout.length", "rollout.environment"}
+var whole = []string{"modelled.length", "modelled.environment"}
 
 // leaves visits what a tree says, by dotted key.
 func leaves(tree yaml.MapSlice, path string, visit func(string, any) error) error {

@@ -21,6 +21,7 @@ import (
 const planDocument = `
 rollout:
   group_size: 8
+modelled:
   length: {kind: lognormal, mean_tokens: 1000, tailness: 50, cap_tokens: 4000}
 hardware: {model: qwen3-4b, gpu: h100-sxm, gpus: 4}
 prices: {gpu_hour: 2, hosted_per_million_tokens: 1}
@@ -143,10 +144,10 @@ func TestPlanKnowsTheSpreadOfTools(t *testing.T) {
 		meanS         float64
 		covered, long bool
 	}{
-		{"rollout.tools={calls: 4, time: {kind: exponential, mean_s: 5}}", 20, true, true},
-		{"rollout.tools={calls: 4, time: {kind: fixed, mean_s: 5}}", 20, true, false},
-		{"rollout.tools={calls: 1, time: {kind: empirical, groups: [[1, 3], [2, 6], [1, 5]]}}", 3, false, false},
-		{"rollout.tools=null", 0, true, false},
+		{"modelled.tools={calls: 4, time: {kind: exponential, mean_s: 5}}", 20, true, true},
+		{"modelled.tools={calls: 4, time: {kind: fixed, mean_s: 5}}", 20, true, false},
+		{"modelled.tools={calls: 1, time: {kind: empirical, groups: [[1, 3], [2, 6], [1, 5]]}}", 3, false, false},
+		{"modelled.tools=null", 0, true, false},
 	} {
 		problem, err := (&planCmd{File: document(t, planDocument), Set: []string{test.set}}).problem(application)
 		if err != nil {
@@ -213,9 +214,9 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--set", "hardware.train_tokens_per_s_per_gpu=1e7"}, []string{"MFU"}},
 		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1e7", "--set", "hardware.slots_per_gpu=16"}, []string{"is more than"}},
 		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1000"}, []string{"slots_per_gpu"}},
-		{[]string{"--set", "rollout.decode_curve=[{active: 1, tokens_per_s: 50}, {active: 2, tokens_per_s: 80}]"}, []string{"rollout.decode_curve.1", "contradicts 50"}},
-		{[]string{"--set", "rollout.decode_curve=[{active: 8, tokens_per_s: 100000}]"}, []string{"rollout.decode_curve.0.tokens_per_s", "is more than"}},
-		{[]string{"--calibrate", document(t, "train: {step_s: 3}\nsteps: {measured: 10}\n")}, []string{"nothing in it is of use"}},
+		{[]string{"--set", "modelled.decode_curve=[{active: 1, tokens_per_s: 50}, {active: 2, tokens_per_s: 80}]"}, []string{"modelled.decode_curve.1", "contradicts 50"}},
+		{[]string{"--set", "modelled.decode_curve=[{active: 8, tokens_per_s: 100000}]"}, []string{"modelled.decode_curve.0.tokens_per_s", "is more than"}},
+		{[]string{"--calibrate", document(t, "modelled: {train: {step_s: 3}}\nsteps: {measured: 10}\n")}, []string{"nothing in it is of use"}},
 		{[]string{"--set", "search.batch=[100]"}, []string{"search.batch.0", "multiple"}},
 		{[]string{"--set", "hardware.train_gpus=9"}, []string{"hardware.train_gpus"}},
 		{[]string{"--calibrate", "none"}, []string{"none"}},
@@ -248,8 +249,8 @@ func TestPlanWithoutASetting(t *testing.T) {
 func TestPlanCalibrates(t *testing.T) {
 	skipShort(t)
 	trace := filepath.Join(t.TempDir(), "trace")
-	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "rollout.decode_tokens_per_s=40", "--set", "train.step_s=30",
-		"--set", "sync.time_s=1.5", "--accept-unsettled", "--trace", trace)
+	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "modelled.decode_tokens_per_s=40", "--set", "modelled.train.step_s=30",
+		"--set", "modelled.sync.time_s=1.5", "--accept-unsettled", "--trace", trace)
 	if code != failure.ExitDone {
 		t.Fatal(stderr)
 	}
@@ -265,7 +266,7 @@ func TestPlanCalibrates(t *testing.T) {
 		t.Errorf("sync %v", walk(t, made, "recommended", "sync_s"))
 	}
 	measured := filepath.Join(t.TempDir(), "measured.yaml")
-	if err := os.WriteFile(measured, []byte("hardware: {train_tokens_per_s_per_gpu: 4000}\nsync: {time_s: 2}\n"), 0o600); err != nil {
+	if err := os.WriteFile(measured, []byte("modelled: {sync: {time_s: 2}}\nhardware: {train_tokens_per_s_per_gpu: 4000}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	made = planned(t, document(t, planDocument), "--calibrate", measured, "--set", "search.finalists=1", "--set", "search.policies=[drop]")

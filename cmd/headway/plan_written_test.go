@@ -14,11 +14,11 @@ func TestPlanAgainFromWhatItWrote(t *testing.T) {
 	skipShort(t)
 	for name, overrides := range map[string][]string{
 		"drop":     {"search.policies=[drop]", "search.hold=[0]", "search.select=[oldest]"},
-		"bounded":  {"search.policies=[bounded]", "rollout.prefill={tokens_per_s: 40000, mode: engine}"},
-		"slots":    {"search.policies=[drop]", "rollout.prefill={tokens_per_s: 4000}"},
-		"measured": {"search.policies=[drop]", "search.hold=[0]", "search.select=[oldest]", "rollout.decode_curve=[{active: 1, tokens_per_s: 200}, {active: 32, tokens_per_s: 120}]"},
+		"bounded":  {"search.policies=[bounded]", "modelled.prefill={tokens_per_s: 40000, mode: engine}"},
+		"slots":    {"search.policies=[drop]", "modelled.prefill={tokens_per_s: 4000}"},
+		"measured": {"search.policies=[drop]", "search.hold=[0]", "search.select=[oldest]", "modelled.decode_curve=[{active: 1, tokens_per_s: 200}, {active: 32, tokens_per_s: 120}]"},
 	} {
-		arguments := []string{document(t, planDocument), "--set", "rollout.prompt_tokens=800", "--set", "search.batch_min=128", "--set", "search.reward_correlation=0.3"}
+		arguments := []string{document(t, planDocument), "--set", "modelled.prompt_tokens=800", "--set", "search.batch_min=128", "--set", "search.reward_correlation=0.3"}
 		for _, override := range overrides {
 			arguments = append(arguments, "--set", override)
 		}

@@ -13,9 +13,12 @@ import (
 func TestPredictTarget(t *testing.T) {
 	skipShort(t)
 	path := document(t, `
-rollout: {concurrency: 256, group_size: 8, length: {mean_tokens: 400, tailness: 50}}
-train: {batch: 64, utilization: 1.2}
+rollout: {concurrency: 256, group_size: 8}
+train: {batch: 64}
 queue: {factor: 4}
+modelled:
+  length: {mean_tokens: 400, tailness: 50}
+  train: {utilization: 1.2}
 control: {target: 1.5}
 `)
 	out, err := predictLine(t, path, "--json")
@@ -76,7 +79,7 @@ control: {target: 1.5}
 // Without a target nothing of it is said.
 func TestPredictWithoutTarget(t *testing.T) {
 	skipShort(t)
-	out, err := predictLine(t, document(t, "rollout: {concurrency: 128, length: {mean_tokens: 400}}\ntrain: {batch: 64, utilization: 1.2}\nqueue: {policy: bounded, eta: 3}\n"), "--json")
+	out, err := predictLine(t, document(t, "rollout: {concurrency: 128}\ntrain: {batch: 64}\nqueue: {policy: bounded, eta: 3}\nmodelled: {length: {mean_tokens: 400}, train: {utilization: 1.2}}\n"), "--json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,14 +43,14 @@ func TestEveryPresetTrains(t *testing.T) {
 // A band that excludes everything is a stall with its reason, in a simulation and live.
 func TestBandThatExcludesEverything(t *testing.T) {
 	band := "filter.solve_rate={low: 0.95, high: 0.99, drop: true}"
-	code, _, stderr := headway(t, "simulate", document(t, simulated), "--set", band, "--set", "rollout.solve.rate=0.5")
+	code, _, stderr := headway(t, "simulate", document(t, simulated), "--set", band, "--set", "modelled.solve.rate=0.5")
 	if code != failure.ExitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "all filtered (solve-rate)") {
 		t.Errorf("simulate: code %d\n%s", code, stderr)
 	}
 	if !strings.Contains(stderr, "warning: --set: filter.solve_rate: no whole number of 4 rollouts") {
 		t.Errorf("simulate does not warn:\n%s", stderr)
 	}
-	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", "rollout.solve={from: -20, levels: [0, 1]}",
+	code, _, stderr = headway(t, "simulate", document(t, simulated), "--set", "modelled.solve={from: -20, levels: [0, 1]}",
 		"--set", "filter={solve_rate: {low: 0.2, high: 0.8, drop: true}, curriculum: {levels: 2}}")
 	if code != failure.ExitFailure || !strings.Contains(stderr, "stalled") || !strings.Contains(stderr, "outside [0.2, 0.8]") {
 		t.Errorf("a curriculum of nothing but hard prompts: code %d\n%s", code, stderr)

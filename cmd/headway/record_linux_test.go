@@ -26,7 +26,7 @@ var recordedMake = flag.Bool("recorded.make", false, "make the recordings of tes
 var recordedSimulations = map[string]string{
 	"sync-in-flight-rolls":  "sync.mode=in_flight sync.switch=rolling engines=[{slots:4},{slots:2}]",
 	"sync-pause":            "sync.mode=pause",
-	"sync-restart":          "sync.mode=restart sync.prefill_tokens_per_s=4000",
+	"sync-restart":          "sync.mode=restart modelled.sync.prefill_tokens_per_s=4000",
 	"sync-drain":            "sync.mode=drain",
 	"sync-drain-rolls":      "sync.mode=drain sync.switch=rolling engines=[{slots:4},{slots:2}]",
 	"sync-every-3":          "sync.every=3 sync.trainer=blocked",
@@ -45,18 +45,18 @@ var recordedSimulations = map[string]string{
 	"synchronous":           "schedule=synchronous rollout.oversample=1.5",
 	"synchronous-partial":   "schedule=synchronous rollout.oversample=1.5 rollout.partial.interrupt=batch",
 	"gang":                  "rollout.start=gang rollout.redundancy=1",
-	"filters":               "filter.zero_advantage=true rollout.solve={kind:logistic,from:-1,to:2,steps:40,levels:[-1,0,1]} filter.curriculum.levels=3 rollout.prune.tokens=2500",
-	"tools":                 "rollout.tools={calls:2,calls_kind:poisson,time:{mean_s:3,tailness:60},failure_rate:0.1,retries:1} rollout.sandbox={limit:4,start:{mean_s:2},warm:1,failure_rate:0.05} rollout.environment.mean_s=2",
+	"filters":               "filter.zero_advantage=true modelled.solve={kind:logistic,from:-1,to:2,steps:40,levels:[-1,0,1]} filter.curriculum.levels=3 rollout.prune.tokens=2500",
+	"tools":                 "modelled.tools={calls:2,calls_kind:poisson,time:{mean_s:3,tailness:60},failure_rate:0.1,retries:1} modelled.sandbox={limit:4,start:{mean_s:2},warm:1,failure_rate:0.05} modelled.environment.mean_s=2",
 	"controlled":            "control.target=1 queue.factor=3",
-	"evaluated":             "evaluate.occupies=engines evaluate.every=10 evaluate.prompts=24 sync.time_s=5",
-	"failing":               "train.failure_rate=0.1 train.step_cv=0.3",
+	"evaluated":             "modelled.evaluate.occupies=engines evaluate.every=10 evaluate.prompts=24 modelled.sync.time_s=5",
+	"failing":               "modelled.train.failure_rate=0.1 modelled.train.step_cv=0.3",
 }
 
 // recordedPresets are the frameworks whose rules are recorded by simulation, too.
 var recordedPresets = []string{"verl-fully-async", "areal", "prime-rl", "skyrl", "nemo-windowed", "pipelinerl", "slime", "openrlhf", "one-step-off"}
 
 // smallSimulation is what the recorded simulations have in common: steps enough to be diagnosed.
-const smallSimulation = "rollout.concurrency=6 rollout.group_size=2 train.batch=4 train.utilization=1.2 sync.time_s=4 sync.load_s=1 steps.warmup=4 steps.measured=40"
+const smallSimulation = "rollout.concurrency=6 rollout.group_size=2 train.batch=4 modelled.train.utilization=1.2 modelled.sync.time_s=4 modelled.sync.load_s=1 steps.warmup=4 steps.measured=40"
 
 // recordedRuns are settings of headway run, by name.
 var recordedRuns = map[string]string{

@@ -33,7 +33,7 @@ differ by their settings alone. Each is compared with the run's own settings, re
   headway resimulate RUN --set times.train_step=0.5             twice as fast a trainer
 
 Beside the keys of the document there are factors on measured times: times.train_step, times.decode
-and times.environment. The key rollout.length.cap_tokens cuts responses.
+and times.environment. The key modelled.length.cap_tokens cuts responses.
 The page docs/what-if.md has the assumptions, and how near they came to runs.`
 }
 

@@ -68,12 +68,12 @@ func TestResimulateArms(t *testing.T) {
 func TestResimulateRefuses(t *testing.T) {
 	path := traceOfSimulation(t)
 	for _, c := range []struct{ arguments, says string }{
-		{"--set=rollout.length.tailness=3", "times.train_step"},
+		{"--set=modelled.length.tailness=3", "times.train_step"},
 		{"--arm=", "expected KEY=VALUE"},
 		{"--arm=queue.factor", "expected KEY=VALUE"},
 		{"--set=times.decode=0", "above 0"},
 		{"--set=times.train_step=-1", "factor on the measured times"},
-		{"--set=rollout.length.cap_tokens=0", "length in tokens"},
+		{"--set=modelled.length.cap_tokens=0", "length in tokens"},
 		{"--grid=queue.factor=1..900/0.5", "more than 1000"},
 		{"--set=queue.factr=2", "queue.factor"},
 	} {
@@ -170,13 +170,15 @@ seed: 3
 rollout:
   concurrency: 128
   group_size: 8
+train: {batch: 64}
+queue: {policy: drop, factor: 2}
+modelled:
   prompt_tokens: 500
   prefill: {mode: slot, tokens_per_s: 20000}
   length: {kind: lognormal, mean_tokens: 800, tailness: 60, cap_tokens: 6000}
   decode_tokens_per_s: 40
   tools: {calls: 4, time: {kind: lognormal, mean_s: 3, tailness: 70}}
-train: {batch: 64, step_s: 11}
-queue: {policy: drop, factor: 2}
+  train: {step_s: 11}
 steps: {warmup: 50, measured: 200}
 `
 

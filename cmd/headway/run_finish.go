@@ -170,7 +170,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 		return r, nil // nothing was measured
 	}
 	measured, unfit := diagnosis.MeasuredInput(e.Cfg.LoopConfig(), s)
-	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(e.Cfg)), measured)
+	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(e.Cfg.Real())), measured)
 	if err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {

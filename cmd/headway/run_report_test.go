@@ -213,7 +213,7 @@ func rowNames(rows []report.Row) (names [][]string) {
 func TestBiasOfNoEnvironment(t *testing.T) {
 	path := t.TempDir() + "/trace.ndjson"
 	file := document(t, simulated)
-	if code, _, stderr := headway(t, "simulate", file, "--trace", path, "--set", "rollout.environment={kind: exponential, mean_s: 3}"); code != failure.ExitDone {
+	if code, _, stderr := headway(t, "simulate", file, "--trace", path, "--set", "modelled.environment={kind: exponential, mean_s: 3}"); code != failure.ExitDone {
 		t.Fatal(stderr)
 	}
 	for _, environment := range []bool{false, true} {

@@ -40,7 +40,7 @@ seeds. A mean that has not settled is refused, with exit code 1 and the setting 
 
   headway simulate FILE                                    one setting
   headway simulate FILE --seeds 8                          intervals over seeds
-  headway simulate FILE --grid train.utilization=0.3..3/0.1 --grid queue.factor=1,2,4
+  headway simulate FILE --grid modelled.train.utilization=0.3..3/0.1 --grid queue.factor=1,2,4
   headway simulate FILE --grid rollout.concurrency=64..4096x2 --out sweep.csv
 
 Ranges of a grid: FROM..TO/STEP adds STEP, FROM..TOxFACTOR multiplies by FACTOR,

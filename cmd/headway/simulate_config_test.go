@@ -15,21 +15,26 @@ seed: 3
 rollout:
   concurrency: 32
   group_size: 4
+  drift: {steps: 40, length_factor: 1.5, tool_calls_factor: 0.8}
+train: {batch: 32}
+queue: {policy: drop, factor: 2}
+sync: {mode: restart}
+modelled:
   length: {kind: lognormal, mean_tokens: 400, tailness: 50, cap_tokens: 1500}
   decode_curve: [{active: 1, tokens_per_s: 90}, {active: 16, tokens_per_s: 50}]
   prompt_tokens: 300
   prefill: {tokens_per_s: 20000, mode: pool, workers: 1}
   tools: {calls: 3, calls_kind: poisson, calls_max: 8, split: random, time: {kind: exponential, mean_s: 2}, concurrency: 9, output_tokens: 100, failure_rate: 0.05, retries: 1}
   sandbox: {start: {kind: exponential, mean_s: 4}, limit: 30, start_concurrency: 5, start_timeout_s: 20, failure_rate: 0.03, mtbf_s: 2000, retries: 1}
-  judge: {time: {kind: exponential, mean_s: 1}, concurrency: 3}
+  verifier: {time: {kind: exponential, mean_s: 1}, concurrency: 3}
   environment: {kind: fixed, mean_s: 1}
-  drift: {steps: 40, length_factor: 1.5, tool_calls_factor: 0.8}
-train: {batch: 32, step_s: 12, step_by: tokens, step_cv: 0.1, failure_rate: 0.02}
-queue: {policy: drop, factor: 2}
-sync: {mode: restart, time_s: 1, load_s: 1}
+  train: {step_s: 12, step_by: tokens, step_cv: 0.1, failure_rate: 0.02}
+  sync: {time_s: 1, load_s: 1}
+  failures: {engine_mtbf_s: 900, engine_down_s: 60}
+  evaluate: {occupies: engines}
 engines: [{name: a, slots: 16}, {name: b, slots: 16, speed: 0.7}]
-failures: {engine_mtbf_s: 900, engine_down_s: 60, engine_plan: [{engine: a, at_s: 300, down_s: 50}], train_attempts: 9}
-evaluate: {every: 7, prompts: 40, occupies: engines}
+failures: {engine_plan: [{engine: a, at_s: 300, down_s: 50}], train_attempts: 9}
+evaluate: {every: 7, prompts: 40}
 steps: {warmup: 10, measured: 40}
 `
 
@@ -50,17 +55,17 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 		t.Fatal("the same document gave other bytes")
 	}
 	for _, set := range []string{
-		"rollout.decode_curve.1.tokens_per_s=60", "rollout.decode_curve.1.active=12", "rollout.prompt_tokens=2000",
-		"rollout.prefill.tokens_per_s=9000", "rollout.prefill={tokens_per_s: 20000, mode: slot}", "rollout.prefill={tokens_per_s: 20000, mode: engine}", "rollout.prefill.workers=2",
-		"rollout.tools.calls=4", "rollout.tools.calls_kind=geometric", "rollout.tools.calls_max=3", "rollout.tools.split=even",
-		"rollout.tools.time.mean_s=3", "rollout.tools.concurrency=5", "rollout.tools.output_tokens=900", "rollout.tools.failure_rate=0.2", "rollout.tools.retries=0",
-		"rollout.sandbox.when=rollout", "rollout.sandbox.start.mean_s=6", "rollout.sandbox.limit=12", "rollout.sandbox.start_concurrency=1",
-		"rollout.sandbox.start_timeout_s=6", "rollout.sandbox.failure_rate=0.2", "rollout.sandbox.mtbf_s=200", "rollout.sandbox.retries=0",
-		"rollout.judge.time.mean_s=2", "rollout.judge.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
+		"modelled.decode_curve.1.tokens_per_s=60", "modelled.decode_curve.1.active=12", "modelled.prompt_tokens=2000",
+		"modelled.prefill.tokens_per_s=9000", "modelled.prefill={tokens_per_s: 20000, mode: slot}", "modelled.prefill={tokens_per_s: 20000, mode: engine}", "modelled.prefill.workers=2",
+		"modelled.tools.calls=4", "modelled.tools.calls_kind=geometric", "modelled.tools.calls_max=3", "modelled.tools.split=even",
+		"modelled.tools.time.mean_s=3", "modelled.tools.concurrency=5", "modelled.tools.output_tokens=900", "modelled.tools.failure_rate=0.2", "modelled.tools.retries=0",
+		"modelled.sandbox.when=rollout", "modelled.sandbox.start.mean_s=6", "modelled.sandbox.limit=12", "modelled.sandbox.start_concurrency=1",
+		"modelled.sandbox.start_timeout_s=6", "modelled.sandbox.failure_rate=0.2", "modelled.sandbox.mtbf_s=200", "modelled.sandbox.retries=0",
+		"modelled.verifier.time.mean_s=2", "modelled.verifier.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
 		"rollout.drift.begin=10", "rollout.drift.environment_factor=3", "rollout.drift.step_factor=2",
-		"train.step_by=rollouts", "train.step_by=constant", "train.step_cv=0.3", "train.failure_rate=0.1", "sync.load_s=3",
-		"engines.1.speed=1.5", "failures.engine_mtbf_s=400", "failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
-		"failures.engine_plan.0.down_s=90", "failures.engine_plan.0.engine=b", "evaluate.occupies=trainer", "evaluate.occupies=none", "evaluate.every=3", "evaluate.prompts=90", "evaluate.time_s=3",
+		"modelled.train.step_by=rollouts", "modelled.train.step_by=constant", "modelled.train.step_cv=0.3", "modelled.train.failure_rate=0.1", "modelled.sync.load_s=3",
+		"engines.1.speed=1.5", "modelled.failures.engine_mtbf_s=400", "modelled.failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
+		"failures.engine_plan.0.down_s=90", "failures.engine_plan.0.engine=b", "modelled.evaluate.occupies=trainer", "modelled.evaluate.occupies=none", "evaluate.every=3", "evaluate.prompts=90", "modelled.evaluate.time_s=3",
 	} {
 		if simulated(set) == base {
 			t.Errorf("--set %s changes nothing", set)
@@ -72,9 +77,12 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 // agrees with it.
 func TestDecodeCurveAgreesWithTheClosedForm(t *testing.T) {
 	file := document(t, `
-rollout: {concurrency: 256, group_size: 8, decode_curve: [{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 50}, {active: 128, tokens_per_s: 30}]}
+rollout: {concurrency: 256, group_size: 8}
+modelled:
+  decode_curve: [{active: 1, tokens_per_s: 90}, {active: 64, tokens_per_s: 50}, {active: 128, tokens_per_s: 30}]
+  train: {utilization: 0.6}
 engines: [{slots: 128}, {slots: 128}]
-train: {batch: 128, utilization: 0.6}
+train: {batch: 128}
 steps: {warmup: 100, measured: 700}
 `)
 	code, out, stderr := headway(t, "simulate", file, "--json")
@@ -101,19 +109,20 @@ steps: {warmup: 100, measured: 700}
 // environment to the closed form, which the simulation of their turns agrees with.
 func TestServicesWithoutLimitsHaveAClosedForm(t *testing.T) {
 	skipShort(t)
-	for _, set := range []string{"train.utilization=0.8", "train.utilization=2.5"} {
+	for _, set := range []string{"modelled.train.utilization=0.8", "modelled.train.utilization=2.5"} {
 		file := document(t, `
 rollout:
   concurrency: 256
   group_size: 8
+train: {batch: 128}
+queue: {policy: drop, factor: 2}
+modelled:
   length: {kind: lognormal, mean_tokens: 2000, tailness: 50}
   environment: {kind: exponential, mean_s: 3}
   tools: {calls: 6, calls_kind: poisson, split: random, time: {kind: lognormal, mean_s: 3, tailness: 70}, output_tokens: 500}
   prefill: {tokens_per_s: 2000}
   sandbox: {start: {kind: exponential, mean_s: 10}}
-  judge: {time: {kind: exponential, mean_s: 4}}
-train: {batch: 128}
-queue: {policy: drop, factor: 2}
+  verifier: {time: {kind: exponential, mean_s: 4}}
 steps: {warmup: 200, measured: 700}
 `)
 		code, out, stderr := headway(t, "simulate", file, "--json", "--set", set)
@@ -161,12 +170,17 @@ func latencyOf(t *testing.T, file string, set ...string) (latency metrics.Latenc
 // speed follows a curve or not.
 func TestEnginesReadAtTheirSpeed(t *testing.T) {
 	file := document(t, `
-rollout: {concurrency: 64, group_size: 4, length: {kind: fixed, mean_tokens: 1000}, prompt_tokens: 1000, prefill: {tokens_per_s: 10, mode: slot}}
-train: {batch: 32, step_s: 10}
+rollout: {concurrency: 64, group_size: 4}
+train: {batch: 32}
+modelled:
+  length: {kind: fixed, mean_tokens: 1000}
+  prompt_tokens: 1000
+  prefill: {tokens_per_s: 10, mode: slot}
+  train: {step_s: 10}
 engines: [{slots: 64, speed: 2}]
 steps: {warmup: 5, measured: 40}
 `)
-	for _, speed := range []string{"rollout.decode_tokens_per_s=50", "rollout.decode_curve=[{active: 1, tokens_per_s: 50}]"} {
+	for _, speed := range []string{"modelled.decode_tokens_per_s=50", "modelled.decode_curve=[{active: 1, tokens_per_s: 50}]"} {
 		l := latencyOf(t, file, speed)
 		if math.Abs(l.PrefillS-50) > 1e-6 || math.Abs(l.DecodeS-10) > 1e-6 {
 			t.Errorf("%s at speed 2: %v s of prefill and %v s of decoding, want 50 and 10", speed, l.PrefillS, l.DecodeS)
@@ -177,13 +191,18 @@ steps: {warmup: 5, measured: 40}
 // The two keys of prefill say the same of what is read again, a validation included.
 func TestBothPrefillKeysAreOne(t *testing.T) {
 	file := document(t, `
-rollout: {concurrency: 96, group_size: 4, decode_tokens_per_s: 40, length: {mean_tokens: 900, tailness: 60}}
-train: {batch: 64, step_s: 13}
-sync: {mode: restart, time_s: 3}
+rollout: {concurrency: 96, group_size: 4}
+train: {batch: 64}
+sync: {mode: restart}
+modelled:
+  decode_tokens_per_s: 40
+  length: {mean_tokens: 900, tailness: 60}
+  train: {step_s: 13}
+  sync: {time_s: 3}
 steps: {warmup: 20, measured: 60}
 `)
-	for _, more := range []string{"seed=1", "evaluate={every: 3, time_s: 20, occupies: engines}"} {
-		one, other := latencyOf(t, file, more, "sync.prefill_tokens_per_s=500"), latencyOf(t, file, more, "rollout.prefill.tokens_per_s=500")
+	for _, more := range []string{"seed=1", "evaluate={every: 3}", "modelled.evaluate={time_s: 20, occupies: engines}"} {
+		one, other := latencyOf(t, file, more, "modelled.sync.prefill_tokens_per_s=500"), latencyOf(t, file, more, "modelled.prefill.tokens_per_s=500")
 		if one != other || one.PrefillS == 0 || one.InterruptedS == 0 {
 			t.Errorf("%s: latency %+v by the one, %+v by the other", more, one, other)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // gridFlags make a small grid.
-var gridFlags = []string{"--grid", "queue.factor=1,2", "--grid", "train.utilization=0.5..0.9/0.2", "--set", "steps.measured=120", "--seeds", "2"}
+var gridFlags = []string{"--grid", "queue.factor=1,2", "--grid", "modelled.train.utilization=0.5..0.9/0.2", "--set", "steps.measured=120", "--seeds", "2"}
 
 func sweep(t *testing.T, out string, more ...string) (int, string) {
 	t.Helper()
@@ -91,7 +91,7 @@ func TestGridParquet(t *testing.T) {
 	dir := t.TempDir()
 	table, columnar := filepath.Join(dir, "a.csv"), filepath.Join(dir, "a.parquet")
 	for _, path := range []string{table, columnar, filepath.Join(dir, "b.parquet")} {
-		if code, stderr := sweep(t, path, "--set", "train.utilization=1"); code != failure.ExitDone {
+		if code, stderr := sweep(t, path, "--set", "modelled.train.utilization=1"); code != failure.ExitDone {
 			t.Fatalf("code %d: %s", code, stderr)
 		}
 	}
@@ -167,7 +167,7 @@ func TestGridParquet(t *testing.T) {
 func TestGridRowsWithoutMeans(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.csv")
 	file := document(t, simulated)
-	code, _, stderr := headway(t, "simulate", file, "--out", path, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	code, _, stderr := headway(t, "simulate", file, "--out", path, "--grid", "queue.factor=1,8", "--set", "modelled.train.utilization=1")
 	if code != failure.ExitFailure || !strings.Contains(stderr, "1 of 2 settings not settled") || !strings.Contains(stderr, "queue.factor=8") {
 		t.Errorf("code %d: %s", code, stderr)
 	}
@@ -176,15 +176,15 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 	if len(rows) != 3 || !strings.Contains(rows[1], ",true,,") || !strings.Contains(rows[2], ",false,") || !strings.Contains(rows[2], "wanders") && !strings.Contains(rows[2], "drifts") {
 		t.Errorf("rows\n%s", text)
 	}
-	resumed, stdout, again := headway(t, "simulate", file, "--out", path, "--resume", "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	resumed, stdout, again := headway(t, "simulate", file, "--out", path, "--resume", "--grid", "queue.factor=1,8", "--set", "modelled.train.utilization=1")
 	if resumed != code || again != stderr || strings.Contains(stdout, "per second") {
 		t.Errorf("with every row there before: code %d: %s%s", resumed, stdout, again)
 	}
-	code, stdout, _ = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	code, stdout, _ = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "modelled.train.utilization=1")
 	if code != failure.ExitFailure || !strings.Contains(stdout, "not settled") {
 		t.Errorf("code %d, table\n%s", code, stdout)
 	}
-	code, stdout, stderr = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "train.utilization=1", "--accept-unsettled")
+	code, stdout, stderr = headway(t, "simulate", file, "--grid", "queue.factor=1,8", "--set", "modelled.train.utilization=1", "--accept-unsettled")
 	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "* not settled") {
 		t.Errorf("accepted: code %d, %s, table\n%s", code, stderr, stdout)
 	}
@@ -193,7 +193,7 @@ func TestGridRowsWithoutMeans(t *testing.T) {
 // A grid that takes long is measured, said to, and started by --yes alone.
 func TestLongGridAsks(t *testing.T) {
 	file := document(t, simulated)
-	code, stdout, stderr := headway(t, "simulate", file, "--grid", "train.utilization=0.3..3#1000000000", "--set", "steps.measured=20", "--set", "steps.warmup=0")
+	code, stdout, stderr := headway(t, "simulate", file, "--grid", "modelled.train.utilization=0.3..3#1000000000", "--set", "steps.measured=20", "--set", "steps.warmup=0")
 	if code != failure.ExitUsage || stdout != "" {
 		t.Errorf("code %d, stdout %q", code, stdout)
 	}
@@ -202,7 +202,7 @@ func TestLongGridAsks(t *testing.T) {
 			t.Errorf("lacks %q: %s", want, stderr)
 		}
 	}
-	if code, _, stderr := headway(t, "simulate", file, "--grid", "train.utilization=0.3..3#100000", "--yes"); code != failure.ExitUsage || !strings.Contains(stderr, "--out") {
+	if code, _, stderr := headway(t, "simulate", file, "--grid", "modelled.train.utilization=0.3..3#100000", "--yes"); code != failure.ExitUsage || !strings.Contains(stderr, "--out") {
 		t.Errorf("without a file: code %d: %s", code, stderr)
 	}
 	if code, _, stderr := headway(t, "simulate", file, "--grid", "seed=1..2#9000000000", "--grid", "queue.factor=1..2#9000000000"); code != failure.ExitUsage || !strings.Contains(stderr, "counted") {

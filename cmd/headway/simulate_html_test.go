@@ -20,12 +20,12 @@ func TestGridPage(t *testing.T) {
 		text, _ := os.ReadFile(path)
 		return string(text), code, stderr
 	}
-	grid := []string{"--grid", "train.utilization=0.5..0.8/0.1", "--grid", "queue.factor=1,2", "--grid", "queue.select=oldest,newest"}
+	grid := []string{"--grid", "modelled.train.utilization=0.5..0.8/0.1", "--grid", "queue.factor=1,2", "--grid", "queue.select=oldest,newest"}
 	text, code, stderr := page("a.html", grid...)
 	if code != failure.ExitDone || stderr != "" {
 		t.Fatalf("code %d: %s", code, stderr)
 	}
-	for _, want := range []string{"<title>", "train.utilization × queue.factor", "Mean staleness, policy versions · queue.select newest", "queue.factor 2, queue.select oldest", "16 settings"} {
+	for _, want := range []string{"<title>", "modelled.train.utilization × queue.factor", "Mean staleness, policy versions · queue.select newest", "queue.factor 2, queue.select oldest", "16 settings"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("lacks %q", want)
 		}
@@ -39,7 +39,7 @@ func TestGridPage(t *testing.T) {
 	if again, _, _ := page("b.html", append(grid, "--out", filepath.Join(dir, "b.csv"))...); again != text {
 		t.Error("the same grid gave another page")
 	}
-	unsettled, code, _ := page("c.html", "--grid", "queue.factor=1,8", "--set", "train.utilization=1")
+	unsettled, code, _ := page("c.html", "--grid", "queue.factor=1,8", "--set", "modelled.train.utilization=1")
 	if code != failure.ExitFailure || !strings.Contains(unsettled, "have not settled: they are left out") {
 		t.Errorf("code %d: nothing says what has not settled", code)
 	}
@@ -53,7 +53,7 @@ func TestGridPage(t *testing.T) {
 	}{
 		{"--grid KEY", nil},
 		{"--resume", []string{"--grid", "queue.factor=1,2", "--out", "x.csv", "--resume"}},
-		{"10 000 simulations", []string{"--yes", "--grid", "train.utilization=0.5..0.8#20000", "--out", filepath.Join(dir, "e.csv")}},
+		{"10 000 simulations", []string{"--yes", "--grid", "modelled.train.utilization=0.5..0.8#20000", "--out", filepath.Join(dir, "e.csv")}},
 	} {
 		if _, code, stderr := page("e.html", test.arguments...); code != failure.ExitUsage || !strings.Contains(stderr, test.want) {
 			t.Errorf("%q: code %d: %s", test.arguments, code, stderr)

@@ -12,7 +12,7 @@ import (
 
 // unsettling is a queue that wanders over more steps than are measured: ρ = 1 and
 // room for many batches.
-var unsettling = []string{"--set=train.utilization=1", "--set=queue.factor=8"}
+var unsettling = []string{"--set=modelled.train.utilization=1", "--set=queue.factor=8"}
 
 // A mean that has not settled is refused: exit 1, with what, why and what to set, and
 // in JSON without the means; --accept-unsettled gives them, marked.
@@ -66,7 +66,7 @@ func TestHopelessIsToldWhy(t *testing.T) {
 		arguments []string
 	}{
 		{[]string{"the workload itself changes until step 3 000 (rollout.drift)", "--set steps.warmup=3000"}, []string{"--set=rollout.drift={steps: 3000, length_factor: 9}"}},
-		{[]string{"which no run has", "smaller queue"}, []string{"--set=train.utilization=1", "--set=queue.factor=20000"}},
+		{[]string{"which no run has", "smaller queue"}, []string{"--set=modelled.train.utilization=1", "--set=queue.factor=20000"}},
 		{[]string{"at least 20", "steps.measured=20"}, []string{"--set=steps.measured=3"}},
 	} {
 		code, _, stderr := headway(t, append([]string{"simulate", document(t, simulated)}, test.arguments...)...)
@@ -137,7 +137,7 @@ func TestAutomaticWarmup(t *testing.T) {
 		t.Errorf("nothing said: %+v", short)
 	}
 	// A queue of 100 batches fills for some 99/0.5 steps, and what it holds is as stale.
-	full := []string{"--set=train.utilization=1.5", "--set=queue.factor=100"}
+	full := []string{"--set=modelled.train.utilization=1.5", "--set=queue.factor=100"}
 	long, mean := read(append(full, "--set=steps.warmup=null")...)
 	if long.Steps <= 300 || !long.Automatic {
 		t.Errorf("a queue that fills slowly: %+v", long)
@@ -190,7 +190,7 @@ func TestConfidenceIsHonest(t *testing.T) {
 		}
 	}
 	const seeds = 60
-	text := first(t, "simulate", document(t, simulated), "--json", "--accept-unsettled", "--seeds=60", "--set=steps.measured=400", "--set=train.utilization=0.95", "--set=queue.factor=1")
+	text := first(t, "simulate", document(t, simulated), "--json", "--accept-unsettled", "--seeds=60", "--set=steps.measured=400", "--set=modelled.train.utilization=0.95", "--set=queue.factor=1")
 	if err := json.Unmarshal([]byte(text), &doc); err != nil {
 		t.Fatal(err)
 	}

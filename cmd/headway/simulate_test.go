@@ -17,9 +17,11 @@ seed: 3
 rollout:
   concurrency: 32
   group_size: 4
-  length: {kind: lognormal, mean_tokens: 200, tailness: 50, cap_tokens: 1500}
-train: {batch: 32, utilization: 0.7}
+train: {batch: 32}
 queue: {policy: drop, factor: 2}
+modelled:
+  length: {kind: lognormal, mean_tokens: 200, tailness: 50, cap_tokens: 1500}
+  train: {utilization: 0.7}
 steps: {warmup: 50, measured: 200}
 `
 
@@ -161,22 +163,22 @@ func TestSimulateRefuses(t *testing.T) {
 		{[]string{"nowhere.yaml"}, failure.ExitUsage, []string{"nowhere.yaml"}},
 		{[]string{file, "--set", "rolout.concurrency=3"}, failure.ExitUsage, []string{"rollout"}},
 		{[]string{file, "--set", "train.batch=33"}, failure.ExitUsage, []string{"33"}},
-		{[]string{file, "--set", "train.utilization=null"}, failure.ExitUsage, []string{"utilization", "step_s"}},
+		{[]string{file, "--set", "modelled.train.utilization=null"}, failure.ExitUsage, []string{"utilization", "step_s"}},
 		{[]string{file, "--seeds", "0"}, failure.ExitUsage, []string{"--seeds 0"}},
 		{[]string{file, "--grid", "queue.factor"}, failure.ExitUsage, []string{"--grid", "KEY=V1,V2"}},
 		{[]string{file, "--grid", "queue.factor=1,,2"}, failure.ExitUsage, []string{"--grid"}},
 		{[]string{file, "--grid", "queue.factor=1", "--grid", "queue.factor=2"}, failure.ExitUsage, []string{"twice"}},
 		{[]string{file, "--grid", "queue.factr=1,2"}, failure.ExitUsage, []string{"--grid: queue.factr", "queue.factor"}},
-		{[]string{file, "--set", "rollout.decode_tokens_per_s=1e-9"}, failure.ExitUsage, []string{"train step", "train.step_s"}},
-		{[]string{file, "--set", "train.utilization=1e-9"}, failure.ExitUsage, []string{"utilization", "1e-09", "above 0"}},
-		{[]string{file, "--set", "rollout.decode_tokens_per_s=.nan"}, failure.ExitUsage, []string{".nan", "a number above 0"}},
-		{[]string{file, "--set", "rollout.length={kind: empirical, groups: []}"}, failure.ExitUsage, []string{"rollout.length"}},
-		{[]string{file, "--grid", "rho=1,2"}, failure.ExitUsage, []string{"train.utilization"}},
+		{[]string{file, "--set", "modelled.decode_tokens_per_s=1e-9"}, failure.ExitUsage, []string{"train step", "modelled.train.step_s"}},
+		{[]string{file, "--set", "modelled.train.utilization=1e-9"}, failure.ExitUsage, []string{"utilization", "1e-09", "above 0"}},
+		{[]string{file, "--set", "modelled.decode_tokens_per_s=.nan"}, failure.ExitUsage, []string{".nan", "a number above 0"}},
+		{[]string{file, "--set", "modelled.length={kind: empirical, groups: []}"}, failure.ExitUsage, []string{"modelled.length"}},
+		{[]string{file, "--grid", "rho=1,2"}, failure.ExitUsage, []string{"modelled.train.utilization"}},
 		{[]string{file, "--grid", "queue.factor=0.1,2"}, failure.ExitUsage, []string{"--grid: queue.factor: 0.1 is not allowed"}},
 		{[]string{file, "--seeds", "2", "--trace", "x.ndjson"}, failure.ExitUsage, []string{"--trace"}},
 		{[]string{file, "--trace", existing}, failure.ExitUsage, []string{"exists"}},
 		{[]string{file, "--trace", filepath.Join(existing, "x")}, failure.ExitUsage, []string{"--trace"}},
-		{[]string{file, starving, "--set", "sync.time_s=500"}, failure.ExitUsage, []string{"starves"}},
+		{[]string{file, starving, "--set", "modelled.sync.time_s=500"}, failure.ExitUsage, []string{"starves"}},
 	} {
 		code, stdout, stderr := headway(t, append([]string{"simulate"}, test.arguments...)...)
 		if code != test.code || stdout != "" {
@@ -228,7 +230,7 @@ func TestSimulateReplayResimulate(t *testing.T) {
 	if stdout := first(t, "resimulate", path, "--set", "queue.factor=1"); !strings.Contains(stdout, "queue.factor=1") || !strings.Contains(stdout, "the run itself") {
 		t.Errorf("resimulate prints %q", stdout)
 	}
-	code, _, stderr := headway(t, "resimulate", path, "--set", "rollout.length.tailness=3")
+	code, _, stderr := headway(t, "resimulate", path, "--set", "modelled.length.tailness=3")
 	if code != failure.ExitUsage || !strings.Contains(stderr, "own lengths") {
 		t.Errorf("code %d: %s", code, stderr)
 	}

@@ -22,7 +22,7 @@ func recorded(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "small.ndjson")
 	var out, complaints strings.Builder
-	if code := Main([]string{"simulate", "--accept-unsettled", "--trace", path, "--set", "train.utilization=1.2", "--set", "steps.warmup=20", "--set", "steps.measured=60"}, strings.NewReader(""), &out, &complaints); code != 0 {
+	if code := Main([]string{"simulate", "--accept-unsettled", "--trace", path, "--set", "modelled.train.utilization=1.2", "--set", "steps.warmup=20", "--set", "steps.measured=60"}, strings.NewReader(""), &out, &complaints); code != 0 {
 		t.Fatal(complaints.String())
 	}
 	return path

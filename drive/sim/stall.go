@@ -124,11 +124,11 @@ func (r *runner) advice(total int64) string {
 	case loop.ReasonPruned:
 		return fmt.Sprintf("%s rollouts exceed %d tokens: raise rollout.prune.tokens", which, r.cfg.PruneTokens)
 	case loop.ReasonEnvironment:
-		return "tools or sandboxes fail too often: lower rollout.tools.failure_rate or rollout.sandbox.failure_rate, or raise retries or failures.max_attempts"
+		return "tools or sandboxes fail too often: lower modelled.tools.failure_rate or modelled.sandbox.failure_rate, or raise retries or failures.max_attempts"
 	case loop.ReasonTimeout:
-		return "sandboxes take too long to start: raise rollout.sandbox.start_timeout_s or start_concurrency, or keep fewer rollouts in flight"
+		return "sandboxes take too long to start: raise modelled.sandbox.start_timeout_s or start_concurrency, or keep fewer rollouts in flight"
 	case loop.ReasonEngine:
-		return "engines are lost before their rollouts end: raise failures.engine_mtbf_s or failures.max_attempts"
+		return "engines are lost before their rollouts end: raise modelled.failures.engine_mtbf_s or failures.max_attempts"
 	case loop.ReasonSurplus:
 		return "others were ready before them: lower rollout.oversample"
 	}
@@ -167,6 +167,6 @@ func thousands(n int64) string {
 
 // endedEarly is the error of a run that the loop finished before its time.
 func (r *runner) endedEarly(why loop.Reason) error {
-	return fmt.Errorf("sim: %w after %d of %d train steps: the %s failed %d times in a row; lower train.failure_rate, or raise failures.train_attempts",
+	return fmt.Errorf("sim: %w after %d of %d train steps: the %s failed %d times in a row; lower modelled.train.failure_rate, or raise failures.train_attempts",
 		ErrEnded, r.l.Version(), r.cfg.Loop.TrainSteps, why, r.cfg.Loop.TrainAttempts)
 }

@@ -88,7 +88,7 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 	}
 	if header.Source == "simulation" {
 		opt.Info.Task = ""
-		opt.CapTokens = int32(cfg.Rollout.Length.CapTokens)
+		opt.CapTokens = int32(cfg.Modelled.Length.CapTokens)
 	}
 	opt.Setting = func(s metrics.Summary) (dashboard.Setting, bool) { return settingOf(cfg, header, s) }
 	for i, e := range cfg.Engines {
@@ -103,6 +103,9 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 // false for a live run of which nothing has been measured.
 func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashboard.Setting, bool) {
 	var in theory.Input
+	if header.Source != "simulation" {
+		cfg = cfg.Real()
+	}
 	switch {
 	case s.Steps > 0 && s.Utilization > 0 && s.TailMultiplier > 0:
 		var unfit string

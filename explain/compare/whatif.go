@@ -23,7 +23,7 @@ var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "roll
 	"rollout.partial", "rollout.prune.tokens", "train.batch", "queue", "control", "sync", "filter.zero_advantage", "filter.solve_rate", "engines", "failures", "trainer.steps", capKey}
 
 // capKey is the length at which responses are cut.
-const capKey = "rollout.length.cap_tokens"
+const capKey = "modelled.length.cap_tokens"
 
 // Factors on what was measured.
 const (
@@ -116,8 +116,8 @@ func (w *WhatIf) settings(header trace.Header) (replay.Settings, error) {
 	if w.decode > 0 {
 		s.SpeedScale = 1 / w.decode
 	}
-	if w.Document.Sync.TimeS != recorded.Sync.TimeS {
-		s.SyncNS = nsOf(w.Document.Sync.TimeS)
+	if w.Document.Modelled.Sync.TimeS != recorded.Modelled.Sync.TimeS {
+		s.SyncNS = nsOf(w.Document.Modelled.Sync.TimeS)
 	}
 	if w.Document.Rollout.Prune.Tokens != recorded.Rollout.Prune.Tokens {
 		s.PruneTokens = int32(w.Document.Rollout.Prune.Tokens)

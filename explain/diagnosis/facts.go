@@ -197,7 +197,11 @@ func (w *own) fit(f *facts) {
 		f.fitted.VariationArrivals = inferred(c, "root of variance over mean of the groups ready in a period")
 	}
 	if f.in, f.unfit = MeasuredInput(rules, s); f.options.Uncovered != nil && w.documented && f.unfit == "" {
-		f.unfit = f.options.Uncovered(w.document)
+		document := w.document
+		if f.source != "simulation" {
+			document = document.Real()
+		}
+		f.unfit = f.options.Uncovered(document)
 	}
 }
 

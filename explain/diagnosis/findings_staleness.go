@@ -368,11 +368,10 @@ func (f *facts) halvedEnvironment() []string {
 	if f.source != "simulation" || !f.settable() {
 		return nil
 	}
-	r := f.own.document.Rollout
-	if r.Environment.MeanS <= 0 || r.Tools.Calls > 0 || r.Judge.Time.MeanS > 0 || r.Sandbox.When != "" {
+	if f.own.document.Modelled.Environment.MeanS <= 0 || f.own.document.Modelled.Tools.Calls > 0 || f.own.document.Modelled.Verifier.Time.MeanS > 0 || f.own.document.Modelled.Sandbox.When != "" {
 		return nil
 	}
-	return []string{set("rollout.environment.mean_s", r.Environment.MeanS/2)}
+	return []string{set("modelled.environment.mean_s", f.own.document.Modelled.Environment.MeanS/2)}
 }
 
 // phaseLocked: staleness is a staircase of the settings.

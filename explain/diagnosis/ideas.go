@@ -42,18 +42,18 @@ func (f *facts) pinned(factor float64) []string {
 	}
 	d := f.own.document
 	var list []string
-	if d.Train.Utilization > 0 {
-		list = append(list, "train.utilization=null")
+	if d.Modelled.Train.Utilization > 0 {
+		list = append(list, "modelled.train.utilization=null")
 	}
-	if d.Train.ThroughputTokensPerS > 0 {
-		list = append(list, "train.throughput_tokens_per_s=null")
+	if d.Modelled.Train.ThroughputTokensPerS > 0 {
+		list = append(list, "modelled.train.throughput_tokens_per_s=null")
 	}
 	if factor != 1 || len(list) > 0 {
-		list = append(list, set("train.step_s", factor*f.fitted.StepS.Value))
+		list = append(list, set("modelled.train.step_s", factor*f.fitted.StepS.Value))
 	}
-	if d.Rollout.ThroughputTokensPerS > 0 {
-		list = append(list, "rollout.throughput_tokens_per_s=null",
-			set("rollout.decode_tokens_per_s", d.Rollout.ThroughputTokensPerS/float64(d.Rollout.Concurrency)))
+	if d.Modelled.ThroughputTokensPerS > 0 {
+		list = append(list, "modelled.throughput_tokens_per_s=null",
+			set("modelled.decode_tokens_per_s", d.Modelled.ThroughputTokensPerS/float64(d.Rollout.Concurrency)))
 	}
 	return list
 }
@@ -131,7 +131,7 @@ func (f *facts) batchIdea(factor float64) idea {
 	if d.Queue.Capacity > 0 {
 		i.overrides = append(i.overrides, set("queue.capacity", int(factor*float64(d.Queue.Capacity))))
 	}
-	if f.source == "simulation" && d.Train.StepBy != "tokens" && d.Train.StepBy != "rollouts" {
+	if f.source == "simulation" && d.Modelled.Train.StepBy != "tokens" && d.Modelled.Train.StepBy != "rollouts" {
 		i.overrides = append(i.overrides, f.pinned(factor)...)
 		i.settings = func(s *replay.Settings) { s.StepScale = factor }
 	}
@@ -159,8 +159,8 @@ func (f *facts) capIdea(quantile float64) (idea, bool) {
 		i.knob = f.knob(leverCap, report.Count(int64(limit))+" tokens")
 		return i, true
 	}
-	i.overrides = []string{set("rollout.length.cap_tokens", limit)}
-	if f.own.document.Train.StepBy != "tokens" { // the modelled step does not know of lengths: it is told
+	i.overrides = []string{set("modelled.length.cap_tokens", limit)}
+	if f.own.document.Modelled.Train.StepBy != "tokens" { // the modelled step does not know of lengths: it is told
 		i.overrides = append(i.overrides, f.pinned(stepScale)...)
 		i.settings = func(r *replay.Settings) { r.CapTokens, r.StepScale = int32(limit), stepScale }
 	}
@@ -196,8 +196,8 @@ func (f *facts) splitIdea(rolloutGPUs, trainGPUs, moved float64) idea {
 	}
 	slots := math.Round(f.fitted.Concurrency.Value * rollout)
 	i.overrides = append(f.slots(int(slots)), f.pinned(train)...)
-	if f.source == "simulation" && !hasKey(i.overrides, "train.step_s") {
-		i.overrides = append(i.overrides, set("train.step_s", train*f.fitted.StepS.Value))
+	if f.source == "simulation" && !hasKey(i.overrides, "modelled.train.step_s") {
+		i.overrides = append(i.overrides, set("modelled.train.step_s", train*f.fitted.StepS.Value))
 	}
 	i.settings = func(s *replay.Settings) { s.StepScale = train }
 	return i

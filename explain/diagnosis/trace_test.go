@@ -56,7 +56,7 @@ func (r recording) trace(t *testing.T, keys ...string) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, int64(r.stepS*1e9)), r.halts, 60}, NSPerToken: 2e7, SyncNS: int64(document.Sync.TimeS * 1e9), Warmup: r.warmup, Measured: r.steps - r.warmup,
+	_, err = sim.Run(sim.Config{Loop: rules, Work: halting{sim.NewModelled(5, lengths, nil, accept, int64(r.stepS*1e9)), r.halts, 60}, NSPerToken: 2e7, SyncNS: int64(document.Modelled.Sync.TimeS * 1e9), Warmup: r.warmup, Measured: r.steps - r.warmup,
 		Observe: func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 			w.Event(trace.Event{Event: ev, GenerateNS: generateNS, EnvironmentNS: environmentNS}, actions)
 		}})
@@ -139,7 +139,7 @@ func TestClosedFormsAlone(t *testing.T) {
 
 // What weight syncs cost, where no change of them is priced, is what the split above it says of them.
 func TestSyncTimeCostsItsPartOfTheSplit(t *testing.T) {
-	text := recording{steps: 200, warmup: 30, acceptance: 1, stepS: 12}.trace(t, "queue.factor=4", "sync.time_s=3")
+	text := recording{steps: 200, warmup: 30, acceptance: 1, stepS: 12}.trace(t, "queue.factor=4", "modelled.sync.time_s=3")
 	r, err := judged(t, text, diagnosis.Options{ClosedForms: true})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ func TestTracesThatAreNotWhole(t *testing.T) {
 		t.Errorf("nothing: %v", err)
 	}
 	changed := bytes.Clone(whole)
-	changed[len(changed)/2] ^= 1
+	changed[len(changed)/2+bytes.IndexByte(changed[len(changed)/2:], '\n')+len(`.{"n":`)] ^= 1 // of a line's figures
 	if _, err = judged(t, changed, diagnosis.Options{}); err == nil || !errors.Is(err, trace.ErrChecksum) {
 		t.Errorf("a changed byte: %v", err)
 	}

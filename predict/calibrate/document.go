@@ -23,7 +23,11 @@ func (r Result) Document(of string) []byte {
 		fmt.Fprintf(&b, "# %s\n", strings.ReplaceAll(note, "\n", " "))
 	}
 	b.WriteString("rollout:\n")
-	fmt.Fprintf(&b, "  concurrency: %d\n  decode_curve:\n", r.Decode[len(r.Decode)-1].Slots)
+	fmt.Fprintf(&b, "  concurrency: %d\n", r.Decode[len(r.Decode)-1].Slots)
+	if len(r.Lengths) > 0 {
+		fmt.Fprintf(&b, "  group_size: %d\n", len(r.Lengths[0]))
+	}
+	b.WriteString("modelled:\n  decode_curve:\n")
 	for _, block := range pool(r.Decode) {
 		for _, p := range block.points {
 			s, measured := p.SlotTokensPerS, ""
@@ -39,9 +43,9 @@ func (r Result) Document(of string) []byte {
 	}
 	r.length(&b)
 	if len(r.SyncS) > 0 {
-		fmt.Fprintf(&b, "sync:\n  time_s: %s\n", number(MedianOf(r.SyncS).Value))
+		fmt.Fprintf(&b, "  sync: {time_s: %s}\n", number(MedianOf(r.SyncS).Value))
 	}
-	b.WriteString("train:\n  utilization: 0.5 # not measured: a trainer twice as fast as this engine, so that the engine decides; give step_s of yours\n")
+	b.WriteString("  train:\n    utilization: 0.5 # not measured: a trainer twice as fast as this engine, so that the engine decides; give step_s of yours\n")
 	return []byte(b.String())
 }
 
@@ -52,7 +56,7 @@ func (r Result) length(b *strings.Builder) {
 		fmt.Fprintf(b, "  length: {kind: fixed, mean_tokens: %d} # not measured: give --prompts\n", r.ResponseTokens)
 		return
 	}
-	fmt.Fprintf(b, "  group_size: %d\n  length:\n    kind: empirical\n    cap_tokens: %d\n    groups:\n", len(r.Lengths[0]), r.LengthMax)
+	fmt.Fprintf(b, "  length:\n    kind: empirical\n    cap_tokens: %d\n    groups:\n", r.LengthMax)
 	for _, group := range r.Lengths {
 		cells := make([]string, len(group))
 		for i, n := range group {

@@ -29,11 +29,11 @@ var bandChecks = []check{
 	{Kind{
 		Code: "band-missed", Severities: []Severity{Warning}, Keys: []string{keyBand, keyLevels},
 		When:  "with the modelled skill, less than 10 % of groups are within the band at version 0, or when the skill has grown: of the best level where there is a curriculum",
-		Known: "closed form: the share of groups of S rollouts at `rollout.solve`'s rates",
+		Known: "closed form: the share of groups of S rollouts at `modelled.solve`'s rates",
 	}, (*examination).bandMissed},
 	{Kind{
 		Code: "band-unreached", Severities: []Severity{Warning}, Keys: []string{keyBand},
-		When:  "groups outside a band that begins above 0 are dropped, `rollout.solve` models no skill, and a run has no supervised warm-up: a policy that solves nothing yet never gets a batch to learn from",
+		When:  "groups outside a band that begins above 0 are dropped, `modelled.solve` models no skill, and a run has no supervised warm-up: a policy that solves nothing yet never gets a batch to learn from",
 		Known: "arithmetic: a group in the band solves at least ⌈low·S⌉ of its S rollouts, and an untrained policy may solve none",
 	}, (*examination).bandUnreached},
 }
@@ -127,7 +127,7 @@ func (e *examination) bandMissed() {
 	if solve.None() {
 		return
 	}
-	last := int64(e.document.Rollout.Solve.Begin + e.document.Rollout.Solve.Steps)
+	last := int64(e.document.Modelled.Solve.Begin + e.document.Modelled.Solve.Steps)
 	for _, at := range []struct {
 		version int64
 		when    string

@@ -32,7 +32,7 @@ const actsRarely = 1.0 / 1000
 // starts: K−1 before the last step of a sync cycle, and K through a sync that takes
 // time while the trainer is free to go on.
 func (e *examination) behind() int {
-	if e.document.Sync.TimeS > 0 && !e.rules.TrainerBlocked {
+	if e.document.Modelled.Sync.TimeS > 0 && !e.rules.TrainerBlocked {
 		return e.rules.SyncEvery
 	}
 	return e.rules.SyncEvery - 1
@@ -56,7 +56,7 @@ func (e *examination) budgetStarves() {
 	case budget < behind:
 		what = fmt.Sprintf("a staleness budget of %d discards what is generated while the trainer works towards a sync, and during it", budget)
 		why = fmt.Sprintf("from the start of the last train step before a sync until that sync of %s s is done, engines serve a version that is %d behind the one the next step starts from",
-			short(e.document.Sync.TimeS), behind)
+			short(e.document.Modelled.Sync.TimeS), behind)
 	case budget == 0 && e.rules.Abort && e.rules.Policy == loop.PolicyMax:
 		what = "a staleness budget of 0 with abort cancels every rollout that runs while a train step does"
 		why = "the earliest step that could train on it starts from the next version, when it is one version old"
@@ -163,7 +163,7 @@ func (e *examination) stalest() (versions int, why string) {
 		return 0, "under schedule: synchronous every group is trained from the version it was started under"
 	}
 	atOnce := r.Select == loop.SelectOldest || r.QueueGroups == r.BatchGroups
-	still := r.InterruptAtBatch || r.Sync != loop.SyncInFlight && (e.document.Sync.TimeS > 0 || r.Sync != loop.SyncPause)
+	still := r.InterruptAtBatch || r.Sync != loop.SyncInFlight && (e.document.Modelled.Sync.TimeS > 0 || r.Sync != loop.SyncPause)
 	room := r.QueueGroups
 	switch r.Policy {
 	case loop.PolicyBounded, loop.PolicyThreshold:
@@ -183,9 +183,9 @@ func (e *examination) stalest() (versions int, why string) {
 	step := e.setting.StepS
 	group := (1 + rounds) * longest
 	inStep := math.Floor(group/step) + 1
-	during := math.Floor(e.document.Sync.TimeS / step)
+	during := math.Floor(e.document.Modelled.Sync.TimeS / step)
 	behind := float64(r.SyncEvery - 1)
-	if e.document.Sync.TimeS > 0 {
+	if e.document.Modelled.Sync.TimeS > 0 {
 		behind = max(float64(r.SyncEvery), during+1) + during
 	}
 	waits := math.Ceil(float64(room) / float64(r.BatchGroups))
@@ -200,25 +200,24 @@ func (e *examination) stalest() (versions int, why string) {
 // longestS is the longest a rollout can take that waits for nothing, in seconds: its
 // environment, tools, sandbox and judge included; infinite where one of them has no cap.
 func (e *examination) longestS() float64 {
-	r := e.document.Rollout
-	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(r.Environment) + capS(r.Judge.Time)
-	if r.Sandbox.When != "" {
-		longest += capS(r.Sandbox.Start)
+	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(e.document.Modelled.Environment) + capS(e.document.Modelled.Verifier.Time)
+	if e.document.Modelled.Sandbox.When != "" {
+		longest += capS(e.document.Modelled.Sandbox.Start)
 	}
-	if r.Tools.Calls == 0 {
+	if e.document.Modelled.Tools.Calls == 0 {
 		return longest
 	}
-	calls := float64(r.Tools.CallsMax)
-	if r.Tools.CallsKind == "" || r.Tools.CallsKind == workload.KindFixed {
-		calls = math.Ceil(r.Tools.Calls)
+	calls := float64(e.document.Modelled.Tools.CallsMax)
+	if e.document.Modelled.Tools.CallsKind == "" || e.document.Modelled.Tools.CallsKind == workload.KindFixed {
+		calls = math.Ceil(e.document.Modelled.Tools.Calls)
 	} else if calls == 0 {
 		return math.Inf(1)
 	}
 	read := 0.0 // a slot reads what a tool returns
-	if speed := cmp.Or(r.Prefill.TokensPerS, e.document.Sync.PrefillTokensPerS); speed > 0 {
-		read = float64(r.Tools.OutputTokens) / speed
+	if speed := cmp.Or(e.document.Modelled.Prefill.TokensPerS, e.document.Modelled.Sync.PrefillTokensPerS); speed > 0 {
+		read = float64(e.document.Modelled.Tools.OutputTokens) / speed
 	}
-	return longest + calls*(capS(r.Tools.Time)+read)
+	return longest + calls*(capS(e.document.Modelled.Tools.Time)+read)
 }
 
 // capS is the longest a modelled time can be, in seconds.

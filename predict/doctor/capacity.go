@@ -42,7 +42,7 @@ var capacityChecks = []check{
 		Known: "arithmetic: `group_size` + `redundancy` against the slots there are",
 	}, (*examination).groupOverSlots},
 	{Kind{
-		Code: "stalls", Severities: []Severity{Error}, Keys: []string{keyPolicy, keyPrune, keyBand, "filter.zero_advantage", "filter.acceptance", keyBudget},
+		Code: "stalls", Severities: []Severity{Error}, Keys: []string{keyPolicy, keyPrune, keyBand, "filter.zero_advantage", "modelled.filter.acceptance", keyBudget},
 		When:  "a short simulation of the document comes to a standstill",
 		Known: "simulation by the production loop: no batch fills although thousands of rollouts end, or nothing is left to happen. It is about the key for which most groups ended since the last train step, `queue.policy` where none did",
 	}, (*examination).stalls},
@@ -151,10 +151,10 @@ func (p *probe) stallCause() (key, do string) {
 		reason  loop.Reason
 		key, do string
 	}{
-		{loop.ReasonPruned, keyPrune, "a higher rollout.prune.tokens, or rollout.length.cap_tokens in its place"},
+		{loop.ReasonPruned, keyPrune, "a higher rollout.prune.tokens, or modelled.length.cap_tokens in its place"},
 		{loop.ReasonSolveRate, keyBand, "a wider band, or prompts of another difficulty"},
 		{loop.ReasonZeroAdvantage, "filter.zero_advantage", "easier or harder prompts, or leave the filter off"},
-		{loop.ReasonRejected, "filter.acceptance", "prompts of which more are accepted"},
+		{loop.ReasonRejected, "modelled.filter.acceptance", "prompts of which more are accepted"},
 		{loop.ReasonStale, keyBudget, "raise queue.max_staleness, or keep fewer rollouts in flight"},
 	}
 	key, do = keyPolicy, "headway simulate on the same document shows how it comes to that; widen what the message names"

@@ -15,12 +15,15 @@ import (
 // document is what cases change: small, near balance, and nothing in it to find.
 const document = `
 seed: 7
-rollout: {concurrency: 64, group_size: 4, decode_tokens_per_s: 50}
-train: {batch: 64, utilization: 0.9}
+rollout: {concurrency: 64, group_size: 4}
+train: {batch: 64}
+modelled:
+  decode_tokens_per_s: 50
+  train: {utilization: 0.9}
 `
 
 // lengths are lengths short enough to simulate many of.
-const lengths = "rollout.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 1800}"
+const lengths = "modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 1800}"
 
 // resolved is the document under overrides.
 func resolved(t *testing.T, overrides ...string) (config.Config, error) {
@@ -60,12 +63,12 @@ func caseOf(t *testing.T, overrides ...string) Case {
 	if err != nil {
 		t.Fatalf("%q: %v", overrides, err)
 	}
-	if d.Train.Utilization == 0 && d.Train.StepS == 0 {
+	if d.Modelled.Train.Utilization == 0 && d.Modelled.Train.StepS == 0 {
 		return Case{Document: d}
 	}
 	modelled, err := d.ForSimulation()
 	if err != nil { // rewards are not modelled
-		d.Rollout.DecodeTokensPerS = max(d.Rollout.DecodeTokensPerS, 50)
+		d.Modelled.DecodeTokensPerS = max(d.Modelled.DecodeTokensPerS, 50)
 		in := settingOf(t, d)
 		return Case{Document: d, Setting: &in}
 	}
@@ -81,9 +84,9 @@ func caseOf(t *testing.T, overrides ...string) Case {
 // besideOf says what of a document has no closed form.
 func besideOf(d config.Config) string {
 	switch {
-	case d.Train.StepCV > 0:
+	case d.Modelled.Train.StepCV > 0:
 		return "train steps take different times"
-	case d.Rollout.Tools.Concurrency > 0 || d.Rollout.Sandbox.When == "rollout" || d.Rollout.Sandbox.Limit > 0 || d.Rollout.Judge.Concurrency > 0:
+	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.Limit > 0 || d.Modelled.Verifier.Concurrency > 0:
 		return "rollouts wait for tools, sandboxes or judges"
 	}
 	return ""
@@ -92,12 +95,12 @@ func besideOf(d config.Config) string {
 // agentsOf is what rollouts do beside decoding, as the command line makes it.
 func agentsOf(t *testing.T, d config.Config) *sim.Agents {
 	t.Helper()
-	r := d.Rollout
-	if r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
+	r := d.Modelled
+	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" {
 		return nil
 	}
 	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,
-		Judge: must[*workload.Service](t)(d.JudgeModel()), JudgeWorkers: r.Judge.Concurrency}
+		Judge: must[*workload.Service](t)(d.VerifierModel()), JudgeWorkers: d.Modelled.Verifier.Concurrency}
 	if r.Sandbox.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Service](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
 			Starting: r.Sandbox.StartConcurrency, TimeoutNS: int64(1e9 * r.Sandbox.StartTimeoutS), FailureRate: r.Sandbox.FailureRate, Retries: r.Sandbox.Retries}
@@ -119,13 +122,13 @@ func settingOf(t *testing.T, d config.Config) theory.Input {
 	t.Helper()
 	in := theory.Input{
 		ConcurrencyRollouts: float64(d.Rollout.Concurrency), BatchRollouts: float64(d.Train.Batch), GroupSize: d.Rollout.GroupSize,
-		QueueFactor: float64(d.QueueGroups()) / float64(d.BatchGroups()), Utilization: d.Train.Utilization,
+		QueueFactor: float64(d.QueueGroups()) / float64(d.BatchGroups()), Utilization: d.Modelled.Train.Utilization,
 		Lengths: must[*workload.Lengths](t)(d.LengthModel()), Environment: must[*workload.Service](t)(d.ServiceModel()),
-		DecodeTokensPerS: d.Rollout.DecodeTokensPerS, Policy: d.Queue.Policy, Select: d.Queue.Select, Start: d.Rollout.Start,
-		Acceptance: d.Filter.Acceptance, SyncTimeS: d.Sync.TimeS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: d.Sync.Every,
+		DecodeTokensPerS: d.Modelled.DecodeTokensPerS, Policy: d.Queue.Policy, Select: d.Queue.Select, Start: d.Rollout.Start,
+		Acceptance: d.Modelled.Filter.Acceptance, SyncTimeS: d.Modelled.Sync.TimeS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: d.Sync.Every,
 	}
-	if d.Train.StepS > 0 {
-		in.Utilization = in.ConcurrencyRollouts * in.DecodeTokensPerS * d.Train.StepS / (in.BatchRollouts * in.Lengths.Mean())
+	if d.Modelled.Train.StepS > 0 {
+		in.Utilization = in.ConcurrencyRollouts * in.DecodeTokensPerS * d.Modelled.Train.StepS / (in.BatchRollouts * in.Lengths.Mean())
 	}
 	return in.WithDefaults()
 }
@@ -133,9 +136,9 @@ func settingOf(t *testing.T, d config.Config) theory.Input {
 func simulationOf(t *testing.T, d config.Config, in theory.Input) sim.Config {
 	t.Helper()
 	work := sim.NewModelled(d.Seed, in.Lengths, in.Environment, must[workload.Acceptance](t)(d.AcceptanceModel()), int64(math.Round(in.StepS*1e9))).
-		WithSolve(must[*workload.Solve](t)(d.SolveModel())).WithPromptScale(must[workload.PromptScale](t)(d.PromptModel())).WithStep(sim.Step{CV: d.Train.StepCV})
+		WithSolve(must[*workload.Solve](t)(d.SolveModel())).WithPromptScale(must[workload.PromptScale](t)(d.PromptModel())).WithStep(sim.Step{CV: d.Modelled.Train.StepCV})
 	return sim.Config{Loop: d.LoopConfig(), Work: work, NSPerToken: 1e9 / in.DecodeTokensPerS,
-		SyncNS: int64(math.Round(d.Sync.TimeS * 1e9)), PruneTokens: int32(d.Rollout.Prune.Tokens), Agents: agentsOf(t, d), Warmup: 20, Measured: 100}
+		SyncNS: int64(math.Round(d.Modelled.Sync.TimeS * 1e9)), PruneTokens: int32(d.Rollout.Prune.Tokens), Agents: agentsOf(t, d), Warmup: 20, Measured: 100}
 }
 
 // check examines a case, whose findings must keep to their kind.

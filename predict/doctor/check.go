@@ -174,7 +174,7 @@ func (e *examination) stride() int { return e.rules.GroupSize + e.rules.Redundan
 func (e *examination) plain() bool {
 	r := &e.rules
 	return r.PauseGroups == 0 && !r.InterruptAtBatch && r.Redundancy == 0 && !e.controlled() && e.document.Rollout.Prune.Tokens == 0 &&
-		e.document.Rollout.Length.PromptSigma == 0 && !r.FilterZeroAdvantage && !r.FilterSolveRate
+		e.document.Modelled.Length.PromptSigma == 0 && !r.FilterZeroAdvantage && !r.FilterSolveRate
 }
 
 // controlled reports whether settings are moved towards a goal, so that those of the document are only a start.

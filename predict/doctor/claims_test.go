@@ -19,9 +19,9 @@ func TestBoundHolds(t *testing.T) {
 	for _, length := range []string{fixed, lengths} {
 		for _, shape := range []string{"concurrency: 64", "concurrency: 200", "concurrency: 3", "concurrency: 64, start: gang"} {
 			for _, queue := range []string{"factor: 1", "factor: 3", "factor: 1, select: newest", "policy: bounded, eta: 2.5", "policy: threshold, staleness_threshold: 1"} {
-				for _, sync := range []string{"time_s: 0", "time_s: 3", "time_s: 70", "time_s: 0, every: 3", "time_s: 40, every: 2"} {
+				for _, sync := range [][2]string{{"0", "1"}, {"3", "1"}, {"70", "1"}, {"0", "3"}, {"40", "2"}} /* seconds, every */ {
 					for _, rho := range []float64{0.6, 1.4} {
-						c := caseOf(t, length, "rollout={"+shape+"}", "queue={"+queue+"}", "sync={mode: in_flight, "+sync+"}", fmt.Sprintf("train.utilization=%g", rho))
+						c := caseOf(t, length, "rollout={"+shape+"}", "queue={"+queue+"}", "sync={mode: in_flight, every: "+sync[1]+"}", "modelled.sync.time_s="+sync[0], fmt.Sprintf("modelled.train.utilization=%g", rho))
 						bound, why := newExamination(c).stalest()
 						if bound < 0 {
 							t.Fatalf("%s, %s, %s, %s: no bound", length, shape, queue, sync)
@@ -31,7 +31,7 @@ func TestBoundHolds(t *testing.T) {
 						if int(seen) > bound {
 							t.Errorf("%s, %s, %s, %s, ρ %g: staleness %d, more than %d: %s", length, shape, queue, sync, rho, seen, bound, why)
 						}
-						if length == fixed && sync == "time_s: 0" && strings.HasPrefix(queue, "factor") && 4*(int(seen)+1) < bound {
+						if length == fixed && sync == [2]string{"0", "1"} && strings.HasPrefix(queue, "factor") && 4*(int(seen)+1) < bound {
 							t.Errorf("%s, %s, %s, ρ %g: the bound %d is far from %d", length, shape, queue, rho, bound, seen)
 						}
 					}
@@ -48,8 +48,8 @@ func TestBoundHolds(t *testing.T) {
 func TestBoundCountsTimeOutside(t *testing.T) {
 	decoding, _ := newExamination(caseOf(t, fixed)).stalest()
 	most := 0
-	for _, outside := range []string{"rollout.tools={calls: 4, time: {kind: fixed, mean_s: 30}}", "rollout.tools={calls: 1.5, time: {kind: lognormal, mean_s: 4, tailness: 90, cap_s: 200}}",
-		"rollout.judge.time={kind: fixed, mean_s: 120}"} {
+	for _, outside := range []string{"modelled.tools={calls: 4, time: {kind: fixed, mean_s: 30}}", "modelled.tools={calls: 1.5, time: {kind: lognormal, mean_s: 4, tailness: 90, cap_s: 200}}",
+		"modelled.verifier.time={kind: fixed, mean_s: 120}"} {
 		c := caseOf(t, fixed, outside)
 		bound, why := newExamination(c).stalest()
 		seen := int(run(t, c, 0, 400).stalest)
@@ -67,14 +67,14 @@ func TestBoundCountsTimeOutside(t *testing.T) {
 func TestBoundIsNotClaimed(t *testing.T) {
 	for _, overrides := range [][]string{
 		{"queue={factor: 2, select: newest}"},
-		{"sync={mode: pause, time_s: 1}"},
+		{"sync={mode: pause}", "modelled.sync={time_s: 1}"},
 		{"sync.mode=restart"},
 		{"queue.policy=block"},
 		{"rollout.partial.interrupt=batch"},
-		{"rollout.environment={kind: exponential, mean_s: 1}"},
-		{"rollout.tools={calls: 2, time: {kind: exponential, mean_s: 1}}"},
-		{"rollout.tools={calls: 2, calls_kind: poisson, time: {kind: fixed, mean_s: 1}}"},
-		{"rollout.judge.time={kind: lognormal, mean_s: 1, tailness: 50}"},
+		{"modelled.environment={kind: exponential, mean_s: 1}"},
+		{"modelled.tools={calls: 2, time: {kind: exponential, mean_s: 1}}"},
+		{"modelled.tools={calls: 2, calls_kind: poisson, time: {kind: fixed, mean_s: 1}}"},
+		{"modelled.verifier.time={kind: lognormal, mean_s: 1, tailness: 50}"},
 	} {
 		if bound, why := newExamination(caseOf(t, append(overrides, lengths)...)).stalest(); bound >= 0 {
 			t.Errorf("%q: %d: %s", overrides, bound, why)
@@ -124,7 +124,7 @@ func TestBudgetOfPrimeRL(t *testing.T) {
 // forge issue 557: under the budgets that doctor refuses, nothing that was
 // started while the trainer worked towards a sync is ever trained.
 func TestStarvingBudgetTrainsNothingStartedMeanwhile(t *testing.T) {
-	overrides := []string{lengths, "sync.time_s=8", "rollout.concurrency=128"}
+	overrides := []string{lengths, "modelled.sync.time_s=8", "rollout.concurrency=128"}
 	d, err := resolved(t, append(overrides, "queue={policy: max, max_staleness: 0}")...)
 	findings, all := Refuted(d, err)
 	if f, ok := find(findings, "budget-starves"); !all || !ok || figure(t, f, "engines_behind_versions") != 1 {
@@ -183,7 +183,7 @@ func TestRefusedByTheLoop(t *testing.T) {
 func TestWaste(t *testing.T) {
 	for _, rho := range []float64{0.7, 0.9, 1, 1.1, 1.5, 3, 12} {
 		for _, q := range []int{1, 2} {
-			c := caseOf(t, lengths, fmt.Sprintf("queue.factor=%d", q), fmt.Sprintf("train.utilization=%g", rho))
+			c := caseOf(t, lengths, fmt.Sprintf("queue.factor=%d", q), fmt.Sprintf("modelled.train.utilization=%g", rho))
 			predicted, ok := newExamination(c).predictedWaste()
 			p := run(t, c, 100, 600)
 			if !ok || math.Abs(predicted-p.lost()) > 0.02 {
@@ -191,10 +191,10 @@ func TestWaste(t *testing.T) {
 			}
 		}
 	}
-	wasteful := caseOf(t, lengths, "train.utilization=3", "rollout.concurrency=384")
+	wasteful := caseOf(t, lengths, "modelled.train.utilization=3", "rollout.concurrency=384")
 	f, _ := find(findingsOf(t, wasteful), "waste")
 	step := wasteful.Setting.StepS
-	enough := caseOf(t, lengths, fmt.Sprintf("rollout.concurrency=%.0f", figure(t, f, "enough_rollouts")), fmt.Sprintf("train={utilization: null, step_s: %g}", step))
+	enough := caseOf(t, lengths, fmt.Sprintf("rollout.concurrency=%.0f", figure(t, f, "enough_rollouts")), "train={batch: null}", fmt.Sprintf("modelled.train={utilization: null, step_s: %g}", step))
 	p := run(t, enough, 100, 600)
 	if ratio := p.result.Summary.PeriodS.Mean / step; ratio > 1.1 || p.lost() > 0.1 {
 		t.Errorf("with %d rollouts in flight the period is %.3f of a step, and %.2f are dropped", enough.Document.Rollout.Concurrency, ratio, p.lost())
@@ -204,7 +204,7 @@ func TestWaste(t *testing.T) {
 // slime pull request 2238: 1536 rollouts in flight for a batch of 8 lose nearly
 // everything, and bounded admission nothing.
 func TestWasteOfSlime(t *testing.T) {
-	setting := []string{lengths, "rollout={concurrency: 1536, group_size: 8}", "train={batch: 8, utilization: null, step_s: 6}"}
+	setting := []string{lengths, "rollout={concurrency: 1536, group_size: 8}", "train={batch: 8}", "modelled.train={utilization: null, step_s: 6}"}
 	f, ok := find(findingsOf(t, caseOf(t, setting...)), "waste")
 	if !ok || f.Severity != Error {
 		t.Fatalf("found %+v", f)
@@ -225,7 +225,7 @@ func TestWasteOfSlime(t *testing.T) {
 func TestBoundedMean(t *testing.T) {
 	for _, eta := range []float64{0, 0.5, 1, 4} {
 		for _, rho := range []float64{0.7, 2} {
-			c := caseOf(t, threeLong, fmt.Sprintf("queue={policy: bounded, eta: %g}", eta), fmt.Sprintf("train.utilization=%g", rho), "rollout.concurrency=256", "sync.time_s=5")
+			c := caseOf(t, threeLong, fmt.Sprintf("queue={policy: bounded, eta: %g}", eta), fmt.Sprintf("modelled.train.utilization=%g", rho), "rollout.concurrency=256", "modelled.sync.time_s=5")
 			e := newExamination(c)
 			left, _ := e.slack()
 			sum, updates := 0, 0
@@ -270,7 +270,7 @@ func TestThresholdMean(t *testing.T) {
 		{0, 1, 128, "restart", 1.5, true}, {0.5, 1, 256, "restart", 1.5, true}, {1, 1, 512, "in_flight", 1.5, true}, {0.3, 4, 512, "restart", 1.5, true},
 		{3, 1, 16, "restart", 0.6, false}, {0.5, 2, 512, "drain", 1.5, true}, {1, 1, 256, "drain", 1.5, true},
 	} {
-		c := caseOf(t, lengths, fmt.Sprintf("train.utilization=%g", test.rho), fmt.Sprintf("rollout.concurrency=%d", test.slots), fmt.Sprintf("sync={every: %d, mode: %s, trainer: blocked, time_s: 0.5}", test.every, test.mode),
+		c := caseOf(t, lengths, fmt.Sprintf("modelled.train.utilization=%g", test.rho), fmt.Sprintf("rollout.concurrency=%d", test.slots), fmt.Sprintf("sync={every: %d, mode: %s, trainer: blocked}", test.every, test.mode), "modelled.sync={time_s: 0.5}",
 			fmt.Sprintf("queue={policy: threshold, staleness_threshold: %g}", test.theta))
 		f, _ := find(findingsOf(t, c), "threshold-mean")
 		mean := figure(t, f, "staleness_mean_syncs")
@@ -297,13 +297,13 @@ func TestInterrupts(t *testing.T) {
 		overrides []string
 		any       bool
 	}{
-		{[]string{"queue={policy: threshold, staleness_threshold: 0}", "sync={mode: restart, time_s: 2}"}, false},
-		{[]string{"queue={policy: threshold, staleness_threshold: 0.5}", "sync={mode: restart, time_s: 2}"}, true},
-		{[]string{"schedule=synchronous", "sync={mode: restart, time_s: 2}"}, false},
+		{[]string{"queue={policy: threshold, staleness_threshold: 0}", "sync={mode: restart}", "modelled.sync={time_s: 2}"}, false},
+		{[]string{"queue={policy: threshold, staleness_threshold: 0.5}", "sync={mode: restart}", "modelled.sync={time_s: 2}"}, true},
+		{[]string{"schedule=synchronous", "sync={mode: restart}", "modelled.sync={time_s: 2}"}, false},
 		{[]string{"schedule=synchronous", "rollout.partial.interrupt=batch"}, false},
 		{[]string{"schedule=synchronous", "rollout.partial.interrupt=batch", "rollout.oversample=1.5"}, true},
-		{[]string{"train.utilization=1.5", "rollout.partial.interrupt=batch"}, true},
-		{[]string{"train.utilization=0.2", "rollout.partial.interrupt=batch"}, false},
+		{[]string{"modelled.train.utilization=1.5", "rollout.partial.interrupt=batch"}, true},
+		{[]string{"modelled.train.utilization=0.2", "rollout.partial.interrupt=batch"}, false},
 	} {
 		c := caseOf(t, append(test.overrides, lengths)...)
 		if p := run(t, c, 0, 100); p.interrupts > 0 != test.any {
@@ -326,7 +326,7 @@ func TestSlowSyncSkipsVersions(t *testing.T) {
 		time  float64
 		skips bool
 	}{{60, true}, {10, false}} {
-		c := caseOf(t, fmt.Sprintf("sync.time_s=%g", test.time))
+		c := caseOf(t, fmt.Sprintf("modelled.sync.time_s=%g", test.time))
 		if _, found := find(findingsOf(t, c), "sync-longer-than-step"); found != test.skips {
 			t.Errorf("sync of %g s: found %v", test.time, found)
 		}
@@ -403,7 +403,7 @@ func TestNewestWithoutNeed(t *testing.T) {
 		more bool
 	}{{0.5, false}, {1.3, true}} {
 		at := func(order string) float64 {
-			return run(t, caseOf(t, lengths, "queue={factor: 2, select: "+order+"}", fmt.Sprintf("train.utilization=%g", test.rho)), 100, 800).result.Summary.Staleness.Mean
+			return run(t, caseOf(t, lengths, "queue={factor: 2, select: "+order+"}", fmt.Sprintf("modelled.train.utilization=%g", test.rho)), 100, 800).result.Summary.Staleness.Mean
 		}
 		if gain := at("oldest") - at("newest"); gain > 0.1 != test.more {
 			t.Errorf("ρ %g: newest saves %.3f versions", test.rho, gain)
@@ -417,7 +417,7 @@ func TestTailUnderACap(t *testing.T) {
 	f, _ := find(findingsOf(t, c), "tail")
 	limit := c.Setting.Lengths.Quantile(0.9)
 	step := c.Setting.StepS
-	capped := caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("rollout.length.cap_tokens=%d", limit))
+	capped := caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("modelled.length.cap_tokens=%d", limit))
 	got := run(t, capped, 100, 800).result.Summary.Staleness.Mean
 	if want := figure(t, f, "staleness_mean_capped_versions"); math.Abs(got-want) > 0.15 || capped.Setting.StepS >= step {
 		t.Errorf("capped at %d tokens: %.3f versions, doctor said %.3f", limit, got, want)

@@ -37,8 +37,8 @@ func randomDocument(random *rand.Rand, small bool) []string {
 	slots := max(1, int(float64(batch)*between(0.4, 8)))
 	overrides := []string{
 		fmt.Sprintf("rollout.group_size=%d", size), fmt.Sprintf("train.batch=%d", batch), fmt.Sprintf("rollout.concurrency=%d", slots),
-		fmt.Sprintf("train.utilization=%.3f", between(0.25, 4)),
-		fmt.Sprintf("rollout.length={kind: lognormal, mean_tokens: 300, tailness: %d, cap_tokens: %d}", 20+random.IntN(71), 600+random.IntN(4000)),
+		fmt.Sprintf("modelled.train.utilization=%.3f", between(0.25, 4)),
+		fmt.Sprintf("modelled.length={kind: lognormal, mean_tokens: 300, tailness: %d, cap_tokens: %d}", 20+random.IntN(71), 600+random.IntN(4000)),
 	}
 	add := func(chance float64, override string) {
 		if override != "" && random.Float64() < chance {
@@ -50,7 +50,7 @@ func randomDocument(random *rand.Rand, small bool) []string {
 		every = 1 + random.IntN(4)
 		overrides = append(overrides, fmt.Sprintf("sync.every=%d", every))
 	}
-	step := fmt.Sprintf("sync.time_s=%.2f", between(0.1, 30))
+	step := fmt.Sprintf("modelled.sync.time_s=%.2f", between(0.1, 30))
 	add(0.3, step)
 	add(0.3, "sync.mode="+pick("in_flight", "pause", "restart", "drain"))
 	add(0.3, "sync.trainer=blocked")
@@ -74,22 +74,22 @@ func randomDocument(random *rand.Rand, small bool) []string {
 	add(0.1, "queue.pause_at="+pick("1", "1.5", "3"))
 	add(0.15, "rollout.start=gang")
 	add(0.1, "rollout.redundancy=1")
-	add(0.1, "rollout.environment={kind: exponential, mean_s: 4}")
+	add(0.1, "modelled.environment={kind: exponential, mean_s: 4}")
 	add(0.1, "rollout.partial.interrupt=batch")
 	add(0.1, "rollout.prune.tokens="+pick("2", "20", "150", "900"))
-	add(0.1, fmt.Sprintf("filter.acceptance=%.3f", between(0.05, 1)))
+	add(0.1, fmt.Sprintf("modelled.filter.acceptance=%.3f", between(0.05, 1)))
 	switch random.IntN(12) { // what no closed form covers
 	case 0:
-		add(1, fmt.Sprintf("rollout.tools={calls: %d, time: {kind: exponential, mean_s: %.2f}, concurrency: %d, failure_rate: 0.02}", 1+random.IntN(3), between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
+		add(1, fmt.Sprintf("modelled.tools={calls: %d, time: {kind: exponential, mean_s: %.2f}, concurrency: %d, failure_rate: 0.02}", 1+random.IntN(3), between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
 	case 1:
-		add(1, fmt.Sprintf("rollout.judge={time: {kind: exponential, mean_s: %.2f}, concurrency: %d}", between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
+		add(1, fmt.Sprintf("modelled.verifier={time: {kind: exponential, mean_s: %.2f}, concurrency: %d}", between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
 	case 2:
-		add(1, fmt.Sprintf("rollout.sandbox={when: rollout, start: {kind: exponential, mean_s: %.2f}, start_concurrency: %d, failure_rate: 0.02}", between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
+		add(1, fmt.Sprintf("modelled.sandbox={when: rollout, start: {kind: exponential, mean_s: %.2f}, start_concurrency: %d, failure_rate: 0.02}", between(0.2, 5), max(1, int(float64(slots)*between(0.05, 1)))))
 	case 3:
-		add(1, fmt.Sprintf("train.step_cv=%.2f", between(0.1, 1)))
+		add(1, fmt.Sprintf("modelled.train.step_cv=%.2f", between(0.1, 1)))
 	}
 	if random.IntN(5) == 0 {
-		overrides = append(overrides, fmt.Sprintf("rollout.solve={kind: fixed, rate: %s}", pick("0", "0.02", "0.5", "0.9", "1")))
+		overrides = append(overrides, fmt.Sprintf("modelled.solve={kind: fixed, rate: %s}", pick("0", "0.02", "0.5", "0.9", "1")))
 		add(0.6, "filter.zero_advantage=true")
 		add(0.4, "filter.solve_rate={low: 0.2, high: 0.8, drop: true}")
 	}

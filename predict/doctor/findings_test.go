@@ -21,16 +21,16 @@ type example struct {
 }
 
 const (
-	solved = "rollout.solve={kind: fixed, rate: 0.5}"
+	solved = "modelled.solve={kind: fixed, rate: 0.5}"
 	gang   = "rollout.start=gang"
-	fixed  = "rollout.length={kind: fixed, mean_tokens: 300}"
+	fixed  = "modelled.length={kind: fixed, mean_tokens: 300}"
 	// nearlyFixed lengths make a staleness with hardly a tail.
-	nearlyFixed = "rollout.length={kind: lognormal, mean_tokens: 300, tailness: 8, cap_tokens: 8000}"
-	threeLong   = "rollout.length={kind: lognormal, mean_tokens: 300, tailness: 90, cap_tokens: 8000}"
+	nearlyFixed = "modelled.length={kind: lognormal, mean_tokens: 300, tailness: 8, cap_tokens: 8000}"
+	threeLong   = "modelled.length={kind: lognormal, mean_tokens: 300, tailness: 90, cap_tokens: 8000}"
 )
 
 var examples = []example{
-	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0}", "sync.time_s=2"}, []string{"queue={policy: max, max_staleness: 1}", "sync.time_s=2"}},
+	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0}", "modelled.sync.time_s=2"}, []string{"queue={policy: max, max_staleness: 1}", "modelled.sync.time_s=2"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 1}", "sync.every=3"}, []string{"queue={policy: max, max_staleness: 2}", "sync.every=3"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0, abort: true}"}, []string{"queue={policy: max, max_staleness: 0}"}},
 	{"budget-starves", Error, keyEta, []string{"queue={policy: bounded, eta: 1.9}", "sync.every=3"}, []string{"queue={policy: bounded, eta: 2}", "sync.every=3"}},
@@ -40,8 +40,8 @@ var examples = []example{
 	{"target-over-budget", Warning, keyTarget, []string{"queue={policy: bounded, eta: 1.5}", "control.target=1.5"}, []string{"queue={policy: bounded, eta: 1.5}", "control.target=1.4"}},
 	{"target-always-holds", Info, keyTarget, []string{lengths, "control.target=12"}, []string{lengths, "control.target=1"}},
 	{"target-always-holds", Info, keyTarget, []string{lengths, "control.target={share: 0.9, within: 12}"}, []string{lengths, "control.target={share: 0.9, within: 1}"}},
-	{"target-unreachable", Warning, keyTarget, []string{lengths, "train.utilization=1.5", "control={target: 0.5, limits: {live_groups: {least: 32}}}"}, []string{lengths, "train.utilization=1.5", "control={target: 0.5}"}},
-	{"target-unreachable", Warning, keyTarget, []string{lengths, "train.utilization=1.5", "control={target: {share: 0.95, within: 1}, limits: {live_groups: {least: 32}}}"}, []string{lengths, "train.utilization=1.5", "control={target: {share: 0.95, within: 4}}"}},
+	{"target-unreachable", Warning, keyTarget, []string{lengths, "modelled.train.utilization=1.5", "control={target: 0.5, limits: {live_groups: {least: 32}}}"}, []string{lengths, "modelled.train.utilization=1.5", "control={target: 0.5}"}},
+	{"target-unreachable", Warning, keyTarget, []string{lengths, "modelled.train.utilization=1.5", "control={target: {share: 0.95, within: 1}, limits: {live_groups: {least: 32}}}"}, []string{lengths, "modelled.train.utilization=1.5", "control={target: {share: 0.95, within: 4}}"}},
 	{"target-price", Info, keyTarget, []string{lengths, "control.target=1"}, []string{lengths, "control.target=12"}},
 	{"controlled-start", Info, keyHold, []string{"rollout.concurrency=128", "queue.hold=0.1", "control.target=1"}, []string{"rollout.concurrency=128", "queue.hold=0.1", "control={target: 1, limits: {hold: {least: 0.1, most: 0.1}}}"}},
 	{"controlled-start", Info, keySyncEvery, []string{"sync.every=2", "control={target: 2, limits: {sync_every: {least: 1, most: 4}}}"}, []string{"sync.every=2", "control={target: 2}"}},
@@ -50,7 +50,7 @@ var examples = []example{
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "queue={policy: max, max_staleness: 12}"}, []string{lengths, "queue={policy: max, max_staleness: 2}"}},
 	{"budget-cannot-bind", Warning, keyBudget, []string{lengths, "preset=prime-rl"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=512", "queue.max_staleness=4"}},
 	{"budget-cannot-bind", Info, keyBudget, []string{nearlyFixed, "queue={policy: max, max_staleness: 3}"}, []string{nearlyFixed, "queue={policy: max, max_staleness: 1}"}},
-	{"budget-cannot-bind", Warning, keyEta, []string{lengths, "train.utilization=0.5", "queue={policy: bounded, eta: 20}"}, []string{lengths, "train.utilization=1.5", "queue={policy: bounded, eta: 1}"}},
+	{"budget-cannot-bind", Warning, keyEta, []string{lengths, "modelled.train.utilization=0.5", "queue={policy: bounded, eta: 20}"}, []string{lengths, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 1}"}},
 	{"no-slots", Error, keyConcurrency, []string{gang, "rollout.concurrency=3"}, []string{gang, "rollout.concurrency=4"}},
 	{"no-batch", Error, keyCapacity, []string{"queue.capacity=32"}, []string{"queue.capacity=64"}},
 	{"no-batch", Error, keyPause, []string{"queue.pause_at=0.5"}, []string{"queue.pause_at=1"}},
@@ -59,33 +59,33 @@ var examples = []example{
 	{"no-spare-engine", Warning, keyEngines, []string{gang, "rollout.concurrency=6", "engines=[{slots: 3}, {slots: 3}]"}, []string{gang, "engines=[{slots: 32}, {slots: 32}]"}},
 	{"group-over-slots", Warning, keyConcurrency, []string{"rollout.concurrency=2"}, []string{"rollout.concurrency=4"}},
 	{"stalls", Error, keyPrune, []string{lengths, "rollout.prune.tokens=1"}, []string{lengths, "rollout.prune.tokens=600"}},
-	{"stalls", Error, keyBand, []string{"rollout.solve={kind: fixed, rate: 0}", "filter.solve_rate={low: 0.5, high: 1, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.5, high: 1, drop: true}"}},
+	{"stalls", Error, keyBand, []string{"modelled.solve={kind: fixed, rate: 0}", "filter.solve_rate={low: 0.5, high: 1, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.5, high: 1, drop: true}"}},
 	{"band-unreached", Warning, keyBand, []string{"filter.solve_rate={low: 0.9, high: 1, drop: true}"}, []string{"filter.solve_rate={low: 0, high: 0.5, drop: true}"}},
 	{"band-unreached", Warning, keyBand, []string{"filter.solve_rate={low: 0.9, high: 1, drop: true}", "filter.curriculum={levels: 4}"}, []string{"filter.solve_rate={low: 0.9, high: 1, drop: true}", "environment={task: addition}"}},
 	{"trainer-idle", Warning, keySyncMode, []string{lengths, "preset=openrlhf"}, []string{lengths}},
-	{"trainer-idle", Warning, keyThreshold, []string{threeLong, "train.utilization=1.5", "queue={policy: threshold, staleness_threshold: 0}"}, []string{threeLong, "train.utilization=1.5", "queue={policy: threshold, staleness_threshold: 3}"}},
+	{"trainer-idle", Warning, keyThreshold, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: threshold, staleness_threshold: 0}"}, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: threshold, staleness_threshold: 3}"}},
 	{"trainer-idle", Warning, keyBudget, []string{lengths, "preset=nemo-windowed", "rollout.concurrency=128"}, []string{lengths, "preset=nemo-windowed", "rollout.concurrency=128", "queue.max_staleness=12"}},
-	{"trainer-idle", Warning, keySyncTime, []string{lengths, "sync={mode: pause, time_s: 60, trainer: blocked}"}, []string{lengths, "sync={mode: pause, time_s: 1, trainer: blocked}"}},
-	{"trainer-idle", Warning, keyEta, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0}"}, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 4}"}},
-	{"trainer-idle", Info, keyEta, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0.5}", "budget.staleness_mean=0.5"}, []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0.5}"}},
-	{"trainer-idle", Info, keyPause, []string{lengths, "preset=prime-rl", "rollout.concurrency=256", "train.utilization=1.5"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=64", "train.utilization=1.5"}},
+	{"trainer-idle", Warning, keySyncTime, []string{lengths, "sync={mode: pause, trainer: blocked}", "modelled.sync={time_s: 60}"}, []string{lengths, "sync={mode: pause, trainer: blocked}", "modelled.sync={time_s: 1}"}},
+	{"trainer-idle", Warning, keyEta, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 0}"}, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 4}"}},
+	{"trainer-idle", Info, keyEta, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 0.5}", "budget.staleness_mean=0.5"}, []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 0.5}"}},
+	{"trainer-idle", Info, keyPause, []string{lengths, "preset=prime-rl", "rollout.concurrency=256", "modelled.train.utilization=1.5"}, []string{lengths, "preset=prime-rl", "rollout.concurrency=64", "modelled.train.utilization=1.5"}},
 	{"trainer-idle", Warning, keyPrune, []string{lengths, "rollout={group_size: 1}", "rollout.prune.tokens=120"}, []string{lengths, "rollout={group_size: 1}", "rollout.prune.tokens=1500"}},
 	{"trainer-idle", Warning, keyHold, []string{threeLong, "queue={hold: 0.9, factor: 2, select: fresh}"}, []string{threeLong, "queue={hold: 0.5, factor: 2, select: fresh}"}},
-	{"trainer-idle", Warning, "filter.zero_advantage", []string{lengths, "rollout.solve={kind: fixed, rate: 0.95}", "filter.zero_advantage=true"}, []string{lengths, solved, "filter.zero_advantage=true"}},
+	{"trainer-idle", Warning, "filter.zero_advantage", []string{lengths, "modelled.solve={kind: fixed, rate: 0.95}", "filter.zero_advantage=true"}, []string{lengths, solved, "filter.zero_advantage=true"}},
 	{"trainer-idle", Warning, keyBand, []string{lengths, solved, "filter.solve_rate={low: 0.5, high: 0.6, drop: true}"}, []string{lengths, solved, "filter.solve_rate={low: 0, high: 0.9, drop: true}"}},
-	{"trainer-idle", Info, "train.step_s", []string{lengths, "train={utilization: null, step_s: 3}"}, []string{lengths, "train={utilization: null, step_s: 30}"}},
-	{"trainer-idle", Info, keyUtilization, []string{lengths, "train.utilization=0.5"}, []string{lengths}},
+	{"trainer-idle", Info, "modelled.train.step_s", []string{lengths, "modelled.train={utilization: null, step_s: 3}"}, []string{lengths, "modelled.train={utilization: null, step_s: 30}"}},
+	{"trainer-idle", Info, keyUtilization, []string{lengths, "modelled.train.utilization=0.5"}, []string{lengths}},
 	{"trainer-idle", Info, keyTarget, []string{lengths, "control.target=1"}, []string{lengths, "control.target=12"}},
 	{"trainer-idle", Info, keySchedule, []string{lengths, "schedule=synchronous"}, []string{lengths}},
-	{"train-bound", Info, keyUtilization, []string{lengths, "train.utilization=1.5", "queue={policy: bounded, eta: 4}"}, []string{lengths, "train.utilization=1.5", "preset=openrlhf"}},
-	{"stalls", Error, "filter.acceptance", []string{lengths, "filter.acceptance=0.000001"}, []string{lengths, "filter.acceptance=0.5"}},
-	{"stalls", Error, "filter.zero_advantage", []string{"rollout.solve={kind: fixed, rate: 1}", "filter.zero_advantage=true"}, []string{solved, "filter.zero_advantage=true"}},
-	{"waste", Warning, keyConcurrency, []string{lengths, "train.utilization=1.5"}, []string{lengths, "train.utilization=0.8"}},
-	{"waste", Error, keyConcurrency, []string{lengths, "train.utilization=12"}, []string{lengths, "train.utilization=12", "queue={policy: bounded, eta: 1}"}},
+	{"train-bound", Info, keyUtilization, []string{lengths, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 4}"}, []string{lengths, "modelled.train.utilization=1.5", "preset=openrlhf"}},
+	{"stalls", Error, "modelled.filter.acceptance", []string{lengths, "modelled.filter.acceptance=0.000001"}, []string{lengths, "modelled.filter.acceptance=0.5"}},
+	{"stalls", Error, "filter.zero_advantage", []string{"modelled.solve={kind: fixed, rate: 1}", "filter.zero_advantage=true"}, []string{solved, "filter.zero_advantage=true"}},
+	{"waste", Warning, keyConcurrency, []string{lengths, "modelled.train.utilization=1.5"}, []string{lengths, "modelled.train.utilization=0.8"}},
+	{"waste", Error, keyConcurrency, []string{lengths, "modelled.train.utilization=12"}, []string{lengths, "modelled.train.utilization=12", "queue={policy: bounded, eta: 1}"}},
 	{"waste", Warning, keyBudget, []string{lengths, "rollout.concurrency=256", "queue={policy: max, max_staleness: 6, factor: 2}"}, []string{lengths, "queue={policy: max, max_staleness: 6, factor: 2}"}},
-	{"filter-starves", Warning, "filter.acceptance", []string{"train.utilization=1.2", "filter.acceptance=0.5"}, []string{"train.utilization=2.5", "filter.acceptance=0.5"}},
+	{"filter-starves", Warning, "modelled.filter.acceptance", []string{"modelled.train.utilization=1.2", "modelled.filter.acceptance=0.5"}, []string{"modelled.train.utilization=2.5", "modelled.filter.acceptance=0.5"}},
 	{"zero-advantage", Warning, "filter.zero_advantage", []string{solved, "filter.zero_advantage=true"}, []string{solved}},
-	{"zero-advantage", Info, "filter.zero_advantage", []string{"rollout.solve={kind: logistic, from: 0.5, to: 0.5, steps: 10, levels: [0, 1]}", "filter={zero_advantage: true, curriculum: {levels: 2}}"}, []string{solved}},
+	{"zero-advantage", Info, "filter.zero_advantage", []string{"modelled.solve={kind: logistic, from: 0.5, to: 0.5, steps: 10, levels: [0, 1]}", "filter={zero_advantage: true, curriculum: {levels: 2}}"}, []string{solved}},
 	{"single-group-over-eta", Info, keyEta, []string{lengths, "queue={policy: bounded, eta: 1}"}, []string{lengths, "queue={policy: bounded, eta: 0}"}},
 	{"eta-admits-nothing", Warning, keyEta, []string{"queue={policy: bounded, eta: 0.05}"}, []string{"queue={policy: bounded, eta: 0.5}"}},
 	{"eta-admits-nothing", Warning, keyThreshold, []string{"queue={policy: threshold, staleness_threshold: 0.05}"}, []string{"queue={policy: threshold, staleness_threshold: 0.05}", "sync.every=4"}},
@@ -93,17 +93,17 @@ var examples = []example{
 	{"partial-without-effect", Warning, keySyncMode, []string{"queue={policy: threshold, staleness_threshold: 0}", "sync.mode=restart"}, []string{"queue={policy: threshold, staleness_threshold: 0.5}", "sync.mode=restart"}},
 	{"partial-without-effect", Warning, keySyncMode, []string{"queue={policy: threshold, staleness_threshold: 0, partial_rollout: true}"}, []string{"queue={policy: threshold, staleness_threshold: 0, partial_rollout: false}"}},
 	{"partial-without-effect", Warning, keySyncMode, []string{"schedule=synchronous", "sync.mode=restart"}, []string{"schedule=synchronous"}},
-	{"hold-bias", Warning, keyHold, []string{lengths, "queue.hold=0.5", "rollout.concurrency=256", "train.utilization=1.5"}, []string{lengths, "queue.hold=0.5", "rollout.concurrency=256"}},
-	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=32", "queue.hold=0.2", "train.utilization=1.5"}, []string{lengths, "rollout.concurrency=32", "queue={hold: 0.2, select: fresh, factor: 2}", "train.utilization=1.5"}},
-	{"hold-bias", Warning, keyHold, []string{"queue={hold: 0.8, select: fresh, factor: 2}", "train.utilization=null"}, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "train.utilization=null"}},
-	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=64", "queue={hold: 0.2, factor: 2, select: newest}", "train.utilization=1.5"}, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.2, factor: 2, select: newest}", "train.utilization=1.5"}},
-	{"hold-price", Info, keyHold, []string{"queue.hold=0.2"}, []string{"queue.hold=0.2", "train.utilization=1.2"}},
-	{"hold-price", Info, keyHold, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "train.utilization=1.2"}, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "train.utilization=1.3"}},
-	{"fresh-instead", Info, keySelect, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.2, factor: 2, select: newest}", "train.utilization=1.5"}, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.6, factor: 2, select: fresh}", "train.utilization=1.5"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "queue.hold=0.5", "rollout.concurrency=256", "modelled.train.utilization=1.5"}, []string{lengths, "queue.hold=0.5", "rollout.concurrency=256"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=32", "queue.hold=0.2", "modelled.train.utilization=1.5"}, []string{lengths, "rollout.concurrency=32", "queue={hold: 0.2, select: fresh, factor: 2}", "modelled.train.utilization=1.5"}},
+	{"hold-bias", Warning, keyHold, []string{"queue={hold: 0.8, select: fresh, factor: 2}", "modelled.train.utilization=null"}, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "modelled.train.utilization=null"}},
+	{"hold-bias", Warning, keyHold, []string{lengths, "rollout.concurrency=64", "queue={hold: 0.2, factor: 2, select: newest}", "modelled.train.utilization=1.5"}, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.2, factor: 2, select: newest}", "modelled.train.utilization=1.5"}},
+	{"hold-price", Info, keyHold, []string{"queue.hold=0.2"}, []string{"queue.hold=0.2", "modelled.train.utilization=1.2"}},
+	{"hold-price", Info, keyHold, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "modelled.train.utilization=1.2"}, []string{"queue={hold: 0.7, select: fresh, factor: 2}", "modelled.train.utilization=1.3"}},
+	{"fresh-instead", Info, keySelect, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.2, factor: 2, select: newest}", "modelled.train.utilization=1.5"}, []string{lengths, "rollout.concurrency=160", "queue={hold: 0.6, factor: 2, select: fresh}", "modelled.train.utilization=1.5"}},
 	{"select-without-effect", Warning, keySelect, []string{"queue.select=newest"}, []string{"queue={select: newest, factor: 2}"}},
-	{"newest-without-need", Info, keySelect, []string{"queue={select: newest, factor: 2}", "train.utilization=0.5"}, []string{"queue={select: newest, factor: 2}", "train.utilization=1"}},
-	{"queue-factor", Warning, keyFactor, []string{lengths, "queue.factor=2", "train.utilization=1.6"}, []string{lengths, "queue.factor=1", "train.utilization=1.6"}},
-	{"queue-factor", Info, keyCapacity, []string{lengths, "queue.capacity=128", "train.utilization=1"}, []string{lengths, "queue={capacity: 128, select: newest}", "train.utilization=1"}},
+	{"newest-without-need", Info, keySelect, []string{"queue={select: newest, factor: 2}", "modelled.train.utilization=0.5"}, []string{"queue={select: newest, factor: 2}", "modelled.train.utilization=1"}},
+	{"queue-factor", Warning, keyFactor, []string{lengths, "queue.factor=2", "modelled.train.utilization=1.6"}, []string{lengths, "queue.factor=1", "modelled.train.utilization=1.6"}},
+	{"queue-factor", Info, keyCapacity, []string{lengths, "queue.capacity=128", "modelled.train.utilization=1"}, []string{lengths, "queue={capacity: 128, select: newest}", "modelled.train.utilization=1"}},
 	{"oversampling-bias", Warning, keyOversample, []string{lengths, "schedule=synchronous", "rollout.oversample=1.5", "rollout.concurrency=128"}, []string{lengths, "schedule=synchronous", "rollout.concurrency=128"}},
 	{"oversampling-bias", Warning, keyOversample, []string{lengths, "schedule=synchronous", "rollout.oversample=1.5"}, []string{lengths}},
 	{"oversampling-bias", Info, keyOversample, []string{fixed, "schedule=synchronous", "rollout.oversample=1.5", "rollout.concurrency=128"}, []string{fixed}},
@@ -116,25 +116,25 @@ var examples = []example{
 	{"band-empty", Error, keyBand, []string{solved, "filter.solve_rate={low: 0.6, high: 0.7, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.6, high: 0.8, drop: true}"}},
 	{"band-empty", Error, keyBand, []string{solved, "filter.solve_rate={low: 0.9, high: 1, drop: true}", "filter.zero_advantage=true"}, []string{solved, "filter.solve_rate={low: 0.9, high: 1, drop: true}"}},
 	{"band-narrow", Warning, keyBand, []string{solved, "filter.solve_rate={low: 0.5, high: 0.6, drop: true}"}, []string{solved, "filter.solve_rate={low: 0.2, high: 0.8, drop: true}"}},
-	{"band-missed", Warning, keyBand, []string{"rollout.solve={kind: logistic, from: -1, to: 5, steps: 300}", "filter.solve_rate={drop: true}"}, []string{"rollout.solve={kind: logistic, from: -1, to: 1, steps: 300}", "filter.solve_rate={drop: true}"}},
-	{"band-missed", Warning, keyLevels, []string{"rollout.solve={kind: logistic, from: -4, to: 4, steps: 300, levels: [0, 2]}", "filter.curriculum={levels: 2}"}, []string{"rollout.solve={kind: logistic, from: -4, to: 4, steps: 300, levels: [-4, 0, 4]}", "filter.curriculum={levels: 3}"}},
+	{"band-missed", Warning, keyBand, []string{"modelled.solve={kind: logistic, from: -1, to: 5, steps: 300}", "filter.solve_rate={drop: true}"}, []string{"modelled.solve={kind: logistic, from: -1, to: 1, steps: 300}", "filter.solve_rate={drop: true}"}},
+	{"band-missed", Warning, keyLevels, []string{"modelled.solve={kind: logistic, from: -4, to: 4, steps: 300, levels: [0, 2]}", "filter.curriculum={levels: 2}"}, []string{"modelled.solve={kind: logistic, from: -4, to: 4, steps: 300, levels: [-4, 0, 4]}", "filter.curriculum={levels: 3}"}},
 	{"prune-check", Warning, keyCheck, []string{"rollout.prune.check=task"}, []string{"rollout.prune.tokens=400"}},
-	{"waste", Error, keyConcurrency, []string{"train.utilization=10000"}, []string{"train.utilization=10000", "queue.policy=block"}},
+	{"waste", Error, keyConcurrency, []string{"modelled.train.utilization=10000"}, []string{"modelled.train.utilization=10000", "queue.policy=block"}},
 	{"requeue-bias", Warning, keyRequeue, []string{threeLong, "queue={policy: max, max_staleness: 3, factor: 2}", "rollout.concurrency=128", "prompts.requeue=true"}, []string{threeLong, "prompts.requeue=true"}},
 	{"interrupt-without-effect", Warning, keyInterrupt, []string{"schedule=synchronous", "rollout.partial.interrupt=batch"}, []string{"schedule=synchronous", "rollout.partial.interrupt=batch", "rollout.oversample=1.5"}},
-	{"interrupt-without-effect", Info, keyInterrupt, []string{lengths, "train.utilization=0.2", "rollout.partial.interrupt=batch"}, []string{lengths, "train.utilization=1.5", "rollout.partial.interrupt=batch"}},
+	{"interrupt-without-effect", Info, keyInterrupt, []string{lengths, "modelled.train.utilization=0.2", "rollout.partial.interrupt=batch"}, []string{lengths, "modelled.train.utilization=1.5", "rollout.partial.interrupt=batch"}},
 	{"replay-buffer-small", Warning, keySize, []string{"queue={policy: replay, size: 64}"}, []string{"queue={policy: replay, size: 256}"}},
 	{"replay-staleness", Info, keyUses, []string{lengths, "queue={policy: replay, size: 256}"}, []string{lengths}},
-	{"sync-longer-than-step", Warning, keySyncTime, []string{"sync.time_s=60"}, []string{"sync.time_s=10"}},
+	{"sync-longer-than-step", Warning, keySyncTime, []string{"modelled.sync.time_s=60"}, []string{"modelled.sync.time_s=10"}},
 	{"settling", Warning, keyWarmup, []string{"steps.warmup=5"}, []string{"steps.warmup=300"}},
 	{"not-smooth", Warning, keyTailness, []string{fixed}, []string{lengths}},
 	{"tail", Info, keyTailness, []string{lengths, "rollout.concurrency=128"}, []string{lengths, "rollout.concurrency=16"}},
-	{"train-bound", Info, keyUtilization, []string{"train.utilization=1.5"}, []string{"train.utilization=0.9"}},
-	{"train-bound", Info, "train.step_s", []string{"train={utilization: null, step_s: 60}"}, []string{"train={utilization: null, step_s: 20}"}},
-	{"not-simulated", Info, "train", []string{"train.utilization=null"}, []string{lengths}},
-	{"not-simulated", Info, "rollout.solve", []string{"filter.solve_rate={drop: true}"}, []string{solved, "filter.solve_rate={drop: true}"}},
+	{"train-bound", Info, keyUtilization, []string{"modelled.train.utilization=1.5"}, []string{"modelled.train.utilization=0.9"}},
+	{"train-bound", Info, "modelled.train.step_s", []string{"modelled.train={utilization: null, step_s: 60}"}, []string{"modelled.train={utilization: null, step_s: 20}"}},
+	{"not-simulated", Info, "train", []string{"modelled.train.utilization=null"}, []string{lengths}},
+	{"not-simulated", Info, "modelled.solve", []string{"filter.solve_rate={drop: true}"}, []string{solved, "filter.solve_rate={drop: true}"}},
 	{"not-simulated", Info, keyConcurrency, []string{"rollout.concurrency=300000"}, []string{"rollout.concurrency=3000"}},
-	{"not-simulated", Info, "rollout", []string{lengths, "train.step_cv=0.5"}, []string{lengths}},
+	{"not-simulated", Info, "rollout", []string{lengths, "modelled.train.step_cv=0.5"}, []string{lengths}},
 	{"not-simulated", Info, keyTarget, []string{lengths, "train.batch=512", "control={target: 1, window: 1024}"}, []string{lengths, "train.batch=512", "control={target: 1, window: 64}"}},
 	{"capacity-below-admission", Error, keyCapacity, []string{"queue={policy: bounded, eta: 2, capacity: 64}"}, []string{"queue={policy: bounded, eta: 2, capacity: 192}"}},
 	{"capacity-below-admission", Error, keyFactor, []string{"queue={policy: threshold, staleness_threshold: 1, factor: 1}"}, []string{"queue={policy: threshold, staleness_threshold: 1, factor: 2}"}},
@@ -147,28 +147,28 @@ var examples = []example{
 	{"mixed-versions", Warning, keyCorrection, []string{"trainer.correction.kind=none", "sync.mode=restart"}, []string{"trainer.correction.kind=tis", "sync.mode=restart"}},
 	{"group-of-one", Warning, keyGroupSize, []string{"rollout={group_size: 1}"}, []string{"rollout={group_size: 2}"}},
 	{"minibatches-uneven", Warning, keyMinibatch, []string{"trainer.minibatches=3"}, []string{"trainer.minibatches=4"}},
-	{"length-cap", Info, keyCap, []string{"rollout.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 900}"}, []string{"rollout.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 8000}"}},
-	{"length-cap", Warning, keyCap, []string{"rollout.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 400}"}, []string{lengths}},
-	{"barrier", Warning, keySchedule, []string{"rollout.length={kind: lognormal, mean_tokens: 300, tailness: 50}", "schedule=synchronous"}, []string{lengths, "schedule=synchronous"}},
+	{"length-cap", Info, keyCap, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 900}"}, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 8000}"}},
+	{"length-cap", Warning, keyCap, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 400}"}, []string{lengths}},
+	{"barrier", Warning, keySchedule, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50}", "schedule=synchronous"}, []string{lengths, "schedule=synchronous"}},
 	{"barrier", Info, keySchedule, []string{lengths, "schedule=synchronous"}, []string{lengths}},
 	{"batch-staleness", Info, keyBatch, []string{lengths, "rollout.concurrency=256"}, []string{lengths, "rollout.concurrency=32"}},
-	{"service-saturated", Warning, keyStarts, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: exponential, mean_s: 30}, start_concurrency: 8, start_timeout_s: 120}"}, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: exponential, mean_s: 3}, start_concurrency: 64}"}},
-	{"service-saturated", Warning, keyTools, []string{lengths, "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 2}, concurrency: 10}"}, []string{lengths, "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 2}}"}},
-	{"service-saturated", Warning, keyJudges, []string{lengths, "rollout.judge={time: {kind: fixed, mean_s: 5}, concurrency: 4}"}, []string{lengths, "rollout.judge={time: {kind: fixed, mean_s: 5}, concurrency: 60}"}},
-	{"groups-fail", Warning, keyAttempts, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, failure_rate: 0.4}"}, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, failure_rate: 0.01}"}},
-	{"groups-fail", Error, keyStartTimeout, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: exponential, mean_s: 30}, start_concurrency: 4, start_timeout_s: 25}"}, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: exponential, mean_s: 3}, start_concurrency: 64, start_timeout_s: 120}"}},
-	{"trainer-idle", Warning, keyTools, []string{lengths, "rollout.tools={calls: 4, time: {kind: fixed, mean_s: 2}, concurrency: 10}"}, []string{lengths, "rollout.tools={calls: 1, time: {kind: fixed, mean_s: 0.1}}"}},
-	{"trainer-idle", Warning, keyJudges, []string{lengths, "rollout.judge={time: {kind: fixed, mean_s: 5}, concurrency: 4}"}, []string{lengths, "rollout.judge={time: {kind: fixed, mean_s: 0.1}}"}},
-	{"trainer-idle", Warning, keyStarts, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 5}, start_concurrency: 4}"}, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}}"}},
-	{"trainer-idle", Warning, keySandboxes, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}, limit: 16}"}, []string{lengths, "rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}}"}},
-	{"sandboxes-limit", Warning, keySandboxes, []string{"rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, limit: 16}"}, []string{"rollout.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, limit: 64}"}},
+	{"service-saturated", Warning, keyStarts, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: exponential, mean_s: 30}, start_concurrency: 8, start_timeout_s: 120}"}, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: exponential, mean_s: 3}, start_concurrency: 64}"}},
+	{"service-saturated", Warning, keyTools, []string{lengths, "modelled.tools={calls: 4, time: {kind: fixed, mean_s: 2}, concurrency: 10}"}, []string{lengths, "modelled.tools={calls: 4, time: {kind: fixed, mean_s: 2}}"}},
+	{"service-saturated", Warning, keyJudges, []string{lengths, "modelled.verifier={time: {kind: fixed, mean_s: 5}, concurrency: 4}"}, []string{lengths, "modelled.verifier={time: {kind: fixed, mean_s: 5}, concurrency: 60}"}},
+	{"groups-fail", Warning, keyAttempts, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, failure_rate: 0.4}"}, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, failure_rate: 0.01}"}},
+	{"groups-fail", Error, keyStartTimeout, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: exponential, mean_s: 30}, start_concurrency: 4, start_timeout_s: 25}"}, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: exponential, mean_s: 3}, start_concurrency: 64, start_timeout_s: 120}"}},
+	{"trainer-idle", Warning, keyTools, []string{lengths, "modelled.tools={calls: 4, time: {kind: fixed, mean_s: 2}, concurrency: 10}"}, []string{lengths, "modelled.tools={calls: 1, time: {kind: fixed, mean_s: 0.1}}"}},
+	{"trainer-idle", Warning, keyJudges, []string{lengths, "modelled.verifier={time: {kind: fixed, mean_s: 5}, concurrency: 4}"}, []string{lengths, "modelled.verifier={time: {kind: fixed, mean_s: 0.1}}"}},
+	{"trainer-idle", Warning, keyStarts, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 5}, start_concurrency: 4}"}, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}}"}},
+	{"trainer-idle", Warning, keySandboxes, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}, limit: 16}"}, []string{lengths, "modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 0.1}}"}},
+	{"sandboxes-limit", Warning, keySandboxes, []string{"modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, limit: 16}"}, []string{"modelled.sandbox={when: rollout, start: {kind: fixed, mean_s: 1}, limit: 64}"}},
 	{"run-too-short", Warning, keyMeasured, []string{lengths, "steps={warmup: 300, measured: 4}"}, []string{lengths}},
-	{"run-too-short", Warning, keySteps, []string{lengths, "queue.factor=9", "train.utilization=1", "steps.measured=100000"}, []string{lengths, "queue.factor=1"}},
-	{"evaluation-stops", Warning, keyEvaluate, []string{"evaluate={occupies: engines, every: 1, time_s: 60}"}, []string{"evaluate={occupies: engines, every: 100, time_s: 60}"}},
-	{"drift-crosses", Warning, keyDrift, []string{lengths, "train.utilization=1.5", "rollout.drift={steps: 100, length_factor: 2}"}, []string{lengths, "train.utilization=0.8", "rollout.drift={steps: 100, length_factor: 2}"}},
-	{"drift-crosses", Info, keyDrift, []string{lengths, "train.utilization=0.8", "rollout.drift={steps: 100, length_factor: 2}"}, []string{lengths, "train.step_by=tokens", "rollout.drift={steps: 100, length_factor: 2}"}},
+	{"run-too-short", Warning, keySteps, []string{lengths, "queue.factor=9", "modelled.train.utilization=1", "steps.measured=100000"}, []string{lengths, "queue.factor=1"}},
+	{"evaluation-stops", Warning, keyEvaluate, []string{"evaluate={every: 1}", "modelled.evaluate={occupies: engines, time_s: 60}"}, []string{"evaluate={every: 100}", "modelled.evaluate={occupies: engines, time_s: 60}"}},
+	{"drift-crosses", Warning, keyDrift, []string{lengths, "modelled.train.utilization=1.5", "rollout.drift={steps: 100, length_factor: 2}"}, []string{lengths, "modelled.train.utilization=0.8", "rollout.drift={steps: 100, length_factor: 2}"}},
+	{"drift-crosses", Info, keyDrift, []string{lengths, "modelled.train.utilization=0.8", "rollout.drift={steps: 100, length_factor: 2}"}, []string{lengths, "modelled.train.step_by=tokens", "rollout.drift={steps: 100, length_factor: 2}"}},
 	{"engines-lost", Error, keyLosses, []string{"engines=[{slots: 64, name: a}]", "failures.engine_plan=[{engine: a, at_s: 100}]"}, []string{"engines=[{slots: 64, name: a}]", "failures.engine_plan=[{engine: a, at_s: 100, down_s: 60}]"}},
-	{"engines-lost", Warning, keyMTBF, []string{"failures={engine_mtbf_s: 1000, engine_down_s: 300}"}, []string{"failures={engine_mtbf_s: 10000, engine_down_s: 300}"}},
+	{"engines-lost", Warning, keyMTBF, []string{"modelled.failures={engine_mtbf_s: 1000, engine_down_s: 300}"}, []string{"modelled.failures={engine_mtbf_s: 10000, engine_down_s: 300}"}},
 	{"config", Warning, "queue.gen_batch_size", []string{"queue={policy: threshold, staleness_threshold: 0.5, gen_batch_size: 8}"}, []string{"queue={policy: threshold, staleness_threshold: 0.5}"}},
 }
 
@@ -255,12 +255,12 @@ func TestTargetIsSaidNotToBeExamined(t *testing.T) {
 		overrides []string
 		said      bool
 	}{
-		{[]string{"train.utilization=null", "control.target=0.0001"}, true},
+		{[]string{"modelled.train.utilization=null", "control.target=0.0001"}, true},
 		{[]string{"filter.solve_rate={drop: true}", "control.target=1"}, true},
 		{[]string{"rollout.concurrency=300000", "control.target=1"}, true},
 		{[]string{lengths, "train.batch=512", "control={target: 1, window: 1024}"}, true},
-		{[]string{lengths, "train.step_cv=0.5", "control.target=1"}, false},
-		{[]string{"train.utilization=null"}, false},
+		{[]string{lengths, "modelled.train.step_cv=0.5", "control.target=1"}, false},
+		{[]string{"modelled.train.utilization=null"}, false},
 	} {
 		f, ok := find(examineFor(t, c.overrides, "not-simulated"), "not-simulated")
 		if !ok || strings.Contains(f.What, word) != c.said {
@@ -282,7 +282,7 @@ func TestEveryKindIsShown(t *testing.T) {
 		for _, key := range k.Keys {
 			served := slices.ContainsFunc(servedExamples, func(e servedExample) bool { return e.code == k.Code && e.key == key }) ||
 				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.key == key })
-			if !served && !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.key == key }) && k.Code != configWarning.Code && key != "train.throughput_tokens_per_s" && !(k.Code == "stalls" && (key == keyPolicy || key == keyBudget)) { // TestStallCause has these
+			if !served && !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.key == key }) && k.Code != configWarning.Code && key != "modelled.train.throughput_tokens_per_s" && !(k.Code == "stalls" && (key == keyPolicy || key == keyBudget)) { // TestStallCause has these
 				t.Errorf("no example of %s about %s", k.Code, key)
 			}
 			if _, err := (config.Config{}).Set(key + "=null"); err != nil && key != "any" {
@@ -311,17 +311,17 @@ func TestFindingsArePlaced(t *testing.T) {
 		f, _ := find(examine(t, overrides), "waste")
 		return fmt.Sprintf("%s %s:%d", f.Key, f.File, f.Line)
 	}
-	if got := at("train.utilization=3"); got != keyConcurrency+" case.yaml:3" {
+	if got := at("modelled.train.utilization=3"); got != keyConcurrency+" case.yaml:3" {
 		t.Errorf("placed at %s", got)
 	}
-	if got := at("train.utilization=3", "rollout.concurrency=128"); got != keyConcurrency+" --set:0" {
+	if got := at("modelled.train.utilization=3", "rollout.concurrency=128"); got != keyConcurrency+" --set:0" {
 		t.Errorf("an override is placed at %s", got)
 	}
 	f, _ := find(examine(t, []string{lengths, "preset=prime-rl"}), "budget-cannot-bind")
 	if f.File != "preset prime-rl" {
 		t.Errorf("a preset's key is placed at %q:%d", f.File, f.Line)
 	}
-	f, _ = find(examine(t, []string{"steps.warmup=300", "train.utilization=1.5"}), "train-bound")
+	f, _ = find(examine(t, []string{"steps.warmup=300", "modelled.train.utilization=1.5"}), "train-bound")
 	if f.File != "--set" {
 		t.Errorf("placed at %q:%d", f.File, f.Line)
 	}
@@ -329,7 +329,7 @@ func TestFindingsArePlaced(t *testing.T) {
 
 // A rule is relaxed as far as the document's budget allows.
 func TestRelaxedWithinTheBudget(t *testing.T) {
-	setting := []string{threeLong, "train.utilization=1.5", "queue={policy: bounded, eta: 0}"}
+	setting := []string{threeLong, "modelled.train.utilization=1.5", "queue={policy: bounded, eta: 0}"}
 	free, _ := find(examineFor(t, setting, "trainer-idle"), "trainer-idle")
 	bound, _ := find(examineFor(t, append(setting, "budget.staleness_mean=0.5"), "trainer-idle"), "trainer-idle")
 	a, b := figure(t, free, "trainer_idle_share_relaxed"), figure(t, bound, "trainer_idle_share_relaxed")
@@ -340,8 +340,8 @@ func TestRelaxedWithinTheBudget(t *testing.T) {
 
 // The same case gives the same bytes.
 func TestRepeats(t *testing.T) {
-	first := examineAnew(t, []string{threeLong, "train.utilization=1.4"})
-	if again := examineAnew(t, []string{threeLong, "train.utilization=1.4"}); !reflect.DeepEqual(first, again) {
+	first := examineAnew(t, []string{threeLong, "modelled.train.utilization=1.4"})
+	if again := examineAnew(t, []string{threeLong, "modelled.train.utilization=1.4"}); !reflect.DeepEqual(first, again) {
 		t.Errorf("%+v\nthen %+v", first, again)
 	}
 }
@@ -352,7 +352,7 @@ func TestRefutedExplainsAllOrNothing(t *testing.T) {
 		{"train.batch=65", "rollout.concurrency=0"},
 		{"train.batch=0"},
 		{"rollout.group_size=0"},
-		{"queue={policy: max, max_staleness: 0}", "sync.time_s=2", "evaluate.prompts=2000"},
+		{"queue={policy: max, max_staleness: 0}", "modelled.sync.time_s=2", "evaluate.prompts=2000"},
 	} {
 		d, err := resolved(t, overrides...)
 		if findings, all := Refuted(d, err); err == nil || all || findings != nil {

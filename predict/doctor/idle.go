@@ -26,7 +26,7 @@ const (
 var idleChecks = []check{
 	{Kind{
 		Code: "trainer-idle", Severities: []Severity{Warning, Info},
-		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPause, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyTarget, keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
+		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPause, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyJudges, keyStarts, keySandboxes, keySchedule, keyTarget, keyUtilization, "modelled.train.step_s", "modelled.train.throughput_tokens_per_s"},
 		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous. With `pause_at` from 10 % on, an info up to 30 %: groups that start in waves end in waves",
 		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more; one that takes the simulation beyond the document's `budget` only as an info, where no other does",
 	}, (*examination).trainerIdle},
@@ -192,7 +192,7 @@ func (e *examination) relaxations(base sim.Config) []relaxation {
 		func(c *sim.Config) { c.Loop.Sync = loop.SyncInFlight })
 	add(e.controlled(), keyTarget, "the controller keeps groups from starting for the sake of the target", "a higher target; target-price says what this one costs",
 		func(c *sim.Config) { c.Loop.Control = nil })
-	add(base.SyncNS > 0, keySyncTime, fmt.Sprintf("every weight sync takes %s s", short(e.document.Sync.TimeS)), "a faster transfer, a larger sync.every, or sync.mode: in_flight with sync.trainer: free",
+	add(base.SyncNS > 0, keySyncTime, fmt.Sprintf("every weight sync takes %s s", short(e.document.Modelled.Sync.TimeS)), "a faster transfer, a larger sync.every, or sync.mode: in_flight with sync.trainer: free",
 		func(c *sim.Config) { c.SyncNS = 0 })
 	add(r.Policy == loop.PolicyThreshold, keyThreshold, fmt.Sprintf("no more than (1 + %s) batches start from one sync to the next, and then engines wait for it", short(r.StalenessThreshold)), "a higher queue.staleness_threshold, which lets them work on"+e.within(r.StalenessThreshold),
 		func(c *sim.Config) {
@@ -246,11 +246,11 @@ func (e *examination) agentRelaxations(base sim.Config) []relaxation {
 
 // speedKey is the key that says how fast the trainer is.
 func (e *examination) speedKey() string {
-	if e.document.Train.StepS > 0 {
-		return "train.step_s"
+	if e.document.Modelled.Train.StepS > 0 {
+		return "modelled.train.step_s"
 	}
-	if e.document.Train.ThroughputTokensPerS > 0 {
-		return "train.throughput_tokens_per_s"
+	if e.document.Modelled.Train.ThroughputTokensPerS > 0 {
+		return "modelled.train.throughput_tokens_per_s"
 	}
 	return keyUtilization
 }

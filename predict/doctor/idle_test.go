@@ -12,7 +12,7 @@ func TestTrainBoundAgreesWithSimulation(t *testing.T) {
 	bound, idle := 0, 0
 	for _, preset := range []string{"openrlhf", "one-step-off", "verl-fully-async", "nemo-windowed", "areal", "skyrl", "slime", "prime-rl"} {
 		for _, rho := range []string{"1.1", "1.5"} {
-			c := caseOf(t, lengths, "preset="+preset, "train.utilization="+rho)
+			c := caseOf(t, lengths, "preset="+preset, "modelled.train.utilization="+rho)
 			findings := findingsOf(t, c)
 			f, called := find(findings, "train-bound")
 			_, waits := find(findings, "trainer-idle")
@@ -40,7 +40,7 @@ func TestTrainBoundAgreesWithSimulation(t *testing.T) {
 // No group is used more often than max_uses, whatever the window, and as many
 // groups end as docs/doctor.md says.
 func TestReplayUsesOfEndedGroups(t *testing.T) {
-	c := caseOf(t, lengths, "train.utilization=0.1", "queue={policy: replay, size: 512, max_uses: 4}")
+	c := caseOf(t, lengths, "modelled.train.utilization=0.1", "queue={policy: replay, size: 512, max_uses: 4}")
 	f, ok := find(findingsOf(t, c), "replay-staleness")
 	if !ok || f.Groups < probeGroups {
 		t.Fatalf("of %d groups: %+v", f.Groups, f)

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	keyCap   = "rollout.length.cap_tokens"
+	keyCap   = "modelled.length.cap_tokens"
 	keyBatch = "train.batch"
 )
 
@@ -39,7 +39,7 @@ var lengthChecks = []check{
 }
 
 func (e *examination) lengthCap() {
-	limit := e.document.Rollout.Length.CapTokens
+	limit := e.document.Modelled.Length.CapTokens
 	if limit == 0 || e.setting == nil || !e.alikePrompts() {
 		return
 	}
@@ -71,9 +71,9 @@ func (e *examination) barrier() {
 	}
 	times := e.setting.Lengths.MeanMax(batch) / e.setting.Lengths.Mean()
 	severity, do := Info, "an asynchronous schedule, a length cap, or oversampling, which is biased to short answers"
-	open := math.IsInf(e.longestS(), 1) || e.document.Rollout.Length.CapTokens == 0 && e.document.Rollout.Length.Kind != "fixed" && e.document.Rollout.Length.Kind != "empirical"
+	open := math.IsInf(e.longestS(), 1) || e.document.Modelled.Length.CapTokens == 0 && e.document.Modelled.Length.Kind != "fixed" && e.document.Modelled.Length.Kind != "empirical"
 	if open {
-		severity, do = Warning, fmt.Sprintf("%s and rollout.environment.cap_s, so that one straggler cannot hold the whole step", keyCap)
+		severity, do = Warning, fmt.Sprintf("%s and modelled.environment.cap_s, so that one straggler cannot hold the whole step", keyCap)
 	}
 	f := e.add(severity, keySchedule, ClosedForm)
 	f.What = fmt.Sprintf("every step waits for the longest of %d rollouts, which takes %s times as long as a mean one", batch, short(times))

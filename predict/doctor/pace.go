@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	keySyncTime    = "sync.time_s"
+	keySyncTime    = "modelled.sync.time_s"
 	keyWarmup      = "steps.warmup"
-	keyTailness    = "rollout.length"
-	keyUtilization = "train.utilization"
+	keyTailness    = "modelled.length"
+	keyUtilization = "modelled.train.utilization"
 )
 
 var paceChecks = []check{
@@ -36,12 +36,12 @@ var paceChecks = []check{
 		Known: "closed form, at a cap at the 90th percentile",
 	}, (*examination).tail},
 	{Kind{
-		Code: "train-bound", Severities: []Severity{Info}, Keys: []string{keyUtilization, "train.step_s", "train.throughput_tokens_per_s"},
+		Code: "train-bound", Severities: []Severity{Info}, Keys: []string{keyUtilization, "modelled.train.step_s", "modelled.train.throughput_tokens_per_s"},
 		When:  "ρ above 1.05. The rule of thumb is to be rollout-bound; it fails where a train GPU handles fewer than β_crit times the tokens of a rollout GPU",
 		Known: "closed form under policy `drop`: β_crit = 1/(6q − 4 + 4√((q−1)(2q−1))); else, and where engines drain or hold, a simulation in which the trainer idles at most 5 % of the time",
 	}, (*examination).trainBound},
 	{Kind{
-		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "rollout.solve", keyConcurrency, keyTarget},
+		Code: "not-simulated", Severities: []Severity{Info}, Keys: []string{"train", "rollout", "modelled.solve", keyConcurrency, keyTarget},
 		When:  "the document does not say how fast the trainer is, or how rewards come about that a filter looks at, or is too large for a short simulation, or has what no closed form covers: less is checked, of a target (`control.target`) too, whose window alone may be too long; where no closed form covers the document, what binds is the simulation's word",
 		Known: "arithmetic, and a simulation where there is one",
 	}, (*examination).notSimulated},
@@ -49,7 +49,7 @@ var paceChecks = []check{
 
 func (e *examination) slowSync() {
 	rho, ok := e.load()
-	time := e.document.Sync.TimeS
+	time := e.document.Modelled.Sync.TimeS
 	if !ok || time == 0 || e.rules.TrainerBlocked || e.rules.Policy == loop.PolicySynchronous {
 		return
 	}
@@ -145,13 +145,13 @@ func (e *examination) notSimulated() {
 	switch {
 	case e.setting == nil:
 		key, what = "train", "the document does not say how fast the trainer is: staleness, waste and stalls are not predicted"
-		do = "one of train.utilization, train.step_s, train.throughput_tokens_per_s, such as --set train.utilization=0.9"
+		do = "one of modelled.train.utilization, modelled.train.step_s, modelled.train.throughput_tokens_per_s, such as --set modelled.train.utilization=0.9"
 		if e.document.Hardware.GPUs > 0 {
 			do = "headway plan on the same document, which works speeds out; what it writes with --write can be examined"
 		}
 	case e.simulate == nil:
-		key, what = "rollout.solve", "a filter looks at rewards, and the document does not say how they come about: only closed forms and rules are checked"
-		do = "rollout.solve of kind fixed or logistic"
+		key, what = "modelled.solve", "a filter looks at rewards, and the document does not say how they come about: only closed forms and rules are checked"
+		do = "modelled.solve of kind fixed or logistic"
 	case e.probe() == nil && e.err == nil:
 		key, what = keyConcurrency, fmt.Sprintf("%d slots and %d rollouts a batch are too many for a short simulation: only closed forms and rules are checked", e.rules.Concurrency(), e.batch())
 		do = "headway simulate on the same document, which takes its time"

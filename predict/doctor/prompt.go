@@ -18,14 +18,14 @@ const promptFactorsMax = 1 << 16
 // alikePrompts reports whether lengths are modelled, and as if all prompts were
 // alike, which is what the closed forms of staleness and order statistics assume.
 func (e *examination) alikePrompts() bool {
-	return e.setting != nil && e.document.Rollout.Length.PromptSigma == 0
+	return e.setting != nil && e.document.Modelled.Length.PromptSigma == 0
 }
 
 // promptFactors returns the factors of the prompts: those of the document's prompt
 // set, all of them played equally often, or the lognormal where every group has a
 // prompt of its own.
 func (e *examination) promptFactors() []factor {
-	sigma, count := e.document.Rollout.Length.PromptSigma, e.document.Prompts.Count
+	sigma, count := e.document.Modelled.Length.PromptSigma, e.document.Prompts.Count
 	if sigma == 0 {
 		return []factor{{1, 1}}
 	}
@@ -58,7 +58,7 @@ func (e *examination) longestTokens() float64 {
 	if e.alikePrompts() {
 		return float64(e.setting.Lengths.Quantile(1))
 	}
-	if limit := e.document.Rollout.Length.CapTokens; limit > 0 {
+	if limit := e.document.Modelled.Length.CapTokens; limit > 0 {
 		return float64(limit)
 	}
 	return math.Inf(1)

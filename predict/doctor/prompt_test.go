@@ -9,10 +9,10 @@ import (
 )
 
 // scaled are fixed lengths of prompts that differ by a factor of 90 and more.
-const scaled = "rollout.length={kind: fixed, mean_tokens: 200, prompt_sigma: 1.5}"
+const scaled = "modelled.length={kind: fixed, mean_tokens: 200, prompt_sigma: 1.5}"
 
 // stepOf4 is a train step in seconds.
-const stepOf4 = "train={utilization: null, step_s: 4}"
+const stepOf4 = "modelled.train={utilization: null, step_s: 4}"
 
 // Where prompts scale lengths nothing is proven from the lengths before: the
 // simulation exceeds what they would bound.
@@ -26,7 +26,7 @@ func TestScaledPromptsProveNothing(t *testing.T) {
 		if bound, why := e.stalest(); bound >= 0 {
 			t.Errorf("%s: staleness at most %d: %s", test.queue, bound, why)
 		}
-		alike := caseOf(t, "rollout.length={kind: fixed, mean_tokens: 200}", stepOf4, "queue={"+test.queue+"}")
+		alike := caseOf(t, "modelled.length={kind: fixed, mean_tokens: 200}", stepOf4, "queue={"+test.queue+"}")
 		bound, _ := newExamination(alike).stalest()
 		p := run(t, c, 50, 1000)
 		if bound < 0 || p.stalest < test.least || p.stalest <= loop.Version(bound) {
@@ -49,14 +49,14 @@ func TestScaledPromptsProveNothing(t *testing.T) {
 // A cap applies after the prompt's factor, and proves what it proves without one.
 func TestScaledPromptsUnderACap(t *testing.T) {
 	for _, queue := range []string{"policy: max, max_staleness: 40", "policy: bounded, eta: 1", "policy: drop, factor: 2"} {
-		c := caseOf(t, scaled, stepOf4, "rollout.length.cap_tokens=1000", "queue={"+queue+"}")
+		c := caseOf(t, scaled, stepOf4, "modelled.length.cap_tokens=1000", "queue={"+queue+"}")
 		bound, why := newExamination(c).stalest()
 		p := run(t, c, 0, 1000)
 		if bound < 0 || int(p.stalest) > bound || int(p.stalest) < bound/3 {
 			t.Errorf("%s: staleness %d, at most %d: %s", queue, p.stalest, bound, why)
 		}
 	}
-	f, ok := find(findingsOf(t, caseOf(t, scaled, stepOf4, "rollout.length.cap_tokens=1000", "queue={policy: max, max_staleness: 40}")), "budget-cannot-bind")
+	f, ok := find(findingsOf(t, caseOf(t, scaled, stepOf4, "modelled.length.cap_tokens=1000", "queue={policy: max, max_staleness: 40}")), "budget-cannot-bind")
 	if !ok || f.Basis != Arithmetic {
 		t.Errorf("found %+v", f)
 	}
@@ -71,7 +71,7 @@ func TestScaledLengths(t *testing.T) {
 	}{{"mean_tokens: 200, tailness: 20, prompt_sigma: 1.2", 1500}, {"mean_tokens: 200, tailness: 20, prompt_sigma: 1.5", 400},
 		{"mean_tokens: 200, tailness: 20, prompt_sigma: 1.5, cap_tokens: 600", 400}} {
 		for _, prompts := range []string{"{}", "{count: 300}", "{count: 300, requeue: true}"} {
-			length, limit := "rollout.length={kind: lognormal, "+test.length+"}", fmt.Sprintf("rollout.prune.tokens=%d", test.tokens)
+			length, limit := "modelled.length={kind: lognormal, "+test.length+"}", fmt.Sprintf("rollout.prune.tokens=%d", test.tokens)
 			c := caseOf(t, length, limit, "prompts="+prompts)
 			f, ok := find(findingsOf(t, c), "prune-share")
 			p := run(t, c, 0, 600)
@@ -91,12 +91,12 @@ func TestScaledLengths(t *testing.T) {
 
 // A cap at or below the limit is the only proof that nothing is pruned.
 func TestScaledPromptsArePruned(t *testing.T) {
-	length := "rollout.length={kind: lognormal, mean_tokens: 200, tailness: 20, prompt_sigma: 1.2}"
-	c := caseOf(t, length, "rollout.prune.tokens=1500", "train.utilization=0.8", "prompts={count: 2000, requeue: true}")
+	length := "modelled.length={kind: lognormal, mean_tokens: 200, tailness: 20, prompt_sigma: 1.2}"
+	c := caseOf(t, length, "rollout.prune.tokens=1500", "modelled.train.utilization=0.8", "prompts={count: 2000, requeue: true}")
 	if f, ok := find(findingsOf(t, c), "prune-share"); !ok || figure(t, f, "pruned_rollouts_share") == 0 {
 		t.Errorf("found %+v", f)
 	}
-	capped := caseOf(t, length, "rollout.prune.tokens=1500", "rollout.length.cap_tokens=1500")
+	capped := caseOf(t, length, "rollout.prune.tokens=1500", "modelled.length.cap_tokens=1500")
 	if f, ok := find(findingsOf(t, capped), "prune-share"); !ok || f.Severity != Info || figure(t, f, "pruned_rollouts_share") != 0 {
 		t.Errorf("found %+v", f)
 	}
@@ -108,9 +108,9 @@ func TestScaledPromptsArePruned(t *testing.T) {
 // The effective ρ that findings print is that of the lengths under a cap, and of the
 // prompts there are.
 func TestScaledLoad(t *testing.T) {
-	for _, overrides := range [][]string{{scaled}, {scaled, "rollout.length.cap_tokens=300"}, {scaled, "prompts.count=40"},
-		{scaled, "rollout.length.cap_tokens=300", "rollout.environment={kind: exponential, mean_s: 4}"}} {
-		c := caseOf(t, append(overrides, "train.utilization=0.7")...)
+	for _, overrides := range [][]string{{scaled}, {scaled, "modelled.length.cap_tokens=300"}, {scaled, "prompts.count=40"},
+		{scaled, "modelled.length.cap_tokens=300", "modelled.environment={kind: exponential, mean_s: 4}"}} {
+		c := caseOf(t, append(overrides, "modelled.train.utilization=0.7")...)
 		rho, _ := newExamination(c).load()
 		if got := run(t, c, 100, 1500).result.Summary.Utilization; math.Abs(got/rho-1) > 0.05 {
 			t.Errorf("%q: ρ %.3f, simulated %.3f", overrides, rho, got)
@@ -121,7 +121,7 @@ func TestScaledLoad(t *testing.T) {
 // Measured siblings go together: a group is wholly pruned far more often than
 // independent ones were.
 func TestPrunedTogether(t *testing.T) {
-	c := caseOf(t, "rollout.length={kind: empirical, groups: [[100, 100, 100, 100], [900, 900, 900, 900]]}", "rollout.prune.tokens=500")
+	c := caseOf(t, "modelled.length={kind: empirical, groups: [[100, 100, 100, 100], [900, 900, 900, 900]]}", "rollout.prune.tokens=500")
 	f, ok := find(findingsOf(t, c), "prune-share")
 	if !ok || f.Basis != Simulated || math.Abs(figure(t, f, "pruned_groups_share")-0.5) > 0.1 {
 		t.Errorf("found %+v", f)

@@ -43,7 +43,7 @@ var scenarios = []scenario{
 	{"PipelineRL ring buffer", "with no bound on lag, a full ring buffer drops its oldest data", "https://github.com/ServiceNow/PipelineRL", []string{"waste", "no-staleness-bound"}, nil},
 	{"AReaL 1481", "a bounded deque evicts silently", "https://github.com/areal-project/AReaL/issues/1481", []string{"waste"}, nil},
 	{"marin 8955", "how to allocate train against inference; asynchronous arms discarded a fifth of their groups", "https://github.com/marin-community/marin/issues/8955", []string{"train-bound", "trainer-idle", "waste"}, nil},
-	{"UniRL 94", "no speed-up from asynchrony alone where generation dominates", "https://github.com/Tencent-Hunyuan/UniRL/issues/94", []string{"trainer-idle"}, []string{keyUtilization, "train.step_s", "train.throughput_tokens_per_s"}},
+	{"UniRL 94", "no speed-up from asynchrony alone where generation dominates", "https://github.com/Tencent-Hunyuan/UniRL/issues/94", []string{"trainer-idle"}, []string{keyUtilization, "modelled.train.step_s", "modelled.train.throughput_tokens_per_s"}},
 	{"verl uni-agent", "960 sandboxes: starts that die, and one-hour start-ups; 3 to 8 % of rollouts at the length cap", "SemiAnalysis, RL Systems Mind the Gap, 2026-06-16", []string{"service-saturated", "sandboxes-limit", "groups-fail", "length-cap"}, nil},
 }
 

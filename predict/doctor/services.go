@@ -8,10 +8,10 @@ import (
 )
 
 const (
-	keySandboxes = "rollout.sandbox.limit"
-	keyStarts    = "rollout.sandbox.start_concurrency"
-	keyTools     = "rollout.tools.concurrency"
-	keyJudges    = "rollout.judge.concurrency"
+	keySandboxes = "modelled.sandbox.limit"
+	keyStarts    = "modelled.sandbox.start_concurrency"
+	keyTools     = "modelled.tools.concurrency"
+	keyJudges    = "modelled.verifier.concurrency"
 )
 
 // servedLoad is the share of a service's capacity in use from which on its queue
@@ -38,7 +38,7 @@ var serviceChecks = []check{
 
 const (
 	keyAttempts     = "failures.max_attempts"
-	keyStartTimeout = "rollout.sandbox.start_timeout_s"
+	keyStartTimeout = "modelled.sandbox.start_timeout_s"
 	// failedMuch is the share of groups that fail from which on it is a finding.
 	failedMuch = 0.05
 )
@@ -56,7 +56,6 @@ type service struct {
 // services lists what rollouts of the document ask for, and how much of it a
 // simulation used.
 func (e *examination) services(p *probe) []service {
-	r := e.document.Rollout
 	mean := func(model *workload.Service, err error) float64 {
 		if err != nil || model.Zero() {
 			return 0
@@ -64,27 +63,26 @@ func (e *examination) services(p *probe) []service {
 		return model.Mean() / 1e9
 	}
 	start := mean(e.document.SandboxStartModel())
-	judge := mean(e.document.JudgeModel())
+	judge := mean(e.document.VerifierModel())
 	var tool float64
-	if r.Tools.Calls > 0 {
+	if e.document.Modelled.Tools.Calls > 0 {
 		timed := e.document
-		timed.Rollout.Judge.Time = r.Tools.Time // the same model of a time
-		tool = mean(timed.JudgeModel())
+		timed.Modelled.Verifier.Time = e.document.Modelled.Tools.Time // the same model of a time
+		tool = mean(timed.VerifierModel())
 	}
 	s := p.result.Summary
 	rate, latency := s.Throughput.ProductionRolloutsPerS, s.Latency
-	list := []service{{keyTools, "tool calls", r.Tools.Calls, tool, r.Tools.Concurrency, rate * latency.ToolS},
-		{keyJudges, "verdicts", 1, judge, r.Judge.Concurrency, rate * latency.JudgeS}}
-	if r.Sandbox.When != "" && s.WindowS > 0 {
+	list := []service{{keyTools, "tool calls", e.document.Modelled.Tools.Calls, tool, e.document.Modelled.Tools.Concurrency, rate * latency.ToolS},
+		{keyJudges, "verdicts", 1, judge, e.document.Modelled.Verifier.Concurrency, rate * latency.JudgeS}}
+	if e.document.Modelled.Sandbox.When != "" && s.WindowS > 0 {
 		// Their latency has the wait in it, and leaves out starts of attempts that failed.
-		list = append(list, service{keyStarts, "sandbox starts", 1, start, r.Sandbox.StartConcurrency, float64(s.Services.SandboxStarts) / s.WindowS * start})
+		list = append(list, service{keyStarts, "sandbox starts", 1, start, e.document.Modelled.Sandbox.StartConcurrency, float64(s.Services.SandboxStarts) / s.WindowS * start})
 	}
 	return list
 }
 
 func (e *examination) servicesSaturated() {
-	r := e.document.Rollout
-	if r.Tools.Concurrency == 0 && r.Judge.Concurrency == 0 && r.Sandbox.StartConcurrency == 0 {
+	if e.document.Modelled.Tools.Concurrency == 0 && e.document.Modelled.Verifier.Concurrency == 0 && e.document.Modelled.Sandbox.StartConcurrency == 0 {
 		return
 	}
 	p := e.probe()
@@ -110,7 +108,7 @@ func (e *examination) servicesSaturated() {
 		f.What = fmt.Sprintf("of %d %s at once %s are under way: rollouts wait for one", s.servers, s.what, short(busy))
 		f.Why = fmt.Sprintf("if nobody waited, %d rollouts in flight of %s s each would begin %s a second, and ask for %s of %s s each; what is not served waits in its slot",
 			e.rules.Concurrency(), short(latency), short(rate), short(s.each), short(s.seconds))
-		if limit := e.document.Rollout.Sandbox.StartTimeoutS; s.key == keyStarts && limit > 0 {
+		if limit := e.document.Modelled.Sandbox.StartTimeoutS; s.key == keyStarts && limit > 0 {
 			f.Why += fmt.Sprintf(", and gives up after %s s: a failed attempt", short(limit))
 		}
 		f.Do = fmt.Sprintf("%s of at least %.0f, or rollout.concurrency of about %.0f", s.key, asked/servedLoad+1, float64(e.rules.Concurrency())*servedLoad*float64(s.servers)/asked)
@@ -132,7 +130,7 @@ func (e *examination) groupsFail() {
 		severity = Error
 	}
 	key, do := keyAttempts, "more failures.max_attempts, retries of the calls that fail, or failures.on_failure: shrink, which keeps the siblings"
-	if box := e.document.Rollout.Sandbox; box.StartTimeoutS > 0 && box.StartConcurrency > 0 {
+	if box := e.document.Modelled.Sandbox; box.StartTimeoutS > 0 && box.StartConcurrency > 0 {
 		key, do = keyStartTimeout, "a longer start_timeout_s, a higher start_concurrency, or fewer rollouts in flight"
 	}
 	f := e.add(severity, key, Simulated)
@@ -143,7 +141,7 @@ func (e *examination) groupsFail() {
 }
 
 func (e *examination) sandboxesLimit() {
-	limit, slots := e.document.Rollout.Sandbox.Limit, e.rules.Concurrency()
+	limit, slots := e.document.Modelled.Sandbox.Limit, e.rules.Concurrency()
 	if limit == 0 || limit >= slots {
 		return
 	}

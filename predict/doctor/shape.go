@@ -135,7 +135,7 @@ func (e *examination) prune() {
 	if !e.alikePrompts() {
 		f.Why += ". Prompts differ in length, so that those with long responses lose whole groups"
 	}
-	f.Do = "rollout.length.cap_tokens, if a long answer shall count as it stands; a higher limit, if it shall count in full"
+	f.Do = "modelled.length.cap_tokens, if a long answer shall count as it stands; a higher limit, if it shall count in full"
 }
 
 // pruned returns the share of rollouts that are longer than a limit, and of groups

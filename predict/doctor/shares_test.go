@@ -17,7 +17,7 @@ func TestKeptLength(t *testing.T) {
 		{threeLong, "schedule=synchronous", "rollout={oversample: 1.25, concurrency: 128, group_size: 1}"},
 		{threeLong, "schedule=synchronous", "rollout={oversample: 1.25, concurrency: 256, redundancy: 2}"},
 		{lengths, "rollout.redundancy=2"},
-		{lengths, "rollout={redundancy: 4, concurrency: 128}", "rollout.environment={kind: exponential, mean_s: 5}"},
+		{lengths, "rollout={redundancy: 4, concurrency: 128}", "modelled.environment={kind: exponential, mean_s: 5}"},
 	} {
 		c := caseOf(t, overrides...)
 		f, ok := find(findingsOf(t, c), "oversampling-bias")
@@ -39,7 +39,7 @@ func TestKeptLength(t *testing.T) {
 // length at tailness 90 (docs/theory.md).
 func TestOversampledSingles(t *testing.T) {
 	c := caseOf(t, "rollout={group_size: 1, oversample: 1.25, concurrency: 160}", "train.batch=128", "schedule=synchronous",
-		"rollout.length={kind: lognormal, mean_tokens: 1400, tailness: 90, cap_tokens: 12080}")
+		"modelled.length={kind: lognormal, mean_tokens: 1400, tailness: 90, cap_tokens: 12080}")
 	f, _ := find(findingsOf(t, c), "oversampling-bias")
 	if ratio := figure(t, f, "trained_over_true_length"); ratio < 0.45 || ratio > 0.55 {
 		t.Errorf("trained lengths are %.3f of the true mean", ratio)
@@ -68,13 +68,13 @@ func TestPrunedShare(t *testing.T) {
 // The shares of groups that filters take are those of groups that are scored.
 func TestFilteredShares(t *testing.T) {
 	for _, rate := range []float64{0.5, 0.9} {
-		c := caseOf(t, lengths, fmt.Sprintf("rollout.solve={kind: fixed, rate: %g}", rate), "filter.zero_advantage=true")
+		c := caseOf(t, lengths, fmt.Sprintf("modelled.solve={kind: fixed, rate: %g}", rate), "filter.zero_advantage=true")
 		p := run(t, c, 0, 300)
 		if share, want := float64(p.ended[loop.EndFiltered])/float64(p.groups), newExamination(c).allEqual(rate); math.Abs(share-want) > 0.03 {
 			t.Errorf("zero advantage at %g: %.3f filtered, want %.3f", rate, share, want)
 		}
 	}
-	c := caseOf(t, lengths, "rollout.solve={kind: fixed, rate: 0.5}", "filter.solve_rate={low: 0.5, high: 0.6, drop: true}")
+	c := caseOf(t, lengths, "modelled.solve={kind: fixed, rate: 0.5}", "filter.solve_rate={low: 0.5, high: 0.6, drop: true}")
 	f, _ := find(findingsOf(t, c), "band-narrow")
 	if at := figure(t, f, "at_solve_rate"); at != 0.5 {
 		t.Fatalf("best at %g", at)
@@ -83,7 +83,7 @@ func TestFilteredShares(t *testing.T) {
 	if share, want := 1-float64(p.ended[loop.EndFiltered])/float64(p.groups), figure(t, f, "acceptance_max"); math.Abs(share-want) > 0.03 {
 		t.Errorf("%.3f in the band, want %.3f", share, want)
 	}
-	empty := caseOf(t, lengths, "rollout.solve={kind: fixed, rate: 0.5}", "filter.solve_rate={low: 0.6, high: 0.7, drop: true}")
+	empty := caseOf(t, lengths, "modelled.solve={kind: fixed, rate: 0.5}", "filter.solve_rate={low: 0.6, high: 0.7, drop: true}")
 	if p := run(t, empty, 0, 10); p.stalled == nil {
 		t.Error("a band that no group can be in does not stall")
 	}
@@ -92,7 +92,7 @@ func TestFilteredShares(t *testing.T) {
 // As many groups are in the band at a version as the model of skill says, and the
 // curriculum that doctor is silent about keeps half of them in it.
 func TestBandShares(t *testing.T) {
-	const skill = "rollout.solve={kind: logistic, from: 3, to: 3, steps: 1, levels: [-2, 0, 3]}"
+	const skill = "modelled.solve={kind: logistic, from: 3, to: 3, steps: 1, levels: [-2, 0, 3]}"
 	filtered := func(overrides ...string) float64 {
 		p := run(t, caseOf(t, append(overrides, lengths, skill)...), 0, 300)
 		return float64(p.ended[loop.EndFiltered]) / float64(p.groups)
@@ -130,7 +130,7 @@ func TestBestAcceptanceEnds(t *testing.T) {
 
 // A filter that starves the trainer makes its period as long as the closed form says.
 func TestFilterStarvesByAsMuch(t *testing.T) {
-	c := caseOf(t, lengths, "train.utilization=1.2", "filter.acceptance=0.5", "rollout.concurrency=128")
+	c := caseOf(t, lengths, "modelled.train.utilization=1.2", "modelled.filter.acceptance=0.5", "rollout.concurrency=128")
 	f, _ := find(findingsOf(t, c), "filter-starves")
 	s := run(t, c, 50, 600).result.Summary
 	if got, want := s.PeriodS.Mean/s.StepS.Mean, figure(t, f, "period_relative_to_step"); math.Abs(got/want-1) > 0.02 {
@@ -144,7 +144,7 @@ func TestHoldPrice(t *testing.T) {
 		for _, slots := range []int{64, 128} {
 			for _, rho := range []float64{0.7, 1.6} {
 				period := func(hold float64) float64 {
-					c := caseOf(t, lengths, fmt.Sprintf("queue={factor: 2, hold: %g}", hold), fmt.Sprintf("rollout.concurrency=%d", slots), fmt.Sprintf("train.utilization=%g", rho))
+					c := caseOf(t, lengths, fmt.Sprintf("queue={factor: 2, hold: %g}", hold), fmt.Sprintf("rollout.concurrency=%d", slots), fmt.Sprintf("modelled.train.utilization=%g", rho))
 					if f, ok := find(findingsOf(t, c), "hold-price"); ok != (rho < 1 && hold > 0) {
 						t.Errorf("hold %g at ρ %g: found %+v", hold, rho, f)
 					}
@@ -173,7 +173,7 @@ func TestHoldBias(t *testing.T) {
 	}{{"rollout={group_size: 8, concurrency: 128}", 64, 0.3, false, 0, 0.005}, {"rollout={group_size: 8, concurrency: 16}", 16, 0.8, true, 0, 0.012},
 		{"rollout={group_size: 1, concurrency: 32}", 32, 0.3, true, 0.01, 0.04}, {"rollout={group_size: 1, concurrency: 32}", 64, 0.3, true, 0.03, 0.08},
 		{"rollout={group_size: 4, concurrency: 128}", 128, 0.3, true, 0.006, 0.02}} {
-		c := caseOf(t, threeLong, test.rollout, fmt.Sprintf("train={batch: %d, utilization: 1.5}", test.batch),
+		c := caseOf(t, threeLong, test.rollout, fmt.Sprintf("train={batch: %d}", test.batch), "modelled.train={utilization: 1.5}",
 			fmt.Sprintf("queue={factor: 2, select: newest, hold: %g}", test.hold))
 		if f, ok := find(findingsOf(t, c), "hold-bias"); ok != test.warned {
 			t.Errorf("%+v: found %+v", test, f)
@@ -195,7 +195,7 @@ func TestFreshIsUnbiased(t *testing.T) {
 		newest  float64 // the least bias of newest first at hold 0.3
 	}{{"rollout={group_size: 8, concurrency: 128}", 256, 0.008}, {"rollout={group_size: 4, concurrency: 128}", 128, 0.006}, {"rollout={group_size: 8, concurrency: 256}", 128, 0}} {
 		for _, hold := range []float64{0.3, 0.7} {
-			setting := []string{threeLong, test.rollout, fmt.Sprintf("train={batch: %d, utilization: 1.5}", test.batch)}
+			setting := []string{threeLong, test.rollout, fmt.Sprintf("train={batch: %d}", test.batch), "modelled.train={utilization: 1.5}"}
 			c := caseOf(t, append(setting, fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", hold))...)
 			for _, f := range findingsOf(t, c) {
 				if f.Key == keyHold {
@@ -225,7 +225,7 @@ func TestFreshIsUnbiased(t *testing.T) {
 // period and less waste.
 func TestFreshInstead(t *testing.T) {
 	for _, slots := range []int{128, 256} {
-		setting := []string{lengths, fmt.Sprintf("rollout.concurrency=%d", slots), "train.utilization=1.5"}
+		setting := []string{lengths, fmt.Sprintf("rollout.concurrency=%d", slots), "modelled.train.utilization=1.5"}
 		c := caseOf(t, append(setting, "queue={factor: 2, select: newest, hold: 0.3}")...)
 		theta := newExamination(c).freeHold(1.5)
 		newest, fresh := run(t, c, 150, 2000), run(t, caseOf(t, append(setting, fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", theta))...), 150, 2000)
@@ -241,10 +241,10 @@ func TestFreshInstead(t *testing.T) {
 func TestLongHoldPrice(t *testing.T) {
 	for _, rho := range []float64{0.9, 1, 1.05, 1.2} {
 		period := func(hold float64) float64 {
-			return run(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("train.utilization=%g", rho), fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", hold)), 150, 1500).result.Summary.PeriodS.Mean
+			return run(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("modelled.train.utilization=%g", rho), fmt.Sprintf("queue={factor: 2, select: fresh, hold: %g}", hold)), 150, 1500).result.Summary.PeriodS.Mean
 		}
 		want := 1.0
-		if f, ok := find(findingsOf(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("train.utilization=%g", rho), "queue={factor: 2, select: fresh, hold: 0.7}")), "hold-price"); ok {
+		if f, ok := find(findingsOf(t, caseOf(t, lengths, "rollout.concurrency=128", fmt.Sprintf("modelled.train.utilization=%g", rho), "queue={factor: 2, select: fresh, hold: 0.7}")), "hold-price"); ok {
 			want = figure(t, f, "period_ratio")
 		}
 		if got := period(0.7) / period(0); math.Abs(got/want-1) > 0.015 || (want > 1) != (rho < 1.12) {
@@ -257,10 +257,10 @@ func TestLongHoldPrice(t *testing.T) {
 func TestQueueFactor(t *testing.T) {
 	for _, rho := range []float64{0.95, 1, 1.2, 1.6} {
 		at := func(q float64) (staleness, period float64) {
-			s := run(t, caseOf(t, lengths, fmt.Sprintf("queue.factor=%g", q), fmt.Sprintf("train.utilization=%g", rho)), 150, 2000).result.Summary
+			s := run(t, caseOf(t, lengths, fmt.Sprintf("queue.factor=%g", q), fmt.Sprintf("modelled.train.utilization=%g", rho)), 150, 2000).result.Summary
 			return s.Staleness.Mean, s.PeriodS.Mean
 		}
-		f, ok := find(findingsOf(t, caseOf(t, lengths, "queue.factor=2", fmt.Sprintf("train.utilization=%g", rho))), "queue-factor")
+		f, ok := find(findingsOf(t, caseOf(t, lengths, "queue.factor=2", fmt.Sprintf("modelled.train.utilization=%g", rho))), "queue-factor")
 		if !ok {
 			t.Fatalf("ρ %g: nothing found", rho)
 		}
@@ -293,7 +293,7 @@ func TestRequeueBias(t *testing.T) {
 func TestReplayUses(t *testing.T) {
 	for _, rho := range []float64{0.4, 0.9, 1.5} {
 		for _, uses := range []int{1, 3} {
-			c := caseOf(t, lengths, fmt.Sprintf("train.utilization=%g", rho), fmt.Sprintf("queue={policy: replay, size: 256, max_uses: %d}", uses))
+			c := caseOf(t, lengths, fmt.Sprintf("modelled.train.utilization=%g", rho), fmt.Sprintf("queue={policy: replay, size: 256, max_uses: %d}", uses))
 			f, _ := find(findingsOf(t, c), "replay-staleness")
 			p := run(t, c, 0, 400)
 			most := figure(t, f, "uses_per_group_max")

@@ -12,10 +12,10 @@ import (
 const (
 	keyMeasured = "steps.measured"
 	keySteps    = "trainer.steps"
-	keyEvaluate = "evaluate.occupies"
+	keyEvaluate = "modelled.evaluate.occupies"
 	keyDrift    = "rollout.drift.length_factor"
 	keyLosses   = "failures.engine_plan"
-	keyMTBF     = "failures.engine_mtbf_s"
+	keyMTBF     = "modelled.failures.engine_mtbf_s"
 )
 
 // stoppedMuch is the share of time from which on evaluations, or lost engines, are a finding.
@@ -30,7 +30,7 @@ var spanChecks = []check{
 	{Kind{
 		Code: "evaluation-stops", Severities: []Severity{Warning}, Keys: []string{keyEvaluate},
 		When:  "evaluations take more than 10 % of the time of the engines or the trainer that they stop",
-		Known: "arithmetic on the modelled times: `evaluate.time_s`, or what its prompts take in all slots, against `every` train periods of t_step·max(1, 1/ρ)",
+		Known: "arithmetic on the modelled times: `modelled.evaluate.time_s`, or what its prompts take in all slots, against `every` train periods of t_step·max(1, 1/ρ)",
 	}, (*examination).evaluationStops},
 	{Kind{
 		Code: "drift-crosses", Severities: []Severity{Warning, Info}, Keys: []string{keyDrift},
@@ -75,10 +75,10 @@ func (e *examination) roughPeriodS() (seconds float64, ok bool) {
 func (e *examination) evaluationStops() {
 	period, ok := e.roughPeriodS()
 	v := e.document.Evaluate
-	if !ok || v.Every == 0 || v.Occupies != "engines" && v.Occupies != "trainer" {
+	if !ok || v.Every == 0 || e.document.Modelled.Evaluate.Occupies != "engines" && e.document.Modelled.Evaluate.Occupies != "trainer" {
 		return
 	}
-	time := v.TimeS
+	time := e.document.Modelled.Evaluate.TimeS
 	if time == 0 {
 		rate := float64(e.rules.Concurrency()) * e.setting.DecodeTokensPerS / e.setting.Lengths.Mean()
 		time = float64(v.Prompts) / rate
@@ -88,7 +88,7 @@ func (e *examination) evaluationStops() {
 		return
 	}
 	f := e.add(Warning, keyEvaluate, Arithmetic)
-	f.What = fmt.Sprintf("evaluations stop the %s in about %s of the time", v.Occupies, percent(share))
+	f.What = fmt.Sprintf("evaluations stop the %s in about %s of the time", e.document.Modelled.Evaluate.Occupies, percent(share))
 	f.Why = fmt.Sprintf("one takes about %s s, after every %s of %s s", short(time), plural(float64(v.Every), "train period"), short(period))
 	f.Do = fmt.Sprintf("evaluate.every of at least %.0f, fewer evaluate.prompts, or engines of their own", math.Ceil(time*(1/stoppedMuch-1)/period))
 	f.Figures = Figures{{"stopped_share", share}, {"evaluation_s", time}, {"period_s", period}}
@@ -96,14 +96,14 @@ func (e *examination) evaluationStops() {
 
 func (e *examination) driftCrosses() {
 	d := e.document.Rollout.Drift
-	if d.Steps == 0 || d.LengthFactor == 0 || d.LengthFactor == 1 || e.setting == nil || e.document.Train.StepBy == "tokens" {
+	if d.Steps == 0 || d.LengthFactor == 0 || d.LengthFactor == 1 || e.setting == nil || e.document.Modelled.Train.StepBy == "tokens" {
 		return
 	}
-	before := e.setting.Utilization * e.document.Filter.Acceptance
+	before := e.setting.Utilization * e.document.Modelled.Filter.Acceptance
 	lengths := e.setting.Lengths.Distribution()
 	limit := math.Inf(1)
-	if e.document.Rollout.Length.CapTokens > 0 {
-		limit = float64(e.document.Rollout.Length.CapTokens)
+	if e.document.Modelled.Length.CapTokens > 0 {
+		limit = float64(e.document.Modelled.Length.CapTokens)
 	}
 	mean := 0.0
 	for i := range lengths.Len() {
@@ -138,7 +138,7 @@ func (e *examination) enginesLost() {
 		f.Do = "down_s above 0 for one of them, or an engine that is not lost"
 		f.Figures = Figures{{"engines", float64(len(engines))}}
 	}
-	mtbf, down := e.document.Failures.EngineMTBFS, e.document.Failures.EngineDownS
+	mtbf, down := e.document.Modelled.Failures.EngineMTBFS, e.document.Modelled.Failures.EngineDownS
 	if mtbf == 0 || down/(mtbf+down) <= stoppedMuch {
 		return
 	}

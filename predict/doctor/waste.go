@@ -21,7 +21,7 @@ var wasteChecks = []check{
 		Known: "simulation. Where nothing but the full queue drops groups, the closed form 1 − t_step/(ρ·T) stands beside it, within 0.02, and alone where a simulation would be too long",
 	}, (*examination).waste},
 	{Kind{
-		Code: "filter-starves", Severities: []Severity{Warning}, Keys: []string{"filter.acceptance"},
+		Code: "filter-starves", Severities: []Severity{Warning}, Keys: []string{"modelled.filter.acceptance"},
 		When:  "filtered groups turn a run that would feed the trainer into one that starves it",
 		Known: "closed form: ρ_eff = acceptance·ρ, and T = t_step·max(1, 1/ρ_eff)",
 	}, (*examination).filterStarves},
@@ -81,7 +81,7 @@ func (e *examination) staleness() string {
 // ρ_eff/t_step for a time T, less the one batch that is trained. It covers policy
 // drop with engines that never stand still.
 func (e *examination) predictedWaste() (share float64, ok bool) {
-	if e.rules.Policy != loop.PolicyDrop || e.rules.Hold > 0 || !e.plain() || e.document.Sync.TimeS > 0 && e.rules.Sync != loop.SyncInFlight {
+	if e.rules.Policy != loop.PolicyDrop || e.rules.Hold > 0 || !e.plain() || e.document.Modelled.Sync.TimeS > 0 && e.rules.Sync != loop.SyncInFlight {
 		return 0, false
 	}
 	p, ok := e.predict()
@@ -90,7 +90,7 @@ func (e *examination) predictedWaste() (share float64, ok bool) {
 	}
 	// In units of the effective step, which a blocked trainer lengthens along with ρ.
 	period, known := p.Corrected.Period.RelativeToStep.Value()
-	if !known || e.document.Sync.TimeS > 0 && e.setting.SyncTrainer == theory.TrainerBlocked {
+	if !known || e.document.Modelled.Sync.TimeS > 0 && e.setting.SyncTrainer == theory.TrainerBlocked {
 		return 0, false
 	}
 	return max(1-1/(p.Utilization*period), 0), true
@@ -98,7 +98,7 @@ func (e *examination) predictedWaste() (share float64, ok bool) {
 
 func (e *examination) filterStarves() {
 	effective, ok := e.load()
-	acceptance := e.document.Filter.Acceptance
+	acceptance := e.document.Modelled.Filter.Acceptance
 	if !ok || acceptance >= 1 {
 		return
 	}
@@ -106,7 +106,7 @@ func (e *examination) filterStarves() {
 	if effective >= 1 || plain < 1 {
 		return
 	}
-	f := e.add(Warning, "filter.acceptance", ClosedForm)
+	f := e.add(Warning, "modelled.filter.acceptance", ClosedForm)
 	f.What = fmt.Sprintf("with %s of groups filtered the trainer starves: effective ρ is %s where all groups would give %s", percent(1-acceptance), short(effective), short(plain))
 	f.Why = fmt.Sprintf("only accepted groups feed the trainer, and its period becomes %s of its step", percent(1/effective))
 	f.Do = fmt.Sprintf("about %.0f rollouts in flight (speed per slot held), or prompts of which more are accepted", float64(e.rules.Concurrency())/effective)

@@ -220,21 +220,21 @@ func DocumentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.C
 	if err != nil {
 		return config.Config{}, err
 	}
-	put("rollout.length.kind", spec.Kind)
-	number("rollout.length.mean_tokens", spec.MeanTokens)
-	number("rollout.length.tailness", spec.Tailness)
+	put("modelled.length.kind", spec.Kind)
+	number("modelled.length.mean_tokens", spec.MeanTokens)
+	number("modelled.length.tailness", spec.Tailness)
 	if spec.CapTokens > 0 {
-		count("rollout.length.cap_tokens", float64(spec.CapTokens))
+		count("modelled.length.cap_tokens", float64(spec.CapTokens))
 	}
 	lengths, err := spec.Build()
 	if err != nil {
 		return config.Config{}, err
 	}
 	if in.StepS > 0 {
-		number("train.step_s", in.StepS)
-		number("rollout.decode_tokens_per_s", in.Utilization*in.BatchRollouts*lengths.Mean()/(in.ConcurrencyRollouts*in.StepS))
+		number("modelled.train.step_s", in.StepS)
+		number("modelled.decode_tokens_per_s", in.Utilization*in.BatchRollouts*lengths.Mean()/(in.ConcurrencyRollouts*in.StepS))
 	} else {
-		number("train.utilization", in.Utilization)
+		number("modelled.train.utilization", in.Utilization)
 	}
 	if in.Policy == theory.PolicySynchronous {
 		put("schedule", "synchronous")
@@ -246,11 +246,11 @@ func DocumentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.C
 			count("queue.max_staleness", float64(in.MaxStaleness))
 		}
 	}
-	number("sync.time_s", in.SyncTimeS)
+	number("modelled.sync.time_s", in.SyncTimeS)
 	put("sync.mode", in.SyncMode)
 	put("sync.trainer", in.SyncTrainer)
 	count("sync.every", float64(in.SyncEvery))
-	number("filter.acceptance", in.Acceptance)
+	number("modelled.filter.acceptance", in.Acceptance)
 	changed, err := raw.SetWith(overrides...)
 	if err != nil {
 		return config.Config{}, err
@@ -284,7 +284,7 @@ func lengthsFor(in theory.Input, spec workload.LengthSpec, given bool) (workload
 		}
 	}
 	if high == 100 {
-		return spec, failure.Usage("give lengths by a document with rollout.length", "--tail-multiplier %g: no lognormal up to tailness 100 has it, and this setting has to be simulated", in.TailMultiplier)
+		return spec, failure.Usage("give lengths by a document with modelled.length", "--tail-multiplier %g: no lognormal up to tailness 100 has it, and this setting has to be simulated", in.TailMultiplier)
 	}
 	return spec, nil
 }

@@ -55,7 +55,7 @@ func (p *axisPart) at(i int64) string {
 }
 
 // symbols are what the formulas call some keys.
-var symbols = map[string]string{"rho": "train.utilization", "ρ": "train.utilization", "q": "queue.factor", "C": "rollout.concurrency",
+var symbols = map[string]string{"rho": "modelled.train.utilization", "ρ": "modelled.train.utilization", "q": "queue.factor", "C": "rollout.concurrency",
 	"S": "rollout.group_size", "B": "train.batch", "theta": "queue.hold", "θ": "queue.hold"}
 
 // sizeMax bounds the simulations of a grid: beyond it nothing could count them.
@@ -68,7 +68,7 @@ func parseGrid(grid []string) ([]axis, error) {
 		key, list, ok := strings.Cut(text, "=")
 		values := splitValues(list)
 		if !ok || key == "" || len(values) == 0 {
-			return nil, failure.Usage(FlagsHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as train.utilization=0.3..3/0.1", text)
+			return nil, failure.Usage(FlagsHint, "--grid %q: expected KEY=V1,V2 such as queue.factor=1,2,4, or a range such as modelled.train.utilization=0.3..3/0.1", text)
 		}
 		a := axis{key: key}
 		if meant, ok := symbols[key]; ok {

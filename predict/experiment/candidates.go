@@ -16,7 +16,7 @@ import (
 // simulator, where it says how fast the trainer is.
 func DoctorCase(document config.Config) (doctor.Case, error) {
 	examined := doctor.Case{Document: document}
-	if document.Train.Utilization == 0 && document.Train.StepS == 0 && document.Train.ThroughputTokensPerS == 0 {
+	if document.Modelled.Train.Utilization == 0 && document.Modelled.Train.StepS == 0 && document.Modelled.Train.ThroughputTokensPerS == 0 {
 		return examined, nil
 	}
 	modelled, refused := document.ForSimulation()
@@ -54,7 +54,7 @@ func underDrop(d config.Config) config.Config {
 	d.Rollout.Prune.Tokens, d.Rollout.Prune.Check = 0, "none"
 	d.Filter.SolveRate.Drop, d.Filter.ZeroAdvantage = false, false
 	d.Control = config.Control{}
-	if len(d.Rollout.DecodeCurve) == 0 {
+	if len(d.Modelled.DecodeCurve) == 0 {
 		d.Queue.Policy, d.Queue.Hold, d.Queue.PauseAt = theory.PolicyDrop, 0, 0
 		d.Rollout.Partial.Interrupt = "none"
 	}
@@ -73,7 +73,7 @@ func PlanProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, 
 		return plan.Problem{}, err
 	}
 	for _, w := range document.Warnings() {
-		if w.Key == "rollout.prompt_tokens" || w.Key == "rollout.tools.output_tokens" {
+		if w.Key == "modelled.prompt_tokens" || w.Key == "modelled.tools.output_tokens" {
 			continue // a plan has them read by the replicas
 		}
 		warned(w)
@@ -110,15 +110,14 @@ func planUncovered(document config.Config) string {
 // in a machine's speeds. Where siblings' times are measured together, only the mean of
 // all but the environment is known, and together says so.
 func planOutside(document config.Config) (outside *workload.Service, together bool, err error) {
-	document.Rollout.Tools.OutputTokens = 0
+	document.Modelled.Tools.OutputTokens = 0
 	if outside, err = document.OutsideModel(); err != nil || outside != nil {
 		return outside, false, err
 	}
-	r := document.Rollout
 	if outside, err = document.ServiceModel(); err != nil || !outside.Zero() {
 		return outside, true, err
 	}
-	spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: r.Tools.Calls*r.Tools.Time.MeanS + r.Sandbox.Start.MeanS + r.Judge.Time.MeanS}
+	spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: document.Modelled.Tools.Calls*document.Modelled.Tools.Time.MeanS + document.Modelled.Sandbox.Start.MeanS + document.Modelled.Verifier.Time.MeanS}
 	outside, err = spec.Build()
 	return outside, true, err
 }

@@ -37,12 +37,12 @@ func Input(document config.Config) (theory.Input, error) {
 	}
 	slots, batch := float64(document.Rollout.Concurrency), float64(document.Train.Batch)
 	produced := document.DecodeThroughputTokensPerS() // v_R
-	utilization := document.Train.Utilization
+	utilization := document.Modelled.Train.Utilization
 	switch {
-	case document.Train.StepS > 0:
-		utilization = produced * document.Train.StepS / (batch * lengths.Mean())
-	case document.Train.ThroughputTokensPerS > 0:
-		utilization = produced / document.Train.ThroughputTokensPerS
+	case document.Modelled.Train.StepS > 0:
+		utilization = produced * document.Modelled.Train.StepS / (batch * lengths.Mean())
+	case document.Modelled.Train.ThroughputTokensPerS > 0:
+		utilization = produced / document.Modelled.Train.ThroughputTokensPerS
 	}
 	in := theory.Input{
 		ConcurrencyRollouts: slots,
@@ -57,14 +57,14 @@ func Input(document config.Config) (theory.Input, error) {
 		MaxStaleness:        document.Queue.MaxStaleness,
 		Select:              document.Queue.Select,
 		Start:               document.Rollout.Start,
-		Acceptance:          document.Filter.Acceptance,
+		Acceptance:          document.Modelled.Filter.Acceptance,
 		SyncTimeS:           syncTimeS(document),
 		SyncMode:            document.Sync.Mode,
 		SyncTrainer:         document.Sync.Trainer,
 		SyncEvery:           document.Sync.Every,
 	}
 	if document.Sync.Mode == theory.SyncInFlight {
-		in.SyncTimeS += document.Sync.LoadS
+		in.SyncTimeS += document.Modelled.Sync.LoadS
 	}
 	if h := document.Hardware; h.GPUs > h.RolloutGPUs && h.RolloutGPUs > 0 {
 		// β* of these GPUs, so that a lever that moves them starts from where they are.
@@ -83,9 +83,9 @@ func Input(document config.Config) (theory.Input, error) {
 // generate through all of it, loading included.
 func syncTimeS(document config.Config) float64 {
 	if document.Sync.Mode == "in_flight" {
-		return document.Sync.TimeS + document.Sync.LoadS
+		return document.Modelled.Sync.TimeS + document.Modelled.Sync.LoadS
 	}
-	return document.Sync.TimeS
+	return document.Modelled.Sync.TimeS
 }
 
 // Case is one simulation to make.
@@ -103,8 +103,8 @@ type Case struct {
 
 // keysOfInput are the document's keys behind the closed form's fields.
 var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch": "train.batch", "group": "rollout.group_size", "queue_factor": "queue.factor",
-	"utilization": "the utilization that train.utilization or the speeds of rollout and train come to", "step_time": "the train step that train.step_s, or utilization and speeds, come to",
-	"sync_time": "sync.time_s", "acceptance": "filter.acceptance"}
+	"utilization": "the utilization that modelled.train.utilization or the speeds of rollout and train come to", "step_time": "the train step that modelled.train.step_s, or utilization and speeds, come to",
+	"sync_time": "modelled.sync.time_s", "acceptance": "modelled.filter.acceptance"}
 
 // KeyError names what no simulation could be of by the document's keys.
 func KeyError(err error) error {

@@ -12,7 +12,7 @@ import (
 // Uncovered says why no closed form covers the rules of a document, "" where one does.
 func Uncovered(d config.Config) string {
 	const simulate = ": no closed form; simulate"
-	shaped := d.Filter.SolveRate.Drop || d.Filter.ZeroAdvantage && d.Rollout.Solve.Kind != "none"
+	shaped := d.Filter.SolveRate.Drop || d.Filter.ZeroAdvantage && d.Modelled.Solve.Kind != "none"
 	switch {
 	case d.Rollout.Oversample > 1 || d.Rollout.Redundancy > 0:
 		return "oversampling keeps the first to finish, which are the short ones" + simulate
@@ -22,8 +22,8 @@ func Uncovered(d config.Config) string {
 		return "how many groups the filter accepts depends on what the policy has learned" + simulate
 	case beside(d) != "":
 		return beside(d) + simulate
-	case len(d.Rollout.DecodeCurve) > 0 && emptySlots(d) != "":
-		return emptySlots(d) + ", and rollout.decode_curve makes the others faster" + simulate
+	case len(d.Modelled.DecodeCurve) > 0 && emptySlots(d) != "":
+		return emptySlots(d) + ", and modelled.decode_curve makes the others faster" + simulate
 	case d.Schedule == theory.PolicySynchronous:
 		return ""
 	case d.Controlled():
@@ -49,17 +49,17 @@ func beside(d config.Config) string {
 		return cmp.Or(e.Speed, 1) != cmp.Or(first.Speed, 1) || d.SlotTokensPerS(e.Slots) != d.SlotTokensPerS(first.Slots)
 	}
 	switch {
-	case r.Tools.Concurrency > 0 || r.Tools.FailureRate > 0:
+	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Tools.FailureRate > 0:
 		return "rollouts of several turns wait for tools, or fail with them"
-	case r.Sandbox.Limit > 0 || r.Sandbox.StartConcurrency > 0:
+	case d.Modelled.Sandbox.Limit > 0 || d.Modelled.Sandbox.StartConcurrency > 0:
 		return "rollouts wait for a sandbox"
-	case r.Sandbox.When == "rollout" || r.Sandbox.StartTimeoutS > 0 || r.Sandbox.FailureRate > 0 || r.Sandbox.MTBFS > 0:
+	case d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.StartTimeoutS > 0 || d.Modelled.Sandbox.FailureRate > 0 || d.Modelled.Sandbox.MTBFS > 0:
 		return "sandboxes start before the first token, or fail"
-	case r.Judge.Concurrency > 0:
+	case d.Modelled.Verifier.Concurrency > 0:
 		return "finished rollouts wait for a judge"
-	case r.PromptTokens > 0 && prefillNS(d) > 0:
+	case d.Modelled.PromptTokens > 0 && prefillNS(d) > 0:
 		return "prompts are read before the first token"
-	case r.Tools.OutputTokens > 0 && (r.Prefill.Mode == "engine" || r.Prefill.Mode == "pool"):
+	case d.Modelled.Tools.OutputTokens > 0 && (d.Modelled.Prefill.Mode == "engine" || d.Modelled.Prefill.Mode == "pool"):
 		return "rollouts wait for one another's prefill"
 	case d.Sync.Mode == theory.SyncRestart && prefillNS(d) > 0 && d.Schedule != theory.PolicySynchronous:
 		return "restarted rollouts read all they have again"
@@ -67,13 +67,13 @@ func beside(d config.Config) string {
 		return "engines of different speed finish a group's rollouts at different times"
 	case r.Drift.Steps > 0:
 		return "responses change as the policy learns, and no steady state lasts"
-	case d.Failures.EngineMTBFS > 0 || len(d.Failures.EnginePlan) > 0 || d.Train.FailureRate > 0:
+	case d.Modelled.Failures.EngineMTBFS > 0 || len(d.Failures.EnginePlan) > 0 || d.Modelled.Train.FailureRate > 0:
 		return "engines or train steps fail"
-	case d.Train.StepCV > 0 || d.Train.StepBy == "rollouts" || d.Train.StepBy == "tokens":
+	case d.Modelled.Train.StepCV > 0 || d.Modelled.Train.StepBy == "rollouts" || d.Modelled.Train.StepBy == "tokens":
 		return "train steps take different times"
-	case d.Evaluate.Occupies == "engines" || d.Evaluate.Occupies == "trainer":
-		return "evaluations stop the " + d.Evaluate.Occupies
-	case d.Sync.LoadS > 0 && d.Sync.Mode != "in_flight":
+	case d.Modelled.Evaluate.Occupies == "engines" || d.Modelled.Evaluate.Occupies == "trainer":
+		return "evaluations stop the " + d.Modelled.Evaluate.Occupies
+	case d.Modelled.Sync.LoadS > 0 && d.Sync.Mode != "in_flight":
 		return "a sync loads while engines generate, and switches while they stand still"
 	}
 	return ""
@@ -97,10 +97,9 @@ func emptySlots(d config.Config) string {
 
 // outside reports whether rollouts spend time outside their engine.
 func outside(d config.Config) bool {
-	r := d.Rollout
 	takes := func(s config.Service) bool { return s.Kind != "" && s.Kind != "none" }
-	return takes(r.Environment) || takes(r.Sandbox.Start) || takes(r.Judge.Time) ||
-		r.Tools.Calls > 0 && (takes(r.Tools.Time) || r.Tools.OutputTokens > 0 && prefillNS(d) > 0)
+	return takes(d.Modelled.Environment) || takes(d.Modelled.Sandbox.Start) || takes(d.Modelled.Verifier.Time) ||
+		d.Modelled.Tools.Calls > 0 && (takes(d.Modelled.Tools.Time) || d.Modelled.Tools.OutputTokens > 0 && prefillNS(d) > 0)
 }
 
 // pauseShare is the largest part of a period that a pause may overlap with time
@@ -111,7 +110,7 @@ const pauseShare = 0.02
 // are outside their engine meanwhile and go on there: a share of them as large as that
 // of their time lasts no longer for a pause.
 func pausedOutside(d config.Config, in theory.Input) bool {
-	if d.Sync.Mode != theory.SyncPause || d.Schedule == theory.PolicySynchronous || d.Sync.TimeS == 0 || in.Environment == nil || in.DecodeTokensPerS == 0 {
+	if d.Sync.Mode != theory.SyncPause || d.Schedule == theory.PolicySynchronous || d.Modelled.Sync.TimeS == 0 || in.Environment == nil || in.DecodeTokensPerS == 0 {
 		return false
 	}
 	decodeS, outsideS := in.Lengths.Mean()/in.DecodeTokensPerS, in.Environment.Mean()/1e9
@@ -122,7 +121,7 @@ func pausedOutside(d config.Config, in theory.Input) bool {
 		stepS = in.Utilization * decodedS
 	}
 	periodS := max(stepS, decodedS*(1+outsideS/decodeS)/in.Acceptance)
-	return d.Sync.TimeS/float64(max(d.Sync.Every, 1))*outsideS/(decodeS+outsideS) > pauseShare*periodS
+	return d.Modelled.Sync.TimeS/float64(max(d.Sync.Every, 1))*outsideS/(decodeS+outsideS) > pauseShare*periodS
 }
 
 // Expect is the closed form of a setting under the rules of a document. Where
@@ -140,12 +139,11 @@ func Expect(d config.Config, in theory.Input) (theory.Prediction, error) {
 // environment's.
 func Covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
 	why = Uncovered(d)
-	r := d.Rollout
 	if why != "" || in.Lengths == nil {
 		return why, in, nil
 	}
 	const paused = "tools and environments go on while engines pause: no closed form for so long a sync; simulate"
-	if r.Tools.Calls == 0 && r.Sandbox.When == "" && r.Judge.Time.Kind == "" {
+	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" {
 		if pausedOutside(d, in) {
 			why = paused
 		}

@@ -44,17 +44,17 @@ func Devices(c Case) (sim.Config, error) {
 		Work:              work,
 		NSPerToken:        1e9 / in.DecodeTokensPerS,
 		PrefillNSPerToken: prefillNS(d),
-		LoadNS:            Nanoseconds(d.Sync.LoadS),
-		SyncNS:            Nanoseconds(d.Sync.TimeS),
+		LoadNS:            Nanoseconds(d.Modelled.Sync.LoadS),
+		SyncNS:            Nanoseconds(d.Modelled.Sync.TimeS),
 		PruneTokens:       int32(d.Rollout.Prune.Tokens),
-		DriftPerVersion:   d.Train.DriftNatsPerVersion, DriftSpread: d.Train.DriftSpread,
-		CapTokens: int32(d.Rollout.Length.CapTokens),
-		Faults:    faults(d), EngineStartNS: Nanoseconds(d.Fleet.StartS),
+		DriftPerVersion:   d.Modelled.Train.DriftNatsPerVersion, DriftSpread: d.Modelled.Train.DriftSpread,
+		CapTokens: int32(d.Modelled.Length.CapTokens),
+		Faults:    faults(d), EngineStartNS: Nanoseconds(d.Modelled.Fleet.StartS),
 		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
 	}
 	decodeSpeeds(&cfg, d)
-	if e := d.Evaluate; e.Occupies == "engines" || e.Occupies == "trainer" {
-		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: Nanoseconds(e.TimeS), Trainer: e.Occupies == "trainer"}
+	if e := d.Evaluate; d.Modelled.Evaluate.Occupies == "engines" || d.Modelled.Evaluate.Occupies == "trainer" {
+		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: Nanoseconds(d.Modelled.Evaluate.TimeS), Trainer: d.Modelled.Evaluate.Occupies == "trainer"}
 	}
 	cfg.Agents, err = agents(d)
 	return cfg, err
@@ -64,7 +64,7 @@ func Devices(c Case) (sim.Config, error) {
 // every slot taken; engines read and generate by their own speed, as given.
 func decodeSpeeds(cfg *sim.Config, d config.Config) {
 	different := func(e config.Engine) bool { return e.Speed != 0 && e.Speed != 1 }
-	curve := len(d.Rollout.DecodeCurve) > 0
+	curve := len(d.Modelled.DecodeCurve) > 0
 	if !curve && !slices.ContainsFunc(d.Engines, different) {
 		return
 	}
@@ -97,8 +97,8 @@ func decodeSpeeds(cfg *sim.Config, d config.Config) {
 
 // trainStep is how the train step varies around its mean.
 func trainStep(d config.Config, meanTokens float64) sim.Step {
-	step := sim.Step{CV: d.Train.StepCV}
-	switch d.Train.StepBy {
+	step := sim.Step{CV: d.Modelled.Train.StepCV}
+	switch d.Modelled.Train.StepBy {
 	case "rollouts":
 		step.Rollouts = float64(d.Train.Batch)
 	case "tokens":
@@ -109,7 +109,7 @@ func trainStep(d config.Config, meanTokens float64) sim.Step {
 
 // prefillNS is how long a token takes to be read, in ns; 0 for no time.
 func prefillNS(d config.Config) float64 {
-	for _, speed := range []float64{d.Rollout.Prefill.TokensPerS, d.Sync.PrefillTokensPerS} {
+	for _, speed := range []float64{d.Modelled.Prefill.TokensPerS, d.Modelled.Sync.PrefillTokensPerS} {
 		if speed > 0 {
 			return 1e9 / speed
 		}
@@ -119,7 +119,7 @@ func prefillNS(d config.Config) float64 {
 
 // faults are what goes wrong with engines and train steps.
 func faults(d config.Config) sim.Faults {
-	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Failures.EngineMTBFS * 1e9, DownNS: d.Failures.EngineDownS * 1e9, TrainRate: d.Train.FailureRate}
+	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Modelled.Failures.EngineMTBFS * 1e9, DownNS: d.Modelled.Failures.EngineDownS * 1e9, TrainRate: d.Modelled.Train.FailureRate}
 	for _, loss := range d.Failures.EnginePlan {
 		engine := slices.IndexFunc(d.Engines, func(e config.Engine) bool { return e.Name == loss.Engine })
 		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: Nanoseconds(loss.AtS), DownNS: Nanoseconds(loss.DownS),
@@ -133,10 +133,9 @@ var prefillModes = map[string]sim.PrefillMode{"slot": sim.PrefillSlot, "engine":
 
 // agents is what rollouts do beside decoding, nil where the document says nothing of it.
 func agents(d config.Config) (*sim.Agents, error) {
-	r := d.Rollout
 	// What is read again stands still while its engine validates, as agents do.
-	rereads := d.Sync.PrefillTokensPerS > 0 && d.Evaluate.Occupies == "engines"
-	if r.PromptTokens == 0 && r.Prefill.Mode == "" && r.Tools.Calls == 0 && r.Sandbox.When == "" && (r.Judge.Time.Kind == "" || r.Judge.Time.Kind == "none") && !rereads {
+	rereads := d.Modelled.Sync.PrefillTokensPerS > 0 && d.Modelled.Evaluate.Occupies == "engines"
+	if d.Modelled.PromptTokens == 0 && d.Modelled.Prefill.Mode == "" && d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && (d.Modelled.Verifier.Time.Kind == "" || d.Modelled.Verifier.Time.Kind == "none") && !rereads {
 		return nil, nil
 	}
 	tools, err := d.ToolsModel()
@@ -147,7 +146,7 @@ func agents(d config.Config) (*sim.Agents, error) {
 	if err != nil {
 		return nil, err
 	}
-	judge, err := d.JudgeModel()
+	judge, err := d.VerifierModel()
 	if err != nil {
 		return nil, err
 	}
@@ -156,12 +155,12 @@ func agents(d config.Config) (*sim.Agents, error) {
 		return nil, err
 	}
 	a := &sim.Agents{
-		Seed: d.Seed, PromptTokens: int32(r.PromptTokens),
-		Prefill: prefillModes[r.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: r.Prefill.Workers,
-		Tools: tools, ToolWorkers: r.Tools.Concurrency, ToolTokens: int32(r.Tools.OutputTokens), Change: change,
-		Judge: judge, JudgeWorkers: r.Judge.Concurrency,
+		Seed: d.Seed, PromptTokens: int32(d.Modelled.PromptTokens),
+		Prefill: prefillModes[d.Modelled.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: d.Modelled.Prefill.Workers,
+		Tools: tools, ToolWorkers: d.Modelled.Tools.Concurrency, ToolTokens: int32(d.Modelled.Tools.OutputTokens), Change: change,
+		Judge: judge, JudgeWorkers: d.Modelled.Verifier.Concurrency,
 	}
-	if s := r.Sandbox; s.When != "" {
+	if s := d.Modelled.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
 			TimeoutNS: Nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
 			Warm: s.Warm, Uses: s.Uses, ResetNS: Nanoseconds(s.ResetS)}

@@ -57,7 +57,7 @@ func TestAxisValues(t *testing.T) {
 
 // In a large grid a wrong combination is a row; a value wrong by itself is refused.
 func TestLargeGridChecksItsAxes(t *testing.T) {
-	g, err := NewGrid(Request{File: smallFile(t), Seeds: 1, Keys: []string{"train.utilization=0.3..3#100000", "rollout.group_size=4,5"}})
+	g, err := NewGrid(Request{File: smallFile(t), Seeds: 1, Keys: []string{"modelled.train.utilization=0.3..3#100000", "rollout.group_size=4,5"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,9 +152,11 @@ seed: 3
 rollout:
   concurrency: 32
   group_size: 4
-  length: {kind: lognormal, mean_tokens: 200, tailness: 50, cap_tokens: 1500}
-train: {batch: 32, utilization: 0.7}
+train: {batch: 32}
 queue: {policy: drop, factor: 2}
+modelled:
+  length: {kind: lognormal, mean_tokens: 200, tailness: 50, cap_tokens: 1500}
+  train: {utilization: 0.7}
 steps: {warmup: 50, measured: 200}
 `), 0o644)
 	if err != nil {

@@ -100,7 +100,7 @@ func simulateLever(l *theory.Lever, changed config.Config, setting theory.Input,
 	in := l.Setting
 	in.Policy, in.Select, in.MaxStaleness = setting.Policy, setting.Select, setting.MaxStaleness
 	in.DecodeTokensPerS = setting.DecodeTokensPerS
-	if len(changed.Rollout.DecodeCurve) > 0 {
+	if len(changed.Modelled.DecodeCurve) > 0 {
 		in.DecodeTokensPerS = changed.DecodeThroughputTokensPerS() / float64(changed.Rollout.Concurrency)
 	}
 	cfg, err := Devices(Case{Document: changed, Setting: in})
@@ -141,9 +141,9 @@ func applyLever(d config.Config, in theory.Input) config.Config {
 	if hasFactor(d) {
 		d.Queue.Factor, d.Queue.Capacity, d.Queue.Size = in.QueueFactor, 0, 0
 	}
-	d.Sync.TimeS = math.Max(0, in.SyncTimeS)
+	d.Modelled.Sync.TimeS = math.Max(0, in.SyncTimeS)
 	if d.Sync.Mode == theory.SyncInFlight {
-		d.Sync.TimeS = math.Max(0, in.SyncTimeS-d.Sync.LoadS)
+		d.Modelled.Sync.TimeS = math.Max(0, in.SyncTimeS-d.Modelled.Sync.LoadS)
 	}
 	return d
 }

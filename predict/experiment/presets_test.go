@@ -23,8 +23,8 @@ func presetCase(t *testing.T, name string, overrides ...string) Case {
 func TestEveryPresetSimulates(t *testing.T) {
 	for _, p := range config.Presets() {
 		for _, variant := range [][]string{
-			{"train.utilization=0.6"}, {"train.utilization=1.6", "sync.time_s=3"},
-			{"sync.time_s=1", "sync.prefill_tokens_per_s=2000", "rollout.start=gang", "rollout.redundancy=1"},
+			{"modelled.train.utilization=0.6"}, {"modelled.train.utilization=1.6", "modelled.sync.time_s=3"},
+			{"modelled.sync.time_s=1", "modelled.sync.prefill_tokens_per_s=2000", "rollout.start=gang", "rollout.redundancy=1"},
 		} {
 			c := presetCase(t, p.Name, variant...)
 			doc, err := simulate(c)
@@ -74,7 +74,7 @@ func checkPresetBound(t *testing.T, c Case, doc Simulation, variant []string) {
 // The ends of verl's threshold: with rollouts that are fast enough 1 is one step
 // off, and 0 with a sync every step is synchronous, whichever side waits.
 func TestThresholdEnds(t *testing.T) {
-	fast, err := simulate(presetCase(t, "one-step-off", "train.utilization=8"))
+	fast, err := simulate(presetCase(t, "one-step-off", "modelled.train.utilization=8"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestThresholdEnds(t *testing.T) {
 	}
 	for _, utilization := range []string{"0.5", "8"} {
 		cases, err := casesOf(t, "queue={policy: threshold, staleness_threshold: 0}",
-			"sync={mode: drain, trainer: blocked, time_s: 1}", "train.utilization="+utilization)
+			"sync={mode: drain, trainer: blocked}", "modelled.sync={time_s: 1}", "modelled.train.utilization="+utilization)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,7 +91,7 @@ func TestThresholdEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		synchronous, err := simulate(presetCase(t, "synchronous", "sync.time_s=1", "train.utilization="+utilization))
+		synchronous, err := simulate(presetCase(t, "synchronous", "modelled.sync.time_s=1", "modelled.train.utilization="+utilization))
 		if err != nil {
 			t.Fatal(err)
 		}

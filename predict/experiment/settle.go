@@ -298,8 +298,8 @@ func changing(d config.Config) (key string, until int) {
 	if drift, err := d.ChangeModel(); err == nil && !drift.Off() {
 		key, until = "rollout.drift", d.Rollout.Drift.Begin+d.Rollout.Drift.Steps
 	}
-	if solve := d.Rollout.Solve; solve.Kind == "logistic" && solve.From != solve.To && solve.Begin+solve.Steps > until {
-		key, until = "rollout.solve", solve.Begin+solve.Steps
+	if solve := d.Modelled.Solve; solve.Kind == "logistic" && solve.From != solve.To && solve.Begin+solve.Steps > until {
+		key, until = "modelled.solve", solve.Begin+solve.Steps
 	}
 	return key, until
 }

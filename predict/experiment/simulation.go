@@ -164,17 +164,16 @@ func StallError(d config.Config, err error) error {
 // simulatedFailures are the keys of a document by which a simulation fails where a
 // live run need not.
 func simulatedFailures(d config.Config) (keys []string) {
-	r := d.Rollout
 	for _, failure := range []struct {
 		key   string
 		given bool
 	}{
-		{"rollout.tools.failure_rate", r.Tools.FailureRate > 0},
-		{"rollout.sandbox.failure_rate", r.Sandbox.FailureRate > 0},
-		{"rollout.sandbox.start_timeout_s", r.Sandbox.StartTimeoutS > 0},
-		{"rollout.sandbox.mtbf_s", r.Sandbox.MTBFS > 0},
-		{"train.failure_rate", d.Train.FailureRate > 0},
-		{"failures.engine_mtbf_s", d.Failures.EngineMTBFS > 0},
+		{"modelled.tools.failure_rate", d.Modelled.Tools.FailureRate > 0},
+		{"modelled.sandbox.failure_rate", d.Modelled.Sandbox.FailureRate > 0},
+		{"modelled.sandbox.start_timeout_s", d.Modelled.Sandbox.StartTimeoutS > 0},
+		{"modelled.sandbox.mtbf_s", d.Modelled.Sandbox.MTBFS > 0},
+		{"modelled.train.failure_rate", d.Modelled.Train.FailureRate > 0},
+		{"modelled.failures.engine_mtbf_s", d.Modelled.Failures.EngineMTBFS > 0},
 		{"failures.engine_plan", len(d.Failures.EnginePlan) > 0},
 	} {
 		if failure.given {

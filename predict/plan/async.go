@@ -136,8 +136,8 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 		prefill = m.PromptTokens / m.PrefillS
 	}
 	drift := 0.0
-	if d.Given("train.drift_nats_per_version") { // as in evaluator.drift, half a variance
-		drift = math.Pi / 4 * d.Train.DriftNatsPerVersion * d.Train.DriftNatsPerVersion
+	if d.Given("modelled.train.drift_nats_per_version") { // as in evaluator.drift, half a variance
+		drift = math.Pi / 4 * d.Modelled.Train.DriftNatsPerVersion * d.Modelled.Train.DriftNatsPerVersion
 	}
 	return schedule.Input{
 		KLPerBatch: drift, KLExponent: 2, ClipLow: d.Trainer.ClipEpsilon, ClipHigh: d.Trainer.ClipEpsilon,

@@ -71,7 +71,7 @@ func TestHostedEnginesNeedSandboxesToo(t *testing.T) {
 func TestSimulationsAreBounded(t *testing.T) {
 	sizes := make([]int, 0, 2)
 	for _, acceptance := range []string{"1", "0.25"} {
-		p := problemOf(t, small, "filter.acceptance="+acceptance)
+		p := problemOf(t, small, "modelled.filter.acceptance="+acceptance)
 		eval, err := newEvaluator(&p)
 		if err != nil {
 			t.Fatal(err)

@@ -110,20 +110,20 @@ func (m *Calibration) Keys() (keys, notes []string, err error) {
 		keys, notes = append(keys, all...), append(notes, note)
 	}
 	add(fmt.Sprintf("lengths of the last %d whole groups of %d", count, m.rules.GroupSize),
-		"rollout.length={kind: empirical, groups: "+lengths+"}", fmt.Sprintf("rollout.group_size=%d", m.rules.GroupSize))
+		"modelled.length={kind: empirical, groups: "+lengths+"}", fmt.Sprintf("rollout.group_size=%d", m.rules.GroupSize))
 	curve, points := m.curve()
-	add(fmt.Sprintf("decode speed by %d points of slots at work on one engine", points), "rollout.decode_curve="+curve, "rollout.decode_tokens_per_s=null", "rollout.throughput_tokens_per_s=null",
+	add(fmt.Sprintf("decode speed by %d points of slots at work on one engine", points), "modelled.decode_curve="+curve, "modelled.decode_tokens_per_s=null", "modelled.throughput_tokens_per_s=null",
 		"hardware.rollout_tokens_per_s_per_gpu=null", "hardware.slots_per_gpu=null")
 	speed := float64(m.stepTokens) / (float64(m.stepNS) / 1e9)
 	add(fmt.Sprintf("train speed %.4g response tokens/s, taken as one GPU's", speed),
 		"hardware.train_tokens_per_s_per_gpu="+plain(round6(speed)), "hardware.mfu=null", "hardware.prompt_tokens=0")
 	if m.syncs > 0 {
 		at := float64(m.syncNS) / float64(m.syncs) / 1e9
-		add(fmt.Sprintf("a weight sync of %.3g s", at), "sync.time_s="+plain(round6(at)))
+		add(fmt.Sprintf("a weight sync of %.3g s", at), "modelled.sync.time_s="+plain(round6(at)))
 	}
 	if m.environmentNS > m.generateNS/100 {
 		mean := float64(m.environmentNS) / float64(max(m.environment, 1)) / 1e9
-		add(fmt.Sprintf("environment time of %.3g s on average", mean), "rollout.environment={kind: fixed, mean_s: "+plain(round6(mean))+"}")
+		add(fmt.Sprintf("environment time of %.3g s on average", mean), "modelled.environment={kind: fixed, mean_s: "+plain(round6(mean))+"}")
 	}
 	return keys, notes, nil
 }

@@ -30,8 +30,8 @@ func (p *Problem) DocumentOf(c *Candidate) (config.Config, error) {
 func (p *Problem) keys(c *Candidate) []keyed {
 	set := append(c.overrides(), p.speed(c)...)
 	set = append(set,
-		keyed{"train.step_s", plain(round6(c.StepS))},
-		keyed{"sync.time_s", plain(round6(c.SyncS))})
+		keyed{"modelled.train.step_s", plain(round6(c.StepS))},
+		keyed{"modelled.sync.time_s", plain(round6(c.SyncS))})
 	if p.Raw.Given("failures.engine_plan") { // a plan's engines are others than the document's
 		set = append(set, keyed{"failures.engine_plan", "null"})
 	}
@@ -48,22 +48,21 @@ func (p *Problem) keys(c *Candidate) []keyed {
 // reading keeps what a document says of prompts and drops what would have them read
 // twice: where replicas read them, that is in the speeds.
 func (p *Problem) reading() []keyed {
-	r := p.Document.Rollout
 	if p.Machine.ReadS > 0 { // slots or a pool read, as the simulation has it
 		return nil
 	}
 	var set []keyed
-	if p.Raw.Given("rollout.prompt_tokens") && !p.Raw.Given("hardware.prompt_tokens") {
+	if p.Raw.Given("modelled.prompt_tokens") && !p.Raw.Given("hardware.prompt_tokens") {
 		set = append(set, keyed{"hardware.prompt_tokens", plain(p.Document.Hardware.PromptTokens)})
 	}
-	if p.Raw.Given("rollout.prefill") {
-		set = append(set, keyed{"rollout.prefill", "null"})
-		if r.Prefill.TokensPerS > 0 && !p.Raw.Given("hardware.prefill_tokens_per_s") {
-			set = append(set, keyed{"hardware.prefill_tokens_per_s", plain(r.Prefill.TokensPerS)})
+	if p.Raw.Given("modelled.prefill") {
+		set = append(set, keyed{"modelled.prefill", "null"})
+		if p.Document.Modelled.Prefill.TokensPerS > 0 && !p.Raw.Given("hardware.prefill_tokens_per_s") {
+			set = append(set, keyed{"hardware.prefill_tokens_per_s", plain(p.Document.Modelled.Prefill.TokensPerS)})
 		}
 	}
-	if p.Raw.Given("rollout.prompt_tokens") && p.Document.Sync.PrefillTokensPerS > 0 {
-		set = append(set, keyed{"rollout.prompt_tokens", "null"}) // a sync's speed would stand in
+	if p.Raw.Given("modelled.prompt_tokens") && p.Document.Modelled.Sync.PrefillTokensPerS > 0 {
+		set = append(set, keyed{"modelled.prompt_tokens", "null"}) // a sync's speed would stand in
 	}
 	return set
 }
@@ -78,8 +77,8 @@ func (p *Problem) speed(c *Candidate) []keyed {
 	tokens := p.Lengths.Mean()
 	if c.Policy == theory.PolicyDrop && c.Hold == 0 || c.SlotsPerReplica < curveParts {
 		speed := 1 / (1/c.DecodeTokensPerS - p.Machine.ReadS/tokens)
-		set := []keyed{{"rollout.decode_curve", "null"}, {"rollout.decode_tokens_per_s", plain(round6(speed))}}
-		if p.Raw.Given("rollout.decode_curve") { // what was measured stays, at this setting's slots
+		set := []keyed{{"modelled.decode_curve", "null"}, {"modelled.decode_tokens_per_s", plain(round6(speed))}}
+		if p.Raw.Given("modelled.decode_curve") { // what was measured stays, at this setting's slots
 			slots, gpus := float64(c.SlotsPerReplica), float64(p.Machine.GPUsPerReplica)
 			set = append(set, keyed{"hardware.slots_per_gpu", plain(slots / gpus)},
 				keyed{"hardware.rollout_tokens_per_s_per_gpu", plain(round6(slots / gpus / p.Machine.StepS(slots)))})
@@ -93,7 +92,7 @@ func (p *Problem) speed(c *Candidate) []keyed {
 		step := p.Machine.tokenS(active, tokens) - p.Machine.ReadS/tokens
 		points[i] = fmt.Sprintf("{active: %d, tokens_per_s: %s}", int(share*float64(c.Concurrency())), plain(round6(1/step)))
 	}
-	set := []keyed{{"rollout.decode_tokens_per_s", "null"}, {"rollout.decode_curve", "[" + strings.Join(points, ", ") + "]"}}
+	set := []keyed{{"modelled.decode_tokens_per_s", "null"}, {"modelled.decode_curve", "[" + strings.Join(points, ", ") + "]"}}
 	if p.Raw.Given("hardware.rollout_tokens_per_s_per_gpu") { // the curve says it
 		set = append(set, keyed{"hardware.rollout_tokens_per_s_per_gpu", "null"}, keyed{"hardware.slots_per_gpu", "null"})
 	}

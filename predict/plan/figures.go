@@ -27,7 +27,7 @@ type Figures struct {
 	UpdateS     float64 `json:"update_s"`
 	// EffectiveBatch is B_eff, the independent rollouts that a batch is worth.
 	EffectiveBatch float64 `json:"effective_batch_rollouts"`
-	// ClipFraction is the share of tokens expected outside the trainer's band; 0 where train.drift_nats_per_version is not given.
+	// ClipFraction is the share of tokens expected outside the trainer's band; 0 where modelled.train.drift_nats_per_version is not given.
 	ClipFraction float64 `json:"clip_fraction,omitempty"`
 	// WasteShare is the share of generated groups that are never trained on.
 	WasteShare float64 `json:"waste_share"`
@@ -125,7 +125,7 @@ func (e *evaluator) point(c *Candidate) theory.Point {
 		DecodeTokensPerS: c.DecodeTokensPerS, StepS: c.StepS,
 		Policy: c.Policy, Select: c.Select, Start: d.Rollout.Start, MaxStaleness: c.MaxStaleness,
 		StalenessThreshold: c.StalenessThreshold, PartialRollout: c.Partial,
-		Acceptance: d.Filter.Acceptance,
+		Acceptance: d.Modelled.Filter.Acceptance,
 		SyncTimeS:  c.SyncS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: c.SyncEvery,
 	}
 	if p.SyncMode == theory.SyncRestart || p.SyncMode == theory.SyncDrain {

@@ -5,11 +5,11 @@ import "fmt"
 // unplanned are keys of a simulation that a plan chooses or derives itself, with the
 // ones that say the same to a plan.
 var unplanned = []struct{ key, instead string }{
-	{"train.step_s", "hardware.train_tokens_per_s_per_gpu has a measured trainer's speed"},
-	{"train.utilization", "the split of the GPUs decides it"},
-	{"train.throughput_tokens_per_s", "hardware.train_tokens_per_s_per_gpu has a measured trainer's speed"},
-	{"rollout.decode_tokens_per_s", "hardware.rollout_tokens_per_s_per_gpu with hardware.slots_per_gpu, or rollout.decode_curve, has measured speeds"},
-	{"rollout.throughput_tokens_per_s", "hardware.rollout_tokens_per_s_per_gpu with hardware.slots_per_gpu has measured speeds"},
+	{"modelled.train.step_s", "hardware.train_tokens_per_s_per_gpu has a measured trainer's speed"},
+	{"modelled.train.utilization", "the split of the GPUs decides it"},
+	{"modelled.train.throughput_tokens_per_s", "hardware.train_tokens_per_s_per_gpu has a measured trainer's speed"},
+	{"modelled.decode_tokens_per_s", "hardware.rollout_tokens_per_s_per_gpu with hardware.slots_per_gpu, or modelled.decode_curve, has measured speeds"},
+	{"modelled.throughput_tokens_per_s", "hardware.rollout_tokens_per_s_per_gpu with hardware.slots_per_gpu has measured speeds"},
 	{"rollout.concurrency", "hardware.slots_per_gpu fixes the rollouts at once on a GPU"},
 }
 

@@ -29,9 +29,9 @@ func TestWithoutABudget(t *testing.T) {
 // What a simulation would take from a document and a plan does not is named, with
 // what to give instead.
 func TestUnplannedKeysAreNamed(t *testing.T) {
-	p := made(t, small, "train.step_s=90", "rollout.decode_tokens_per_s=40", "rollout.concurrency=256", "train.batch=256", "search.batch=null")
+	p := made(t, small, "modelled.train.step_s=90", "modelled.decode_tokens_per_s=40", "rollout.concurrency=256", "train.batch=256", "search.batch=null")
 	warned := strings.Join(p.Warnings, "\n")
-	for _, part := range []string{"train.step_s is given", "hardware.train_tokens_per_s_per_gpu", "rollout.decode_tokens_per_s is given", "hardware.rollout_tokens_per_s_per_gpu",
+	for _, part := range []string{"modelled.train.step_s is given", "hardware.train_tokens_per_s_per_gpu", "modelled.decode_tokens_per_s is given", "hardware.rollout_tokens_per_s_per_gpu",
 		"rollout.concurrency is given", "hardware.slots_per_gpu", "train.batch 256 is tried among other"} {
 		if !strings.Contains(warned, part) {
 			t.Errorf("no %q in %s", part, warned)

@@ -281,7 +281,7 @@ func (e *evaluator) useful(c *Candidate) bool {
 // balance is ρ with every slot at work, by the candidate's rates.
 func (e *evaluator) balance(c *Candidate) float64 {
 	produced := float64(c.ConcurrencyRollouts) * c.DecodeTokensPerS / (1 + e.meanS*c.DecodeTokensPerS/e.tokens)
-	return e.problem.Document.Filter.Acceptance * produced * c.StepS / (float64(c.BatchRollouts) * e.tokens)
+	return e.problem.Document.Modelled.Filter.Acceptance * produced * c.StepS / (float64(c.BatchRollouts) * e.tokens)
 }
 
 // loadMax is the concurrency over the batch beyond which staleness has no use.

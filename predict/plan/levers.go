@@ -240,7 +240,7 @@ func (s *search) tailPull(base Candidate, list *[]pull) {
 		HoldsFixed: "GPUs, split, slots and their decode speed, B and q; the train step shortens with the mean length",
 		Note:       fmt.Sprintf("M %.2f → %.2f, %.1f %% of rollouts truncated", p.Lengths.TailMultiplier(group), capped.TailMultiplier(group), 100*truncated)}
 	p.Lengths = capped
-	raw, err := p.Raw.Set(fmt.Sprintf("rollout.length.cap_tokens=%d", limit))
+	raw, err := p.Raw.Set(fmt.Sprintf("modelled.length.cap_tokens=%d", limit))
 	if err != nil {
 		return
 	}

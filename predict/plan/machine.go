@@ -40,7 +40,7 @@ func NewMachine(d config.Config, lengths *workload.Lengths) (Machine, error) {
 
 // toolTokens is what the tools of a mean rollout return in all, in tokens.
 func toolTokens(d config.Config) float64 {
-	return d.Rollout.Tools.Calls * float64(d.Rollout.Tools.OutputTokens)
+	return d.Modelled.Tools.Calls * float64(d.Modelled.Tools.OutputTokens)
 }
 
 // builder builds a machine.
@@ -146,8 +146,8 @@ func (b *builder) decoding() error {
 		}
 	}
 	switch {
-	case len(b.document.Rollout.DecodeCurve) > 0:
-		if err := b.curve(b.document.Rollout.DecodeCurve); err != nil {
+	case len(b.document.Modelled.DecodeCurve) > 0:
+		if err := b.curve(b.document.Modelled.DecodeCurve); err != nil {
 			return err
 		}
 	case h.RolloutTokensPerSPerGPU > 0:
@@ -156,7 +156,7 @@ func (b *builder) decoding() error {
 		b.roofline(b.replica())
 		b.note("decoding by roofline at %.0f %% of peak bandwidth and %.1f ms a step beside it: optimistic until calibrated", 100*h.BandwidthUse, 1e3*h.StepOverheadS)
 	default:
-		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or rollout.decode_curve")
+		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or modelled.decode_curve")
 	}
 	if h.SlotsPerGPU > 0 && h.RolloutTokensPerSPerGPU == 0 {
 		return b.pinned(h.SlotsPerGPU)
@@ -166,12 +166,12 @@ func (b *builder) decoding() error {
 
 // prefill takes the document's own speed of reading, where it gives one.
 func (b *builder) prefill() error {
-	given, m := b.document.Rollout.Prefill, &b.machine
+	given, m := b.document.Modelled.Prefill, &b.machine
 	speed := b.document.Hardware.PrefillTokensPerS
 	switch {
 	case given.TokensPerS > 0 && given.Mode != "engine":
 		m.PrefillS, m.ReadS = 0, m.PromptTokens/given.TokensPerS
-		b.note("prompts and tools' outputs are read at rollout.prefill.tokens_per_s %s, beside decoding; closed forms leave waits for a pool out", plain(given.TokensPerS))
+		b.note("prompts and tools' outputs are read at modelled.prefill.tokens_per_s %s, beside decoding; closed forms leave waits for a pool out", plain(given.TokensPerS))
 		return nil
 	case speed == 0:
 		speed = given.TokensPerS
@@ -187,7 +187,7 @@ func (b *builder) prefill() error {
 // all replicas, evenly loaded, with the reading of prompts in it: as a plan writes it.
 func (b *builder) wholeFleet() bool {
 	d := b.document
-	points := d.Rollout.DecodeCurve
+	points := d.Modelled.DecodeCurve
 	return len(points) > 0 && d.Given("engines") && len(d.Engines) == 1 && d.Given("rollout.concurrency") &&
 		points[len(points)-1].Active == d.Rollout.Concurrency && d.Hardware.RolloutGPUs > b.machine.GPUsPerReplica
 }
@@ -309,7 +309,7 @@ func (b *builder) reachable(i int, active, tokensPerS float64) error {
 		return nil
 	}
 	if _, err := b.replica().Measured(active, active*tokensPerS); err != nil {
-		return b.document.Refuse(fmt.Sprintf("rollout.decode_curve.%d.tokens_per_s", i), "cannot be: "+err.Error(), "")
+		return b.document.Refuse(fmt.Sprintf("modelled.decode_curve.%d.tokens_per_s", i), "cannot be: "+err.Error(), "")
 	}
 	return nil
 }
@@ -381,11 +381,11 @@ func (b *builder) context() float64 {
 // sync finds the time of a weight sync: the document's, else the model's.
 func (b *builder) sync() error {
 	d := b.document
-	if d.Given("sync.time_s") || !b.known {
-		at := d.Sync.TimeS
+	if d.Given("modelled.sync.time_s") || !b.known {
+		at := d.Modelled.Sync.TimeS
 		b.machine.SyncS = func(int, int) float64 { return at }
-		if !d.Given("sync.time_s") {
-			b.note("a weight sync takes no time: give sync.time_s, or model and gpu")
+		if !d.Given("modelled.sync.time_s") {
+			b.note("a weight sync takes no time: give modelled.sync.time_s, or model and gpu")
 		}
 		return nil
 	}

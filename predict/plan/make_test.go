@@ -13,6 +13,7 @@ import (
 const small = `
 rollout:
   group_size: 8
+modelled:
   length: {kind: lognormal, mean_tokens: 2000, tailness: 60, cap_tokens: 8192}
 hardware: {model: qwen3-8b, gpu: h100-sxm, gpus: 16}
 prices: {gpu_hour: 2}
@@ -276,7 +277,7 @@ func TestExample(t *testing.T) {
 // Equal lengths have no closed form: without a simulator nothing can be planned,
 // and the error says so.
 func TestWithoutATail(t *testing.T) {
-	_, err := Make(problemOf(t, small, "rollout.length={kind: fixed, mean_tokens: 1000}"))
+	_, err := Make(problemOf(t, small, "modelled.length={kind: fixed, mean_tokens: 1000}"))
 	if err == nil || !strings.Contains(err.Error(), "no closed form covers any") {
 		t.Errorf("error %v", err)
 	}

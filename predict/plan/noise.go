@@ -21,15 +21,15 @@ func (e *evaluator) effectiveBatch(c *Candidate, f *Figures) float64 {
 }
 
 // drift is the variance of a token's log-ratio at the mean staleness, 0 where the
-// document does not say train.drift_nats_per_version: that is the mean absolute
+// document does not say modelled.train.drift_nats_per_version: that is the mean absolute
 // log-ratio of a version, which grows with the lag; a normal one has π/2 times
 // its square as variance.
 func (e *evaluator) drift(f *Figures) float64 {
 	d := &e.problem.Document
-	if !d.Given("train.drift_nats_per_version") {
+	if !d.Given("modelled.train.drift_nats_per_version") {
 		return 0
 	}
-	lag := f.StalenessMean * d.Train.DriftNatsPerVersion
+	lag := f.StalenessMean * d.Modelled.Train.DriftNatsPerVersion
 	return math.Pi / 2 * lag * lag
 }
 

@@ -9,15 +9,15 @@ import (
 // meanwhile, have no closed form; short ones, and pauses of rollouts that are never
 // outside, have.
 func TestLongPausesBesideAnEnvironmentAreSimulated(t *testing.T) {
-	const environment = "rollout.environment={kind: exponential, mean_s: 30}"
+	const environment = "modelled.environment={kind: exponential, mean_s: 30}"
 	for _, c := range []struct {
 		covered   bool
 		overrides []string
 	}{
-		{false, []string{environment, "sync={mode: pause, time_s: 20, trainer: blocked}"}},
-		{true, []string{environment, "sync={mode: pause, time_s: 0.01}"}},
-		{true, []string{environment, "sync={mode: in_flight, time_s: 20}"}},
-		{true, []string{"sync={mode: pause, time_s: 20}"}},
+		{false, []string{environment, "sync={mode: pause, trainer: blocked}", "modelled.sync={time_s: 20}"}},
+		{true, []string{environment, "sync={mode: pause}", "modelled.sync={time_s: 0.01}"}},
+		{true, []string{environment, "sync={mode: in_flight}", "modelled.sync={time_s: 20}"}},
+		{true, []string{"sync={mode: pause}", "modelled.sync={time_s: 20}"}},
 	} {
 		p := problemOf(t, small, c.overrides...)
 		eval, err := newEvaluator(&p)

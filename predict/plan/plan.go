@@ -124,7 +124,7 @@ func (s *search) rank() error {
 	s.plan = Plan{Machine: s.problem.Machine, Budget: d.Budget, Prices: d.Prices, Prefer: d.Search.Prefer, Searched: searched(s.grid, s.ranked),
 		Workload: Workload{MeanTokens: s.eval.tokens, CapTokens: s.problem.Lengths.Quantile(1), GroupSize: d.Rollout.GroupSize,
 			TailMultiplier: s.problem.Lengths.TailMultiplier(d.Rollout.GroupSize), PromptTokens: s.problem.Machine.PromptTokens,
-			EnvironmentS: s.eval.meanS, Acceptance: d.Filter.Acceptance}}
+			EnvironmentS: s.eval.meanS, Acceptance: d.Modelled.Filter.Acceptance}}
 	s.assume()
 	s.given()
 	return nil

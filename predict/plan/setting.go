@@ -78,8 +78,8 @@ func (s Setting) overrides() []keyed {
 		{"preset", "null"},
 		{"hardware.rollout_gpus", number(s.RolloutGPUs)}, {"hardware.train_gpus", number(s.TrainGPUs)},
 		{"engines", "null"}, {"rollout.concurrency", number(s.Concurrency())},
-		{"train.batch", number(s.BatchRollouts)}, {"train.utilization", "null"}, {"train.throughput_tokens_per_s", "null"},
-		{"rollout.throughput_tokens_per_s", "null"},
+		{"train.batch", number(s.BatchRollouts)}, {"modelled.train.utilization", "null"}, {"modelled.train.throughput_tokens_per_s", "null"},
+		{"modelled.throughput_tokens_per_s", "null"},
 	}
 	if s.Policy == theory.PolicySynchronous {
 		return append(set, keyed{"schedule", s.Policy})

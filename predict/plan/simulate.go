@@ -56,7 +56,7 @@ func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
 	estimated := e.estimator.Estimate(e.ratesOnly(c))
 	load := max(1, min(estimated.Utilization, usefulRho))
 	// A rollout of several turns takes as many events.
-	perStep := load * float64(c.BatchRollouts) / e.acceptance() * (1 + e.problem.Document.Rollout.Tools.Calls)
+	perStep := load * float64(c.BatchRollouts) / e.acceptance() * (1 + e.problem.Document.Modelled.Tools.Calls)
 	measured = int(min(max(w.rollouts/perStep, float64(w.stepsMin)), float64(w.stepsMax)))
 	// Whatever precision asks for, a plan is to end: of the largest batches it has fewer steps, and says so.
 	measured = min(measured, max(int(effortMost*w.rollouts/perStep), stepsLeast))
@@ -71,7 +71,7 @@ func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
 
 // acceptance is the share of groups that the filter lets through.
 func (e *evaluator) acceptance() float64 {
-	if a := e.problem.Document.Filter.Acceptance; a > 0 {
+	if a := e.problem.Document.Modelled.Filter.Acceptance; a > 0 {
 		return a
 	}
 	return 1

@@ -13,7 +13,7 @@ func TestToolTokensTakeRoomAndTime(t *testing.T) {
 	}
 	var last rate
 	for i, output := range []string{"0", "500", "5000"} {
-		p := problemOf(t, small, "rollout.tools={calls: 10, output_tokens: "+output+"}")
+		p := problemOf(t, small, "modelled.tools={calls: 10, output_tokens: "+output+"}")
 		eval, err := newEvaluator(&p)
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ func TestToolTokensTakeRoomAndTime(t *testing.T) {
 // A document's own prefill speed is used instead of the roofline's.
 func TestPrefillAsGiven(t *testing.T) {
 	speed := func(prefill string) float64 {
-		p := problemOf(t, small, "rollout.prompt_tokens=2000", "rollout.prefill="+prefill)
+		p := problemOf(t, small, "modelled.prompt_tokens=2000", "modelled.prefill="+prefill)
 		eval, err := newEvaluator(&p)
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestPrefillAsGiven(t *testing.T) {
 // own slots; its speeds have the reading of prompts in them.
 func TestCurveOfTheWholeFleet(t *testing.T) {
 	p := problemOf(t, small, "hardware.rollout_gpus=8", "hardware.gpus_per_replica=1", "search.slots_per_gpu=null", "rollout.concurrency=128", "engines=[{kind: embedded, name: all, slots: 128}]",
-		"rollout.decode_curve=[{active: 16, tokens_per_s: 120}, {active: 128, tokens_per_s: 60}]")
+		"modelled.decode_curve=[{active: 16, tokens_per_s: 120}, {active: 128, tokens_per_s: 60}]")
 	if m := p.Machine; m.SlotsFixed != 16 || m.PrefillS != 0 || m.StepS(16) != 1.0/60 || m.StepS(2) != 1.0/120 {
 		t.Errorf("%d slots, prefill %g s, steps of %g and %g s", m.SlotsFixed, m.PrefillS, m.StepS(16), m.StepS(2))
 	}

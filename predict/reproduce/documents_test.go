@@ -38,7 +38,7 @@ func TestDocumentsHaveTheSpeedsTheyClaim(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, point := range d.Rollout.DecodeCurve {
+		for _, point := range d.Modelled.DecodeCurve {
 			want := replica.SlotSpeed(float64(min(point.Active, slots))) * math.Min(1, float64(slots)/float64(point.Active))
 			if math.Abs(point.TokensPerS/want-1) > 0.05 {
 				t.Errorf("%s: %d active: %g tokens/s, the model says %.1f", test.name, point.Active, point.TokensPerS, want)
@@ -48,12 +48,12 @@ func TestDocumentsHaveTheSpeedsTheyClaim(t *testing.T) {
 		if test.attention {
 			trainer.ContextTokens = lengths.Mean()
 		}
-		if want := float64(d.Train.Batch) * lengths.Mean() / trainer.TokensPerS(); math.Abs(d.Train.StepS/want-1) > 0.05 {
-			t.Errorf("%s: a step of %g s, the model says %.1f", test.name, d.Train.StepS, want)
+		if want := float64(d.Train.Batch) * lengths.Mean() / trainer.TokensPerS(); math.Abs(d.Modelled.Train.StepS/want-1) > 0.05 {
+			t.Errorf("%s: a step of %g s, the model says %.1f", test.name, d.Modelled.Train.StepS, want)
 		}
 		prefill := 10000 / replica.PrefillSeconds(10000)
-		if math.Abs(d.Rollout.Prefill.TokensPerS/prefill-1) > 0.05 {
-			t.Errorf("%s: prefill at %g tokens/s, the model says %.0f", test.name, d.Rollout.Prefill.TokensPerS, prefill)
+		if math.Abs(d.Modelled.Prefill.TokensPerS/prefill-1) > 0.05 {
+			t.Errorf("%s: prefill at %g tokens/s, the model says %.0f", test.name, d.Modelled.Prefill.TokensPerS, prefill)
 		}
 	}
 }

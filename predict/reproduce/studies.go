@@ -278,7 +278,7 @@ func (o Options) slimeScan(ctx context.Context, d config.Config) (Grid, error) {
 	for _, n := range slots {
 		for _, t := range tools {
 			at := sized(d, n)
-			at.Rollout.Tools.Time.MeanS = t
+			at.Modelled.Tools.Time.MeanS = t
 			for seed := range seeds {
 				at.Seed = uint64(seed + 1)
 				documents = append(documents, at)
@@ -323,7 +323,7 @@ func (o Options) slimeSyncScan(ctx context.Context, d config.Config) (Grid, erro
 	for _, s := range syncs {
 		for _, sigma := range sigmas {
 			at := d
-			at.Sync.TimeS, at.Rollout.Length.PromptSigma = s, sigma
+			at.Modelled.Sync.TimeS, at.Modelled.Length.PromptSigma = s, sigma
 			for seed := range seeds {
 				at.Seed = uint64(seed + 1)
 				documents = append(documents, at)

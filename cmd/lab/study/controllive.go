@@ -143,8 +143,8 @@ func (o ControlLiveOptions) common() []string {
 		fmt.Sprintf("rollout.group_size=%d", liveGroupSize), fmt.Sprintf("train.batch=%d", liveBatch), fmt.Sprintf("rollout.concurrency=%d", liveEngines*liveEngineSlots),
 		"engines=" + engines + "]",
 		fmt.Sprintf("trainer.step_s=%g", liveStepS), "trainer.threads=1", fmt.Sprintf("trainer.steps=%d", c.steps()),
-		"rollout.length={kind: empirical, groups: [[4, 4, 4, 4], [5, 5, 5, 5], [6, 6, 6, 6]]}",
-		fmt.Sprintf("rollout.decode_tokens_per_s=%g", 1/liveDecodeS), fmt.Sprintf("train.step_s=%g", liveStepS),
+		"modelled.length={kind: empirical, groups: [[4, 4, 4, 4], [5, 5, 5, 5], [6, 6, 6, 6]]}",
+		fmt.Sprintf("modelled.decode_tokens_per_s=%g", 1/liveDecodeS), fmt.Sprintf("modelled.train.step_s=%g", liveStepS),
 		fmt.Sprintf("steps.warmup=%d", c.settle), fmt.Sprintf("steps.measured=%d", c.steps()-c.settle),
 		"evaluate.every=0", "store.samples_every=0",
 	}

@@ -8,8 +8,8 @@ import (
 // A run with a target shows how it is kept beside the measured staleness, and every move of a setting as a mark
 // of the timeline that says why.
 func TestTargetIsShown(t *testing.T) {
-	document := write(t, "target.yaml", "rollout: {concurrency: 64, group_size: 4, decode_tokens_per_s: 50, length: {mean_tokens: 300, tailness: 50, cap_tokens: 1800}}\n"+
-		"train: {batch: 32, utilization: 1.2}\nqueue: {factor: 2}\ncontrol: {target: 1.5, window: 16}\nsteps: {warmup: 20, measured: 200}\n")
+	document := write(t, "target.yaml", "rollout: {concurrency: 64, group_size: 4}\nmodelled: {decode_tokens_per_s: 50, length: {mean_tokens: 300, tailness: 50, cap_tokens: 1800}, train: {utilization: 1.2}}\n"+
+		"train: {batch: 32}\nqueue: {factor: 2}\ncontrol: {target: 1.5, window: 16}\nsteps: {warmup: 20, measured: 200}\n")
 	s := serve(t, "view", document, "--listen", "127.0.0.1:0")
 	p := openTab(t, wide, s.url)
 	p.ready("overview")

@@ -32,10 +32,12 @@ seed: 1
 rollout:
   concurrency: 256
   group_size: 8
+train: {batch: 256}
+queue: {policy: drop, factor: 1}
+modelled:
   decode_tokens_per_s: 50
   length: {kind: lognormal, mean_tokens: 1400, tailness: 50, cap_tokens: 8080}
-train: {batch: 256, utilization: 1.2}
-queue: {policy: drop, factor: 1}
+  train: {utilization: 1.2}
 steps: {warmup: 100, measured: 3200}
 `
 

@@ -47,8 +47,8 @@ func TestControlPlaneAsksForItsToken(t *testing.T) {
 
 // A document is simulated and shown like a run.
 func TestDocumentIsShown(t *testing.T) {
-	document := write(t, "small.yaml", "rollout: {concurrency: 32, group_size: 4, decode_tokens_per_s: 50, length: {kind: fixed, mean_tokens: 500}}\n"+
-		"train: {batch: 32, utilization: 0.9}\nqueue: {policy: drop, factor: 1}\nsteps: {warmup: 10, measured: 60}\n")
+	document := write(t, "small.yaml", "rollout: {concurrency: 32, group_size: 4}\nmodelled: {decode_tokens_per_s: 50, length: {kind: fixed, mean_tokens: 500}, train: {utilization: 0.9}}\n"+
+		"train: {batch: 32}\nqueue: {policy: drop, factor: 1}\nsteps: {warmup: 10, measured: 60}\n")
 	s := serve(t, "view", document, "--listen", "127.0.0.1:0")
 	p := openTab(t, wide, s.url)
 	p.ready("overview")

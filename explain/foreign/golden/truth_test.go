@@ -145,9 +145,9 @@ func simulation(t *testing.T, d config.Config) sim.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	work := sim.NewModelled(d.Seed, lengths, environment, acceptance, int64(d.Train.StepS*1e9)).WithSolve(solve).WithStep(sim.Step{CV: d.Train.StepCV})
-	return sim.Config{Loop: d.LoopConfig(), Work: work, NSPerToken: 1e9 / d.Rollout.DecodeTokensPerS,
-		LoadNS: int64(d.Sync.LoadS * 1e9), SyncNS: int64(d.Sync.TimeS * 1e9), CapTokens: int32(d.Rollout.Length.CapTokens),
+	work := sim.NewModelled(d.Seed, lengths, environment, acceptance, int64(d.Modelled.Train.StepS*1e9)).WithSolve(solve).WithStep(sim.Step{CV: d.Modelled.Train.StepCV})
+	return sim.Config{Loop: d.LoopConfig(), Work: work, NSPerToken: 1e9 / d.Modelled.DecodeTokensPerS,
+		LoadNS: int64(d.Modelled.Sync.LoadS * 1e9), SyncNS: int64(d.Modelled.Sync.TimeS * 1e9), CapTokens: int32(d.Modelled.Length.CapTokens),
 		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured}
 }
 

@@ -203,7 +203,7 @@ func settings(s size, seed int) []string {
 		fmt.Sprintf("seed=%d", seed),
 		fmt.Sprintf("rollout.concurrency=%d", s.concurrency),
 		fmt.Sprintf("train.batch=%d", s.concurrency),
-		fmt.Sprintf("train.step_s=%d", stepS),
+		fmt.Sprintf("modelled.train.step_s=%d", stepS),
 		fmt.Sprintf("steps.warmup=%d", s.warmup),
 		fmt.Sprintf("steps.measured=%d", s.longer*s.measured),
 	} {
@@ -294,7 +294,7 @@ func mean(runs []measurement) (mean, standardError float64) {
 func grid(program string, runs int) (*scaling, error) {
 	s := size{concurrency: 1024, warmup: 40, measured: 200, longer: 2}
 	args := append([]string{"simulate", filepath.Join("examples", "simulation.yaml"), "--json",
-		"--accept-unsettled", "--grid", "queue.factor=1,2,4,8", "--grid", "rollout.length.tailness=30,50,70,90"}, settings(s, 1)...)
+		"--accept-unsettled", "--grid", "queue.factor=1,2,4,8", "--grid", "modelled.length.tailness=30,50,70,90"}, settings(s, 1)...)
 	var one, two []measurement
 	var doc struct{ Runs []struct{} }
 	for range runs {
