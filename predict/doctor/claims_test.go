@@ -19,7 +19,8 @@ func TestBoundHolds(t *testing.T) {
 	for _, length := range []string{fixed, lengths} {
 		for _, shape := range []string{"concurrency: 64", "concurrency: 200", "concurrency: 3", "concurrency: 64, start: gang"} {
 			for _, queue := range []string{"factor: 1", "factor: 3", "factor: 1, select: newest", "policy: bounded, eta: 2.5", "policy: threshold, staleness_threshold: 1"} {
-				for _, sync := range [][2]string{{"0", "1"}, {"3", "1"}, {"70", "1"}, {"0", "3"}, {"40", "2"}} /* seconds, every */ {
+				// A sync's seconds, and the train steps for each.
+				for _, sync := range [][2]string{{"0", "1"}, {"3", "1"}, {"70", "1"}, {"0", "3"}, {"40", "2"}} {
 					for _, rho := range []float64{0.6, 1.4} {
 						c := caseOf(t, length, "rollout={"+shape+"}", "queue={"+queue+"}", "sync={mode: in_flight, every: "+sync[1]+"}", "modelled.sync.time_s="+sync[0], fmt.Sprintf("modelled.train.utilization=%g", rho))
 						bound, why := newExamination(c).stalest()
