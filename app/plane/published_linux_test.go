@@ -16,7 +16,7 @@ import (
 // What a disk engine, or a receiver, would read from the store is published with its files.
 func TestPublishedWithoutFiles(t *testing.T) {
 	for want, engines := range map[string][]config.Engine{
-		"b (weights disk); publish files": {{Name: "a", Weights: "distributed"}, {Name: "b", Weights: "disk"}, {Name: "c", Weights: "none"}},
+		"b (weights disk). Publish files": {{Name: "a", Weights: "distributed"}, {Name: "b", Weights: "disk"}, {Name: "c", Weights: "none"}},
 		"no sender is there":              {{Name: "a", Weights: "distributed"}, {Name: "c", Weights: "none"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
