@@ -154,7 +154,9 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	intro := j.Intro(goesOn)
 	if !c.NoDashboard {
 		pages, err := j.ServePagesOf(j.Header())
-		defer pages.Close()
+		if err == nil { // a run goes on without its pages
+			defer pages.Close()
+		}
 		intro += "\n" + run.PagesLine(pages, err)
 	}
 	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, intro)
