@@ -6,7 +6,7 @@ package config
 type Config struct {
 	// Seed of everything that is drawn: lengths, times, prompts, weights and sampled tokens. Default 1.
 	Seed uint64 `json:"seed"`
-	// Schedule is asynchronous (engines never wait for the trainer) or synchronous (exactly one batch of groups is opened per served version, none until the next is served; this replaces the queue's policy and capacity). Default asynchronous.
+	// Schedule is asynchronous or synchronous. Under asynchronous, engines never wait for the trainer. Under synchronous, exactly one batch of groups is opened per served version, none until the next is served. This replaces the queue's policy and capacity. Default asynchronous.
 	Schedule string `json:"schedule" allowed:"asynchronous synchronous"`
 	// Preset sets the rules of a framework's loop, key by key: schedule, queue, sync, partial rollouts and the trainer's correction. Keys that the document gives come before it, but those that make it what it is cannot be changed. headway config --presets lists them. Default none.
 	Preset string `json:"preset,omitempty" allowed:"verl-fully-async areal prime-rl skyrl nemo-windowed pipelinerl slime openrlhf one-step-off synchronous"`
@@ -77,11 +77,11 @@ type Rollout struct {
 	Concurrency int `json:"concurrency" min:"1" max:"16777216"`
 	// GroupSize is S, the rollouts of one prompt. Default 8.
 	GroupSize int `json:"group_size" min:"1" max:"65536"`
-	// Start is the start order: stream fills slots as they free up, gang starts a group when a slot is free for each of its rollouts. Default stream.
+	// Start is the start order. Under stream, rollouts fill slots as these free up. Under gang, a group starts when a slot is free for each of its rollouts. Default stream.
 	Start string `json:"start" allowed:"stream gang"`
-	// Redundancy is the number of rollouts started beyond group_size in every group; the first group_size to be scored are kept, the others cancelled, which favours short ones. Default 0.
+	// Redundancy is the number of rollouts started beyond group_size in every group. The first group_size to be scored are kept and the others cancelled, which favours short ones. Default 0.
 	Redundancy int `json:"redundancy" min:"0" max:"65535"`
-	// Oversample is the number of groups opened per version over those of a batch under schedule synchronous; the first to be ready are trained, the others cancelled (or interrupted, with partial.interrupt batch), which favours short ones. Default 1.
+	// Oversample is the number of groups opened per version over those of a batch under schedule synchronous. The first to be ready are trained, which favours short ones. The others are cancelled, or interrupted with partial.interrupt batch. Default 1.
 	Oversample float64 `json:"oversample" min:"1" max:"1000"`
 	// Partial says when running rollouts are interrupted with their tokens kept.
 	Partial Partial `json:"partial"`
@@ -93,8 +93,8 @@ type Rollout struct {
 	Drift Drift `json:"drift,omitempty"`
 }
 
-// Drift is how a workload changes as the policy learns: by factors that go from 1 to
-// their value in a straight line, by the version that starts a rollout or a train step.
+// Drift is how a workload changes as the policy learns. Factors go from 1 to their
+// value in a straight line, by the version that starts a rollout or a train step.
 type Drift struct {
 	// Begin is the number of train steps before the factors begin to move. Default 0.
 	Begin int `json:"begin,omitempty" min:"0" max:"1000000000"`
@@ -113,17 +113,17 @@ type Drift struct {
 // Partial says when running rollouts are interrupted with their tokens kept.
 // A weight sync interrupts them under sync.mode restart.
 type Partial struct {
-	// Interrupt: batch interrupts every rollout in flight when a whole batch is ready and waits, and resumes them for a later one; none lets them go on. Default none.
+	// Interrupt says whether running rollouts are interrupted. Under batch, every rollout in flight is interrupted when a whole batch is ready and waits, and resumed for a later one. Under none, they go on. Default none.
 	Interrupt string `json:"interrupt" allowed:"none batch"`
 	// MaxSpans is the number of spans between interruptions a rollout may be made of; one that needs more is cancelled and tried afresh. 0 is no limit. Default 0.
 	MaxSpans int `json:"max_spans" min:"0" max:"1000000"`
 }
 
-// Prune says which rollouts are stopped early, whatever their reward would be.
+// Prune says which rollouts are stopped early, before their reward is known.
 type Prune struct {
 	// Tokens stops a rollout that is not done after so many response tokens; 0 is no limit. Default 0.
 	Tokens int `json:"tokens" min:"0" max:"1048576"`
-	// Check stops a rollout of a run as soon as its task can tell that the answer will not be wholly right (task), which takes the worst ones out of every group, or never (none). Default none.
+	// Check says whether a run stops a rollout by its answer. Under task, a rollout stops as soon as its task can tell that the answer will not be wholly right. This takes the worst ones out of every group. Under none, no rollout is stopped so. Default none.
 	Check string `json:"check" allowed:"none task"`
 }
 
@@ -135,19 +135,19 @@ type Train struct {
 
 // Queue says which ready groups wait, and which are dropped.
 type Queue struct {
-	// Policy: drop evicts the oldest group of a full queue; max also discards groups over the staleness budget; block admits nothing while the queue is full; bounded admits by a bound of the mean staleness (eta); threshold admits a share of groups ahead between two syncs (staleness_threshold); replay keeps trained groups and draws from them again. Default drop.
+	// Policy says which groups the queue admits and which it drops. Policy drop evicts the oldest group of a full queue; max also discards groups over the staleness budget. Policy block admits nothing while the queue is full. Policy bounded admits by a bound of the mean staleness (eta). Policy threshold admits a share of groups ahead between two syncs (staleness_threshold). Policy replay keeps trained groups and draws from them again. Default drop.
 	Policy string `json:"policy" allowed:"drop max block bounded threshold replay"`
 	// Factor is q, the queue's capacity over the batch. Default 1; 4 for replay; for bounded and threshold what they can admit, and no less.
 	Factor float64 `json:"factor,omitempty" min:"1" max:"1e6"`
 	// Capacity is Q, the queue's capacity in rollouts, instead of factor; a multiple of rollout.group_size.
 	Capacity int `json:"capacity,omitempty" min:"1" max:"268435456"`
-	// Select is how ready groups enter a batch: the oldest or the newest of them, those of the oldest version, or a random choice among the fresh ones, which became ready since the batch before. Policy replay draws by itself. Default oldest.
+	// Select is how ready groups enter a batch: oldest or newest first, or those of the oldest version first. Value fresh is a random choice among the groups that became ready since the batch before. Policy replay draws by itself. Default oldest.
 	Select string `json:"select,omitempty" allowed:"oldest newest oldest-version fresh"`
-	// Hold is theta: no group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that. Above 0.3 it biases lengths, unless select is fresh. Default 0, off.
+	// Hold is theta. No group opens while the next switch of weights is expected within theta times the train period, nor for longer than twice that. Above 0.3 it biases lengths, unless select is fresh. Default 0, off.
 	Hold float64 `json:"hold" min:"0" below:"1"`
-	// HoldAdaptive makes hold the most: the hold in force begins at 0 and follows what it costs, up while a full queue drops groups, which makes it free, and down where slots wait for nothing. It wants select fresh, and then hold 0.9 is a good most. Default false.
+	// HoldAdaptive makes hold the most that the hold in force may be. The hold in force begins at 0 and follows its cost. It goes up while a full queue drops groups, which makes it free, and down where slots wait for nothing. It wants select fresh, and then hold 0.9 is a good most. Default false.
 	HoldAdaptive bool `json:"hold_adaptive,omitempty"`
-	// HoldCost is the share of the slots' time that an adaptive hold may cost beyond what would be dropped anyway: about the share by which the train period grows where rollouts are the slower side. Default 0, what is free.
+	// HoldCost is the share of the slots' time that an adaptive hold may cost beyond the time of groups that would be dropped anyway. It is about the share by which the train period grows where rollouts are the slower side. Default 0: only holds that are free.
 	HoldCost float64 `json:"hold_cost,omitempty" min:"0" below:"1"`
 	// PauseAt opens no group while the queue holds that many batches, under any policy; at least 1, or 0 for no such limit. Default 0.
 	PauseAt float64 `json:"pause_at" min:"0" max:"1e6"`
@@ -156,12 +156,12 @@ type Queue struct {
 	MaxStaleness int `json:"max_staleness,omitempty" min:"0" max:"1000000000"`
 	// Abort makes policy max cancel groups in flight as soon as they cannot meet the budget.
 	Abort bool `json:"abort,omitempty"`
-	// Eta is the bound of the mean staleness of policy bounded, in versions: no more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps.
+	// Eta is the bound of the mean staleness of policy bounded, in versions. No more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps.
 	Eta float64 `json:"eta,omitempty" min:"0" max:"1e6"`
 
 	// Size of policy replay's buffer in rollouts, instead of factor or capacity; a multiple of rollout.group_size and no less than a batch.
 	Size int `json:"size,omitempty" min:"1" max:"268435456"`
-	// Evict is what replay's full buffer gives up: version the group of the oldest start version, drift the one whose importance ratio is expected to be the farthest from 1. Default version.
+	// Evict is the group that replay's full buffer gives up. Value version takes the group of the oldest start version. Value drift takes the one whose importance ratio is expected to be the farthest from 1. Default version.
 	Evict string `json:"evict,omitempty" allowed:"version drift"`
 	// Gamma is the weight in replay's sampling of a group one version older. Default 0.95.
 	Gamma float64 `json:"gamma,omitempty" above:"0" max:"1"`
@@ -188,7 +188,7 @@ type Queue struct {
 	TestFreq int `json:"test_freq,omitempty" min:"-1" max:"1000000"`
 	// TrainBatchSize is verl's, which has no effect in its fully asynchronous trainer, nor here; 0 there.
 	TrainBatchSize int `json:"train_batch_size,omitempty" min:"0" max:"16777216"`
-	// GenBatchSize is verl's; prompts are fed one by one, there and here, whatever it says.
+	// GenBatchSize is verl's, and has no effect here: prompts are fed one by one, as in verl's fully asynchronous trainer.
 	GenBatchSize int `json:"gen_batch_size,omitempty" min:"1" max:"16777216"`
 	// Rollout holds verl's rollout.n and the rollouter's machines.
 	Rollout VerlRollout `json:"rollout,omitempty"`
@@ -216,7 +216,7 @@ type VerlTrainer struct {
 
 // Sync says how new weights reach the engines.
 type Sync struct {
-	// Mode: in_flight keeps generating across the switch; pause holds running rollouts while an engine switches; restart interrupts them before it and resumes them after it, the tokens they have read into the cache anew; drain lets them finish first. Default in_flight.
+	// Mode says what running rollouts do when weights switch. Mode in_flight keeps generating across the switch. Mode pause holds running rollouts while an engine switches. Mode restart interrupts them before it and resumes them after it; their tokens are read into the cache anew. Mode drain lets them finish first. Default in_flight.
 	Mode string `json:"mode" allowed:"in_flight pause restart drain"`
 	// Every is the number of train steps per sync. Default 1.
 	Every int `json:"every" min:"1" max:"1000000"`
@@ -262,7 +262,7 @@ type Curriculum struct {
 type Prompts struct {
 	// Count is the size of the prompt set, every pass through it in another order; 0 gives every group a prompt of its own. Default 0.
 	Count int `json:"count" min:"0" max:"16777216"`
-	// Requeue plays the prompt of a group that was evicted, discarded or cancelled again before further ones; one that was filtered, pruned or failed would be so again. Default false.
+	// Requeue plays the prompt of a group that was evicted, discarded or cancelled again before further ones. The prompts of groups that were filtered, pruned or failed are left out, because they would end so again. Default false.
 	Requeue bool `json:"requeue"`
 }
 
@@ -276,7 +276,7 @@ type Steps struct {
 
 // Model is the policy network of a run: a decoder-only transformer.
 type Model struct {
-	// Path is a directory with a model in the layout of Hugging Face (config.json, tokenizer files, safetensors), for engines of other kinds than embedded: version 0 of the run, and what every later version's weights are put beside. The other keys then describe nothing.
+	// Path is a directory with a model in the layout of Hugging Face (config.json, tokenizer files, safetensors), for engines of other kinds than embedded. The model is version 0 of the run, and the weights of every later version are put beside it. The other keys then describe nothing.
 	Path string `json:"path,omitempty"`
 	// Layers is the number of transformer blocks. Default 2.
 	Layers int `json:"layers" min:"1" max:"128"`
@@ -290,7 +290,7 @@ type Model struct {
 
 // Trainer says how a run learns.
 type Trainer struct {
-	// Kind of trainer: embedded; remote, a program of yours that leases batches from headway serve; or tinker, the service that the engine of that kind is. Default embedded; remote for serve, and where an engine is not embedded; tinker with an engine of kind tinker.
+	// Kind of trainer. Kind remote is a program of yours that leases batches from headway serve. Kind tinker is the service that the engine of that kind is. Default embedded; remote for serve, and where an engine is not embedded; tinker with an engine of kind tinker.
 	Kind string `json:"kind" allowed:"embedded remote tinker"`
 	// Steps is the number of train steps of the run. Default 600.
 	Steps int `json:"steps" min:"1" max:"1000000000"`
@@ -319,7 +319,7 @@ type Trainer struct {
 // Correction says what a train step does about tokens that another policy
 // sampled. r is a token's importance ratio, trainer over rollout.
 type Correction struct {
-	// Kind: ppo-clip clips r to the band; none takes tokens as on-policy; decoupled-ppo clips against the policy the step began with and weighs by how far that is from the rollout's; tis weighs by r cut to [floor, cap]; token-mask and sequence-mask leave out tokens or responses whose r is outside [low, high]; cispo weighs by r cut to the band; dppo leaves out tokens whose probability has moved too far to where the advantage pushes it. Default ppo-clip.
+	// Kind of correction. Kind ppo-clip clips r to the band; none takes tokens as on-policy. Kind decoupled-ppo clips against the policy the step began with, and weighs by how far that is from the rollout's. Kind tis weighs by r cut to [floor, cap], and cispo by r cut to the band. Kinds token-mask and sequence-mask leave out tokens or responses whose r is outside [low, high]. Kind dppo leaves out tokens whose probability has moved too far to where the advantage pushes it. Default ppo-clip.
 	Kind string `json:"kind" allowed:"ppo-clip none decoupled-ppo tis token-mask sequence-mask cispo dppo"`
 	// EpsilonLow is the band's lower half width, instead of trainer.clip_epsilon; 1 is no lower bound.
 	EpsilonLow float64 `json:"epsilon_low,omitempty" above:"0" max:"1"`
@@ -351,7 +351,7 @@ type Correction struct {
 	MaxKL float64 `json:"max_kl,omitempty" above:"0" max:"1e6"`
 	// NegativeOnly lets sequence-mask leave out only responses with a negative advantage. Default false.
 	NegativeOnly bool `json:"negative_only,omitempty"`
-	// VersionMask leaves out tokens by the version that sampled them: newest keeps those of the newest version in their response, training those of the version the step starts from, both within version_lag. Default all, which leaves none out.
+	// VersionMask leaves out tokens by the version that sampled them. Value newest keeps those of the newest version in their response, training those of the version the step starts from. Both keep those within version_lag. Default all, which leaves none out.
 	VersionMask string `json:"version_mask" allowed:"all newest training"`
 	// VersionLag is the width of version_mask in versions. Default 0.
 	VersionLag int `json:"version_lag,omitempty" min:"0" max:"1000000000"`

@@ -10,7 +10,7 @@ import (
 type Control struct {
 	// Target is the goal. A number alone is target.staleness_mean. Default none, which moves nothing.
 	Target Target `json:"target,omitempty" short:"staleness_mean"`
-	// Window is the number of train steps over which the goal is measured: a step is held if the goal holds over the window that ends with it. Default 32.
+	// Window is the number of train steps over which the goal is measured. A step is held if the goal holds over the window that ends with it. Default 32.
 	Window int `json:"window,omitempty" min:"1" max:"1024"`
 	// Limits are what each setting may be moved within. A setting whose ends are equal stays where it is.
 	Limits Limits `json:"limits,omitempty"`

@@ -10,7 +10,7 @@ import (
 
 // Engine is one replica that generates rollouts.
 type Engine struct {
-	// Kind of engine: embedded, or a server that runs elsewhere: vllm, sglang, llamacpp (llama-server), openai for any other that answers completions (no token ids, nothing can be trained on), or tinker for a service of Tinker's API, which trains as well and stands alone. Default embedded.
+	// Kind of engine: embedded, or a server that runs elsewhere. Kinds vllm, sglang and llamacpp (llama-server) are those servers. Kind openai is any other that answers completions; it gives no token ids, so nothing can be trained on. Kind tinker is a service of Tinker's API, which trains as well and stands alone. Default embedded.
 	Kind string `json:"kind" allowed:"embedded vllm sglang llamacpp openai tinker"`
 	// Name in status and reports. Default engine-0, engine-1 and so on.
 	Name string `json:"name"`
@@ -20,17 +20,17 @@ type Engine struct {
 	ServedModel string `json:"served_model,omitempty"`
 	// KeyFile holds the server's API key, where it asks for one.
 	KeyFile string `json:"key_file,omitempty"`
-	// Weights is how new versions reach the server: disk, it reads them from a directory that it shares with the control plane; lora, the same as an adapter, of which the trainer publishes version 0 too; distributed, it receives the tensors in a collective from the process that has the trainer's weights, and the control plane sees none of them; restart, it is started again with them by command; service, the trainer is the same service and saves them there; none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, service for tinker, else none.
+	// Weights is how new versions reach the server. Under disk, it reads them from a directory that it shares with the control plane. Value lora is the same for an adapter, of which the trainer publishes version 0 too. Under distributed, it receives the tensors in a collective from the process that has the trainer's weights, and the control plane sees none of them. Under restart, it is started again with them by command. Under service, the trainer is the same service and saves them there. Under none, it goes on serving version 0. Default disk for vllm and sglang, restart for llamacpp with a command, service for tinker, else none.
 	Weights string `json:"weights,omitempty" allowed:"disk lora distributed restart service none"`
 	// WeightsDir is the run's weights directory as the server sees it, where that is not the control plane's own path.
 	WeightsDir string `json:"weights_dir,omitempty"`
-	// Cache is what becomes of keys and values computed under old weights: keep them for running requests and salt the prefix cache by version (salt), drop them all so that they are computed anew (flush), or keep them for everyone (keep). Default salt.
+	// Cache says what happens to keys and values computed under old weights. Value salt keeps them for running requests and salts the prefix cache by version. Value flush drops them all, so that they are computed anew. Value keep keeps them for every request. Default salt.
 	Cache string `json:"cache,omitempty" allowed:"salt flush keep"`
 	// SilentS is how long a response may bring no token before the server counts as hung, in seconds; switches of weights are not counted. Of tinker it is how long the service may be out of reach or busy before it counts as down. Default 120, 300 for tinker.
 	SilentS float64 `json:"silent_s,omitempty" above:"0" max:"86400"`
 	// UpdateS is how long one update of weights may take, in seconds. Default 720.
 	UpdateS float64 `json:"update_s,omitempty" above:"0" max:"86400"`
-	// PieceTokens is the most tokens of one request to a service of kind tinker, which samples a request from one version: longer responses are made of several, and take new weights between them. Each reads what was before it anew. Default 256.
+	// PieceTokens is the most tokens of one request to a service of kind tinker, which samples a request from one version. Longer responses are made of several requests, and take new weights between them. Each reads what was before it anew. Default 256.
 	PieceTokens int `json:"piece_tokens,omitempty" min:"1" max:"1048576"`
 	// Command starts the server for weights restart: program and arguments, in which {weights} stands for the version's directory.
 	Command []string `json:"command,omitempty"`
@@ -44,8 +44,8 @@ type Engine struct {
 	Speed float64 `json:"speed,omitempty" above:"0" max:"1000"`
 }
 
-// Sampling says how tokens are drawn. Whatever is not the policy as it is makes the log-probs of
-// rollouts those of another distribution than the trainer's, unless the trainer does the same.
+// Sampling says how tokens are drawn. Any other value than the defaults gives the log-probs of rollouts another
+// distribution than the trainer's, unless the trainer does the same.
 type Sampling struct {
 	// Temperature divides the logits. Default 1.
 	Temperature float64 `json:"temperature" min:"0" max:"10"`

@@ -2,7 +2,7 @@ package config
 
 // Environment is what a run's policy is trained on.
 type Environment struct {
-	// Kind of environment: embedded; remote: workers of yours that claim rollouts from headway serve; tasks: headway serve plays the tasks of a file, with tools in sandboxes and a verifier; or openenv: it plays on a server that speaks OpenEnv. Default embedded, remote where an engine is not.
+	// Kind of environment. With remote, workers of yours claim rollouts from headway serve. With tasks, headway serve plays the tasks of a file, with tools in sandboxes and a verifier. With openenv, it plays on a server that speaks OpenEnv. Default embedded, remote where an engine is not.
 	Kind string `json:"kind" allowed:"embedded remote tasks openenv"`
 	// Name by which workers claim the rollouts of an environment that is not embedded. Default the task's, rollouts where engines are servers.
 	Name string `json:"name,omitempty"`
@@ -50,10 +50,10 @@ type Environment struct {
 	OnLimit OnLimit `json:"on_limit,omitempty"`
 }
 
-// Sandboxes is what code of the policy runs in, in a run. What simulations reckon with is
-// modelled.sandbox: nothing of the one is taken for the other.
+// Sandboxes is what code of the policy runs in, in a run. Simulations use
+// modelled.sandbox instead; neither section takes values from the other.
 type Sandboxes struct {
-	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process, plain processes of this user, which is no boundary. Default bwrap.
+	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process. Driver process runs plain processes of this user, which is no boundary. Default bwrap.
 	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`
 	// Root is the directory of a root file system, which bwrap and runsc give every sandbox to read. Default the host's own programs, without its data.
 	Root string `json:"root,omitempty"`
@@ -63,7 +63,7 @@ type Sandboxes struct {
 	URLs []string `json:"urls,omitempty"`
 	// ServerBoxes is the number of sandboxes that one swerex server has at once; they see one another. Default 1.
 	ServerBoxes int `json:"server_boxes,omitempty" min:"1" max:"100000"`
-	// Isolated says that the containers or pods of swerex or kubernetes keep files, processes and network apart from all that matters, which headway cannot find out. Default false: what the policy writes is then not run there.
+	// Isolated says that the containers or pods of swerex or kubernetes keep files, processes and network apart from all that matters. Headway cannot find that out. Default false: code that the policy writes is then not run there.
 	Isolated bool `json:"isolated,omitempty"`
 	// URL of the API of e2b. Default that of e2b itself.
 	URL string `json:"url,omitempty"`
@@ -97,7 +97,7 @@ type Sandboxes struct {
 	WarmMin int `json:"warm_min,omitempty" min:"0" max:"1000000"`
 	// WarmMax is the most that stand ready; between the two it follows what was asked for while one starts. Default warm_min.
 	WarmMax int `json:"warm_max,omitempty" min:"0" max:"1000000"`
-	// Reuse is what becomes of a sandbox that a rollout has done with: never ends it; reset makes it as if it were new and gives it to another rollout. Default never.
+	// Reuse says what happens to a sandbox when a rollout is done with it. Value never ends it. Value reset makes it as if it were new and gives it to another rollout. Default never.
 	Reuse string `json:"reuse,omitempty" allowed:"never reset"`
 	// Uses is how many rollouts one sandbox serves under reuse reset. Default 100.
 	Uses int `json:"uses,omitempty" min:"1" max:"1000000"`
@@ -119,7 +119,7 @@ type Sandboxes struct {
 type E2B struct {
 	// User that commands run as. Default user.
 	User string `json:"user,omitempty"`
-	// LifetimeS is how long a sandbox lives on once nobody uses it any more, as after a crash, in seconds; it is lengthened while it is used. Default 300.
+	// LifetimeS is how long an unused sandbox lives on, as after a crash, in seconds. It is lengthened while the sandbox is used. Default 300.
 	LifetimeS float64 `json:"lifetime_s,omitempty" min:"15" max:"86400"`
 	// Envd is the address of the daemon in a sandbox, with {id} and {domain} in it, where the API is one of your own. Default that of e2b itself.
 	Envd string `json:"envd,omitempty"`
@@ -179,9 +179,9 @@ type Tasks struct {
 
 // Verifier says who judges the rollouts of tasks.
 type Verifier struct {
-	// Kind: exact compares the last message with the answer; starlark evaluates an expression or a program of yours; command asks a program, a JSON line in and one out; http asks a server; tests runs the task's test in the sandbox; none where the environment gives the rewards itself. Default by what else is said here, none for openenv, tests with tasks.test and where tasks have tests and no answers, else exact.
+	// Kind of verifier. Kind exact compares the last message with the answer; starlark evaluates an expression or a program of yours. Kind command asks a program, a JSON line in and one out; http asks a server. Kind tests runs the task's test in the sandbox. Kind none is for environments that give the rewards themselves. Default by what else is said here, none for openenv, tests with tasks.test and where tasks have tests and no answers, else exact.
 	Kind string `json:"kind,omitempty" allowed:"exact starlark command http tests none"`
-	// Extract says where in the last message the answer is, for kind exact: all of it, last-line, marker (behind the last of them), boxed (in the last \boxed{}) or pattern (the first group of its last match). Default all of it, or what marker or pattern says.
+	// Extract says where in the last message the answer is, for kind exact: all of it, or its last line (last-line). Value marker takes the text behind the last marker, boxed that in the last \boxed{}. Value pattern takes the first group of the pattern's last match. Default marker or pattern where that key is given, else all of it.
 	Extract string `json:"extract,omitempty" allowed:"last-line marker boxed pattern"`
 	// Marker is the text before the answer, with extract marker.
 	Marker string `json:"marker,omitempty"`
@@ -209,7 +209,7 @@ type Verifier struct {
 	Test string `json:"test,omitempty"`
 	// RewardKey is the entry of reward.json that counts, for kind tests. Default reward.
 	RewardKey string `json:"reward_key,omitempty"`
-	// Source says what tests are worth by, for kind tests: line, the result line with its token; exit, the exit code alone, which a test that runs the policy's code may leave to it; file, reward.json or reward.txt. Default file for Harbor's tasks, else line.
+	// Source says where the reward of tests is read, for kind tests. Source line is the result line with its token. Source exit is the exit code alone; a test that runs the policy's code may leave the exit code to that code. Source file is reward.json or reward.txt. Default file for Harbor's tasks, else line.
 	Source string `json:"source,omitempty" allowed:"line exit file"`
 	// Range is the least and the greatest reward; one outside is a failure of the verifier. Default 0 and 1.
 	Range []float64 `json:"range,omitempty" min:"-1e9" max:"1e9"`
@@ -227,7 +227,7 @@ type OpenEnv struct {
 	URL string `json:"url,omitempty"`
 	// KeyFile holds a secret that the server is sent as a bearer token.
 	KeyFile string `json:"key_file,omitempty"`
-	// Mode says how a message of the policy becomes an action: text (a field of the action takes it), json (it has the action as a JSON object), act (it calls a tool whose arguments are the action), or tools (it calls the server's own tools). Default by the server's schema.
+	// Mode says how a message of the policy becomes an action. Under text, a field of the action takes the message. Under json, the message has the action as a JSON object. Under act, it calls a tool whose arguments are the action. Under tools, it calls the server's own tools. Default by the server's schema.
 	Mode string `json:"mode,omitempty" allowed:"text json act tools"`
 	// Action is the field of the action that takes the message's text. Default the only one that can.
 	Action string `json:"action,omitempty"`

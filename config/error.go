@@ -117,9 +117,10 @@ func (e Errors) orNil() error {
 	return e
 }
 
-// Refuse returns an error about a key, placed where the document gave it, for
-// what only the command can know, such as a context too short for a task's
-// prompts. The problem follows the value in the message; allowed may be empty.
+// Refuse returns an error about a key, placed where the document gave it. Commands
+// use it for relations that only they can check, such as a context too short for a
+// task's prompts. The problem follows the value in the message; allowed may be
+// empty.
 func (c Config) Refuse(key, problem, allowed string) error {
 	return Errors{c.problem(key, "", problem, allowed)}
 }

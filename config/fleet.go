@@ -94,8 +94,8 @@ func (f Fleet) said() bool {
 	return f.Driver != "" || f.Least != 0 || f.Most != 0 || f.Start != 0 || f.Workload != "" || len(f.Command) > 0
 }
 
-// EngineURL is the address of an engine's server, with the words of a fleet filled in. ports are those of
-// the engines, by their index; without any, fleet.port counts, and 1 where that is not set.
+// EngineURL is the address of an engine's server, with the words of a fleet filled in. Argument ports holds the ports
+// of the engines, by their index. Without any, fleet.port counts, and 1 where that is not set.
 func (c Config) EngineURL(i int, ports []int) string {
 	port := 1 + i
 	if c.Fleet.Port > 0 {

@@ -46,10 +46,10 @@ func plainOverrides(texts []string) []Override {
 	return overrides
 }
 
-// Read reads a document as it is, without defaults or checks beyond its keys
-// and types, so that a caller can try several overrides on it. The empty path
-// stands for the empty document. A document that it refuses is checked further:
-// the error is an [Errors] with every value that is wrong by itself, too.
+// Read reads a document as it is, without defaults or checks beyond its keys and
+// types. A caller can so try several overrides on it. The empty path stands for
+// the empty document. A document that it refuses is checked further: the error is
+// an [Errors] with every value that is wrong by itself, too.
 func Read(path string) (Config, error) {
 	text, err := readFile(path)
 	if err != nil {
@@ -117,10 +117,9 @@ func parse(name string, text []byte, recorded bool) (Config, Errors) {
 	return c, d.errs
 }
 
-// Set returns a copy with overrides applied in order. Each is KEY=VALUE with a
-// dotted key, such as train.batch=64 or engines.0.slots=8, and a value in YAML;
-// null takes back what the document gave, and a section replaces the document's. Overrides belong before
-// [Config.WithDefaults], because a default may follow from what they change.
+// Set returns a copy with overrides applied in order. Each is KEY=VALUE with a dotted key, such as train.batch=64 or
+// engines.0.slots=8, and a value in YAML. A value of null takes the document's own back, and a section replaces the
+// document's. Overrides belong before [Config.WithDefaults], because a default may follow from what they change.
 func (c Config) Set(overrides ...string) (Config, error) {
 	changed, errs := c.set(plainOverrides(overrides))
 	return changed, changed.withWrongValues(errs).orNil()

@@ -13,7 +13,7 @@ type Modelled struct {
 	DecodeTokensPerS float64 `json:"decode_tokens_per_s,omitempty" above:"0" max:"1e9"`
 	// ThroughputTokensPerS is the modelled speed of all slots together in tokens per second, instead of decode_tokens_per_s.
 	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
-	// DecodeCurve is the modelled speed of one slot by how many of its engine's generate at once, instead of decode_tokens_per_s: straight lines between the points, level outside them. A run measures its own.
+	// DecodeCurve is the modelled speed of one slot by how many of its engine's generate at once, instead of decode_tokens_per_s. It is straight between the points and level outside them. A run measures its own.
 	DecodeCurve []DecodePoint `json:"decode_curve,omitempty"`
 	// PromptTokens is the length of every prompt in a simulation, which is read before the first token. Default 0.
 	PromptTokens int `json:"prompt_tokens,omitempty" min:"0" max:"1048576"`
@@ -59,13 +59,13 @@ type ModelledTrain struct {
 	StepS float64 `json:"step_s,omitempty" above:"0" max:"1e7"`
 	// ThroughputTokensPerS is the trainer's speed in tokens per second in a simulation, instead of utilization.
 	ThroughputTokensPerS float64 `json:"throughput_tokens_per_s,omitempty" above:"0" max:"1e15"`
-	// StepBy says what a simulated step's time follows: constant is the same for every batch, rollouts and tokens are in proportion to what the batch holds, the time given being that of a whole batch of mean length. Default constant.
+	// StepBy says how a simulated step's time follows its batch. Under constant, it is the same for every batch. Under rollouts and tokens, it is in proportion to the batch's; the time given is that of a whole batch of mean length. Default constant.
 	StepBy string `json:"step_by,omitempty" allowed:"constant rollouts tokens"`
 	// StepCV is the coefficient of variation of a simulated step's time around that, lognormal with the same mean. Default 0.
 	StepCV float64 `json:"step_cv,omitempty" min:"0" max:"10"`
 	// FailureRate is the share of simulated steps that fail at their end, to be tried again as failures.train_attempts says. Default 0.
 	FailureRate float64 `json:"failure_rate,omitempty" min:"0" below:"1"`
-	// DriftNatsPerVersion is the mean absolute log-ratio that a trained group is modelled to have per version of staleness, for queue.evict drift; a run measures its own. Default 0.01.
+	// DriftNatsPerVersion is the mean absolute log-ratio that a trained group is modelled to have per version of staleness, for queue.evict drift. A run measures its own. Default 0.01.
 	DriftNatsPerVersion float64 `json:"drift_nats_per_version,omitempty" min:"0" max:"100"`
 	// DriftSpread is the standard deviation of the logarithm of the groups' own factor on it. Default 0.3.
 	DriftSpread float64 `json:"drift_spread,omitempty" min:"0" max:"10"`
@@ -75,7 +75,7 @@ type ModelledTrain struct {
 type ModelledSync struct {
 	// TimeS is the modelled time of one sync in seconds; a run measures its own. Default 0.
 	TimeS float64 `json:"time_s" min:"0" max:"1e6"`
-	// LoadS is the part of a sync before that in which engines fetch a version beside the one they serve, in seconds; they generate meanwhile in every mode (under drain what they have). Default 0.
+	// LoadS is the part of a sync before that in which engines fetch a version beside the one they serve, in seconds. They generate meanwhile in every mode; under drain, only the rollouts they have. Default 0.
 	LoadS float64 `json:"load_s,omitempty" min:"0" max:"1e6"`
 	// PrefillTokensPerS is the modelled speed, in tokens per second and slot, at which a resumed rollout reads the tokens it has; 0 is at once. A run measures its own. Default 0.
 	PrefillTokensPerS float64 `json:"prefill_tokens_per_s" min:"0" max:"1e12"`
@@ -95,7 +95,7 @@ type ModelledFleet struct {
 
 // ModelledEvaluate says what a simulated evaluation takes.
 type ModelledEvaluate struct {
-	// Occupies says what stands still in a simulation while evaluate.prompts rollouts are evaluated: engines, all slots of which take part, from the end of a weight sync on; trainer, whose next step waits; or none. Default none.
+	// Occupies says which part stands still in a simulation while evaluate.prompts rollouts are evaluated. Under engines, all slots take part, from the end of a weight sync on. Under trainer, its next step waits. Under none, nothing stands still. Default none.
 	Occupies string `json:"occupies,omitempty" allowed:"none engines trainer"`
 	// TimeS is the modelled time of one evaluation in seconds. Default what so many rollouts of the model take in all slots.
 	TimeS float64 `json:"time_s,omitempty" above:"0" max:"1e7"`
@@ -117,12 +117,13 @@ type DecodePoint struct {
 	TokensPerS float64 `json:"tokens_per_s" above:"0" max:"1e9"`
 }
 
-// Prefill is a model of how tokens that a rollout did not generate are read into
-// the cache: its prompt, what tools return, and all it has once it was interrupted.
+// Prefill models how an engine reads tokens that a rollout did not generate into
+// the cache. These are its prompt, the results of tools, and all its tokens once
+// it was interrupted.
 type Prefill struct {
 	// TokensPerS is the speed, in tokens per second: of a slot, an engine or a worker, as mode says.
 	TokensPerS float64 `json:"tokens_per_s,omitempty" above:"0" max:"1e12"`
-	// Mode: slot lets every rollout read for itself, and slows no other; engine lets an engine read one rollout after the other while its others stand still; pool has workers read for all engines, one rollout each. Default slot.
+	// Mode says which rollouts wait for a read. Mode slot lets every rollout read for itself, and slows no other. Mode engine lets an engine read one rollout after the other while its others stand still. Mode pool has workers read for all engines, one rollout each. Default slot.
 	Mode string `json:"mode,omitempty" allowed:"slot engine pool"`
 	// Workers is the number of the pool's.
 	Workers int `json:"workers,omitempty" min:"1" max:"1000000"`
@@ -133,7 +134,7 @@ type Prefill struct {
 type Tools struct {
 	// Calls is the mean number of calls of a rollout; it generates one part more than that.
 	Calls float64 `json:"calls,omitempty" min:"0" max:"4096"`
-	// CallsKind is their distribution; fixed is the same number for all, and for one that is not whole that below or above it, so that the mean holds. Default fixed.
+	// CallsKind is their distribution. Kind fixed is the same number for all. If the mean is not whole, a rollout makes the whole number below or above it, so that the mean holds. Default fixed.
 	CallsKind string `json:"calls_kind,omitempty" allowed:"fixed poisson geometric"`
 	// CallsMax is the most calls of a rollout. Default no limit.
 	CallsMax int `json:"calls_max,omitempty" min:"1" max:"4096"`
@@ -188,7 +189,7 @@ type ModelledVerifier struct {
 
 // Solve is a model of rewards: 1 for a solved rollout, 0 otherwise.
 type Solve struct {
-	// Kind: none gives nothing a reward, fixed solves every rollout at one rate, logistic has a policy whose skill grows play prompts of several difficulties: a rollout is solved with probability 1/(1 + exp(difficulty - skill)). Default none, fixed when only rate is given, else logistic.
+	// Kind of reward model. Kind none gives nothing a reward, and fixed solves every rollout at one rate. Kind logistic has a policy whose skill grows play prompts of several difficulties. It solves a rollout with probability 1/(1 + exp(difficulty - skill)). Default none, fixed when only rate is given, else logistic.
 	Kind string `json:"kind" allowed:"none fixed logistic"`
 	// Rate is the solve rate of fixed.
 	Rate float64 `json:"rate,omitempty" min:"0" max:"1"`
@@ -218,7 +219,7 @@ type Length struct {
 	Alpha float64 `json:"alpha,omitempty" above:"1" max:"1000"`
 	// CapTokens is the longest response, where longer ones are cut. Default 8080 where nothing at all is said about lengths, else no cap.
 	CapTokens int `json:"cap_tokens,omitempty" min:"1" max:"1048576"`
-	// PromptSigma makes some prompts long and others short: the standard deviation of the logarithm of a factor, of mean 1, on all lengths of a prompt. Default 0.
+	// PromptSigma makes some prompts long and others short. It is the standard deviation of the logarithm of a factor, of mean 1, on all lengths of a prompt. Default 0.
 	PromptSigma float64 `json:"prompt_sigma,omitempty" min:"0" max:"3"`
 	// File of measured lengths for empirical, relative to the working directory: a number, a list or a JSON object a line.
 	File string `json:"file,omitempty"`

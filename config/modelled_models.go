@@ -45,12 +45,13 @@ const outsideSamples = 1 << 14
 const outsideCalls = 32
 
 // OutsideModel is the distribution of all the time a rollout spends outside the
-// engine: environment, calls of tools, what they return read by the slot itself, the
-// start of a sandbox and the judge, if it waits for none of them and nothing fails, at
-// version 0. It is the environment's own where that is all there is, and else estimated
-// from rollouts drawn with a seed of its own, the same on every call. It is nil where
-// siblings' times are measured together, which a sum would take apart. The error is an
-// [Errors].
+// engine, at version 0. That is the environment, calls of tools, the reading of
+// their results by the slot itself, the start of a sandbox and the judge. It
+// counts no waiting for any of them, and no failures. Where the environment is all
+// there is, it is the environment's own distribution. Else it is estimated from
+// rollouts drawn with a seed of its own, the same on every call. It is nil where
+// siblings' times are measured together, which a sum would take apart. The error
+// is an [Errors].
 func (c Config) OutsideModel() (*workload.Service, error) {
 	environment, err := c.ServiceModel()
 	if err != nil || c.Modelled.Tools.Calls == 0 && c.Modelled.Sandbox.Start.Kind == "" && c.Modelled.Verifier.Time.Kind == "" {
@@ -124,8 +125,8 @@ func (c Config) ChangeModel() (workload.Change, error) {
 	return c.change(c.Modelled.Length.CapTokens)
 }
 
-// RunChange is the same in a run, where nothing cuts lengths but what the task asks for.
-// The error is an [Errors].
+// RunChange is the same in a run, where only the task's answer bounds lengths. The
+// error is an [Errors].
 func (c Config) RunChange() (workload.Change, error) { return c.change(0) }
 
 func (c Config) change(capTokens int) (workload.Change, error) {
@@ -144,9 +145,9 @@ func (t Tools) spec() workload.ToolsSpec {
 		Time: t.Time.spec(), FailureRate: t.FailureRate, Retries: t.Retries}
 }
 
-// DecodeThroughputTokensPerS is v_R, the modelled speed of all slots together while
-// every one of them generates: by the curve at each engine's slots where there is
-// one, and by the engines' relative speeds. 0 where no speed is given.
+// DecodeThroughputTokensPerS is v_R, the modelled speed of all slots together
+// while every one of them generates. It takes the curve at each engine's slots
+// where there is one, and the engines' relative speeds. 0 where no speed is given.
 func (c Config) DecodeThroughputTokensPerS() float64 {
 	if c.Modelled.ThroughputTokensPerS != 0 {
 		return c.Modelled.ThroughputTokensPerS
@@ -170,8 +171,8 @@ func (c Config) EngineSpeed(engine int) float64 {
 	return 1
 }
 
-// SlotTokensPerS reads the speed curve: what each slot of an engine of speed 1
-// generates, in tokens per second, if so many do. 0 without a curve.
+// SlotTokensPerS reads the speed curve. It returns the tokens per second that each
+// slot of an engine of speed 1 generates while active slots do. 0 without a curve.
 func (c Config) SlotTokensPerS(active int) float64 {
 	curve := c.Modelled.DecodeCurve
 	for i, p := range curve {

@@ -97,5 +97,5 @@ func (c Config) ForPlan() (Config, error) {
 }
 
 // Given reports whether the document, an override or a preset gave the key at a
-// dotted path, so that a plan can tell a choice from a default.
+// dotted path. A plan can so tell a choice from a default.
 func (c Config) Given(path string) bool { return c.given(path) }

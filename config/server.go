@@ -30,9 +30,9 @@ type Server struct {
 
 // Gateway says how agents that speak OpenAI's API become rollouts, under /v1 of a control plane.
 type Gateway struct {
-	// ClientSampling is what becomes of a client's own temperature, top_p and the like where they differ from rollout.sampling: override takes the run's and says so in a header, refuse answers with an error, allow takes the client's, whose log-probs the trainer must then reproduce. Default override.
+	// ClientSampling says what happens where a client's own temperature, top_p and the like differ from rollout.sampling. Value override takes the run's and says so in a header; refuse answers with an error. Value allow takes the client's, whose log-probs the trainer must then reproduce. Default override.
 	ClientSampling string `json:"client_sampling,omitempty" allowed:"override refuse allow"`
-	// Tools is how calls of tools are written in the model's responses: hermes (a JSON object between <tool_call> tags), llama3 (a bare JSON object), or none. Default hermes.
+	// Tools is how calls of tools are written in the model's responses. Value hermes is a JSON object between <tool_call> tags, llama3 a bare JSON object, and none no calls. Default hermes.
 	Tools string `json:"tools,omitempty" allowed:"hermes llama3 none"`
 	// Template is the URL of a server that renders chats into tokens (vLLM's /tokenize), where the engines cannot. Default the first engine that can.
 	Template string `json:"template,omitempty"`
@@ -64,7 +64,7 @@ type NATS struct {
 	TLSKey string `json:"tls_key,omitempty"`
 	// Replicas of every stream: 1 in the process, 3 or 5 on a cluster that is to survive a node. Default 1.
 	Replicas int `json:"replicas" min:"1" max:"5"`
-	// LogBytesMax bounds the event log; what a snapshot covers is removed before. Default 1 GiB.
+	// LogBytesMax bounds the event log; events that a snapshot covers are removed before. Default 1 GiB.
 	LogBytesMax int `json:"log_bytes_max" min:"1048576" max:"1125899906842624"`
 	// PayloadBytesMax bounds the payloads of live groups. At the bound rollouts wait. Default 8 GiB.
 	PayloadBytesMax int `json:"payload_bytes_max" min:"1048576" max:"1125899906842624"`

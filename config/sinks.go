@@ -2,7 +2,7 @@ package config
 
 import "net/url"
 
-// Sinks says where a run's figures go beside its own metrics.jsonl. A sink never holds a run up: what it does not take in time is dropped and counted.
+// Sinks says where a run's figures go beside its own metrics.jsonl. A sink never holds a run up: figures that it does not take in time are dropped and counted.
 type Sinks struct {
 	// TensorBoard writes an event file that TensorBoard reads. Default none.
 	TensorBoard TensorBoard `json:"tensorboard,omitempty"`

@@ -5,10 +5,11 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Counted knows which attempts the loop has counted as each group's. What is
-// trained on goes by it and not by what the store holds: a rollout that the loop
-// cut, as superfluous or for its group's end, may have stored its payload before
-// the abort reached it, and is still there until its event is taken.
+// Counted knows which attempts the loop has counted as each group's. A trained
+// batch goes by this count and not by the payloads in the store. A rollout that
+// the loop cut, as superfluous or for its group's end, may have stored its payload
+// before the abort reached it. The payload is still there until the rollout's
+// event is taken.
 //
 // A resumed run needs what the processes before it have counted: see Resume.
 type Counted struct {

@@ -14,8 +14,8 @@ type EngineLoss struct {
 	Engine int
 	// AtNS is when it is lost, by the run's clock; DownNS after how long it joins again, 0 never.
 	AtNS, DownNS int64
-	// AtStep and BackStep, where AtStep is not 0, are the versions whose train steps it is lost and joins
-	// again after, in place of times; BackStep 0 is never.
+	// AtStep and BackStep, where AtStep is not 0, take the place of times. They are the versions after whose train
+	// steps the engine is lost and joins again; BackStep 0 is never.
 	AtStep, BackStep loop.Version
 }
 

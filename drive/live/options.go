@@ -29,8 +29,8 @@ type Options struct {
 	Resume *Resume
 	// OnStep, if not nil, is called by the goroutine that owns the loop after every train step. It must not block.
 	OnStep func(StepDone)
-	// Observe, if not nil, is called by that goroutine with every event, what was measured of it and what
-	// followed, which are only lent. It must not block.
+	// Observe, if not nil, is called by that goroutine with every event, its measurements and the actions that
+	// followed. All of them are only lent. Observe must not block.
 	Observe func(ev *loop.Event, m *metrics.Measured, actions []loop.Action)
 	// OnSync, if not nil, is called by the same goroutine after every completed weight sync. It must not block.
 	OnSync func(SyncDone)
@@ -39,17 +39,18 @@ type Options struct {
 	OnBatch func(port.Batch)
 	// Logf, if not nil, is told of failures that the run survives, by several goroutines, but one at a time.
 	Logf func(format string, args ...any)
-	// OnBroken, if not nil, is given a bundle (JSON: the error, the last events, the
-	// loop's state) when an invariant of the loop is broken and the run has stopped itself.
+	// OnBroken, if not nil, is called when an invariant of the loop is broken and
+	// the run has stopped itself. Its bundle is JSON: the error, the last events,
+	// the loop's state.
 	OnBroken func(bundle []byte)
 	// KeepVersions is how many versions before the newest served one stay on disk; 0 means 3.
 	KeepVersions int
 	// SnapshotSteps and SnapshotEvents are the most train steps and events between two snapshots
 	// of the run; 0 means SnapshotStepsDefault and SnapshotEventsDefault.
 	SnapshotSteps, SnapshotEvents int
-	// OnDiskFull, if not nil, is told when the run begins to wait for room in its store, with what
-	// a write failed by, and with nil when it no longer does. Any goroutine may call it, one at a
-	// time; it must not block.
+	// OnDiskFull, if not nil, is called when the run begins to wait for room in its store, with the error of the failed
+	// write. It is called with nil when the run no longer waits. Any goroutine may call it, one at a time; it must not
+	// block.
 	OnDiskFull func(cause error)
 	// RejoinAfter is how long after the loop has lost an engine it is tried again: it then loads
 	// the newest version in full. The pause doubles, up to 60 times this, until the engine
@@ -63,9 +64,8 @@ type Options struct {
 	AcquireWithin, ReleaseWithin time.Duration
 	// Losses of engines that are planned, to rehearse them; nil for none.
 	Losses []EngineLoss
-	// Patient says that a run which makes no progress waits for somebody outside who may still come
-	// (an environment's workers, an engine, a trainer), and does not end as stalled. It is
-	// implied by Config.TrainerAsks.
+	// Patient makes a run that has no progress wait instead of ending as stalled. The run waits for a process outside
+	// that may still come: an environment's workers, an engine, a trainer. It is implied by Config.TrainerAsks.
 	Patient bool
 	// Timer starts a timer that sends once after d, and returns what stops it. It must
 	// go by the same time as Clock. Nil means time.NewTimer.
@@ -84,8 +84,8 @@ const NoteDiscarded = "discarded"
 
 // StepDone is what is known after a train step.
 type StepDone struct {
-	// Point is the step in the series, Attribution where its staleness and the idle time before it came
-	// from, Report the trainer's words, Status the loop's state.
+	// Point is the step in the series, and Attribution the origin of its staleness and of the idle time before it.
+	// Report holds the trainer's words, Status the loop's state.
 	Point       metrics.Step
 	Attribution attribution.Step
 	Report      port.StepReport

@@ -29,9 +29,10 @@ type outside struct {
 // errGone is the last error of an engine that was said to be gone.
 var errGone = errors.New("it was reported as gone")
 
-// TrainerReady says that the trainer asks for a batch (loop.Config.TrainerAsks). Any
-// goroutine may call it, at any time and any number of times: it never blocks,
-// saying it twice is saying it once, and it is without effect once the run has ended.
+// TrainerReady says that the trainer asks for a batch (loop.Config.TrainerAsks).
+// Any goroutine may call it, at any time and any number of times, and it never
+// blocks. A repeated call counts once, and a call after the run's end has no
+// effect.
 func (r *Runtime) TrainerReady() {
 	o := &r.outside
 	o.mu.Lock()
@@ -53,9 +54,10 @@ func (r *Runtime) TrainerRestored(version loop.Version) {
 	o.wake()
 }
 
-// EngineLost says that an engine is gone, and with it what it played: the loop tries
-// that again elsewhere, and the engine after a while (Options.RejoinAfter). A name that
-// no engine has is without effect. It may be called like TrainerReady.
+// EngineLost says that an engine is gone, and with it the rollouts it played. The
+// loop tries these again elsewhere, and the engine after a while
+// (Options.RejoinAfter). A name that no engine has is without effect. It may be
+// called like TrainerReady.
 func (r *Runtime) EngineLost(name string) { r.loseEngine(name, errGone) }
 
 // loseEngine is EngineLost with a reason for the log.

@@ -5,20 +5,19 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// Rates are what entered and left the queue over the last train periods: queue health of the
-// moment, where Summary's is that of the whole measured window. All is 0 before the first train step.
+// Rates count rollouts that entered and left the queue over the last train periods. They are the queue health of the
+// moment; Summary has that of the whole measured window. All is 0 before the first train step.
 type Rates struct {
 	// Steps is over how many train periods, WindowNS how long they took.
 	Steps    int
 	WindowNS int64
-	// Production counts rollouts that were scored, Effective leaves out those of groups that were
-	// filtered, both per second; ConsumptionBusy counts trained ones per second of train step,
-	// ConsumptionWall per second of wall time.
-	// Dropped counts rollouts of groups that were evicted or discarded.
+	// Production counts rollouts that were scored; Effective leaves out those of groups that were filtered. Both are
+	// per second. ConsumptionBusy counts trained ones per second of train step, ConsumptionWall per second of wall
+	// time. Dropped counts rollouts of groups that were evicted or discarded.
 	Production, Effective, Dropped   float64
 	ConsumptionBusy, ConsumptionWall float64
-	// PeriodS is the mean train period, StepS that of the train step alone, in seconds; TokensPerS counts
-	// tokens of scored responses; Trend is by how many groups a step the queue grew.
+	// PeriodS is the mean train period, StepS that of the train step alone, in seconds. TokensPerS counts tokens of
+	// scored responses. Trend is the number of groups a step by which the queue grew.
 	PeriodS, StepS, TokensPerS, Trend float64
 }
 

@@ -35,8 +35,9 @@ type Resume struct {
 	// Restarts is how often the run has been recovered, this time included.
 	Restarts int
 
-	// SnapshotLine and SnapshotEvent are where the snapshot is that the run was recovered
-	// from, as lines and as events before it; 0 where the whole log was replayed.
+	// SnapshotLine and SnapshotEvent place the snapshot that the run was recovered
+	// from, in lines and in events before it. Both are 0 where the whole log was
+	// replayed.
 	SnapshotLine, SnapshotEvent int64
 	// Events is how many were replayed after that, Seconds how long all of it took.
 	Events  int64
@@ -45,8 +46,9 @@ type Resume struct {
 	PassedOver []string
 }
 
-// SeriesSteps is how many points of the series a run remembers at least: the report
-// of a longer run draws its newest ones, and metrics.jsonl has them all. About 1 MB.
+// SeriesSteps is how many points of the series a run remembers at least. The
+// report of a longer run draws its newest ones, and metrics.jsonl has them all.
+// About 1 MB.
 const SeriesSteps = 8192
 
 // stateVersion changes when a snapshot's form or meaning does.
@@ -136,16 +138,17 @@ func parseState(data []byte, h trace.Header) (*Resume, error) {
 		SnapshotLine: s.Position.Line, SnapshotEvent: s.Position.Seq}, nil
 }
 
-// Counts reports whether an attempt's score is one that its group, which has not
-// ended, is made of: whether a store is to keep its payload over a restart.
+// Counts reports whether an attempt's score is one of those that its group, which
+// has not ended, is made of. A store keeps the payload of such an attempt over a
+// restart.
 func (c *Counted) Counts(id port.RolloutID) bool { return slices.Contains(c.groups[id.Group], id) }
 
-// Recover rebuilds an interrupted run from its store: the newest snapshot that can be
-// used, and the log after it through the loop, which must decide what the log says it
-// did. A snapshot that is damaged, of another version of the program, or not of this
-// log is passed over for the one before; without any the whole log is replayed. It
-// changes nothing in the store. now returns nanoseconds, from any origin; nil leaves
-// Seconds 0.
+// Recover rebuilds an interrupted run from its store. It takes the newest snapshot
+// that can be used, and the log after it through the loop. The loop must decide
+// the actions that the log has. A snapshot that is damaged, of another version of
+// the program, or not of this log is passed over for the one before. Without any,
+// the whole log is replayed. It changes nothing in the store. now returns
+// nanoseconds, from any origin; nil leaves Seconds 0.
 func Recover(store port.Store, now func() int64) (*Resume, error) {
 	began := int64(0)
 	if now != nil {

@@ -187,8 +187,8 @@ func New(opt Options) (*Runtime, error) {
 // goroutine, any number of times.
 func (r *Runtime) Stop() { r.stopOnce.Do(func() { close(r.stop) }) }
 
-// Run runs to the end: the configured steps, a Stop, or an error. When ctx ends
-// it stops at once; what was under way is issued again by a resume.
+// Run runs to the end: the configured steps, a Stop, or an error. When ctx ends it
+// stops at once; a resume issues unfinished actions again.
 func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	defer func() {
 		r.cancel()

@@ -2,15 +2,15 @@ package live
 
 import "github.com/headway-rl/headway/loop/port"
 
-// Bounds between two snapshots. What is replayed after the newest one is what a
-// recovery takes, beside reading the snapshot itself.
+// Bounds between two snapshots. A recovery replays the events after the newest
+// one, beside reading the snapshot itself.
 const (
 	// SnapshotStepsDefault is the number of train steps, by completed weight syncs.
 	SnapshotStepsDefault = 50
-	// SnapshotEventsDefault is the number of events, so that long steps of many rollouts do not
-	// make a long recovery: the loop replays about a million a second of processor time, so that
-	// this many take 0.05 s, and a quarter of one where the machine is busy. More often would cost
-	// a run whose state is large: keeping it takes as long as replaying a few thousand events.
+	// SnapshotEventsDefault is the number of events. It keeps long steps of many rollouts from making a long recovery.
+	// The loop replays about a million a second of processor time, so this many take 0.05 s, or 0.25 s on a busy
+	// machine. More often would cost a run whose state is large: keeping it takes as long as replaying a few thousand
+	// events.
 	SnapshotEventsDefault = 50_000
 	// snapshotEventsLeast is the least number of events between two that a store wants.
 	snapshotEventsLeast = 1_000

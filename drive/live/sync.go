@@ -4,17 +4,16 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// SyncDone is a weight sync that is complete: every serving engine serves Version, which may be
-// none where all of them were lost on the way (Engines is empty then). All times are durations
-// in nanoseconds as the loop saw them.
+// SyncDone is a weight sync that is complete: every serving engine serves Version. No engine may serve it, where all of
+// them were lost on the way; Engines is empty then. All times are durations in nanoseconds as the loop saw them.
 type SyncDone struct {
 	// Version that was brought to the engines.
 	Version loop.Version
-	// LoadNS is from the first load's start to the last one's end, WaitNS from there to the first
-	// switch (0 where engines switch each for itself), SwitchNS from there to the last one's end.
+	// LoadNS is from the first load's start to the last one's end. WaitNS is from there to the first switch (0 where
+	// engines switch each for itself). SwitchNS is from there to the last one's end.
 	LoadNS, WaitNS, SwitchNS int64
-	// TotalNS is from the version's publication to its being served everywhere; 0 where the loop
-	// did not see the publication, as after a restart of the run.
+	// TotalNS is from the version's publication until every engine serves it. It is 0 where the loop did not see the
+	// publication, as after a restart of the run.
 	TotalNS int64
 	// Failed counts loads and switches that failed on the way.
 	Failed int

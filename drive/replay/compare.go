@@ -13,9 +13,9 @@ type Estimate struct {
 	Mean float64 `json:"mean"`
 	// Interval95 is by batch means over train steps, nil where they are too few.
 	Interval95 *[2]float64 `json:"interval_95"`
-	// Difference from the run's own settings, resimulated, with its interval: by batch means of the
-	// differences at the same place of the run, whose rollouts and steps are the same. Nil for the
-	// run's own settings themselves.
+	// Difference from the run's own settings, resimulated, with its interval. The interval is by batch means of the
+	// differences at the same place of the run, whose rollouts and steps are the same. Nil for the run's own settings
+	// themselves.
 	Difference   *float64    `json:"difference"`
 	Difference95 *[2]float64 `json:"difference_95"`
 }
@@ -41,9 +41,9 @@ var estimated = []struct {
 	{"tokens_per_s", func(s *metrics.Step) (float64, float64) { return float64(s.Tokens), float64(s.PeriodNS) / 1e9 }},
 }
 
-// Estimates returns the figures of a resimulation by name: staleness_mean, pqs, iqs, token_staleness,
-// period_s, trainer_idle_ratio, rollout_idle_ratio and tokens_per_s. own is the resimulation of the run's
-// own settings that they are compared with; nil compares with nothing.
+// Estimates returns the figures of a resimulation by name: staleness_mean, pqs, iqs, token_staleness, period_s,
+// trainer_idle_ratio, rollout_idle_ratio and tokens_per_s. Argument own is the resimulation of the run's own settings
+// that they are compared with; nil compares with nothing.
 func Estimates(again Resimulation, own *Resimulation) map[string]Estimate {
 	out := map[string]Estimate{}
 	window := measuredSteps(again)

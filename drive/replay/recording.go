@@ -16,8 +16,8 @@ type Recording struct {
 	Version loop.Version
 	// Ended: the trace ends with its end note, the run finished in order.
 	Ended bool
-	// Torn is the line, from 1, in whose middle the trace ends, as that of a run that goes on or was
-	// killed: what stands before it was measured. 0 for none.
+	// Torn is the line, from 1, in whose middle the trace ends. The trace of a run that goes on or was killed ends so;
+	// the lines before it were measured. 0 for none.
 	Torn int
 	// Measured is what the run measured of itself, Series its train steps, warm-up included, Ledger its
 	// rollout attempts.

@@ -71,8 +71,8 @@ func orOne(factor float64) float64 {
 // Resimulation is a simulation of a recorded run.
 type Resimulation struct {
 	sim.Result
-	// Extrapolated is the share of rollouts and train steps that the recording does
-	// not hold, 0 to 1; others of the same run stand in for them.
+	// Extrapolated is the share of rollouts and train steps that the recording
+	// does not hold, 0 to 1. Others of the same run stand in for them.
 	Extrapolated float64
 	// Warmup and Steps are the train steps before and in the measured window.
 	Warmup, Steps int
@@ -85,7 +85,7 @@ type Resimulation struct {
 // the settings starve the trainer.
 //
 // Without Settings.Steps it goes as far as the recorded groups last, if that is at
-// least half of the run: near the end of a run that filters almost everything, a
+// least half of the run. Near the end of a run that filters almost everything, a
 // few groups more or less are many steps.
 func (r *Recording) Resimulate(s Settings) (Resimulation, error) {
 	if made := r.madeUp(s); made > ExtrapolatedMax { // which is known before any of it is simulated

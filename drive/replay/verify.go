@@ -28,10 +28,10 @@ type Report struct {
 }
 
 // Verify takes a trace through the loop and compares every recorded action with
-// what the loop decides, up to the first difference, which is in the report. The
-// error is a *trace.Error for what cannot be read or has been changed, and wraps
-// ErrIncomplete for a trace that stops before its end; the report then says how
-// far it went.
+// the loop's decision. It stops at the first difference, which is in the report.
+// The error is a *trace.Error for a trace that cannot be read or has been changed.
+// It wraps ErrIncomplete for a trace that stops before its end; the report then
+// says how far it went.
 func Verify(r io.Reader) (Report, error) {
 	p, err := newPlayer(r)
 	if err != nil {

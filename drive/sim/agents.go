@@ -13,8 +13,8 @@ type PrefillMode uint8
 const (
 	// PrefillSlot has every rollout read for itself, and slows no other.
 	PrefillSlot PrefillMode = iota
-	// PrefillEngine has an engine read one rollout after the other, in the order in which they
-	// ask, while its others stand still, as where prefill comes before decoding.
+	// PrefillEngine has an engine read one rollout after the other, in the order in which they ask. Its other rollouts
+	// stand still, as where prefill comes before decoding.
 	PrefillEngine
 	// PrefillPool has workers apart from the engines read, each one rollout at a time.
 	PrefillPool
@@ -23,15 +23,16 @@ const (
 // Agents models what rollouts do beside decoding. A rollout holds its slot through
 // all of it.
 //
-// A rollout reads its prompt, generates the first part of its tokens, calls a tool,
-// reads what that returned, generates the next part, and so on; after the last part
-// comes the environment's time (Response.EnvironmentNS) and then the judge. A
-// sandbox is started before the first call, or before the environment's time where
-// there is none, or with the rollout; it is the rollout's until that ends.
+// A rollout reads its prompt, generates the first part of its tokens, calls a
+// tool, reads its result, generates the next part, and so on. After the
+// last part comes the environment's time (Response.EnvironmentNS) and then the
+// judge. A sandbox is started before the first call, or before the environment's
+// time where there is none, or with the rollout. It is the rollout's until that
+// ends.
 //
 // An interrupted rollout that is not at its engine goes on where it is, without a
-// slot, as far as it can without one, and keeps its sandbox; what it reads when it is
-// resumed is all it has. One that fails meanwhile says so once it is resumed.
+// slot, as far as it can. It keeps its sandbox. When it is resumed, it reads all
+// its tokens. One that fails meanwhile says so once it is resumed.
 type Agents struct {
 	// Seed of its draws.
 	Seed uint64
@@ -75,8 +76,8 @@ type Sandboxes struct {
 	MTBFNS float64
 	// Retries of a start that failed, before the rollout does.
 	Retries int
-	// Warm is how many are kept ready beside those in use: one that is taken is made up for as soon
-	// as a place and a starter are free. Rollouts' own starts come first.
+	// Warm is how many are kept ready beside those in use. When one is taken, another is started as soon as a place and
+	// a starter are free. Rollouts' own starts come first.
 	Warm int
 	// Uses is how many rollouts one serves: given back, it is made as if it were new in ResetNS and stands
 	// ready. 0 and 1 end it with its rollout.

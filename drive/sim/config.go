@@ -21,16 +21,16 @@ type Config struct {
 	Work Work
 	// NSPerToken is the time of one token in one slot, in nanoseconds, at speed 1. Above 0.
 	NSPerToken float64
-	// PrefillNSPerToken is the time, in nanoseconds, that an engine needs for every token
-	// a resumed rollout has before it generates on; 0 is free, as where the KV cache is kept. A
-	// validation does not hold it up. With Agents theirs holds instead.
+	// PrefillNSPerToken is the time, in nanoseconds, that an engine needs for every token a resumed rollout has before
+	// it generates on. The value 0 is free, as where the KV cache is kept. A validation does not hold it up. With
+	// Agents theirs holds instead.
 	PrefillNSPerToken float64
 	// Speed scales NSPerToken; nil for a constant speed. Prefill is not scaled.
 	Speed Speed
-	// Lockstep has every engine advance its rollouts by common decode steps of one token
-	// each, as continuous batching does: a rollout, a switch of weights and an
-	// interruption wait for the running step to end. The first token of every rollout
-	// is then reported.
+	// Lockstep has every engine advance its rollouts by common decode steps of one
+	// token each, as continuous batching does. A rollout, a switch of weights and
+	// an interruption wait for the running step to end. The first token of every
+	// rollout is then reported.
 	Lockstep bool
 	// Paced has every rollout start and generate by the times of its own that its Response names, as
 	// where they were measured. Its first token is then reported. Not with Lockstep or Agents.
@@ -45,17 +45,17 @@ type Config struct {
 	LoadNS int64
 	// SyncTimes, if not nil, returns the LoadNS and SyncNS of the sync that brings a version.
 	SyncTimes func(v loop.Version) (loadNS, syncNS int64)
-	// AskNS is the time that a trainer which asks for its batches (loop.Config.TrainerAsks) takes to ask
-	// for the first, from the start of the run, and for the next from the end of each train step.
+	// AskNS is the time until a trainer which asks for its batches (loop.Config.TrainerAsks) asks. It counts from the
+	// start of the run for the first batch, and from the end of each train step for the next.
 	AskNS int64
 	// LateNS is by how much later it asks for the first: a trainer that is started after the engines.
 	LateNS int64
 	// PruneTokens is the length at which a longer rollout is pruned; 0 prunes nothing.
 	PruneTokens int32
-	// DriftPerVersion is the mean absolute log-ratio, in nats, that a trained group is
-	// measured to have per version of lag; DriftSpread the standard deviation of the
-	// logarithm of the groups' own factor, lognormal with mean 1. A group is measured
-	// at every train step, and only under loop.EvictDrift:
+	// DriftPerVersion is the mean absolute log-ratio, in nats, that a trained
+	// group is measured to have per version of lag. DriftSpread is the standard
+	// deviation of the logarithm of the groups' own factor, lognormal with mean 1.
+	// A group is measured at every train step, and only under loop.EvictDrift:
 	// drift = lag · DriftPerVersion · factor.
 	DriftPerVersion, DriftSpread float64
 	// EngineSpeed is each engine's speed, relative to that of NSPerToken, by which Speed and prefill at the
@@ -76,17 +76,17 @@ type Config struct {
 	// TokenVersions has Beside told which version sampled which tokens (metrics.Measured.ByVersion);
 	// a goal that counts tokens turns it on.
 	TokenVersions bool
-	// Observe, if not nil, is called for every event with what followed from it, which is
-	// valid during the call. GenerateNS and EnvironmentNS split a scored rollout's time;
-	// what it stood interrupted is in neither.
+	// Observe, if not nil, is called for every event with what followed from it,
+	// which is valid during the call. GenerateNS and EnvironmentNS split a scored
+	// rollout's time; neither counts the time it stood interrupted.
 	Observe func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action)
 	// Beside, if not nil, observes beside the simulation's recorder, after it.
 	Beside metrics.Beside
 	// Stepped, if not nil, is called after every train step with the version it made. It costs
 	// nothing between two steps, as Observe does at every event.
 	Stepped func(made loop.Version)
-	// Steer, if not nil, moves settings that Loop.Control gives ranges; PollNS is how often it is asked beside
-	// train steps, in virtual time, and shown the engines; 0 for never.
+	// Steer, if not nil, moves settings that Loop.Control gives ranges. PollNS is how often it is asked beside train
+	// steps, in virtual time, and shown the engines; 0 for never.
 	Steer  Steer
 	PollNS int64
 	// Stop, if not nil, is asked before every event: an error ends the simulation, and is what Run returns.

@@ -31,8 +31,8 @@ type EngineLoss struct {
 	Engine int
 	// AtNS is when it is lost, DownNS after how long it joins again; 0 never.
 	AtNS, DownNS int64
-	// AtStep and BackStep, from 1, are the versions whose train steps it is lost and joins again after, in place
-	// of times: simulations of different speed then lose it at the same step. BackStep 0 is never.
+	// AtStep and BackStep, from 1, replace times: they are the versions after whose train steps the engine is lost and
+	// joins again. Simulations of different speed then lose it at the same step. BackStep 0 is never.
 	AtStep, BackStep loop.Version
 }
 

@@ -35,8 +35,8 @@ type EngineLoad struct {
 	Lost bool
 }
 
-// Steer moves settings of the loop from outside: asked once the run has started, after every train step, and
-// every Config.PollNS. What it returns is delivered at once, in order.
+// Steer moves settings of the loop from outside: asked once the run has started, after every train step, and every
+// Config.PollNS. The requests it returns are delivered at once, in order.
 type Steer func(seen Seen) []Request
 
 // startSteering asks for the first time.

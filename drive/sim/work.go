@@ -31,7 +31,7 @@ func (r Rollout) PromptKey() uint64 {
 	return uint64(r.Group)
 }
 
-// Response is how much there is to do for an attempt, and what comes of it.
+// Response is the work of an attempt and its outcome.
 type Response struct {
 	// Tokens is the response's length, at least 1.
 	Tokens int32
@@ -40,9 +40,9 @@ type Response struct {
 	Verdict loop.Verdict
 	// EnvironmentNS is the environment's time after generation, in nanoseconds.
 	EnvironmentNS int64
-	// StartNS is the time until its engine takes it up, beside Config.StartNS; FirstNS and TokenNS are
-	// the engine's times for its first token and for each one after that, at speed 1. All in nanoseconds,
-	// and only under Config.Paced.
+	// StartNS is the time until its engine takes it up, beside Config.StartNS. FirstNS and TokenNS are the engine's
+	// times for its first token and for each one after that, at speed 1. All in nanoseconds, and only under
+	// Config.Paced.
 	StartNS          int64
 	FirstNS, TokenNS float64
 }
@@ -126,8 +126,8 @@ func (m *Modelled) WithChange(change workload.Change) *Modelled {
 
 // Step says how long a train step takes beside its mean.
 type Step struct {
-	// Rollouts and Tokens are those of the batch whose step takes the mean; the step is in proportion
-	// to the one that is not 0, at most one of them, or the same for every batch.
+	// Rollouts and Tokens are those of the batch whose step takes the mean. At most one of them is not 0, and the step
+	// is in proportion to it. Without any, the step is the same for every batch.
 	Rollouts, Tokens float64
 	// CV is the coefficient of variation of a factor on it, lognormal with mean 1; 0 for none.
 	CV float64

@@ -1,9 +1,9 @@
-// Package dashboard is what a browser shows of a run: the pages, embedded as plain ES modules, and the
-// data behind them. The same pages show a live run, a finished one and a simulation: each is a Model,
-// which observes the events of the run, whoever brings them, and answers from bounded memory.
+// Package dashboard is what a browser shows of a run: the pages, embedded as plain ES modules, and the data behind
+// them. The same pages show a live run, a finished one and a simulation. Each is a Model, which observes the events of
+// the run from any source and answers from bounded memory.
 //
-// Nothing here slows the loop: a live run's events arrive through a bounded queue, and what a viewer
-// asks for is answered from copies. No page asks anything of another machine.
+// Nothing here slows the loop: a live run's events arrive through a bounded queue, and a viewer's requests are answered
+// from copies. No page asks anything of another machine.
 //
 // All data are under /api/v1/view:
 //
@@ -19,7 +19,7 @@
 //	GET frontier      Frontier: ?concurrency=…&batch=… (what is not given is the run's)
 //	GET schedules     Schedules: ?topology=…
 //
-// What changes comes by GET /api/v1/view/stream (server-sent events, event "summary" with a Summary at
-// most four times a second, event "step" with the newest points of the series): a viewer that is slow is
-// sent the newest state when it reads again, and never a backlog.
+// Changes come by GET /api/v1/view/stream, as server-sent events. An event "summary" has a Summary, at most four times
+// a second; an event "step" has the newest points of the series. A viewer that is slow is sent the newest state when it
+// reads again, and never a backlog.
 package dashboard

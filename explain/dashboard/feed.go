@@ -10,8 +10,8 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// Feed brings a live run to a model without holding it up: what the run says is copied into a bounded buffer,
-// which a goroutine empties. Where that does not keep up, events are counted and left out.
+// Feed brings a live run to a model without holding it up. Each event is copied into a bounded buffer, which a
+// goroutine empties. Where that does not keep up, events are counted and left out.
 type Feed struct {
 	model *Model
 	// signal has a word when there is something to take.

@@ -29,8 +29,8 @@ type findings struct {
 	whole bool
 }
 
-// Findings returns the diagnosis, which is made if there is none that is new enough. It may take seconds; a diagnosis that
-// nobody waits for any more goes on for the next who asks.
+// Findings returns the diagnosis, which is made if there is none that is new enough. It may take seconds. A diagnosis
+// whose callers have all left goes on for the next caller.
 func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
 	if m.opt.Judge == nil {
 		return diagnosis.Report{}, &refusal{http.StatusNotFound, "not_found", "this run keeps no trace that could be judged"}

@@ -15,7 +15,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Data returns the handler of the paths below /api/v1/view. It asks nobody who they are.
+// Data returns the handler of the paths below /api/v1/view. It checks no credentials.
 func (m *Model) Data() http.Handler {
 	mux := http.NewServeMux()
 	get := func(path string, answer func(*http.Request) (any, error)) {

@@ -13,7 +13,7 @@ import (
 // listMax bounds the groups of one answer.
 const listMax = 2000
 
-// Queue returns what waits and what is open, oldest first.
+// Queue returns the groups that are ready and the open ones, oldest first.
 func (m *Model) Queue() Queue {
 	m.mu.Lock()
 	defer m.mu.Unlock()

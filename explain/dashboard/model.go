@@ -43,8 +43,8 @@ type Options struct {
 	// Recorder and Attribution, if not nil, have observed the run until now: they go on, and belong to the model.
 	Recorder    *metrics.Recorder
 	Attribution *attribution.Observer
-	// SpansMax bounds the spans of the timeline, GroupsMax the groups whose figures are kept, PayloadBytesMax what
-	// their rollouts take; 0 means 1,048,576, 65,536 and 64 MiB.
+	// SpansMax bounds the spans of the timeline, GroupsMax the groups whose figures are kept, PayloadBytesMax the bytes
+	// of their rollouts. The value 0 means 1,048,576, 65,536 and 64 MiB.
 	SpansMax, GroupsMax int
 	PayloadBytesMax     int64
 }
@@ -144,7 +144,7 @@ func New(opt Options) *Model {
 	return m
 }
 
-// Observe takes one event with what was measured of it and what followed from it. It only reads them.
+// Observe takes one event with its measurements and the actions that followed. It only reads them.
 func (m *Model) Observe(ev *loop.Event, measured *metrics.Measured, actions []loop.Action) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -40,9 +40,9 @@ type Summary struct {
 	Ended   bool         `json:"ended"`
 	State   string       `json:"state"`
 	Version loop.Version `json:"version"`
-	// Health is the queue's: what enters, what leaves, at what rates, what binds.
+	// Health is the queue's: the groups that enter and leave, at which rates, and the side that binds.
 	Health Health `json:"health"`
-	// Staleness of the window, its split, and what was predicted (nil where nothing was).
+	// Staleness of the window, its split, and its prediction (nil where there is none).
 	Staleness   metrics.Staleness    `json:"staleness"`
 	PQS         float64              `json:"pqs"`
 	IQS         float64              `json:"iqs"`
@@ -87,7 +87,7 @@ type Reading struct {
 // Health says what enters the queue, what leaves it, and what binds.
 type Health struct {
 	metrics.Throughput
-	// Binding says in a sentence what binds and what that means; its word is in Throughput.
+	// Binding says in a sentence which side binds and the meaning of that; its word is in Throughput.
 	Sentence string `json:"sentence"`
 	// QueueTrendGroupsPerStep is how the queue's content moves.
 	QueueTrendGroupsPerStep float64 `json:"queue_trend_groups_per_step"`
@@ -157,8 +157,8 @@ type Series struct {
 // mean_log_ratio, effective_sample_size, held_out, one "from_SOURCE" for each attribution.Source, and the idle shares of the period by cause:
 // trainer_starved, _syncing, _validating, _paused, _blocked, and engines_ likewise.
 
-// Tracks are the rows of the timeline, from top to bottom, in the three rows of a dependency view: what makes
-// rollouts (engines, slots, environments), what waits (queue), what trains (trainer, sync).
+// Tracks are the rows of the timeline, from top to bottom, in the three rows of a dependency view. The first makes
+// rollouts (engines, slots, environments), the second waits (queue), the third trains (trainer, sync).
 type Tracks struct {
 	// EndNS is how far the run has come; a tile beyond is empty. Tiles that end by FinalNS do not change
 	// any more, as long as Version stays; it changes when old spans are thinned.
@@ -177,17 +177,18 @@ type Track struct {
 	Group string `json:"group"` // the engine it belongs to, for folding
 }
 
-// Tile of the timeline. A level-L pixel is 2^L microseconds, a tile 1,024 pixels wide, so that tile (L, I) begins
-// at I·1024·2^L µs. Spans of less than a pixel in one track are merged: Count says how many, Version is that of
-// the longest of them. Where a tile had too many spans for a viewer, wider ones are merged too. A span that
-// has not ended is drawn up to EndNS. Version is that of the weights a rollout began with, that a sync brings, that
-// a train step makes; of a group in the queue its start version. A tile asked for with from_track and to_track
-// (exclusive) has the spans of those tracks alone, merged less.
+// Tile of the timeline. A level-L pixel is 2^L microseconds, a tile 1,024 pixels wide, so that tile (L, I) begins at
+// I·1024·2^L µs. Spans of less than a pixel in one track are merged: Count says how many, Version is that of the
+// longest of them. Where a tile had too many spans for a viewer, wider ones are merged too. A span that has not ended
+// is drawn up to EndNS. Version is that of the weights a rollout began with, that a sync brings, or that a train step
+// makes. For a group in the queue it is its start version. A tile asked for with from_track and to_track (exclusive)
+// has the spans of those tracks alone, merged less.
 //
-// On the wire: the bytes "HWT1", then little-endian uint32 n (spans) and uint32 f (flows), then columns one
-// after the other, each padded to 4 bytes: float32 start and float32 end (pixels from the tile's beginning, may
-// reach outside), int32 track, int32 version, int32 count, int32 ref (the group, or the step), uint8 kind; then
-// the flows' float32 x0, float32 x1, int32 track0, int32 track1, int32 version, int32 ref (the group).
+// On the wire come the bytes "HWT1", then little-endian uint32 n (spans) and uint32 f (flows). Columns follow one after
+// the other, each padded to 4 bytes. The spans' are float32 start and float32 end, int32 track, int32 version, int32
+// count, int32 ref, uint8 kind. Start and end are pixels from the tile's beginning and may reach outside; ref is the
+// group, or the step. The flows' are float32 x0, float32 x1, int32 track0, int32 track1, int32 version, int32 ref (the
+// group).
 type Tile struct {
 	Start, End                 []float32
 	Track, Version, Count, Ref []int32
@@ -214,7 +215,7 @@ const (
 	SpanValidate
 )
 
-// Queue is what waits and what is open, oldest first.
+// Queue lists the groups that are ready and the open ones, oldest first.
 type Queue struct {
 	State QueueState   `json:"state"`
 	Ready []QueueGroup `json:"ready"`
@@ -255,7 +256,7 @@ type GroupLine struct {
 	RewardMax  float64      `json:"reward_max"`
 	Tokens     int64        `json:"tokens"`
 	Prompt     string       `json:"prompt"` // its beginning
-	// Readable: what it said is kept. Of others there are the figures alone.
+	// Readable: the rollout's text is kept. Of others there are the figures alone.
 	Readable bool `json:"readable"`
 }
 
@@ -286,8 +287,8 @@ type Turn struct {
 	Role string `json:"role"`
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
-	// Tokens of a policy's turn: the text of each, its id, log-probability, policy version, and
-	// the trainer's log-probability minus the rollout's where it is known (nil where not).
+	// Tokens of a policy's turn: the text of each, its id, log-probability and policy version. The last is the
+	// trainer's log-probability minus the rollout's where it is known (nil where not).
 	Pieces    []string   `json:"pieces,omitempty"`
 	IDs       []int32    `json:"ids,omitempty"`
 	Logprobs  []float32  `json:"logprobs,omitempty"`
@@ -347,7 +348,7 @@ type Schedule struct {
 	// Bars are one steady-state stretch of steps, Arrows what waits for what; seconds.
 	Bars   []Bar   `json:"bars"`
 	Arrows []Arrow `json:"arrows"`
-	// PeriodS of a step, RolloutsPerS, what idles, the mean staleness and the clip fraction expected of it.
+	// PeriodS of a step, RolloutsPerS, the idle shares, the mean staleness and the clip fraction expected of it.
 	PeriodS       float64  `json:"period_s"`
 	RolloutsPerS  float64  `json:"rollouts_per_s"`
 	TrainerIdle   float64  `json:"trainer_idle_ratio"`

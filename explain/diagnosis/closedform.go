@@ -17,10 +17,9 @@ var (
 	syncNames  = map[loop.SyncMode]string{loop.SyncInFlight: theory.SyncInFlight, loop.SyncPause: theory.SyncPause, loop.SyncDrain: theory.SyncDrain, loop.SyncRestart: theory.SyncRestart}
 )
 
-// MeasuredInput is what closed forms are asked of a run of ours: its rules, and the quantities as its summary
-// measured them. Whoever sets a closed form at measured inputs beside a measured figure asks this one, and
-// takes the mean of ClosedMean, so that all name one figure. unfit says why no closed form can be asked, empty
-// where one can.
+// MeasuredInput is what closed forms are asked of a run of ours: its rules, and the quantities as its summary measured
+// them. Every caller that sets a closed form beside a measured figure takes this input and the mean of ClosedMean, so
+// that all name one figure. Result unfit says why no closed form can be asked, empty where one can.
 func MeasuredInput(rules loop.Config, s metrics.Summary) (in theory.Input, unfit string) {
 	rules = rules.WithDefaults()
 	in = theory.Input{

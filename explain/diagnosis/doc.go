@@ -1,5 +1,6 @@
-// Package diagnosis judges a run: what was measured beside what theory expects of it,
-// where staleness and idle time come from, and what each change of a setting would buy
-// and cost. It reads our traces and, through package foreign, others' logs; what
-// rests on a formula and what on a resimulation is said with each figure.
+// Package diagnosis judges a run. It sets measured figures beside the expectation
+// of theory, and splits staleness and idle time by origin. It says how much each
+// change of a setting would buy and cost. It reads our traces and, through package
+// foreign, others' logs. Each figure says whether it rests on a formula or on a
+// resimulation.
 package diagnosis

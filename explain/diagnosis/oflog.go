@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// OfLog diagnoses a run of another framework by its log. What the log lacks is not judged,
-// and named in the report's Log.
+// OfLog diagnoses a run of another framework by its log. Quantities that the log lacks are not judged, and named in the
+// report's Log.
 func OfLog(ctx context.Context, log *foreign.Log, options Options) (Report, error) {
 	if len(log.Series) == 0 {
 		return Report{}, fmt.Errorf("%w: the log of %s holds none", ErrEmpty, orRun(options.Run))

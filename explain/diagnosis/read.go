@@ -18,12 +18,12 @@ import (
 type Options struct {
 	// Run names the run in the report.
 	Run string
-	// Uncovered says why no closed form covers the rules of a document, "" where one does; nil leaves
-	// that to package theory, which knows fewer rules than a document has.
+	// Uncovered says why no closed form covers the rules of a document, "" where one does. Nil leaves that to package
+	// theory, which knows fewer rules than a document has.
 	Uncovered func(config.Config) string
 	// Learned is what the trainer said, by step, in order; steps may be missing.
 	Learned []Learned
-	// Given are fitted quantities by the names of Givable, where whoever asks knows better than a foreign log.
+	// Given are fitted quantities by the names of Givable, where the caller knows better than a foreign log.
 	Given map[string]float64
 	// ClosedForms leaves the gain of changes to closed forms: nothing is resimulated.
 	ClosedForms bool

@@ -23,7 +23,7 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Drift is how the run's workload moved over time.
 	Drift []Drift `json:"drift"`
-	// Log is what a foreign log lacks and what was inferred of it; nil for our own runs.
+	// Log is the foreign log: it has the gaps, and the values that were inferred; nil for our own runs.
 	Log      *foreign.Log `json:"log,omitempty"`
 	Warnings []string     `json:"warnings"`
 }
@@ -39,7 +39,7 @@ type Settled struct {
 	Steps     int64  `json:"steps"`
 }
 
-// Fitted are the model's quantities. Each is a figure with its origin; what is not known has no key in JSON.
+// Fitted are the model's quantities. Each is a figure with its origin; unknown ones have no key in JSON.
 type Fitted struct {
 	Concurrency    foreign.Figure `json:"concurrency_rollouts,omitzero"`
 	Batch          foreign.Figure `json:"batch_rollouts,omitzero"`
@@ -60,7 +60,7 @@ type Fitted struct {
 
 // Comparison is one measured figure beside its prediction.
 type Comparison struct {
-	// What is staleness_mean, pqs, iqs, staleness_p95, period_s, trainer_idle_ratio…
+	// Name of the figure: staleness_mean, pqs, iqs, staleness_p95, period_s, trainer_idle_ratio…
 	What string `json:"what"`
 	// Measured with its half interval (95 %), 0 where there is none; Predicted by Method: closed_form,
 	// simulation, resimulation or before_the_run.
@@ -112,7 +112,7 @@ type Change struct {
 
 // Drift is one quantity over the run.
 type Drift struct {
-	// What is response_tokens, tail_multiplier, solve_rate, acceptance…
+	// Name of the quantity: response_tokens, tail_multiplier, solve_rate, acceptance…
 	What string `json:"what"`
 	// First and Last are means over the first and last quarter, PerStep the slope; Sure says that it is not chance.
 	First   float64 `json:"first"`

@@ -2,10 +2,10 @@ package foreign
 
 import "fmt"
 
-// A file can be made so that few bytes of it ask for much memory: what is kept of one is bounded, however it is written.
+// A file can be made so that few bytes of it ask for much memory. These bounds limit how much of any file is kept.
 const (
-	// KeyMax is the longest key that is read, in bytes, nested keys with all that is above them; what is under a
-	// longer one is left out.
+	// KeyMax is the longest key that is read, in bytes, nested keys with all that is above them. Values under a longer
+	// one are left out.
 	KeyMax = 512
 	// RowValuesMax is how many values a row has at most, and a table columns; further ones are left out.
 	RowValuesMax = 1 << 14

@@ -5,7 +5,7 @@ import "context"
 // Framework is what is known of one framework's logs: which keys say what, and how its
 // notions turn into ours.
 type Framework struct {
-	// Name is Log.Framework and what --from takes; Aliases are other words for it. Title is for people.
+	// Name is Log.Framework and the word that --from takes; Aliases are other words for it. Title is for people.
 	Name, Title string
 	Aliases     []string
 	// Marks are keys that this framework logs and no other; a * at the end stands for any rest.
@@ -47,7 +47,7 @@ type Lack struct{ Why, Get string }
 type OwnFile struct {
 	// Match is a pattern as of path.Match over the last elements of a path, as many as it has.
 	Match string
-	// What it holds, in words.
+	// Contents of the file, in words.
 	What string
 	// Rollouts is whether it holds single rollouts.
 	Rollouts bool

@@ -18,8 +18,8 @@ const (
 	contextBytes = 64 << 10
 )
 
-// Lines hands the lines of a text file to a function, without their ends, with their number
-// from 1; the bytes are valid until it returns. Lines beyond LineMax are left out with a warning.
+// Lines hands the lines of a text file to a function, without their ends, with their number from 1. The bytes are valid
+// until it returns. Lines beyond LineMax are left out with a warning.
 func Lines(ctx context.Context, file string, taker Taker, take func(line []byte, number int64, whole bool) error) error {
 	f, err := os.Open(file)
 	if err != nil {

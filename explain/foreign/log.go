@@ -11,7 +11,7 @@ const (
 	Configured Origin = "configured"
 	// Inferred: computed from other figures; Figure.From says how.
 	Inferred Origin = "inferred"
-	// Given: by whoever asked, as --set.
+	// Given: by the caller, as --set.
 	Given Origin = "given"
 )
 
@@ -38,8 +38,8 @@ type Log struct {
 	Series []Step `json:"-"`
 	// Rollouts are single rollouts, where the files have them, newest RolloutsMax.
 	Rollouts []Rollout `json:"-"`
-	// Missing is what could not be known, Inferred what was computed, Warnings what was wrong with the
-	// files: torn lines, values that are no finite numbers, clocks that go back, unknown keys.
+	// Missing lists the quantities that could not be known, and Inferred the computed ones. Warnings lists the faults
+	// of the files: torn lines, values that are no finite numbers, clocks that go back, unknown keys.
 	Missing  []Missing `json:"missing"`
 	Inferred []string  `json:"inferred"`
 	Warnings []Warning `json:"warnings"`
@@ -54,8 +54,8 @@ type Log struct {
 // RolloutsMax is how many single rollouts are kept of a log.
 const RolloutsMax = 1 << 18
 
-// Settings are what a log says of how the run was set up. Rollouts, not groups, unless the name says so.
-// What is not known has no key in JSON.
+// Settings are what a log says of how the run was set up. Rollouts, not groups, unless the name says so. Unknown
+// settings have no key in JSON.
 type Settings struct {
 	// ConcurrencyRollouts is C, BatchRollouts B, GroupSize S, QueueRollouts Q (0 with an origin: unbounded).
 	ConcurrencyRollouts Figure `json:"concurrency_rollouts,omitzero"`
@@ -76,9 +76,9 @@ type Settings struct {
 // Step is what a log says of one train step. Times in seconds, lengths in tokens, staleness in versions
 // (train steps), ratios from 0 to 1. Figures that the log lacks are not known.
 type Step struct {
-	// Step is the step as the framework counts it, the last of several where a long log was thinned: then
-	// figures are means over them, largest ones the largest. Steps is how many train steps the entry stands
-	// for, more than 1 also where a framework logs once a weight sync of several; weigh by it.
+	// Step is the step as the framework counts it. Where a long log was thinned, it is the last of several; figures are
+	// then means over them, largest ones the largest. Steps is how many train steps the entry stands for; weigh by it.
+	// It is more than 1 also where a framework logs once a weight sync of several.
 	Step  int64
 	Steps int64
 	// TimeS is when it was logged, in seconds since the first; unknown where the log has no clock.
@@ -86,8 +86,8 @@ type Step struct {
 	// PeriodS between two updates, TrainS the step alone, SyncS the weight sync, WaitS what the trainer
 	// waited for a batch.
 	PeriodS, TrainS, SyncS, WaitS Figure
-	// Staleness of the groups trained, and its parts, which add up to it; TokenStaleness is the mean over trained tokens, by the
-	// version that sampled each.
+	// Staleness of the groups trained, and its parts, which add up to it. TokenStaleness is the mean over trained
+	// tokens, by the version that sampled each.
 	StalenessMean, StalenessMax, PQS, IQS, TokenStaleness Figure
 	// TrainerIdle and RolloutIdle are shares of the time.
 	TrainerIdle, RolloutIdle Figure
@@ -98,7 +98,7 @@ type Step struct {
 	InFlightRollouts, QueuedRollouts Figure
 	// Rollouts trained, dropped for staleness, filtered; since the step before.
 	Trained, Dropped, Filtered, Failed Figure
-	// Reward, response length, and what the loss says.
+	// Reward, response length, and the figures of the loss.
 	Reward, ResponseTokens, TruncatedShare, SolveRate   Figure
 	ClipFraction, MeanLogRatio, EffectiveSampleSize, KL Figure
 	TokensPerS                                          Figure
@@ -120,7 +120,7 @@ type Rollout struct {
 
 // Missing is something a log does not say.
 type Missing struct {
-	// What is missing in our terms, Why it cannot be known from these files, Get how to have it logged.
+	// Name of the missing quantity in our terms; Why it cannot be known from these files; Get, how to have it logged.
 	What string `json:"what"`
 	Why  string `json:"why"`
 	Get  string `json:"get,omitempty"`

@@ -52,7 +52,7 @@ var Notions = []Notion{
 
 // Setting is one of Settings' figures.
 type Setting struct {
-	// Name is as in JSON and as whoever asks may give it. Words are what it is.
+	// Name is as in JSON, and as a caller may give it. Words are what it is.
 	Name, Words string
 	// At is where settings keep it.
 	At func(*Settings) *Figure

@@ -17,16 +17,16 @@ type Options struct {
 	From string
 	// Run names one run where a file holds several, as W&B's exports of a chart do.
 	Run string
-	// Given are settings, or a step's notions, by name that whoever asks knows better than the files.
+	// Given are settings, or a step's notions, by name, that the caller knows better than the files.
 	Given map[string]float64
-	// Progress is told now and then how many bytes have been read, and of how many; nil for nobody.
+	// Progress is told now and then how many bytes have been read, and of how many; nil reports nothing.
 	Progress func(done, total int64)
 }
 
-// Read reads a run's log: files, or directories that a framework or a tracker left.
-// Files are read as streams, in memory that does not grow with them. What is
-// wrong inside of a file is among the log's warnings; an error is a log that cannot
-// be read, or of which the framework is not known.
+// Read reads a run's log: files, or directories that a framework or a tracker
+// left. Files are read as streams, in memory that does not grow with them. A fault
+// inside of a file is among the log's warnings. An error is a log that cannot be
+// read, or of which the framework is not known.
 func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
 	if err := checkGiven(options.Given); err != nil {
 		return nil, err

@@ -42,8 +42,8 @@ type Taker interface {
 type Source interface {
 	// Path is the file.
 	Path() string
-	// Read hands everything in the file to a taker, as a stream. What is torn or malformed is a
-	// warning; an error is a file that cannot be read at all, the taker's error or the context's.
+	// Read hands everything in the file to a taker, as a stream. Torn or malformed parts are a warning. An error is a
+	// file that cannot be read at all, the taker's error or the context's.
 	Read(ctx context.Context, taker Taker) error
 }
 

@@ -85,7 +85,7 @@ func (v Values) Config(key string) (float64, bool) {
 // Text returns a setting of the config, empty if there is none.
 func (v Values) Text(key string) string { return v.config[key] }
 
-// Setting returns a setting that a rule before this one, or whoever asked, has said.
+// Setting returns a setting that a rule before this one, or the caller, has given.
 func (v Values) Setting(s Setting) (float64, bool) {
 	f := *s.At(v.found)
 	return f.Value, f.Known()

@@ -213,14 +213,13 @@ type Starter interface {
 
 // Acknowledger is implemented by environments that owe somebody word of a rollout.
 type Acknowledger interface {
-	// Logged is called once for every Play that returned without an error, after the end of that
-	// attempt and everything before it are in the event log. Store.Append has then returned for its
-	// RolloutScored, RolloutFailed or RolloutAborted. The flag counted says that the loop took it as
-	// the score of an attempt that counts; such a score's payload is durable as well. An attempt that
-	// the loop gave up while it stood interrupted leaves nothing in the log, and is told false. It
-	// must not block: the goroutine that owns the loop calls it, or the one that played. The context
-	// that Play was given ends after a call that says true. It ends before one that says false where
-	// the loop gave the attempt up. At the end of the run it ends without a call.
+	// Logged is called once for every Play that returned without an error. It is called after the end of that attempt
+	// and everything before it are in the event log. Store.Append has then returned for its RolloutScored,
+	// RolloutFailed or RolloutAborted. The flag counted says that the loop took it as the score of an attempt that
+	// counts; such a score's payload is durable as well. An attempt that the loop gave up while it stood interrupted
+	// leaves nothing in the log, and is told false. It must not block: the goroutine that owns the loop calls it, or
+	// the one that played. The context that Play was given ends after a call that says true. It ends before one that
+	// says false where the loop gave the attempt up. At the end of the run it ends without a call.
 	Logged(id RolloutID, counted bool)
 }
 

@@ -102,8 +102,8 @@ type Cell struct {
 type Order struct {
 	// Groups is how many were leased.
 	Groups int64 `json:"groups"`
-	// Slope is the growth of the mean length from the first to the last of a batch, by least squares, as a
-	// share of the mean. Its 95 % interval is over batches of steps; [0, 0] where there are too few.
+	// Slope is the growth of the mean length from the first to the last of a batch, as a share of the mean. It is
+	// fitted by least squares. Its 95 % interval is over batches of steps; [0, 0] where there are too few.
 	Slope   float64    `json:"slope"`
 	Slope95 [2]float64 `json:"slope_95"`
 	// Correlation is that of a group's mean length and its position.

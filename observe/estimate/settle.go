@@ -68,9 +68,9 @@ func (v Verdict) OK() bool { return v.Cause == Settled }
 //
 //   - with less than 20 values;
 //   - if a line through the batch means has a slope that is not chance (Student's
-//     t at 0.1 %, widened by the correlation of what the line leaves);
-//   - if the first tenth, quarter or half differs from the rest in the same sense
-//     (Geweke 1992, with batch means) and moves the mean by more than 1 %;
+//     t at 0.1 %, widened by the residuals' correlation);
+//   - if the first tenth, quarter or half differs beyond chance from the rest
+//     (Geweke 1992, with batch means) and moves the mean by over 1 %;
 //   - if the series holds less than 16 independent values and its interval is
 //     wider than 1 % of the scale to either side.
 //

@@ -90,7 +90,7 @@ func New(cfg loop.Config) Run {
 }
 
 // Restore makes a run go on from a state of the same rules. It reports false, with the run unchanged, for a state that
-// cannot be of these rules. What follows from the rules and from the rest it computes anew.
+// cannot be of these rules. It computes anew the figures that follow from the rules and from the rest.
 func (r *Run) Restore(s State) bool {
 	if len(s.Slots) != len(r.Slots) || len(s.Pasts) != len(r.Pasts) || len(s.Engines) != len(r.Engines) {
 		return false

@@ -26,7 +26,7 @@ const KeyMax = 4096
 // ItemsMax is how many items a record has at most.
 const ItemsMax = 1 << 16
 
-// Record is a record of a run file; what is not of these kinds is passed over. It is
+// Record is a record of a run file; records of other kinds are passed over. It is
 // valid until the next one is read.
 type Record struct {
 	// Config are settings, those that a run begins with or that were set later.
