@@ -41,7 +41,7 @@ func schemaText(t *testing.T) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := schemaGenerator{comments: fieldComments(t)}
+	g := schemaGenerator{t: t, comments: fieldComments(t)}
 	root := g.section(document, reflect.ValueOf(defaults), "Config")
 	root = append(yaml.MapSlice{
 		{Key: "$schema", Value: "http://json-schema.org/draft-07/schema#"},
@@ -62,6 +62,7 @@ func schemaText(t *testing.T) []byte {
 
 // schemaGenerator turns the schema of the structs into a JSON schema.
 type schemaGenerator struct {
+	t        *testing.T
 	comments map[string]string // Type.Field to its comment
 }
 
@@ -78,7 +79,11 @@ func (g schemaGenerator) section(fields []field, defaults reflect.Value, typeNam
 }
 
 func (g schemaGenerator) property(known field, fallback reflect.Value, typeName string) yaml.MapSlice {
-	property := yaml.MapSlice{{Key: "description", Value: g.comments[typeName+"."+known.goName]}}
+	description := g.comments[typeName+"."+known.goName]
+	if description == "" {
+		g.t.Errorf("%s.%s has no description in the schema: comment the field, and name its file in fieldComments", typeName, known.goName)
+	}
+	property := yaml.MapSlice{{Key: "description", Value: description}}
 	switch {
 	case known.kind.Kind() == reflect.Struct:
 		section := g.section(known.fields, fallback, known.kind.Name())
@@ -158,7 +163,7 @@ func fieldComments(t *testing.T) map[string]string {
 		}
 		return true
 	}
-	for _, name := range []string{"config.go", "control.go", "engines.go", "environments.go", "fleet.go", "planning.go", "server.go", "sinks.go"} {
+	for _, name := range []string{"config.go", "control.go", "engines.go", "environments.go", "fleet.go", "modelled.go", "planning.go", "server.go", "sinks.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)
