@@ -9,8 +9,8 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// Document is the result as keys of a document, in YAML: what headway simulate and predict read, and
-// headway plan with --calibrate. of says what was measured, for the comment at its head.
+// Document is the result as keys of a document, in YAML. Commands headway simulate and predict read it, and headway
+// plan with --calibrate. Argument of names the measured engine, for the comment at its head.
 func (r Result) Document(of string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Measured by headway calibrate: %s.\n", strings.ReplaceAll(of, "\n", " "))

@@ -21,8 +21,8 @@ type Result struct {
 	// PromptTokens and ResponseTokens it was measured with.
 	PromptTokens   int `json:"prompt_tokens"`
 	ResponseTokens int `json:"response_tokens"`
-	// Prefill are times to the first token by length of the prompt, PrefillTokensPerS what their slope
-	// makes, 0 where there is none to be seen, and FirstTokenS what a request costs beside its length.
+	// Prefill are times to the first token by length of the prompt. PrefillTokensPerS is the speed by their slope, 0
+	// where there is no slope to be seen. FirstTokenS is the cost of a request beside its length.
 	Prefill           []Prefill `json:"prefill,omitempty"`
 	PrefillTokensPerS float64   `json:"prefill_tokens_per_s,omitempty"`
 	FirstTokenS       float64   `json:"first_token_s,omitempty"`

@@ -11,7 +11,7 @@ import (
 
 // Options of a calibration.
 type Options struct {
-	// Engine is measured. It serves something already, and nobody else uses it.
+	// Engine is measured. It serves some version already, and has no other user.
 	Engine port.Engine
 	// Slots is the greatest number of responses at once, at most the engine's. 1, 2, 4 and so on up to it are measured.
 	Slots int
@@ -37,8 +37,8 @@ type Options struct {
 	Sampling *port.Sampling
 	// Seed of the random prompts.
 	Seed uint64
-	// Progress, if not nil, is told before every piece of work how many of them are done, of how
-	// many, and what comes next. It does not block.
+	// Progress, if not nil, is told before every piece of work how many are done, of how many, and the name of the next
+	// one. It does not block.
 	Progress func(done, all int, next string)
 }
 
@@ -89,8 +89,8 @@ func (o Options) pieces() int {
 	return n
 }
 
-// PrefillLengths are lengths of prompts to measure prefill with: from 32 tokens on, each twice the
-// one before, up to what leaves room for a token, at most 8192.
+// PrefillLengths are lengths of prompts to measure prefill with. They run from 32 tokens on, each twice the one
+// before, up to the last one that leaves room for a token, at most 8192.
 func PrefillLengths(context int) []int {
 	most := 8192
 	if context > 0 {

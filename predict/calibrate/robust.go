@@ -7,8 +7,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Median is the middle of several values with the interval that holds the true one in 95 of 100
-// cases, where there are values enough: Low and High are two of the sorted values.
+// Median is the middle of several values. Low and High are two of the sorted values. Where there are values enough,
+// their interval holds the true middle in 95 of 100 cases.
 type Median struct {
 	Value float64 `json:"median"`
 	Low   float64 `json:"low"`

@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// Case is what is examined: a document and, where it says how fast engines and
-// trainer are, the same document as a prediction's and a simulation's input.
+// Case is a document to examine. Where the document says how fast engines and
+// trainer are, the case also has it as a prediction's and a simulation's input.
 type Case struct {
 	// Document is resolved. It may break a relation between keys that config
 	// refuses and [Refuted] explains.
@@ -27,8 +27,8 @@ type Case struct {
 	// for tools or sandboxes, unequal engines, lost ones), "" for nothing. Its findings are
 	// then by rule and by simulation alone.
 	Beside string
-	// Model is what model.path was found to be, Servers what asking the engines' servers came to, in the
-	// document's order; nil where engines are embedded, or were not asked.
+	// Model holds the findings about model.path. Servers holds the answers of the engines' servers, in the document's
+	// order; nil where engines are embedded, or were not asked.
 	Model   *Model
 	Servers []Server
 	// Environment is what was found of what rollouts are played with; nil where somebody else plays them.
@@ -89,8 +89,8 @@ func Check(c Case) ([]Finding, error) {
 }
 
 // Refuted returns the findings that explain a document which config refuses, and
-// whether they explain all of it: an error that some finding is not about is
-// bad input, and nothing more can be said. Document need not be valid.
+// whether they explain all of it. An error that no finding is about is bad input,
+// and nothing more can be said. Document need not be valid.
 func Refuted(document config.Config, refused error) (findings []Finding, all bool) {
 	var errs config.Errors
 	if !errors.As(refused, &errs) || document.Rollout.GroupSize < 1 || document.Train.Batch < 1 {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Environment is what was found of what rollouts are played with. What there is none of, or was not
-// looked at, is nil.
+// Environment is what was found of what rollouts are played with. Parts that the run lacks, or that were not looked at,
+// are nil.
 type Environment struct {
 	Tasks    *Tasks
 	Verifier *Verifier
@@ -42,7 +42,7 @@ type Verifier struct {
 type Sandbox struct {
 	// Err says why there is none, or what went wrong in it, and Do what to do; empty where it worked.
 	Err, Do string
-	// Driver is who made it. Secure: code that nobody trusts may run in it. Lacks says in words what its boundary lacks.
+	// Driver is who made it. Secure: untrusted code may run in it. Lacks says in words what its boundary lacks.
 	Driver string
 	Secure bool
 	Lacks  string

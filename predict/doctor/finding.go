@@ -35,14 +35,14 @@ type Basis string
 
 // Bases.
 const (
-	// Arithmetic follows from the loop's rules, whatever the workload.
+	// Arithmetic follows from the loop's rules, for any workload.
 	Arithmetic Basis = "arithmetic"
 	// ClosedForm is theory's, on the modelled workload.
 	ClosedForm Basis = "closed form"
 	// Simulated is a short simulation of the modelled workload by the production loop.
 	Simulated Basis = "simulation"
-	// Asked is what the model's directory, an engine's server, or what rollouts are played with says of itself
-	// or was seen to do.
+	// Asked is the word or the seen behaviour of a part: the model's directory, an engine's server, or the parts that
+	// rollouts are played with.
 	Asked Basis = "asked"
 )
 
@@ -112,13 +112,13 @@ type Finding struct {
 	Code string `json:"code"`
 	// Key is the dotted key it is about, such as queue.max_staleness.
 	Key string `json:"key"`
-	// File and Line are where the document or an override gave the key, or the section
-	// around it; empty and 0 where it came by default.
+	// File and Line are where the document or an override gave the key, or the
+	// section around it. They are empty and 0 where it came by default.
 	File string `json:"file,omitempty"`
 	Line int    `json:"line,omitempty"`
 	// Scenarios are the public issues that the finding is known by ([Scenarios]).
 	Scenarios []string `json:"scenarios,omitempty"`
-	// What is found, in a sentence.
+	// The finding, in a sentence.
 	What string `json:"what"`
 	// Why it is so.
 	Why string `json:"why"`

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Fleet is what looking for whoever starts engines came to.
+// Fleet is the outcome of looking for the service that starts engines.
 type Fleet struct {
 	// Driver of the fleet. Err says why it can start none, and Do what to do; empty where it can.
 	Driver, Err, Do string

@@ -43,8 +43,8 @@ type Server struct {
 
 // Lack is something that a server lacks.
 type Lack struct {
-	// What it lacks, and Flag how to start it with that, empty for unknown. Fatal: nothing can be trained on
-	// without it.
+	// The server lacks What, and Flag starts it with that, empty for unknown. Fatal: nothing can be trained on without
+	// it.
 	What, Flag string
 	Fatal      bool
 }

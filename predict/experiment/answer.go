@@ -17,8 +17,8 @@ const (
 	basisSimulation = "simulation"
 )
 
-// Answer is what headway predict --json prints: the closed forms, or what a
-// simulation gave in their place where none holds.
+// Answer is the output of headway predict --json: the closed forms, or a
+// simulation's figures in their place where none holds.
 type Answer struct {
 	theory.Prediction
 	// Basis is "closed form" or "simulation".
@@ -198,8 +198,9 @@ func shareAbove(histogram []int64, budget int) float64 {
 	return above / math.Max(all, 1)
 }
 
-// DocumentOf is the document that says what a setting says, for a simulation. spec are
-// its lengths; where they are not given, it becomes the lognormal of the setting's tail.
+// DocumentOf is the document of a setting, for a simulation. Argument spec has its
+// lengths; where they are not given, the lognormal of the setting's tail replaces
+// it.
 func DocumentOf(in theory.Input, spec workload.LengthSpec, given bool) (config.Config, error) {
 	raw, err := config.Read("")
 	if err != nil {

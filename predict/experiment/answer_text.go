@@ -10,8 +10,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// Text prints a prediction for people: the regime, the figures, what
-// dominates, and what each lever buys.
+// Text prints a prediction for people: the regime, the figures, the dominant part,
+// and the gain of each lever.
 func (a Answer) Text(w io.Writer, in theory.Input) error {
 	p := a.Prediction
 	var b strings.Builder

@@ -98,9 +98,9 @@ func parseGrid(grid []string) ([]axis, error) {
 	return axes, nil
 }
 
-// Combinations are all settings of axes given as KEY=VALUES, each as KEY=VALUE, the last
-// axis changing fastest; one without a key where there are no axes. all is false where
-// they are more than most, and then there are none.
+// Combinations are all settings of axes given as KEY=VALUES, each as KEY=VALUE,
+// the last axis changing fastest. Without axes there is one, without a key. Result
+// all is false where they are more than most, and then there are none.
 func Combinations(keys []string, most int64) (sets [][]string, all bool, err error) {
 	axes, err := parseGrid(keys)
 	if err != nil {

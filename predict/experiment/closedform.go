@@ -134,9 +134,9 @@ func Expect(d config.Config, in theory.Input) (theory.Prediction, error) {
 	return ExpectUnless(why, in)
 }
 
-// Covered is uncovered with the setting that a closed form is asked: where rollouts
-// wait for nothing outside their engine, all the time they spend there is the
-// environment's.
+// Covered is uncovered with the setting that a closed form is asked. Where
+// rollouts wait for nothing outside their engine, all the time they spend there is
+// the environment's.
 func Covered(d config.Config, in theory.Input) (why string, asked theory.Input, err error) {
 	why = Uncovered(d)
 	if why != "" || in.Lengths == nil {

@@ -20,8 +20,8 @@ const (
 	askAfter = 10 * time.Minute
 )
 
-// Long says how long a grid takes that takes long, from a few of its simulations,
-// spread over it; "" for one that does not. now is the clock.
+// Long says how long a slow grid takes, from a few of its simulations, spread over
+// it; "" for a grid that is not slow. Argument now is the clock.
 func (g *Grid) Long(now func() time.Time) string {
 	all := g.Simulations()
 	if all <= forecastMin {
@@ -54,8 +54,9 @@ const (
 	rolloutsOfSlot = 3 // a slot's first rollouts, until the first are trained
 )
 
-// Costly says what a single simulation of a document would take where that is more
-// than anybody expects of a command that was not asked for it, "" where it is not.
+// Costly says how long a single simulation of a document would take, where that is
+// longer than users expect of a command that simulates unasked. Elsewhere it is
+// "".
 func Costly(d config.Config) string {
 	steps := float64(d.Steps.Warmup + d.Steps.Measured)
 	slots := float64(d.Rollout.Concurrency)

@@ -175,10 +175,10 @@ const (
 	modelsMax = 128
 )
 
-// Check resolves settings before anything is simulated: all of them or, in a large
-// grid, the values of every axis beside the first values of the others. A setting
-// that is only found to be wrong later becomes a row that says so. The warnings about
-// what was checked are returned, each once.
+// Check resolves settings before anything is simulated. In a large grid it takes
+// the values of every axis beside the first values of the others, else all
+// settings. A setting that is only found to be wrong later becomes a row that says
+// so. The warnings about what was checked are returned, each once.
 func (g *Grid) Check() ([]config.Warning, error) {
 	var warnings []config.Warning
 	said := map[config.Warning]bool{}

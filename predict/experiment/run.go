@@ -77,9 +77,10 @@ type trial struct {
 	err error
 }
 
-// Run makes the grid's simulations behind the settings that were made earlier, counts
-// on from these, tells how many are made, and hands every setting over in order. A
-// simulation that fails is part of its setting; the error is that of taking a setting.
+// Run makes the grid's simulations behind the settings that were made earlier, and
+// counts on from these. It tells how many are made, and hands every setting over
+// in order. A simulation that fails is part of its setting; the error is that of
+// taking a setting.
 func (g *Grid) Run(earlier Tally, made func(done int64), take func(*Point) error) (Tally, error) {
 	count, from := earlier, earlier.Settings
 	var point *Point

@@ -29,8 +29,8 @@ type TargetAnswer struct {
 
 // TargetWithout is a document without its target.
 type TargetWithout struct {
-	// StalenessMean in versions, PeriodRatio the time between updates without over with the target, ThroughputRatio
-	// the rollouts trained a second likewise: how much faster the run would be.
+	// StalenessMean is in versions. PeriodRatio is the time between updates without over with the target.
+	// ThroughputRatio is the rollouts trained a second with over without it: how much faster the run would be.
 	StalenessMean   float64 `json:"staleness_mean"`
 	PeriodRatio     float64 `json:"period_ratio"`
 	ThroughputRatio float64 `json:"throughput_ratio"`
@@ -40,7 +40,7 @@ type TargetWithout struct {
 type TargetLever struct {
 	Change string `json:"change"`
 	// ThroughputRatio is rollouts trained a second after over before, HeldShare the share of train steps that hold the
-	// target then; null where the change could not be simulated.
+	// target then. Both are null where the change could not be simulated.
 	ThroughputRatio *float64 `json:"throughput_ratio"`
 	HeldShare       *float64 `json:"held_share"`
 }

@@ -21,8 +21,8 @@ type Model struct {
 	LookupParameters float64
 	// Layers is the number of blocks.
 	Layers int
-	// Hidden is the width of the residual stream; 0 leaves out what tensor
-	// parallelism sends and what activations take.
+	// Hidden is the width of the residual stream. The value 0 leaves out the
+	// traffic of tensor parallelism and the memory of activations.
 	Hidden int
 	// AttentionWidth is heads times head size, for the cost of long contexts; 0 leaves it out.
 	AttentionWidth int
@@ -121,10 +121,10 @@ func (m Model) Tensors() float64 {
 // WeightBytes returns the bytes of the whole model at that many bytes a parameter.
 func (m Model) WeightBytes(perParameter float64) float64 { return m.Parameters * perParameter }
 
-// ReadParameters returns the expected parameters a decode step of so many
-// rollouts reads. A dense model reads all but its lookup table. Of a layer's E
-// routed experts a step of b rollouts that draw k each, independently and
-// evenly, reads E·(1−(1−k/E)^b); real routers favour some experts, so fewer.
+// ReadParameters returns the expected parameters a decode step of so many rollouts
+// reads. A dense model reads all but its lookup table. A step of b rollouts that
+// draw k of a layer's E routed experts each, independently and evenly, reads
+// E·(1−(1−k/E)^b) of them. Real routers favour some experts, so fewer.
 func (m Model) ReadParameters(active float64) float64 {
 	all := m.Parameters - m.LookupParameters
 	if m.Experts == 0 || active <= 0 {

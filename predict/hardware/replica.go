@@ -40,7 +40,8 @@ type Replica struct {
 	PrefillUse float64
 	// StepOverheadS is the part of a decode step no roofline explains: launches, sampling, scheduling, exchanges' latency. Negative means none. Default 0.003.
 	StepOverheadS float64
-	// Scale multiplies every decode step: what a measurement found beyond the roofline ([Replica.Measured]). Default 1.
+	// Scale multiplies every decode step: the factor that a measurement found beyond the roofline ([Replica.Measured]).
+	// Default 1.
 	Scale float64
 
 	// filled says that a pipeline's stages all work at once, on rollouts of their own: what no speed exceeds.
@@ -122,9 +123,9 @@ func (r Replica) validateLengths() error {
 	return nil
 }
 
-// ResidentTokens is the mean context a running rollout holds, in tokens:
-// prompt + E[L²]/(2E[L]), since a rollout that is seen running is more likely a
-// long one (renewal theory's inspection), not prompt + E[L]/2.
+// ResidentTokens is the mean context a running rollout holds, in tokens: prompt +
+// E[L²]/(2E[L]), not prompt + E[L]/2. A rollout that is seen running is more
+// likely a long one (renewal theory's inspection).
 func (r Replica) ResidentTokens() float64 {
 	if r.MeanTokens <= 0 {
 		return r.PromptTokens
@@ -139,11 +140,11 @@ func (r Replica) CacheRoomBytes() float64 {
 	return float64(r.GPUs)*(r.GPU.MemoryBytes*r.MemoryUse-r.ActivationBytes) - r.Model.WeightBytes(r.WeightBytes)
 }
 
-// Slots is how many rollouts fit into the cache at once, at their mean
-// resident context, and an error where not one does. Grouped-query caches are
-// spread over GPUs up to the number of KV heads; beyond, and for latent
-// attention across tensor-parallel GPUs, engines repeat them, which is not
-// counted (engines avoid it by data-parallel attention).
+// Slots is how many rollouts fit into the cache at once, at their mean resident
+// context, and an error where not one does. Grouped-query caches are spread over
+// GPUs up to the number of KV heads. Beyond, and for latent attention across
+// tensor-parallel GPUs, engines repeat them. That is not counted, because engines
+// avoid it by data-parallel attention.
 func (r Replica) Slots() (int, error) {
 	if err := r.Validate(); err != nil {
 		return 0, err
@@ -172,8 +173,9 @@ func (r Replica) fewestForWeights() int {
 	return int(math.Floor(r.Model.WeightBytes(r.WeightBytes)/usable)) + 1
 }
 
-// SmallestReplica returns the replica with the fewest GPUs, a power of two up to
-// a node and whole nodes beyond, whose cache holds at least so many rollouts.
+// SmallestReplica returns the replica with the fewest GPUs whose cache holds at
+// least so many rollouts. The count is a power of two up to a node, and whole
+// nodes beyond.
 func SmallestReplica(r Replica, slots int) (Replica, error) {
 	r = r.WithDefaults()
 	var last error
@@ -306,8 +308,8 @@ func (r Replica) PrefillSeconds(tokens float64) float64 {
 	return r.Scale * flops / (float64(r.GPUs) * r.GPU.FLOPs(r.WeightBytes) * r.PrefillUse)
 }
 
-// Measured returns the replica scaled so that it decodes at a measured speed of
-// so many tokens per second, in all, with so many rollouts running.
+// Measured returns the replica scaled to a measured decode speed. The speed is in
+// tokens per second, in all, with so many rollouts running.
 func (r Replica) Measured(active, tokensPerS float64) (Replica, error) {
 	if err := r.Validate(); err != nil {
 		return Replica{}, err

@@ -21,7 +21,7 @@ const (
 type Sync struct {
 	// Parameters that are sent.
 	Parameters float64
-	// Tensors they come in ([Model.Tensors]): what is handled one by one pays its latency. Default 1000.
+	// Tensors they come in ([Model.Tensors]): each tensor that is handled by itself pays its latency. Default 1000.
 	Tensors float64
 	// TrainBytes and WireBytes are the bytes of a parameter at the trainer and on the wire. Default 2, and as at the trainer.
 	TrainBytes, WireBytes float64
@@ -60,9 +60,10 @@ type Sync struct {
 	Overlapped bool
 }
 
-// SyncBetween is a usual sync from a trainer to so many such replicas: gathered
-// inside a node, cast to what the engines serve, broadcast by a pipelined tree in
-// buckets of a GiB over one network card, without copies through host memory.
+// SyncBetween is a usual sync from a trainer to so many such replicas. Weights are
+// gathered inside a node, cast to the engines' type, and broadcast without copies
+// through host memory. The broadcast is a pipelined tree in buckets of a GiB over
+// one network card.
 func SyncBetween(t Trainer, r Replica, replicas int) Sync {
 	r = r.WithDefaults()
 	return Sync{

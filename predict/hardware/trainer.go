@@ -16,9 +16,9 @@ type Trainer struct {
 	MFU float64
 	// Recompute counts the forward pass twice (8 instead of 6 FLOPs a parameter and token), as activation checkpointing does.
 	Recompute bool
-	// ContextTokens is the sequence that a mean trained token is in, E[S²]/E[S] for sequences of S tokens, prompt included, for attention's cost; 0 leaves it out.
+	// ContextTokens is the sequence that a mean trained token is in, for attention's cost: E[S²]/E[S] for sequences of S tokens, prompt included. The value 0 leaves it out.
 	ContextTokens float64
-	// BytesPerParameter is what weights, gradients and optimizer state take in all: 16 for bf16 weights and gradients with an fp32 master and two moments, 18 with fp32 gradients. Default 18.
+	// BytesPerParameter counts weights, gradients and optimizer state in all. It is 16 for bf16 weights and gradients with an fp32 master and two moments, 18 with fp32 gradients. Default 18.
 	BytesPerParameter float64
 	// ReferenceBytes is what a frozen reference policy adds for each parameter; 0 for none.
 	ReferenceBytes float64
@@ -120,13 +120,14 @@ const activationShare = 0.5
 // microBatchLeast is the smallest micro-batch, in tokens, that is tried.
 const microBatchLeast = 1024
 
-// InFlight is how many tokens are in flight at a time and how many GPUs divide their
-// activations among them, by sequence parallelism beside tensor parallelism
-// (Korthikanti et al. 2022): the fewest, in powers of two up to a node, with which
-// activations take no more than half of the usable memory. Where a whole node is not
-// enough, and MicroBatchTokens was not given, the micro-batch is halved until it is,
-// down to the mean sequence or 1024 tokens. What dividing costs in speed is the MFU's
-// to say.
+// InFlight is how many tokens are in flight at a time and how many GPUs divide
+// their activations among them. They divide by sequence parallelism beside
+// tensor parallelism (Korthikanti et al. 2022). The GPUs are the fewest, in
+// powers of two up to a node, with which activations take no more than half of
+// the usable memory. Where a whole node is not enough, and MicroBatchTokens was
+// not given, the micro-batch is halved until it is. It does not go below the
+// mean sequence or 1024 tokens. The MFU must include the speed that dividing
+// costs.
 func (t Trainer) InFlight() (tokens float64, gpus int) {
 	given := t.MicroBatchTokens > 0
 	t = t.WithDefaults()
@@ -177,8 +178,8 @@ func (t Trainer) lighter() string {
 	return "cap lengths, " + advice
 }
 
-// MFUOf is the efficiency that a measured train speed of all GPUs amounts to,
-// refused where it is above 1 or so low that the numbers are of another set-up.
+// MFUOf is the efficiency that a measured train speed of all GPUs amounts to. It
+// refuses one above 1, or one so low that the numbers are of another set-up.
 func (t Trainer) MFUOf(tokensPerS float64) (float64, error) {
 	if err := t.Validate(); err != nil {
 		return 0, err

@@ -6,7 +6,7 @@ import "math"
 type Alternative struct {
 	// Name is faster, fresher, cheaper or synchronous.
 	Name string `json:"name"`
-	// Text says what it gives and what it costs, against the recommended setting.
+	// Text states the gain and the cost, against the recommended setting.
 	Text string `json:"text"`
 	Candidate
 }

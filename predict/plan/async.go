@@ -17,7 +17,7 @@ type Async struct {
 	Speedup     float64 `json:"speedup"`
 	BestBatch   int     `json:"synchronous_best_batch_rollouts"`
 	BestUpdateS float64 `json:"synchronous_best_update_s"`
-	// SynchronousStepS is the synchronous step on shared GPUs at the same batch, SeparateStepS that on separate ones (0 where it cannot run), PeriodS the recommended setting's.
+	// SynchronousStepS is the synchronous step on shared GPUs at the same batch. SeparateStepS is that on separate ones (0 where it cannot run), PeriodS the recommended setting's.
 	SynchronousStepS float64 `json:"synchronous_step_s"`
 	SeparateStepS    float64 `json:"synchronous_separate_step_s"`
 	PeriodS          float64 `json:"period_s"`

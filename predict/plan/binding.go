@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/config"
 )
 
-// Constraint is something a plan must keep, and what keeping it costs.
+// Constraint is something a plan must keep, and the cost of keeping it.
 type Constraint struct {
 	// Name is one of staleness_mean, staleness_p95, step_s, cost_per_step, waste_share,
 	// length_bias, trainer_memory, whole_units, kv_memory, minimum_batch, gpus.

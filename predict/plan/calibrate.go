@@ -11,9 +11,10 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Calibration gathers from a run's events what a plan would otherwise take from
-// rooflines: lengths by group, decode speed by slots at work, train speed and the
-// time of a sync. Its zero value is not usable: see [NewCalibration].
+// Calibration gathers from a run's events the figures that a plan would otherwise
+// take from rooflines. These are lengths by group, decode speed by slots at work,
+// train speed and the time of a sync. Its zero value is not usable: see
+// [NewCalibration].
 type Calibration struct {
 	rules  loop.Config
 	groups map[loop.GroupID][]rollout

@@ -8,8 +8,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// DocumentOf is a candidate as a document of its own, resolved: what headway
-// simulate, predict, doctor and run take.
+// DocumentOf is a candidate as a document of its own, resolved, as headway
+// simulate, predict, doctor and run take it.
 func (p *Problem) DocumentOf(c *Candidate) (config.Config, error) {
 	var overrides []string
 	for _, o := range p.keys(c) {

@@ -9,7 +9,7 @@ import (
 
 // Hosted compares generating on rented GPUs with a hosted engine's price.
 type Hosted struct {
-	// PerMillionTokens is the hosted price of a million generated tokens, OwnPerMillionTokens what one costs on the rollout GPUs, idle time and waste included; sandboxes cost the same either way and are in neither.
+	// PerMillionTokens is the hosted price of a million generated tokens. OwnPerMillionTokens is their cost on the rollout GPUs, idle time and waste included. Sandboxes cost the same either way and are in neither.
 	PerMillionTokens    float64 `json:"hosted_per_million_tokens"`
 	OwnPerMillionTokens float64 `json:"own_per_million_tokens"`
 	// CostPerStep is a step's with hosted rollouts and the plan's own trainer and sandboxes, of as many generated tokens.

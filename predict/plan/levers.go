@@ -6,8 +6,8 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// Lever is one change of the recommended setting and what it would do. It says
-// what it holds fixed, since that decides its sign.
+// Lever is one change of the recommended setting and its effect. It says what it
+// holds fixed, since that decides its sign.
 type Lever struct {
 	// Name is one of split, batch, queue_factor, rule, concurrency, sync_every, sync_time, tail, gpus.
 	Name string `json:"name"`

@@ -39,7 +39,7 @@ func allowed(page []byte) ([]byte, error) {
 var explorer = template.Must(template.New("explorer").Parse(explorerText))
 
 // HTML writes the plan as one file that needs nothing else: the frontier to
-// explore, and what the terminal prints.
+// explore, and the terminal's output.
 func (p *Plan) HTML(w io.Writer) error {
 	drawing, err := p.explorer()
 	if err != nil {

@@ -22,8 +22,9 @@ type Problem struct {
 	// Simulation turns a candidate's document into a simulation, as headway simulate does.
 	// Nil leaves finalists unsimulated: the plan then rests on closed forms alone.
 	Simulation func(config.Config) (sim.Config, error)
-	// Uncovered says what of the workload no closed form knows, "" for nothing. Closed forms
-	// then only choose what is simulated, and what is simulated decides.
+	// Uncovered says what of the workload no closed form knows, "" for nothing.
+	// Closed forms then only choose the settings to simulate, and the simulation
+	// decides.
 	Uncovered string
 	// Progress, if not nil, is told how many of a stage's candidates are done.
 	Progress func(stage string, done, all int)
@@ -58,11 +59,12 @@ type Machine struct {
 	PrefillS float64 `json:"prefill_s"`
 	// ReadS is that time where a slot or a pool reads for it and the replica decodes on, in seconds.
 	ReadS float64 `json:"read_s,omitempty"`
-	// PromptTokens is what a train step reads beside the response: the prompt and what tools return.
+	// PromptTokens is the part of a sequence that a train step reads beside the response: the prompt and the results of
+	// tools.
 	PromptTokens float64 `json:"prompt_tokens"`
 	// TrainTokensPerSPerGPU is the trainer's speed, prompt and response together.
 	TrainTokensPerSPerGPU float64 `json:"train_tokens_per_s_per_gpu"`
-	// Notes say where the figures are from and what they assume.
+	// Notes say where the figures are from and which assumptions they make.
 	Notes []string `json:"notes"`
 
 	// StepS is the time of a decode step of one replica with so many rollouts

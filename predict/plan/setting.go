@@ -14,7 +14,7 @@ const (
 	policyThreshold = "threshold"
 )
 
-// Setting is one candidate: what a plan chooses. Everything else is the problem's.
+// Setting is one candidate: the values that a plan chooses. Everything else is the problem's.
 type Setting struct {
 	// RolloutGPUs and TrainGPUs are the split; GPUs beyond their sum are not rented.
 	RolloutGPUs int `json:"rollout_gpus"`

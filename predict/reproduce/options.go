@@ -11,9 +11,8 @@ type Options struct {
 	// Quick makes short simulations, seconds in all: it shows that everything works,
 	// and its simulated figures are no results.
 	Quick bool
-	// Simulate runs a document and tells observe every event with the actions on it; it is how
-	// the command line simulates one, so that a case's document gives everybody the same
-	// figures. Cases that simulate documents fail without it.
+	// Simulate runs a document and tells observe every event with the actions on it. The command line simulates by it
+	// too, so that a case's document gives the same figures everywhere. Cases that simulate documents fail without it.
 	Simulate func(document config.Config, observe func(ev loop.Event, actions []loop.Action)) (sim.Result, error)
 	// Said, if not nil, is called before every case and as simulations end, by one
 	// goroutine at a time.

@@ -142,9 +142,9 @@ func (c Case) tables() []Grid {
 	return append(grids, c.Grids...)
 }
 
-// Overview is a line a case: its first figure in all rows, how far ours is from the
-// measured one where that is evidence, in how many rows it is not and why, and how many
-// figures are not computable.
+// Overview is a line a case. It has the case's first figure in all rows, and how
+// far ours is from the measured one where that is evidence. It says in how many
+// rows it is no evidence and why, and how many figures are not computable.
 func (r Result) Overview() Grid {
 	g := Grid{Title: "Figures of ours beside measured ones", Header: []string{"case", "figure", "rows compared", "mean of |ours − measured|", "farthest", "which", "rows that are no evidence, and why", "not computable"}}
 	for _, c := range r.Cases {

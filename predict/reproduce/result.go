@@ -24,9 +24,9 @@ type Case struct {
 	Title string `json:"title"`
 	// Source is who published it, under which title and when.
 	Source string `json:"source"`
-	// Setup says, a sentence each, which published figures go in, what had to be
-	// assumed because it was not published, and which figures are therefore
-	// comparisons and not inputs.
+	// Setup lists, a sentence each, the published figures that go in, and the
+	// inputs that had to be assumed because they were not published. It also names
+	// the figures that are therefore comparisons and not inputs.
 	Setup []string `json:"setup"`
 	// Quantities are the comparisons, in the order of the published rows.
 	Quantities []Quantity `json:"quantities"`
@@ -40,7 +40,7 @@ type Case struct {
 	Figures []Figure `json:"figures,omitempty"`
 }
 
-// Quantity is one figure of one published row: what was printed beside ours.
+// Quantity is one figure of one published row: the printed figure beside ours.
 // Unknown figures are null in JSON and a dash in tables.
 type Quantity struct {
 	// Row names the published row by its inputs, such as "C 120, B 240, q 2, ρ 0.63".
@@ -81,8 +81,8 @@ const (
 // whole is a quantity's Decimals for figures that are counts.
 const whole = -1
 
-// Best is the figure of ours that residuals are taken of: the simulated one, else
-// the corrected, else the closed form; unknown where there is none.
+// Best is the figure of ours that residuals are taken of. It is the simulated one,
+// else the corrected, else the closed form; unknown where there is none.
 func (q Quantity) Best() theory.Figure {
 	if q.Simulated.Known() {
 		return theory.Known(q.Simulated.Mean)
@@ -99,8 +99,8 @@ func (q Quantity) Residual() (absolute, relative theory.Figure) {
 	return residual(q.Best(), q.Measured)
 }
 
-// PrintedResidual is the closed form less the published prediction: what the
-// printed prediction's own inputs do not explain.
+// PrintedResidual is the closed form less the published prediction: the part that
+// the printed prediction's own inputs do not explain.
 func (q Quantity) PrintedResidual() (absolute, relative theory.Figure) {
 	return residual(q.Closed, q.Printed)
 }
@@ -162,7 +162,7 @@ func (i Interval) MarshalJSON() ([]byte, error) {
 }
 
 // Check is the arithmetic of one printed figure done again from other printed
-// figures: where Redone and Printed differ by more than rounding, the printed
+// figures. Where Redone and Printed differ by more than rounding, the printed
 // figure was made from inputs other than the printed ones.
 type Check struct {
 	// Row and Name are as in Quantity; How says from what it was done again.
@@ -191,7 +191,7 @@ func (c Check) MarshalJSON() ([]byte, error) {
 
 // Grid is a table of text.
 type Grid struct {
-	// Title says what is varied and what is seen.
+	// Title names the varied setting and the figure seen.
 	Title  string     `json:"title"`
 	Header []string   `json:"header"`
 	Rows   [][]string `json:"rows"`
@@ -202,7 +202,7 @@ type Figure struct {
 	// Name is short, of letters, digits and dashes; Title says what is seen.
 	Name  string `json:"name"`
 	Title string `json:"title"`
-	// Caption says what is held fixed and what there is to see.
+	// Caption names the settings that are held fixed and the effect to look for.
 	Caption string `json:"caption"`
 	// XLabel and YLabel name the axes with their units.
 	XLabel string `json:"x_label"`
@@ -219,8 +219,8 @@ type Figure struct {
 // Curve is one line or one set of points.
 type Curve struct {
 	Name string `json:"name"`
-	// Points draws marks, with their intervals where Low and High are given, in the
-	// colour of the line before it if that has the same Name.
+	// Points draws marks, with their intervals where Low and High are given. They
+	// have the colour of the line before it if that has the same Name.
 	Points bool      `json:"points"`
 	X      []float64 `json:"x"`
 	Y      []float64 `json:"y"`

@@ -3,9 +3,9 @@ package schedule
 import "math"
 
 // ClipFraction returns the share of tokens whose importance ratio leaves the band
-// 1−low to 1+high where the log-ratio is normal with variance 2·kl around −kl, kl
-// the mean divergence in nats a token: Φ((ln(1−low)+kl)/√(2kl)) + 1 −
-// Φ((ln(1+high)+kl)/√(2kl)). For a small kl and band it is the two-sided
+// 1−low to 1+high. The log-ratio is normal with variance 2·kl around −kl, and kl
+// is the mean divergence in nats a token. The share is Φ((ln(1−low)+kl)/√(2kl)) +
+// 1 − Φ((ln(1+high)+kl)/√(2kl)). For a small kl and band it is the two-sided
 // 2(1−Φ(ln(1+ε)/√(2kl))). 0 for kl of 0. It holds as far as log-ratios are normal:
 // real ones have heavier tails, so that small fractions are underestimated.
 func ClipFraction(kl, low, high float64) float64 {

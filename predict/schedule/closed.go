@@ -8,12 +8,13 @@ import (
 )
 
 // BarrierS is the expected time until the last rollout of a batch is done on that
-// many GPUs, in seconds: the mean field of engines that run empty. On the common
-// clock of tokens made in a slot, a share of what was started ends in each cell as
-// the lengths say, and what still waits takes its place; the clock is turned into
-// time by the decode step at what is then active, as long as the longest of the
-// batch is expected to run. With an environment it is the longest of generation and
-// environment together, at the mean decode speed of that.
+// many GPUs, in seconds. It is the mean field of engines that run empty. The
+// common clock counts tokens made in a slot. In each cell, a share of the started
+// rollouts ends as the lengths say, and waiting ones fill their slots. The decode
+// step at the number then active turns the clock into time. The clock runs as long
+// as the longest of the batch is expected to run. With an environment it is the
+// longest of generation and environment together, at the mean decode speed of
+// that.
 func (in Input) BarrierS(gpus int) float64 {
 	engines := gpus / in.GPUsPerEngine
 	h := in.holders()
@@ -184,10 +185,9 @@ func readyS(d workload.Distribution, generating, theta, share float64) float64 {
 	return high
 }
 
-// ClosedS returns the closed form of a schedule's step time, in seconds a batch:
-// with τ_R the barrier, R the work with every slot busy, A(θ) the step that a bound
-// on groups ahead allows, τ_T and τ_logp of train and log-probs, and of a sync τ_L
-// while weights load, through which engines generate, and τ_S while they stand still,
+// ClosedS returns the closed form of a schedule's step time, in seconds a batch. Time τ_R is the barrier, R the work
+// with every slot busy, A(θ) the step that a bound on groups ahead allows. Times τ_T and τ_logp are those of train
+// and log-probs. Of a sync, engines generate through τ_L, while weights load, and stand still through τ_S:
 //
 //	colocated, synchronous   τ_R + τ_logp + τ_T + τ_L + τ_S
 //	one step off             max(τ_R, τ_logp + τ_T + τ_L) + τ_S
@@ -196,10 +196,9 @@ func readyS(d workload.Distribution, generating, theta, share float64) float64 {
 //	async, partial           max(R + τ_S, A(θ))
 //	queue-drop               max(R, τ_T): nobody waits for a sync, one that takes longer skips versions
 //
-// It leaves out that a batch's last piece, which has its longest rollouts, takes
-// longer to train than others, that a drain which starts nothing while weights load
-// leaves slots empty, and chance where two sides are nearly as fast; simulation has
-// all three.
+// The form leaves out three effects, which simulation has. A batch's last piece, which has its longest rollouts, takes
+// longer to train than others. A drain that starts nothing while weights load leaves slots empty. Chance counts where
+// two sides are nearly as fast.
 func (in Input) ClosedS(a Arm) float64 {
 	fixed, shared, _ := in.trainS(a)
 	train := fixed + shared

@@ -6,10 +6,10 @@ import (
 )
 
 // Decode is how long one decode step of one engine takes, by the rollouts that
-// generate on it: FixedS + max(WeightsS + n·SlotReadS, n·SlotComputeS), the
+// generate on it. It is FixedS + max(WeightsS + n·SlotReadS, n·SlotComputeS), the
 // roofline of batched decoding. All are in seconds. Engines that run empty at the
-// end of a batch are faster for each rollout that is left, though slower in all:
-// how much barriers cost hangs on this curve.
+// end of a batch are faster for each rollout that is left, though slower in all.
+// The cost of barriers depends on this curve.
 type Decode struct {
 	// FixedS is what no roofline explains: kernel launches, sampling, communication. At least 0.
 	FixedS float64 `json:"fixed_s"`
@@ -19,9 +19,8 @@ type Decode struct {
 	SlotReadS float64 `json:"slot_read_s"`
 	// SlotComputeS is the time of one token's arithmetic. At least 0.
 	SlotComputeS float64 `json:"slot_compute_s"`
-	// Curve is measured steps instead of the roofline, by rising numbers of rollouts. Between
-	// two points it is a line, before the first and after the last one as the nearest
-	// segment goes on, never below the first step's half.
+	// Curve is measured steps instead of the roofline, by rising numbers of rollouts. Between two points it is a line.
+	// Before the first and after the last one it goes on as the nearest segment, never below the first step's half.
 	Curve []Point `json:"curve,omitempty"`
 }
 

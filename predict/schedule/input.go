@@ -20,29 +20,29 @@ type Input struct {
 
 	// GPUs is how many there are for rollouts and training together. At least 2.
 	GPUs int
-	// RolloutGPUs is how many of them generate where rollouts and training are apart; 0 is the
-	// split that is best by the closed form of full overlap.
+	// RolloutGPUs is how many of them generate where rollouts and training are apart. The value 0 is the split that is
+	// best by the closed form of full overlap.
 	RolloutGPUs int
 	// GPUsPerEngine is the size of one engine; 0 means 1. TrainGPUsMin is the fewest the trainer
 	// runs on and TrainGPUsUnit that by which it grows; 0 means 1.
 	GPUsPerEngine, TrainGPUsMin, TrainGPUsUnit int
 	// SlotsPerEngine is how many rollouts one engine runs at once. At least 1.
 	SlotsPerEngine int
-	// WholeGroups has the GroupSize slots of a group come free together, when its last rollout is
-	// done, as where prompts in flight are counted and not rollouts. A group is then simulated as its
-	// longest rollout, and an engine's speed taken at the siblings that are alive on average.
-	// SlotsPerEngine must then hold at least one group, and there can be no Environment.
+	// WholeGroups has the GroupSize slots of a group come free together, when its last rollout is done. That is so
+	// where prompts in flight are counted and not rollouts. A group is then simulated as its longest rollout, and an
+	// engine's speed taken at the siblings that are alive on average. SlotsPerEngine must then hold at least one group,
+	// and there can be no Environment.
 	WholeGroups bool
 	// Decode is the speed of an engine.
 	Decode Decode
 	// PrefillTokensPerS is how fast an engine fills its cache for a resumed rollout; 0 is at once.
 	PrefillTokensPerS float64
 
-	// Train is the update of one batch, LogProbs the recomputation of its old log-probs, which the
-	// synchronous schedules and one step off need and the others spare by the rollout's own.
+	// Train is the update of one batch, LogProbs the recomputation of its old log-probs. The synchronous schedules and
+	// one step off need that; the others take the rollout's own log-probs.
 	Train, LogProbs Phase
-	// SyncS is the time of a weight sync in which engines stand still, LoadS the part before that
-	// through which they generate, both in seconds and for separate GPUs.
+	// SyncS is the time of a weight sync in which engines stand still. LoadS is the part before that through which they
+	// generate. Both are in seconds and for separate GPUs.
 	SyncS, LoadS float64
 	// SwitchS is what one step costs on shared GPUs to hand them from rollouts to training and
 	// back, weights included, in seconds.
@@ -57,10 +57,10 @@ type Input struct {
 	// QueueFactor is q of queue-drop; 0 means 1.
 	QueueFactor float64
 
-	// KLPerBatch is the mean divergence, in nats a token, of the policy that trains from the one that
-	// was served a batch earlier; 0 is unknown, and no clip fraction is predicted. KLExponent
-	// is how it grows with the lag, between 1 and 2; 0 means 1. ClipLow and ClipHigh are the
-	// band of the importance ratio, 1−ClipLow to 1+ClipHigh; 0 means 0.2.
+	// KLPerBatch is the mean divergence, in nats a token, of the policy that trains from the one that was served a
+	// batch earlier. The value 0 is unknown, and no clip fraction is predicted. KLExponent is how it grows with the
+	// lag, between 1 and 2; 0 means 1. ClipLow and ClipHigh are the band of the importance ratio, 1−ClipLow to
+	// 1+ClipHigh; 0 means 0.2.
 	KLPerBatch, KLExponent, ClipLow, ClipHigh float64
 
 	// StalenessMax and StalenessP95Max are the budget, mean and 95 % quantile in batches; 0 is none.
@@ -226,8 +226,8 @@ func (in Input) workS(gpus int) float64 {
 }
 
 // BestSplit returns the rollout GPUs for which the slower side of full overlap,
-// max(work, train), is the least, in whole engines and whole units of the trainer;
-// of equals the fewest.
+// max(work, train), is the least. It counts in whole engines and whole units of
+// the trainer; of equals it takes the fewest.
 func (in Input) BestSplit() int {
 	best, least := 0, math.Inf(1)
 	for engines := 1; engines*in.GPUsPerEngine <= in.GPUs-in.TrainGPUsMin; engines++ {

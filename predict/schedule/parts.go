@@ -4,14 +4,14 @@ package schedule
 // others, Overlap and SyncOverlap subtracted.
 type Parts struct {
 	StepS float64 `json:"step_s"`
-	// WorkS is the generation of the trained tokens with every slot busy, WasteS that of tokens
-	// that were never trained, TailS what generation takes beyond both because slots are empty
-	// and resumed rollouts fill their cache again.
+	// WorkS is the generation of the trained tokens with every slot busy, WasteS that of tokens that were never
+	// trained. TailS is the time of generation beyond both, because slots are empty and resumed rollouts fill their
+	// cache again.
 	WorkS  float64 `json:"work_s"`
 	WasteS float64 `json:"waste_s"`
 	TailS  float64 `json:"tail_s"`
-	// TrainS is the update, LogProbS the recomputation of old log-probs, SyncS weight syncs, or
-	// what handing shared GPUs over takes.
+	// TrainS is the update, LogProbS the recomputation of old log-probs, SyncS weight syncs, or the time to hand shared
+	// GPUs over.
 	TrainS   float64 `json:"train_s"`
 	LogProbS float64 `json:"log_prob_s"`
 	SyncS    float64 `json:"sync_s"`
@@ -72,8 +72,8 @@ func (p Parts) hidden() (work, tail, waste float64) {
 	return work, tail, p.OverlapS - work - tail
 }
 
-// Gain splits the difference of two schedules' step times into effects: what of
-// the base's time the other saves. They add up to base.StepS − p.StepS.
+// Gain splits the difference of two schedules' step times into effects: the parts
+// of the base's time that the other saves. They add up to base.StepS − p.StepS.
 func (p Parts) Gain(base Parts) []Effect {
 	work, tail, waste := p.hidden()
 	baseWork, baseTail, baseWaste := base.hidden()

@@ -14,8 +14,9 @@ type Phase struct {
 	GPUs int `json:"gpus"`
 	// FixedS is the part of S that more GPUs do not shorten. 0 to S.
 	FixedS float64 `json:"fixed_s"`
-	// Slowdown, if not nil, is by what factor the part that shrinks takes longer than its
-	// share on that many GPUs, relative to GPUs: what uneven shares cost.
+	// Slowdown, if not nil, is the factor by which the part that shrinks takes
+	// longer than its share on that many GPUs, relative to GPUs. It is the cost of
+	// uneven shares.
 	Slowdown func(gpus int) float64 `json:"-"`
 }
 

@@ -17,8 +17,8 @@ const (
 	ganttAxis   = 34
 )
 
-// SVG draws the schedules' last batches on one scale of time: the share of slots
-// busy as an area, train steps and weight syncs as bars. The drawing takes its
+// SVG draws the schedules' last batches on one scale of time. The share of slots
+// busy is an area, train steps and weight syncs are bars. The drawing takes its
 // colours from the page's variables.
 func SVG(c Comparison) string {
 	rows := drawnRows(c)

@@ -150,8 +150,8 @@ type Gantt struct {
 	// CellS is the time of one cell and Cells their number.
 	CellS float64 `json:"cell_s"`
 	Cells int     `json:"cells"`
-	// Engines is the share of slots that held a rollout, Trainer and Sync the shares of
-	// the cell's time in which a train step or a weight sync ran.
+	// Engines is the share of slots that held a rollout. Trainer and Sync are the
+	// shares of the cell's time in which a train step or a weight sync ran.
 	Engines []float64 `json:"engines"`
 	Trainer []float64 `json:"trainer"`
 	Sync    []float64 `json:"sync"`

@@ -21,7 +21,7 @@ type Work struct {
 	LogProbsS float64
 }
 
-// Synced is one weight sync: what brings a version to the engines.
+// Synced is one weight sync, which brings a version to the engines.
 type Synced struct {
 	Version    int64
 	FromS, ToS float64

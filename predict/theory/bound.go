@@ -26,27 +26,23 @@ func (r Rhythm) ahead() float64 { return (r.Publish + r.Step - r.Period) / r.Per
 //
 //	E[max(0, ⌈(D + t_s + t_step − T)/T⌉)],   E⌈D/T⌉ where the trainer is never idle and t_s is 0
 //
-// for the times from groups' first token to their last sibling, in the unit
-// of the rhythm. It holds group by group: nothing is trained before it is ready,
-// so no rule is below it, at the period that the rule has itself, but by preferring
-// short groups. Derived in docs/queue.md. A period that is not above 0 has no
-// bound, NaN.
+// for the times from groups' first token to their last sibling, in the unit of the rhythm. The bound holds group by
+// group: nothing is trained before it is ready. At its own period, only a rule that prefers short groups is below it.
+// Derived in docs/queue.md. A period that is not above 0 has no bound, NaN.
 func LeastStaleness(times workload.Distribution, r Rhythm) float64 {
 	return HeldStaleness(times, r, 1)
 }
 
-// HeldStaleness returns the mean staleness where groups that would have started
-// within theta of a period before a switch of weights start right after it, the
-// others at any moment between, and a batch is chosen among fresh groups regardless of
-// when they started:
+// HeldStaleness returns the mean staleness under a hold. Groups that would have started within theta of a period before
+// a switch of weights start right after it, the others at any moment between. A batch is chosen among fresh groups
+// regardless of when they started:
 //
 //	E[max(0, ⌈φ + (D + t_s + t_step − T)/T⌉)],   φ = 0 with probability θ, else uniform on (0, 1−θ)
 //
-// theta in [0, 1]: at 0 the phase is uniform and the trainer-bound mean is E[D]/T + 1 without a sync, at
-// 1 it is [LeastStaleness]. For smooth D the difference between the two is
-// (1−θ)²/2. Valid for `select: fresh` where production suffices (effective
-// ρ·(1 − θ²B/(2C)) above 1.1 or so): nearer to 1 batches are filled up with groups that are not
-// fresh. Derived in docs/queue.md.
+// theta in [0, 1]: at 0 the phase is uniform and the trainer-bound mean is E[D]/T + 1 without a sync, at 1 it is
+// [LeastStaleness]. For smooth D the difference between the two is (1−θ)²/2. Valid for `select: fresh` where
+// production suffices (effective ρ·(1 − θ²B/(2C)) above 1.1 or so). Nearer to 1, batches are filled up with groups
+// that are not fresh. Derived in docs/queue.md.
 func HeldStaleness(times workload.Distribution, r Rhythm, theta float64) float64 {
 	if !(r.Period > 0) {
 		return math.NaN()

@@ -9,17 +9,17 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 )
 
-// Dispersion is the variability of arrivals: the variance of the number of
-// groups that become ready within a window over its mean, by the window's
-// length. It is 1 for short windows, where groups of many slots arrive like a
-// Poisson process, and falls (rises, where lengths vary more than an
-// exponential's) to cv²/S for long ones, cv the coefficient of variation of one
-// rollout: over a long window slots can only make so much.
+// Dispersion is the variability of arrivals, by the length of a window. It is the
+// variance of the number of groups that become ready within the window over its
+// mean. It is 1 for short windows, where groups of many slots arrive like a
+// Poisson process. For long ones it falls to cv²/S, or rises where lengths vary
+// more than an exponential's. The coefficient of variation of one rollout is cv.
+// Over a long window slots can only make so much.
 //
 // Derived, nothing fitted (docs/theory.md, "Arrivals"): groups start whenever S
 // rollouts have ended, so that a group start answers to the rollouts before it.
-// With f and g the transforms of the time of one rollout and of a group's
-// longest, L the former's and M the latter's values, the spectrum of ready
+// Let f and g be the transforms of the time of one rollout and of a group's
+// longest. L has the former's values, M the latter's. The spectrum of ready
 // groups over their rate is
 //
 //	E| g·Σᵢ(e^{−iωLᵢ} − f)/(S(1 − f)) + e^{−iωM} − g |²

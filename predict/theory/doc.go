@@ -11,20 +11,20 @@
 //
 // # What the numbers mean
 //
-// Staleness counts train steps between the policy version a group's first
-// token was sampled with and the version its train step starts from. It is the
-// sum of pre-queue staleness (PQS, up to the group's last sibling) and in-queue
-// staleness (IQS, waiting to be trained). Conventions: versions count when the
-// step starts, engines serve the new version from the step's end (plus the
-// sync), the batch leaves the queue at the step's start, and a freed slot takes
-// the next rollout at once.
+// Staleness counts train steps between the policy version a group's first token
+// was sampled with and the version its train step starts from. It is the sum of
+// pre-queue staleness (PQS, up to the group's last sibling) and in-queue staleness
+// (IQS, waiting to be trained). Conventions: versions count when the step starts,
+// and engines serve the new version from the step's end (plus the sync). The batch
+// leaves the queue at the step's start, and a freed slot takes the next rollout at
+// once.
 //
 // # Two answers
 //
-// [Predict] gives the published closed form ([PreQueue], [InQueue], [Period])
-// on inputs adjusted for acceptance, environment time and weight sync, and
-// beside it the corrected figures: the count of whole versions, the finite queue
-// near ρ = 1, late batches, staggered starts, irregular updates ([Corrections]).
+// [Predict] gives the published closed form ([PreQueue], [InQueue], [Period]) on
+// inputs adjusted for acceptance, environment time and weight sync. Beside it
+// stand the corrected figures ([Corrections]). They count whole versions, the
+// finite queue near ρ = 1, late batches, staggered starts and irregular updates.
 // They agree away from ρ = 1. Use [Prediction.Corrected] where one best number is
 // wanted. [Estimator] gives the corrected figures for many settings of one
 // workload, some microseconds each; it is the same forms.
@@ -33,6 +33,6 @@
 //
 // Every answer says whether it is covered and, if not, why ([Reason]); figures
 // that no form gives are unknown ([Figure]). Nothing is made up: a command
-// simulates instead and says so. docs/theory.md has the forms with their ranges
-// and derivations, docs/accuracy.md their errors against the simulator.
+// simulates instead and says so. Page docs/theory.md has the forms with their
+// ranges and derivations, and docs/accuracy.md their errors against the simulator.
 package theory

@@ -5,11 +5,9 @@ import (
 	"math"
 )
 
-// EffectiveRollouts is how many independent rollouts a batch is worth that is not there yet:
-// B rollouts in groups of S with sibling correlation r, of which the
-// share counted is not masked (1 for all), with an effective
-// sample size per rollout of ess (1 on policy) from weights that do not depend
-// on the group:
+// EffectiveRollouts is how many independent rollouts a batch is worth that is not there yet. The batch has B rollouts
+// in groups of S with sibling correlation r. The share counted is not masked (1 for all). The effective sample size per
+// rollout is ess (1 on policy), from weights that do not depend on the group:
 //
 //	counted·B / (1/ess + counted·(S−1)·r)
 //

@@ -16,8 +16,8 @@ type Budget struct {
 // Beta returns β* = c_T/c_R.
 func (b Budget) Beta() float64 { return b.TrainTokensPerS / b.RolloutTokensPerS }
 
-// Split returns the GPUs on each side at utilization ρ = (c_R/c_T)·(N_R/N_T),
-// as real numbers: whole replicas are the caller's constraint. feasible is
+// Split returns the GPUs on each side at utilization ρ = (c_R/c_T)·(N_R/N_T), as
+// real numbers. Whole replicas are the caller's constraint. Result feasible is
 // false where a side falls below its minimum.
 func (b Budget) Split(rho float64) (rollout, train float64, feasible bool) {
 	ratio := rho * b.Beta()

@@ -34,9 +34,10 @@ const (
 	TrainerBlocked = "blocked"
 )
 
-// Input is what a prediction is made from: settings of a run to come, or what
-// was measured of a live one. Fill the first block, one source of the tail, and
-// whatever else is known; zero fields take the value their comment gives.
+// Input has the quantities that a prediction is made from: settings of a run to
+// come, or measurements of a live one. Fill the first block, one source of the
+// tail, and all else that is known; zero fields take the value their comment
+// gives.
 type Input struct {
 	// ConcurrencyRollouts is C, the slots that generate at once. At least 1. A
 	// measured mean of busy slots need not be whole.

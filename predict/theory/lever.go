@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Lever is one change of the settings and what it would buy. Every lever says
-// what it holds fixed, since that decides its sign (docs/theory.md).
+// Lever is one change of the settings and its gain. Every lever says what it holds
+// fixed, since that decides its sign (docs/theory.md).
 type Lever struct {
 	// Name is one of tail, split, batch, queue factor, concurrency, sync.
 	Name string `json:"name"`

@@ -1,8 +1,8 @@
 package theory
 
-// Point is one setting of a search: what may differ from candidate to candidate
-// while lengths, environment and group size stay. Fields mean what they mean in
-// [Input]; zero fields take the defaults given there.
+// Point is one setting of a search. Its fields may differ from candidate to
+// candidate, while lengths, environment and group size stay. Fields mean what they
+// mean in [Input]; zero fields take the defaults given there.
 type Point struct {
 	// ConcurrencyRollouts is C, BatchRollouts is B, QueueFactor is q = Q/B.
 	ConcurrencyRollouts, BatchRollouts, QueueFactor float64

@@ -83,9 +83,9 @@ type Corrected struct {
 	Period PeriodFigures `json:"period"`
 }
 
-// Predict gives the closed form of a setting and what single changes of it
-// would buy. The error is that of [Input.Validate]; a setting that is valid but
-// not covered gives unknown figures and a warning.
+// Predict gives the closed form of a setting and the gain of single changes of it.
+// The error is that of [Input.Validate]; a setting that is valid but not covered
+// gives unknown figures and a warning.
 func Predict(in Input) (Prediction, error) {
 	in = in.WithDefaults()
 	if err := in.Validate(); err != nil {
@@ -218,8 +218,8 @@ func (p *Prediction) synchronous(in *Input, t *tail, out *Estimate) {
 	p.Corrected.Period = p.Period
 }
 
-// WarningTailAssumed is the warning of a tail that was given as a multiplier alone. Who gave it can give a shape;
-// where it was measured nobody can.
+// WarningTailAssumed is the warning of a tail that was given as a multiplier alone. The user who gave it can give a
+// shape; a measured one has no shape to give.
 const WarningTailAssumed = "the tail is a bare multiplier: quantiles and token staleness assume a lognormal that has it"
 
 // assumptions say what the figures assume.

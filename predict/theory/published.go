@@ -10,11 +10,11 @@ import "math"
 // PreQueue returns the mean pre-queue staleness in versions,
 // PQS = C·M/(B·max(1, ρ)): a group's generation time over the period.
 //
-// Valid where slots are work-conserving (start order stream) and decode speed
-// does not depend on the number of active slots. Relative error of the sum with
-// [InQueue]: at most 0.7 % below ρ = 0.7 and 1–2 % above ρ = 1.3 on average,
-// for tailness of 30 and more; single cells of low tail, small C/B and high ρ
-// reach 20 %.
+// Valid where slots are work-conserving (start order stream) and decode speed does
+// not depend on the number of active slots. The relative error of the sum with
+// [InQueue] is at most 0.7 % below ρ = 0.7 and 1–2 % above ρ = 1.3. These are
+// means, for tailness of 30 and more. Single cells of low tail, small C/B and high
+// ρ reach 20 %.
 func PreQueue(concurrency, batch, tail, rho float64) float64 {
 	return concurrency * tail / (batch * max(1, rho))
 }
@@ -44,11 +44,10 @@ func GroupTime(concurrency, batch, tail, rho float64) float64 {
 	return concurrency * tail / (batch * rho)
 }
 
-// BetaCritical returns the largest β* = c_T/c_R at which the train-bound side
-// can reach a period with less staleness than the rollout-bound side reaches
-// it, 1/(6q − 4 + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2
-// (docs/theory.md). Valid for q >= 1 with concurrency proportional to the rollout
-// GPUs.
+// BetaCritical returns the largest β* = c_T/c_R at which the train-bound side can
+// reach a period with less staleness than the rollout-bound side. It is 1/(6q − 4
+// + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2 (docs/theory.md). Valid for q
+// >= 1 with concurrency proportional to the rollout GPUs.
 func BetaCritical(queueFactor float64) float64 {
 	q := queueFactor
 	return 1 / (6*q - 4 + 4*math.Sqrt((q-1)*(2*q-1)))

@@ -5,16 +5,16 @@ import (
 	"sort"
 )
 
-// Distribution is the predicted distribution of staleness in versions:
-// S = ⌊(x + t_step + t_publish)/T⌋ with x = D + W, the group's generation time
-// and its wait, taken independent (docs/theory.md, "The distribution"). The last
+// Distribution is the predicted distribution of staleness in versions: S = ⌊(x +
+// t_step + t_publish)/T⌋ with x = D + W. D is the group's generation time and W
+// its wait, taken independent (docs/theory.md, "The distribution"). The last
 // update before a selection was T − t_step earlier, hence the t_step.
 //
 // D is the time from a group's first token to its last sibling. W is the time in
-// which the queue's stock and the group's place in its batch arrived: uniform on
-// (0, T) for ρ < 1, on ((q−1)T/ρ, qT/ρ) for a full queue, and the mixture over
-// the stock's law between. With K steps a sync the served version is behind by a
-// uniform 0 … K−1 more.
+// which the queue's stock and the group's place in its batch arrived. It is
+// uniform on (0, T) for ρ < 1, and on ((q−1)T/ρ, qT/ρ) for a full queue. Between,
+// it is the mixture over the stock's law. With K steps a sync the served version
+// is behind by a uniform 0 … K−1 more.
 //
 // Valid for the drop policy with oldest-first selection, to the errors of
 // docs/accuracy.md. The zero Distribution is not usable.

@@ -52,12 +52,11 @@ const (
 	barrierDraws = 1 << 17
 )
 
-// Barrier returns the expected time until the last of a synchronous batch is
-// done, in units of the given rollout times. Where C covers the batch it is
-// E[longest of G groups], exact given the distributions. Where it does not,
-// rollouts start in order as slots free up (list scheduling), and the makespan
-// is the mean of seeded draws, the same on every call; siblings then count as
-// independent.
+// Barrier returns the expected time until the last of a synchronous batch is done,
+// in units of the given rollout times. Where C covers the batch it is E[longest of
+// G groups], exact given the distributions. Where it does not, rollouts start in
+// order as slots free up (list scheduling). The makespan is then the mean of
+// seeded draws, the same on every call, and siblings count as independent.
 func Barrier(rollout, group workload.Distribution, concurrency, batch float64, groupSize int) (time float64, exact bool) {
 	if concurrency >= batch {
 		return group.MeanMax(max(int(batch)/groupSize, 1)), true

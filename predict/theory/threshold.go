@@ -2,16 +2,16 @@ package theory
 
 import "math"
 
-// ThresholdLag returns the mean staleness, in weight syncs, under policy
-// threshold with partial rollout where the threshold binds: between two syncs
-// (1+θ)KG groups less those carried over start, KG are trained, so that just
-// after a sync exactly ⌊(1+θ)KG⌋ − KG are open or queued, and by the discrete
-// Little's law a trained group has waited ⌊(1+θ)KG⌋/(KG) − 1 syncs. K is the
-// train steps a sync, G the groups of a batch.
+// ThresholdLag returns the mean staleness, in weight syncs, under policy threshold
+// with partial rollout where the threshold binds. Between two syncs (1+θ)KG groups
+// less those carried over start, and KG are trained. Just after a sync, exactly
+// ⌊(1+θ)KG⌋ − KG are therefore open or queued. By the discrete Little's law a
+// trained group has waited ⌊(1+θ)KG⌋/(KG) − 1 syncs. K is the train steps a sync,
+// G the groups of a batch.
 //
 // Exact, where all that may start before a sync does. Where rollouts are too slow
-// for that the lag is what it is without a threshold; a sync that drains what is
-// in flight gives less.
+// for that, the lag is that without a threshold. A sync that drains rollouts in
+// flight gives less.
 func ThresholdLag(theta, every, groups float64) float64 {
 	batch := every * groups
 	// A product such as 1.1·640 may fall just short of a whole number.
