@@ -20,14 +20,14 @@
 // leaves takes its turn back. One that has left with its turn complete, or after the first of n
 // choices, leaves in the rollout what was complete by then.
 //
-// Beyond OpenAI's shape a choice has "headway". It holds its branch, why that began (left out where
-// it went on), the versions of its tokens in runs, and the client's settings that the run's
-// replaced. A whole answer names the latter in the header X-Headway-Sampling, too. The option
-// return_token_ids adds token_ids and prompt_token_ids where vLLM has them. Log-probs name tokens
-// as "token_id:N".
+// Beyond OpenAI's shape a choice has "headway". It holds its branch and the reason why that branch
+// began (left out where it went on). It also holds the versions of its tokens in runs, and the
+// client's settings that the run's replaced. A whole answer names the latter in the header
+// X-Headway-Sampling, too. The option return_token_ids adds token_ids and prompt_token_ids where vLLM
+// has them. Log-probs name tokens as "token_id:N".
 //
 // These are refused with the name of the field: tools that the chat's rendering does not show, unless
-// they are not to be called; grammars and formats other than text. So are top_logprobs, forced calls of
-// tools, and all fields that would change the template. A seed is never taken, and named among what the
-// run's took the place of. Ignored: user, and unknown fields.
+// they are not to be called. So are grammars, and formats other than text. So are top_logprobs,
+// forced calls of tools, and all fields that would change the template. A seed is never taken, and
+// named among what the run's took the place of. Ignored: user, and unknown fields.
 package gateway

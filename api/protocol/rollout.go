@@ -26,7 +26,7 @@ type Claim struct {
 	Group   loop.GroupID `json:"group"`
 	Sample  int32        `json:"sample"`
 	Attempt int32        `json:"attempt"`
-	// Environment is the name of the environment to play, and Prompt the number of the prompt in its
+	// Environment is the name of the environment to play. Prompt is the number of the prompt in its
 	// set (the group's own number where there is no set). Level is the difficulty from 1, 0 for none.
 	Environment string `json:"environment"`
 	Prompt      uint64 `json:"prompt"`

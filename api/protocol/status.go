@@ -262,8 +262,9 @@ type Finding struct {
 // served by every engine.
 type Sync struct {
 	Version loop.Version `json:"version"`
-	// LoadS is from the first engine's order to load it to the last one's having it, WaitS from then to
-	// the first switch, and SwitchS to the last. TotalS is from the publish to being served everywhere.
+	// LoadS is from the first engine's order to load it to the last one's having it. WaitS is from
+	// then to the first switch, and SwitchS from that to the last. TotalS is from the publish to
+	// being served everywhere.
 	LoadS   float64 `json:"load_s"`
 	WaitS   float64 `json:"wait_s"`
 	SwitchS float64 `json:"switch_s"`

@@ -53,9 +53,9 @@ func (p Program) Parser(grammar any, stdout, stderr io.Writer) (*kong.Kong, erro
 	)
 }
 
-// Main is the whole program behind a function: it parses the arguments
-// (without the program's name), runs the selected command and returns the
-// process's exit code. Without arguments it prints the help.
+// Main is the whole program behind a function. It parses the arguments (without the program's name),
+// runs the selected command and returns the process's exit code. Without arguments it prints the
+// help.
 func (p Program) Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	return p.start(&app.Process{
 		Stdin:      stdin,
@@ -116,8 +116,8 @@ type usageFault interface {
 	UsageFault()
 }
 
-// ExitCode returns the exit code an error stands for: the code of the failure in
-// its chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
+// ExitCode returns the exit code that an error stands for. It is the code of the failure in its
+// chain, 2 when a usage fault is in it, 1 otherwise and 0 for nil.
 func ExitCode(err error) int {
 	if err == nil {
 		return failure.ExitDone

@@ -69,7 +69,8 @@ type Greedy interface {
 }
 
 // New makes the task with its judge, or reads the model of engines that are servers. It makes no directory, so that a bad
-// document leaves none behind; dir has the model of a run that goes on. The operator is told by logf, nil for nobody.
+// document leaves none behind; dir has the model of a run that goes on. New tells the operator
+// through logf; nil tells no one.
 func New(cfg config.Config, dir string, rules loop.Config, logf func(format string, args ...any)) (*Parts, error) {
 	p := &Parts{Cfg: cfg, Dir: dir, Rules: rules, logf: logf}
 	if p.logf == nil {

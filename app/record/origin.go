@@ -31,7 +31,7 @@ var NatsDir = filepath.Join("state", "nats")
 var lockFile = filepath.Join("state", "lock")
 
 // OriginOf says which command made the run in dir, and writes nothing. A control plane says its
-// address before its log has a line, and makes its server's files before that; headway run takes its
+// address, and makes its server's files, before its log has a line. The command headway run takes its
 // lock before there is a trace. Where a program of before this check wrote into the other's
 // directory, the address tells: only a control plane that became the writer gives it. A copy without
 // any of these is told by its trace.

@@ -55,15 +55,16 @@ func Figures(object map[string]any) []Figure {
 	return out
 }
 
-// ErrBroken is wrapped by the error of a sink that will take nothing more, whatever is tried.
+// ErrBroken is wrapped by the error of a sink that will take nothing more, however often it is tried.
 var ErrBroken = errors.New("it takes no more figures")
 
 // Sink takes train steps.
 type Sink interface {
 	// Name says in logs and metrics which it is.
 	Name() string
-	// Write takes steps in their order. After an error the same steps are given again, or, when too
-	// many have come in the meantime, lost; after ErrBroken it is called no more. It is called by one goroutine.
+	// Write takes steps in their order. After an error the same steps are given again, or lost when
+	// too many have come in the meantime. After ErrBroken it is called no more. It is called by one
+	// goroutine.
 	Write(ctx context.Context, steps []Step) error
 	// Close ends it, when nothing more comes: the run has ended, well or not.
 	Close(ctx context.Context, well bool) error

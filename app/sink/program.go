@@ -22,11 +22,11 @@ type program struct {
 	broken  error
 }
 
-// Program is a sink into a program's standard input: one JSON object a line for every train step, with
-// "step", "time" (Unix time in seconds) and "figures", an object of numbers. That is how figures get to
-// W&B, whose format is its library's own: python -m headway.figures reads these lines. The program's
-// standard output and error are appended to the file log; at the end its input is closed and its end is
-// waited for.
+// Program is a sink into a program's standard input: one JSON object a line for every train step. The
+// object has "step", "time" (Unix time in seconds) and "figures", an object of numbers. That is how
+// figures get to W&B, whose format is its library's own: python -m headway.figures reads these lines.
+// The program's standard output and error are appended to the file log; at the end its input is
+// closed and its end is waited for.
 func Program(arguments []string, log string) (Sink, error) {
 	if len(arguments) == 0 || arguments[0] == "" {
 		return nil, errors.New("sinks.command: names no program")

@@ -35,9 +35,10 @@ type SpansOptions struct {
 	Depth int
 }
 
-// Spans sends OpenTelemetry spans of a share of the groups: one trace a group, from its first rollout to
-// the train step that consumed it, with a span for each rollout attempt, its tools, and its wait in the
-// queue. Observe and Episode neither block nor wait: spans that the collector does not take in time are lost.
+// Spans sends OpenTelemetry spans of a share of the groups. A group is one trace, from its first
+// rollout to the train step that consumed it. It has a span for each rollout attempt, its tools, and
+// its wait in the queue. Observe and Episode neither block nor wait: spans that the collector does
+// not take in time are lost.
 type Spans struct {
 	opt      SpansOptions
 	began    atomic.Int64 // Unix nanoseconds at which the run's own time was 0
@@ -83,8 +84,8 @@ func OpenSpans(ctx context.Context, opt SpansOptions) (*Spans, error) {
 	return s, nil
 }
 
-// Traced reports whether a group is one of those that are sent: a function of the run and the group, so that
-// every process that knows both agrees.
+// Traced reports whether a group is one of those that are sent. It is a function of the run and the
+// group, so that every process that knows both agrees.
 func (s *Spans) Traced(g loop.GroupID) bool {
 	if s == nil {
 		return false

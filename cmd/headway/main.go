@@ -1,10 +1,9 @@
 // Command headway runs, simulates, predicts and replays fully asynchronous
 // reinforcement learning of language models around one deterministic loop.
 //
-// This package only wires: every subcommand is a kong struct in a file of its
-// own whose Run method builds what it needs from the other packages, binds it
-// to the app's streams and prints. Nothing here decides anything a run depends
-// on.
+// This package only wires: every subcommand is a kong struct in a file of its own. Its Run method
+// builds its parts from the other packages, binds them to the app's streams and prints. Nothing here
+// decides anything a run depends on.
 package main
 
 import (

@@ -25,7 +25,7 @@ const holdPatience = 90 * time.Second
 
 // Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
 // long as its context lets it. A sender that lacks the version, such as a trainer that has just been
-// started again, is waited for too, until it has that one or a newer.
+// started again, is waited for too. The wait lasts until it has that version or a newer one.
 func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
 	defer c.found(engine)
 	limit := time.NewTimer(holdPatience)

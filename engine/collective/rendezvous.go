@@ -13,8 +13,9 @@ import (
 
 // Bounds of what a request may ask for.
 const (
-	// MeetingsMax is how many collectives there may be at once. Each engine whose weights are distributed
-	// meets the sender in one of its own, and after a restart of the sender all of them do at the same time.
+	// MeetingsMax is how many collectives there may be at once. Each engine whose weights are
+	// distributed meets the sender in a meeting of its own. After a restart of the sender all of them
+	// do so at the same time.
 	MeetingsMax = 1 << 12
 	ranksMax    = 1 << 16
 	enginesMax  = 1 << 12

@@ -96,9 +96,9 @@ func Script(faults ...Fault) Plan {
 	}
 }
 
-// Seeded is the plan by which a share of the requests that sample fail, by one of the kinds and
-// after fewer than events events each, until most have failed. It is a function of the seed and of
-// the order in which requests come.
+// Seeded is the plan by which a share of the requests that sample fail. Each fails by one of the
+// kinds and after fewer than events events, until most have failed. It is a function of the seed and
+// of the order in which requests come.
 func Seeded(seed uint64, share float64, most, events int, kinds ...FaultKind) Plan {
 	draw := rand.New(rand.NewPCG(seed, 0x6661756c74))
 	return func(r *http.Request) Fault {

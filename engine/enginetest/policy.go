@@ -66,8 +66,8 @@ func (p Policy) score(weights string, h history, token int32) float32 {
 }
 
 // Check reports errors of a complete response to a prompt. Every token and log-prob must be those
-// that the weights of its version make of the tokens before it, and the response must end where it
-// ends. The function name gives the name of a version's weights.
+// that the weights of its version make of the tokens before it. The response must end where it ends.
+// The function name gives the name of a version's weights.
 func (p Policy) Check(prompt []int32, maxTokens int, g port.Generation, name func(loop.Version) string) error {
 	if len(g.Logprobs) != len(g.Tokens) || len(g.Versions) != len(g.Tokens) {
 		return fmt.Errorf("%d tokens, %d log-probs, %d versions", len(g.Tokens), len(g.Logprobs), len(g.Versions))

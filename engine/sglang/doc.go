@@ -1,11 +1,11 @@
 // Package sglang speaks SGLang's native HTTP: /generate with token ids, and its control paths.
 //
-//   - A request's rid is what it is aborted by, and an abort takes every rid that begins with it:
-//     rids end in a terminator, and an empty one is never sent.
-//   - Streams repeat everything so far in every event, or bring what is new
-//     (--incremental-streaming-output), and an aborted one may bring the last id alone under
-//     output_ids while its log-probs are all there. What is new is told by completion_tokens and
-//     the number of output_token_logprobs, which have the ids too; output_ids is not read.
+//   - A request's rid is the name that it is aborted by, and an abort takes every rid that begins
+//     with it. So rids end in a terminator, and an empty one is never sent.
+//   - Streams repeat everything so far in every event, or bring only the new part
+//     (--incremental-streaming-output). An aborted one may bring the last id alone under output_ids
+//     while its log-probs are all there. The adapter tells the new part by completion_tokens and the
+//     number of output_token_logprobs, which have the ids too; output_ids is not read.
 //   - A switch pauses in place, which keeps keys and values and cannot flush them, or retracts where
 //     they are to be computed anew. Updates carry their label, so that /update_weight_version, which
 //     aborts everything by default, is not needed.

@@ -4,27 +4,28 @@
 // It decides these things, once for every kind:
 //
 //   - A response is streamed. It is whole only with a finish reason and the stream's regular
-//     end. A regular end without a reason is an error: nobody knows whether the response was
+//     end. A regular end without a reason is an error: it is unknown whether the response was
 //     complete. Anything else (an error inside HTTP 200, a broken connection, silence) is cut off,
-//     and what there is goes on: on the same server while that answers, else it is given back
-//     with port.ErrEngineDown. No token is sampled twice for one place of a response: what an
-//     event brings that ends it counts, and is told of, with the stream's end.
+//     and the tokens so far are kept. The call goes on with them on the same server while that
+//     answers, else it is given back with port.ErrEngineDown. No token is sampled twice for one place
+//     of a response. Tokens in an event that ends the response count, and are reported with the
+//     stream's end.
 //   - Every token has an id, a log-prob and a version, or the response is an error. A log-prob
 //     that stands for a missing one (-9999), is not finite or is above 0 is missing.
 //   - Versions are those that the server reports for spans of a response, where it does and its
 //     labels were given from here. Elsewhere they are derived from the barrier of a switch and
 //     marked so: sampling stands still from before the update until the new version counts.
-//   - Where a call goes on with what one before has sampled, the text that was held back by then is
-//     read from the tokens (port.Generation.TextPartial where that cannot be), and stop texts that
-//     stand over the place are looked for here.
+//   - A call may go on with the tokens that one before has sampled. Then the text that was held back
+//     by then is read from the tokens (port.Generation.TextPartial where that cannot be). Stop texts
+//     that stand over the place are looked for here.
 //   - A switch pauses, updates, verifies the server's own word on what it serves, and resumes. Where
 //     it scores tokens, an update must change the log-probs of a fixed sequence, after a loss too. A
 //     full server makes room for that question: some responses are cut off and go on later.
 //     The resume is deferred, repeated and idempotent: no way out of a switch leaves a server
-//     paused. After a failed update its weights are unknown: whatever was under way is cut off
-//     before the resume, and nothing is sampled until a switch has succeeded.
-//     A server that cannot be reached to be resumed is lost after 1.75 s; one that is back by then
-//     was started again, so that the switch has failed and its weights are unknown.
+//     paused. After a failed update its weights are unknown. All calls under way are cut off before
+//     the resume, and nothing is sampled until a switch has succeeded. A server that cannot be
+//     reached to be resumed is lost after 1.75 s. One that is back by then was started again, so that
+//     the switch has failed and its weights are unknown.
 //   - The features of a server are asked for, never concluded from its version.
 //
 // # How exact derived versions are

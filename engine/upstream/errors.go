@@ -11,8 +11,8 @@ import (
 var (
 	// ErrClosed is wrapped by what generations end with when the engine is closed under them.
 	ErrClosed = errors.New("the engine is closed")
-	// ErrLied is wrapped by the error of a response that cannot be: tokens outside the vocabulary,
-	// missing log-probs, more tokens than were asked for, unknown versions.
+	// ErrLied is wrapped by the error of a response that cannot be. Examples are tokens outside the
+	// vocabulary, missing log-probs, more tokens than were asked for, unknown versions.
 	ErrLied = errors.New("the server's answer cannot be")
 	// ErrRefused is wrapped by the error of a request that the server will not answer, however
 	// often it is asked.

@@ -14,9 +14,9 @@ import (
 type AccuracyOptions struct {
 	// Small is every regime once or twice, in seconds.
 	Small bool
-	// Steps is how many train steps are measured of a cell whose queue does not
-	// wander; more where it does, since a mean is worth as many samples as the
-	// queue has forgotten itself. 0 means 3000, 1500 of a small grid.
+	// Steps is how many train steps are measured of a cell whose queue does not wander. Where it
+	// wanders there are more: a mean is worth as many samples as the queue has forgotten itself. 0
+	// means 3000, 1500 of a small grid.
 	Steps int
 	// Seed of every simulation; 0 means 1.
 	Seed uint64
@@ -144,8 +144,8 @@ type AccuracyFigures struct {
 	Token float64 `json:"token_mean"`
 }
 
-// AccuracyRow is a cell: the simulation and, in the order of [AccuracySteps],
-// what the forms say.
+// AccuracyRow is a cell: the simulation and, in the order of [AccuracySteps], the predictions of the
+// forms.
 type AccuracyRow struct {
 	AccuracyCell
 	// Simulated, Half the half-width of the mean's 95 % interval, Steps measured.

@@ -10,15 +10,15 @@ import (
 	"github.com/headway-rl/headway/predict/theory"
 )
 
-// BoundRow is one rule in one cell beside the least staleness that a rule can have
-// there which does not choose groups by how long they take.
+// BoundRow is one rule in one cell. Beside it stands the least staleness there of a rule that does
+// not choose groups by how long they take.
 type BoundRow struct {
 	Cell Cell   `json:"cell"`
 	Rule string `json:"rule"`
 	// Failed says why a simulation did not end, "" if all did.
 	Failed string `json:"failed,omitempty"`
-	// Staleness and Bound in versions, the bound at the period that the rule has, over the groups it generated; Above
-	// is their difference, seed by seed.
+	// Staleness and Bound are in versions: the bound is at the rule's own period, over the groups
+	// that it generated. Above is their difference, seed by seed.
 	Staleness Estimate `json:"staleness"`
 	Bound     Estimate `json:"bound"`
 	Above     Estimate `json:"above_bound"`

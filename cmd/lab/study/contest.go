@@ -74,9 +74,9 @@ func (c Contest) Documents() ([]config.Config, error) {
 	return documents, nil
 }
 
-// Play makes the runs, one at a time: all arms with the first seed, then all with
-// the next, each time beginning with another arm, so that whatever changes about
-// the machine meanwhile is spread over them. said, if not nil, is called before every run.
+// Play makes the runs, one at a time: all arms with the first seed, then all with the next. Each seed
+// begins with another arm, so that any change of the machine meanwhile is spread over them. If said
+// is not nil, Play calls it before every run.
 func (c Contest) Play(ctx context.Context, live Live, said func(done, all int, arm string, seed uint64)) (Contested, error) {
 	played := Contested{Contest: c, Runs: make([][]Lived, len(c.Arms))}
 	documents, err := c.Documents()
@@ -189,7 +189,7 @@ func (p Contested) WriteHTML(w io.Writer, from Provenance) error {
 	return report.ArmsHTML(w, p.Arms(from))
 }
 
-// MarshalJSON is the contest as one document: report's comparison, and what is beside it.
+// MarshalJSON is the contest as one document: report's comparison, and the fields beside it.
 func (p Contested) MarshalJSON() ([]byte, error) {
 	return json.Marshal(struct {
 		Name       string            `json:"name"`

@@ -17,8 +17,8 @@ type ControlDrift struct {
 	What string `json:"what"`
 	// Abrupt: it is all there at once, and is undone at the end of the middle.
 	Abrupt bool `json:"abrupt,omitempty"`
-	// Calls: every rollout calls tools, which takes twenty times as long to simulate: the oracle's search is
-	// shorter, and all worlds are those of a constant speed.
+	// Calls says that every rollout calls tools, which takes twenty times as long to simulate. So the
+	// oracle's search is shorter, and all worlds are those of a constant speed.
 	Calls bool `json:"calls,omitempty"`
 }
 

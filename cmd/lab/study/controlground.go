@@ -13,8 +13,9 @@ const groundEdition = 3
 // groundSteps is the length of the simulations that tell one ground from another.
 const groundSteps = 40
 
-// ControlGround names what all but the controller stands on: how it is searched and judged, and what fixed settings,
-// AReaL's bound and AIMD come to under every drift. Programs that agree in it agree in all arms but the controller.
+// ControlGround names the ground of all but the controller: how it is searched and judged. It
+// includes the outcome of fixed settings, AReaL's bound and AIMD under every drift. Programs that
+// agree in it agree in all arms but the controller.
 func ControlGround() (string, error) {
 	digest := sha256.New()
 	at := full()

@@ -56,8 +56,8 @@ func (o ControlLiveOptions) course() course {
 	return course{begin: 120, drifting: 240, rest: 150, settle: 2 * controlWindow}
 }
 
-// ControlLiveRunner runs documents. Both show every event, with what was measured of it and what
-// followed, from the first train step to the last.
+// ControlLiveRunner runs documents. Both show every event, with its measurements and its
+// consequences, from the first train step to the last.
 type ControlLiveRunner struct {
 	// Live runs a document's engines and trainer.
 	Live func(ctx context.Context, document config.Config, shown metrics.Beside) (ControlLived, error)

@@ -17,8 +17,9 @@ type ControlScore struct {
 	// Value is the goal's value over all settled steps: a mean staleness or a share. Staleness is the mean in any case.
 	Value     float64 `json:"value"`
 	Staleness float64 `json:"staleness"`
-	// Swing is how far a setting is from its mean at rest, at the most, over that mean: the largest of those of
-	// slots, live groups and queue. HoldSwing is that of hold, in shares of a train period.
+	// Swing is how far a setting is at the most from its mean at rest, over that mean. It is the
+	// largest of those of slots, live groups and queue. HoldSwing is that of hold, in shares of a
+	// train period.
 	Swing     float64 `json:"swing"`
 	HoldSwing float64 `json:"hold_swing"`
 	// Moves counts changes of settings per 100 train steps. Wasted is the share of tokens made and not trained.

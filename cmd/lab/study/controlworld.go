@@ -20,8 +20,8 @@ type ControlWorld struct {
 	Crowding float64 `json:"crowding"`
 }
 
-// ControlWorlds are those of the study: both regimes, each with a constant speed, where concurrency costs
-// staleness alone, and with one that falls with concurrency, where it is a trade.
+// ControlWorlds are those of the study: both regimes, each with two kinds of speed. With a constant
+// speed concurrency costs staleness alone; with one that falls with concurrency it is a trade.
 var ControlWorlds = []ControlWorld{
 	{Name: "rollout-bound", Rho: 0.7},
 	{Name: "rollout-bound-crowded", Rho: 0.8, Crowding: 2},

@@ -9,8 +9,8 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Estimate is a mean over seeds with half the width of its 95 % interval by
-// Student's law; Half is NaN for one seed, whose mean is no result.
+// Estimate is a mean over seeds with half the width of its 95 % interval by Student's law. Half is
+// NaN for one seed, whose mean is no result.
 type Estimate struct {
 	Mean, Half float64
 }

@@ -116,8 +116,8 @@ func frontierDocument(slots int, engines string, seed uint64, more ...string) (c
 // FrontierRates are what a probe of a split's devices measures before its run, every slot busy and the
 // trainer stepping beside.
 type FrontierRates struct {
-	// TokenS is the time of a decode step, StepS that of a train step, SyncS that from a version to its being
-	// served by all engines.
+	// TokenS is the time of a decode step, StepS that of a train step. SyncS is the time from a
+	// version to its being served by all engines.
 	TokenS float64 `json:"decode_step_s"`
 	StepS  float64 `json:"step_s"`
 	SyncS  float64 `json:"sync_s"`
@@ -129,8 +129,8 @@ type FrontierRates struct {
 	Steps    int `json:"steps"`
 }
 
-// FrontierPace is how a run's machine kept the pace of its devices: the share of steps that took longer, and how
-// much longer than at their pace all of them took together.
+// FrontierPace is how a run's machine kept the pace of its devices. It is the share of steps that
+// took longer, and how much longer than at their pace all of them took together.
 type FrontierPace struct {
 	DecodeLate     float64 `json:"decode_late_share"`
 	DecodeSlowdown float64 `json:"decode_slowdown"`
@@ -153,8 +153,9 @@ type FrontierLived struct {
 type FrontierRig struct {
 	// Lengths returns the lengths of so many whole groups, sampled by version 0 of a document.
 	Lengths func(ctx context.Context, document config.Config, groups int) ([][]int, error)
-	// Run makes one run. When its parts stand it probes them and hands foretell what it measured; what that
-	// returns goes into the run's trace before its first event. made, if not nil, is told of every train step.
+	// Run makes one run. When its parts stand it probes them and hands the measurements to foretell;
+	// the result of foretell goes into the run's trace before its first event. If made is not nil,
+	// Run tells it of every train step.
 	Run func(ctx context.Context, document config.Config, warmup int, foretell func(FrontierRates) (any, error), made func(step int)) (FrontierLived, error)
 }
 
@@ -168,8 +169,9 @@ type FrontierSaid struct {
 	Ends   func(r FrontierRun)
 }
 
-// Frontier makes the runs that are not kept yet, a seed after the other, and returns all of them. kept, nil for
-// none, holds finished runs, and is given every prediction before its run begins.
+// Frontier makes the runs that are not kept yet, a seed after the other, and returns all of them. The
+// argument kept, nil for none, holds finished runs, and is given every prediction before its run
+// begins.
 func Frontier(ctx context.Context, opt FrontierOptions, rig FrontierRig, kept *FrontierKept, said FrontierSaid) (FrontierResult, error) {
 	result := FrontierResult{Settings: opt.FrontierSettings, Seeds: opt.Seeds, Splits: opt.Splits, Quick: opt.Quick}
 	done := 0

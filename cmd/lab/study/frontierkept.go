@@ -8,8 +8,9 @@ import (
 	"reflect"
 )
 
-// FrontierKept is a file of what a study of the frontier has done, a line each: lengths that were measured, every
-// prediction before its run begins, and the runs. Its first line names the program and the settings.
+// FrontierKept is a file with the progress of a study of the frontier, a line each. It has measured
+// lengths, every prediction before its run begins, and the runs. Its first line names the program and
+// the settings.
 type FrontierKept struct {
 	file    *os.File
 	sampled map[uint64][][]int

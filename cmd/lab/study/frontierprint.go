@@ -23,7 +23,8 @@ func (e Estimate) signed() string {
 // share writes a ratio in per cent.
 func (e Estimate) share() string { return report.Share(e.Mean) }
 
-// Tables are the study as tables: the frontier, what the devices did, and the runs beside other expectations.
+// Tables are the study as tables: the frontier, the behaviour of the devices, and the runs beside
+// other expectations.
 func (r FrontierResult) Tables() []report.Table {
 	frontier := report.Table{Header: []string{"split", "ρ", "period live", "predicted", "simulated", "error", "staleness live", "predicted", "simulated", "error"}}
 	others := report.Table{Title: "The same runs beside other expectations: live over expected, less one",

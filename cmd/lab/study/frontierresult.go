@@ -58,8 +58,9 @@ func (e FrontierErrors) within(most float64) bool {
 type FrontierRow struct {
 	Split       Split    `json:"split"`
 	Utilization Estimate `json:"utilization"`
-	// Period is in seconds, Staleness in versions; of the live runs, the closed form with its corrections, the
-	// published one, the simulation, and the closed form at each run's own measured inputs.
+	// Period is in seconds, Staleness in versions. Each has the live runs, the closed form with its
+	// corrections, the published one and the simulation. The last is the closed form at each run's
+	// own measured inputs.
 	Period    FrontierColumn `json:"period_s"`
 	Staleness FrontierColumn `json:"staleness"`
 	// The errors of the live runs against what was expected, seed by seed.

@@ -74,8 +74,8 @@ type Row struct {
 	Rule string `json:"rule"`
 	// Failed says why a simulation did not end, "" if all did.
 	Failed string `json:"failed,omitempty"`
-	// Staleness in versions; Period over the train step; both over those of queue-drop with q = 2
-	// and q = 1 in the same cell, seed by seed.
+	// Staleness is in versions, Period over the train step. The ratios of both are over those of
+	// queue-drop with q = 2 and q = 1 in the same cell, seed by seed.
 	Staleness Estimate `json:"staleness"`
 	Period    Estimate `json:"period"`
 	VersusQ2  Versus   `json:"versus_drop_q2"`
@@ -126,8 +126,9 @@ type FreshRow struct {
 	Hold float64 `json:"hold"`
 	// Period is that of select fresh over that of queue-drop with q = 2.
 	Period Estimate `json:"period_ratio"`
-	// Newest and Fresh are staleness over that of queue-drop with q = 2, the lengths trained over started
-	// mean, Wasted the share of tokens that select fresh makes and does not train.
+	// Newest and Fresh are staleness over that of queue-drop with q = 2. The lengths are those
+	// trained over those started, as a mean. Wasted is the share of tokens that select fresh makes
+	// and does not train.
 	Newest       Estimate `json:"newest_staleness_ratio"`
 	NewestLength Estimate `json:"newest_length_ratio"`
 	Fresh        Estimate `json:"fresh_staleness_ratio"`
@@ -135,8 +136,8 @@ type FreshRow struct {
 	Wasted       Estimate `json:"fresh_wasted"`
 }
 
-// Hold studies the rule hold and selection newest first against queue-drop: the
-// table of its reference figures, its numbers one by one, and what else might be better.
+// Hold studies the rule hold and selection newest first against queue-drop. It has the table of its
+// reference figures, its numbers one by one, and other candidates that might be better.
 func Hold(ctx context.Context, opt HoldOptions, sims Simulator) (HoldResult, error) {
 	p := newPlan(opt)
 	p.addClaims()

@@ -6,8 +6,8 @@ import (
 	"github.com/headway-rl/headway/config"
 )
 
-// Lesson is one run of the study of staleness: a policy that learns a task from
-// batches of which each was sampled exactly Lag versions before it is trained on.
+// Lesson is one run of the study of staleness. Its policy learns a task from batches of which each
+// was sampled exactly Lag versions before it is trained on.
 type Lesson struct {
 	// Document has the task, the model, the batch, the number of train steps, the
 	// correction and the seed. Its schedule, queue and engines mean nothing here.
@@ -39,8 +39,8 @@ type Learned struct {
 	Drift []DriftPoint `json:"drift,omitempty"`
 }
 
-// LessonPoint is one point of a learning curve: the accuracy at a step, and the means of
-// what train steps said of themselves since the point before.
+// LessonPoint is one point of a learning curve: the accuracy at a step. It also has the means of the
+// train steps' own statistics since the point before.
 type LessonPoint struct {
 	Step int `json:"step"`
 	// Accuracy is the share of held-out prompts that are answered exactly, greedily.
@@ -48,8 +48,9 @@ type LessonPoint struct {
 	// Reward is the mean of the batches, Exact the share of their rollouts that are wholly right.
 	Reward float64 `json:"reward"`
 	Exact  float64 `json:"exact"`
-	// ClipFraction is the share of tokens with a ratio outside the band, ActiveClip of those that lost
-	// their gradient to clipping, Masked of those left out, Truncated of those with a bounded weight.
+	// ClipFraction is the share of tokens with a ratio outside the band. ActiveClip is that of those
+	// that lost their gradient to clipping, Masked of those left out, Truncated of those with a
+	// bounded weight.
 	ClipFraction float64 `json:"clip_fraction"`
 	ActiveClip   float64 `json:"active_clip_fraction"`
 	Masked       float64 `json:"masked_fraction"`
@@ -61,9 +62,9 @@ type LessonPoint struct {
 	MaxWeight       float64 `json:"max_weight"`
 	// KL is half the mean square log-ratio, in nats a token.
 	KL float64 `json:"kl"`
-	// ClipPredicted and ClipNormal are what the clip fraction should be at each step's own KL, by the
-	// closed form and by a normal law with the band's true edges; SamplePredicted is
-	// exp(−Var log r), what ESS/N should be.
+	// ClipPredicted and ClipNormal are the clip fractions expected at each step's own KL, by the
+	// closed form and by a normal law with the band's true edges. SamplePredicted is exp(−Var log r),
+	// the expected ESS/N.
 	ClipPredicted   float64 `json:"clip_fraction_predicted"`
 	ClipNormal      float64 `json:"clip_fraction_normal"`
 	SamplePredicted float64 `json:"effective_sample_size_predicted"`
@@ -71,8 +72,8 @@ type LessonPoint struct {
 	GradientNorm float64 `json:"gradient_norm"`
 }
 
-// DriftPoint is how far a policy was from that of so many versions before, over all
-// tokens that the older one had sampled; every figure means what it does in LessonPoint.
+// DriftPoint is how far a policy was from that of so many versions before, over all tokens that the
+// older one had sampled. Every figure means the same as in LessonPoint.
 type DriftPoint struct {
 	Lag             int     `json:"lag"`
 	Tokens          int     `json:"tokens"`

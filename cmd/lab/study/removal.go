@@ -131,8 +131,8 @@ type Removal struct {
 	Lowers [attribution.Sources]float64 `json:"lowers"`
 	// Most is the source whose removal lowers it most.
 	Most string `json:"most"`
-	// Verdict is "agrees" where that is the one the attribution names, "tie" where the two are within 5 %
-	// of each other, by removal or as attributed, else "differs".
+	// Verdict is "agrees" where that is the one the attribution names. It is "tie" where the two are
+	// within 5 % of each other, by removal or as attributed, else "differs".
 	Verdict string `json:"verdict"`
 }
 

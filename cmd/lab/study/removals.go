@@ -12,8 +12,8 @@ import (
 
 // AttributionOptions say how much of the study of attribution is made.
 type AttributionOptions struct {
-	// Runs is how many random runs, Steps how many train steps of each are measured, First the seed of
-	// the first run; the others follow it.
+	// Runs is how many random runs there are, Steps how many train steps of each are measured. First
+	// is the seed of the first run; the others follow it.
 	Runs, Steps int
 	First       uint64
 }
@@ -22,8 +22,8 @@ type AttributionOptions struct {
 // again without each of its sources.
 type Attribution struct {
 	Runs []Removal `json:"runs"`
-	// Agrees counts runs in which removing the named source lowers staleness most, Ties those in which
-	// it comes within 5 % of that, by removal or by attribution, Differs the others.
+	// Agrees counts runs in which removing the named source lowers staleness most. Ties counts those
+	// in which it comes within 5 % of that, by removal or by attribution, Differs the others.
 	Agrees  int `json:"agrees"`
 	Ties    int `json:"ties"`
 	Differs int `json:"differs"`
@@ -54,7 +54,7 @@ func RunAttribution(ctx context.Context, o AttributionOptions, progress func(don
 	return a, err
 }
 
-// AttributionMarkdown prints the study: the counts, what each source is worth on average, and every run
+// AttributionMarkdown prints the study: the counts, the average worth of each source, and every run
 // in which the named source is not the right one.
 func AttributionMarkdown(w io.Writer, a Attribution, from Provenance) error {
 	var b strings.Builder

@@ -6,8 +6,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Drop is queue-drop with capacity q batches, oldest first: what everything is
-// compared with.
+// Drop is queue-drop with capacity q batches, oldest first: the base of every comparison.
 func Drop(q int) Rule {
 	return Held(0, loop.SelectOldest, q)
 }

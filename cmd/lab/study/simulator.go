@@ -19,9 +19,9 @@ type Simulator struct {
 	Progress func(done, all int)
 	// Kept holds finished trials; nil keeps none.
 	Kept *Kept
-	// Plans holds what the study of the controller has searched for its oracle, and the arms that are not the
-	// controller, which stay what they are when it alone changes: opened with [ControlGround] as its program; nil
-	// keeps none.
+	// Plans holds the searches of the study of the controller for its oracle, and the arms that are
+	// not the controller. Those stay the same when the controller alone changes. It is opened with
+	// [ControlGround] as its program; nil keeps none.
 	Plans *Kept
 }
 

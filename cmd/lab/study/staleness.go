@@ -13,7 +13,7 @@ import (
 type StalenessOptions struct {
 	// Task is one of StalenessTasks.
 	Task string `json:"task"`
-	// Lags in versions, 0 among them: what others are compared with.
+	// Lags are in versions, 0 among them: the others are compared with it.
 	Lags []int `json:"lags"`
 	// Corrections are names of StalenessCorrections.
 	Corrections []string `json:"corrections"`
@@ -27,12 +27,12 @@ type StalenessOptions struct {
 // StalenessLags are the lags of the study.
 func StalenessLags() []int { return []int{0, 1, 2, 4, 8, 16} }
 
-// StalenessTask is a task of the study: one that a policy gets far in within a few hundred
-// steps, from a start at which it answers some prompts rightly.
+// StalenessTask is a task of the study. A policy gets far in it within a few hundred steps, from a
+// start at which it answers some prompts rightly.
 type StalenessTask struct {
 	// Name on the command line; Note says what it asks.
 	Name, Note string
-	// Rate is the learning rate of Adam, Steps the train steps of a run: without staleness, reverse
+	// Rate is the learning rate of Adam, Steps the train steps of a run. Without staleness, reverse
 	// is learned whole within half of them, sort to an accuracy of about 0.7 by the last.
 	Rate  float64
 	Steps int
@@ -41,10 +41,9 @@ type StalenessTask struct {
 	set     []string
 }
 
-// StalenessTasks are the tasks of the study, the default first. Their supervised warm-ups
-// leave an accuracy of about 0.1 to 0.3: a policy from scratch spends most of a run on its
-// first reward, which is chance more than staleness, and one that answers most prompts has
-// nothing left to learn.
+// StalenessTasks are the tasks of the study, the default first. Their supervised warm-ups leave an
+// accuracy of about 0.1 to 0.3. A policy from scratch spends most of a run on its first reward, which
+// is chance more than staleness. One that answers most prompts has nothing left to learn.
 func StalenessTasks() []StalenessTask {
 	return []StalenessTask{
 		{"reverse", "the letters of a word of 2 to 5 letters in reverse", 1e-3, 240, [2]int{2, 5},
@@ -64,8 +63,8 @@ type StalenessCorrection struct {
 }
 
 // StalenessCorrections are those of the study. u is π_θ/π_p, w is π_p/π_b and r is π_θ/π_b: b
-// sampled, p began the train step, θ is trained; with one optimizer step a batch θ is p,
-// so that u = 1 and w = r.
+// sampled, p began the train step, θ is trained. With one optimizer step a batch θ is p, so that u =
+// 1 and w = r.
 func StalenessCorrections() []StalenessCorrection {
 	return []StalenessCorrection{
 		{"none", "−A·log π_θ: the policy gradient, as if the data were fresh", []string{"kind=none"}, 0},

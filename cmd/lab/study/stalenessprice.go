@@ -19,16 +19,17 @@ type StalenessPrice struct {
 	Staleness float64 `json:"staleness"`
 }
 
-// StalenessHardware is a workload on which staleness is bought: the same slots decode at the same
-// speed whatever the lag, as many as the lag has use for.
+// StalenessHardware is a workload on which staleness is bought. The same slots decode at the same
+// speed at every lag, as many as the lag has use for.
 type StalenessHardware struct {
 	// Name and Note for people.
 	Name string `json:"name"`
 	Note string `json:"note"`
 	// Prices are by lag, in the order of the options.
 	Prices []StalenessPrice `json:"prices"`
-	// Colocated is the period, over a train step alone, of the synchronous schedule that takes turns on all
-	// devices: generation lasts as long as on its own devices, a train step less by what the trainer gains.
+	// Colocated is the period, over a train step alone, of the synchronous schedule that takes turns
+	// on all devices. There generation lasts as long as on its own devices, a train step less by the
+	// trainer's gain.
 	Colocated float64 `json:"colocated_period_train_steps"`
 	// ColocatedFaster is the same where generation too gets faster by all that it gains in devices.
 	ColocatedFaster float64 `json:"colocated_faster_decoding_period_train_steps"`
@@ -40,8 +41,8 @@ type StalenessHardware struct {
 // both sides busy where a device trains as many tokens a second as it makes.
 const trainShare = 0.5
 
-// ForwardShare is the time of a forward pass over that of a train step, which has a forward and a backward
-// one: 2 of its 6 operations a parameter and token.
+// ForwardShare is the time of a forward pass over that of a train step, which has a forward and a
+// backward one. It is 2 of its 6 operations a parameter and token.
 const ForwardShare = 1.0 / 3
 
 // Of the hardware: lengths as the other studies have them.

@@ -11,13 +11,14 @@ type StalenessResult struct {
 	// Rate is the task's learning rate.
 	Rate float64        `json:"learning_rate"`
 	Arms []StalenessArm `json:"arms"`
-	// Drift is of the arm without lag, by lag: what a policy that learns from fresh data leaves behind.
+	// Drift is of the arm without lag, by lag: the drift that a policy that learns from fresh data
+	// leaves behind.
 	Drift []DriftEstimate `json:"drift"`
 	// DriftExponent is a in KL(s) ∝ s^a over those lags, seed by seed.
 	DriftExponent Estimate `json:"drift_exponent"`
 	// Exponents are a in KL ∝ lag^a over the arms of a correction.
 	Exponents []CorrectionExponent `json:"exponents"`
-	// Hardware is what a step costs at each lag, and what the arms come to at equal time on it.
+	// Hardware is the cost of a step at each lag, and the arms' results at equal time on it.
 	Hardware []TimedHardware `json:"equal_time"`
 	// runs are by arm and seed, hidden from JSON, where they would be most of it: the CSV has them.
 	runs [][]Learned
@@ -36,8 +37,8 @@ type StalenessArm struct {
 	// the last accuracy they had.
 	Runs  int `json:"runs"`
 	Broke int `json:"broke"`
-	// Final is the held-out accuracy at the last step, Best the best of the curve, Area its mean over the
-	// steps; Reward the mean of the last quarter of the batches.
+	// Final is the held-out accuracy at the last step, Best the best of the curve, Area its mean over
+	// the steps. Reward is the mean of the last quarter of the batches.
 	Final  Estimate `json:"final_accuracy"`
 	Best   Estimate `json:"best_accuracy"`
 	Area   Estimate `json:"mean_accuracy"`
@@ -45,8 +46,8 @@ type StalenessArm struct {
 	// FinalChange and AreaChange are differences from the arm without lag at the same rate, seed by seed.
 	FinalChange Estimate `json:"final_accuracy_change"`
 	AreaChange  Estimate `json:"mean_accuracy_change"`
-	// Steps50 and Steps90 are the steps to an accuracy of 0.5 and of 0.9, over the runs that reach it, whose
-	// numbers are Reached50 and Reached90.
+	// Steps50 and Steps90 are the steps to an accuracy of 0.5 and of 0.9, over the runs that reach
+	// it. Reached50 and Reached90 are the numbers of those runs.
 	Steps50   Estimate `json:"steps_to_50"`
 	Reached50 int      `json:"reached_50"`
 	Steps90   Estimate `json:"steps_to_90"`

@@ -7,10 +7,11 @@ import (
 // TimedHardware is hardware with what its arms come to at equal time.
 type TimedHardware struct {
 	StalenessHardware
-	// Time is what every arm is given, in train steps alone: what the cheapest lag needs for all its steps.
+	// Time is the time that every arm is given, in train steps alone: as much as the cheapest lag
+	// needs for all its steps.
 	Time float64 `json:"time_train_steps"`
-	// Arms are those of the grid, in the order of the result's, and the one without lag once for each of its
-	// schedules, colocated first: what the others are compared with.
+	// Arms are those of the grid, in the order of the result's. The one without lag is there once for
+	// each of its schedules, colocated first: the others are compared with that.
 	Arms []TimedArm `json:"arms"`
 }
 
@@ -29,8 +30,8 @@ type TimedArm struct {
 	// Schedule is how a step without lag shares the devices; "" with lag, where engines and trainer have their own.
 	Schedule string `json:"schedule,omitempty"`
 	Runs     int    `json:"runs"`
-	// Period is what a step costs, in train steps alone, with the forward passes of the correction; Steps
-	// is how many train steps it makes in the time.
+	// Period is the cost of a step, in train steps alone, with the forward passes of the correction.
+	// Steps is how many train steps it makes in the time.
 	Period float64 `json:"period_train_steps"`
 	Steps  float64 `json:"steps"`
 	// Accuracy is what it has at the end of the time, Area its mean over the time.
@@ -40,8 +41,8 @@ type TimedArm struct {
 	Change Estimate `json:"mean_accuracy_change"`
 	// Pass is the part of Area that the correction's forward passes cost, seed by seed; 0 where there are none.
 	Pass Estimate `json:"mean_accuracy_cost_of_forward_passes"`
-	// Time50 and Time90 are the times to an accuracy of 0.5 and 0.9, in train steps alone, of the runs that
-	// reach it within their curves, whose numbers are Reached50 and Reached90.
+	// Time50 and Time90 are the times to an accuracy of 0.5 and 0.9, in train steps alone, of the
+	// runs that reach it within their curves. Reached50 and Reached90 are the numbers of those runs.
 	Time50    Estimate `json:"time_to_50"`
 	Reached50 int      `json:"reached_50"`
 	Time90    Estimate `json:"time_to_90"`

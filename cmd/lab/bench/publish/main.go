@@ -1,9 +1,9 @@
 // Command publish measures how long a small version takes from the moment a trainer
 // begins to publish it to the moment every engine serves it.
 //
-// It starts headway serve with an embedded engine that is busy generating, leases batches
-// and publishes a version for each, as a trainer does, over HTTP on loopback, and follows
-// the event stream. It prints one line of percentiles.
+// It starts headway serve with an embedded engine that is busy generating. It leases batches and
+// publishes a version for each, as a trainer does, over HTTP on loopback. Meanwhile it follows the
+// event stream. It prints one line of percentiles.
 package main
 
 import (

@@ -12,11 +12,11 @@ import (
 	"runtime"
 )
 
-// Prepare returns the Python of a virtual environment that has what the file
-// requirements.txt of an experiment's folder asks for, with hashes, made if it is not
-// there yet; it lies in the user's cache folder, under the hash of that file. what names
-// the peers for messages, and imports has the modules that must be there. The error says
-// what is missing, and what to do.
+// Prepare returns the Python of a virtual environment with the packages that requirements.txt of an
+// experiment's folder asks for, with hashes. It makes the environment if it is not there yet. The
+// environment lies in the user's cache folder, under the hash of that file. The argument what names
+// the peers for messages, and imports has the modules that must be there. The error says what is
+// missing, and what to do.
 func Prepare(experiment, what, imports string) (python string, err error) {
 	system, err := exec.LookPath("python3")
 	if err != nil {

@@ -1,15 +1,15 @@
-// Command queue measures the durable queue: producers put the payloads of groups' rollouts
-// into store/jetstream, a consumer leases ready groups, reads them whole and forgets them.
+// Command queue measures the durable queue. Producers put the payloads of groups' rollouts into
+// store/jetstream; a consumer leases ready groups, reads them whole and forgets them.
 //
-// Beside it, in turn and over the same bytes: raw JetStream with the same embedded server
-// and options (the same messages published and fetched, and purged behind the reader), a
-// Ray queue actor and TransferQueue. The last two keep everything in memory: what they
-// hold is gone with their process.
+// Beside it, in turn and over the same bytes, it measures raw JetStream, a Ray queue actor and
+// TransferQueue. Raw JetStream has the same embedded server and options: the same messages are
+// published and fetched, and purged behind the reader. The last two keep everything in memory: their
+// contents are gone with their process.
 //
 // Usage, from the root of the repository: go run ./cmd/lab/bench/queue [-runs N] [-peers=false] [-json FILE]
 //
-// The first run installs Ray and TransferQueue (requirements.txt) for the Python on the
-// PATH, in a virtual environment in the user's cache folder: several GB, most of it torch.
+// The first run installs Ray and TransferQueue (requirements.txt) for the Python on the PATH, in a
+// virtual environment in the user's cache folder. That takes several GB, most of it torch.
 package main
 
 import (

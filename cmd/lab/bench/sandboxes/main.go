@@ -1,11 +1,12 @@
 //go:build linux
 
-// Command sandboxes measures what sandboxes cost here: their start, one after another and many at
-// once, a start that a pool's warm box saves, a command's round trip, a box's memory, and what is
-// left of the throughput where a tenth of the starts fail and a tenth of the boxes are lost in use.
+// Command sandboxes measures the cost of sandboxes here. It measures their start, one after another
+// and many at once, and the start that a pool's warm box saves. It measures a command's round trip
+// and a box's memory. It also measures the throughput that is left where a tenth of the starts fail
+// and a tenth of the boxes are lost in use.
 //
-// It makes real boxes with every driver that works on this machine. A result of a program that is not
-// what the program must print ends it with an error, whatever else was injected.
+// It makes real boxes with every driver that works on this machine. A program's result that differs
+// from its expected output ends it with an error, regardless of the other faults that were injected.
 package main
 
 import (

@@ -1,12 +1,10 @@
-// Command schedules measures what asynchrony buys and costs: it trains the same
-// task from the same seed synchronously and fully asynchronously, with and without
-// tool time, on the real engine and trainer, and sets beside each what `headway
-// simulate` says of it.
+// Command schedules measures the gains and costs of asynchrony. It trains the same task from the same
+// seed synchronously and fully asynchronously, with and without tool time, on the real engine and
+// trainer. Beside each it sets the prediction of `headway simulate`.
 //
-// The workload is fixed: the decode step and the train step have a least time, as
-// hardware gives them, so that the machine's noise and the number of its cores
-// matter little. The simulations know these times, the lengths that the
-// asynchronous run sampled, and nothing else of the runs.
+// The workload is fixed: the decode step and the train step have a least time, as hardware gives
+// them. So the machine's noise and the number of its cores matter little. The simulations know these
+// times, the lengths that the asynchronous run sampled, and nothing else of the runs.
 //
 // Usage, from the root of the repository: go run ./cmd/lab/bench/schedules [-steps N] [-seeds N]
 package main
