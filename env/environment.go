@@ -24,21 +24,20 @@ type Environment struct {
 	change  workload.Change
 }
 
-// Pruning says which responses are stopped early. What is pruned has no verdict
-// and waits for no service time. The zero value stops none.
+// Pruning says which responses are stopped early. A pruned response has no verdict and waits for no
+// service time. The zero value stops none.
 type Pruning struct {
 	// Tokens stops a response that has as many tokens and is not complete; 0 stops none.
 	Tokens int
 	// Failed stops a response as soon as the task can tell that it will not be exact,
-	// if the task is a [Checker]. That takes the worst rollouts out of every group:
-	// what is left is not what the policy does.
+	// if the task is a [Checker]. That takes the worst rollouts out of every group: the remaining
+	// ones do not show the policy as it is.
 	Failed bool
 }
 
-// NewEnvironment returns the environment of a run. The service time, nil for
-// none, is waited for between response and verdict, as a tool or a sandbox
-// would take it; its draw is the one the simulator makes for the same seed and
-// rollout, so that a run and its simulation wait alike.
+// NewEnvironment returns the environment of a run. The service time, nil for none, is waited for
+// between response and verdict, as a tool or a sandbox would take it. Its draw is the one that the
+// simulator makes for the same seed and rollout, so that a run and its simulation wait alike.
 func NewEnvironment(task Task, seed uint64, service *workload.Service, prune Pruning) *Environment {
 	return NewJudged(task, pure{task}, seed, service, prune)
 }
@@ -50,9 +49,9 @@ func NewJudged(task Problems, judge Judge, seed uint64, service *workload.Servic
 }
 
 // WithDrift has the environment's time and the length of what it asks for change by the
-// start version of a group, and returns e. An answer that grows needs a task that is a
-// [Grower]; a response then ends, at the latest, where the answer does, so that lengths
-// grow by just that factor whatever the policy has learned.
+// start version of a group, and returns e. An answer that grows needs a task that is a [Grower]. A
+// response then ends, at the latest, where the answer does, so that lengths grow by just that factor
+// regardless of the policy's skill.
 func (e *Environment) WithDrift(change workload.Change) *Environment {
 	e.change = change
 	return e
@@ -70,7 +69,8 @@ func (e *Environment) problem(t port.Task) (p Problem, maxTokens int) {
 
 // Judge says what responses are worth. It is safe for concurrent use.
 type Judge interface {
-	// Begin is called as a rollout asks the policy. What it returns judges the response, at most once.
+	// Begin is called as a rollout asks the policy. The Trial that it returns judges the response, at
+	// most once.
 	Begin(id port.RolloutID, p Problem) Trial
 }
 

@@ -8,9 +8,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Split names a part of a task's prompts. Which part a prompt is in is a
-// function of the prompt alone, so that no prompt is in both, whatever the
-// seeds.
+// Split names a part of a task's prompts. The part that a prompt is in is a function of the prompt
+// alone, so that no prompt is in both, for any seeds.
 type Split int
 
 const (
@@ -41,10 +40,9 @@ func SplitOf(prompt []int32) Split {
 // prompts are all on the other side is a mistake in the task.
 const redraws = 10_000
 
-// TrainingProblem is the problem of a prompt, by its number, or of a group with a
-// prompt of its own, by the group's: a function of the task, the run's seed, that
-// number and the level alone. Level 0 is the task's mixture; a level that the task
-// does not have panics.
+// TrainingProblem is the problem of a prompt, by its number, or of a group with a prompt of its own,
+// by the group's. It is a function of the task, the run's seed, that number and the level alone.
+// Level 0 is the task's mixture; a level that the task does not have panics.
 func TrainingProblem(task Problems, seed, number uint64, level int) Problem {
 	if level < 0 || level > task.Levels() {
 		panic(fmt.Sprintf("env: task %s has levels 1 to %d, and 0 for their mixture; there is no level %d", task.Name(), task.Levels(), level))

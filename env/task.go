@@ -7,8 +7,8 @@ import (
 // Task makes problems and judges responses. To add one, implement it and name it
 // among those that [New] makes; nothing else is needed. The split
 // into training and held-out prompts, groups and service times are this
-// package's work, so that no task can get them wrong. What cannot be judged by
-// looking at it implements [Problems] alone and brings a [Judge].
+// package's work, so that no task can get them wrong. A task whose responses cannot be judged by
+// looking at them implements [Problems] alone and brings a [Judge].
 //
 // All methods must be pure: the same arguments give the same result, from any
 // goroutine.
@@ -66,8 +66,8 @@ type Reader interface {
 	ReadResponse(response []int32) string
 }
 
-// Checker is a task that can tell from the beginning of a response that it will
-// not be exact, so that the rest need not be sampled.
+// Checker is a task that can tell from the beginning of a response that it will not be exact. Then
+// the rest need not be sampled.
 type Checker interface {
 	Problems
 	// Failed reports whether no response that begins like this is exact. It is called

@@ -66,9 +66,8 @@ func (v Vocabulary) Encode(text string) ([]int32, error) {
 	return tokens, nil
 }
 
-// Decode renders tokens for people: letters as they are, the separator as "→"
-// and the end as "." so that one sees whether a response ended; the begin mark
-// is left out, and what is no token shows as "?".
+// Decode renders tokens for people: letters as they are, the separator as "→" and the end as "." so that one sees
+// whether a response ended. The begin mark is left out, and a number that is no token shows as "?".
 func (v Vocabulary) Decode(tokens []int32) string {
 	spelled := make([]string, 0, len(tokens))
 	for _, t := range tokens {

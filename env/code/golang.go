@@ -30,9 +30,9 @@ var goImports = []string{"io", "os", "slices", "strconv", "strings", "runtime"}
 // importConfig is the file in boxPackages that names its archives to compiler and linker.
 const importConfig = "importcfg"
 
-// PrepareGo makes what boxes need for programs in Go, from the host's toolchain, and returns the mounts for
-// their [sandbox.Spec]: the toolchain, and a directory, made anew, with the compiled packages that programs
-// import, so that a program is compiled and linked and nothing else is built.
+// PrepareGo makes all that boxes need for programs in Go, from the host's toolchain, and returns the mounts for their
+// [sandbox.Spec]. Those are the toolchain and a directory, made anew, with the compiled packages that programs import.
+// So a program is compiled and linked and nothing else is built.
 func PrepareGo(ctx context.Context, dir string) ([]sandbox.Mount, error) {
 	root, err := goCommand(ctx, "env", "GOROOT")
 	if err != nil {

@@ -35,8 +35,8 @@ func (t *Task) statements(response []int32) []operation {
 	return out
 }
 
-// Program is the function that a response is, in the task's language. After every statement it
-// yields the list, so that what is right up to there is seen.
+// Program is the function that a response is, in the task's language. After every statement it yields
+// the list, which shows the part that is right up to there.
 func (t *Task) Program(response []int32) string {
 	if t.language == Go {
 		return goProgram(t.statements(response))

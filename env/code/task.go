@@ -75,8 +75,8 @@ func (t *Task) Name() string { return "code" }
 // Language of the programs.
 func (t *Task) Language() string { return t.language }
 
-// Vocabulary implements [env.Problems]. Prompts and responses share their words: what names an
-// operation in the one is its statement in the other.
+// Vocabulary implements [env.Problems]. Prompts and responses share their words: the name of an operation in the one is
+// its statement in the other.
 func (t *Task) Vocabulary() env.Vocabulary { return t.vocabulary }
 
 // Limits implements [env.Problems].

@@ -58,9 +58,9 @@ type play struct {
 // where the world's rewards of its steps, added up, are the verdict. The caller closes both; the world
 // only after Play has returned.
 //
-// An error is a rollout that was not judged. It wraps a [sandbox.Failure] that says why, but where the
-// caller's context has ended, whose error it wraps then; that of an episode whose own time was over
-// wraps context.DeadlineExceeded beside. The outcome of one has its record all the same.
+// An error is a rollout that was not judged. It wraps a [sandbox.Failure] that says why. Where the
+// caller's context has ended it wraps the context's error instead. That of an episode whose own time
+// was over wraps context.DeadlineExceeded beside. The outcome of one has its record all the same.
 func Play(ctx context.Context, task *taskset.Task, policy Policy, world World, judge verifier.Verifier, o Options) (Outcome, error) {
 	if o.Clock == nil {
 		began := time.Now()

@@ -33,9 +33,9 @@ func (r *recorder) in(ctx context.Context) context.Context {
 	return context.WithValue(ctx, recorderKey{}, r)
 }
 
-// Enter begins a span of a kind in the episode that ctx belongs to, named where it is a tool's, and
-// returns what goes back to the kind that was there before. A world calls it where a step is made of
-// parts. It does nothing where ctx is of no episode, or of one that is over.
+// Enter begins a span of a kind in the episode that ctx belongs to, named where it is a tool's. It
+// returns the function that goes back to the kind that was there before. A world calls it where a
+// step is made of parts. It does nothing where ctx is of no episode, or of one that is over.
 func Enter(ctx context.Context, kind Kind, name string) (back func()) {
 	r, ok := ctx.Value(recorderKey{}).(*recorder)
 	if !ok {

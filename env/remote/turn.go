@@ -9,8 +9,8 @@ import (
 )
 
 // Turn implements gateway.Rollouts: it samples one response for a claimed rollout and returns
-// when it is complete. What arrives meanwhile is given to onTokens, if it is not nil, by one
-// goroutine at a time and never after Turn has returned; it must not block, and must not keep the
+// when it is complete. Tokens that arrive meanwhile are given to onTokens, if it is not nil, by one
+// goroutine at a time and never after Turn has returned. It must not block, and must not keep the
 // slices. Where ctx ends before the response is complete, nothing of the turn is recorded.
 func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	t, overridden, err := e.turnOf(&req)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// ID names a box among all that a driver may meet on its host: letters, digits, '-' and '.', at
-// most 64 of them, beginning with a letter. It begins with its owner and a '.', so that a run finds
-// its own after a crash.
+// ID names a box among all that a driver may meet on its host. It has letters, digits, '-' and '.',
+// at most 64 of them, beginning with a letter. It begins with its owner and a '.', so that a run
+// finds its own after a crash.
 type ID string
 
 // Limits bound what a box takes. 0 is the driver's default, which [Limits.WithDefaults] fills in;
@@ -26,8 +26,8 @@ type Limits struct {
 	Disk int64
 	// Files there may be. Default 50000.
 	Files int
-	// Output of each stream of a command that is kept, in bytes; the rest is read and thrown away,
-	// and the command is ended once it has written 64 times as much. Default 1 MiB.
+	// Output is how many bytes of each stream of a command are kept. The rest is read and thrown
+	// away, and the command is ended once it has written 64 times as much. Default 1 MiB.
 	Output int64
 	// Time of a command. Default 60 s.
 	Time time.Duration
@@ -53,15 +53,15 @@ func orDefault[T comparable](v *T, otherwise T) {
 
 // Spec says what a box is made of.
 type Spec struct {
-	// Root is the directory of a root file system, which boxes read and never write; empty is the
-	// host's own programs (/usr, /bin, /lib and what they need of /etc), without its data.
+	// Root is the directory of a root file system, which boxes read and never write. Empty is the
+	// host's own programs (/usr, /bin, /lib and the parts of /etc that they need), without its data.
 	Root string
 	// Image names what a backend that has images starts from; empty is the backend's own choice.
 	Image string
 	// Mounts are further directories of the host that boxes read and never write.
 	Mounts []Mount
-	// Env is the whole environment of commands beside PATH, HOME and LANG, and TMPDIR where /tmp is not
-	// the box's own: nothing of the host's is handed in.
+	// Env is the whole environment of commands beside PATH, HOME and LANG, and TMPDIR where /tmp is
+	// not the box's own. Nothing of the host's is handed in.
 	Env map[string]string
 	// Network: the box reaches the host's network. Without it there is none but its own loopback.
 	Network bool
@@ -94,26 +94,27 @@ type Result struct {
 	Exit int
 	// Signal that ended it, by name (SIGKILL); empty for none.
 	Signal string
-	// Stdout and Stderr as far as they are kept, whatever bytes they are; Cut where there was more.
+	// Stdout and Stderr are the output as far as it is kept, of any bytes; Cut is set where there was
+	// more.
 	Stdout, Stderr       []byte
 	StdoutCut, StderrCut bool
 	// Limit is the limit of the box that the command met, empty for none: OutOfMemory, Timeout,
 	// Processes, Disk or Output. A command that met one may have ended by itself all the same.
 	Limit Class
-	// Wall is how long it ran, CPU what its processes used and Memory the most they had at once, in
-	// bytes; the last two are 0 where the driver cannot say.
+	// Wall is how long it ran, CPU the time that its processes used. Memory is the most that they had
+	// at once, in bytes. CPU and Memory are 0 where the driver cannot say.
 	Wall, CPU time.Duration
 	Memory    int64
 }
 
-// Box is one sandbox. It is used by one goroutine at a time, but for Close, which any may call at
-// any time, more than once; what runs then ends with a Failure of class Lost.
+// Box is one sandbox. It is used by one goroutine at a time, but for Close, which any may call at any
+// time, more than once. A command that runs then ends with a Failure of class Lost.
 type Box interface {
 	ID() ID
 	// Run runs a command and ends all that it left behind.
 	Run(ctx context.Context, command Command) (Result, error)
 	// Read returns a file's content. A link is followed as the box sees it, never as the host does.
-	// What is missing, no plain file, or longer than limit bytes is an error that wraps
+	// A file that is missing, no plain file, or longer than limit bytes is an error that wraps
 	// fs.ErrNotExist, fs.ErrInvalid or ErrTooLarge.
 	Read(ctx context.Context, path string, limit int64) ([]byte, error)
 	// Write makes a file, and the directories above it.
@@ -140,9 +141,9 @@ type Snapshotter interface {
 // Boundary says what a driver keeps apart from the host and from other boxes. The zero Boundary is
 // none: code in it has all rights of the user who runs headway.
 type Boundary struct {
-	// Files: it sees and writes none but its own and what Spec gives. Processes: it sees and signals
-	// none but its own. Network: there is none unless Spec.Network. Kernel: a defect of the host's
-	// kernel is not at once one of the boundary.
+	// Files: it sees and writes only its own and those that Spec gives. Processes: it sees and
+	// signals none but its own. Network: there is none unless Spec.Network. Kernel: a defect of the
+	// host's kernel is not at once one of the boundary.
 	Files, Processes, Network, Kernel bool
 	// Limits that are enforced.
 	Memory, CPU, ProcessCount, Disk, FileCount bool

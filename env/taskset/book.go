@@ -95,9 +95,9 @@ func (t *tally) count(task string) Count {
 	return c
 }
 
-// Book counts what became of each task of a run, in a file that survives the run's process: what was
-// recorded before a kill is there after it. One process has it at a time, which the run's own lock
-// sees to. It is safe for concurrent use.
+// Book counts the outcomes of each task of a run, in a file that survives the run's process: a record
+// made before a kill is there after it. One process has it at a time, which the run's own lock sees
+// to. It is safe for concurrent use.
 type Book struct {
 	mu      sync.Mutex
 	path    string
@@ -159,7 +159,7 @@ func (b *Book) Levels() []Count {
 }
 
 // Hardest returns the n tasks with the lowest solve rates, of those with at least so many scored
-// attempts; of equal rates the lower mean reward, then the id comes first.
+// attempts. Of equal rates the lower mean reward, then the id comes first.
 func (b *Book) Hardest(n int, scoredMin int64) []Count { return b.extreme(n, scoredMin, 1) }
 
 // Easiest is Hardest from the other end.

@@ -10,21 +10,20 @@ import (
 type Rule struct {
 	// ScoredMin is how many scored attempts a task has before the rule says anything of it; 0 is no rule.
 	ScoredMin int64
-	// Share of its turns that a task that teaches nothing is played all the same, from 0 to 1, so that
-	// it is noticed when the policy begins to solve it or forgets how. 0 skips it for good.
+	// Share of its turns that a task that teaches nothing is played all the same, from 0 to 1. So it is noticed when
+	// the policy begins to solve it or forgets how. 0 skips it for good.
 	Share float64
 }
 
-// Feed chooses what groups play. The loop says a prompt's number and, with a curriculum, a level,
-// which it has chosen by the solve rates of levels (see loop: filter.curriculum); the feed keeps to that
-// level and goes on from that number to the next task of the level that the rule lets through. So
-// levels are the loop's choice and the tasks within one the feed's, and the two cannot work against
-// each other. The loop's own filters (filter.solve_rate) judge groups that were played; the feed
-// spares playing them.
+// Feed chooses what groups play. The loop says a prompt's number and, with a curriculum, a level, which it has chosen
+// by the solve rates of levels (see loop: filter.curriculum). The feed keeps to that level and goes on from that number
+// to the next task of the level that the rule lets through. So levels are the loop's choice and the tasks within one
+// the feed's, and the two cannot work against each other. The loop's own filters (filter.solve_rate) judge groups that
+// were played; the feed spares playing them.
 //
 // A choice is a function of the book's counts, the seed and the group at the time the group is first
-// asked for. It is kept in the book, so that siblings, retries and a process after a crash get
-// the same task, though the counts have gone on.
+// asked for. It is kept in the book, so that siblings, retries and a process after a crash get the same task. The
+// counts may have gone on meanwhile.
 type Feed struct {
 	set  *Set
 	book *Book

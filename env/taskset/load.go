@@ -13,8 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// Load reads a set. What is wrong with the files is an error that is a *[Mistakes], which has all of
-// them; a set with a mistake is not played.
+// Load reads a set. A mistake in the files is an error that is a *[Mistakes], which has all of them;
+// a set with a mistake is not played.
 func Load(opt Options) (*Set, error) {
 	if err := opt.validate(); err != nil {
 		return nil, err

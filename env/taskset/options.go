@@ -29,9 +29,8 @@ type Options struct {
 }
 
 // Mapping names the field of a file for each part of a Task, by dotted paths: reward_model.ground_truth
-// is the member ground_truth of the object reward_model. An empty path is the part's own name,
-// which a file may lack (but for prompt); a path that is given must be in the file. A null is a
-// field that is not there.
+// is the member ground_truth of the object reward_model. An empty path is the part's own name, which a file may lack
+// (but for prompt). A path that is given must be in the file. A null is a field that is not there.
 type Mapping struct {
 	// ID is a text or a whole number; without it a task is called after its file and line.
 	ID string

@@ -10,9 +10,8 @@ import (
 )
 
 // Set has tasks in the order of their files and lines, which are numbered from 1: the prompt
-// numbers of a run. It does not change and is safe for concurrent use. Rows are kept as they
-// were read and made into a Task when one is asked for, so that a set takes little more memory
-// than its files have bytes.
+// numbers of a run. It does not change and is safe for concurrent use. Rows are kept as they were read and made into a
+// Task when one is asked for. So a set takes little more memory than its files have bytes.
 type Set struct {
 	decoder  decoder
 	files    []string
@@ -55,7 +54,7 @@ type entry struct {
 	line int32
 }
 
-// Len is the number of training tasks: what prompts.count is to be, so that every pass plays each once.
+// Len is the number of training tasks: set prompts.count to it, so that every pass plays each once.
 func (s *Set) Len() int { return len(s.training) }
 
 // HeldOutLen is the number of tasks for evaluation.

@@ -12,8 +12,8 @@ type Task struct {
 	Answer json.RawMessage
 	// Level is the difficulty, 1 the easiest; 0 where the file says none.
 	Level int
-	// Files are put into the sandbox before the first turn, by their absolute path in it; Hidden
-	// before the verifier runs, when the policy is done.
+	// Files are put into the sandbox before the first turn, by their absolute path in it. Hidden are put there before
+	// the verifier runs, when the policy is done.
 	Files, Hidden map[string][]byte
 	// Test is the command that judges in the sandbox, by a shell; empty for none.
 	Test string

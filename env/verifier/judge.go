@@ -25,8 +25,8 @@ type JudgeOptions struct {
 	RetryOn []sandbox.Class
 }
 
-// Judge is a Verifier with bounds around another: so many cases at once, each for so long, tried again
-// where that is safe, and nothing but a finite number within the range is ever a reward.
+// Judge is a Verifier with bounds around another: so many cases at once, each for so long, tried
+// again where that is safe. Nothing but a finite number within the range is ever a reward.
 type Judge struct {
 	of    Verifier
 	o     JudgeOptions

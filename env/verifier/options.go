@@ -25,8 +25,8 @@ const (
 	Tests = "tests"
 )
 
-// Options say what verifier to make. They are plain data, as configs have them; a field that the kind
-// has no use for must be left zero only where that is said.
+// Options say what verifier to make. They are plain data, as configs have them. A field that the kind has no use for
+// must be left zero only where that is said.
 type Options struct {
 	// Kind is exact, starlark, command, http or tests.
 	Kind string
@@ -42,9 +42,9 @@ type Options struct {
 	// RetryOn are classes that are tried again beside those that the kind itself holds to be safe.
 	RetryOn []sandbox.Class
 
-	// Extract says where in the response the answer is (exact): "" all of it, last-line, marker (behind
-	// the last Marker, to the end of its line), boxed (in the last \boxed{}), or pattern (the first group
-	// of the last match of Pattern).
+	// Extract says where in the response the answer is (exact). "" is all of it, last-line that line. marker is the
+	// text behind the last Marker, to the end of its line. boxed is the text in the last \boxed{}, and pattern the
+	// first group of the last match of Pattern.
 	Extract         string
 	Marker, Pattern string
 	// IgnoreCase and IgnoreSpace compare without regard to upper case, and with every run of white space
@@ -73,15 +73,15 @@ type Options struct {
 
 	// Test judges by a shell where the task has none of its own.
 	Test string
-	// Source says what tests are worth by: line, the result line with its token; exit, the exit code
-	// alone, which a test that imports the policy's code must not be judged by; or file, the reward file.
-	// "" is file where the task's hidden files have /tests/test.sh, as Harbor's do, and line elsewhere.
+	// Source says by which result tests are worth something. line is the result line with its token, and file the
+	// reward file. exit is the exit code alone, which a test that imports the policy's code must not be judged by. ""
+	// is file where the task's hidden files have /tests/test.sh, as Harbor's do, and line elsewhere.
 	Source string
 	// RewardDir is where tests leave reward.json or reward.txt. Default /logs/verifier.
 	RewardDir string
 	// RewardKey is the one that counts of reward.json's; the others are metrics. Default reward.
 	RewardKey string
-	// LimitRewards say what tests are worth that met a limit of the class, whatever passed.
+	// LimitRewards say the reward of tests that met a limit of the class, regardless of how many passed.
 	LimitRewards map[sandbox.Class]float64
 	// LimitFailures are limits that make a case one that was not judged: it is played again elsewhere.
 	LimitFailures []sandbox.Class

@@ -18,16 +18,16 @@ import (
 	"github.com/headway-rl/headway/env/taskset"
 )
 
-// ResultWord begins the result line: ResultWord, the token, and what passed of how many, as in
-// "headway-result TOKEN 3/4", on standard output. The token is the first line of the test's standard input.
+// ResultWord begins the result line: ResultWord, the token, and the share that passed, as in "headway-result TOKEN
+// 3/4", on standard output. The token is the first line of the test's standard input.
 const ResultWord = "headway-result"
 
 // WorkVariable is the environment variable that gives tests the folder that the policy worked in.
 const WorkVariable = "HEADWAY_WORK"
 
 // Tampered is the limit of a verdict whose tests left what no tests leave: two result lines, no reward file,
-// or one that is none. The policy's code can bring that about, so it is worth the lowest reward and is not
-// played again; where it befalls every rollout, the tests themselves are wrong.
+// or one that is none. The policy's code can bring that about, so it is worth the lowest reward and is not played
+// again. Where it befalls every rollout, the tests themselves are wrong.
 const Tampered sandbox.Class = "tampered"
 
 // Sources of what tests are worth.

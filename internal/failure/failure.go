@@ -14,10 +14,9 @@ const (
 	ExitUsage   = 2 // bad arguments or a bad config, refused before anything ran
 )
 
-// Error is an error that a person reads. Code is the process's exit code, Message
-// says what is wrong and where, Hint what to do about it ("" for none), and
-// Cause is the error underneath (nil for none), reachable by errors.Is and
-// errors.As.
+// Error is an error that a person reads. Code is the process's exit code. Message says where the
+// fault is and its nature. Hint is the remedy ("" for none). Cause is the error underneath (nil for
+// none), reachable by errors.Is and errors.As.
 type Error struct {
 	Code    int
 	Message string

@@ -1,5 +1,6 @@
-// Package kubernetes speaks to a Kubernetes API over net/http (docs/decisions/0021): whose it is and who
-// asks as kubectl finds them, requests, and what is wrong with one in one word.
+// Package kubernetes speaks to a Kubernetes API over net/http (docs/decisions/0021). It finds the
+// cluster and the user as kubectl does, makes requests, and names the fault of a failed one in one
+// word.
 package kubernetes
 
 import (

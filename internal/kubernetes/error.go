@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Kind says what is wrong with a request, as far as whoever asks acts on it.
+// Kind says the fault of a request, as far as callers act on it.
 type Kind string
 
 // Kinds.
@@ -16,11 +16,11 @@ const (
 	Down Kind = "down"
 	// NotFound: the API does not have what was asked for.
 	NotFound Kind = "not found"
-	// Denied: who asks may not.
+	// Denied: the user may not.
 	Denied Kind = "denied"
 	// Quota: there is no room, or too much was asked at once.
 	Quota Kind = "quota"
-	// Conflict: what is to be changed was changed meanwhile, or what is to be made is there.
+	// Conflict: the object to be changed was changed meanwhile, or the object to be made is there.
 	Conflict Kind = "conflict"
 	// Invalid: the request is wrong.
 	Invalid Kind = "invalid"

@@ -1,5 +1,4 @@
-// Package lint holds the architecture as tests: which room may import which and
-// why, which calls a room must not make, and what every file owes its readers.
-// It has no code of its own; a failure names the file, the line, the rule and
-// its reason.
+// Package lint holds the architecture as tests. They say which room may import which and why, which
+// calls a room must not make, and the duties of every file to its readers. It has no code of its own;
+// a failure names the file, the line, the rule and its reason.
 package lint

@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// All makes n results on all cores and returns them in order. progress, if not nil, is
-// called with their number after every one, by one goroutine at a time. It ends early
-// with the context's error; else the error is the first one in order, whose index i is.
+// All makes n results on all cores and returns them in order. If progress is not nil, All calls it
+// with their number after every one, by one goroutine at a time. It ends early with the context's
+// error; else the error is the first one in order, whose index i is.
 func All[T any](ctx context.Context, n int, progress func(done, all int), do func(i int) (T, error)) (results []T, i int, err error) {
 	results, errs := make([]T, n), make([]error, n)
 	work := make(chan int)

@@ -8,9 +8,9 @@ import (
 
 // Commands splits a line of shell into its simple commands, each as its words, without quotes,
 // assignments, redirections and comments. The commands within $(…) come after the one they are in.
-// A remark after two spaces or more, or after #, is no part of a command; where a remark is itself
-// a command, it is one more of them. Brackets around what may be left out go, and so do words
-// that are an ellipsis alone.
+// A remark after two spaces or more, or after #, is no part of a command. Where a remark is itself a
+// command, it is one more of them. Brackets around what may be left out go, and so do words that are
+// an ellipsis alone.
 func Commands(line string) (commands [][]string) {
 	r := reader{rest: []rune(line)}
 	r.read()
@@ -175,8 +175,8 @@ func plain(words []string) (out []string) {
 	return out
 }
 
-// Headway returns the arguments of a command that is this program by one of its names: headway, a
-// path to it, go run ./cmd/headway, or either after -- of another program.
+// Headway returns the arguments of a command that is this program by one of its names. Those are
+// headway, a path to it, go run ./cmd/headway, or either after -- of another program.
 func Headway(words []string) (arguments []string, is bool) {
 	for i, word := range words {
 		if i > 0 && words[i-1] != "--" {
@@ -211,8 +211,8 @@ var capitals = strings.NewReplacer("README", "", "ARCHITECTURE", "", "AGENTS", "
 // Placeholder says whether a word, or a part of it, stands for something of the reader's.
 func Placeholder(word string) bool { return placeholder.MatchString(word) }
 
-// Paths returns the paths into the repository that a word names: itself or what stands after an
-// equals sign, where that begins with one of the repository's top folders and a slash.
+// Paths returns the paths into the repository that a word names. That is the word itself or its part
+// after an equals sign, where it begins with one of the repository's top folders and a slash.
 func Paths(word string, folders []string) (paths []string) {
 	for part := range strings.FieldsFuncSeq(word, func(c rune) bool { return strings.ContainsRune("=,;()'\"", c) }) {
 		part = strings.TrimPrefix(part, "./")

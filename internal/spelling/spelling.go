@@ -6,9 +6,8 @@ import "strings"
 // LengthMax is the longest word, in bytes, that is compared: a longer one is no name.
 const LengthMax = 100
 
-// Nearest returns the candidate closest to a word by edit distance whatever its
-// case or, where none is near enough to be a likely typo, the only one that begins
-// with it; "" for none.
+// Nearest returns the candidate closest to a word by edit distance, regardless of case. Where none is
+// near enough to be a likely typo, it returns the only one that begins with the word; "" for none.
 func Nearest(word string, candidates []string) string {
 	if len(word) > LengthMax {
 		return ""

@@ -17,16 +17,16 @@ type Options struct {
 	Key string
 	// Name of the run, which the service shows beside the session; may be empty.
 	Name string
-	// Patience is how long an operation is asked for while the service cannot be reached or says that it is
-	// busy, before it counts as down; 0 means 5 minutes. An operation that the service has under way may last.
+	// Patience is how long an operation is asked for while the service cannot be reached or says that it is busy. Then
+	// the service counts as down. 0 means 5 minutes. An operation that the service has under way may last.
 	Patience time.Duration
 	// Dial opens a connection; nil dials over TCP.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Logf is told of what is tried again and of heartbeats that fail; nil for nobody.
+	// Logf is told of repeated tries and of heartbeats that fail; nil tells no one.
 	Logf func(format string, args ...any)
 }
 
-// What errors of this package wrap, beside an [Error] where the service has answered.
+// The errors that this package's errors wrap, beside an [Error] where the service has answered.
 var (
 	// ErrDown: the service could not be reached within Options.Patience.
 	ErrDown = errors.New("the service is down")
@@ -34,8 +34,8 @@ var (
 	ErrGone = errors.New("the service does not know it any more")
 	// ErrRefused: the request itself is refused, and would be again.
 	ErrRefused = errors.New("the service refuses")
-	// ErrBroken: an earlier operation on the model failed or its outcome is not known, so that neither are
-	// its gradients, weights and order: another model goes on from saved state.
+	// ErrBroken: an earlier operation on the model failed or its outcome is not known. So its gradients, weights and
+	// order are not known either: another model goes on from saved state.
 	ErrBroken = errors.New("the model is not to be used any more")
 )
 

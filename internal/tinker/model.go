@@ -10,19 +10,21 @@ import (
 )
 
 // Model is an adapter in training. Operations may be called by several goroutines; they are executed in the order of
-// the calls, the requests of one after those of the one before it have been taken, results awaited side by side.
+// the calls. An operation's requests are sent after those of the one before it have been taken; results are awaited
+// side by side.
 //
 // An operation that the service refuses before it has a number, because its data or its name will not do, leaves the
-// model as it was, and so does a Forward or a Save that the service has taken and that then fails. A ForwardBackward,
-// OptimStep or LoadState that fails in any other way, a request of which it is not known whether it was taken, and a
-// session that the service has forgotten break the model: that error and all later ones wrap ErrBroken.
+// model as it was. So does a Forward or a Save that the service has taken and that then fails. Three things break the
+// model. They are a ForwardBackward, OptimStep or LoadState that fails in any other way, a request of which it is not
+// known whether it was taken, and a session that the service has forgotten. That error and all later ones wrap
+// ErrBroken.
 //
 // A request that was sent and not answered may have been taken. It is sent again, under the number that it had, only at
-// a service that has been seen to execute a number once, as Tinker and TuFT do: one that takes requests as they arrive,
+// a service that has been seen to execute a number once, as Tinker and TuFT do. One that takes requests as they arrive,
 // as SkyRL does, would add a gradient twice or step twice, and there the model is broken. Which kind a service is, is
 // tried when it first matters, see knowsByNumber. Requests travel on connections of their own, which no idle server
-// closes, so that this is as rare as a network that fails within a second. What was surely not taken (no connection, or
-// a status that says so: 408, 425, 429) is sent again anywhere.
+// closes. So this is as rare as a network that fails within a second. A request that was surely not taken (no
+// connection, or a status that says so: 408, 425, 429) is sent again anywhere.
 type Model struct {
 	s    *Session
 	id   string
@@ -51,11 +53,11 @@ func (s *Session) NewModel(ctx context.Context, o ModelOptions) (*Model, error) 
 	}
 }
 
-// ClearPlace has the model that is made next begin without a gradient of another's. SkyRL 0.3, the service that reads JSON,
-// gives a new model the lowest place that is free among its adapters, with whatever gradient an earlier model there had
-// gathered and not stepped along, such as that of a client that was killed: it would be part of the first step, and
-// nothing would say so. A step clears it, of a model that is then given up, since a step along nothing counts in Adam's
-// too. At other services it does nothing.
+// ClearPlace has the model that is made next begin without a gradient of another's. SkyRL 0.3, the service that reads
+// JSON, gives a new model the lowest place that is free among its adapters. With it comes any gradient that an earlier
+// model there had gathered and not stepped along, such as that of a client that was killed. It would be part of the
+// first step, and nothing would say so. A step clears it, of a model that is then given up, since a step along nothing
+// counts in Adam's too. At other services it does nothing.
 func (s *Session) ClearPlace(ctx context.Context, o ModelOptions) error {
 	if e, err := s.reads(ctx); err != nil || e != asJSON {
 		return err
@@ -186,10 +188,10 @@ func (m *Model) LoadState(ctx context.Context, path string) error {
 	return m.do(ctx, "load_weights", true, map[string]any{"path": path, "optimizer": true}, nil)
 }
 
-// Unload gives the model's place at the service back, which may have few (SkyRL: max_lora_adapters) and else keeps it until
-// some time after the session; what was saved stays, though SkyRL's own backend samples from it only as long as the
-// model is there. The model, which may be broken, is not to be used after it. A
-// service that does not unload is an error that wraps errors.ErrUnsupported.
+// Unload gives the model's place back at the service, which may have few (SkyRL: max_lora_adapters) and else keeps it
+// until some time after the session. Saved state stays, though SkyRL's own backend samples from it only as long as the
+// model is there. The model, which may be broken, is not to be used after it. A service that does not unload is an
+// error that wraps errors.ErrUnsupported.
 func (m *Model) Unload(ctx context.Context) error {
 	select {
 	case m.turn <- struct{}{}:

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// Sampler samples from saved weights, which are its own whatever becomes of the model. It is safe for concurrent use.
+// Sampler samples from saved weights, which are its own even when the model changes or ends. It is safe for concurrent
+// use.
 type Sampler struct {
 	s    *Session
 	path string

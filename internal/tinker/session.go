@@ -48,8 +48,8 @@ type limits struct {
 	MostBytes int `json:"fwdbwd_max_chunk_bytes_count"`
 }
 
-// Open begins a session. It returns an error that wraps ErrDown where nothing answers, and ErrRefused where
-// what answers is no such service or refuses the key.
+// Open begins a session. It returns an error that wraps ErrDown where nothing answers. The error wraps ErrRefused where
+// the server that answers is no such service or refuses the key.
 func Open(ctx context.Context, o Options) (*Session, error) {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -225,8 +225,8 @@ func (s *Session) revive(ctx context.Context, age int) (another bool, err error)
 	return true, s.renew(ctx, age)
 }
 
-// Delete deletes what was saved under a path; what is not there is deleted. An error wraps errors.ErrUnsupported
-// where the service deletes nothing.
+// Delete deletes the state that was saved under a path; a path that is not there counts as deleted. An error wraps
+// errors.ErrUnsupported where the service deletes nothing.
 func (s *Session) Delete(ctx context.Context, path string) error {
 	run, checkpoint, err := splitPath(path)
 	if err != nil {

@@ -9,13 +9,13 @@ type ModelOptions struct {
 	Seed int64
 }
 
-// Datum is one sequence to compute on. Targets[i] is the token that follows Tokens[:i+1], and everything has one
-// entry a target; what is nil is not sent. A loss reads what it needs: cross_entropy Targets and Weights, the others
+// Datum is one sequence to compute on. Targets[i] is the token that follows Tokens[:i+1], and everything has one entry
+// a target; a slice that is nil is not sent. A loss reads what it needs: cross_entropy Targets and Weights, the others
 // Targets, Logprobs and Advantages.
 type Datum struct {
 	Tokens, Targets []int32
-	// Weights multiply a target's loss; Logprobs are those that the target was sampled with, in nats; Advantages
-	// are 0 for targets that nobody sampled.
+	// Weights multiply a target's loss. Logprobs are those that the target was sampled with, in nats; Advantages are 0
+	// for targets that were not sampled.
 	Weights, Logprobs, Advantages []float32
 }
 

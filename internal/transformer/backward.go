@@ -2,10 +2,9 @@ package transformer
 
 import "fmt"
 
-// Backward adds to grad, laid out as the flat parameter vector, the gradient
-// of a loss whose derivative by the log-prob of token i is dlogp[i], at the
-// batch and weights of the last Forward. Elements of dlogp at tokens that are
-// not scored are ignored.
+// Backward adds to grad, laid out as the flat parameter vector, the gradient of a loss. The loss has
+// the derivative dlogp[i] by the log-prob of token i, at the batch and weights of the last Forward.
+// Elements of dlogp at tokens that are not scored are ignored.
 func (p *Pass) Backward(w *Parameters, b *Batch, dlogp, grad []float32) error {
 	if len(dlogp) != len(b.Tokens) || len(grad) != p.layout.count {
 		return fmt.Errorf("transformer: %d derivatives for %d tokens, room for a gradient of %d of %d elements",

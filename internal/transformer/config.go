@@ -40,7 +40,7 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// Validate reports the first field that cannot be, and what is allowed.
+// Validate reports the first field that cannot be, and the values that are allowed.
 func (c Config) Validate() error {
 	for _, f := range []struct {
 		name  string

@@ -7,17 +7,16 @@ type Row struct {
 	Slot     int32
 	Position int32 // in the context; the slot's rows arrive in order of position
 	Token    int32
-	// Start marks the first token of a sequence: what the slot held before is
-	// forgotten. Its Position may be any within the context.
+	// Start marks the first token of a sequence: the slot's earlier contents are forgotten. Its
+	// Position may be any within the context.
 	Start bool
 	// Logits asks for the logits of the next token after this row.
 	Logits bool
 }
 
-// Decoder generates for many slots at once over a key-value cache. A step
-// takes any rows: one new token each for slots that decode, several in a row
-// for a slot that takes in its prompt, in the same step. One goroutine per
-// Decoder; a step allocates nothing.
+// Decoder generates for many slots at once over a key-value cache. A step takes any rows: one new
+// token each for slots that decode. A slot that takes in its prompt has several in a row, in the same
+// step. One goroutine per Decoder; a step allocates nothing.
 //
 // The weights are an argument of the step: the cache keeps keys and values
 // made by earlier weights when they change between two tokens.
@@ -64,9 +63,8 @@ func (d *Decoder) Rows() int { return d.rows }
 // Slots is the number of sequences the cache holds.
 func (d *Decoder) Slots() int { return d.slots }
 
-// Step feeds the rows and returns the logits of those that ask for them, one
-// after the other in row order, valid until the next step. An error leaves the
-// cache as it was.
+// Step feeds the rows and returns the logits of those that ask for them, one after the other in row
+// order. They are valid until the next step. An error leaves the cache as it was.
 func (d *Decoder) Step(w *Parameters, rows []Row) ([]float32, error) {
 	if w.config != d.config {
 		return nil, fmt.Errorf("transformer: weights of shape %+v in a decoder of shape %+v", w.config, d.config)

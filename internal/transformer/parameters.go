@@ -8,8 +8,8 @@ import (
 )
 
 // Parameters is one set of weights: a flat vector and named views into it.
-// Once an engine or a pass on another goroutine holds it, nobody may write to
-// it; a trainer writes each new version into a set of its own.
+// Once an engine or a pass on another goroutine holds it, it must not be written to; a trainer writes
+// each new version into a set of its own.
 type Parameters struct {
 	config Config
 	layout layout

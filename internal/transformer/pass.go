@@ -161,9 +161,9 @@ func (p *Pass) resize() {
 	p.keys = grow(p.keys, c.headWidth()*padded)
 }
 
-// Forward computes the log-prob of every scored token under the weights and
-// writes it to logp at the token's index; the other elements are left alone.
-// logp must be as long as the batch's tokens.
+// Forward computes the log-prob of every scored token under the weights and writes it to logp at the
+// token's index. The other elements are left alone. The length of logp must be that of the batch's
+// tokens.
 func (p *Pass) Forward(w *Parameters, b *Batch, logp []float32) error {
 	if w.config != p.config {
 		return fmt.Errorf("transformer: weights of shape %+v in a pass of shape %+v", w.config, p.config)

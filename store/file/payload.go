@@ -258,9 +258,9 @@ func (s *Store) Discard(id port.RolloutID) error {
 	return p.deleteForgotten()
 }
 
-// Retain forgets, after a restart, every payload of an attempt that does not count:
-// one whose score the process before did not live to log, one that the log discards,
-// and those of groups whose end it did not live to tell. It returns how many there were.
+// Retain forgets, after a restart, every payload of an attempt that does not count. That is one whose
+// score the process before did not live to log, or one that the log discards. It also forgets those
+// of groups whose end the process did not live to tell. It returns how many there were.
 func (s *Store) Retain(counts func(port.RolloutID) bool) (dropped int, err error) {
 	p := s.payloads
 	p.mutex.Lock()

@@ -24,8 +24,8 @@ const (
 
 // Options of a store. The zero value survives kill -9 and has the default sizes.
 type Options struct {
-	// Always waits for the disk on every write, so that what is promised survives a
-	// loss of power too. It is slower by the disk's latency for every commit.
+	// Always waits for the disk on every write, so that a promised write survives a loss of power
+	// too. It is slower by the disk's latency for every commit.
 	Always bool
 	// SegmentBytes closes a payload segment at that size; 0 means SegmentBytesDefault.
 	SegmentBytes int64
@@ -57,8 +57,8 @@ func (o Options) Validate() error {
 var ErrClosed = errors.New("store: closed")
 
 // Store is a run directory's event log, payloads and snapshots. Its methods are
-// safe for concurrent use. After a failed write of the log it accepts no more of
-// them: what follows a gap cannot be read.
+// safe for concurrent use. After a failed write of the log it accepts no more of them: lines after a
+// gap cannot be read.
 type Store struct {
 	dir     string
 	options Options
@@ -115,11 +115,10 @@ func Create(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
-// Open opens the run in dir to go on with it. Of the log it reads the header and the
-// end after the newest snapshot: whoever recovers from it verifies what it reads. It
-// verifies all payloads, and cuts off what a process left torn at the end of them; the
-// log's torn end goes with the first Append. Damage is an error that names file and
-// place, and changes nothing.
+// Open opens the run in dir to go on with it. Of the log it reads the header and the end after the
+// newest snapshot: a recovery verifies the lines that it reads. It verifies all payloads, and cuts
+// off the part that a process left torn at the end of them. The log's torn end goes with the first
+// Append. Damage is an error that names file and place, and changes nothing.
 func Open(dir string, o Options) (*Store, error) {
 	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -203,8 +202,8 @@ func (s *Store) Header() (trace.Header, bool) {
 	return s.header, s.end.line > 0
 }
 
-// SetAlways changes Options.Always from now on: of an opened run, whose own document
-// says which it is and can be read only once it is open.
+// SetAlways changes Options.Always from now on. It is for an opened run, whose own document says
+// which it is and can be read only once it is open.
 func (s *Store) SetAlways(always bool) {
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()

@@ -15,40 +15,40 @@
 //
 // # What survives
 //
-// After Append, PutSample or Snapshot has returned, what it was given survives kill -9. The
-// embedded server, and a cluster's stream of one replica, answer after the write to the
-// file: it is in the kernel's page cache, which outlives the process and not the machine.
-// A stream of several replicas is answered after a majority has written it to its Raft
-// log, likewise without waiting for the disk: any minority of nodes may be lost. Surviving a
-// loss of power everywhere is Options.Always, and sync_interval: always of a cluster.
+// The arguments of Append, PutSample and Snapshot survive kill -9 once the call has returned. The
+// embedded server, and a cluster's stream of one replica, answer after the write to the file. It is
+// then in the kernel's page cache, which outlives the process and not the machine. A stream of
+// several replicas is answered after a majority has written it to its Raft log, likewise without
+// waiting for the disk. Any minority of nodes may be lost. Surviving a loss of power everywhere is
+// Options.Always, and sync_interval: always of a cluster.
 //
 // # One writer
 //
-// The writer holds a lease and renews it. A standby takes over when it has seen no renewal
-// for the lease's time by its own monotonic clock; no time of day is compared with any
-// other, so that a clock that jumps changes nothing. A lease cannot stop a process that has
-// been away and believes that it still holds one. Therefore every message of the log names
-// the sequence that it expects to follow, and whoever takes over first appends a marker
-// with a higher epoch: nothing of the deposed writer fits any more. What it can still do:
+// The writer holds a lease and renews it. A standby takes over when it has seen no renewal for the
+// lease's time by its own monotonic clock. No time of day is compared with any other, so that a clock
+// that jumps changes nothing. A lease cannot stop a process that has been away and believes that it
+// still holds one. Therefore every message of the log names the sequence that it expects to follow. A
+// writer that takes over first appends a marker with a higher epoch: nothing of the deposed writer
+// fits any more. The deposed writer can still do this:
 //
 //   - Append: refused by the server. The store answers ErrFenced from then on.
 //   - PutSample: stored under the old epoch, where no index takes it in place of a payload of a
 //     higher one, and no event names it. Retain drops it.
-//   - Forget, Discard: remove messages that it knew, of attempts and groups whose end it had
-//     appended before, so that the new writer has read of it. A purge stops at the first
-//     message that this process did not account for, which a successor's are.
+//   - Forget, Discard: they remove messages that it knew, of attempts and groups whose end it had
+//     appended before. So the new writer has read of that end. A purge stops at the first message
+//     that this process did not account for, which a successor's are.
 //   - Snapshot: a state as of a line that it had appended, and that is in the log for good.
-//   - The mirror: with a cluster each writer makes a file of its own and renames it over the
-//     one before; what the deposed one still writes goes into a file that has no name.
+//   - The mirror: with a cluster each writer makes a file of its own and renames it over the one
+//     before. A deposed writer goes on writing into a file that has no name.
 //
 // # What is bounded
 //
 // Log and payloads have a bound each; a full stream refuses what comes, and never removes
 // what somebody needs. Of the log, the lines that the older of the two snapshots covers are
-// given up. Of payloads, everything before the first that is still needed is purged at
-// once, and what is forgotten behind it is deleted message by message where it is much. There
-// are two snapshots and one that is being written, whose size is the run's. The server keeps
-// each stream in files of up to 4 or 8 MB, and removes one when nothing in it is needed. Memory
-// holds an index of the payloads that are needed, some of them (Options.CacheBytes), and
-// nothing that grows with the run.
+// given up. Of payloads, everything before the first that is still needed is purged at once.
+// Forgotten payloads behind it are deleted message by message where they are many bytes. There are
+// two snapshots and one that is being written, whose size is the run's. The server keeps each stream
+// in files of up to 4 or 8 MB, and removes one when nothing in it is needed. Memory holds an index of
+// the payloads that are needed, some of them (Options.CacheBytes), and nothing that grows with the
+// run.
 package jetstream

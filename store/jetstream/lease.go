@@ -40,8 +40,8 @@ type lease struct {
 	done     chan struct{}
 }
 
-// Holding says, as an error, that this process may not be the run's writer any more: it has
-// not renewed its lease for Options.WriterTTL, and another may have taken over by now. What
+// Holding says, as an error, that this process may not be the run's writer any more. It has not
+// renewed its lease for Options.WriterTTL, and another may have taken over by now. A caller that
 // appends to the log need not ask: it is refused.
 func (s *Store) Holding() error {
 	l, err := s.writer()
@@ -61,12 +61,12 @@ func (l *lease) fence() {
 	}
 }
 
-// Acquire makes this process the run's writer. While another one renews its lease it blocks,
-// until that one closes its store or has not renewed it for Options.WriterTTL, by this
-// process's monotonic clock: nobody's wall clock matters. It then ends the epoch of the
-// writer before in the log, reads what payloads there are, and completes the mirror. The
-// epoch is higher than that of every writer before. lost is closed when another process has
-// taken over, or the lease could not be renewed for long: every call fails from then on.
+// Acquire makes this process the run's writer. While another one renews its lease it blocks, until
+// that one closes its store or has not renewed it for Options.WriterTTL. The time is by this
+// process's monotonic clock: no wall clock matters. It then ends the epoch of the writer before in
+// the log, reads what payloads there are, and completes the mirror. The epoch is higher than that of
+// every writer before. The channel lost is closed when another process has taken over, or the lease
+// could not be renewed for long. Every call fails from then on.
 func (s *Store) Acquire(ctx context.Context, name string) (epoch uint64, lost <-chan struct{}, err error) {
 	if s.lease.Load() != nil {
 		return 0, nil, errors.New("store: this process writes the run already")

@@ -38,21 +38,21 @@ type Options struct {
 	// LogBytesMax bounds the event log, PayloadBytesMax the payloads of live groups, both
 	// as the server counts them; 0 means their defaults.
 	LogBytesMax, PayloadBytesMax int64
-	// CacheBytes is the most that is kept in memory of payloads that were put and not forgotten,
-	// so that reading them need not ask the server; 0 means CacheBytesDefault, negative none.
+	// CacheBytes is the most that is kept in memory of payloads that were put and not forgotten.
+	// Reading those need not ask the server. 0 means CacheBytesDefault, negative none.
 	CacheBytes int64
 	// WriterTTL is how long a writer may go without renewing its lease before a standby takes
 	// over; 0 means WriterTTLDefault.
 	WriterTTL time.Duration
-	// Always waits for the disk on every write, so that what is promised survives a loss
-	// of power too. A cluster decides that for itself: with URL this has no effect.
+	// Always waits for the disk on every write, so that a promised write survives a loss of power
+	// too. A cluster decides that for itself: with URL this has no effect.
 	Always bool
 	// TracePath is the file that mirrors the log; empty for no mirror.
 	TracePath string
 	// FreeBytesMin is what an embedded server's disk must have left for a write to be
 	// begun; 0 means FreeBytesMinDefault, negative turns the check off.
 	FreeBytesMin int64
-	// Logf is told what happens beside the calls, by several goroutines; nil for nobody.
+	// Logf is told of events beside the calls, by several goroutines; nil tells no one.
 	Logf func(format string, args ...any)
 }
 

@@ -156,8 +156,8 @@ func (s *Store) Forget(group loop.GroupID) error {
 	return nil
 }
 
-// Retain forgets, after a restart and before anything else is put, every payload of an
-// attempt that does not count, and returns how many those were.
+// Retain forgets, after a restart and before anything else is put, every payload of an attempt that
+// does not count. It returns how many those were.
 func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	if _, err := s.writer(); err != nil {
 		return 0, err

@@ -96,9 +96,9 @@ func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 	return s.readFrom(s.ctx, line, end)
 }
 
-// Follow calls visit with the log's lines after the first line lines, and goes on with what
-// comes until the context ends: several whole lines at a time, first the number of their
-// first. It keeps a standby's replica warm.
+// Follow calls visit with the log's lines after the first line lines, and goes on with new ones until
+// the context ends. It gives several whole lines at a time, first the number of their first. It keeps
+// a standby's replica warm.
 func (s *Store) Follow(ctx context.Context, line int64, visit func(first int64, lines []byte) error) error {
 	r, err := s.readFrom(ctx, line, 0)
 	if err != nil {

@@ -44,16 +44,16 @@ func (s *Store) measureSnapshots(ctx context.Context) error {
 }
 
 // WantsSnapshot reports that a quarter of the log's bound was written since the last
-// snapshot. More would leave no room for what comes until it is taken: the log keeps what is
-// between two snapshots and what came after. A bound of less than some times the size of the
+// snapshot. More would leave no room for the lines that come until it is taken: the log keeps those
+// between two snapshots and those that came after. A bound of less than some times the size of the
 // state therefore costs more writing for snapshots than for the log.
 func (s *Store) WantsSnapshot() bool {
 	return s.events.sinceSnapshot.Load() >= s.options.LogBytesMax/4
 }
 
-// Snapshot keeps a state of the run as of the log's first line lines. When it is durable, the
-// log gives up the lines that the older of the two snapshots kept covers, as far as the
-// mirror has them.
+// Snapshot keeps a state of the run as of the log's first line lines. When it is durable, the log
+// gives up lines, as far as the mirror has them. Those are the lines that the older of the two
+// snapshots kept covers.
 func (s *Store) Snapshot(line int64, state []byte) error {
 	if _, err := s.writer(); err != nil {
 		return err

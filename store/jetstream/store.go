@@ -16,7 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// What calls answer that cannot be served.
+// The errors of calls that cannot be served.
 var (
 	// ErrClosed is what a closed store answers.
 	ErrClosed = errors.New("store: closed")
@@ -276,8 +276,8 @@ func (s *Store) writer() (*lease, error) {
 	return l, nil
 }
 
-// Usage returns what log and payloads take, in bytes as the server counts them. What has
-// been forgotten and not yet removed is in it. Snapshots are not: see SnapshotBytes.
+// Usage returns what log and payloads take, in bytes as the server counts them. It includes bytes
+// that have been forgotten and not yet removed. Snapshots are not: see SnapshotBytes.
 func (s *Store) Usage() (logBytes, payloadBytes int64) {
 	return s.events.bytes.Load(), s.payloads.used()
 }

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Lock is held on an open file for as long as the process lives: the kernel lets
-// go of it whatever way the process ends, so that nothing has to be cleaned up.
+// Lock is held on an open file for as long as the process lives. The kernel lets go of it however the
+// process ends, so that nothing has to be cleaned up.
 type Lock struct{ file *os.File }
 
 // Take locks the run in dir for this process, or says which one has it.

@@ -12,7 +12,7 @@ type Error struct {
 	File string
 }
 
-// Error names the process and what to do.
+// Error names the process and the remedy.
 func (e *Error) Error() string {
 	who := "another process"
 	if e.PID != "" {

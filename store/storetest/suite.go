@@ -61,7 +61,7 @@ func Event(enc *trace.Encoder, at int64) []byte {
 	return enc.AppendEvent(nil, trace.Event{Event: loop.Event{Time: at, Kind: loop.RolloutScored, Group: 1, Slot: 1, Attempt: 1, Tokens: 5, Reward: 0.5}})
 }
 
-// Sample is a payload of so many tokens; what is in it follows from its identity.
+// Sample is a payload of so many tokens; its contents follow from its identity.
 func Sample(id port.RolloutID, tokens int) port.Sample {
 	s := port.Sample{ID: id, Reward: 0.75, Exact: true, Truncated: id.Sample == 1, Resumes: []port.ResumePoint{{At: 3, Version: 4}},
 		Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(id.Attempt)}

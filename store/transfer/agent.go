@@ -33,7 +33,7 @@ type Agent struct {
 	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
 	// Client of the requests; nil means http.DefaultClient.
 	Client *http.Client
-	// Logf is told what is done, by several goroutines, but one at a time; nil for nobody.
+	// Logf is told of the agent's actions, by several goroutines, but one at a time; nil tells no one.
 	Logf func(format string, args ...any)
 
 	logging        sync.Mutex // held while Logf is called

@@ -21,7 +21,8 @@ const (
 	// StateLoading and StateSwitching: a command is under way.
 	StateLoading   = "loading"
 	StateSwitching = "switching"
-	// StateQuarantined: a command failed, so what it serves is unknown; its next load is a full one.
+	// StateQuarantined: a command failed, so the version that it serves is unknown; its next load is
+	// a full one.
 	StateQuarantined = "quarantined"
 	// StateLost: it has not been heard of for longer than Options.Silence.
 	StateLost = "lost"
@@ -29,8 +30,8 @@ const (
 
 // Options of a coordinator.
 type Options struct {
-	// Origin is from where a published version can be fetched, the prefix included: a URL, or a path
-	// at the control plane, which a receiver reaches under an address that only it knows.
+	// Origin is from where a published version can be fetched, the prefix included. It is a URL, or a
+	// path at the control plane, which a receiver reaches under an address that only it knows.
 	Origin string
 	// Engines are the names that receivers may belong to; nil takes any.
 	Engines []string
@@ -56,9 +57,9 @@ type receiver struct {
 	reload        bool
 }
 
-// Coordinator takes the stages of engines on other nodes through loads and switches:
-// every stage of an engine holds a version before any of them serves it. It decides
-// nothing about when: the loop does, through the engine's port.
+// Coordinator takes the stages of engines on other nodes through loads and switches. Every stage of
+// an engine holds a version before any of them serves it. It decides nothing about when: the loop
+// does, through the engine's port.
 type Coordinator struct {
 	opt   Options
 	mu    sync.Mutex
@@ -367,9 +368,9 @@ func (c *Coordinator) Forms(engine string) []string {
 	return slices.Compact(out)
 }
 
-// Unsound returns the engines, in order, that must not be given work: a stage of theirs is
-// quarantined or silent, or joined and serves nothing yet. The loop counts them as lost and
-// has them load in full.
+// Unsound returns the engines, in order, that must not be given work. A stage of theirs is
+// quarantined or silent, or joined and serves nothing yet. The loop counts them as lost and has them
+// load in full.
 func (c *Coordinator) Unsound() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

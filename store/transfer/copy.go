@@ -24,7 +24,7 @@ type Part struct {
 }
 
 // Copy is one node's copy of a version: all of its parts one after the other, divided
-// into chunks. It may be whole or still arriving; what is there can be read and passed on.
+// into chunks. It may be whole or still arriving; the bytes that are there can be read and passed on.
 type Copy struct {
 	// Version it is a copy of.
 	Version loop.Version
@@ -234,7 +234,7 @@ func (c *Copy) use() (func(), bool) {
 	}, true
 }
 
-// Close lets go of the files once nobody reads them any more.
+// Close lets go of the files once no reader is left.
 func (c *Copy) Close() {
 	c.fail(fmt.Errorf("transfer: the copy of version %d is closed", c.Version))
 	c.mu.Lock()

@@ -37,8 +37,8 @@ type Store struct {
 	Form string
 	// Always syncs a version before it is in place.
 	Always bool
-	// Verify compares every file with the hash in its manifest as well, and not only every chunk with
-	// the checksum that came with it: for parents that are not trusted. It reads all of it again.
+	// Verify compares every file with the hash in its manifest as well, and not only every chunk with the checksum that
+	// came with it. It is for parents that are not trusted. It reads all of it again.
 	Verify bool
 	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
@@ -81,10 +81,10 @@ func (s *Store) Clean() error {
 	return err
 }
 
-// Fetch brings a version here, whole or not at all, from the first of parents that has
-// it; when one fails or falls silent in the middle the next goes on where it ended. Parents
-// are URLs of Sources, the prefix included. What is here already under that number is kept
-// if its manifest is the same: it may be another run's, or in another form.
+// Fetch brings a version here, whole or not at all, from the first of parents that has it. When one fails or falls
+// silent in the middle the next goes on where it ended. Parents are URLs of Sources, the prefix included. A version
+// that is here already under that number is kept if its manifest is the same: it may be another run's, or in another
+// form.
 func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error) {
 	var p Phases
 	if len(parents) == 0 {

@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// ChunkBytes is what travels, is checked and is passed on as one: large enough that a
-// hop costs little beside the bytes, small enough that a chain fills quickly.
+// ChunkBytes is the size of the piece that travels, is checked and is passed on as one. It is large
+// enough that a hop costs little beside the bytes, small enough that a chain fills quickly.
 const ChunkBytes = 4 << 20
 
 // headBytes precede every chunk: its index, length and checksum, little-endian uint32s.

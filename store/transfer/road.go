@@ -14,8 +14,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Road is a way for versions to come to a receiver: from other nodes over TCP ([Store]),
-// on a disk that all share ([Shared]), or through an object store.
+// Road is a way for versions to come to a receiver. They come from other nodes over TCP ([Store]), on
+// a disk that all share ([Shared]), or through an object store.
 type Road interface {
 	// Fetch brings a version here, whole or not at all; parents are of use to [Store] alone.
 	Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error)
@@ -42,8 +42,8 @@ func (s *Store) Discard(version loop.Version) error {
 	return Remove(s.Path(version))
 }
 
-// Remove deletes the directory of a version so that it is at no moment there in part: a
-// process that is killed meanwhile leaves what Clean removes.
+// Remove deletes the directory of a version so that it is at no moment there in part. A process that
+// is killed meanwhile leaves a directory that Clean removes.
 func Remove(dir string) error {
 	aside := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".gone-%s-%d", filepath.Base(dir), time.Now().UnixNano()))
 	if err := os.Rename(dir, aside); err != nil {
@@ -55,8 +55,8 @@ func Remove(dir string) error {
 	return os.RemoveAll(aside)
 }
 
-// Shared is a road without a journey: versions lie on a disk that the control plane and
-// the engines share, and are read where they were published.
+// Shared is a road without a journey. Versions lie on a disk that the control plane and the engines
+// share, and are read where they were published.
 type Shared struct {
 	// Dir is the control plane's directory of versions, as this node sees it.
 	Dir string
@@ -68,8 +68,8 @@ type Shared struct {
 // lookAgain is the pause between two looks at a shared disk.
 const lookAgain = 20 * time.Millisecond
 
-// Fetch implements Road: it waits until the version's manifest, which is there last, can be
-// seen, and reads all files once, so that an engine finds them in this node's memory.
+// Fetch implements Road: it waits until the version's manifest, which is there last, can be seen.
+// Then it reads all files once, so that an engine finds them in this node's memory.
 func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p Phases, err error) {
 	began := time.Now()
 	for {
@@ -113,7 +113,7 @@ func (s Shared) Path(version loop.Version) string {
 // Served implements Road.
 func (s Shared) Served(loop.Version) {}
 
-// Discard implements Road: what is there is the control plane's.
+// Discard implements Road: the files there are the control plane's.
 func (s Shared) Discard(loop.Version) error { return nil }
 
 // Clean implements Road.

@@ -41,8 +41,8 @@ type offerKey struct {
 	form    string
 }
 
-// Patience is how long a request for a version that is not here waits for it to begin
-// to arrive: a receiver and its parent are told to load it at about the same time.
+// Patience is how long a request for a version that is not here waits for it to begin to arrive. A
+// receiver and its parent are told to load it at about the same time.
 const Patience = 3 * time.Second
 
 // Offer says what a node has of a version.

@@ -22,10 +22,10 @@ type Base interface {
 }
 
 // Apply gives the files that a delta makes of a base, in their order, each to a writer
-// from create, which it closes. What was made is verified tensor by tensor and file by
-// file before a writer is closed without an error; after an error what was written counts
-// for nothing. A base that is another is ErrBase; one that an XOR delta was applied to
-// already is ErrApplied; an overwrite delta gives the same again. The base is only read.
+// from create, which it closes. The result is verified tensor by tensor and file by file before a
+// writer is closed without an error. After an error the bytes written count for nothing. A base that
+// is another is ErrBase; one that an XOR delta was applied to already is ErrApplied; an overwrite
+// delta gives the same again. The base is only read.
 func (d *Delta) Apply(ctx context.Context, base Base, create func(name string) (io.WriteCloser, error)) error {
 	a := &applier{delta: d, changed: make(map[string]int, len(d.Tensors))}
 	defer a.close()

@@ -20,8 +20,8 @@ const (
 	ScaleTensor Scale = "tensor"
 	// ScaleChannel: one for each row (output channel), of shape [rows, 1], as NAME_scale.
 	ScaleChannel Scale = "channel"
-	// ScaleBlock: one for each block of 128 × 128, as NAME_scale_inv. It multiplies as the
-	// others do, whatever its name says.
+	// ScaleBlock: one for each block of 128 × 128, as NAME_scale_inv. It multiplies as the others do,
+	// in spite of its name.
 	ScaleBlock Scale = "block"
 )
 

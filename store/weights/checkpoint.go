@@ -217,8 +217,8 @@ func indexedWeights(dir string, text []byte) ([]string, error) {
 	return names, nil
 }
 
-// Beside is the directory of what [Store.PublishCheckpoint] kept beside the weights, for a run that
-// goes on after the model it began with has been moved; false before that.
+// Beside is the directory of the files that [Store.PublishCheckpoint] kept beside the weights; false
+// before that. It is for a run that goes on after the model it began with has been moved.
 func (s *Store) Beside() (string, bool) {
 	dir := filepath.Join(s.dir, BesideName)
 	_, err := os.Stat(filepath.Join(dir, checkpointConfigName))

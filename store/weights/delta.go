@@ -31,8 +31,8 @@ const (
 	deltaKey       = "delta"
 )
 
-// Delta is what a delta file says. Its payloads are U8 tensors of the same file: for the
-// i-th of Tensors "i.gap" and "i.value", "i.xor" or "i.whole"; for the i-th of Files
+// Delta is what a delta file says. Its payloads are U8 tensors of the same file. For the i-th of
+// Tensors they are "i.gap" and "i.value", "i.xor" or "i.whole". For the i-th of Files they are
 // "header.i" or "file.i".
 type Delta struct {
 	// Version is what applying it to BaseVersion gives.
@@ -85,9 +85,9 @@ type DeltaTensor struct {
 
 // How a tensor is said.
 const (
-	// HowSparse: "i.gap" has, for every element that changes, how far it is from the one
-	// before, the first from element 0, as little-endian integers; "i.value" the new values.
-	// An element of a type of less than a byte is a byte.
+	// HowSparse: "i.gap" has, for every element that changes, how far it is from the one before, the
+	// first from element 0, as little-endian integers. "i.value" has the new values. An element of a
+	// type of less than a byte is a byte.
 	HowSparse = "sparse"
 	// HowXOR: "i.xor" has the base's bytes xor the result's.
 	HowXOR = "xor"

@@ -81,8 +81,8 @@ func (s *Store) derivedDir(version loop.Version, name string) string {
 	return filepath.Join(s.directory(version), derivedName, name)
 }
 
-// Derived returns what was derived from a version under a name. What is not there is
-// ErrNotFound; what was made from something else, or is damaged, a CorruptError.
+// Derived returns what was derived from a version under a name. A file that is not there is
+// ErrNotFound; one that was made from something else, or is damaged, a CorruptError.
 func (s *Store) Derived(version loop.Version, name string) (Derived, error) {
 	if err := checkName(name); err != nil {
 		return Derived{}, fmt.Errorf("weights: version %d: %w", version, err)

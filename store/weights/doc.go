@@ -18,12 +18,12 @@
 //
 // A version is written into a temporary directory beside the others, its manifest
 // last, and then renamed into place. A directory without a manifest is not a
-// version, so a reader never sees half of one. What has been published survives
-// the end of the process, kill -9 included; surviving a loss of power as well is
-// Options.Always. Open removes what a killed process left behind.
+// version, so a reader never sees half of one. A published version survives the end of the process,
+// kill -9 included; surviving a loss of power as well is Options.Always. Open removes what a killed
+// process left behind.
 //
-// A directory has one writing Store at a time, which the lock of the run
-// directory sees to; any number of read-only ones may look at it meanwhile.
+// A directory has one writing Store at a time, which the lock of the run directory sees to. Any
+// number of read-only ones may look at it meanwhile.
 //
 // # Reading
 //
@@ -35,6 +35,6 @@
 // # Files
 //
 // Tensors lie in safetensors files: a little-endian uint64 with the length of a
-// JSON header, the header, and the raw little-endian values. ParseHeader refuses
-// whatever leaves a byte of the data without exactly one owner.
+// JSON header, the header, and the raw little-endian values. ParseHeader refuses any header that
+// leaves a byte of the data without exactly one owner.
 package weights

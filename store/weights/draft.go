@@ -30,11 +30,11 @@ type Description struct {
 	Encoding Encoding
 	// RestoredFrom is the earlier version whose state this one is; nil where a step made it.
 	RestoredFrom *loop.Version
-	// Fence, if not nil, is asked right before the version is put in its place; its error
-	// keeps it out: a writer that was deposed meanwhile publishes nothing.
+	// Fence, if not nil, is asked right before the version is put in its place. Its error keeps the
+	// version out: a writer that was deposed meanwhile publishes nothing.
 	Fence func() error
 	// Files that will come, with their sizes and hashes: a hash "" and a size 0 are not
-	// declared. Without Files, what comes is what there is.
+	// declared. Without Files, the files that come are all there are.
 	Files []File
 }
 
@@ -56,10 +56,10 @@ type Draft struct {
 	done  bool
 }
 
-// Begin starts to publish a version from files. It refuses what cannot become a version
-// whatever the files hold: a RefusedError; ErrConflict where the version exists and is
-// another batch's; ErrNotFound where a delta's base is not there; a FullError where the
-// declared files do not fit on the disk. What exists already is compared and not written.
+// Begin starts to publish a version from files. A version that cannot come to be with any files is a
+// RefusedError. ErrConflict says that the version exists and is another batch's. ErrNotFound says
+// that a delta's base is not there. A FullError says that the declared files do not fit on the disk.
+// A version that exists already is compared and not written.
 func (s *Store) Begin(ctx context.Context, d Description) (*Draft, error) {
 	if s.options.ReadOnly {
 		return nil, fmt.Errorf("weights: publish version %d to %s: %w", d.Version, s.dir, ErrReadOnly)

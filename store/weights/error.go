@@ -23,7 +23,7 @@ var (
 type CorruptError struct {
 	// Path of the file.
 	Path string
-	// Expected and Found say what it should be and what it is.
+	// Expected is the value that it should have, Found the one that it has.
 	Expected, Found string
 }
 
@@ -32,7 +32,7 @@ func (e *CorruptError) Error() string {
 	return fmt.Sprintf("weights: %s is corrupt: expected %s, found %s; restore the file from a copy, or delete its directory and go back to an older version", e.Path, e.Expected, e.Found)
 }
 
-// RefusedError says that what was to be published must not be: the publisher's fault,
+// RefusedError says that a version must not be published as it was sent. It is the publisher's fault,
 // and sending it again does not help. Nothing was published.
 type RefusedError struct {
 	// Version that was to be published.
@@ -52,7 +52,7 @@ func refused(version loop.Version, format string, arguments ...any) error {
 }
 
 // FullError says that the disk has no room for a version. It wraps syscall.ENOSPC.
-// Nothing was published, and what had been written is deleted.
+// Nothing was published, and the files written so far are deleted.
 type FullError struct {
 	// Dir is the store's directory.
 	Dir string

@@ -67,9 +67,9 @@ func (s *Store) Published(version loop.Version) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// Keep says what Prune would delete if the newest so many versions with weights were
-// kept: the version to prune below, and the versions that would go. A version that cannot
-// be read counts for none, and goes with its neighbours.
+// Keep says the effect that Prune would have if the newest so many versions with weights were kept.
+// It returns the version to prune below, and the versions that would go. A version that cannot be
+// read counts for none, and goes with its neighbours.
 func (s *Store) Keep(newest int) (keepFrom loop.Version, gone []loop.Version, err error) {
 	versions, err := s.Versions()
 	if err != nil || len(versions) == 0 {

@@ -35,8 +35,8 @@ type Remote struct {
 	// Objects is where they are, Prefix what their names begin with, such as "weights/".
 	Objects Objects
 	Prefix  string
-	// FullEvery is how many versions come from one full version to the next: the others are
-	// deltas, so it bounds what a late joiner has to take. 0 and 1 push every version full.
+	// FullEvery is how many versions come from one full version to the next. The others are deltas,
+	// so it bounds how much a late joiner has to take. 0 and 1 push every version full.
 	FullEvery int
 	// Encoding of the deltas; "" is Overwrite.
 	Encoding Encoding
@@ -78,7 +78,7 @@ func (r *Remote) list(ctx context.Context) ([]loop.Version, map[loop.Version][]s
 	return versions, objects, nil
 }
 
-// Manifest reads the manifest of a version. What is not there is ErrNotFound.
+// Manifest reads the manifest of a version. A manifest that is not there is ErrNotFound.
 func (r *Remote) Manifest(ctx context.Context, version loop.Version) (Manifest, error) {
 	name := r.object(version, ManifestName)
 	there, err := r.Objects.List(ctx, name)
@@ -99,8 +99,8 @@ func (r *Remote) Manifest(ctx context.Context, version loop.Version) (Manifest, 
 	return parseAnyManifest(text, version, name)
 }
 
-// Push puts a stored version into the object store. What is there already is left; of
-// another batch it is ErrConflict.
+// Push puts a stored version into the object store. A version that is there already is left; one of
+// another batch is ErrConflict.
 func (r *Remote) Push(ctx context.Context, s *Store, version loop.Version) error {
 	m, err := s.Manifest(version)
 	if err != nil {
@@ -232,9 +232,9 @@ func (r *Remote) put(ctx context.Context, name string, content io.ReadCloser, wa
 	return nil
 }
 
-// Pull takes a version into a store: its files, or the newest full version before it, or
-// what of it the store has, and the deltas from there in order. It is in the store when
-// Pull returns without an error, and so is every version on the way.
+// Pull takes a version into a store. It takes its files, or the newest full version before it (or the
+// part of that chain that the store lacks) and the deltas from there in order. It is in the store
+// when Pull returns without an error, and so is every version on the way.
 func (r *Remote) Pull(ctx context.Context, s *Store, version loop.Version) error {
 	var chain []Manifest
 	for at := version; ; {
@@ -287,8 +287,9 @@ func (r *Remote) pull(ctx context.Context, s *Store, m *Manifest) (err error) {
 	return err
 }
 
-// Prune deletes the versions below keepFrom that no version from there on leads back to,
-// never the newest that has weights, and what a killed push left below the newest version.
+// Prune deletes the versions below keepFrom that no version from there on leads back to, never the
+// newest that has weights. It also deletes the files that a killed push left below the newest
+// version.
 func (r *Remote) Prune(ctx context.Context, keepFrom loop.Version) error {
 	versions, objects, err := r.list(ctx)
 	if err != nil || len(versions) == 0 {

@@ -42,9 +42,9 @@ func (s *Store) unsettle(version loop.Version) {
 	}
 }
 
-// SetAside takes a version out of the run: it was published by a writer that had been
-// deposed, of a batch that the run has given to somebody else since. It stays in the
-// directory orphan-vN-… until the versions of its time are pruned.
+// SetAside takes a version out of the run. It was published by a writer that had been deposed, of a
+// batch that the run has given to another trainer since. It stays in the directory orphan-vN-… until
+// the versions of its time are pruned.
 func (s *Store) SetAside(version loop.Version) error {
 	if s.options.ReadOnly {
 		return fmt.Errorf("weights: set version %d aside in %s: %w", version, s.dir, ErrReadOnly)

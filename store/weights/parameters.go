@@ -18,9 +18,9 @@ func Tensors(p *transformer.Parameters) []port.Tensor {
 	return tensors
 }
 
-// Parameters copies the tensors of a version, in whatever order they lie, into
-// parameters of the given shape. A tensor that is missing, unknown or of another
-// shape is an error: the version belongs to another model.
+// Parameters copies the tensors of a version, which may lie in any order, into parameters of the
+// given shape. A tensor that is missing, unknown or of another shape is an error: the version belongs
+// to another model.
 func Parameters(c transformer.Config, tensors []port.Tensor) (*transformer.Parameters, error) {
 	p, err := transformer.ZeroParameters(c)
 	if err != nil {

@@ -17,10 +17,9 @@ import (
 
 // Publish stores a version, whole or not at all. After an error of the disk it may
 // be either, and publishing it again settles it. Values that are not finite are
-// refused. Publishing what is there already, with the same
-// lease and the content of its manifest, is fine and writes nothing; anything else
-// under a version that exists is ErrConflict. The tensors are read only until it
-// returns.
+// refused. Publishing a version that is there already, with the same lease and the content of its
+// manifest, is fine and writes nothing. Anything else under a version that exists is ErrConflict. The
+// tensors are read only until it returns.
 func (s *Store) Publish(ctx context.Context, p port.Publication) error {
 	if s.options.ReadOnly {
 		return fmt.Errorf("weights: publish version %d to %s: %w", p.Version, s.dir, ErrReadOnly)

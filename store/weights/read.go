@@ -14,10 +14,10 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Model reads the tensors of a version that engines serve, verified, as float32: F32 as
-// it lies, BF16 and F16 by value; another type is an error. A version that is not there is
-// ErrNotFound, one without weights ErrNoWeights, one that is damaged a CorruptError. The
-// tensors of a file share one block of memory; the files come in the manifest's order.
+// Model reads the tensors of a version that engines serve, verified, as float32. F32 is read as it
+// lies, BF16 and F16 by value; another type is an error. A version that is not there is ErrNotFound,
+// one without weights ErrNoWeights, one that is damaged a CorruptError. The tensors of a file share
+// one block of memory; the files come in the manifest's order.
 func (s *Store) Model(ctx context.Context, version loop.Version) ([]port.Tensor, error) {
 	return s.read(ctx, version, isModel)
 }

@@ -120,9 +120,9 @@ func appendString(dst []byte, s string) []byte {
 }
 
 // ParseHeader reads the header of a safetensors file of fileBytes bytes that begins
-// with head; head must hold the whole header and may hold more. It refuses what is
-// not exactly the format: unknown types, sizes that contradict shapes, names that
-// occur twice, tensors that overlap, leave gaps, or do not end where the file does.
+// with head; head must hold the whole header and may hold more. It refuses all that is not exactly
+// the format. Examples are unknown types, sizes that contradict shapes, names that occur twice, and
+// tensors that overlap, leave gaps, or do not end where the file does.
 func ParseHeader(head []byte, fileBytes int64) (Header, error) {
 	h, err := parseHeader(head, fileBytes)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Options of a Store. The zero value writes, and what it publishes survives kill -9.
+// Options of a Store. The zero value writes, and its published versions survive kill -9.
 type Options struct {
 	// Always waits for the disk on every publish, so that a version survives a loss of
 	// power too. It is slower by the disk's latency, several times a publish.
@@ -32,17 +32,17 @@ type Options struct {
 	// Directories are the absolute paths below which AddDirectory takes files; none if empty.
 	Directories []string
 	// Epoch is that of this writer, higher than those of all before; 0: there is one writer
-	// for good. With it, a version that another writer puts there after Open is not one: it
-	// is not seen, and set aside when it is published here. A writer may have been deposed
-	// at any moment without knowing it, the one right before it publishes included.
+	// for good. With it, a version that another writer puts there after Open is not one. It is not
+	// seen, and set aside when it is published here. A writer may have been deposed at any moment
+	// without knowing it, the one right before it publishes included.
 	Epoch uint64
 	// Fence, if not nil, is asked right before any version is put in its place; its error
 	// keeps it out.
 	Fence func() error
-	// Logf is told what happens beside the calls, by whoever makes them; nil for nobody.
+	// Logf is told of events beside the calls, by the goroutine that makes them; nil tells no one.
 	Logf func(format string, args ...any)
-	// Link lets AddDirectory give a file a second name instead of copying it, where the file
-	// system can: faster, but then whoever wrote the file must never write into it again.
+	// Link lets AddDirectory give a file a second name instead of copying it, where the file system
+	// can. That is faster, but then the file's writer must never write into it again.
 	Link bool
 }
 

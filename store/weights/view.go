@@ -29,17 +29,17 @@ const (
 func ViewPath(version loop.Version) string { return versionName(version) + "/" + viewName }
 
 // View makes a directory in the layout of Hugging Face that has a version's weights, and returns its
-// path: what [Store.PublishCheckpoint] kept beside the weights, and the version's safetensors files
-// under the names that engines expect, with an index where they are several. The trainer's own
-// files are left out. It is made whole or not at all, once, and goes when the version goes. The
-// weights are second names of the version's files where the disk can, copies elsewhere.
+// path. It has the files that [Store.PublishCheckpoint] kept beside the weights. It has the version's
+// safetensors files under the names that engines expect, with an index where they are several. The
+// trainer's own files are left out. It is made whole or not at all, once, and goes when the version
+// goes. The weights are second names of the version's files where the disk can, copies elsewhere.
 //
 // A version that brings a file adapter_config.json is an adapter of a model, not a model: its view has
 // the files that it brought.
 //
-// A version that is not there is ErrNotFound, one without weights ErrNoWeights. Where something is
-// in the view that does not belong there, or is missing from it, that is a CorruptError: engines read
-// whatever lies there.
+// A version that is not there is ErrNotFound, one without weights ErrNoWeights. A file in the view
+// that does not belong there, or is missing from it, is a CorruptError: engines read every file that
+// lies there.
 func (s *Store) View(ctx context.Context, version loop.Version) (string, error) {
 	dir := filepath.Join(s.dir, filepath.FromSlash(ViewPath(version)))
 	want, err := s.viewFiles(version)

@@ -108,10 +108,9 @@ func (p *Batch) add(g *port.Group, o Options) error {
 func (p *Batch) Lease() protocol.Lease { return p.lease }
 
 // Share makes the body of one rank's part, or of the whole batch with a worldSize of
-// 0 or 1. Parts are of whole groups, balanced by tokens, and the same whoever
-// asks; together they are the batch. A rank has no group where there are fewer
-// groups than ranks: its body is well-formed and of no rollout. deadlineS is how
-// long the lease lasts.
+// 0 or 1. Parts are of whole groups, balanced by tokens, and the same for every caller; together they are the batch. A
+// rank has no group where there are fewer groups than ranks: its body is well-formed and of no rollout. The argument
+// deadlineS is how long the lease lasts.
 func (p *Batch) Share(rank, worldSize int, deadlineS float64) (*Body, error) {
 	worldSize = max(worldSize, 1)
 	if rank < 0 || rank >= worldSize {

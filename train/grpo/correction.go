@@ -11,19 +11,17 @@ import (
 // Kind names what a train step does about tokens that another policy sampled.
 type Kind string
 
-// The corrections. b is the behaviour policy, which sampled; p the proximal one,
-// with which the train step began; θ the one being trained. r = π_θ/π_b is the
-// importance ratio of a token, A the advantage.
+// The corrections. b is the behaviour policy, which sampled; p the proximal one, with which the train step began; θ the
+// one being trained. The importance ratio of a token is r = π_θ/π_b, its advantage A.
 const (
 	// PPOClip is −min(r·A, clip(r, 1−ε_low, 1+ε_high)·A): Schulman et al. 2017, with
 	// the two sides apart as in DAPO (Yu et al. 2025). The zero Kind means this one.
 	PPOClip Kind = "ppo-clip"
 	// None takes tokens as if they were on-policy: −A·log π_θ.
 	None Kind = "none"
-	// DecoupledPPO clips against the proximal policy and weighs by how far that is
-	// from the behaviour policy: −w·min(u·A, clip(u)·A), u = π_θ/π_p, w = π_p/π_b
-	// (Hilton et al. 2022; AReaL, Fu et al. 2025). With a Cap it is what verl and
-	// slime call truncated importance sampling on recomputed log-probs (Yao et al. 2025).
+	// DecoupledPPO clips against the proximal policy and weighs by how far that is from the behaviour policy. It is
+	// −w·min(u·A, clip(u)·A), u = π_θ/π_p, w = π_p/π_b (Hilton et al. 2022; AReaL, Fu et al. 2025). With a Cap it is
+	// what verl and slime call truncated importance sampling on recomputed log-probs (Yao et al. 2025).
 	DecoupledPPO Kind = "decoupled-ppo"
 	// TIS is truncated importance sampling: −min(r, C)·A·log π_θ with no gradient
 	// through the weight (Ionides 2008; per token as in IMPALA, Espeholt et al. 2018).
@@ -39,10 +37,9 @@ const (
 	// CISPO is −clip(r, 1−ε_low, 1+ε_high)·A·log π_θ with no gradient through the
 	// weight: every token keeps a gradient, of bounded size (MiniMax-M1 2025).
 	CISPO Kind = "cispo"
-	// DPPO is −r·A without the tokens whose probability has already moved too far to
-	// where their advantage pushes it: π_θ − π_b above DifferenceHigh where A > 0, below
-	// −DifferenceLow elsewhere (the binary total variation of Qi et al. 2026, arXiv
-	// 2602.04879). With a Penalty on (log r)², of every sampled token (Kimi K2.5, arXiv
+	// DPPO is −r·A without the tokens whose probability has already moved too far to where their advantage pushes it.
+	// That is π_θ − π_b above DifferenceHigh where A > 0, below −DifferenceLow elsewhere (the binary total variation of
+	// Qi et al. 2026, arXiv 2602.04879). With a Penalty on (log r)², of every sampled token (Kimi K2.5, arXiv
 	// 2602.02276), it is the default loss of prime-rl.
 	DPPO Kind = "dppo"
 )
@@ -108,9 +105,8 @@ const (
 )
 
 // Correction is what a train step does about tokens that another policy
-// sampled. The zero value is PPOClip with a band of 0.2. A token or sequence that
-// a mask leaves out has no gradient but still counts in the mean over the
-// tokens, so that masks make a step smaller and do not reweight what is left.
+// sampled. The zero value is PPOClip with a band of 0.2. A token or sequence that a mask leaves out has no gradient but
+// still counts in the mean over the tokens. So masks make a step smaller and do not reweight the tokens that are left.
 type Correction struct {
 	// Kind is the objective.
 	Kind Kind

@@ -40,8 +40,8 @@ func (m *Moments) Merge(o *Moments) {
 	}
 }
 
-// Fade multiplies all that was seen by a factor from 0 to 1, so that a policy
-// that learns slower, or faster, than it did is seen to.
+// Fade multiplies all that was seen by a factor from 0 to 1. So it notices a policy that learns
+// slower, or faster, than it did.
 func (m *Moments) Fade(factor float64) {
 	for lag := range m.Tokens {
 		m.Tokens[lag] *= factor
@@ -51,8 +51,8 @@ func (m *Moments) Fade(factor float64) {
 	}
 }
 
-// KL is half the mean square log-ratio at a lag, the KL per token between two
-// policies that are close, in nats; 0 where nothing was seen.
+// KL is half the mean square log-ratio at a lag; 0 where nothing was seen. That is the KL per token
+// between two policies that are close, in nats.
 func (m *Moments) KL(lag int) float64 {
 	if m.Tokens[lag] == 0 {
 		return 0
@@ -73,18 +73,18 @@ func (m *Moments) MeanLogRatio() float64 {
 	return sum / tokens
 }
 
-// Drift is how the KL between the policy that trains and the one that sampled
-// grows with the lag s between them: KL(s) = Floor + Rate·s^Exponent, in nats a
-// token. Steps in one direction give an exponent of 2, independent ones of 1.
+// Drift is how the KL between the policy that trains and the one that sampled grows with the lag s
+// between them. It is KL(s) = Floor + Rate·s^Exponent, in nats a token. Steps in one direction give
+// an exponent of 2, independent ones of 1.
 type Drift struct {
-	// Floor is the KL at lag 0: differences in numerics, and whatever else is not staleness.
+	// Floor is the KL at lag 0: differences in numerics, and everything else that is not staleness.
 	Floor float64
 	// Rate is what the first version of lag adds.
 	Rate float64
 	// Exponent is from 1 to 2.
 	Exponent float64
-	// Live is the share of tokens that drift at all, above 0 to 1: where the policy is
-	// sure of a token its log-prob hardly moves, and the others carry all of the KL.
+	// Live is the share of tokens that drift at all, above 0 to 1. Where the policy is sure of a
+	// token its log-prob hardly moves, and the others carry all of the KL.
 	Live float64
 	// Lags is how many lags above 0 the fit rests on: 0 is no fit, and with 1 the
 	// exponent is assumed to be 1.
@@ -95,10 +95,9 @@ type Drift struct {
 // moment of fewer says little where the log-ratio has heavy tails.
 const lagTokensMin = 50
 
-// FitDrift fits a Drift to measured moments: a least-squares line through log
-// (KL(s) − KL(0)) over log s, weighted by tokens, its slope kept between 1 and
-// 2 (theory: variance grows between s and s²). Lags with few tokens, and those that
-// share the last place, stay out.
+// FitDrift fits a Drift to measured moments by a least-squares line through log (KL(s) − KL(0)) over
+// log s, weighted by tokens. Its slope is kept between 1 and 2 (theory: variance grows between s and
+// s²). Lags with few tokens, and those that share the last place, stay out.
 //
 // Live follows from the mean absolute log-ratio: if a share p of the tokens has
 // normal log-ratios and the rest none, (E|x|)²/E[x²] = p·2/π.
@@ -140,22 +139,20 @@ func (d Drift) KL(lag int) float64 {
 // Predict writes into fractions the clip fraction expected at each lag from 0,
 // for [Report.Prediction]: Live · PredictOutside(KL(lag)/Live).
 //
-// On runs of the embedded trainer (reverse, two seeds, lags 2 to 8, each step
-// predicted from those before) this is 1.2 to 1.5 times what is then measured; the formula
-// of PredictClipFraction, even from the measured moment itself, is 1.5 to 2.5 times that in
-// the half of a run in which the policy moves, and far below it at the end,
-// where few tokens move at all.
+// On runs of the embedded trainer this is 1.2 to 1.5 times the fraction that is then measured. Those
+// runs are of reverse, two seeds, lags 2 to 8, each step predicted from those before. The formula of
+// PredictClipFraction, even from the measured moment itself, is 1.5 to 2.5 times that in the half of
+// a run in which the policy moves. It is far below it at the end, where few tokens move at all.
 func (d Drift) Predict(fractions []float64, low, high float64) {
 	for lag := range fractions {
 		fractions[lag] = d.Live * PredictOutside(low, high, d.KL(lag)/d.Live)
 	}
 }
 
-// PredictClipFraction is the share of tokens expected outside the band of ratios
-// where the policies are a KL of kl nats a token apart: with low = high = ε it is
-// 2·(1−Φ(ln(1+ε)/√(2·KL))), Φ the standard normal distribution. That takes
-// log-ratios as normal with mean 0 and variance 2·KL, alike for all tokens, and the
-// band as symmetric in them; see [Drift.Predict] for what that costs.
+// PredictClipFraction is the share of tokens expected outside the band of ratios where the policies
+// are a KL of kl nats a token apart. With low = high = ε it is 2·(1−Φ(ln(1+ε)/√(2·KL))), Φ the
+// standard normal distribution. That takes log-ratios as normal with mean 0 and variance 2·KL, alike
+// for all tokens, and the band as symmetric in them. See [Drift.Predict] for the cost of that.
 func PredictClipFraction(low, high, kl float64) float64 {
 	if !(kl > 0) {
 		return 0
@@ -165,10 +162,9 @@ func PredictClipFraction(low, high, kl float64) float64 {
 	return (math.Erfc(math.Log1p(low)/scale) + math.Erfc(math.Log1p(high)/scale)) / 2
 }
 
-// PredictOutside is like PredictClipFraction with the band's true edges, log(1−low)
-// and log(1+high), and log-ratios normal with mean −KL and variance 2·KL, the
-// mean that makes ratios average 1. For ε = 0.2 it is lower by a sixth at a
-// KL of 0.02 and by a half at 0.002.
+// PredictOutside is like PredictClipFraction with the band's true edges, log(1−low) and log(1+high).
+// Its log-ratios are normal with mean −KL and variance 2·KL, the mean that makes ratios average 1.
+// For ε = 0.2 it is lower by a sixth at a KL of 0.02 and by a half at 0.002.
 func PredictOutside(low, high, kl float64) float64 {
 	if !(kl > 0) {
 		return 0

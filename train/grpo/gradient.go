@@ -22,11 +22,11 @@ type Sequence struct {
 	Staleness int32
 }
 
-// Gradient writes into derivative, for each token, the derivative of the
-// sequence's summed loss by the token's current log-prob: 0 for tokens that the
-// policy did not sample and for those that a mask leaves out, but for a Penalty.
-// What it saw goes into r. c must be complete (WithDefaults) and valid; slices of different
-// lengths are a programming error and panic.
+// Gradient writes into derivative, for each token, the derivative of the sequence's summed loss by
+// the token's current log-prob. It is 0 for tokens that the policy did not sample and for those that
+// a mask leaves out, but for a Penalty. The statistics of the tokens go into r. The correction c must
+// be complete (WithDefaults) and valid; slices of different lengths are a programming error and
+// panic.
 func (c *Correction) Gradient(derivative []float32, s *Sequence, r *Report) {
 	s.check(len(derivative))
 	proximal := s.Proximal

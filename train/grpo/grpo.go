@@ -1,15 +1,14 @@
 // Package grpo holds the arithmetic of group-relative policy optimization
-// (Shao et al. 2024) as pure functions on plain numbers and slices, for every
-// trainer: advantages within a group; the losses and masks that correct for
-// tokens sampled by another policy, each with its derivative; the statistics
-// that tell how far off-policy a batch is, and how far it will be at a lag; and
-// the division of a batch into balanced micro-batches.
+// (Shao et al. 2024) as pure functions on plain numbers and slices, for every trainer. It has
+// advantages within a group. It has the losses and masks that correct for tokens sampled by another
+// policy, each with its derivative. It has the statistics that tell how far off-policy a batch is,
+// and how far it will be at a lag. It divides a batch into balanced micro-batches.
 //
-// A token has up to three log-probs: by the behaviour policy that sampled it
-// (the rollout's own, never recomputed, so that the ratio covers staleness and
-// any difference in numerics between engine and trainer alike), by the proximal
-// policy that the train step began with, and by the policy being trained. With
-// one gradient step a batch the last two are the same.
+// A token has up to three log-probs. The first is by the behaviour policy that sampled it. That is
+// the rollout's own, never recomputed, so that the ratio covers staleness and any difference in
+// numerics between engine and trainer alike. The second is by the proximal policy that the train step
+// began with, and the third by the policy being trained. With one gradient step a batch the last two
+// are the same.
 package grpo
 
 import (
@@ -21,10 +20,10 @@ import (
 // finite: a smaller standard deviation counts as no signal at all.
 const deviationFloor = 1e-6
 
-// Advantages writes into dst the advantages of one group's rollouts: reward
-// minus the group's mean, and with normalize divided by the group's standard
-// deviation (that of the population). A group whose rewards are all equal has
-// advantages of zero. dst and rewards must have the same length.
+// Advantages writes into dst the advantages of one group's rollouts. An advantage is the reward minus
+// the group's mean. With normalize it is divided by the group's standard deviation (that of the
+// population). A group whose rewards are all equal has advantages of zero. dst and rewards must have
+// the same length.
 func Advantages(dst, rewards []float32, normalize bool) {
 	if len(dst) != len(rewards) {
 		panic(fmt.Sprintf("grpo: room for %d advantages of %d rewards", len(dst), len(rewards)))

@@ -8,9 +8,9 @@ import "math"
 // isSampled reports whether token k counts.
 func isSampled(sampled []uint8, k int) bool { return sampled == nil || sampled[k] != 0 }
 
-// SequenceLogRatio is the sum of log π_new − log π_old over a sequence's sampled
-// tokens, and their number. exp(sum) is the ratio of the whole sequence,
-// exp(sum/tokens) the geometric mean of the tokens' ratios.
+// SequenceLogRatio is the sum of log π_new − log π_old over a sequence's sampled tokens, and their
+// number. The ratio of the whole sequence is exp(sum), the geometric mean of the tokens' ratios
+// exp(sum/tokens).
 func SequenceLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64, tokens int) {
 	for k := range logpNew {
 		if isSampled(sampled, k) {
@@ -21,9 +21,8 @@ func SequenceLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64,
 	return sum, tokens
 }
 
-// SequenceKL is the mean of r − 1 − log r over a sequence's sampled tokens, an
-// estimate of KL(old, new) in nats a token that is never negative (the k3 of
-// Schulman 2020); 0 without tokens.
+// SequenceKL is the mean of r − 1 − log r over a sequence's sampled tokens; 0 without tokens. It is
+// an estimate of KL(old, new) in nats a token that is never negative (the k3 of Schulman 2020).
 func SequenceKL(logpNew, logpOld []float32, sampled []uint8) float64 {
 	sum, tokens := 0.0, 0
 	for k := range logpNew {
@@ -36,8 +35,8 @@ func SequenceKL(logpNew, logpOld []float32, sampled []uint8) float64 {
 	return sum / float64(max(tokens, 1))
 }
 
-// AbsoluteLogRatio is the drift of a sequence: the sum of |log π_new − log
-// π_old| over its sampled tokens, and their number, so that sequences of a group add up.
+// AbsoluteLogRatio is the drift of a sequence: the sum of |log π_new − log π_old| over its sampled
+// tokens, and their number. So sequences of a group add up.
 func AbsoluteLogRatio(logpNew, logpOld []float32, sampled []uint8) (sum float64, tokens int) {
 	for k := range logpNew {
 		if isSampled(sampled, k) {
@@ -59,8 +58,8 @@ func newestLag(lags []int32, sampled []uint8) int32 {
 	return newest
 }
 
-// Spans counts the runs of sampled tokens with the same lag, in order: 1 for a
-// sequence made by one version, 0 for one without sampled tokens.
+// Spans counts the runs of sampled tokens with the same lag, in order. It is 1 for a sequence made by
+// one version, 0 for one without sampled tokens.
 func Spans(lags []int32, sampled []uint8) int {
 	spans, last := 0, int32(0)
 	for k, lag := range lags {
@@ -75,9 +74,9 @@ func Spans(lags []int32, sampled []uint8) int {
 	return spans
 }
 
-// Lags writes into dst how many versions before training each token was sampled:
-// training minus its version. dst and versions must have the same length; what
-// stands at tokens that were not sampled has no meaning.
+// Lags writes into dst how many versions before training each token was sampled: training minus its
+// version. The slices dst and versions must have the same length; the values at tokens that were not
+// sampled have no meaning.
 func Lags[V ~int32 | ~int64](dst []int32, versions []V, training V) {
 	for k, v := range versions {
 		dst[k] = int32(min(int64(training)-int64(v), math.MaxInt32))

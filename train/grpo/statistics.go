@@ -25,9 +25,9 @@ func Bucket(lag int32) int {
 type Statistics struct {
 	// Tokens seen; the sums below are over them.
 	Tokens int
-	// Outside counts tokens whose ratio is outside the band; Clipped those that lost
-	// their gradient to clipping (the other side of the band still has it); Masked
-	// those that a mask left out; Truncated those whose weight was cut to a bound.
+	// Outside counts tokens whose ratio is outside the band. Clipped counts those that lost their
+	// gradient to clipping (the other side of the band still has it). Masked counts those that a mask
+	// left out, Truncated those whose weight was cut to a bound.
 	Outside, Clipped, Masked, Truncated int
 	// Loss sums the tokens' losses, LogRatio their log r and LogRatioSquare its squares.
 	Loss, LogRatio, LogRatioSquare float64
@@ -96,7 +96,7 @@ func (s *Statistics) ExpectedClipFraction() float64 { return s.perToken(s.Expect
 // MeanLogRatio is the mean of log π_θ − log π_b, in nats, see [LogRatioHealth].
 func (s *Statistics) MeanLogRatio() float64 { return s.perToken(s.LogRatio) }
 
-// MeanWeight is the mean ratio: 1 in expectation, whatever the two policies are.
+// MeanWeight is the mean ratio: 1 in expectation, for any two policies.
 func (s *Statistics) MeanWeight() float64 { return s.perToken(s.Weight) }
 
 // EffectiveSampleSize is ESS/N = (Σw)²/(N·Σw²) of the importance ratios, from
@@ -171,9 +171,9 @@ func LogRatioHealth(mean float64) Health {
 type Report struct {
 	// All tokens.
 	All Statistics
-	// ByToken splits them by their own lag, ByGroup by the staleness of their group:
-	// the first says what a version of lag does to a token, the second what the
-	// staleness that the loop bounds does. They differ where weights change in flight.
+	// ByToken splits them by their own lag, ByGroup by the staleness of their group. The first shows
+	// the effect of a version of lag on a token, the second that of the staleness that the loop
+	// bounds. They differ where weights change in flight.
 	ByToken, ByGroup [Buckets]Statistics
 	// Moments are of the log-ratio between the step's start and the behaviour policy.
 	Moments Moments

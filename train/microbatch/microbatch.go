@@ -33,8 +33,8 @@ func (c Cost) Of(tokens int) float64 {
 type Settings struct {
 	// Ranks is the number of data-parallel ranks; 0 means 1.
 	Ranks int
-	// TokensMax is the most tokens of a micro-batch, what its activations leave
-	// memory for; 0 for no limit.
+	// TokensMax is the most tokens of a micro-batch, as many as its activations leave memory for; 0
+	// for no limit.
 	TokensMax int
 	// Number of micro-batches of each rank. 0 means as few as TokensMax permits on
 	// the rank that needs most, since ranks that synchronize must make as many passes.

@@ -75,9 +75,9 @@ func (t *Trainer) wake() {
 	t.changed = make(chan struct{})
 }
 
-// Train implements port.Trainer: it offers the batch and returns when the version made of
-// it is committed, or with an error that wraps port.ErrLeaseReturned when the lease ran
-// out or was given back.
+// Train implements port.Trainer: it offers the batch and returns when the version made of it is
+// committed. It returns an error that wraps port.ErrLeaseReturned when the lease ran out or was given
+// back.
 func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd})
 	if err != nil {
@@ -257,14 +257,14 @@ func (t *Trainer) tell() {
 	t.ask()
 }
 
-// Drain gives out no new work; what is leased may be finished. Those who wait are told to come back.
+// Drain gives out no new work; a leased batch may be finished. Those who wait are told to come back.
 func (t *Trainer) Drain() { t.enter(draining) }
 
 // EndRun says that the run is done: those who ask for work are told that there will be none.
 func (t *Trainer) EndRun() { t.enter(runEnded) }
 
-// Close implements port.Trainer. Whoever calls is told that this process is stopping, or that
-// the run has ended if EndRun said so.
+// Close implements port.Trainer. A caller is told that this process is stopping, or that the run has
+// ended if EndRun said so.
 func (t *Trainer) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package sequence is what trainers in this process share, whatever computes the gradient: a batch as
-// sequences with the advantages and lags of their tokens, its division into minibatches, the derivative of
-// grpo's loss by each token's log-prob, and what a step says of itself.
+// Package sequence is the part that trainers in this process share, with any way to compute the gradient. It has a
+// batch as sequences with the advantages and lags of their tokens, and its division into minibatches. It has the
+// derivative of grpo's loss by each token's log-prob, and the report of a step on itself.
 package sequence

@@ -11,8 +11,8 @@ import (
 type Division struct {
 	// Parts is the number of minibatches; 0 means 1.
 	Parts int
-	// Shuffle draws the groups of each by Seed and the version that the step starts from, where otherwise they
-	// come in the order of the batch.
+	// Shuffle draws the groups of each by Seed and the version that the step starts from. Otherwise they come in the
+	// order of the batch.
 	Shuffle bool
 	Seed    uint64
 }

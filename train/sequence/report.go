@@ -17,8 +17,8 @@ type Tally struct {
 	scratch grpo.Sequence
 }
 
-// Gradient writes the derivative of the optimizer step's loss by each token's log-prob under the current
-// weights, each token weighted by one over the scored tokens of the optimizer step, and takes in what it saw.
+// Gradient writes the derivative of the optimizer step's loss by each token's log-prob under the current weights, and
+// takes in the statistics of the tokens. Each token is weighted by one over the scored tokens of the optimizer step.
 // The correction must be complete and valid; derivative and current have one element a token.
 func (t *Tally) Gradient(c *grpo.Correction, derivative []float32, s *Sequence, current []float32, scored float32) {
 	t.scratch = grpo.Sequence{Sampled: s.Sampled, Current: current, Proximal: s.Proximal, Behaviour: s.Logprobs,

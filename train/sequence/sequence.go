@@ -17,7 +17,7 @@ type Sequence struct {
 	// Sampled is 1 where the policy sampled the token; Prompt is how many come before the first such.
 	Sampled []uint8
 	Prompt  int
-	// Logprobs are those that the tokens were sampled with, in nats; nil for tokens that nobody sampled,
+	// Logprobs are those that the tokens were sampled with, in nats. They are nil for tokens that were not sampled,
 	// which are to become likelier and no more.
 	Logprobs []float32
 	// Proximal are log-probs under the weights the step began with; nil where those being trained are the same.
@@ -29,7 +29,7 @@ type Sequence struct {
 	Staleness int32
 	// Group counts the batch's groups from 0.
 	Group int
-	// Ratios is room for the log-ratios of its tokens, filled in by [Tally.Gradient]; nil where nobody wants them.
+	// Ratios is room for the log-ratios of its tokens, filled in by [Tally.Gradient]; nil where they are not wanted.
 	Ratios []float32
 	// drift sums |log p_start − log p_rollout| over driftTokens tokens, once it was trained on.
 	drift       float64
@@ -55,8 +55,8 @@ func Scored(sequences []Sequence) int {
 }
 
 // Of turns a batch into sequences, in the order of its groups, with the advantages of their groups (divided by
-// the standard deviation with normalize). Check, if not nil, says what a model cannot hold. An error names the
-// rollout and what is wrong with it; nothing may be trained on then.
+// the standard deviation with normalize). Check, if not nil, says what a model cannot hold. An error names the rollout
+// and its fault; nothing may be trained on then.
 func Of(batch port.Batch, normalize bool, check func(*Sequence) error) ([]Sequence, error) {
 	out := make([]Sequence, 0, count(batch))
 	var rewards, advantages []float32

@@ -14,8 +14,8 @@ import (
 // deletePatience is how long one deletion at the service may take.
 const deletePatience = time.Minute
 
-// Prune implements port.Weights. Versions below keepFrom are not there any more when it returns; what the service
-// has of them is deleted beside, so that a slow service holds up nobody, and a version's file last. What could not
+// Prune implements port.Weights. Versions below keepFrom are not there any more when it returns. The service's copies
+// of them are deleted beside, so that a slow service holds up no call, and a version's file last. A copy that could not
 // be deleted is tried again by the next Prune, of this process or a later one.
 func (v *Versions) Prune(keepFrom loop.Version) error {
 	v.mu.Lock()

@@ -19,7 +19,7 @@ type Options struct {
 	// Session at the service, Model the adapter to train there.
 	Session *service.Session
 	Model   service.ModelOptions
-	// Versions is where what the service has saved is recorded.
+	// Versions is the record of the states that the service has saved.
 	Versions *Versions
 	// Run begins the names under which versions are saved at the service: letters, digits, - and _ alone.
 	Run string
@@ -42,7 +42,7 @@ type Options struct {
 	// KeepLogRatios, if not nil, says of a version whether the report of the step that starts from it has
 	// every token's log-ratio.
 	KeepLogRatios func(loop.Version) bool
-	// Logf is told what is tried again; nil for nobody.
+	// Logf is told of repeated tries; nil tells no one.
 	Logf func(format string, args ...any)
 }
 
@@ -163,9 +163,9 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 	return t.record()
 }
 
-// Restore implements port.Trainer. What the version is sampled from is saved anew by the model that goes on from
-// it: there are services (SkyRL's own backend) that sample only from what a model has saved that they still hold, and
-// the model that saved it before may be of a process that has ended.
+// Restore implements port.Trainer. The model that goes on from the version saves the state that the version is sampled
+// from anew. There are services (SkyRL's own backend) that sample only from states saved by a model that they still
+// hold. The model that saved it before may be of a process that has ended.
 func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
 	path, err := t.opt.Versions.statePath(version)
 	if err != nil {
@@ -208,7 +208,7 @@ func (t *Trainer) unload(ctx context.Context, m model) {
 	}
 }
 
-// Close implements port.Trainer: what the service holds it frees by itself.
+// Close implements port.Trainer: the service frees by itself all that it holds.
 func (t *Trainer) Close() error {
 	t.forget()
 	return nil
@@ -217,7 +217,7 @@ func (t *Trainer) Close() error {
 // forget gives up the model, whose weights, gradients or optimizer are not known any more, or not wanted.
 func (t *Trainer) forget() { t.model, t.saved = nil, nil }
 
-// Train implements port.Trainer. Whatever fails at the service, the next attempt starts from the version that the
+// Train implements port.Trainer. After any failure at the service, the next attempt starts from the version that the
 // batch starts from.
 func (t *Trainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	if batch.Version != t.version {

@@ -21,7 +21,7 @@ type VersionsOptions struct {
 	Delete func(ctx context.Context, path string) error
 	// ReadOnly makes and deletes nothing in the directory, which is another process's.
 	ReadOnly bool
-	// Logf is told of what could not be deleted; nil for nobody.
+	// Logf is told of copies that could not be deleted; nil tells no one.
 	Logf func(format string, args ...any)
 	// Fence, if not nil, is asked right before a version is put in its place; its error keeps it out.
 	Fence func() error
@@ -89,7 +89,7 @@ func OpenVersions(dir string, o VersionsOptions) (*Versions, error) {
 	return v, nil
 }
 
-// Close ends deletions that are under way: what is left is deleted by a later Prune.
+// Close ends deletions that are under way: the rest is deleted by a later Prune.
 func (v *Versions) Close() error {
 	v.cancel()
 	v.deletions.Wait()
@@ -168,7 +168,7 @@ func (v *Versions) sampleFrom(version loop.Version, sampler string) error {
 	return nil
 }
 
-// SetAside implements port.Asider. What the service has saved is deleted with the versions of that time.
+// SetAside implements port.Asider. The states that the service has saved are deleted with the versions of that time.
 func (v *Versions) SetAside(version loop.Version) error {
 	v.writing.Lock()
 	defer v.writing.Unlock()

@@ -54,8 +54,8 @@ type Options struct {
 	// StartTimeout is the longest a connection and its reset may take, waits for a full server
 	// included. Default 60 s. StepTimeout is that of a step. Default 60 s.
 	StartTimeout, StepTimeout time.Duration
-	// Ping is how often a server is asked for a sign of life while it is busy with a step, and how long
-	// it may take to give it. Default 60 s.
+	// Ping is how often a server is asked for a sign of life while it is busy with a step. It is also how long the
+	// server may take to give it. Default 60 s.
 	Ping time.Duration
 	// Message is the longest answer that is read, in bytes. Default 16 MiB. Shown bounds what the
 	// policy sees of an observation, in bytes. Default 64 KiB.

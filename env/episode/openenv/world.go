@@ -37,9 +37,9 @@ type World struct {
 
 var _ episode.World = (*World)(nil)
 
-// World returns the world of a rollout: the name that the server is told for its episode, at most 255
-// characters, and the seed of its reset. Rollouts of one group that are to meet the same
-// environment share a seed. Nothing is connected before Begin.
+// World returns the world of a rollout. The arguments are the name that the server is told for its
+// episode, at most 255 characters, and the seed of its reset. Rollouts of one group that are to meet
+// the same environment share a seed. Nothing is connected before Begin.
 func (s *Server) World(rollout string, seed int64) *World {
 	return &World{server: s, episode: rollout, seed: seed & math.MaxInt64}
 }

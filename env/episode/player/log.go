@@ -99,8 +99,8 @@ func wholeLines(file *os.File) (int64, error) {
 	return 0, nil
 }
 
-// Append writes a record. It returns the first error since the last call, of this or of what was
-// done beside it; the record is lost then, and later ones are tried all the same.
+// Append writes a record. It returns the first error since the last call, of this or of the work
+// beside it. The record is lost then, and later ones are tried all the same.
 func (l *Log) Append(record episode.Record) error {
 	line, err := json.Marshal(record)
 	if err != nil {

@@ -41,8 +41,8 @@ type Options struct {
 	// TurnsMax and Timeout bound a rollout; a task may say less.
 	TurnsMax int
 	Timeout  time.Duration
-	// FailOn are the limits of a sandbox that end an attempt as failed once its code met them; with
-	// all others it is judged as it is. It may be nil.
+	// FailOn are the limits of a sandbox that end an attempt as failed once its code met them. With all others the
+	// attempt is judged as it is. It may be nil.
 	FailOn map[sandbox.Class]bool
 	// Clock is nanoseconds since the run's start, by the run's clock.
 	Clock func() int64
@@ -102,8 +102,8 @@ func New(o Options) (*Players, error) {
 	return &Players{opt: o}, nil
 }
 
-// Run plays until the run has ended, no more may be claimed and all that was is finished, or ctx
-// ends: what is under way is then given up, and its world closed.
+// Run plays until the run has ended, no more may be claimed and all claimed rollouts are finished, or until ctx ends.
+// When ctx ends, a rollout under way is given up, and its world closed.
 func (p *Players) Run(ctx context.Context) {
 	var workers sync.WaitGroup
 	for range p.opt.Workers {

@@ -20,8 +20,8 @@ const openFiles = 1024
 // thread, which ends a Go program.
 const spareThreads = 5
 
-// Reserve is how many processes and threads of a box are the agent's and its helpers', to be added
-// to the limit that a driver sets for all of them.
+// Reserve is how many processes and threads of a box are the agent's and its helpers'. A driver adds it to the limit
+// that it sets for all of them.
 const Reserve = 16
 
 // prepare makes the box as the client asked. The order matters: each step takes away what the one

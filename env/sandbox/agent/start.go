@@ -44,8 +44,8 @@ type Options struct {
 	// Kill ends all of the box from outside; nil kills the command's process. It may be called more
 	// than once, also at the same time as Ended, and has to return.
 	Kill func()
-	// Ended is called once, when the command has ended however it did: it ends what is left of the box
-	// and removes what the driver has made. It may be nil.
+	// Ended is called once, when the command has ended however it did. It ends all that is left of
+	// the box and removes all that the driver has made. It may be nil.
 	Ended func() error
 }
 
@@ -89,9 +89,9 @@ func (t *tail) String() string {
 // startGrace is how long a start that failed waits for the end of what it started.
 const startGrace = 5 * time.Second
 
-// Start starts an agent and returns its box once commands can run. Whatever goes wrong, nothing is
-// left: Options.Ended has been called when it returns an error, or is going to be, which is said,
-// where the kernel does not let go of what was started.
+// Start starts an agent and returns its box once commands can run. A start that fails leaves nothing:
+// Options.Ended has been called when Start returns an error. Where the kernel does not let go of a
+// started process, Options.Ended is going to be called, and the error says so.
 func Start(ctx context.Context, o Options) (*Box, error) {
 	b, err := spawn(o)
 	if err != nil {

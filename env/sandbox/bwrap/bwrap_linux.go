@@ -1,9 +1,10 @@
-// Package bwrap makes boxes of the host kernel's name spaces, by bubblewrap: files, processes and
-// network of their own, no capabilities, a filter of system calls, limits by a control group.
+// Package bwrap makes boxes of the host kernel's name spaces, by bubblewrap. They have files,
+// processes and network of their own, no capabilities, a filter of system calls, and limits by a
+// control group.
 //
-// As root the name spaces are made with root's rights, which the box's first process then gives up
-// for those of a user who owns nothing. An ordinary user's box has a user name space. Neither keeps
-// a program from a defect of the kernel: that takes env/sandbox/runsc.
+// As root the name spaces are made with root's rights. The box's first process then gives those up
+// for those of a user who owns nothing. An ordinary user's box has a user name space. Neither keeps a
+// program from a defect of the kernel: that takes env/sandbox/runsc.
 package bwrap
 
 import (
@@ -255,8 +256,8 @@ func ownUser(token string) int {
 	return 1<<30 + int(hash.Sum32()>>4) // far from those that hosts and name spaces give out
 }
 
-// List names the boxes of an owner that are there. Other owners' are removed where whoever made them
-// has ended.
+// List names the boxes of an owner that are there. It removes boxes of other owners where the process
+// that made them has ended.
 func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
 	d.groups.Sweep()
 	d.state.Sweep(owner, func(id sandbox.ID) error { return d.Destroy(ctx, id) })

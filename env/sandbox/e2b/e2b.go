@@ -1,8 +1,8 @@
-// Package e2b makes boxes of E2B's hosted sandboxes, or of an installation of one's own: small virtual
-// machines, which a REST API starts and ends and whose daemon, envd, runs commands over Connect-RPC.
+// Package e2b makes boxes of E2B's hosted sandboxes, or of an installation of one's own. They are small virtual
+// machines, which a REST API starts and ends. Their daemon, envd, runs commands over Connect-RPC.
 //
-// A sandbox there lives for 15 s unless more is asked for, so that a time is always sent, and sent
-// again while the box is used: what a control plane that crashed left behind ends by itself.
+// A sandbox there lives for 15 s unless more is asked for. So a time is always sent, and sent again while the box is
+// used: a sandbox that a crashed control plane left behind ends by itself.
 //
 // This package has been tested against a fake that was written by E2B's published interfaces
 // (spec/openapi.yml and process.proto of e2b-dev/infra), not against the service.

@@ -1,3 +1,3 @@
-// Package host is what local drivers keep on their host for each box: a directory that tells the
-// next process of it, and a control group that bounds what it takes.
+// Package host is the state that local drivers keep on their host for each box. That is a directory
+// that tells the next process of it, and a control group that bounds its use of resources.
 package host

@@ -191,7 +191,7 @@ func (g *Group) Kill() {
 	}
 }
 
-// Remove removes the group. What was in it has ended or is about to.
+// Remove removes the group. Its processes have ended or are about to.
 func (g *Group) Remove() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()

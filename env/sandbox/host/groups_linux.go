@@ -199,7 +199,7 @@ func (g *Groups) Processes() bool { return g.pids != "" }
 // CPU reports whether a group bounds processor time.
 func (g *Groups) CPU() bool { return g.cpu != "" }
 
-// Why says in words what no group bounds and what would give it; empty where all is bounded.
+// Why says in words which resources no group bounds and how to get a group that does; empty where all is bounded.
 func (g *Groups) Why() string {
 	var missing []string
 	for _, c := range []struct {
@@ -289,8 +289,8 @@ func (g *Groups) Open(name sandbox.ID) *Group {
 	return &Group{memory: under(g.memory), pids: under(g.pids), cpu: under(g.cpu), unified: g.unified}
 }
 
-// Sweep removes groups whose makers have ended, and ends what still runs in them: nobody has its
-// pipes. What the kernel does not let go of is met again the next time.
+// Sweep removes groups whose makers have ended, and ends the processes that still run in them: no process has their
+// pipes. Processes that the kernel does not let go of are met again the next time.
 func (g *Groups) Sweep() {
 	names := map[sandbox.ID]bool{}
 	for _, dir := range []string{g.memory, g.pids, g.cpu} {

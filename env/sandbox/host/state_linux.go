@@ -21,8 +21,8 @@ import (
 // after it is removed, so that a crash leaves no unknown one.
 type State struct{ dir string }
 
-// DefaultDir is where boxes are kept when nobody says otherwise: the user's own directory below the
-// temporary one, so that the next process of the user finds it.
+// DefaultDir is where boxes are kept unless told otherwise. It is the user's own directory below the temporary one, so
+// that the next process of the user finds it.
 func DefaultDir() string {
 	return filepath.Join(os.TempDir(), "headway-sandboxes-"+strconv.Itoa(os.Getuid()))
 }
@@ -53,8 +53,8 @@ func OpenState(dir, driver string) (*State, error) {
 // Path is the directory of a box of that name, or of what a driver has for all, whose name no box has.
 func (s *State) Path(id sandbox.ID) string { return filepath.Join(s.dir, string(id)) }
 
-// Entry is one box's directory. Its token tells it from boxes of the same name before and after it:
-// whoever cleans up after one must not meet the next.
+// Entry is one box's directory. Its token tells it from boxes of the same name before and after it: a process that
+// cleans up after one must not meet the next.
 type Entry struct {
 	ID    sandbox.ID
 	Token string

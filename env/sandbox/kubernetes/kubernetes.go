@@ -1,13 +1,13 @@
-// Package kubernetes makes boxes by agent-sandbox (kubernetes-sigs/agent-sandbox): a box is a
-// SandboxClaim, which the controller answers with a pod, out of a warm pool where it has one; commands
-// run in the pod by the exec of Kubernetes' own API.
+// Package kubernetes makes boxes by agent-sandbox (kubernetes-sigs/agent-sandbox). A box is a SandboxClaim, which the
+// controller answers with a pod, out of a warm pool where it has one. Commands run in the pod by the exec of
+// Kubernetes' own API.
 //
 // The SandboxTemplate decides what a box keeps apart: the runtime class (gVisor, Kata), the network
 // policy, the resources of its container. Every claim says when it is to be removed, so that nothing
 // outlives a control plane that crashed for longer than that.
 //
-// The API is spoken over net/http (docs/decisions/0021). What is asked of it has been tested against a real API
-// server; commands in pods, which a kubelet runs, against fakes alone: no cluster with machines was at hand.
+// The API is spoken over net/http (docs/decisions/0021). The requests to it have been tested against a real API server.
+// Commands in pods, which a kubelet runs, have been tested against fakes alone: no cluster with machines was at hand.
 package kubernetes
 
 import (

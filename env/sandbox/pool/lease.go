@@ -51,8 +51,8 @@ func (l *Lease) Waited() time.Duration {
 	return l.waited
 }
 
-// Started is how long its box took from then on, whether it came up or not: what one that stood ready
-// takes is its check.
+// Started is how long its box took from then on, whether it came up or not: a box that stood ready
+// takes only its check.
 func (l *Lease) Started() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,8 +18,8 @@ type Reuse string
 const (
 	// Never ends every box with its lease.
 	Never Reuse = "never"
-	// Reset makes a box as if it were new and hands it out again, up to Options.Uses times; one whose
-	// driver cannot, or whose reset fails, ends.
+	// Reset makes a box as if it were new and hands it out again, up to Options.Uses times. A box ends whose driver
+	// cannot reset it, or whose reset fails.
 	Reset Reuse = "reset"
 )
 
@@ -27,9 +27,9 @@ const (
 type Options struct {
 	Driver sandbox.Driver
 	Spec   sandbox.Spec
-	// Owner begins the name of every box: the run's own, so that what a crash left behind is found.
-	// Letters, digits and '-', at most 32 of them, beginning with a letter. Two pools at once with one
-	// owner would remove each other's boxes.
+	// Owner begins the name of every box. It is the run's own, so that boxes that a crash left behind are found.
+	// Letters, digits and '-', at most 32 of them, beginning with a letter. Two pools at once with one owner would
+	// remove each other's boxes.
 	Owner string
 	// File is where the boxes that are open are written down, with their leases, so that the next
 	// process knows them; empty for none.
@@ -38,20 +38,19 @@ type Options struct {
 	// first served. Starting bounds those that start at once, and those that end; default 4 for every
 	// processor.
 	Max, Starting int
-	// WarmMin and WarmMax bound how many boxes stand ready. Between the two it is what was asked for
-	// within the time that a start takes, by Little's law, and twice the root of that for what chance
-	// adds. 0 and 0 keep none.
+	// WarmMin and WarmMax bound how many boxes stand ready. Between the two it is the number asked for within the time
+	// that a start takes, by Little's law. Twice the root of that is added for chance. 0 and 0 keep none.
 	WarmMin, WarmMax int
 	Reuse            Reuse // default Never
 	Uses             int   // of one box under Reset; default 100
-	// StartTimeout is the longest a lease waits once there is room for its box: for other starts, for
-	// its own and for what is tried again. The wait for room is not in it. Default 30 s.
+	// StartTimeout is the longest a lease waits once there is room for its box. It covers other starts, its own and
+	// those that are tried again. The wait for room is not in it. Default 30 s.
 	StartTimeout time.Duration
 	// Retries of a start that failed. Default 2; a negative number is none. Where the backend has no room
 	// (class Quota) it is asked until StartTimeout.
 	Retries int
-	// BreakAfter so many starts in a row that failed, none is tried for BreakFor: leases fail at once
-	// with class BackendDown, and then one start is tried alone. Defaults 8 and 5 s.
+	// BreakAfter so many starts in a row that failed, none is tried for BreakFor. Leases fail at once with class
+	// BackendDown, and then one start is tried alone. Defaults 8 and 5 s.
 	BreakAfter int
 	BreakFor   time.Duration
 	// Rand draws what is added to the waits between tries, from [0, 1). Default a generator of the

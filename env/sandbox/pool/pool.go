@@ -28,8 +28,8 @@ type Orphan struct {
 
 // Pool hands out the boxes of a driver. It is safe for concurrent use.
 //
-// A box is in one of five places: it starts, stands ready, is being checked, is out with a lease, or
-// ends (it may be reset then, and stand ready again). All five count against Options.Max.
+// A box is in one of five places: it starts, stands ready, is being checked, is out with a lease, or ends. In the last
+// it may be reset, and stand ready again. All five count against Options.Max.
 type Pool struct {
 	o        Options
 	boundary sandbox.Boundary
@@ -113,7 +113,7 @@ func Open(ctx context.Context, o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Lost are the boxes that an earlier process had open, with their holders: what these had in them is gone.
+// Lost are the boxes that an earlier process had open, with their holders: the contents of these boxes are gone.
 func (p *Pool) Lost() []Orphan { return slices.Clone(p.lost) }
 
 // Lease promises a box to a holder, which is the name of a rollout's attempt. It costs nothing and

@@ -1,9 +1,9 @@
-// Package process runs commands as plain processes of the user's. It is no boundary: a program in
-// such a box can do whatever the user can who runs headway. It is there for programs that one's own
-// tests made, and for hosts that have nothing else.
+// Package process runs commands as plain processes of the user's. It is no boundary: a program in such a box can do
+// everything that the user can who runs headway. It is there for programs that one's own tests made, and for hosts that
+// have nothing else.
 //
-// A box has a directory of its own, a session of its own, limits for each process, a control group
-// where there is one to be had, and no process of it outlives it, unless it means to.
+// A box has a directory of its own, a session of its own, limits for each process, and a control group where there is
+// one to be had. No process of it outlives it, unless it means to.
 package process
 
 import (
@@ -140,7 +140,7 @@ func remove(entry *host.Entry, group *host.Group) error {
 // home is HOME of a box, by which its processes are known from outside.
 func home(entry *host.Entry) string { return filepath.Join(entry.Path(), entry.Token, "home") }
 
-// List names the boxes of an owner that are there. Other owners' are removed where whoever made them
+// List names the boxes of an owner that are there. It removes boxes of other owners where the process that made them
 // has ended.
 func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
 	d.groups.Sweep()

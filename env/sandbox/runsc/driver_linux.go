@@ -220,14 +220,14 @@ func setup(spec sandbox.Spec) agent.Setup {
 }
 
 // List names the boxes of an owner that have a directory: it is made before anything else and
-// removed last. Other owners' are removed where whoever made them has ended.
+// removed last. It removes boxes of other owners where the process that made them has ended.
 func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
 	d.groups.Sweep()
 	d.places.Sweep(owner, func(id sandbox.ID) error { return d.Destroy(ctx, id) })
 	return d.places.List(owner)
 }
 
-// Destroy ends a box, whoever made it.
+// Destroy ends a box, also one that another process made.
 func (d *Driver) Destroy(ctx context.Context, id sandbox.ID) error {
 	if err := id.Check("destroy"); err != nil {
 		return err

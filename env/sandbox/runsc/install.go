@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-// Version is the commit of gVisor's module that is tested here, of its branch for `go install`, and
-// Sum is what that module's files add up to. `make sandboxes` builds it.
+// Version is the commit of gVisor's module that is tested here, of its branch for `go install`. Sum
+// is the checksum of that module's files. `make sandboxes` builds it.
 const (
 	Version = "v0.0.0-20260905035102-160fafc42237"
 	Sum     = "h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44="

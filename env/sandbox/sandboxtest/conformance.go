@@ -3,7 +3,7 @@ package sandboxtest
 import "testing"
 
 // Conformance runs the suite on a driver. It starts the test's own binary again to have a process
-// that makes boxes and is killed: in that process it makes them and never returns.
+// that makes boxes and is killed. In that process it makes them and never returns.
 func Conformance(t *testing.T, subject Subject) {
 	makeAndWait(t, subject)
 	s := newSuite(t, subject)

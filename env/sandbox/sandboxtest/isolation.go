@@ -41,8 +41,8 @@ type isolation struct {
 	host *host
 }
 
-// Isolation attacks the boundary of a driver that claims one, from inside and by the paths that
-// are handed to it, and looks on the host whether anything came of it.
+// Isolation attacks the boundary of a driver that claims one, from inside and by the paths that are
+// handed to it. It looks on the host whether anything came of it.
 func Isolation(t *testing.T, subject Subject, versions map[string]string) {
 	if testing.Short() {
 		t.Skip("attacks take half a minute: without -short")

@@ -19,7 +19,7 @@ type Row struct {
 	Attack, Tries string
 	// Outcome is Contained, Escaped or NotLimited.
 	Outcome string
-	// How it was held, or what got out.
+	// How says how it was held, or the thing that got out.
 	How string
 }
 

@@ -1,6 +1,6 @@
-// Package sandboxtest is what every sandbox.Driver must pass: the conformance suite, and for those
-// that claim to be a boundary the isolation suite, whose attacks run inside and are looked for on
-// the host.
+// Package sandboxtest has the suites that every sandbox.Driver must pass. There is the conformance
+// suite, and for those that claim to be a boundary the isolation suite. Attacks of the latter run
+// inside and are looked for on the host.
 package sandboxtest
 
 import (
@@ -29,7 +29,7 @@ type Subject struct {
 	Env []string
 	// Remote boxes leave nothing on this host, so that nothing is looked for here.
 	Remote bool
-	// Plain boxes are handed a POSIX shell and its usual programs and nothing else of a Unix: tests
+	// Plain boxes are handed a POSIX shell and its usual programs and nothing else of a Unix. Tests
 	// of limits and of links are passed over, with this reason.
 	Plain string
 }

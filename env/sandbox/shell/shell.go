@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// What scripts exit with to say what no program says by itself.
+// The exit codes by which scripts report a condition; no program ends with them by itself.
 const (
 	// NoDirectory: a command's directory is not there.
 	NoDirectory = 98
@@ -58,7 +58,7 @@ func Read(name string, limit int64) string {
 	return fmt.Sprintf("f=%s\n[ -e \"$f\" ] || exit %d\n[ -f \"$f\" ] || exit %d\nhead -c %d -- \"$f\" || exit %d", Quote(name), Missing, NoFile, limit+1, Denied)
 }
 
-// Write is the script that makes a file, and the directories above it, of what from holds: the name of
+// Write is the script that makes a file, and the directories above it, of the contents of from. That is the name of
 // another file in the box, "" for the script's standard input.
 func Write(name, from string, mode fs.FileMode) string {
 	return fmt.Sprintf("f=%s\nmkdir -p -- %s || exit %d\n[ ! -e \"$f\" ] || [ -f \"$f\" ] || exit %d\ncat %s>\"$f\" || exit %d\nchmod %o -- \"$f\" || exit %d",
@@ -109,5 +109,5 @@ func (s *Stream) Add(text []byte) {
 // Cut reports whether it was longer than is kept.
 func (s *Stream) Cut() bool { return s.Seen > int64(len(s.Text)) }
 
-// Floods reports whether it is 64 times as long as is kept: whoever prints so much is stopped.
+// Floods reports whether it is 64 times as long as is kept: a program that prints so much is stopped.
 func (s *Stream) Floods() bool { return s.Seen > 64*s.Limit }

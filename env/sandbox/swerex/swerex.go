@@ -1,14 +1,14 @@
-// Package swerex makes boxes on servers of SWE-ReX (swerex-remote), which run in containers of
-// somebody's making and let whoever has their key run commands.
+// Package swerex makes boxes on servers of SWE-ReX (swerex-remote). These run in containers that an
+// operator makes, and let a client with their key run commands.
 //
 // A server keeps nothing apart by itself: all sessions share its files, its processes and its user.
-// So by default a server has one box at a time, and what keeps that from others is the container that
-// the server runs in, of which only its operator knows what it is worth (Options.Boundary).
+// So by default a server has one box at a time. The container that the server runs in keeps that from
+// others, and only its operator knows its worth (Options.Boundary).
 //
 // Commands go through /execute, where their streams stay apart and no shell reads their arguments;
-// sessions have one terminal for all. A server does nothing else while /execute runs, so that it only
-// starts a program there, supervise.py, which runs the command beside the server, holds it to its
-// limits and leaves its result in a file, which is asked for until it is there.
+// sessions have one terminal for all. A server does nothing else while /execute runs. So it only
+// starts a program there, supervise.py, which runs the command beside the server and holds it to its
+// limits. That program leaves its result in a file, which is asked for until it is there.
 package swerex
 
 import (

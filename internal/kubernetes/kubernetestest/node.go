@@ -12,11 +12,11 @@ import (
 	"github.com/headway-rl/headway/internal/kubernetes"
 )
 
-// Node plays a cluster's scheduler and the kubelet of its one machine: it binds pods, says whether they
-// are ready, and lets go of those that are deleted. Each of its answers is nil for yes.
+// Node plays a cluster's scheduler and the kubelet of its one machine. It binds pods, says whether they are ready, and
+// lets go of those that are deleted. Each of its answers is nil for yes.
 type Node struct {
-	// Room says whether a pod is given to the machine; Ready whether what it runs answers, which is asked until
-	// the pod is gone; Ended whether a deleted pod's containers have ended.
+	// Room says whether a pod is given to the machine. Ready says whether the programs in it answer, which is asked
+	// until the pod is gone. Ended says whether a deleted pod's containers have ended.
 	Room, Ready, Ended func(pod string) bool
 }
 

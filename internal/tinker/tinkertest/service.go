@@ -57,8 +57,8 @@ type Options struct {
 	OperationTime, TokenTime time.Duration
 	// Undeletable services have no path to delete what was saved, and Deaf ones none to cancel a future.
 	Undeletable, Deaf bool
-	// OneAdapter has every sampler of a model sample from the weights that the model has in training, as
-	// SkyRL's own backend does, instead of those that were saved.
+	// OneAdapter has every sampler of a model sample from the weights that the model has in training, instead of those
+	// that were saved. SkyRL's own backend does so.
 	OneAdapter bool
 }
 
@@ -129,7 +129,7 @@ func (s *Service) Close() {
 // URL is what a client is given; it is answered over Dial alone.
 func (s *Service) URL() string { return "http://tinker.test" }
 
-// Dial connects to the service, whatever the address.
+// Dial connects to the service, for any address.
 func (s *Service) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	ours, theirs := net.Pipe()
 	select {
@@ -197,7 +197,7 @@ func (s *Service) Paths() (paths []string) {
 	return paths
 }
 
-// Forget has the service forget sessions, models, samplers and futures, as one that was started anew. What was saved
+// Forget has the service forget sessions, models, samplers and futures, as one that was started anew. Saved state
 // stays.
 func (s *Service) Forget() {
 	s.mu.Lock()
