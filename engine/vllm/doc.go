@@ -52,9 +52,9 @@
 //   - A checkpoint in which tensors are missing is loaded with HTTP 200, and the missing ones keep
 //     their old values. Only the server's log says so. /weight_checker does not notice either on a
 //     CPU, where the checksum of most layers is that of nothing.
-//   - After a reload that failed (no such directory, a wrong shape) the server looks well, /health
-//     and /weight_info included, and its label is the old one. Its layers are half replaced, a second
-//     reload of good weights fails too, and the next token it samples ends the whole server.
+//   - After a reload that failed (no such directory, a wrong shape) the server looks well, /health and /weight_info
+//     included. Its label is the old one. Its layers are half replaced, a second reload of good weights fails too, and
+//     the next token it samples ends the whole server.
 //   - After an HTTP 500 that comes of an exception in a worker the server breaks off the connection
 //     under the next request on it.
 //   - /collective_rpc passes unknown keyword arguments on, and names in its error the first that the

@@ -45,7 +45,7 @@ const ProgramDefault = 0.2
 // for concurrent use.
 //
 // A program that meets a limit (it never ends, it takes all memory) is worth the checks that it passed
-// until then. A box that does not start, is lost, or in which the tests do not run is an error that wraps a
+// until then. A box may not start, be lost, or fail to run the tests. Each of these is an error that wraps a
 // [sandbox.Failure], and is no reward.
 type Judge struct {
 	task  *Task

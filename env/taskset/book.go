@@ -95,9 +95,9 @@ func (t *tally) count(task string) Count {
 	return c
 }
 
-// Book counts the outcomes of each task of a run, in a file that survives the run's process: a record
-// made before a kill is there after it. One process has it at a time, which the run's own lock sees
-// to. It is safe for concurrent use.
+// Book counts the outcomes of each task of a run. Its file survives the run's process: a record made
+// before a kill is there after it. One process has it at a time, which the run's own lock sees to. It
+// is safe for concurrent use.
 type Book struct {
 	mu      sync.Mutex
 	path    string

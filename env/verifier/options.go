@@ -42,9 +42,9 @@ type Options struct {
 	// RetryOn are classes that are tried again beside those that the kind itself holds to be safe.
 	RetryOn []sandbox.Class
 
-	// Extract says where in the response the answer is (exact). "" is all of it, last-line that line. marker is the
-	// text behind the last Marker, to the end of its line. boxed is the text in the last \boxed{}, and pattern the
-	// first group of the last match of Pattern.
+	// Extract says where in the response the answer is (exact). "" is all of it, "last-line" the last line that is not
+	// blank. "marker" is the text behind the last Marker, to the end of its line. "boxed" is the text in the last
+	// \boxed{}. "pattern" is the first group of the last match of Pattern.
 	Extract         string
 	Marker, Pattern string
 	// IgnoreCase and IgnoreSpace compare without regard to upper case, and with every run of white space
@@ -73,8 +73,8 @@ type Options struct {
 
 	// Test judges by a shell where the task has none of its own.
 	Test string
-	// Source says by which result tests are worth something. line is the result line with its token, and file the
-	// reward file. exit is the exit code alone, which a test that imports the policy's code must not be judged by. ""
+	// Source names the result that says the reward of tests. "line" is the result line with its token, and "file" the
+	// reward file. "exit" is the exit code alone, which a test that imports the policy's code must not be judged by. ""
 	// is file where the task's hidden files have /tests/test.sh, as Harbor's do, and line elsewhere.
 	Source string
 	// RewardDir is where tests leave reward.json or reward.txt. Default /logs/verifier.

@@ -1,6 +1,6 @@
-// Package tinker speaks, as a client, the API of Tinker. That is a service that has the GPUs, keeps adapters of a base
-// model, adds up gradients of data that it is sent, steps, and samples. Thinking Machines serves it, and so do servers
-// that run on machines of one's own (SkyRL, TuFT).
+// Package tinker speaks, as a client, the API of Tinker. That service has the GPUs and keeps adapters of a base model.
+// It adds up gradients of data that it is sent, steps, and samples. Thinking Machines serves it, and so do servers that
+// run on machines of one's own (SkyRL, TuFT).
 //
 // A [Session] is a client's stay at a service; a [Model] is an adapter in training. A [Sampler] samples from weights
 // that a model has saved. Long operations are futures at the service: a method here returns when the operation has, and

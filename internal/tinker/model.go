@@ -13,17 +13,17 @@ import (
 // the calls. An operation's requests are sent after those of the one before it have been taken; results are awaited
 // side by side.
 //
-// An operation that the service refuses before it has a number, because its data or its name will not do, leaves the
-// model as it was. So does a Forward or a Save that the service has taken and that then fails. Three things break the
-// model. They are a ForwardBackward, OptimStep or LoadState that fails in any other way, a request of which it is not
-// known whether it was taken, and a session that the service has forgotten. That error and all later ones wrap
+// An operation that the service refuses before it has a number, for its data or its name, leaves the model as it was.
+// So does a Forward or a Save that the service has taken and that then fails. Three things break the model. The first
+// is a ForwardBackward, OptimStep or LoadState that fails in any other way. The second is a request of which it is not
+// known whether it was taken. The third is a session that the service has forgotten. That error and all later ones wrap
 // ErrBroken.
 //
 // A request that was sent and not answered may have been taken. It is sent again, under the number that it had, only at
-// a service that has been seen to execute a number once, as Tinker and TuFT do. One that takes requests as they arrive,
-// as SkyRL does, would add a gradient twice or step twice, and there the model is broken. Which kind a service is, is
-// tried when it first matters, see knowsByNumber. Requests travel on connections of their own, which no idle server
-// closes. So this is as rare as a network that fails within a second. A request that was surely not taken (no
+// a service that was seen to execute a number once. Tinker and TuFT do so. One that takes requests as they arrive, as
+// SkyRL does, would add a gradient twice or step twice, and there the model is broken. The model tries which kind a
+// service is when it first matters, see knowsByNumber. Requests travel on connections of their own, which no idle
+// server closes. So this is as rare as a network that fails within a second. A request that was surely not taken (no
 // connection, or a status that says so: 408, 425, 429) is sent again anywhere.
 type Model struct {
 	s    *Session

@@ -8,7 +8,7 @@ import (
 )
 
 // Parameters is one set of weights: a flat vector and named views into it.
-// Once an engine or a pass on another goroutine holds it, it must not be written to; a trainer writes
+// It must not be written to once an engine or a pass on another goroutine holds it. A trainer writes
 // each new version into a set of its own.
 type Parameters struct {
 	config Config

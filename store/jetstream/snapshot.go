@@ -44,7 +44,7 @@ func (s *Store) measureSnapshots(ctx context.Context) error {
 }
 
 // WantsSnapshot reports that a quarter of the log's bound was written since the last
-// snapshot. More would leave no room for the lines that come until it is taken: the log keeps those
+// snapshot. More would leave no room for the lines that come until it is taken. The log keeps those
 // between two snapshots and those that came after. A bound of less than some times the size of the
 // state therefore costs more writing for snapshots than for the log.
 func (s *Store) WantsSnapshot() bool {

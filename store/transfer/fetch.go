@@ -83,7 +83,7 @@ func (s *Store) Clean() error {
 
 // Fetch brings a version here, whole or not at all, from the first of parents that has it. When one fails or falls
 // silent in the middle the next goes on where it ended. Parents are URLs of Sources, the prefix included. A version
-// that is here already under that number is kept if its manifest is the same: it may be another run's, or in another
+// that is here already under that number is kept if its manifest is the same. It may be another run's, or in another
 // form.
 func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error) {
 	var p Phases

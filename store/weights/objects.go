@@ -232,9 +232,9 @@ func (r *Remote) put(ctx context.Context, name string, content io.ReadCloser, wa
 	return nil
 }
 
-// Pull takes a version into a store. It takes its files, or the newest full version before it (or the
-// part of that chain that the store lacks) and the deltas from there in order. It is in the store
-// when Pull returns without an error, and so is every version on the way.
+// Pull takes a version into a store. It takes the version's files, or a base and the deltas from
+// there in order. The base is the newest full version before it, or one of the chain that the store
+// has. It is in the store when Pull returns without an error, and so is every version on the way.
 func (r *Remote) Pull(ctx context.Context, s *Store, version loop.Version) error {
 	var chain []Manifest
 	for at := version; ; {

@@ -121,8 +121,8 @@ func appendString(dst []byte, s string) []byte {
 
 // ParseHeader reads the header of a safetensors file of fileBytes bytes that begins
 // with head; head must hold the whole header and may hold more. It refuses all that is not exactly
-// the format. Examples are unknown types, sizes that contradict shapes, names that occur twice, and
-// tensors that overlap, leave gaps, or do not end where the file does.
+// the format. Examples are unknown types, sizes that contradict shapes, and names that occur twice.
+// Others are tensors that overlap, leave gaps, or do not end where the file does.
 func ParseHeader(head []byte, fileBytes int64) (Header, error) {
 	h, err := parseHeader(head, fileBytes)
 	if err != nil {

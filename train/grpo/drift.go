@@ -141,8 +141,9 @@ func (d Drift) KL(lag int) float64 {
 //
 // On runs of the embedded trainer this is 1.2 to 1.5 times the fraction that is then measured. Those
 // runs are of reverse, two seeds, lags 2 to 8, each step predicted from those before. The formula of
-// PredictClipFraction, even from the measured moment itself, is 1.5 to 2.5 times that in the half of
-// a run in which the policy moves. It is far below it at the end, where few tokens move at all.
+// PredictClipFraction, even from the measured moment itself, is 1.5 to 2.5 times that. This holds in
+// the half of a run in which the policy moves. It is far below it at the end, where few tokens move
+// at all.
 func (d Drift) Predict(fractions []float64, low, high float64) {
 	for lag := range fractions {
 		fractions[lag] = d.Live * PredictOutside(low, high, d.KL(lag)/d.Live)

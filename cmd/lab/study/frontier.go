@@ -153,9 +153,8 @@ type FrontierLived struct {
 type FrontierRig struct {
 	// Lengths returns the lengths of so many whole groups, sampled by version 0 of a document.
 	Lengths func(ctx context.Context, document config.Config, groups int) ([][]int, error)
-	// Run makes one run. When its parts stand it probes them and hands the measurements to foretell;
-	// the result of foretell goes into the run's trace before its first event. If made is not nil,
-	// Run tells it of every train step.
+	// Run makes one run. When its parts stand it probes them and hands the measurements to foretell. The result of
+	// foretell goes into the run's trace before its first event. If made is not nil, Run tells it of every train step.
 	Run func(ctx context.Context, document config.Config, warmup int, foretell func(FrontierRates) (any, error), made func(step int)) (FrontierLived, error)
 }
 

@@ -62,9 +62,9 @@ type LessonPoint struct {
 	MaxWeight       float64 `json:"max_weight"`
 	// KL is half the mean square log-ratio, in nats a token.
 	KL float64 `json:"kl"`
-	// ClipPredicted and ClipNormal are the clip fractions expected at each step's own KL, by the
-	// closed form and by a normal law with the band's true edges. SamplePredicted is exp(−Var log r),
-	// the expected ESS/N.
+	// ClipPredicted and ClipNormal are the clip fractions expected at each step's own KL. The first is by the closed
+	// form, the second by a normal law with the band's true edges. SamplePredicted is exp(−Var log r), the expected
+	// ESS/N.
 	ClipPredicted   float64 `json:"clip_fraction_predicted"`
 	ClipNormal      float64 `json:"clip_fraction_normal"`
 	SamplePredicted float64 `json:"effective_sample_size_predicted"`

@@ -62,9 +62,8 @@ type StalenessCorrection struct {
 	forwards int
 }
 
-// StalenessCorrections are those of the study. u is π_θ/π_p, w is π_p/π_b and r is π_θ/π_b: b
-// sampled, p began the train step, θ is trained. With one optimizer step a batch θ is p, so that u =
-// 1 and w = r.
+// StalenessCorrections are those of the study. u is π_θ/π_p, w is π_p/π_b and r is π_θ/π_b. Of these b sampled, p began
+// the train step, and θ is trained. With one optimizer step a batch θ is p, so that u = 1 and w = r.
 func StalenessCorrections() []StalenessCorrection {
 	return []StalenessCorrection{
 		{"none", "−A·log π_θ: the policy gradient, as if the data were fresh", []string{"kind=none"}, 0},

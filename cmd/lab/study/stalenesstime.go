@@ -41,8 +41,8 @@ type TimedArm struct {
 	Change Estimate `json:"mean_accuracy_change"`
 	// Pass is the part of Area that the correction's forward passes cost, seed by seed; 0 where there are none.
 	Pass Estimate `json:"mean_accuracy_cost_of_forward_passes"`
-	// Time50 and Time90 are the times to an accuracy of 0.5 and 0.9, in train steps alone, of the
-	// runs that reach it within their curves. Reached50 and Reached90 are the numbers of those runs.
+	// Time50 and Time90 are the times to an accuracy of 0.5 and 0.9, in train steps alone. They are of the runs that
+	// reach it within their curves. Reached50 and Reached90 are the numbers of those runs.
 	Time50    Estimate `json:"time_to_50"`
 	Reached50 int      `json:"reached_50"`
 	Time90    Estimate `json:"time_to_90"`

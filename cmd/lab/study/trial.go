@@ -78,9 +78,9 @@ type Figures struct {
 	// RolloutIdle and TrainerIdle are shares of time.
 	RolloutIdle float64 `json:"rollout_idle"`
 	TrainerIdle float64 `json:"trainer_idle"`
-	// Bound is the least mean staleness, at the rule's own period, of a rule that does not choose by
-	// generation time D, over all groups that were ready. It is E⌈D/T⌉ where the trainer binds and a
-	// sync takes no time, else as theory.LeastStaleness has it. 0 unless followed.
+	// Bound is the least mean staleness of a rule that does not choose by generation time D. It is at
+	// the rule's own period, over all groups that were ready. It is E⌈D/T⌉ where the trainer binds
+	// and a sync takes no time, else as theory.LeastStaleness has it. 0 unless followed.
 	Bound float64 `json:"bound,omitempty"`
 	// Delayed is the staleness that the same starts would have had if weights were switched only
 	// a [DelayShare] of a train step after its end. 0 unless followed.

@@ -2,7 +2,7 @@
 // machines, which a REST API starts and ends. Their daemon, envd, runs commands over Connect-RPC.
 //
 // A sandbox there lives for 15 s unless more is asked for. So a time is always sent, and sent again while the box is
-// used: a sandbox that a crashed control plane left behind ends by itself.
+// used. A sandbox that a crashed control plane left behind ends by itself.
 //
 // This package has been tested against a fake that was written by E2B's published interfaces
 // (spec/openapi.yml and process.proto of e2b-dev/infra), not against the service.

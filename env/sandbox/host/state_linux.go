@@ -53,7 +53,7 @@ func OpenState(dir, driver string) (*State, error) {
 // Path is the directory of a box of that name, or of what a driver has for all, whose name no box has.
 func (s *State) Path(id sandbox.ID) string { return filepath.Join(s.dir, string(id)) }
 
-// Entry is one box's directory. Its token tells it from boxes of the same name before and after it: a process that
+// Entry is one box's directory. Its token tells it from boxes of the same name before and after it. A process that
 // cleans up after one must not meet the next.
 type Entry struct {
 	ID    sandbox.ID

@@ -2,8 +2,8 @@
 // everything that the user can who runs headway. It is there for programs that one's own tests made, and for hosts that
 // have nothing else.
 //
-// A box has a directory of its own, a session of its own, limits for each process, and a control group where there is
-// one to be had. No process of it outlives it, unless it means to.
+// A box has a directory and a session of its own, limits for each process, and a control group where one can
+// be had. No process of it outlives it, unless it means to.
 package process
 
 import (
