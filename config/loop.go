@@ -183,7 +183,7 @@ func (c Config) ForSimulation() (Config, error) {
 	}
 	if c.Modelled.Train.Utilization == 0 && c.Modelled.Train.StepS == 0 && c.Modelled.Train.ThroughputTokensPerS == 0 {
 		return c, Errors{c.problem("modelled.train", "", "does not say how fast the trainer is, which a simulation needs",
-			"one of utilization, step_s, throughput_tokens_per_s")}
+			"one of utilization, step_s, throughput_tokens_per_s, such as --set modelled.train.utilization=0.9")}
 	}
 	if c.Modelled.Solve.Kind == "none" {
 		for _, look := range []struct {

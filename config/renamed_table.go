@@ -2,26 +2,26 @@ package config
 
 // Reasons that several names have in common.
 const (
-	whyModelled = "a run measures its own; simulations alone read it"
-	whyFailures = "a simulation alone loses engines and train steps at random"
+	whyModelled = "only simulations and predictions use it: a run measures its own"
+	whyFailures = "only simulations use it: they lose engines and train steps at random, a run does not"
 )
 
 // renamed is the one table of names that changed. It makes the errors about old keys, their
 // migration and docs/reference/renamed.md.
 var renamed = []Renamed{
 	{kindKey, "rollout.length", "modelled.length", whyModelled},
-	{kindKey, "rollout.environment", "modelled.environment", "a run waits by environment.service_time, which is its default"},
+	{kindKey, "rollout.environment", "modelled.environment", "only simulations use it, instead of environment.service_time, which sets the waits of a run"},
 	{kindKey, "rollout.solve", "modelled.solve", whyModelled},
 	{kindKey, "rollout.decode_tokens_per_s", "modelled.decode_tokens_per_s", whyModelled},
 	{kindKey, "rollout.throughput_tokens_per_s", "modelled.throughput_tokens_per_s", whyModelled},
 	{kindKey, "rollout.decode_curve", "modelled.decode_curve", whyModelled},
 	{kindKey, "rollout.prompt_tokens", "modelled.prompt_tokens", whyModelled},
 	{kindKey, "rollout.prefill", "modelled.prefill", whyModelled},
-	{kindKey, "rollout.tools", "modelled.tools", "a run's own are environment.tools"},
-	{kindKey, "rollout.sandbox", "modelled.sandbox", "a run's own are those of sandbox"},
-	{kindKey, "rollout.judge", "modelled.verifier", "a run's own is environment.verifier"},
+	{kindKey, "rollout.tools", "modelled.tools", "only simulations use it; in a run set environment.tools"},
+	{kindKey, "rollout.sandbox", "modelled.sandbox", "only simulations use it; in a run set sandbox"},
+	{kindKey, "rollout.judge", "modelled.verifier", "only simulations use it; in a run set environment.verifier"},
 	{kindKey, "train.utilization", "modelled.train.utilization", whyModelled},
-	{kindKey, "train.step_s", "modelled.train.step_s", "a run's least time of a step is trainer.step_s"},
+	{kindKey, "train.step_s", "modelled.train.step_s", "only simulations use it; in a run trainer.step_s is the least time of a train step"},
 	{kindKey, "train.throughput_tokens_per_s", "modelled.train.throughput_tokens_per_s", whyModelled},
 	{kindKey, "train.step_by", "modelled.train.step_by", whyModelled},
 	{kindKey, "train.step_cv", "modelled.train.step_cv", whyModelled},

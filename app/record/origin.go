@@ -176,9 +176,9 @@ func CheckFolder(dir string) error {
 func TrainsItself(cfg config.Config) error {
 	for i, e := range cfg.Engines {
 		if e.External() {
-			problem := "is not run's: the model of a server is trained by a trainer of yours"
+			problem := "is a server, and headway run trains only its own small model"
 			if cfg.Tinker() {
-				problem = "is not run's, which trains in this process: a service samples and trains under headway serve"
+				problem = "is a service that samples and trains, and headway run trains in this process"
 			}
 			return cfg.Refuse(fmt.Sprintf("engines.%d.kind", i), problem, "embedded, or headway serve with this document")
 		}

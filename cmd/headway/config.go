@@ -14,7 +14,7 @@ import (
 // configCmd prints a document as the other commands understand it.
 type configCmd struct {
 	command.Output
-	File    string   `arg:"" optional:"" help:"The document; without one everything is by default."`
+	File    string   `arg:"" optional:"" help:"The document; without one everything is by default. Keys without a default are not printed: docs/reference/config.md lists every key."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
 	Migrate bool     `help:"Print FILE with the present names of keys that an earlier version had, comments kept. Runs of blanks may become one."`
 	Presets bool     `help:"List the presets instead: each framework's loop as keys of a document."`

@@ -107,7 +107,7 @@ func kindOf(path string) (int, error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return 0, failure.Usage("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", err)
+		return 0, failure.Usage("name a run directory, a trace, the address of a control plane (http://…), or a log", "%w", cannotRead(path, err))
 	}
 	if own, err := compare.HoldsTrace(path); err != nil || own { // also of a control plane that has stopped
 		return kindTrace, err

@@ -71,7 +71,7 @@ func TestBadArgumentsNameTheNearest(t *testing.T) {
 func TestStudyMoved(t *testing.T) {
 	for _, arguments := range [][]string{{"study"}, {"study", "hold", "--quick"}, {"study", "hold", "--help"}} {
 		code, stdout, stderr := headway(t, arguments...)
-		want := "headway: headway study is go run ./cmd/lab study now\n  in a checkout of the repository: go run ./cmd/lab " + strings.Join(arguments, " ") + "\n"
+		want := "headway: the studies are no longer a command of headway\n  in a checkout of the repository: go run ./cmd/lab " + strings.Join(arguments, " ") + "\n"
 		if code != failure.ExitUsage || stdout != "" || stderr != want {
 			t.Errorf("headway %q: code %d, stdout %q, stderr %q; want 2, nothing and %q", arguments, code, stdout, stderr, want)
 		}

@@ -14,5 +14,5 @@ type movedStudyCmd struct {
 // Run refuses, and says what to type.
 func (c *movedStudyCmd) Run() error {
 	line := strings.Join(append([]string{"go run ./cmd/lab study"}, c.Arguments...), " ")
-	return failure.Usage("in a checkout of the repository: "+line, "headway study is go run ./cmd/lab study now")
+	return failure.Usage("in a checkout of the repository: "+line, "the studies are no longer a command of headway")
 }

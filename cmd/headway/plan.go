@@ -28,10 +28,10 @@ type planCmd struct {
 	GPUs      string   `name:"gpus" placeholder:"N" help:"GPUs for rollout and training together: hardware.gpus."`
 	Budget    string   `placeholder:"N" help:"Largest mean staleness in versions: budget.staleness_mean."`
 	BudgetP95 string   `name:"budget-p95" placeholder:"N" help:"Largest 95 % quantile of staleness: budget.staleness_p95."`
-	Prefer    string   `placeholder:"WHAT" help:"Make small within the budget: speed (default) or cost. search.prefer."`
+	Prefer    string   `placeholder:"WHAT" help:"Optimise within the budget: speed (default) or cost. search.prefer."`
 	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
 	Calibrate []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
-	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document of its own, for simulate, predict, doctor and run."`
+	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document to simulate, predict and examine. It has a toy model: run with it trains that one, not yours. docs/plan.md says what to change for your cluster."`
 	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a new page with the frontier to explore."`
 	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
 	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`

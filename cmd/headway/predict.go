@@ -17,7 +17,7 @@ import (
 // document or flags: where a document says everything, --set changes it.
 type predictCmd struct {
 	command.Output
-	File string   `arg:"" optional:"" help:"A document; its rollout, train, queue, sync and filter sections are used."`
+	File string   `arg:"" optional:"" help:"A document; its sections modelled, rollout, train, queue, sync and filter are used."`
 	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 
 	ClosedForm bool `help:"Never simulate what no closed form covers; leave it unknown."`

@@ -28,7 +28,7 @@ type serveCmd struct {
 	Name      string   `default:"serve" help:"Name of the run: starting it again goes on with it."`
 	Dir       string   `help:"Folder of all runs (default: runs)."`
 	NATS      string   `name:"nats" placeholder:"URL" help:"A NATS cluster to keep log and payloads in, instead of a server inside this process."`
-	TokenFile string   `placeholder:"FILE" help:"Tokens by role, a line 'ROLE TOKEN' each; needed off loopback."`
+	TokenFile string   `placeholder:"FILE" help:"Tokens by role, a line 'ROLE TOKEN' each; needed off loopback. Roles: trainer, environment, engine, viewer, admin."`
 	TLSCert   string   `name:"tls-cert" placeholder:"FILE" help:"Certificate (PEM) to serve TLS with."`
 	TLSKey    string   `name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of the certificate."`
 	Seed      *uint64  `help:"Seed of prompts, weights and sampling."`

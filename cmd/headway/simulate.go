@@ -18,11 +18,11 @@ import (
 type simulateCmd struct {
 	command.Output
 	timelineOptions
-	File   string   `arg:"" optional:"" help:"The document; its rollout, train, queue, sync, filter and steps sections are used."`
+	File   string   `arg:"" optional:"" help:"The document; its sections modelled, rollout, train, queue, sync, filter, prompts, failures and steps are used. Without one give at least --set modelled.train.utilization=0.9."`
 	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
-	Seeds  int      `default:"1" placeholder:"N" help:"Simulate N seeds, from the document's on; intervals are then over seeds."`
+	Seeds  int      `default:"1" placeholder:"N" help:"Simulate N seeds, starting with the document's; intervals are then over seeds."`
 	Grid   []string `sep:"none" placeholder:"KEY=V1,V2" help:"Simulate every value of a key, all combinations if repeated, on all cores. A value may be a range: 0.3..3/0.1, 16..1024x2, 0.5..2#7."`
-	Out    string   `placeholder:"FILE" help:"Stream a grid's results to a new FILE.csv or FILE.parquet, a row a setting."`
+	Out    string   `placeholder:"FILE" help:"Stream a grid's results to a new FILE.csv or FILE.parquet, one row per setting."`
 	HTML   string   `name:"html" placeholder:"FILE" help:"Write a grid as a self-contained page: lines, maps and a table."`
 	Resume bool     `help:"Go on with an interrupted grid's FILE.csv."`
 	Yes    bool     `help:"Start what takes long, or much memory, without asking."`
@@ -33,10 +33,9 @@ type simulateCmd struct {
 
 // Help explains what the flags together are for; the command line prints it after the flags.
 func (c *simulateCmd) Help() string {
-	return `A simulation leaves its beginning out: steps.warmup train steps, if the document sets it.
-Otherwise it takes as many as the measured steps need to drift no longer, 300 at least. Means
-come with 95 % intervals: by batch means over the measured steps or, with --seeds, over
-seeds. A mean that has not settled is refused, with exit code 1 and the setting to change.
+	return `Warm-up steps are not counted. steps.warmup sets their number; without it the simulator
+chooses it, 300 at least, so that the measured steps no longer drift. Means come with 95 %
+intervals: by batch means over the measured steps or, with --seeds, over seeds. A mean that has not settled is refused, with exit code 1 and the setting to change.
 
   headway simulate FILE                                    one setting
   headway simulate FILE --seeds 8                          intervals over seeds

@@ -42,6 +42,14 @@ type weightsPlace struct {
 // runsDir is the folder of all runs where nothing else is said.
 const runsDir = "runs"
 
+// cannotRead is why a path cannot be read, worded as for documents.
+func cannotRead(path string, err error) error {
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		err = of.Err
+	}
+	return fmt.Errorf("%s: cannot be read: %w", path, err)
+}
+
 // weightsDir finds the directory of versions that a person means, and the run it is of,
 // "" if it is of none.
 func weightsDir(path string) (dir, run string, err error) {
@@ -52,7 +60,7 @@ func weightsDir(path string) (dir, run string, err error) {
 	}
 	info, err := os.Stat(path)
 	if err != nil {
-		return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%w", err)
+		return "", "", failure.Usage("name a run directory, such as runs/NAME, or a directory of versions", "%w", cannotRead(path, err))
 	}
 	if !info.IsDir() {
 		return "", "", failure.Usage("name its directory", "%s is a file", path)

@@ -41,7 +41,9 @@ const (
 	ClosedForm Basis = "closed form"
 	// Simulated is a short simulation of the modelled workload by the production loop.
 	Simulated Basis = "simulation"
-	// Asked is the word or the seen behaviour of a part: the model's directory, an engine's server, or the parts that
+	// File is the content of the model's directory, or that it cannot be read.
+	File Basis = "file"
+	// Asked is the word or the seen behaviour of a part: an engine's server, or the parts that
 	// rollouts are played with.
 	Asked Basis = "asked"
 )

@@ -147,7 +147,7 @@ func (e *examination) modelRead() {
 	if e.model == nil || e.model.Err == "" {
 		return
 	}
-	f := e.add(Error, keyModel, Asked)
+	f := e.add(Error, keyModel, File)
 	f.What = "model.path is no model that can be read: " + e.model.Err
 	f.Why = "the limits of a rollout, version 0 and what every version's weights are put beside come from there"
 	f.Do = "name the directory that the servers were started with, as this machine sees it"
@@ -186,7 +186,7 @@ func (e *examination) unreachable() {
 		f := e.engine(Error, i, Asked, "url")
 		f.What = fmt.Sprintf("%s does not answer as %s: %s", e.document.Engines[i].Name, e.document.Engines[i].Kind, s.Err)
 		f.Why = "a new run waits for it, and does not begin without it"
-		f.Do = "start the server, look at url, kind and key_file, or leave it out with --no-probe"
+		f.Do = "start the server, look at url, kind and key_file, or skip this check with --no-probe"
 	}
 }
 

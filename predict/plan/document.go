@@ -108,6 +108,12 @@ func round6(x float64) float64 {
 	return rounded
 }
 
+// writtenFor warns against training with the document as it is written.
+const writtenFor = `# This document is to simulate, predict and examine. Its model, engines, environment and trainer
+# are the built-in toy: headway run or serve with it trains that toy. Before you train, replace them
+# as docs/plan.md says under "From the plan to your cluster".
+`
+
 // Written is a candidate's document as text, with what it is for on top.
 func (p *Problem) Written(c *Candidate) ([]byte, error) {
 	document, err := p.DocumentOf(c)
@@ -122,6 +128,7 @@ func (p *Problem) Written(c *Candidate) ([]byte, error) {
 		fmt.Fprintf(&text, "# NO SETTING KEEPS THE BUDGET: this one, the closest, misses budget.%s by %s.\n", key, percent(over))
 	}
 	fmt.Fprintf(&text, "# One engine stands for all replicas; decode speeds have the replicas' reading of prompts and tools' outputs in them.\n")
+	fmt.Fprint(&text, writtenFor)
 	text.Write(document.YAML())
 	return []byte(text.String()), nil
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -32,7 +33,7 @@ func (s *search) hosted() error {
 	h := &Hosted{PerMillionTokens: prices.HostedPerMillionTokens, OwnPerMillionTokens: 1e6 * rollout / generated}
 	h.CostPerStep = f.CostPerStep - rollout + generated/1e6*prices.HostedPerMillionTokens
 	h.Cheaper = h.PerMillionTokens < h.OwnPerMillionTokens
-	word := "dearer"
+	word := "more expensive"
 	if h.Cheaper {
 		word = "cheaper"
 	}
@@ -55,8 +56,8 @@ func (s *search) explain() {
 		add("Of the settings that keep the budget it has the fastest noise-adjusted update.")
 	}
 	limit := s.problem.Machine.StepLimit(float64(c.SlotsPerReplica))
-	add("It is %s: %d replicas of %d GPUs decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (limit: %s); the trainer takes %.3g s for %d rollouts.",
-		regimeOf(f.Utilization), c.Replicas, s.problem.Machine.GPUsPerReplica, c.ConcurrencyRollouts, c.DecodeTokensPerS, limit, c.StepS, c.BatchRollouts)
+	add("It is %s: %d replicas of %s decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (limit: %s); the trainer takes %.3g s for %d rollouts.",
+		regimeOf(f.Utilization), c.Replicas, report.Counted(s.problem.Machine.GPUsPerReplica, "GPU"), c.ConcurrencyRollouts, c.DecodeTokensPerS, limit, c.StepS, c.BatchRollouts)
 	var binding []string
 	for _, b := range s.plan.Binding {
 		if b.Binds {
@@ -90,7 +91,7 @@ func compared(f, at Figures, priced bool) string {
 		fmt.Sprintf("an update %s", change(f.UpdateS/at.UpdateS, "slower", "faster")),
 	}
 	if priced && at.CostPerUpdate > 0 {
-		parts = append(parts, "and "+change(f.CostPerUpdate/at.CostPerUpdate, "dearer", "cheaper"))
+		parts = append(parts, "and "+change(f.CostPerUpdate/at.CostPerUpdate, "more expensive", "cheaper"))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -29,7 +29,7 @@ type Plan struct {
 	Why         []string  `json:"why"`
 	// Alternatives lie on both sides of it.
 	Alternatives []Alternative `json:"alternatives"`
-	// Binding are the constraints by their cost, the dearest first, among settings with a closed form. Where the recommended one has no closed form, they are not its own.
+	// Binding are the constraints by their cost, the most expensive first, among settings with a closed form. Where the recommended one has no closed form, they are not its own.
 	Binding []Constraint `json:"binding"`
 	// Levers are what single changes of the recommended setting would do.
 	Levers []Lever `json:"levers"`
