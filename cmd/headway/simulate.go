@@ -33,9 +33,10 @@ type simulateCmd struct {
 
 // Help explains what the flags together are for; the command line prints it after the flags.
 func (c *simulateCmd) Help() string {
-	return `Warm-up steps are not counted. steps.warmup sets their number; without it the simulator
-chooses it, 300 at least, so that the measured steps no longer drift. Means come with 95 %
-intervals: by batch means over the measured steps or, with --seeds, over seeds. A mean that has not settled is refused, with exit code 1 and the setting to change.
+	return `Warm-up steps are not counted. The key steps.warmup sets their number. Without it the
+simulator chooses it, 300 at least, so that the measured steps no longer drift. Means come
+with 95 % intervals: by batch means over the measured steps or, with --seeds, over seeds.
+A mean that has not settled is refused, with exit code 1 and the setting to change.
 
   headway simulate FILE                                    one setting
   headway simulate FILE --seeds 8                          intervals over seeds
