@@ -37,4 +37,5 @@ var renamed = []Renamed{
 	{kindKey, "evaluate.time_s", "modelled.evaluate.time_s", whyModelled},
 	{kindKey, "failures.engine_mtbf_s", "modelled.failures.engine_mtbf_s", whyFailures},
 	{kindKey, "failures.engine_down_s", "modelled.failures.engine_down_s", whyFailures},
+	{"command", "headway study", "go run ./cmd/lab study", "the studies need a checkout of the repository"},
 }
