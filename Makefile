@@ -103,7 +103,7 @@ check-pages: ## the dashboard's types, by tsc from the npm registry (needs Node;
 	npx --yes -p typescript@5.9.3 tsc -p explain/dashboard/jsconfig.json
 
 # Files of other frameworks' logs, written by the libraries that those frameworks log through.
-LOGS_VENV := foreign/golden/generate/.venv
+LOGS_VENV := explain/foreign/golden/generate/.venv
 
 $(LOGS_VENV)/installed: explain/foreign/golden/generate/requirements.txt
 	$(PYTHON) -m venv $(LOGS_VENV)
