@@ -38,8 +38,9 @@ func simulateBeside(t *testing.T, file string, sets ...string) (doc besideClosed
 func TestClosedFormsAgreeOrSaySo(t *testing.T) {
 	skipShort(t)
 	const base = `
-rollout: {concurrency: 64, group_size: 4, %s, length: {kind: lognormal, mean_tokens: %s, tailness: 50}}
-train: {batch: 32, step_s: %s}
+rollout: {concurrency: 64, group_size: 4}
+train: {batch: 32}
+modelled: {%s, length: {kind: lognormal, mean_tokens: %s, tailness: 50}, train: {step_s: %s}}
 steps: {warmup: 60, measured: 300}
 `
 	fill := func(values ...string) string {

@@ -114,7 +114,7 @@ func TestPlannedLossOutlivesTheProcess(t *testing.T) {
 
 func TestPlannedLossesAreRefused(t *testing.T) {
 	for want, loss := range map[string]live.EngineLoss{
-		"there are 1": {Engine: 1}, "one of the two": {AtStep: 3, AtNS: 5}, "a later one": {AtStep: 3, BackStep: 3}, "from 1 on": {BackStep: 3}, "from 0 on": {AtNS: -1},
+		"there are 1": {Engine: 1}, "one of them": {AtStep: 3, AtNS: 5}, "a later one": {AtStep: 3, BackStep: 3}, "from 1 on": {BackStep: 3}, "from 0 on": {AtNS: -1},
 	} {
 		w := newWorld(asyncConfig())
 		opt := live.Options{Environment: w.env, Trainer: w.trainer, Weights: w.weights, Store: w.store, Clock: func() int64 { return 0 },

@@ -12,7 +12,7 @@ from faulty import body
 import headway
 from headway.batch import parse
 
-GOLDEN = Path(__file__).resolve().parents[3] / "batch" / "testdata"
+GOLDEN = Path(__file__).resolve().parents[3] / "train" / "batch" / "testdata"
 
 
 def golden(name: str) -> headway.Batch:
