@@ -226,7 +226,7 @@ func TestPublishRefused(t *testing.T) {
 		out := r.train(groups(5, 1, 0, 2))
 		synctest.Wait()
 		_, err := r.publish(ofLease("a", protocol.Lease{Lease: 5, Attempt: 1}), model(1, 2))
-		r.refused(err, protocol.CodeConflict, "nobody has taken it")
+		r.refused(err, protocol.CodeConflict, "is on offer and not taken")
 		l := r.lease("a", 0, 0)
 		minus := loop.Version(-1)
 		for _, c := range []struct {
@@ -391,7 +391,7 @@ func TestAckWithoutPublish(t *testing.T) {
 		}
 		out = r.train(groups(8, 1, 3, 2))
 		_, err = r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a"})
-		r.refused(err, protocol.CodeConflict, "publish the state that it holds as version 4")
+		r.refused(err, protocol.CodeConflict, "publish its state as version 4")
 		two := loop.Version(2)
 		_, err = r.Publish(t.Context(), protocol.PublishRequest{Trainer: "a", Version: 4, RestoredFrom: &two}, nil)
 		r.must(err)
