@@ -54,7 +54,7 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 						cancel(err)
 						return
 					}
-					all[n/size][n%size] = run.ResponseTokens(sample)
+					all[n/size][n%size] = sample.ResponseTokens()
 				}
 			})
 		}
