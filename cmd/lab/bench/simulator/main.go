@@ -16,6 +16,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -196,14 +197,13 @@ func compare(program, python string, s size, runs int) (comparison, error) {
 	return c, nil
 }
 
-// settings are the --set flags of a simulation.
+// settings are the --set flags of a simulation, but for the time of its train step.
 func settings(s size, seed int) []string {
 	args := []string{}
 	for _, kv := range []string{
 		fmt.Sprintf("seed=%d", seed),
 		fmt.Sprintf("rollout.concurrency=%d", s.concurrency),
 		fmt.Sprintf("train.batch=%d", s.concurrency),
-		fmt.Sprintf("modelled.train.step_s=%d", stepS),
 		fmt.Sprintf("steps.warmup=%d", s.warmup),
 		fmt.Sprintf("steps.measured=%d", s.longer*s.measured),
 	} {
@@ -212,13 +212,25 @@ func settings(s size, seed int) []string {
 	return args
 }
 
+// trainStep sets the time of a train step.
+func trainStep(key string) string { return fmt.Sprintf("%s=%d", key, stepS) }
+
 // headway runs our simulation on one core, of the examples of a source folder.
 func headway(program, source string, s size, seed int) (measurement, error) {
 	var doc struct {
 		Events    int64
 		Staleness struct{ Mean float64 }
 	}
-	args := append([]string{"simulate", filepath.Join(source, "examples", "simulation.yaml"), "--json"}, settings(s, seed)...)
+	example := filepath.Join(source, "examples", "simulation.yaml")
+	text, err := os.ReadFile(example)
+	if err != nil {
+		return measurement{}, err
+	}
+	key := "modelled.train.step_s"
+	if !bytes.Contains(text, []byte("\nmodelled:")) { // a commit of before that section
+		key = "train.step_s"
+	}
+	args := append([]string{"simulate", example, "--json", "--set", trainStep(key)}, settings(s, seed)...)
 	m, err := timed(&doc, "GOMAXPROCS=1", program, args...)
 	m.events, m.staleness = doc.Events, doc.Staleness.Mean
 	return m, err
@@ -294,7 +306,7 @@ func mean(runs []measurement) (mean, standardError float64) {
 func grid(program string, runs int) (*scaling, error) {
 	s := size{concurrency: 1024, warmup: 40, measured: 200, longer: 2}
 	args := append([]string{"simulate", filepath.Join("examples", "simulation.yaml"), "--json",
-		"--accept-unsettled", "--grid", "queue.factor=1,2,4,8", "--grid", "modelled.length.tailness=30,50,70,90"}, settings(s, 1)...)
+		"--accept-unsettled", "--grid", "queue.factor=1,2,4,8", "--grid", "modelled.length.tailness=30,50,70,90", "--set", trainStep("modelled.train.step_s")}, settings(s, 1)...)
 	var one, two []measurement
 	var doc struct{ Runs []struct{} }
 	for range runs {
