@@ -80,17 +80,27 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured, left []int32) {
 	g := o.groups.Get(ev.Group)
 	switch {
 	case g == nil:
-	case ev.Verdict == loop.VerdictPruned, ev.Reward-ev.Reward != 0: // no finite number is a failure
+	case fails(ev):
 		g.left()
 	default:
-		g.Flying--
-		g.Scored++
-		g.LastNS = o.s.Now - g.BegunNS
-		environment := min(m.EnvironmentNS, g.LastNS) // the rest of it was before the group began anew
-		g.MadeNS = max(g.MadeNS, g.LastNS-environment)
-		g.EndsNS += g.LastNS
-		g.EnvironmentNS += environment
+		o.keep(g, m)
 	}
+}
+
+// fails reports whether a score is none: no finite number is a failure.
+func fails(ev *loop.Event) bool {
+	return ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0
+}
+
+// keep counts a scored rollout in its group.
+func (o *Observer) keep(g *life, m *metrics.Measured) {
+	g.Flying--
+	g.Scored++
+	g.LastNS = o.s.Now - g.BegunNS
+	environment := min(m.EnvironmentNS, g.LastNS) // the rest of it was before the group began anew
+	g.MadeNS = max(g.MadeNS, g.LastNS-environment)
+	g.EndsNS += g.LastNS
+	g.EnvironmentNS += environment
 }
 
 // firstToken may bring the beginning of a group forward: it lives from its first token on, and

@@ -83,7 +83,12 @@ func New(cfg loop.Config) *Observer {
 func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.Action) {
 	o.s.Now = max(o.s.Now, ev.Time)
 	o.settle()
-	o.ended, o.judged = false, false
+	o.ended = false
+	if len(actions) == 1 && ev.Kind == loop.RolloutScored && o.turnover(ev, m, &actions[0]) { // nearly all
+		o.s.Queued = m.QueueGroups
+		return
+	}
+	o.judged = false
 	o.event(ev, m)
 	for i := range actions {
 		o.run.Action(&actions[i])
@@ -97,6 +102,25 @@ func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.A
 	case ev.Kind == loop.TrainerRestored:
 		o.warmedUp()
 	}
+}
+
+// turnover takes a rollout that is scored and the next one that starts in its slot: every engine is as busy as before,
+// and idle slots are so for the same reason. It reports false, with nothing changed, for any other step.
+func (o *Observer) turnover(ev *loop.Event, m *metrics.Measured, a *loop.Action) bool {
+	if a.Kind != loop.StartRollout || a.Slot != ev.Slot {
+		return false
+	}
+	at := o.run.At(ev)
+	if at == nil || at.Aborted || fails(ev) {
+		return false
+	}
+	if g := o.groups.Get(ev.Group); g != nil {
+		o.keep(g, m)
+	}
+	o.run.NowNS = max(o.run.NowNS, ev.Time)
+	o.run.Turn(at, a)
+	o.start(a)
+	return true
 }
 
 func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
@@ -137,12 +161,7 @@ func (o *Observer) lost(slots []int32) {
 func (o *Observer) action(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		g, opened := o.groups.Put(a.Group)
-		if opened {
-			g.anew()
-		}
-		g.Flying++
-		o.began(a, g)
+		o.start(a)
 	case loop.ResumeRollout:
 		o.began(a, o.groups.Get(a.Group))
 	case loop.AbortRollout:
@@ -160,6 +179,16 @@ func (o *Observer) action(a *loop.Action) {
 	case loop.FinishRun:
 		o.s.Stopped = true
 	}
+}
+
+// start counts an attempt of a group, which lives from its first on.
+func (o *Observer) start(a *loop.Action) {
+	g, opened := o.groups.Put(a.Group)
+	if opened {
+		g.anew()
+	}
+	g.Flying++
+	o.began(a, g)
 }
 
 // moved takes over a setting that explanations go by.
