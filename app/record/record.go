@@ -137,7 +137,7 @@ func (r *Record) OnStep(ctx context.Context, d live.StepDone, view View) {
 	}
 	r.Steps.add(line)
 	if r.sinks != nil {
-		r.sinks.Send(sinkStep(line, r.App.Now()))
+		r.sinks.Send(sink.StepOf(&line, r.App.Now()))
 	}
 	r.Shown.step(&line)
 	r.Samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.Message("samples: " + err.Error()) })

@@ -18,7 +18,6 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/observe/steps"
 )
 
 // commandLog has what the program of sinks.command says, in the run directory.
@@ -153,18 +152,4 @@ func parameters(cfg config.Config) map[string]string {
 	}
 	walk("", tree)
 	return out
-}
-
-// sinkStep is a line of metrics.jsonl as sinks take it.
-func sinkStep(line steps.Line, now time.Time) sink.Step {
-	text, err := json.Marshal(line)
-	if err != nil {
-		return sink.Step{Step: int64(line.Step), Time: now}
-	}
-	var object map[string]any
-	if json.Unmarshal(text, &object) != nil {
-		return sink.Step{Step: int64(line.Step), Time: now}
-	}
-	delete(object, "step")
-	return sink.Step{Step: int64(line.Step), Time: now, Figures: sink.Figures(object)}
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,34 +22,6 @@ type Step struct {
 type Figure struct {
 	Name  string
 	Value float64
-}
-
-// Figures are the finite numbers of a decoded JSON object by name, those within others with the names
-// before them and a slash. Lists and texts are left out.
-func Figures(object map[string]any) []Figure {
-	var out []Figure
-	var walk func(prefix string, object map[string]any)
-	walk = func(prefix string, object map[string]any) {
-		for name, value := range object {
-			switch v := value.(type) {
-			case float64:
-				if !math.IsNaN(v) && !math.IsInf(v, 0) {
-					out = append(out, Figure{prefix + name, v})
-				}
-			case bool:
-				figure := Figure{Name: prefix + name}
-				if v {
-					figure.Value = 1
-				}
-				out = append(out, figure)
-			case map[string]any:
-				walk(prefix+name+"/", v)
-			}
-		}
-	}
-	walk("", object)
-	slices.SortFunc(out, func(a, b Figure) int { return strings.Compare(a.Name, b.Name) })
-	return out
 }
 
 // ErrBroken is wrapped by the error of a sink that will take nothing more, however often it is tried.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -117,14 +116,6 @@ func TestANilFeedTakesAll(t *testing.T) {
 	f.Close(true)
 	if len(f.Dropped()) != 0 {
 		t.Error("it dropped something")
-	}
-}
-
-func TestFiguresOfAnObject(t *testing.T) {
-	got := Figures(map[string]any{"b": 2.0, "a": true, "no": math.NaN(), "word": "x", "list": []any{1.0}, "deep": map[string]any{"er": map[string]any{"x": -1.5}}, "inf": math.Inf(1)})
-	want := []Figure{{"a", 1}, {"b", 2}, {"deep/er/x", -1.5}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
 	}
 }
 
