@@ -13,8 +13,8 @@ import (
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/store/transfer"
 	remote "github.com/headway-rl/headway/train/remote"
 )
@@ -137,30 +137,9 @@ func (p *Plane) mount() error {
 
 // runtimeOptions are the live runtime's.
 func (p *Plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
-	view := p.Around.Lines(p.Intro(nil))
-	opt := live.Options{
-		Header:  p.Header(),
-		Engines: p.Parts.Engines, Environment: p.Environment, Trainer: p.Trainer, Weights: p.Published(), Store: p.log, Resume: resume,
-		OnStep: func(d live.StepDone) {
-			p.OnStep(ctx, d, view)
-			p.send(record.StepLine(d))
-		},
-		OnBatch: func(b port.Batch) {
-			if err := p.Samples.Write(b); err != nil {
-				p.say("samples: %v", err)
-			}
-		},
-		OnBroken:   func(bundle []byte) { p.say("%s", record.WriteBroken(p.Dir, bundle)) },
-		OnDiskFull: p.onDiskFull, OnSync: p.onSync, Logf: p.say, RejoinAfter: time.Second, Patient: true,
-		KeepVersions: p.Cfg.Store.KeepVersions, SnapshotSteps: p.Cfg.Store.SnapshotEvery,
-	}
-	offset := int64(0)
-	if resume != nil {
-		offset = resume.Loop.Status().TimeNS
-	}
-	opt.Clock = p.App.Clock(offset)
-	p.WithFleet(&opt)
-	p.Shown.Watch(&opt)
+	p.OnLine = func(line *steps.Line) { p.send(line) }
+	opt := p.Options(ctx, p.log, resume, p.Around.Lines(p.Intro(nil)))
+	opt.OnDiskFull, opt.OnSync, opt.RejoinAfter, opt.Patient = p.onDiskFull, p.onSync, time.Second, true
 	return opt
 }
 

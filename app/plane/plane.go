@@ -191,6 +191,9 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	watcher.Go(func() { p.play(watching, cancel, run.NowNS) })
 	_, err = run.Run(ctx)
 	p.Well = err == nil
+	for _, warning := range p.TakePaces().Warnings() {
+		p.say("%s", warning)
+	}
 	stopWatching()
 	watcher.Wait()
 	p.Evaluations.Wait()

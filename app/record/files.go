@@ -248,8 +248,8 @@ func Finite(x float64) float64 {
 // BrokenFile is the name in a run directory of what explains a broken invariant.
 const BrokenFile = "broken.json"
 
-// WriteBroken keeps what explains a broken invariant in a run directory, and returns what to say of it.
-func WriteBroken(dir string, bundle []byte) string {
+// writeBroken keeps the file that explains a broken invariant in a run directory, and returns what to say of it.
+func writeBroken(dir string, bundle []byte) string {
 	path := filepath.Join(dir, BrokenFile)
 	if err := os.WriteFile(path, bundle, 0o644); err != nil {
 		return fmt.Sprintf("the file that explains this defect cannot be written: %v", err)

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
@@ -32,6 +33,9 @@ type Record struct {
 	// Shown is the run as browsers see it, nil where none may.
 	Shown *Shown
 	Steps *StepLog
+	// OnLine is called with every line of metrics.jsonl, evaluation and all, by the goroutine that owns the loop. It must
+	// not block or change the line. Nil is not called.
+	OnLine func(*steps.Line)
 	// sinks take every train step's figures to where others are, nil where there are none; spans are nil where none
 	// are sent. well is how the run ended.
 	sinks *sink.Feed
@@ -129,8 +133,8 @@ func (r *Record) Header() trace.Header {
 	return trace.Header{Program: r.Around.Program, Source: "live", Seed: r.Cfg.Seed, Warmup: r.Warmup(), Loop: r.Rules, Config: string(r.Cfg.Public().YAML())}
 }
 
-// OnStep is called by the goroutine that owns the loop; it does not block.
-func (r *Record) OnStep(ctx context.Context, d live.StepDone, view View) {
+// onStep is called by the goroutine that owns the loop; it does not block.
+func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	line := StepLine(d)
 	if e := r.Evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
@@ -140,13 +144,16 @@ func (r *Record) OnStep(ctx context.Context, d live.StepDone, view View) {
 		r.sinks.Send(sink.StepOf(&line, r.App.Now()))
 	}
 	r.Shown.step(&line)
-	r.Samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { view.Message("samples: " + err.Error()) })
+	if r.OnLine != nil {
+		r.OnLine(&line)
+	}
+	r.Samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Tell("samples: %v", err) })
 	view.Update(r.newProgress(d))
 	every := loop.Version(r.Cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
 		r.Evaluations.start(v, func() (float64, error) {
 			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
-		}, func(err error) { view.Message(fmt.Sprintf("evaluating version %d: %v", v, err)) })
+		}, func(err error) { r.Tell("evaluating version %d: %v", v, err) })
 	}
 }
 

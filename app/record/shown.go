@@ -94,8 +94,8 @@ func (v *Shown) status() (s loop.Status) {
 	return s
 }
 
-// Watch has a runtime's options tell the view what happens.
-func (v *Shown) Watch(opt *live.Options) {
+// watch has a runtime's options tell the view what happens.
+func (v *Shown) watch(opt *live.Options) {
 	if v == nil {
 		return
 	}

@@ -71,8 +71,8 @@ func (r *Record) openSpans() error {
 	return err
 }
 
-// WatchSpans has a runtime's options tell the spans what happens.
-func (r *Record) WatchSpans(opt *live.Options) {
+// watchSpans has a runtime's options tell the spans what happens.
+func (r *Record) watchSpans(opt *live.Options) {
 	if r.Spans == nil {
 		return
 	}

@@ -126,32 +126,14 @@ func (j *Run) serveFirst(ctx context.Context) error {
 
 // Options are the live runtime's.
 func (j *Run) Options(ctx context.Context, view record.View) live.Options {
-	offset := int64(0)
 	j.Disk.say = view.Message
-	opt := live.Options{
-		Header: j.Header(), Engines: j.Engines, Environment: j.Environment, Trainer: j.Trainer, Weights: j.Weights, Store: j.store,
-		Notes: []live.Note{{Name: trace.NotePrediction, Data: j.Expected}}, Losses: plannedLosses(j.Cfg),
-		OnStep: func(d live.StepDone) { j.OnStep(ctx, d, view) },
-		OnBatch: func(b port.Batch) {
-			if err := j.Samples.Write(b); err != nil {
-				view.Message("samples: " + err.Error())
-			}
-		},
-		OnBroken:   func(bundle []byte) { view.Message(record.WriteBroken(j.Dir, bundle)) },
-		OnDiskFull: j.Disk.told,
-		Logf:       func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) },
-
-		KeepVersions: j.Cfg.Store.KeepVersions, SnapshotSteps: j.Cfg.Store.SnapshotEvery,
-	}
+	j.TellBy(func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) })
+	var resume *live.Resume
 	if j.resumed != nil {
-		opt.Resume = j.resumed.State
-		offset = opt.Resume.Loop.Status().TimeNS
+		resume = j.resumed.State
 	}
-	opt.Clock = j.App.Clock(offset)
-	j.WithFleet(&opt)
-	j.TellBy(opt.Logf)
-	j.Shown.Watch(&opt)
-	j.WatchSpans(&opt)
+	opt := j.Record.Options(ctx, j.store, resume, view)
+	opt.Notes, opt.OnDiskFull = []live.Note{{Name: trace.NotePrediction, Data: j.Expected}}, j.Disk.told
 	if j.CodeTask != nil {
 		j.CodeTask.Clock.Store(&opt.Clock)
 	}
