@@ -54,7 +54,7 @@ func truth(b bool) float64 {
 	return 0
 }
 
-// figures in the order of docs/operations.md, which is tested against them.
+// figures in the order of docs/reference/prometheus.md, which is tested against them.
 var figures = slices.Concat(planeFigures, senderFigures, controlFigures, environmentFigures, throughputFigures, verlFigures)
 
 // planeFigures are those that every control plane has.

@@ -216,7 +216,7 @@ func verls(name string) bool {
 
 // The documentation lists every metric, with the words of its help, and no other.
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/operations.md")
+	text, err := os.ReadFile("../docs/reference/prometheus.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 			label = "{" + strings.Join(f.labels, ",") + "}"
 		}
 		if line := "| `" + f.name + label + "` | " + f.help + " |"; !strings.Contains(string(text), line) {
-			t.Errorf("docs/operations.md lacks the line\n%s", line)
+			t.Errorf("docs/reference/prometheus.md lacks the line\n%s", line)
 		}
 	}
 	known := map[string]bool{"headway_info": true, "headway_sync_phase_seconds": true, "headway_http_requests_total": true, "headway_http_request_duration_seconds": true, "headway_http_connections_refused_total": true}
@@ -235,7 +235,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for _, found := range regexp.MustCompile("(?m)^\\| `(headway_[a-z_]+)").FindAllStringSubmatch(string(text), -1) {
 		if !known[found[1]] && !strings.HasPrefix(found[1], "headway_sandbox_") { // which are the pool's own
-			t.Errorf("docs/operations.md lists %s, which is not there", found[1])
+			t.Errorf("docs/reference/prometheus.md lists %s, which is not there", found[1])
 		}
 	}
 }

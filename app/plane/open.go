@@ -242,7 +242,7 @@ func keyed(document string) keyedLines {
 func (p *Plane) recover(ctx context.Context) (*live.Resume, error) {
 	resume, err := live.Recover(p.log, func() int64 { return p.App.Now().UnixNano() })
 	if err != nil {
-		return nil, failure.Run("docs/operations.md says what to do about a damaged log", "recovering %s: %w", p.Dir, err)
+		return nil, failure.Run("docs/standby-and-backup.md says what to do about a damaged log", "recovering %s: %w", p.Dir, err)
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

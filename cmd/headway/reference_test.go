@@ -91,7 +91,7 @@ func TestMetricsReference(t *testing.T) {
 	var page strings.Builder
 	page.WriteString("# metrics.jsonl\n\n" +
 		"Generated from the struct that is written (`make generate`): one JSON object a train step, in the run directory. Ratios are from 0 to 1, staleness counts policy versions, " +
-		"and every figure is of the step's groups or of the period that it ended. What Prometheus gets is in [operations](../operations.md).\n\n| key | meaning |\n|---|---|\n")
+		"and every figure is of the step's groups or of the period that it ended. What Prometheus gets is in [prometheus](prometheus.md).\n\n| key | meaning |\n|---|---|\n")
 	metricRows(t, &page, "", reflect.TypeFor[steps.Line](), comments)
 	current(t, "../../docs/reference/metrics.md", page.String())
 }

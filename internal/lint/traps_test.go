@@ -17,7 +17,7 @@ type trap struct {
 	tests []string
 }
 
-// traps are numbered from 1. docs/engines-connect.md prints them, generated from here.
+// traps are numbered from 1. docs/engine-traps.md prints them, generated from here.
 var traps = []trap{
 	{"SGLang streams either all of the response in every event or what is new in it", "tokens twice, or most of them never", []string{"engine/sglang TestStreams"}},
 	{"vLLM has two shapes of log-probs, and −9999 for one that it does not know", "an importance ratio of e⁹⁹⁹⁹", []string{"engine/vllm TestEvents", "engine/upstream TestLiesAreErrors"}},
@@ -62,14 +62,14 @@ func TestTrapsAreTested(t *testing.T) {
 	}
 }
 
-// The table of traps in docs/engines-connect.md is the list above.
+// The table of traps in docs/engine-traps.md is the list above.
 func TestTrapsAreCurrent(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| | habit | what it costs who does not know it | held by |\n|---|---|---|---|\n")
 	for i, known := range traps {
 		fmt.Fprintf(&table, "| %d | %s | %s | `%s` |\n", i+1, known.habit, known.costs, strings.Join(known.tests, "`, `"))
 	}
-	generated(t, "docs/engines-connect.md", "traps", table.String())
+	generated(t, "docs/engine-traps.md", "traps", table.String())
 }
 
 // generated holds that a document's generated part is up to date, and with -rewrite makes it so.

@@ -19,12 +19,12 @@ func TestReportsAreComplete(t *testing.T) {
 	all := attacks(nobody)
 	for _, report := range reports {
 		if len(report.Rows) != len(all) {
-			t.Errorf("%s has %d attacks, there are %d: record it again as docs/sandboxes.md says", report.Driver, len(report.Rows), len(all))
+			t.Errorf("%s has %d attacks, there are %d: record it again as docs/sandboxes-tested.md says", report.Driver, len(report.Rows), len(all))
 			continue
 		}
 		for i, row := range report.Rows {
 			if row.Attack != all[i].name || row.Tries != all[i].tries {
-				t.Errorf("%s was recorded with %q, now there is %q: record it again as docs/sandboxes.md says", report.Driver, row.Attack, all[i].name)
+				t.Errorf("%s was recorded with %q, now there is %q: record it again as docs/sandboxes-tested.md says", report.Driver, row.Attack, all[i].name)
 			}
 		}
 	}

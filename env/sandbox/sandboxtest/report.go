@@ -41,7 +41,7 @@ type Report struct {
 	Rows     []Row
 }
 
-// Marks around the part of docs/sandboxes.md that is written from the reports.
+// Marks around the part of docs/sandboxes-tested.md that is written from the reports.
 const (
 	generatedFrom = "<!-- generated: isolation -->\n"
 	generatedTo   = "<!-- end: isolation -->\n"

@@ -9,11 +9,11 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of docs/sandboxes.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the tables of docs/sandboxes-tested.md anew")
 
-// docs/sandboxes.md is what the reports say.
+// docs/sandboxes-tested.md is what the reports say.
 func TestDocumentIsCurrent(t *testing.T) {
-	const path = "../../../docs/sandboxes.md"
+	const path = "../../../docs/sandboxes-tested.md"
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -31,7 +31,7 @@ func TestDocumentIsCurrent(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != string(text) {
-		t.Error("docs/sandboxes.md is not what env/sandbox/sandboxtest/results says: go test ./env/sandbox/sandboxtest -run Document -rewrite")
+		t.Error("docs/sandboxes-tested.md is not what env/sandbox/sandboxtest/results says: go test ./env/sandbox/sandboxtest -run Document -rewrite")
 	}
 	for _, report := range reports {
 		for _, row := range report.Rows {
