@@ -124,7 +124,7 @@ func TestCorrectedFormAgreesNearOne(t *testing.T) {
 	}
 }
 
-// TestCorrectionsAgree holds each correction of docs/theory.md that acts on the
+// TestCorrectionsAgree holds each correction of docs/theory-rules.md that acts on the
 // inputs against the simulator, on both sides of ρ = 1.
 func TestCorrectionsAgree(t *testing.T) {
 	for _, c := range []struct {

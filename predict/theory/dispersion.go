@@ -16,7 +16,7 @@ import (
 // more than an exponential's. The coefficient of variation of one rollout is cv.
 // Over a long window slots can only make so much.
 //
-// Derived, nothing fitted (docs/theory.md, "Arrivals"): groups start whenever S
+// Derived, nothing fitted (docs/theory-corrections.md): groups start whenever S
 // rollouts have ended, so that a group start answers to the rollouts before it.
 // Let f and g be the transforms of the time of one rollout and of a group's
 // longest. L has the former's values, M the latter's. The spectrum of ready

@@ -139,7 +139,7 @@ func (e *effective) omit() {
 
 // memoryShare is over which part of the stock's memory arrivals add up before
 // they meet an end of the queue: fitted, the one constant that is. See
-// docs/theory.md.
+// docs/theory-corrections.md.
 const memoryShare = 0.5
 
 // stockMemory is how many steps the stock takes to forget where it was: the

@@ -1,7 +1,7 @@
 package theory
 
 // Budget is a fixed number of GPUs to be split between rollout and training
-// (docs/theory.md). All fields must be positive.
+// (docs/theory-rules.md). All fields must be positive.
 type Budget struct {
 	GPUs               float64 // N = N_R + N_T
 	RolloutTokensPerS  float64 // c_R, tokens/s a rollout GPU generates

@@ -6,7 +6,7 @@ import (
 )
 
 // Lever is one change of the settings and its gain. Every lever says what it holds
-// fixed, since that decides its sign (docs/theory.md).
+// fixed, since that decides its sign (docs/theory-rules.md).
 type Lever struct {
 	// Name is one of tail, split, batch, queue factor, concurrency, sync.
 	Name string `json:"name"`

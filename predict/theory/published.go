@@ -46,7 +46,7 @@ func GroupTime(concurrency, batch, tail, rho float64) float64 {
 
 // BetaCritical returns the largest β* = c_T/c_R at which the train-bound side can
 // reach a period with less staleness than the rollout-bound side. It is 1/(6q − 4
-// + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2 (docs/theory.md). Valid for q
+// + 4·√((q−1)(2q−1))): ½ at q = 1, 0.0670 at q = 2 (docs/theory-rules.md). Valid for q
 // >= 1 with concurrency proportional to the rollout GPUs.
 func BetaCritical(queueFactor float64) float64 {
 	q := queueFactor

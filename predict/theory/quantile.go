@@ -7,7 +7,7 @@ import (
 
 // Distribution is the predicted distribution of staleness in versions: S = ⌊(x +
 // t_step + t_publish)/T⌋ with x = D + W. D is the group's generation time and W
-// its wait, taken independent (docs/theory.md, "The distribution"). The last
+// its wait, taken independent (docs/theory-corrections.md, "The distribution"). The last
 // update before a selection was T − t_step earlier, hence the t_step.
 //
 // D is the time from a group's first token to its last sibling. W is the time in

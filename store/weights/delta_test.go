@@ -241,7 +241,7 @@ func handmade(t testing.TB, d Delta, payloads map[string][]byte) []byte {
 	return append(header, data...)
 }
 
-// The format as docs/weights.md tells it: gaps and values, uncompressed.
+// The format as docs/weights-format.md tells it: gaps and values, uncompressed.
 func TestHandmadeDelta(t *testing.T) {
 	from := memory{ModelName: smallModel(t, 1, 2, 3, 4)}
 	to := memory{ModelName: smallModel(t, 1, 5, 3, 6)}

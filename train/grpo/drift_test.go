@@ -72,7 +72,7 @@ func TestPredictionOfNormalLogRatios(t *testing.T) {
 				t.Errorf("exponent %g, bucket %d: clip fraction %.4f, predicted %.4f, by the formula %.4f", exponent, b, measured, predicted, formula)
 			}
 		}
-		// docs/theory.md: ESS/N ≈ exp(−Var log w) for normal log-weights.
+		// docs/theory-rules.md: ESS/N ≈ exp(−Var log w) for normal log-weights.
 		if s := &later.ByToken[2]; !close64(s.EffectiveSampleSize(), math.Exp(-2*truth.KL(2)), 0.01) {
 			t.Errorf("exponent %g: ESS/N %g at lag 2, exp(-Var) is %g", exponent, s.EffectiveSampleSize(), math.Exp(-2*truth.KL(2)))
 		}
