@@ -39,7 +39,7 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 	ctx, stop := command.Interruptible()
 	defer stop()
 	show := newCaseProgress(a)
-	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulate: experiment.SimulateDocument, Said: show.update}, c.Name...)
+	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulation: experiment.DevicesOf, Said: show.update}, c.Name...)
 	show.Clear()
 	if err != nil {
 		if errors.Is(err, context.Canceled) {

@@ -123,7 +123,7 @@ func TestReproduceDocumentIsCurrent(t *testing.T) {
 			t.Errorf("docs/reproduce.md has no section on %s: headway reproduce --markdown docs/reproduce.md", name)
 		}
 	}
-	result, err := reproduce.Run(t.Context(), reproduce.Options{Simulate: experiment.SimulateDocument}, "batch_size", "queue_factor", "tail_subsets")
+	result, err := reproduce.Run(t.Context(), reproduce.Options{Simulation: experiment.DevicesOf}, "batch_size", "queue_factor", "tail_subsets")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -80,36 +80,36 @@ func (c *simulateCmd) single(application *app.Process) error {
 	if c.Resume {
 		return failure.Usage(experiment.FlagsHint, "--resume goes on with a grid that was written by --out")
 	}
-	cases, err := c.cases()
+	one, err := c.first()
 	if err != nil {
 		return err
 	}
-	warn(application, cases[0].Document.Warnings())
-	if takes := experiment.Costly(cases[0].Document); takes != "" && !c.Yes {
+	warn(application, one.Document.Warnings())
+	if takes := experiment.Costly(one.Document); takes != "" && !c.Yes {
 		return failure.Usage("--yes starts it all the same; fewer slots or a smaller steps.measured take less", "%s", takes)
 	}
 	files, err := c.files()
 	if err != nil {
 		return err
 	}
-	prediction, err := experiment.Expect(cases[0].Document, cases[0].Setting)
+	prediction, err := experiment.Expect(one.Document, one.Setting)
 	if err != nil {
 		return errors.Join(experiment.KeyError(err), files.End(err))
 	}
-	doc, err := experiment.Simulate(cases[0], prediction, files.recorder(), newStepProgress(application))
+	doc, err := experiment.Simulate(one, prediction, files.recorder(), newStepProgress(application))
 	if err != nil {
 		return err
 	}
 	doc.Took(application.Now().Sub(began).Seconds())
 	var refused error
 	if !doc.Settled && !c.Accept {
-		refused = experiment.Refusal(cases[0].Document, &doc)
+		refused = experiment.Refusal(one.Document, &doc)
 	}
 	switch {
 	case c.JSON:
 		err = doc.WriteJSON(application.Stdout, refused == nil)
 	case refused == nil:
-		err = doc.Text(application.Stdout, cases[0].Document)
+		err = doc.Text(application.Stdout, one.Document)
 		if err == nil && files.timeline != nil {
 			_, err = fmt.Fprintln(application.Stdout, files.timeline.drawn())
 		}
@@ -158,13 +158,13 @@ func (f simulationFiles) End(failed error) error {
 	return errors.Join(f.trace.end(failed), f.timeline.end(failed))
 }
 
-// cases resolves the simulations of a command line without a grid, one a seed.
-func (c *simulateCmd) cases() ([]experiment.Case, error) {
+// first resolves the first simulation of a command line.
+func (c *simulateCmd) first() (experiment.Case, error) {
 	g, err := c.grid()
 	if err != nil {
-		return nil, err
+		return experiment.Case{}, err
 	}
-	return g.Cases()
+	return g.Case(0)
 }
 
 // grid is every simulation that the command line asks for.

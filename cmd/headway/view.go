@@ -114,15 +114,15 @@ func isDocument(path string) bool {
 // simulated simulates a document once, and returns its trace, in a directory of its own that remove takes away.
 func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err error) {
 	simulate := simulateCmd{File: c.Path, Set: c.Set, Seeds: 1}
-	cases, err := simulate.cases()
+	one, err := simulate.first()
 	if err != nil {
 		return "", nil, err
 	}
-	warn(a, cases[0].Document.Warnings())
-	if takes := experiment.Costly(cases[0].Document); takes != "" {
+	warn(a, one.Document.Warnings())
+	if takes := experiment.Costly(one.Document); takes != "" {
 		return "", nil, failure.Usage("headway simulate --yes --trace OUT makes it all the same, and headway view OUT shows it", "%s", takes)
 	}
-	prediction, err := experiment.Expect(cases[0].Document, cases[0].Setting)
+	prediction, err := experiment.Expect(one.Document, one.Setting)
 	if err != nil {
 		return "", nil, experiment.KeyError(err)
 	}
@@ -134,7 +134,7 @@ func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err err
 	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson")
 	file, err := createTrace(path)
 	if err == nil {
-		_, err = experiment.Simulate(cases[0], prediction, simulationFiles{trace: file}, newStepProgress(a))
+		_, err = experiment.Simulate(one, prediction, simulationFiles{trace: file}, newStepProgress(a))
 	}
 	if err != nil {
 		return "", nil, errors.Join(err, os.RemoveAll(dir))

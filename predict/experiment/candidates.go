@@ -5,7 +5,6 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
 	"github.com/headway-rl/headway/predict/doctor"
 	"github.com/headway-rl/headway/predict/plan"
@@ -133,14 +132,4 @@ func DevicesOf(document config.Config) (sim.Config, error) {
 		return sim.Config{}, err
 	}
 	return Devices(Case{Document: document, Setting: setting})
-}
-
-// SimulateDocument simulates a document as headway simulate does, observed.
-func SimulateDocument(document config.Config, observe func(loop.Event, []loop.Action)) (sim.Result, error) {
-	cfg, err := DevicesOf(document)
-	if err != nil {
-		return sim.Result{}, err
-	}
-	cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { observe(ev, actions) }
-	return sim.Run(cfg)
 }

@@ -160,8 +160,8 @@ func (g *Grid) document(setting int64) (Case, error) {
 	return Case{set: set, Document: document, bias: g.bias, automatic: automatic}, err
 }
 
-// simulation is one simulation of the grid: a setting with a seed, seeds changing fastest.
-func (g *Grid) simulation(i int64) (Case, error) {
+// Case is one simulation of the grid, from 0 on: a setting with a seed, seeds changing fastest.
+func (g *Grid) Case(i int64) (Case, error) {
 	one, err := g.resolve(i / g.Seeds)
 	one.Document.Seed += uint64(i % g.Seeds)
 	return one, err
@@ -223,17 +223,4 @@ func (g *Grid) Check() ([]config.Warning, error) {
 		stride *= size
 	}
 	return warnings, nil
-}
-
-// Cases resolves every simulation of a grid, one a seed.
-func (g *Grid) Cases() ([]Case, error) {
-	var cases []Case
-	for i := range g.Simulations() {
-		one, err := g.simulation(i)
-		if err != nil {
-			return nil, err
-		}
-		cases = append(cases, one)
-	}
-	return cases, nil
 }

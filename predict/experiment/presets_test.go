@@ -118,7 +118,15 @@ func casesOf(t *testing.T, set ...string) ([]Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Cases()
+	var cases []Case
+	for i := range g.Simulations() {
+		one, err := g.Case(i)
+		if err != nil {
+			return nil, err
+		}
+		cases = append(cases, one)
+	}
+	return cases, nil
 }
 
 func loopLiveMax(c Case) int { return c.Document.LoopConfig().LiveGroupsMax() }

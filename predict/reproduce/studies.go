@@ -15,7 +15,7 @@ import (
 )
 
 // errNoSimulator is the error of a case that simulates documents, without a simulator.
-var errNoSimulator = errors.New("reproduce: Options.Simulate is missing, and this case simulates a document")
+var errNoSimulator = errors.New("reproduce: Options.Simulation is missing, and this case simulates a document")
 
 // readDocument reads one of the embedded documents, with every default filled in.
 func readDocument(name string) (config.Config, error) {
@@ -55,12 +55,17 @@ type observed struct {
 
 // simulateDocuments simulates documents on all cores, in order.
 func (o Options) simulateDocuments(ctx context.Context, name string, documents []config.Config) ([]observed, error) {
-	if o.Simulate == nil {
+	if o.Simulation == nil {
 		return nil, errNoSimulator
 	}
 	return inParallel(ctx, len(documents), func(i int) (observed, error) {
+		cfg, err := o.Simulation(documents[i])
+		if err != nil {
+			return observed{}, err
+		}
 		var b buffer
-		result, err := o.Simulate(documents[i], b.observe)
+		cfg.Observe = b.observe
+		result, err := sim.Run(cfg)
 		return observed{result, b.most}, err
 	}, func(done int) {
 		if o.Said != nil {
@@ -76,7 +81,7 @@ type buffer struct {
 }
 
 // observe follows one event and the actions on it.
-func (b *buffer) observe(ev loop.Event, actions []loop.Action) {
+func (b *buffer) observe(ev loop.Event, _, _ int64, actions []loop.Action) {
 	if b.most == nil {
 		b.most = []int{0}
 	}
