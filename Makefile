@@ -201,7 +201,7 @@ microbench: ## the Go benchmarks of every package
 
 .PHONY: generate
 generate: ## rewrite what is generated from the code: JSON schema, tables of the docs
-	$(GO) test ./config -run "Schema|Presets" -rewrite
+	$(GO) test ./config -run "Schema|Presets|Renamed" -rewrite
 	$(GO) test ./internal/lint -run Architecture -rewrite
 	$(GO) test ./predict/hardware -run Document -rewrite
 	$(GO) test ./explain/foreign -run Document -rewrite

@@ -159,8 +159,6 @@ type Queue struct {
 	// Eta is the bound of the mean staleness of policy bounded, in versions. No more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps.
 	Eta float64 `json:"eta,omitempty" min:"0" max:"1e6"`
 
-	// Size of policy replay's buffer in rollouts, instead of factor or capacity; a multiple of rollout.group_size and no less than a batch.
-	Size int `json:"size,omitempty" min:"1" max:"268435456"`
 	// Evict is the group that replay's full buffer gives up. Value version takes the group of the oldest start version. Value drift takes the one whose importance ratio is expected to be the farthest from 1. Default version.
 	Evict string `json:"evict,omitempty" allowed:"version drift"`
 	// Gamma is the weight in replay's sampling of a group one version older. Default 0.95.
@@ -363,8 +361,8 @@ type Correction struct {
 type Store struct {
 	// Dir is the folder of all runs; each has its own in it. Default runs.
 	Dir string `json:"dir"`
-	// Sync: kernel survives kill -9, always survives losing power and is slower. Default kernel.
-	Sync string `json:"sync" allowed:"kernel always"`
+	// Durability: kernel survives kill -9, always survives losing power and is slower. Default kernel.
+	Durability string `json:"durability" allowed:"kernel always"`
 	// SnapshotEvery is the number of train steps between snapshots of the loop. Default 25.
 	SnapshotEvery int `json:"snapshot_every" min:"1" max:"1000000"`
 	// KeepVersions is the number of weight versions kept on disk; older ones are removed. Default 3.

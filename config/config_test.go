@@ -125,9 +125,9 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 		"rollout: {drift: {steps: 9, length_factor: 1}}\nmodelled: {tools: {calls: 3, time: {mean_s: 2}, failure_rate: 0, output_tokens: 0}, sandbox: {start: {mean_s: 5, tailness: 0}, limit: 9}}",
 		"modelled: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, verifier: {time: {groups: [[1, 2], [3]]}}}",
 		"model: {path: m}\nengines: [{kind: tinker, url: 'http://a', slots: 3}]\ntrainer: {adapter_rank: 4}",
-		"modelled: {failures: {engine_mtbf_s: 900}, evaluate: {occupies: trainer, time_s: 4}}\nengines: [{slots: 3, speed: 2}, {slots: 5, name: big}]\nfailures: {engine_plan: [{engine: big, at_s: 0, down_s: 5}]}",
+		"modelled: {failures: {engine_mtbf_s: 900}, evaluate: {occupies: trainer, time_s: 4}}\nengines: [{slots: 3, modelled_speed: 2}, {slots: 5, name: big}]\nfailures: {engine_plan: [{engine: big, at_s: 0, down_s: 5}]}",
 		"modelled: {train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}, sync: {load_s: 2}, verifier: {}, tools: {calls: 0}}",
-		"model: {path: m}\nengines: [{kind: vllm, url: 'http://a', slots: 3}, {kind: llamacpp, url: 'http://b', slots: 5, command: [x, '{weights}']}]\nenvironment: {prompt_tokens_max: 9}\ngateway: {tools: none}",
+		"model: {path: m}\nengines: [{kind: vllm, url: 'http://a', slots: 3}, {kind: llamacpp, url: 'http://b', slots: 5, command: [x, '{weights}']}]\nenvironment: {prompt_tokens_max: 9}\ngateway: {tool_format: none}",
 		"environment: {kind: tasks, tasks: {file: t, held_out: 0.1}, tools: [shell], verifier: {marker: '####', range: [-1, 1]}, on_limit: {disk: fail}}\nsandbox: {driver: kubernetes, retries: 0, env: [A=1], reuse: reset, kubernetes: {warm_pool: w}}",
 		"environment: {task: code, language: go, operations_max: 2}",
 		"preset: prime-rl", "preset: pipelinerl\nqueue: {factor: 3}", "preset: synchronous", "preset: slime\nqueue: {capacity: 256}",
@@ -344,7 +344,7 @@ func FuzzParse(f *testing.F) {
 		"x: &a [*a]", "<<: {seed: 1}", "seed: !!int 4", "seed: 0x10", "---\n...\n---\n", "schedule: synchronous",
 		"rollout: {group_size: 3, start: gang}\ntrain: {batch: 9}", "seed: |\n  text",
 		"preset: areal\nqueue: {eta: 2.5, pause_at: 1.5}", "queue: {policy: threshold, staleness_threshold: .5, ppo_mini_batch_size: 3, rollout.n: 2}",
-		"queue: {policy: replay, size: 256, gamma: 0.5}\nprompts: {count: 3}", "filter: {curriculum: {levels: 2, low: 0.2}, solve_rate: {drop: true}}",
+		"queue: {policy: replay, capacity: 256, gamma: 0.5}\nprompts: {count: 3}", "filter: {curriculum: {levels: 2, low: 0.2}, solve_rate: {drop: true}}",
 		"schedule: synchronous\nrollout: {oversample: 2, redundancy: 65535}", "preset: synchronous\nsync: {every: 3}",
 	} {
 		f.Add(seed)
@@ -370,7 +370,7 @@ func FuzzParse(f *testing.F) {
 
 // FuzzSet: no override makes Set panic.
 func FuzzSet(f *testing.F) {
-	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "modelled.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "modelled.length.groups.0=3", "preset=skyrl", "queue.rollout.n=4", "queue={policy: replay, size: 128}"} {
+	for _, seed := range []string{"train.batch=64", "engines.0.slots=1", "engines=[]", "modelled.length.groups=[[1]]", "a=b", "=", "seed=null", "rollout={seed: 1}", "engines.9.slots=1", "a.b.c=1", "modelled.length.groups.0=3", "preset=skyrl", "queue.rollout.n=4", "queue={policy: replay, capacity: 128}"} {
 		f.Add(seed)
 	}
 	base, err := Load("")

@@ -229,7 +229,7 @@ var (
 		"threshold": {"factor", "capacity", "select", "hold", "hold_adaptive", "hold_cost", "pause_at", "staleness_threshold",
 			"trigger_parameter_sync_step", "require_batches", "ppo_mini_batch_size", "partial_rollout", "use_rollout_log_probs",
 			"total_rollout_steps", "test_freq", "train_batch_size", "gen_batch_size", "rollout", "trainer"},
-		"replay": {"factor", "capacity", "size", "hold", "hold_adaptive", "hold_cost", "pause_at", "max_staleness", "evict", "gamma", "balance", "max_uses"},
+		"replay": {"factor", "capacity", "hold", "hold_adaptive", "hold_cost", "pause_at", "max_staleness", "evict", "gamma", "balance", "max_uses"},
 	}
 	correctionKeys = map[string][]string{
 		"ppo-clip":      {"epsilon_low", "epsilon_high", "version_mask", "version_lag", "max_spans"},
@@ -274,9 +274,7 @@ func (c *Config) queueDefaults() {
 	c.dropReplaced(&c.Queue, "queue", "queue.policy", queueKeys[c.Queue.Policy])
 	c.dropCapacity()
 	c.keepOverride("queue.capacity", &c.Queue.Capacity, "queue.factor", &c.Queue.Factor)
-	c.keepOverride("queue.size", &c.Queue.Size, "queue.factor", &c.Queue.Factor)
-	c.keepOverride("queue.size", &c.Queue.Size, "queue.capacity", &c.Queue.Capacity)
-	sized := c.Queue.Capacity != 0 || c.Queue.Size != 0 || c.given("queue.capacity") || c.given("queue.size")
+	sized := c.Queue.Capacity != 0 || c.given("queue.capacity")
 	switch c.Queue.Policy {
 	case "bounded", "threshold": // what they admit: QueueGroups
 	case "replay":
@@ -433,7 +431,7 @@ func (c *Config) learningDefaults() {
 	orCount(&c.Environment.LettersMin, 2, c.given("environment.letters_min"))
 	orCount(&c.Environment.LettersMax, 5, c.given("environment.letters_max"))
 	if c.Environment.Task == "addition" { // from scratch it does not find its first carry
-		orCount(&c.Environment.WarmupSteps, warmupDefault, c.given("environment.warmup_steps"))
+		orCount(&c.Environment.SupervisedSteps, warmupDefault, c.given("environment.supervised_steps"))
 	}
 	orCount(&c.Environment.HeldOut, heldOutDefault, c.given("environment.held_out"))
 
@@ -462,7 +460,7 @@ func (c *Config) learningDefaults() {
 // storeDefaults fills in where files go and what failures do.
 func (c *Config) storeDefaults() {
 	orWord(&c.Store.Dir, "runs")
-	orWord(&c.Store.Sync, "kernel")
+	orWord(&c.Store.Durability, "kernel")
 	orCount(&c.Store.SnapshotEvery, 25, c.given("store.snapshot_every"))
 	orCount(&c.Store.KeepVersions, 3, c.given("store.keep_versions"))
 	orCount(&c.Store.SamplesEvery, 25, c.given("store.samples_every"))

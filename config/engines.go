@@ -40,8 +40,8 @@ type Engine struct {
 	Slots int `json:"slots" min:"1" max:"16777216"`
 	// DecodeStepS is the least time of one decode step in seconds: a faster engine waits for it. 0 is as fast as it can. Default 0.
 	DecodeStepS float64 `json:"decode_step_s" min:"0" max:"3600"`
-	// Speed is that of decoding and prefill in a simulation, relative to what rollout says. Default 1.
-	Speed float64 `json:"speed,omitempty" above:"0" max:"1000"`
+	// ModelledSpeed is the speed of decoding and prefill in a simulation, relative to what modelled says. Default 1.
+	ModelledSpeed float64 `json:"modelled_speed,omitempty" above:"0" max:"1000"`
 }
 
 // Sampling says how tokens are drawn. Any other value than the defaults gives the log-probs of rollouts another
@@ -108,7 +108,7 @@ func (c *Config) gatewayDefaults() {
 	orNumber(&s.Temperature, 1, c.given("rollout.sampling.temperature"))
 	orNumber(&s.TopP, 1, c.given("rollout.sampling.top_p"))
 	orWord(&g.ClientSampling, "override")
-	orWord(&g.Tools, "hermes")
+	orWord(&g.ToolFormat, "hermes")
 	orNumber(&g.WaitS, 600, c.given("gateway.wait_s"))
 	loss := "retry"
 	if c.External() {

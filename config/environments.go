@@ -30,8 +30,8 @@ type Environment struct {
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
 	// ServiceTime is the time that a rollout of a run waits, as if for tools and sandboxes. Simulations reckon with modelled.environment, which is the same unless given. Default none.
 	ServiceTime Service `json:"service_time"`
-	// WarmupSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
-	WarmupSteps int `json:"warmup_steps" min:"0" max:"1000000"`
+	// SupervisedSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
+	SupervisedSteps int `json:"supervised_steps" min:"0" max:"1000000"`
 	// Tasks are the prompts of kind tasks; with openenv they may be left out.
 	Tasks Tasks `json:"tasks,omitempty"`
 	// Verifier says who judges the rollouts of kinds tasks and openenv.
@@ -87,8 +87,8 @@ type Sandboxes struct {
 	Files int `json:"files,omitempty" min:"16" max:"1000000000"`
 	// OutputKB is how much is kept of each stream of a command, in KiB; the rest is thrown away. Default 1024.
 	OutputKB int `json:"output_kb,omitempty" min:"1" max:"1048576"`
-	// TimeS is how long one command may run, in seconds. Default 60.
-	TimeS float64 `json:"time_s,omitempty" above:"0" max:"86400"`
+	// TimeoutS is how long one command may run, in seconds. Default 60.
+	TimeoutS float64 `json:"timeout_s,omitempty" above:"0" max:"86400"`
 	// Max is the number of sandboxes there may be at once; a rollout without one waits. Default no limit.
 	Max int `json:"max,omitempty" min:"1" max:"16777216"`
 	// Starting is the number that may start at once. Default 4 for every processor.
@@ -317,7 +317,7 @@ func (c *Config) sandboxDefaults() {
 	orCount(&s.DiskMB, 256, c.given("sandbox.disk_mb"))
 	orCount(&s.Files, 50000, c.given("sandbox.files"))
 	orCount(&s.OutputKB, 1024, c.given("sandbox.output_kb"))
-	orNumber(&s.TimeS, commandTimeDefaultS, c.given("sandbox.time_s"))
+	orNumber(&s.TimeoutS, commandTimeDefaultS, c.given("sandbox.timeout_s"))
 	orNumber(&s.StartTimeoutS, startTimeoutDefaultS, c.given("sandbox.start_timeout_s"))
 	orCount(&s.Retries, retriesDefault, c.given("sandbox.retries"))
 	if s.WarmMin > 0 {

@@ -80,8 +80,8 @@ func (v *validator) played() {
 			v.fail(fmt.Sprintf("%stools.%d", prefix, i), tool, "is named twice", "each tool once")
 		}
 	}
-	if len(e.Tools) > 0 && v.config.Gateway.Tools == "none" {
-		v.fail("gateway.tools", "none", "cannot write the calls of environment.tools", "hermes or llama3, whichever the model was trained on")
+	if len(e.Tools) > 0 && v.config.Gateway.ToolFormat == "none" {
+		v.fail("gateway.tool_format", "none", "cannot write the calls of environment.tools", "hermes or llama3, whichever the model was trained on")
 	}
 	if e.Kind == "tasks" && !v.config.UsesSandbox() {
 		v.idle(prefix+"on_limit", e.OnLimit != OnLimit{}, "where nothing runs in a sandbox", "environment.tools, verifier.kind tests, or leave it out")

@@ -44,8 +44,6 @@ func (c Config) QueueGroups() int {
 		return c.BatchGroups() + c.ExtraGroups()
 	case c.Queue.Capacity != 0:
 		return c.Queue.Capacity / c.Rollout.GroupSize
-	case c.Queue.Size != 0:
-		return c.Queue.Size / c.Rollout.GroupSize
 	case c.Queue.Factor != 0:
 		return int(math.Floor(c.Queue.Factor*float64(c.BatchGroups()) + groupEpsilon))
 	}

@@ -102,6 +102,9 @@ func (m *migration) section(mapping *ast.MappingNode, fields []field, path strin
 		case renamed:
 			m.moved = append(m.moved, Renamed{Kind: kindKey, Old: full, New: now})
 			if within, ok := strings.CutPrefix(now, path+"."); ok || path == "" && strings.Contains(key, ".") {
+				if entryOf(mapping, within) != nil {
+					m.twice(now)
+				}
 				rename(entry, within)
 				left = append(left, entry)
 				continue
@@ -205,12 +208,17 @@ func (m *migration) place() {
 		}
 		last := parts[len(parts)-1]
 		if entryOf(into, last) != nil {
-			m.errs = append(m.errs, &Error{File: m.file, Key: c.path, Problem: "is given by its old key, too", Allowed: "one of the two"})
+			m.twice(c.path)
 			continue
 		}
 		rename(c.entry, last)
 		put(into, len(into.Values), c.entry)
 	}
+}
+
+// twice says that a document has a key by its old name and its new one.
+func (m *migration) twice(key string) {
+	m.errs = append(m.errs, &Error{File: m.file, Key: key, Problem: "is given by its old key, too", Allowed: "one of the two"})
 }
 
 // entryOf returns the entry of a key, nil where the section has none.

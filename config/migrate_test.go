@@ -52,6 +52,33 @@ steps: {warmup: 4}
 		{"dotted keys and null", "rollout.length.mean_tokens: 5\nrollout: {judge: null}\n", "modelled.length.mean_tokens: 5\nmodelled:\n  verifier: null\n"},
 		{"all of a document", "train: {step_s: 3}\n", "modelled:\n  train: {step_s: 3}\n"},
 		{"a section that is there", "modelled:\n  solve: {rate: 0.5}\ntrain:\n  step_s: 3\n", "modelled:\n  solve: {rate: 0.5}\n  train:\n    step_s: 3\n"},
+		{"renamed where they stand", `engines:
+  - {slots: 96, modelled_speed: 1} # plain
+  - slots: 32
+    speed: 0.5 # slow
+store: {sync: always} # safe
+gateway:
+  # as hermes writes
+  tools: hermes
+sandbox: {time_s: 9, retries: 1}
+environment.warmup_steps: 3 # first
+queue:
+  policy: replay
+  size: 256 # rollouts
+`, `engines:
+  - {slots: 96, modelled_speed: 1} # plain
+  - slots: 32
+    modelled_speed: 0.5 # slow
+store: {durability: always} # safe
+gateway:
+  # as hermes writes
+  tool_format: hermes
+sandbox: {timeout_s: 9, retries: 1}
+environment.supervised_steps: 3 # first
+queue:
+  policy: replay
+  capacity: 256 # rollouts
+`},
 		{"a removed key", "control: {target: 2, objective: throughput}\n", "control: {target: 2}\n"},
 	} {
 		now, _, err := Migrate("run.yaml", []byte(c.old))
@@ -70,6 +97,7 @@ steps: {warmup: 4}
 func TestMigrateRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"train: {step_s: 3}\nmodelled: {train: {step_s: 4}}\n": "modelled.train.step_s: is given by its old key, too",
+		"queue: {policy: replay, size: 256, capacity: 128}\n":  "queue.capacity: is given by its old key, too",
 		"train: {step_s: 3}\nmodelled: 4\n":                    "modelled: is not written as a section",
 		"train: {step_s: 3\n":                                  "not YAML",
 	} {

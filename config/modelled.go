@@ -46,7 +46,7 @@ func (c Config) Real() Config {
 	c.Modelled = Modelled{}
 	c.origin.forget("modelled")
 	for i := range c.Engines {
-		c.Engines[i].Speed = 0
+		c.Engines[i].ModelledSpeed = 0
 	}
 	return c.WithDefaults()
 }

@@ -165,7 +165,7 @@ func (c Config) DecodeThroughputTokensPerS() float64 {
 
 // EngineSpeed is the relative speed of an engine, by its index.
 func (c Config) EngineSpeed(engine int) float64 {
-	if s := c.Engines[engine].Speed; s > 0 {
+	if s := c.Engines[engine].ModelledSpeed; s > 0 {
 		return s
 	}
 	return 1

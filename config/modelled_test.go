@@ -15,7 +15,7 @@ rollout: {concurrency: 48}
 train: {batch: 48}
 modelled:
   decode_curve: [{active: 8, tokens_per_s: 90}, {active: 16, tokens_per_s: 60}, {active: 32, tokens_per_s: 20}]
-engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
+engines: [{slots: 32}, {slots: 12, modelled_speed: 2}, {slots: 4, modelled_speed: 0.5}]
 `)
 	for active, want := range map[int]float64{1: 90, 8: 90, 12: 75, 16: 60, 20: 50, 32: 20, 99: 20} {
 		if got := c.SlotTokensPerS(active); math.Abs(got-want) > 1e-12 {
@@ -25,7 +25,7 @@ engines: [{slots: 32}, {slots: 12, speed: 2}, {slots: 4, speed: 0.5}]
 	if got, want := c.DecodeThroughputTokensPerS(), 32*20+12*2*75+4*0.5*90.0; got != want {
 		t.Errorf("%v tokens/s in all, want %v", got, want)
 	}
-	plain := mustLoad(t, "rollout: {concurrency: 8}\nmodelled: {decode_tokens_per_s: 50}\nengines: [{slots: 6}, {slots: 2, speed: 3}]")
+	plain := mustLoad(t, "rollout: {concurrency: 8}\nmodelled: {decode_tokens_per_s: 50}\nengines: [{slots: 6}, {slots: 2, modelled_speed: 3}]")
 	if got := plain.DecodeThroughputTokensPerS(); got != 6*50+2*150 {
 		t.Errorf("%v tokens/s in all, want 600", got)
 	}

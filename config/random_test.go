@@ -13,7 +13,7 @@ var drawn = [][]string{
 	{"rollout.start", "gang", "stream"}, {"rollout.redundancy", "0", "2", "65535"}, {"rollout.oversample", "1", "1.4", "1000"},
 	{"rollout.partial.interrupt", "none", "batch"}, {"rollout.partial.max_spans", "0", "3"}, {"rollout.prune.tokens", "0", "500"},
 	{"schedule", "asynchronous", "synchronous"}, {"queue.policy", "drop", "max", "block", "bounded", "threshold", "replay"},
-	{"queue.factor", "1", "1.3", "9"}, {"queue.capacity", "8", "32", "64"}, {"queue.size", "16", "64"}, {"queue.select", "newest", "oldest-version"},
+	{"queue.factor", "1", "1.3", "9"}, {"queue.capacity", "8", "16", "32", "64"}, {"queue.select", "newest", "oldest-version"},
 	{"queue.hold", "0", "0.2", "0.9"}, {"queue.hold_adaptive", "true", "false"}, {"queue.hold_cost", "0", "0.02"}, {"queue.pause_at", "0", "1", "2.5"}, {"queue.max_staleness", "0", "1", "6"}, {"queue.abort", "true", "false"},
 	{"queue.eta", "0", "0.5", "4"}, {"queue.staleness_threshold", "0", "0.1", "1", "3"}, {"queue.evict", "version", "drift"},
 	{"queue.gamma", "0.5", "1"}, {"queue.balance", "true", "false"}, {"queue.max_uses", "1", "5"}, {"prompts.count", "0", "7"}, {"prompts.requeue", "true"},

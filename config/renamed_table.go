@@ -37,5 +37,11 @@ var renamed = []Renamed{
 	{kindKey, "evaluate.time_s", "modelled.evaluate.time_s", whyModelled},
 	{kindKey, "failures.engine_mtbf_s", "modelled.failures.engine_mtbf_s", whyFailures},
 	{kindKey, "failures.engine_down_s", "modelled.failures.engine_down_s", whyFailures},
+	{kindKey, "engines[].speed", "engines[].modelled_speed", "only simulations use it, relative to what modelled says; an engine of a run has its own speed"},
+	{kindKey, "store.sync", "store.durability", "sync is how weights reach the engines; this says which failures the log survives"},
+	{kindKey, "gateway.tools", "gateway.tool_format", "it names the way that a model writes calls, not the tools"},
+	{kindKey, "sandbox.time_s", "sandbox.timeout_s", "it is a limit; the times of tools are under modelled.tools and modelled.sandbox"},
+	{kindKey, "environment.warmup_steps", "environment.supervised_steps", "steps.warmup are train steps that a simulation leaves out; these are supervised steps before the first version"},
+	{kindKey, "queue.size", "queue.capacity", "it was a synonym under policy replay"},
 	{"command", "headway study", "go run ./cmd/lab study", "the studies need a checkout of the repository"},
 }

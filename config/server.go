@@ -32,8 +32,8 @@ type Server struct {
 type Gateway struct {
 	// ClientSampling says what happens where a client's own temperature, top_p and the like differ from rollout.sampling. Value override takes the run's and says so in a header; refuse answers with an error. Value allow takes the client's, whose log-probs the trainer must then reproduce. Default override.
 	ClientSampling string `json:"client_sampling,omitempty" allowed:"override refuse allow"`
-	// Tools is how calls of tools are written in the model's responses. Value hermes is a JSON object between <tool_call> tags, llama3 a bare JSON object, and none no calls. Default hermes.
-	Tools string `json:"tools,omitempty" allowed:"hermes llama3 none"`
+	// ToolFormat is how calls of tools are written in the model's responses. Value hermes is a JSON object between <tool_call> tags, llama3 a bare JSON object, and none no calls. Default hermes.
+	ToolFormat string `json:"tool_format,omitempty" allowed:"hermes llama3 none"`
 	// Template is the URL of a server that renders chats into tokens (vLLM's /tokenize), where the engines cannot. Default the first engine that can.
 	Template string `json:"template,omitempty"`
 	// WaitS is how long a request may wait for its rollout's slot, in seconds, before it is told to come again. Default 600.

@@ -11,15 +11,15 @@ import (
 // before a key of its own section that is, before what has the name anywhere.
 func TestKeysOfOtherSectionsAreSuggested(t *testing.T) {
 	for override, want := range map[string]string{
-		"train.steps=120":      "trainer.steps",
-		"train.group_size=8":   "rollout.group_size",
-		"rollout.batch=8":      "train.batch",
-		"control.limit=3":      "control.limits", // of more than one limit elsewhere
-		"sync.time=3":          "modelled.sync.time_s",
-		"train.bach=8":         "train.batch",
-		"rollout.control=1":    "control",
-		"queue.size.least=1":   "",
-		"rollout.lengt.kind=x": "modelled.length.kind",
+		"train.steps=120":        "trainer.steps",
+		"train.group_size=8":     "rollout.group_size",
+		"rollout.batch=8":        "train.batch",
+		"control.limit=3":        "control.limits", // of more than one limit elsewhere
+		"sync.time=3":            "modelled.sync.time_s",
+		"train.bach=8":           "train.batch",
+		"rollout.control=1":      "control",
+		"queue.capacity.least=1": "",
+		"rollout.lengt.kind=x":   "modelled.length.kind",
 	} {
 		key, value, _ := strings.Cut(override, "=")
 		_, err := Load("", override)

@@ -10,11 +10,7 @@ func (v *validator) queue() {
 	}
 	v.unused("queue", "policy", c.Queue.Policy, queueKeys)
 	v.verl()
-	v.capacity("queue.capacity", c.Queue.Capacity)
-	v.capacity("queue.size", c.Queue.Size)
-	if c.Queue.Size != 0 && c.Queue.Capacity != 0 {
-		v.fail("queue.size", c.Queue.Size, "says again what queue.capacity says", "one of size, capacity, factor")
-	}
+	v.capacity()
 	v.needed()
 	v.admission()
 	if c.Queue.HoldAdaptive && c.Queue.Hold == 0 {
@@ -38,14 +34,15 @@ func (v *validator) queue() {
 	}
 }
 
-// capacity checks a capacity in rollouts.
-func (v *validator) capacity(path string, capacity int) {
+// capacity checks the queue's capacity in rollouts.
+func (v *validator) capacity() {
+	const path = "queue.capacity"
 	c := v.config
-	group := c.Rollout.GroupSize
+	capacity, group := c.Queue.Capacity, c.Rollout.GroupSize
 	switch {
 	case capacity == 0:
 	case c.Queue.Factor != 0:
-		v.fail(path, capacity, "says again what queue.factor says", "one of factor, "+path[len("queue."):])
+		v.fail(path, capacity, "says again what queue.factor says", "one of factor, capacity")
 	case capacity < c.Train.Batch:
 		v.fail(path, capacity, fmt.Sprintf("is below train.batch (%d): no batch would ever fill", c.Train.Batch),
 			fmt.Sprintf("at least %d", c.Train.Batch))

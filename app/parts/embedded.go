@@ -97,8 +97,8 @@ func NewTrainer(cfg config.Config, task env.Problems, change workload.Change, pu
 	if t.StepS > 0 {
 		opt.StepFactor = func(from loop.Version) float64 { return change.StepFactor(int64(from)) }
 	}
-	if cfg.Environment.WarmupSteps > 0 {
-		opt.WarmupSteps = cfg.Environment.WarmupSteps
+	if cfg.Environment.SupervisedSteps > 0 {
+		opt.WarmupSteps = cfg.Environment.SupervisedSteps
 		opt.Demonstrations = func(step int) []trainer.Demonstration { return demonstrations(cfg, task, step) }
 	}
 	return trainer.New(opt)
@@ -146,7 +146,7 @@ func (p *Parts) ScratchTrainer(ctx context.Context) (port.Trainer, func(), error
 		return nil, nil, err
 	}
 	remove := func() { os.RemoveAll(dir) }
-	store, err := weights.Open(dir, weights.Options{Always: p.Cfg.Store.Sync == "always"})
+	store, err := weights.Open(dir, weights.Options{Always: p.Cfg.Store.Durability == "always"})
 	if err != nil {
 		remove()
 		return nil, nil, err

@@ -78,7 +78,7 @@ func (p *Parts) openWeights() (err error) {
 	if p.Service != nil {
 		return nil
 	}
-	p.Weights, err = weights.Open(filepath.Join(p.Dir, "weights"), weights.Options{Always: p.Cfg.Store.Sync == "always", Directories: p.Cfg.Server.Directories,
+	p.Weights, err = weights.Open(filepath.Join(p.Dir, "weights"), weights.Options{Always: p.Cfg.Store.Durability == "always", Directories: p.Cfg.Server.Directories,
 		Epoch: p.host.Epoch, Fence: p.host.Fence, Logf: p.logf})
 	return err
 }

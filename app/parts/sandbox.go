@@ -28,7 +28,7 @@ const PoolCloseLimit = 20 * time.Second
 func SpecOf(s config.Sandboxes) sandbox.Spec {
 	spec := sandbox.Spec{Root: s.Root, Image: s.Image, Network: s.Network, Limits: sandbox.Limits{
 		Memory: int64(s.MemoryMB) << 20, CPUs: s.CPUs, Processes: s.Processes, Disk: int64(s.DiskMB) << 20, Files: s.Files,
-		Output: int64(s.OutputKB) << 10, Time: config.Seconds(s.TimeS),
+		Output: int64(s.OutputKB) << 10, Time: config.Seconds(s.TimeoutS),
 	}}
 	for _, m := range s.Mounts {
 		spec.Mounts = append(spec.Mounts, sandbox.Mount{Host: filepath.Clean(m.Host), Box: filepath.Clean(m.Box)})
@@ -96,7 +96,7 @@ func UsableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error
 }
 
 // OpenPool removes what an earlier process of the run has left behind, says so, and makes the pool. A
-// command in its boxes may take as long as the longest, where that is more than sandbox.time_s.
+// command in its boxes may take as long as the longest, where that is more than sandbox.timeout_s.
 func OpenPool(ctx context.Context, cfg config.Config, dir string, longest time.Duration, logf func(string, ...any)) (*pool.Pool, error) {
 	driver, err := UsableDriver(ctx, cfg)
 	if err != nil {

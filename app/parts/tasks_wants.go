@@ -95,7 +95,7 @@ func madeOf(s config.Sandboxes) string {
 }
 
 // LongestTest is the longest time that a task gives its tests, as far as the verifier waits for them; 0 where no
-// task says. The programs of the policy have sandbox.time_s.
+// task says. The programs of the policy have sandbox.timeout_s.
 func LongestTest(set *taskset.Set, cfg config.Config) time.Duration {
 	if set == nil || cfg.Environment.Verifier.Kind != "tests" {
 		return 0

@@ -21,7 +21,7 @@ func (p *Plane) buildGateway() error {
 	}
 	g := p.Cfg.Gateway
 	opt := gateway.Options{
-		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Tools: g.Tools, ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.say,
+		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Tools: g.ToolFormat, ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.say,
 	}
 	if limits := p.Limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
 		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens

@@ -45,7 +45,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
 		Dir: dir, Run: p.name, Replicas: n.Replicas,
 		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: config.Seconds(n.WriterS),
-		Always: p.Cfg.Store.Sync == "always", TracePath: mirror, Logf: p.say,
+		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.say,
 	})
 	if err != nil {
 		return nil, failure.Run("", "the store of %s: %w", p.Dir, err)

@@ -207,7 +207,7 @@ func (s *Player) world(ctx context.Context, claim protocol.Claim, _ *taskset.Tas
 	if err != nil {
 		return nil, err
 	}
-	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...), ToolTime: config.Seconds(s.cfg.Sandbox.TimeS)})
+	return episode.NewSandboxed(lease, episode.SandboxedOptions{Tools: append([]string{}, s.cfg.Environment.Tools...), ToolTime: config.Seconds(s.cfg.Sandbox.TimeoutS)})
 }
 
 // worldSeed is a function of the run's seed and the prompt, the same for all rollouts of a group. It

@@ -46,7 +46,7 @@ func Load(a *app.Process, dir string) (*Resumed, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	store.SetAlways(cfg.Store.Sync == "always")
+	store.SetAlways(cfg.Store.Durability == "always")
 	state, err := live.Recover(store, a.Clock(0))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), store.Close())

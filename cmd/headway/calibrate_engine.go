@@ -227,7 +227,7 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config,
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	document.Environment.WarmupSteps = 0 // speeds do not depend on what was learnt
+	document.Environment.SupervisedSteps = 0 // speeds do not depend on what was learnt
 	trainer, err := parts.NewTrainer(document, task, workload.Change{}, store)
 	if err == nil {
 		err = errors.Join(trainer.Initialize(ctx), trainer.Close())

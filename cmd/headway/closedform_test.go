@@ -69,7 +69,7 @@ steps: {warmup: 60, measured: 300}
 		{curve, []string{"queue.policy=block"}, "policy block"},
 		{curve, []string{"queue={policy: threshold, staleness_threshold: 0.5}"}, "policy threshold"},
 		{curve, []string{"engines=[{slots: 16}, {slots: 48}]"}, "engines of different speed"},
-		{curve, []string{"engines=[{slots: 32}, {slots: 32, speed: 1}]"}, ""},
+		{curve, []string{"engines=[{slots: 32}, {slots: 32, modelled_speed: 1}]"}, ""},
 
 		{restart, nil, ""},
 		{restart, []string{"sync.mode=restart"}, "read all they have again"},

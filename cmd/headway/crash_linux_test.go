@@ -181,7 +181,7 @@ sync: {mode: restart}
 failures: {max_attempts: 1, on_failure: shrink}
 `},
 		"replay": {kills: 8, rules: `
-queue: {policy: replay, size: 64, max_uses: 3, evict: drift}
+queue: {policy: replay, capacity: 64, max_uses: 3, evict: drift}
 `},
 	} {
 		t.Run(name, func(t *testing.T) { checkKills(t, c.kills, c.rules) })

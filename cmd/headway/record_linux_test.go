@@ -40,8 +40,8 @@ var recordedSimulations = map[string]string{
 	"queue-block":           "queue.policy=block queue.factor=2",
 	"queue-bounded":         "queue.policy=bounded queue.eta=1",
 	"queue-threshold":       "queue.policy=threshold queue.staleness_threshold=0.5",
-	"queue-replay":          "queue.policy=replay queue.size=16",
-	"queue-replay-drift":    "queue.policy=replay queue.size=16 queue.evict=drift queue.balance=true prompts.count=16",
+	"queue-replay":          "queue.policy=replay queue.capacity=16",
+	"queue-replay-drift":    "queue.policy=replay queue.capacity=16 queue.evict=drift queue.balance=true prompts.count=16",
 	"synchronous":           "schedule=synchronous rollout.oversample=1.5",
 	"synchronous-partial":   "schedule=synchronous rollout.oversample=1.5 rollout.partial.interrupt=batch",
 	"gang":                  "rollout.start=gang rollout.redundancy=1",
@@ -63,7 +63,7 @@ var recordedRuns = map[string]string{
 	"run-default":  "trainer.steps=3",
 	"run-reverse":  smallRun + " trainer.steps=44 queue.factor=2 environment.service_time.mean_s=0.002",
 	"run-sort":     smallRun + " trainer.steps=20 environment.task=sort queue.policy=bounded queue.eta=1",
-	"run-addition": smallRun + " trainer.steps=5 environment.task=addition environment.warmup_steps=5 sync.mode=restart",
+	"run-addition": smallRun + " trainer.steps=5 environment.task=addition environment.supervised_steps=5 sync.mode=restart",
 	"run-code":     smallRun + " trainer.steps=4 environment.task=code sandbox.driver=process",
 }
 
@@ -183,7 +183,7 @@ func serveOpenEnv(t *testing.T, dir string) {
 	document := fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, func(_ *http.Request, chat string) string { return fmt.Sprint(len(chat) % 3) }), "none", "process", "", steps)
 	kind := fmt.Sprintf("  kind: openenv\n  turns_max: 2\n  openenv: {url: %q}\n", guessServer(t))
 	document = strings.NewReplacer("  kind: tasks\n", kind, "  tasks: {file: none}\n", "", "  tools: [shell, read_file]\n", "", "  on_limit: {out_of_memory: fail}\n", "").Replace(document)
-	document = strings.Replace(document, "sandbox: {driver: process, time_s: 30}\n", "", 1)
+	document = strings.Replace(document, "sandbox: {driver: process, timeout_s: 30}\n", "", 1)
 	s := startServe(t, dir, document, "--json")
 	s.train(steps)
 	s.final()

@@ -32,7 +32,7 @@ modelled:
   sync: {time_s: 1, load_s: 1}
   failures: {engine_mtbf_s: 900, engine_down_s: 60}
   evaluate: {occupies: engines}
-engines: [{name: a, slots: 16}, {name: b, slots: 16, speed: 0.7}]
+engines: [{name: a, slots: 16}, {name: b, slots: 16, modelled_speed: 0.7}]
 failures: {engine_plan: [{engine: a, at_s: 300, down_s: 50}], train_attempts: 9}
 evaluate: {every: 7, prompts: 40}
 steps: {warmup: 10, measured: 40}
@@ -177,7 +177,7 @@ modelled:
   prompt_tokens: 1000
   prefill: {tokens_per_s: 10, mode: slot}
   train: {step_s: 10}
-engines: [{slots: 64, speed: 2}]
+engines: [{slots: 64, modelled_speed: 2}]
 steps: {warmup: 5, measured: 40}
 `)
 	for _, speed := range []string{"modelled.decode_tokens_per_s=50", "modelled.decode_curve=[{active: 1, tokens_per_s: 50}]"} {

@@ -33,7 +33,7 @@ environment:
   tasks: {file: %s}
   tools: [shell, read_file]
   on_limit: {out_of_memory: fail}
-sandbox: {driver: %s, time_s: 30%s}
+sandbox: {driver: %s, timeout_s: 30%s}
 rollout: {group_size: 4}
 train: {batch: 8}
 queue: {policy: bounded, eta: 1}

@@ -54,7 +54,7 @@ func (l *lesson) build() error {
 	}
 	l.environment = l.parts.Environment
 	cold := cfg
-	cold.Environment.WarmupSteps = 0
+	cold.Environment.SupervisedSteps = 0
 	if l.trainer, err = parts.NewTrainer(cold, l.parts.Task, l.parts.Change, l.weights); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 func shortLesson(t *testing.T, lag int, set ...string) study.Lesson {
 	t.Helper()
 	var overrides []config.Override
-	for _, text := range append([]string{"environment.task=reverse", "environment.letters_max=4", "environment.held_out=32", "environment.warmup_steps=20",
+	for _, text := range append([]string{"environment.task=reverse", "environment.letters_max=4", "environment.held_out=32", "environment.supervised_steps=20",
 		"train.batch=32", "rollout.group_size=8", "trainer.steps=8", "seed=5"}, set...) {
 		overrides = append(overrides, config.Override{Text: text})
 	}

@@ -24,12 +24,8 @@ func (f *facts) settable() bool { return f.own != nil && f.own.documented }
 
 // queueKey sets the queue's capacity to so many batches, by the key the document uses.
 func (f *facts) queueKey(factor float64) string {
-	d := f.own.document
-	switch {
-	case d.Queue.Capacity > 0:
+	if f.own.document.Queue.Capacity > 0 {
 		return set("queue.capacity", int(factor*f.fitted.Batch.Value))
-	case d.Queue.Size > 0:
-		return set("queue.size", int(factor*f.fitted.Batch.Value))
 	}
 	return set("queue.factor", factor)
 }

@@ -151,7 +151,7 @@ func (e *examination) bandMissed() {
 
 func (e *examination) bandUnreached() {
 	counts := e.attainable()
-	if !e.rules.FilterSolveRate || e.document.Environment.WarmupSteps > 0 || len(counts) == 0 || counts[0] == 0 || e.err != nil {
+	if !e.rules.FilterSolveRate || e.document.Environment.SupervisedSteps > 0 || len(counts) == 0 || counts[0] == 0 || e.err != nil {
 		return
 	}
 	solve, err := e.document.SolveModel()
@@ -165,8 +165,8 @@ func (e *examination) bandUnreached() {
 	f := e.add(Warning, keyBand, Arithmetic)
 	f.What = fmt.Sprintf("headway run may train nothing: an untrained policy has to solve %d of %d rollouts for a group to be kept", counts[0], e.rules.GroupSize)
 	f.Why = fmt.Sprintf("groups below a solve rate of %s are dropped, and a policy that solves nothing yet gives no other; without a batch it learns nothing", short(e.rules.SolveLow))
-	f.Do = "environment.warmup_steps, so that it solves some before; or filter.solve_rate.drop off, with filter.curriculum to choose prompts"
-	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"least_solved", float64(counts[0])}, {"warmup_steps", 0}}
+	f.Do = "environment.supervised_steps, so that it solves some before; or filter.solve_rate.drop off, with filter.curriculum to choose prompts"
+	f.Figures = Figures{{"solve_rate_low", e.rules.SolveLow}, {"least_solved", float64(counts[0])}, {"supervised_steps", 0}}
 }
 
 // bandShare is the share of groups within the band at a version, of the level that

@@ -40,7 +40,7 @@ func TestTrainBoundAgreesWithSimulation(t *testing.T) {
 // No group is used more often than max_uses, whatever the window, and as many
 // groups end as docs/doctor.md says.
 func TestReplayUsesOfEndedGroups(t *testing.T) {
-	c := caseOf(t, lengths, "modelled.train.utilization=0.1", "queue={policy: replay, size: 512, max_uses: 4}")
+	c := caseOf(t, lengths, "modelled.train.utilization=0.1", "queue={policy: replay, capacity: 512, max_uses: 4}")
 	f, ok := find(findingsOf(t, c), "replay-staleness")
 	if !ok || f.Groups < probeGroups {
 		t.Fatalf("of %d groups: %+v", f.Groups, f)

@@ -16,7 +16,7 @@ var choices = [][]string{
 	{"", "queue.max_staleness=0", "queue.max_staleness=1", "queue.max_staleness=4"},
 	{"", "queue.eta=0", "queue.eta=0.03", "queue.eta=2"},
 	{"", "queue.staleness_threshold=0", "queue.staleness_threshold=0.5"},
-	{"", "queue.factor=2", "queue.capacity=64", "queue.size=256"},
+	{"", "queue.factor=2", "queue.capacity=64", "queue.capacity=256"},
 	{"", "queue.select=newest", "queue.select=oldest-version"},
 	{"", "queue.hold=0.2", "queue.hold=0.7"},
 	{"", "queue.pause_at=1", "queue.abort=true"},

@@ -6,14 +6,11 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-const (
-	keySize = "queue.size"
-	keyUses = "queue.max_uses"
-)
+const keyUses = "queue.max_uses"
 
 var replayChecks = []check{
 	{Kind{
-		Code: "replay-buffer-small", Severities: []Severity{Warning}, Keys: []string{keySize},
+		Code: "replay-buffer-small", Severities: []Severity{Warning}, Keys: []string{keyCapacity},
 		When:  "a replay buffer below two batches leaves next to nothing to draw from",
 		Known: "arithmetic: a draw of G groups from fewer than 2G takes most of the buffer, whatever its weights",
 	}, (*examination).replaySmall},
@@ -28,10 +25,10 @@ func (e *examination) replaySmall() {
 	if e.rules.Policy != loop.PolicyReplay || e.rules.QueueGroups >= 2*e.rules.BatchGroups {
 		return
 	}
-	f := e.add(Warning, keySize, Arithmetic)
+	f := e.add(Warning, keyCapacity, Arithmetic)
 	f.What = fmt.Sprintf("the replay buffer of %d groups is hardly more than the batch of %d it is drawn for", e.rules.QueueGroups, e.rules.BatchGroups)
 	f.Why = "a batch is drawn without replacement: it takes most of the buffer, so that gamma and balance decide little"
-	f.Do = fmt.Sprintf("queue.size of at least %d rollouts, or policy drop", 4*e.batch())
+	f.Do = fmt.Sprintf("queue.capacity of at least %d rollouts, or policy drop", 4*e.batch())
 	f.Figures = Figures{{"buffer_groups", float64(e.rules.QueueGroups)}, {"batch_groups", float64(e.rules.BatchGroups)}}
 }
 
@@ -59,5 +56,5 @@ func (e *examination) replayStaleness() {
 			f.Figures = append(f.Figures, Figure{"staleness_mean_under_drop_versions", plain})
 		}
 	}
-	f.Do = "a smaller queue.size or queue.gamma for fresher groups, queue.max_staleness for a bound"
+	f.Do = "a smaller queue.capacity or queue.gamma for fresher groups, queue.max_staleness for a bound"
 }

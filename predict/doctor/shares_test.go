@@ -293,7 +293,7 @@ func TestRequeueBias(t *testing.T) {
 func TestReplayUses(t *testing.T) {
 	for _, rho := range []float64{0.4, 0.9, 1.5} {
 		for _, uses := range []int{1, 3} {
-			c := caseOf(t, lengths, fmt.Sprintf("modelled.train.utilization=%g", rho), fmt.Sprintf("queue={policy: replay, size: 256, max_uses: %d}", uses))
+			c := caseOf(t, lengths, fmt.Sprintf("modelled.train.utilization=%g", rho), fmt.Sprintf("queue={policy: replay, capacity: 256, max_uses: %d}", uses))
 			f, _ := find(findingsOf(t, c), "replay-staleness")
 			p := run(t, c, 0, 400)
 			most := figure(t, f, "uses_per_group_max")

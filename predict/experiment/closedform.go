@@ -46,7 +46,7 @@ func beside(d config.Config) string {
 	r := d.Rollout
 	different := func(e config.Engine) bool {
 		first := d.Engines[0]
-		return cmp.Or(e.Speed, 1) != cmp.Or(first.Speed, 1) || d.SlotTokensPerS(e.Slots) != d.SlotTokensPerS(first.Slots)
+		return cmp.Or(e.ModelledSpeed, 1) != cmp.Or(first.ModelledSpeed, 1) || d.SlotTokensPerS(e.Slots) != d.SlotTokensPerS(first.Slots)
 	}
 	switch {
 	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Tools.FailureRate > 0:

@@ -63,7 +63,7 @@ func Devices(c Case) (sim.Config, error) {
 // decodeSpeeds sets a simulation's speeds. The document's speed is the mean slot's, with
 // every slot taken; engines read and generate by their own speed, as given.
 func decodeSpeeds(cfg *sim.Config, d config.Config) {
-	different := func(e config.Engine) bool { return e.Speed != 0 && e.Speed != 1 }
+	different := func(e config.Engine) bool { return e.ModelledSpeed != 0 && e.ModelledSpeed != 1 }
 	curve := len(d.Modelled.DecodeCurve) > 0
 	if !curve && !slices.ContainsFunc(d.Engines, different) {
 		return

@@ -134,12 +134,9 @@ func applyLever(d config.Config, in theory.Input) config.Config {
 	if d.Queue.Capacity > 0 {
 		d.Queue.Capacity = d.Queue.Capacity / d.Train.Batch * batch
 	}
-	if d.Queue.Size > 0 {
-		d.Queue.Size = d.Queue.Size / d.Train.Batch * batch
-	}
 	d.Train.Batch = batch
 	if hasFactor(d) {
-		d.Queue.Factor, d.Queue.Capacity, d.Queue.Size = in.QueueFactor, 0, 0
+		d.Queue.Factor, d.Queue.Capacity = in.QueueFactor, 0
 	}
 	d.Modelled.Sync.TimeS = math.Max(0, in.SyncTimeS)
 	if d.Sync.Mode == theory.SyncInFlight {

@@ -47,9 +47,9 @@ type StalenessTask struct {
 func StalenessTasks() []StalenessTask {
 	return []StalenessTask{
 		{"reverse", "the letters of a word of 2 to 5 letters in reverse", 1e-3, 240, [2]int{2, 5},
-			[]string{"environment.task=reverse", "environment.letters_max=5", "environment.warmup_steps=45"}},
+			[]string{"environment.task=reverse", "environment.letters_max=5", "environment.supervised_steps=45"}},
 		{"sort", "the letters of a word of 2 or 3 letters in the alphabet's order", 1e-3, 480, [2]int{2, 3},
-			[]string{"environment.task=sort", "environment.letters_max=3", "environment.warmup_steps=45"}},
+			[]string{"environment.task=sort", "environment.letters_max=3", "environment.supervised_steps=45"}},
 	}
 }
 
