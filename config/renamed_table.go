@@ -43,5 +43,7 @@ var renamed = []Renamed{
 	{kindKey, "sandbox.time_s", "sandbox.timeout_s", "it is a limit; the times of tools are under modelled.tools and modelled.sandbox"},
 	{kindKey, "environment.warmup_steps", "environment.supervised_steps", "steps.warmup are train steps that a simulation leaves out; these are supervised steps before the first version"},
 	{kindKey, "queue.size", "queue.capacity", "it was a synonym under policy replay"},
+	{"flag", "plan --calibrate", "plan --measured", "headway calibrate measures an engine; this takes what a run measured"},
+	{"flag", "receive --sync", "receive --durable", "a sync is of weights; this says that a version survives a loss of power"},
 	{"command", "headway study", "go run ./cmd/lab study", "the studies need a checkout of the repository"},
 }

@@ -182,7 +182,7 @@ func (c *calibrateCmd) print(application *app.Process, m *measuredEngine, r meas
 		parts = append(parts, "! "+strings.Join(r.Notes, "\n! ")+"\n")
 	}
 	if c.Out != "" {
-		parts = append(parts, fmt.Sprintf("Written to %s. It says nothing of your trainer:\n  headway simulate %s --set modelled.train.utilization=null --set modelled.train.step_s=SECONDS\n  headway plan PLAN.yaml --calibrate %s\n", c.Out, c.Out, c.Out))
+		parts = append(parts, fmt.Sprintf("Written to %s. It says nothing of your trainer:\n  headway simulate %s --set modelled.train.utilization=null --set modelled.train.step_s=SECONDS\n  headway plan PLAN.yaml --measured %s\n", c.Out, c.Out, c.Out))
 	}
 	_, err := fmt.Fprint(application.Stdout, strings.Join(parts, "\n"))
 	return err

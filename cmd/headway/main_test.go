@@ -78,6 +78,19 @@ func TestStudyMoved(t *testing.T) {
 	}
 }
 
+// A flag of an earlier release is an error that names the present one.
+func TestRenamedFlags(t *testing.T) {
+	for _, c := range []struct{ line, want string }{
+		{"plan --calibrate runs/a", "headway: --calibrate is now --measured: "},
+		{"receive --sync --engine e http://localhost:1", "headway: --sync is now --durable: "},
+	} {
+		code, stdout, stderr := headway(t, strings.Fields(c.line)...)
+		if code != failure.ExitUsage || stdout != "" || !strings.HasPrefix(stderr, c.want) {
+			t.Errorf("headway %s: code %d, stdout %q, stderr %q; want 2, nothing and %q", c.line, code, stdout, stderr, c.want)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	code, stdout, _ := headway(t, "version")
 	if code != failure.ExitDone || !strings.HasPrefix(stdout, "headway ") {

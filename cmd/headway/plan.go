@@ -30,7 +30,8 @@ type planCmd struct {
 	BudgetP95 string   `name:"budget-p95" placeholder:"N" help:"Largest 95 % quantile of staleness: budget.staleness_p95."`
 	Prefer    string   `placeholder:"WHAT" help:"Optimise within the budget: speed (default) or cost. search.prefer."`
 	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
-	Calibrate []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
+	Measured  []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
+	Calibrate []string `sep:"none" hidden:"" help:"Earlier name of --measured."`
 	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document to simulate, predict and examine. It has a toy model: run with it trains that one, not yours. docs/plan.md says what to change for your cluster."`
 	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a new page with the frontier to explore."`
 	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
@@ -39,6 +40,9 @@ type planCmd struct {
 
 // Run plans and prints.
 func (c *planCmd) Run(application *app.Process) error {
+	if len(c.Calibrate) > 0 {
+		return renamedFlag("plan --calibrate")
+	}
 	if c.Presets {
 		return c.presets(application)
 	}
@@ -96,7 +100,7 @@ func (c *planCmd) document(application *app.Process) (config.Config, error) {
 		return raw, err
 	}
 	var overrides []config.Override
-	for _, run := range c.Calibrate {
+	for _, run := range c.Measured {
 		keys, err := planCalibration(application, run)
 		if err != nil {
 			return raw, err

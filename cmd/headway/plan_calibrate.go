@@ -32,14 +32,14 @@ func planCalibration(application *app.Process, path string) ([]config.Override, 
 	}
 	keys, notes, err := measured.Keys()
 	if err != nil {
-		return nil, failure.Usage("calibrate by a longer run, or give the measured keys in a document", "--calibrate %s: %w", path, err)
+		return nil, failure.Usage("give a longer run, or the measured keys in a document", "--measured %s: %w", path, err)
 	}
 	for _, note := range notes {
-		fmt.Fprintf(application.Stderr, "calibrated by %s: %s\n", path, note)
+		fmt.Fprintf(application.Stderr, "measured by %s: %s\n", path, note)
 	}
 	overrides := make([]config.Override, len(keys))
 	for i, key := range keys {
-		overrides[i] = config.Override{Flag: "--calibrate " + path, Text: key}
+		overrides[i] = config.Override{Flag: "--measured " + path, Text: key}
 	}
 	return overrides, nil
 }
@@ -48,7 +48,7 @@ func planCalibration(application *app.Process, path string) ([]config.Override, 
 func measureRun(path string) (*plan.Calibration, error) {
 	file, err := trace.Open(path)
 	if err != nil {
-		return nil, failure.Usage("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--calibrate: %w", err)
+		return nil, failure.Usage("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--measured: %w", err)
 	}
 	defer file.Close()
 	reader, err := trace.NewReader(file)
@@ -88,23 +88,23 @@ func measuredKeys(path string) ([]config.Override, error) {
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, failure.Usage("name a document of measured keys", "--calibrate: %w", err)
+		return nil, failure.Usage("name a document of measured keys", "--measured: %w", err)
 	}
 	var tree yaml.MapSlice
 	if err := yaml.Unmarshal(text, &tree); err != nil {
-		return nil, failure.Usage("name a document of measured keys", "--calibrate %s: %w", path, err)
+		return nil, failure.Usage("name a document of measured keys", "--measured %s: %w", path, err)
 	}
 	var overrides []config.Override
 	err = leaves(tree, "", func(key string, value any) error {
 		flow, err := yaml.MarshalWithOptions(value, yaml.Flow(true))
 		if err == nil {
-			overrides = append(overrides, config.Override{Flag: "--calibrate " + path, Text: key + "=" + strings.TrimSpace(string(flow))})
+			overrides = append(overrides, config.Override{Flag: "--measured " + path, Text: key + "=" + strings.TrimSpace(string(flow))})
 		}
 		return err
 	})
 	if err == nil && !slices.ContainsFunc(overrides, plannedWith) {
 		return nil, failure.Usage("give keys such as hardware.train_tokens_per_s_per_gpu, modelled.decode_curve, modelled.length or modelled.sync.time_s",
-			"--calibrate %s: nothing in it is of use to a plan", path)
+			"--measured %s: nothing in it is of use to a plan", path)
 	}
 	return overrides, err
 }

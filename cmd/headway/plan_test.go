@@ -216,10 +216,10 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--set", "hardware.rollout_tokens_per_s_per_gpu=1000"}, []string{"slots_per_gpu"}},
 		{[]string{"--set", "modelled.decode_curve=[{active: 1, tokens_per_s: 50}, {active: 2, tokens_per_s: 80}]"}, []string{"modelled.decode_curve.1", "contradicts 50"}},
 		{[]string{"--set", "modelled.decode_curve=[{active: 8, tokens_per_s: 100000}]"}, []string{"modelled.decode_curve.0.tokens_per_s", "is more than"}},
-		{[]string{"--calibrate", document(t, "modelled: {train: {step_s: 3}}\nsteps: {measured: 10}\n")}, []string{"nothing in it is of use"}},
+		{[]string{"--measured", document(t, "modelled: {train: {step_s: 3}}\nsteps: {measured: 10}\n")}, []string{"nothing in it is of use"}},
 		{[]string{"--set", "search.batch=[100]"}, []string{"search.batch.0", "multiple"}},
 		{[]string{"--set", "hardware.train_gpus=9"}, []string{"hardware.train_gpus"}},
-		{[]string{"--calibrate", "none"}, []string{"none"}},
+		{[]string{"--measured", "none"}, []string{"none"}},
 		{[]string{"--prefer", "cost", "--set", "prices.gpu_hour=0"}, []string{"prices.gpu_hour", "search.prefer cost"}},
 		{[]string{"--prefer", "cost", "--set", "prices=null"}, []string{"prices.gpu_hour", "search.prefer cost"}},
 		{[]string{"--set", "search.batch_min=200"}, []string{"search.batch.0: 128", "search.batch_min (200)"}},
@@ -245,8 +245,8 @@ func TestPlanWithoutASetting(t *testing.T) {
 	}
 }
 
-// A run is a calibration: what its trace measured is planned with.
-func TestPlanCalibrates(t *testing.T) {
+// A plan takes what a run's trace measured.
+func TestPlanFromARun(t *testing.T) {
 	skipShort(t)
 	trace := filepath.Join(t.TempDir(), "trace")
 	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "modelled.decode_tokens_per_s=40", "--set", "modelled.train.step_s=30",
@@ -254,7 +254,7 @@ func TestPlanCalibrates(t *testing.T) {
 	if code != failure.ExitDone {
 		t.Fatal(stderr)
 	}
-	made := planned(t, document(t, planDocument), "--calibrate", trace, "--set", "hardware.model=null", "--set", "hardware.gpu=null")
+	made := planned(t, document(t, planDocument), "--measured", trace, "--set", "hardware.model=null", "--set", "hardware.gpu=null")
 	speed, step := walk(t, made, "machine", "train_tokens_per_s_per_gpu").(float64), 128*1374.0/30
 	if math.Abs(speed/step-1) > 0.05 {
 		t.Errorf("train speed %g, want about %g", speed, step)
@@ -269,9 +269,9 @@ func TestPlanCalibrates(t *testing.T) {
 	if err := os.WriteFile(measured, []byte("modelled: {sync: {time_s: 2}}\nhardware: {train_tokens_per_s_per_gpu: 4000}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	made = planned(t, document(t, planDocument), "--calibrate", measured, "--set", "search.finalists=1", "--set", "search.policies=[drop]")
+	made = planned(t, document(t, planDocument), "--measured", measured, "--set", "search.finalists=1", "--set", "search.policies=[drop]")
 	if got := fmt.Sprint(walk(t, made, "machine", "train_tokens_per_s_per_gpu"), walk(t, made, "recommended", "sync_s")); got != "4000 2" {
-		t.Errorf("calibrated to %s", got)
+		t.Errorf("planned with %s", got)
 	}
 }
 

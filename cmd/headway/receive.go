@@ -42,11 +42,15 @@ type receiveCmd struct {
 	CA        string  `name:"ca" placeholder:"FILE" help:"Certificates (PEM) that the control plane's is checked against, beside the system's."`
 	TokenFile string  `placeholder:"FILE" help:"File with the token of the role engine."`
 	Verify    bool    `help:"Compare every file with its hash in the manifest, not only every chunk with its checksum."`
-	Sync      bool    `help:"Have a version survive a loss of power before it counts as loaded."`
+	Durable   bool    `help:"Have a version survive a loss of power before it counts as loaded."`
+	Sync      bool    `hidden:"" help:"Earlier name of --durable."`
 }
 
 // Run receives until it is interrupted.
 func (c *receiveCmd) Run(a *app.Process) error {
+	if c.Sync {
+		return renamedFlag("receive --sync")
+	}
 	if c.Stage < 0 || c.Keep < 1 || c.RateLimit < 0 {
 		return failure.Usage("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
 	}
@@ -141,7 +145,7 @@ func (c *receiveCmd) road(ctx context.Context, a *app.Process, client *http.Clie
 		road, done, err := c.objectRoad(ctx, a)
 		return road, func() { done(); held.Release() }, err
 	}
-	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Sync, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Durable, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }
 
 // sharedPatience is how much later than its publish a version may show up on a shared disk.

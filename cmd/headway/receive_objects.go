@@ -38,7 +38,7 @@ func (c *receiveCmd) objectRoad(ctx context.Context, a *app.Process) (transfer.R
 	if err != nil {
 		return nil, done, err
 	}
-	local, err := weights.Open(c.Dir, weights.Options{Always: c.Sync})
+	local, err := weights.Open(c.Dir, weights.Options{Always: c.Durable})
 	if err != nil {
 		return nil, done, err
 	}

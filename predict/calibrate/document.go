@@ -10,7 +10,7 @@ import (
 )
 
 // Document is the result as keys of a document, in YAML. Commands headway simulate and predict read it, and headway
-// plan with --calibrate. Argument of names the measured engine, for the comment at its head.
+// plan with --measured. Argument of names the measured engine, for the comment at its head.
 func (r Result) Document(of string) []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Measured by headway calibrate: %s.\n", strings.ReplaceAll(of, "\n", " "))
