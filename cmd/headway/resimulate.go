@@ -34,7 +34,7 @@ differ by their settings alone. Each is compared with the run's own settings, re
 
 Beside the keys of the document there are factors on measured times: times.train_step, times.decode
 and times.environment. The key modelled.length.cap_tokens cuts responses.
-The page docs/what-if.md has the assumptions, and how near they came to runs.`
+The page docs/what-if.md has the assumptions, and docs/what-if-accuracy.md how near they came to runs.`
 }
 
 // Run resimulates and prints the result beside what the run measured.

@@ -44,7 +44,7 @@ A mean that has not settled is refused, with exit code 1 and the setting to chan
   headway simulate FILE --grid rollout.concurrency=64..4096x2 --out sweep.csv
 
 Ranges of a grid: FROM..TO/STEP adds STEP, FROM..TOxFACTOR multiplies by FACTOR,
-FROM..TO#N takes N values evenly spaced. docs/simulate.md has every column of --out.`
+FROM..TO#N takes N values evenly spaced. docs/reference/columns.md has every column of --out.`
 }
 
 // Run simulates and prints.

@@ -8,7 +8,7 @@ import (
 )
 
 // Estimate is a mean over the measured window of a resimulation. Its intervals say what the
-// window's length leaves open, not what the model leaves out: docs/what-if.md has that.
+// window's length leaves open, not what the model leaves out: docs/what-if-accuracy.md has that.
 type Estimate struct {
 	Mean float64 `json:"mean"`
 	// Interval95 is by batch means over train steps, nil where they are too few.

@@ -26,7 +26,7 @@ type check struct {
 	find   func(*facts) []Finding
 }
 
-// checks are all of them. Each code is documented in docs/diagnose.md.
+// checks are all of them. Each code is documented in docs/reference/findings.md.
 var checks = []check{
 	{"ledger_unbalanced", true, one((*facts).ledgerUnbalanced)},
 	{"little_mismatch", true, one((*facts).littleMismatch)},

@@ -21,7 +21,7 @@ type column struct {
 	kind columnKind
 	// mean: it is empty where the means have not settled.
 	mean bool
-	// doc says what it means; docs/simulate.md has it.
+	// doc says what it means; docs/reference/columns.md has it.
 	doc string
 	// average, if not nil, is the column's value of one seed; the column is its mean
 	// over the seeds. Else value is the column's, nil for an empty one.

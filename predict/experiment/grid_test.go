@@ -108,7 +108,7 @@ func TestInOrder(t *testing.T) {
 
 // Every column of a file is explained in the documentation, in its order.
 func TestColumnsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/simulate.md")
+	text, err := os.ReadFile("../../docs/reference/columns.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestColumnsAreDocumented(t *testing.T) {
 		row := "| `" + c.name + "` | " + c.doc + " |\n"
 		i := strings.Index(string(text[at:]), row)
 		if i < 0 {
-			t.Errorf("docs/simulate.md lacks, after the columns before it:\n%s", row)
+			t.Errorf("docs/reference/columns.md lacks, after the columns before it:\n%s", row)
 			continue
 		}
 		at += i
