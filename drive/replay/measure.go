@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // Measure extracts a recording from a trace, with or without its end note, or up to its last whole
@@ -23,9 +24,9 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 	}
 	m := measurer{
 		rec:     &Recording{Header: p.header, cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}, holds: make([][]interval, len(p.loop.Config().EngineSlots))},
-		running: make([]attempt, p.loop.Config().Concurrency()),
+		run:     track.New(p.loop.Config()),
+		stays:   make([]stay, p.loop.Config().Concurrency()),
 		cfg:     p.loop.Config(),
-		parked:  map[parkedID]attempt{},
 		noted:   p.header.Source != sourceLive,
 		attends: metrics.NewAttendance(p.loop.Config()),
 		pauses:  p.loop.Config().Sync == loop.SyncPause,
@@ -51,7 +52,7 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 	}
 	m.rec.Version, m.rec.Measured, m.rec.Series = p.loop.Version(), recorder.Summary(), recorder.Steps
 	m.rec.Ledger, m.rec.Ended = p.loop.Ledger(), p.Tally().Ended
-	for slot := range m.running {
+	for slot := range m.stays {
 		m.leaves(int32(slot), p.loop.Status().TimeNS)
 	}
 	m.rec.pace(p.loop.Config())
@@ -64,10 +65,9 @@ const sourceLive = "live"
 type measurer struct {
 	rec *Recording
 	cfg loop.Config
-	// parked are interrupted rollouts, as they were then.
-	parked map[parkedID]attempt
-	// running is what runs in each slot, stepStart when the train step began.
-	running   []attempt
+	run track.Run
+	// stays are those of the attempts in the slots. stepStart is when the train step began.
+	stays     []stay
 	stepStart int64
 	tokens    int64 // of the groups just trained
 	attends   metrics.Attendance
@@ -82,21 +82,12 @@ type measurer struct {
 	slowestLoad, slowestSwap int64
 }
 
-// parkedID names an interrupted rollout.
-type parkedID struct {
-	group  loop.GroupID
-	sample int32
-}
-
-// attempt is a rollout in a slot; its zero value is none.
-type attempt struct {
-	group  loop.GroupID
-	sample int32
-	number int32
-	engine int32
-	// started is when it would have started had it never been interrupted, entered when it came into
-	// its slot, first when it had its first token there, 0 for not.
-	started, entered, first int64
+// stay is the stay of an attempt in a slot, of which the run says the rest. It ends with its generation, with an abort,
+// or with a late word of an attempt that was lost with its engine; without such a word when the slot is taken again.
+type stay struct {
+	lasts bool
+	// entered is when it came into its slot, first when it had its first token there, 0 for not.
+	entered, first int64
 }
 
 // engine is what the measurer follows of one.
@@ -115,15 +106,11 @@ type engine struct {
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 	m.rec.lastNS = ev.Time
 	away := m.attends.Observe(&ev.Event, actions)
+	at := m.at(ev)
 	switch ev.Kind {
 	case loop.RolloutScored:
-		m.scored(ev)
-	case loop.RolloutInterrupted:
-		if at := m.runningAt(ev); at.group != 0 {
-			left := at
-			left.started = ev.Time - at.started // how long it has held slots so far
-			m.parked[parkedID{at.group, at.sample}] = left
-			m.leaves(ev.Slot, ev.Time)
+		if at != nil {
+			m.scored(at, ev)
 		}
 	case loop.TrainerReady:
 		switch { // an absence says nothing of how long it takes when it is there
@@ -137,14 +124,14 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		}
 	case loop.LeaseReturned:
 		m.rec.absentNS += away.LengthNS()
-	case loop.RolloutFailed:
-		if at := m.runningAt(ev); at.group != 0 {
+	case loop.RolloutFailed, loop.RolloutInterrupted:
+		if at != nil {
 			m.leaves(ev.Slot, ev.Time)
 		}
 	case loop.FirstToken:
-		if at := m.runningAt(ev); at.group != 0 {
-			m.running[ev.Slot].first = ev.Time
-			m.see(at.engine, ev)
+		if at != nil {
+			m.stays[ev.Slot].first = ev.Time
+			m.see(at.Engine, ev)
 		}
 	case loop.WeightsLoaded:
 		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
@@ -154,9 +141,12 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		m.slowestLoad, m.slowestSwap = 0, 0
 	}
 	stepStart := m.stepStart
+	m.run.Event(&ev.Event)
 	for i := range actions {
 		m.action(ev.Time, &actions[i])
+		m.run.Action(&actions[i])
 	}
+	m.run.Done(&ev.Event)
 	if m.tokens > 0 {
 		m.rec.busy = append(m.rec.busy, interval{stepStart, ev.Time})
 		m.rec.epochs = append(m.rec.epochs, epoch{ev.Time, m.cells})
@@ -171,20 +161,14 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 
 func (m *measurer) action(now int64, a *loop.Action) {
 	switch a.Kind {
-	case loop.StartRollout:
+	case loop.StartRollout, loop.ResumeRollout:
 		m.leaves(a.Slot, now) // whose engine was lost
-		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now, entered: now}
+		m.stays[a.Slot] = stay{lasts: true, entered: now}
 		m.group(a.Group)
-	case loop.ResumeRollout:
-		id := parkedID{a.Group, a.Sample}
-		m.leaves(a.Slot, now)
-		m.running[a.Slot] = attempt{group: a.Group, sample: a.Sample, number: a.Attempt, engine: a.Engine, started: now - m.parked[id].started, entered: now}
-		delete(m.parked, id)
 	case loop.AbortRollout: // what it ends with says nothing of a whole rollout
 		if a.Slot >= 0 {
 			m.leaves(a.Slot, now)
 		}
-		delete(m.parked, parkedID{a.Group, a.Sample})
 	case loop.StartTrainStep:
 		m.stepStart = now
 	case loop.GroupTrained:
@@ -258,47 +242,47 @@ func (m *measurer) made(engine int32) {
 	}
 }
 
-// leaves ends the stay of what runs in a slot, if anything does.
+// leaves ends the stay in a slot, if one lasts.
 func (m *measurer) leaves(slot int32, now int64) {
-	at := &m.running[slot]
-	if at.group != 0 {
-		first := at.entered
-		if at.first > 0 {
-			first = at.first
-		}
-		m.rec.spans = append(m.rec.spans, span{group: at.group, sample: at.sample, number: at.number, engine: at.engine,
-			took: at.entered, first: min(first, now), to: now})
+	s := m.stays[slot]
+	m.stays[slot] = stay{}
+	if !s.lasts {
+		return
 	}
-	*at = attempt{}
+	at := &m.run.Slots[slot]
+	first := s.entered
+	if s.first > 0 {
+		first = s.first
+	}
+	m.rec.spans = append(m.rec.spans, span{group: at.Group, sample: at.Sample, number: at.Number, engine: at.Engine,
+		took: s.entered, first: min(first, now), to: now})
 }
 
-// runningAt returns the attempt that an event names, none if it is late and runs nowhere.
-func (m *measurer) runningAt(ev *trace.Event) attempt {
-	if ev.Slot < 0 || int(ev.Slot) >= len(m.running) {
-		return attempt{}
+// at returns the attempt that an event names if its stay lasts, else nil.
+func (m *measurer) at(ev *trace.Event) *track.Attempt {
+	if ev.Kind < loop.FirstToken || uint(ev.Slot) >= uint(len(m.stays)) || !m.stays[ev.Slot].lasts {
+		return nil
 	}
-	at := m.running[ev.Slot]
-	if at.group != ev.Group || at.sample != ev.Sample || at.number != ev.Attempt {
-		return attempt{}
+	if at := &m.run.Slots[ev.Slot]; at.Group == ev.Group && at.Sample == ev.Sample && at.Number == ev.Attempt {
+		return at
 	}
-	return at
+	return nil
 }
 
-func (m *measurer) scored(ev *trace.Event) {
-	at := m.runningAt(ev)
-	if at.group == 0 || ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
+func (m *measurer) scored(at *track.Attempt, ev *trace.Event) {
+	if ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
 		return
 	}
 	if ev.EnvironmentNS == 0 {
-		m.made(at.engine)
+		m.made(at.Engine)
 	}
 	ends := m.generatedUntil(at, ev)
 	m.leaves(ev.Slot, ends)
-	g := m.group(at.group)
-	if g.samples[at.sample].scored {
+	g := m.group(at.Group)
+	if g.samples[at.Sample].scored {
 		return
 	}
-	g.samples[at.sample] = recordedSample{outsideNS: ev.Time - ends, tokens: ev.Tokens, number: at.number,
+	g.samples[at.Sample] = recordedSample{outsideNS: ev.Time - ends, tokens: ev.Tokens, number: at.Number,
 		reward: ev.Reward, verdict: ev.Verdict, scored: true}
 	g.scored++
 	g.whole = g.scored == len(g.samples)
@@ -308,14 +292,15 @@ func (m *measurer) scored(ev *trace.Event) {
 
 // generatedUntil is when a scored rollout's engine was done with it. Behind its first token
 // it generated for no longer than its engine was asked, and not while it was in its environment.
-func (m *measurer) generatedUntil(at attempt, ev *trace.Event) int64 {
-	from := max(at.entered, at.first)
+func (m *measurer) generatedUntil(at *track.Attempt, ev *trace.Event) int64 {
+	s := m.stays[ev.Slot]
+	from := max(s.entered, s.first)
 	until := ev.Time - max(ev.EnvironmentNS, 0)
-	if at.started == at.entered && ev.GenerateNS > 0 { // in one span
+	if !at.Resumed && ev.GenerateNS > 0 { // in one span
 		until = min(until, from+ev.GenerateNS)
 	}
-	if at.first > 0 && ev.Tokens == 1 {
-		until = at.first
+	if s.first > 0 && ev.Tokens == 1 {
+		until = s.first
 	}
 	return min(max(until, from), ev.Time)
 }

@@ -274,7 +274,7 @@ var rules = []rule{
 	{room: "drive/live", may: []string{"loop", "loop/port", "loop/trace", "observe/attribution", "observe/metrics"},
 		what: "the wall-clock driver",
 		why:  "it calls the ports and knows no adapter"},
-	{room: "drive/replay", claim: pure, may: []string{"drive/sim", "loop", "loop/trace", "loop/workload", "observe/estimate", "observe/metrics"},
+	{room: "drive/replay", claim: pure, may: []string{"drive/sim", "loop", "loop/trace", "loop/workload", "observe/estimate", "observe/metrics", "observe/track"},
 		what: "a trace through the loop again; resimulation",
 		why:  "it has the trace and nothing else of the run"},
 	{room: "drive/sim", claim: pure, may: []string{"loop", "loop/workload", "observe/metrics"},
