@@ -76,7 +76,7 @@ func (w *workplace) play(group loop.GroupID) (sample func() port.Sample) {
 	id := port.RolloutID{Group: group, Attempt: 1}
 	wg.Go(func() {
 		var err error
-		if s, err = w.env.Play(w.t.Context(), port.Task{ID: id}, sampler{}); err == nil {
+		if s, err = w.env.Play(w.t.Context(), port.RolloutRequest{ID: id}, sampler{}); err == nil {
 			w.env.Logged(id, true)
 		}
 	})

@@ -14,7 +14,7 @@ type addition struct {
 	vocabulary Vocabulary
 }
 
-func newAddition(Options) (Task, error) {
+func newAddition(Options) (ScoredTask, error) {
 	return addition{vocabulary: NewVocabulary("0123456789+")}, nil
 }
 

@@ -1,5 +1,5 @@
 // Package env holds the tasks a policy is trained on, and plays rollouts of
-// them. A task makes problems and judges responses; see [Task] for how to add
+// them. A task makes problems and judges responses; see [ScoredTask] for how to add
 // one. Prompts are split into training and held-out ones by a hash of the
 // prompt, so that the two are disjoint by construction.
 //

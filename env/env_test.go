@@ -16,7 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 )
 
-func mustTask(t *testing.T, name string) Task {
+func mustTask(t *testing.T, name string) ScoredTask {
 	t.Helper()
 	task, err := New(name, Options{})
 	if err != nil {
@@ -25,7 +25,7 @@ func mustTask(t *testing.T, name string) Task {
 	return task
 }
 
-// TestTasks holds every task to the contract of Task.
+// TestTasks holds every task to the contract of ScoredTask.
 func TestTasks(t *testing.T) {
 	for _, name := range Names() {
 		t.Run(name, func(t *testing.T) {
@@ -49,7 +49,7 @@ func TestTasks(t *testing.T) {
 	}
 }
 
-func checkProblem(t *testing.T, task Task, p Problem) {
+func checkProblem(t *testing.T, task ScoredTask, p Problem) {
 	t.Helper()
 	limits := task.Limits()
 	if len(p.Prompt) > limits.PromptTokens || len(p.Answer) > limits.ResponseTokens {
@@ -213,7 +213,7 @@ func (s script) Sample(context.Context, port.SampleRequest) (port.Generation, er
 
 func TestPlayMakesTheRecord(t *testing.T) {
 	task := mustTask(t, "reverse")
-	e := NewEnvironment(task, 5, nil, Pruning{})
+	e := NewSingleTurn(task, 5, nil, Pruning{})
 	id := port.RolloutID{Group: 9, Sample: 2, Attempt: 1}
 	p := TrainingProblem(task, 5, 9, 0)
 	n := len(p.Answer)
@@ -221,7 +221,7 @@ func TestPlayMakesTheRecord(t *testing.T) {
 	for i := range n {
 		g.Logprobs[i], g.Versions[i] = -float32(i), loop.Version(3+i)
 	}
-	s, err := e.Play(context.Background(), port.Task{ID: id}, script{generation: g})
+	s, err := e.Play(context.Background(), port.RolloutRequest{ID: id}, script{generation: g})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestPlayMakesTheRecord(t *testing.T) {
 		}
 	}
 	broken := errors.New("engine gone")
-	if _, err := e.Play(context.Background(), port.Task{ID: id}, script{err: broken}); !errors.Is(err, broken) {
+	if _, err := e.Play(context.Background(), port.RolloutRequest{ID: id}, script{err: broken}); !errors.Is(err, broken) {
 		t.Errorf("a failed generation gives %v, never a reward", err)
 	}
 }
@@ -257,14 +257,14 @@ func TestServiceTimeWaits(t *testing.T) {
 	task := mustTask(t, "reverse")
 	distinct := map[time.Duration]bool{}
 	synctest.Test(t, func(t *testing.T) {
-		e := NewEnvironment(task, 5, service, Pruning{})
+		e := NewSingleTurn(task, 5, service, Pruning{})
 		g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 		for sample := range int32(20) {
 			id := port.RolloutID{Group: 3, Sample: sample, Attempt: 1}
 			want := time.Duration(service.Draw(workload.NewSource(5, workload.StreamEnvironment), 3, uint32(sample), 1))
 			distinct[want] = true
 			began := time.Now()
-			if _, err := e.Play(t.Context(), port.Task{ID: id}, script{generation: g}); err != nil {
+			if _, err := e.Play(t.Context(), port.RolloutRequest{ID: id}, script{generation: g}); err != nil {
 				t.Fatal(err)
 			}
 			if waited := time.Since(began); waited != want {
@@ -273,7 +273,7 @@ func TestServiceTimeWaits(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 		defer cancel()
-		if _, err := e.Play(ctx, port.Task{ID: port.RolloutID{Group: 3}}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := e.Play(ctx, port.RolloutRequest{ID: port.RolloutID{Group: 3}}, script{generation: g}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a done context gives %v", err)
 		}
 	})
@@ -338,7 +338,7 @@ func TestDrift(t *testing.T) {
 		t.Errorf("limits %+v, want those of words of 14 letters", l)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		e := NewEnvironment(task, 5, service, Pruning{}).WithDrift(change)
+		e := NewSingleTurn(task, 5, service, Pruning{}).WithDrift(change)
 		g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 		for _, at := range []struct {
 			version loop.Version
@@ -347,7 +347,7 @@ func TestDrift(t *testing.T) {
 		}{{0, 5, 500 * time.Millisecond}, {10, 5, 500 * time.Millisecond}, {15, 10, 750 * time.Millisecond}, {40, 15, time.Second}} {
 			var req port.SampleRequest
 			began := time.Now()
-			s, err := e.Play(t.Context(), port.Task{ID: port.RolloutID{Group: 3, Attempt: 1}, Version: at.version}, asked{script{generation: g}, &req})
+			s, err := e.Play(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 3, Attempt: 1}, Version: at.version}, asked{script{generation: g}, &req})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,8 +17,8 @@ type Evaluation struct {
 	Reward float64
 }
 
-// Verdicts scores responses to problems, in their order. An error is verdicts that could not be had.
-type Verdicts func(ctx context.Context, problems []Problem, responses [][]int32) ([]Score, error)
+// ScoreFunc scores responses to problems, in their order. An error is verdicts that could not be had.
+type ScoreFunc func(ctx context.Context, problems []Problem, responses [][]int32) ([]Score, error)
 
 // Accuracy is the share answered exactly; 0 where nothing was asked.
 func (e Evaluation) Accuracy() float64 {
@@ -29,7 +29,7 @@ func (e Evaluation) Accuracy() float64 {
 }
 
 // Look is how a task scores that judges by looking.
-func Look(task Task) Verdicts {
+func Look(task ScoredTask) ScoreFunc {
 	return func(_ context.Context, problems []Problem, responses [][]int32) ([]Score, error) {
 		scores := make([]Score, len(problems))
 		for i, p := range problems {
@@ -40,7 +40,7 @@ func Look(task Task) Verdicts {
 }
 
 // Evaluate asks all problems and has the answers scored.
-func Evaluate(ctx context.Context, task Problems, verdicts Verdicts, problems []Problem, answer Answer) (Evaluation, error) {
+func Evaluate(ctx context.Context, task Task, verdicts ScoreFunc, problems []Problem, answer Answer) (Evaluation, error) {
 	prompts := make([][]int32, len(problems))
 	for i, p := range problems {
 		prompts[i] = p.Prompt

@@ -74,10 +74,10 @@ func TestDrawsStand(t *testing.T) {
 // a level that the task does not have fails the rollout in words.
 func TestPlayOfPromptAndLevel(t *testing.T) {
 	task := mustTask(t, "reverse")
-	e := NewEnvironment(task, 5, nil, Pruning{})
+	e := NewSingleTurn(task, 5, nil, Pruning{})
 	g := port.Generation{Tokens: []int32{End}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}
 	play := func(group loop.GroupID, prompt int64, level int32) (string, error) {
-		s, err := e.Play(context.Background(), port.Task{ID: port.RolloutID{Group: group, Attempt: 1}, Prompt: prompt, Level: level}, script{generation: g})
+		s, err := e.Play(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: group, Attempt: 1}, Prompt: prompt, Level: level}, script{generation: g})
 		return s.Prompt, err
 	}
 	own, _ := play(9, 0, 0)
@@ -132,7 +132,7 @@ func TestPruning(t *testing.T) {
 			"too long":           {Pruning{Tokens: len(p.Answer) - 1}, p.Answer, true},
 			"as long as allowed": {Pruning{Tokens: len(p.Answer)}, p.Answer, false},
 		} {
-			s, err := NewEnvironment(task, 5, nil, c.prune).Play(t.Context(), port.Task{ID: id}, checked{c.answer})
+			s, err := NewSingleTurn(task, 5, nil, c.prune).Play(t.Context(), port.RolloutRequest{ID: id}, checked{c.answer})
 			if err != nil || s.Pruned != c.pruned || !c.pruned && s.Exact != (what == "right" || what == "as long as allowed") {
 				t.Errorf("%s, %s: %+v, %v", name, what, s, err)
 			}

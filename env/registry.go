@@ -36,10 +36,10 @@ func (o Options) withDefaults() Options {
 }
 
 // makers make tasks from options, with an error for options they cannot have.
-var makers = map[string]func(Options) (Task, error){
-	"reverse":  func(o Options) (Task, error) { return newWords("reverse", o, slices.Reverse[[]int32]) },
+var makers = map[string]func(Options) (ScoredTask, error){
+	"reverse":  func(o Options) (ScoredTask, error) { return newWords("reverse", o, slices.Reverse[[]int32]) },
 	"addition": newAddition,
-	"sort":     func(o Options) (Task, error) { return newWords("sort", o, slices.Sort[[]int32]) },
+	"sort":     func(o Options) (ScoredTask, error) { return newWords("sort", o, slices.Sort[[]int32]) },
 }
 
 // Names lists the tasks in order.
@@ -54,7 +54,7 @@ func Names() []string {
 
 // New makes the task of that name. An unknown name is an error that says which
 // there are and which is nearest.
-func New(name string, o Options) (Task, error) {
+func New(name string, o Options) (ScoredTask, error) {
 	if make, ok := makers[name]; ok {
 		return make(o.withDefaults())
 	}

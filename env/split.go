@@ -43,7 +43,7 @@ const redraws = 10_000
 // TrainingProblem is the problem of a prompt, by its number, or of a group with a prompt of its own,
 // by the group's. It is a function of the task, the run's seed, that number and the level alone.
 // Level 0 is the task's mixture; a level that the task does not have panics.
-func TrainingProblem(task Problems, seed, number uint64, level int) Problem {
+func TrainingProblem(task Task, seed, number uint64, level int) Problem {
 	if level < 0 || level > task.Levels() {
 		panic(fmt.Sprintf("env: task %s has levels 1 to %d, and 0 for their mixture; there is no level %d", task.Name(), task.Levels(), level))
 	}
@@ -61,7 +61,7 @@ func training(seed, number uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(loop.Mix(seed+0x9e3779b97f4a7c15), loop.Mix(number)))
 }
 
-func drawIn(task Problems, rng *rand.Rand, split Split, level int, draw func(*rand.Rand, int) Problem) Problem {
+func drawIn(task Task, rng *rand.Rand, split Split, level int, draw func(*rand.Rand, int) Problem) Problem {
 	for range redraws {
 		if p := draw(rng, level); SplitOf(p.Prompt) == split {
 			return p
@@ -72,7 +72,7 @@ func drawIn(task Problems, rng *rand.Rand, split Split, level int, draw func(*ra
 
 // HeldOutProblems returns n distinct held-out problems, the same ones for
 // every run of the task. More than the task has is an error.
-func HeldOutProblems(task Problems, n int) ([]Problem, error) {
+func HeldOutProblems(task Task, n int) ([]Problem, error) {
 	rng := rand.New(rand.NewPCG(0x68656c64, 0x6f7574))
 	seen := make(map[string]bool, n)
 	problems := make([]Problem, 0, n)

@@ -4,23 +4,23 @@ import (
 	"math/rand/v2"
 )
 
-// Task makes problems and judges responses. To add one, implement it and name it
+// ScoredTask makes problems and judges responses. To add one, implement it and name it
 // among those that [New] makes; nothing else is needed. The split
 // into training and held-out prompts, groups and service times are this
 // package's work, so that no task can get them wrong. A task whose responses cannot be judged by
-// looking at them implements [Problems] alone and brings a [Judge].
+// looking at them implements [Task] alone and brings a [Scorer].
 //
 // All methods must be pure: the same arguments give the same result, from any
 // goroutine.
-type Task interface {
-	Problems
+type ScoredTask interface {
+	Task
 	// Score judges a response, given as sampled: with the end token where the
 	// policy ended it, without where it was cut.
 	Score(p Problem, response []int32) Score
 }
 
-// Problems makes the problems of a task. All methods must be pure, as a Task's.
-type Problems interface {
+// Task makes the problems of a task. All methods must be pure, as a ScoredTask's.
+type Task interface {
 	// Name is how configs and reports call the task: lower-case letters.
 	Name() string
 	// Vocabulary spells tokens.
@@ -69,7 +69,7 @@ type Reader interface {
 // Checker is a task that can tell from the beginning of a response that it will not be exact. Then
 // the rest need not be sampled.
 type Checker interface {
-	Problems
+	Task
 	// Failed reports whether no response that begins like this is exact. It is called
 	// after every token, and must be cheap.
 	Failed(p Problem, response []int32) bool
@@ -77,7 +77,7 @@ type Checker interface {
 
 // Grower is a task whose answers can be asked for longer, or shorter, than it usually does.
 type Grower interface {
-	Problems
+	Task
 	// DrawGrown makes a problem like Draw, with an answer of factor times as many tokens,
 	// rounded. Limits holds those of every factor up to Options.Growth.
 	DrawGrown(rng *rand.Rand, level int, factor float64) Problem

@@ -20,7 +20,7 @@ type words struct {
 	transform  func([]int32)
 }
 
-func newWords(name string, o Options, transform func([]int32)) (Task, error) {
+func newWords(name string, o Options, transform func([]int32)) (ScoredTask, error) {
 	if o.LettersMin < 1 || o.LettersMax < o.LettersMin || o.LettersMax > maxLetters {
 		return nil, fmt.Errorf("env: task %s of %d to %d letters; both must be between 1 and %d, in order",
 			name, o.LettersMin, o.LettersMax, maxLetters)

@@ -21,11 +21,11 @@ import (
 // goPackages is the directory of a run with the compiled packages that programs in Go import.
 const goPackages = "go-packages"
 
-// CodeTask is the task code with its judge. Once the run's directory is there it has the sandboxes that programs are
+// CodeTask is the task code with its scorer. Once the run's directory is there it has the sandboxes that programs are
 // judged in, and the record of episodes.
 type CodeTask struct {
 	task  *code.Task
-	judge *code.Judge
+	judge *code.Scorer
 	Pool  *pool.Pool
 	log   *player.Log
 	// Clock is the run's, nil before it runs. Episodes before that are of no rollout and are not recorded.
@@ -41,7 +41,7 @@ func newCodeTask(e config.Environment, say func(string, ...any)) (*CodeTask, err
 		return nil, failure.Usage("", "%w", err)
 	}
 	w := &CodeTask{task: task, Say: say}
-	w.judge = code.NewJudge(task, w, code.JudgeOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
+	w.judge = code.NewScorer(task, w, code.ScorerOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
 	return w, nil
 }
 
@@ -121,13 +121,13 @@ func (p *Parts) prepareTask(service *workload.Service, change workload.Change, p
 			return err
 		}
 		p.CodeTask, p.Task, p.Verdicts = w, w.task, w.judge.Evaluate
-		p.Environment = env.NewJudged(w.task, w.judge, p.Cfg.Seed, service, prune).WithDrift(change)
+		p.Environment = env.NewScored(w.task, w.judge, p.Cfg.Seed, service, prune).WithDrift(change)
 		return nil
 	}
 	task, err := env.New(p.Cfg.Environment.Task, env.Options{LettersMin: p.Cfg.Environment.LettersMin, LettersMax: p.Cfg.Environment.LettersMax, Growth: p.Cfg.Rollout.Drift.LengthFactor})
 	if err != nil {
 		return failure.Usage("", "%w", err)
 	}
-	p.Task, p.Verdicts, p.Environment = task, env.Look(task), env.NewEnvironment(task, p.Cfg.Seed, service, prune).WithDrift(change)
+	p.Task, p.Verdicts, p.Environment = task, env.Look(task), env.NewSingleTurn(task, p.Cfg.Seed, service, prune).WithDrift(change)
 	return nil
 }

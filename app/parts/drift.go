@@ -8,7 +8,7 @@ import (
 )
 
 // refuseDrift refuses what of rollout.drift a run of embedded engines on a task cannot do.
-func refuseDrift(cfg config.Config, task env.Problems) error {
+func refuseDrift(cfg config.Config, task env.Task) error {
 	d := cfg.Rollout.Drift
 	_, grows := task.(env.Grower)
 	moves := func(factor float64) bool { return factor != 0 && factor != 1 }

@@ -17,7 +17,7 @@ import (
 )
 
 // PolicyShape is the shape of a document's own policy: that of its model, with the vocabulary of its task.
-func PolicyShape(cfg config.Config, task env.Problems) transformer.Config {
+func PolicyShape(cfg config.Config, task env.Task) transformer.Config {
 	m := cfg.Model
 	return transformer.Config{Vocabulary: task.Vocabulary().Size(), Context: m.Context, Width: m.Width, Layers: m.Layers, Heads: m.Heads}.WithDefaults()
 }
@@ -86,7 +86,7 @@ func (p *Parts) buildTrainer() error {
 }
 
 // NewTrainer makes the embedded trainer of a document's task; change moves its train steps' time.
-func NewTrainer(cfg config.Config, task env.Problems, change workload.Change, published port.Weights) (*trainer.Trainer, error) {
+func NewTrainer(cfg config.Config, task env.Task, change workload.Change, published port.Weights) (*trainer.Trainer, error) {
 	t := cfg.Trainer
 	opt := trainer.Options{
 		Model: PolicyShape(cfg, task), PromptTokens: task.Limits().PromptTokens, Seed: cfg.Seed, LearningRate: t.LearningRate,
@@ -130,7 +130,7 @@ const warmupBatch = 64
 const demonstrationGroups = 1 << 41
 
 // demonstrations are the problems of one supervised step.
-func demonstrations(cfg config.Config, task env.Problems, step int) []trainer.Demonstration {
+func demonstrations(cfg config.Config, task env.Task, step int) []trainer.Demonstration {
 	out := make([]trainer.Demonstration, warmupBatch)
 	for i := range out {
 		p := env.TrainingProblem(task, cfg.Seed, demonstrationGroups+uint64(step*warmupBatch+i), 0)

@@ -32,8 +32,8 @@ type Parts struct {
 	// logf tells the operator; nil for nobody.
 	logf func(format string, args ...any)
 	// Task and heldOut are of embedded engines, policy of engines that are servers: the others are nil.
-	Task     env.Problems
-	Verdicts env.Verdicts
+	Task     env.Task
+	Verdicts env.ScoreFunc
 	HeldOut  []env.Problem
 	Policy   *servedModel
 	// Change is what becomes of the task and the train step over a run of embedded engines.

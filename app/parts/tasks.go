@@ -27,8 +27,8 @@ func LoadTasks(cfg config.Config) (*taskset.Set, error) {
 	return set, nil
 }
 
-// JudgeOf makes the verifier of a document.
-func JudgeOf(cfg config.Config) (*verifier.Judge, error) {
+// VerifierOf makes the verifier of a document.
+func VerifierOf(cfg config.Config) (*verifier.Bounded, error) {
 	opt, err := verifierOptions(cfg.Environment)
 	if err != nil {
 		return nil, err

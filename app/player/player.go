@@ -35,9 +35,9 @@ const tasksFile = "tasks.json"
 // Player plays the rollouts of a control plane inside its process, with the tasks, sandboxes and verifier of its document.
 type Player struct {
 	cfg     config.Config
-	tasks   *taskset.Set    // nil where the environment has the prompts
-	judge   *verifier.Judge // nil where the environment gives the rewards
-	openenv *openenv.Server // nil for environment.kind tasks
+	tasks   *taskset.Set      // nil where the environment has the prompts
+	judge   *verifier.Bounded // nil where the environment gives the rewards
+	openenv *openenv.Server   // nil for environment.kind tasks
 	// Pool has the sandboxes, nil where nothing runs in one, and before Open.
 	Pool        *pool.Pool
 	log         *player.Log   // nil before open
@@ -78,7 +78,7 @@ func New(cfg config.Config) (*Player, error) {
 		}
 	}
 	if e.Verifier.Kind != "none" {
-		s.judge, err = parts.JudgeOf(cfg)
+		s.judge, err = parts.VerifierOf(cfg)
 	}
 	return s, err
 }

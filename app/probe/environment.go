@@ -193,7 +193,7 @@ type verdictTrial struct {
 func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial) *doctor.Verifier {
 	kind := document.Environment.Verifier.Kind
 	found := &doctor.Verifier{Kind: kind}
-	judge, err := parts.JudgeOf(document)
+	judge, err := parts.VerifierOf(document)
 	if err != nil {
 		found.Err = err.Error()
 		return found

@@ -41,7 +41,7 @@ func NewShown(r *Record, name string, header trace.Header, resume *live.Resume, 
 	ctx, stop := context.WithCancel(context.Background())
 	v.stop = stop
 	if opt.Context = ctx; r.Cfg.Store.Trace != "full" {
-		opt.Judge = nil
+		opt.Diagnose = nil
 	}
 	if resume != nil {
 		// A copy: the run's own goes on with it.

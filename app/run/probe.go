@@ -88,7 +88,7 @@ func (p *Prober) play(ctx context.Context, engine port.Engine, now func() time.T
 		s := int64(p.cfg.GroupSize)
 		id := port.RolloutID{Group: ProbeGroups + loop.GroupID(n/s), Sample: int32(n % s), Attempt: 1}
 		began := now()
-		sample, err := p.env.Play(ctx, port.Task{ID: id}, ProbeSampler{engine, id})
+		sample, err := p.env.Play(ctx, port.RolloutRequest{ID: id}, ProbeSampler{engine, id})
 		if ctx.Err() != nil {
 			return
 		}

@@ -51,7 +51,7 @@ func TestOffPolicyIsWeighedByTokens(t *testing.T) {
 		line.Step = at
 		return line
 	}
-	lines := offPolicy([]steps.Line{step(1, 1000, 1, 1), step(2, 100, 0.1, 0), step(3, 300, 0.3, 0.08)}, 1, clipJudge{0.2, 0.2, "ppo-clip"})
+	lines := offPolicy([]steps.Line{step(1, 1000, 1, 1), step(2, 100, 0.1, 0), step(3, 300, 0.3, 0.08)}, 1, clipLimits{0.2, 0.2, "ppo-clip"})
 	if len(lines) != 1 || lines[0].Staleness != "2" || lines[0].Tokens != 400 {
 		t.Fatalf("got %+v", lines)
 	}

@@ -13,10 +13,10 @@ import (
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-// clipJudge says which band the ratio was compared with, and whether the share of
+// clipLimits says which band the ratio was compared with, and whether the share of
 // tokens outside it tells health: the limits of package grpo are of objectives that
 // take the gradient of tokens outside a band near 0.2.
-type clipJudge struct {
+type clipLimits struct {
 	low, high float64 // half widths of the band
 	kind      string
 }
@@ -27,26 +27,26 @@ const (
 	bandWidest    = 0.4
 )
 
-func newClipJudge(c config.Trainer) clipJudge {
-	return clipJudge{cmp.Or(c.Correction.EpsilonLow, c.ClipEpsilon), cmp.Or(c.Correction.EpsilonHigh, c.ClipEpsilon), c.Correction.Kind}
+func newClipLimits(c config.Trainer) clipLimits {
+	return clipLimits{cmp.Or(c.Correction.EpsilonLow, c.ClipEpsilon), cmp.Or(c.Correction.EpsilonHigh, c.ClipEpsilon), c.Correction.Kind}
 }
 
 // clips reports whether the objective clips by the band.
-func (j clipJudge) clips() bool {
+func (j clipLimits) clips() bool {
 	return j.kind == "ppo-clip" || j.kind == "token-mask" || j.kind == "sequence-mask"
 }
 
-func (j clipJudge) usual() bool {
+func (j clipLimits) usual() bool {
 	return min(j.low, j.high) >= bandNarrowest && max(j.low, j.high) <= bandWidest
 }
 
 // band is the band in words.
-func (j clipJudge) band() string {
+func (j clipLimits) band() string {
 	return fmt.Sprintf("%.4g to %.4g", 1-j.low, 1+j.high)
 }
 
 // note says what the figures are of.
-func (j clipJudge) note() string {
+func (j clipLimits) note() string {
 	switch {
 	case !j.clips():
 		return fmt.Sprintf("the band is %s; %s does not clip by it, and health is of the log-ratio", j.band(), j.kind)
@@ -57,7 +57,7 @@ func (j clipJudge) note() string {
 }
 
 // health of tokens with a share outside the band and a mean log-ratio.
-func (j clipJudge) health(clip, logRatio float64) string {
+func (j clipLimits) health(clip, logRatio float64) string {
 	if j.clips() && j.usual() {
 		return record.LagHealth(clip, logRatio)
 	}
@@ -65,7 +65,7 @@ func (j clipJudge) health(clip, logRatio float64) string {
 }
 
 // offPolicy sums the steps after the warm-up up by range of staleness: means over tokens.
-func offPolicy(trained []steps.Line, warmup loop.Version, judge clipJudge) []steps.Lag {
+func offPolicy(trained []steps.Line, warmup loop.Version, limits clipLimits) []steps.Lag {
 	var total [port.LagRanges]steps.Lag
 	for _, step := range trained {
 		if step.Step <= warmup && len(trained) > int(warmup) {
@@ -82,7 +82,7 @@ func offPolicy(trained []steps.Line, warmup loop.Version, judge clipJudge) []ste
 	var lines []steps.Lag
 	for i, sum := range total {
 		if sum.Tokens > 0 {
-			lines = append(lines, meanOfLags(sum, port.LagRange(i), judge))
+			lines = append(lines, meanOfLags(sum, port.LagRange(i), limits))
 		}
 	}
 	return lines
@@ -101,13 +101,13 @@ func addLag(l *steps.Lag, o steps.Lag) {
 }
 
 // meanOfLags turns sums over tokens into means.
-func meanOfLags(l steps.Lag, staleness string, judge clipJudge) steps.Lag {
+func meanOfLags(l steps.Lag, staleness string, limits clipLimits) steps.Lag {
 	n := float64(l.Tokens)
 	l.Staleness = staleness
 	for _, sum := range []*float64{&l.ClipFraction, &l.ActiveClipFraction, &l.PredictedClipFraction, &l.MeanLogRatio, &l.EffectiveSampleSize, &l.MaskedFraction} {
 		*sum /= n
 	}
-	l.Health = judge.health(l.ClipFraction, l.MeanLogRatio)
+	l.Health = limits.health(l.ClipFraction, l.MeanLogRatio)
 	return l
 }
 

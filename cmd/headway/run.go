@@ -195,7 +195,7 @@ func surround(a *app.Process) record.Surroundings {
 	lines := func(intro string) record.View { return newProgressView(a, progressOptions{Plain: true}, intro) }
 	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Pages: func(dir, name string, header trace.Header) dashboard.Options {
 		opt := compare.ViewOptions(name, header)
-		opt.Judge = compare.Findings(dir, name)
+		opt.Diagnose = compare.Findings(dir, name)
 		return opt
 	}}
 }

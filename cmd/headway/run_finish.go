@@ -150,7 +150,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
-	r.OffPolicy, r.Verl = offPolicy(e.Steps.Lines, e.Warmup(), newClipJudge(e.Cfg.Trainer)), metrics.VerlByName(s)
+	r.OffPolicy, r.Verl = offPolicy(e.Steps.Lines, e.Warmup(), newClipLimits(e.Cfg.Trainer)), metrics.VerlByName(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
 	r.Staleness.PredictedMean = e.Expected.StalenessMean
 	e.learning(&r)

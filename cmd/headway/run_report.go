@@ -47,7 +47,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 		Name: filepath.Base(e.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
 		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, e.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowWords(int(e.Warmup())), OffPolicyNote: newClipJudge(e.Cfg.Trainer).note(),
+		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowWords(int(e.Warmup())), OffPolicyNote: newClipLimits(e.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, s.Steps, e.Warmup()),
 	}
@@ -58,7 +58,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	if e.resimulated != nil {
 		run.Simulated = e.resimulated.Staleness.Histogram
 	}
-	run.Headline = headline(r, s, newClipJudge(e.Cfg.Trainer))
+	run.Headline = headline(r, s, newClipLimits(e.Cfg.Trainer))
 	run.Comparison = []report.Comparison{
 		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
 			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
@@ -86,7 +86,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 }
 
 // headline are the few figures a reader wants first.
-func headline(r runReport, s metrics.Summary, judge clipJudge) []report.Row {
+func headline(r runReport, s metrics.Summary, limits clipLimits) []report.Row {
 	mostly := ""
 	if a := r.Attribution; a.Dominant != "" {
 		mostly = fmt.Sprintf("; mostly %s, %s", strings.ReplaceAll(a.Dominant, "_", " "), report.Share(a.Share))
@@ -97,13 +97,13 @@ func headline(r runReport, s metrics.Summary, judge clipJudge) []report.Row {
 		{Name: "trainer idle", Value: report.Share(s.TrainerIdleRatio), Note: "engines idle " + report.Share(s.RolloutIdleRatio) + "; " + s.Throughput.Binding + " binds"},
 		{Name: "trained tokens/s", Value: report.Figure(r.TokensPerS, 0), Note: fmt.Sprintf("%s rollouts/s", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 0))},
 		{Name: "tokens outside the band", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("of the ratio from %s; clipped %s; mean log-ratio %+.4f, effective sample size %s",
-			judge.band(), report.Share(r.ActiveClipFraction), r.MeanLogRatio, report.Share(r.EffectiveSample))},
+			limits.band(), report.Share(r.ActiveClipFraction), r.MeanLogRatio, report.Share(r.EffectiveSample))},
 	}
 	if r.MaskedFraction > shareWorthSaying {
-		rows = append(rows, report.Row{Name: "tokens masked", Value: report.Share(r.MaskedFraction), Note: "left out of the loss by trainer.correction: " + judge.kind})
+		rows = append(rows, report.Row{Name: "tokens masked", Value: report.Share(r.MaskedFraction), Note: "left out of the loss by trainer.correction: " + limits.kind})
 	}
 	if r.TruncatedFraction > shareWorthSaying {
-		rows = append(rows, report.Row{Name: "tokens truncated", Value: report.Share(r.TruncatedFraction), Note: "their weight cut to a bound by trainer.correction: " + judge.kind})
+		rows = append(rows, report.Row{Name: "tokens truncated", Value: report.Share(r.TruncatedFraction), Note: "their weight cut to a bound by trainer.correction: " + limits.kind})
 	}
 	return rows
 }

@@ -135,7 +135,7 @@ func TestRunSaysItsWords(t *testing.T) {
 // A correction that leaves nearly everything out shows in the summary.
 func TestMaskedShareIsShown(t *testing.T) {
 	names := func(r runReport) (names []string) {
-		for _, row := range headline(r, metrics.Summary{}, clipJudge{0.2, 0.2, "token-mask"}) {
+		for _, row := range headline(r, metrics.Summary{}, clipLimits{0.2, 0.2, "token-mask"}) {
 			names = append(names, row.Name)
 		}
 		return names
@@ -167,11 +167,11 @@ func TestHealthByTheBand(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		judge := newClipJudge(c.Trainer)
-		if got := judge.health(0.34, -0.0002); got != test.want || !strings.Contains(judge.note(), test.note) {
-			t.Errorf("%s: %s, %q", test.correction, got, judge.note())
+		limits := newClipLimits(c.Trainer)
+		if got := limits.health(0.34, -0.0002); got != test.want || !strings.Contains(limits.note(), test.note) {
+			t.Errorf("%s: %s, %q", test.correction, got, limits.note())
 		}
-		if got := judge.health(0.34, 0.2); got == "healthy" {
+		if got := limits.health(0.34, 0.2); got == "healthy" {
 			t.Errorf("%s: healthy with a mean log-ratio of 0.2", test.correction)
 		}
 	}

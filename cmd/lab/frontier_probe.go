@@ -49,7 +49,7 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 			wg.Go(func() {
 				for n := next.Add(1) - 1; n < int64(groups)*size && ctx.Err() == nil; n = next.Add(1) - 1 {
 					id := port.RolloutID{Group: run.ProbeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
-					sample, err := environment.Play(ctx, port.Task{ID: id}, run.ProbeSampler{Engine: engines[e], Id: id})
+					sample, err := environment.Play(ctx, port.RolloutRequest{ID: id}, run.ProbeSampler{Engine: engines[e], Id: id})
 					if err != nil {
 						cancel(err)
 						return

@@ -179,7 +179,7 @@ func (l *lesson) play(ctx context.Context, step int, version loop.Version) (port
 		for s := range group.Samples {
 			id := port.RolloutID{Group: group.ID, Sample: int32(s), Attempt: 1}
 			wait.Go(func() {
-				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, port.Task{ID: id}, lessonSampler{l.engine, id})
+				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, port.RolloutRequest{ID: id}, lessonSampler{l.engine, id})
 			})
 		}
 	}

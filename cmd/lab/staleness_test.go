@@ -154,7 +154,7 @@ type noNumber struct {
 	from loop.GroupID
 }
 
-func (e noNumber) Play(ctx context.Context, task port.Task, sampler port.Sampler) (port.Sample, error) {
+func (e noNumber) Play(ctx context.Context, task port.RolloutRequest, sampler port.Sampler) (port.Sample, error) {
 	s, err := e.Environment.Play(ctx, task, sampler)
 	if task.ID.Group >= e.from {
 		s.Reward = float32(math.Inf(1))

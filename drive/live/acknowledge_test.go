@@ -26,7 +26,7 @@ type waitingEnvironment struct {
 	logged   func(port.RolloutID) bool
 }
 
-func (e *waitingEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
+func (e *waitingEnvironment) Play(ctx context.Context, task port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	e.mu.Lock()
 	e.contexts[task.ID] = ctx
 	e.mu.Unlock()
@@ -69,13 +69,13 @@ type startingEnvironment struct {
 	unsaid  []port.RolloutID
 }
 
-func (e *startingEnvironment) Starting(task port.Task) {
+func (e *startingEnvironment) Starting(task port.RolloutRequest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.started[task.ID], e.order = true, append(e.order, task.ID)
 }
 
-func (e *startingEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
+func (e *startingEnvironment) Play(ctx context.Context, task port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	e.mu.Lock()
 	if !e.started[task.ID] {
 		e.unsaid = append(e.unsaid, task.ID)

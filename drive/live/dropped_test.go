@@ -45,7 +45,7 @@ type dropping struct {
 
 func newDropping(t *testing.T) *dropping {
 	d := &dropping{engine: &steps{step: make(chan struct{})}}
-	d.rollout = newRollout(t.Context(), port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(c completion) { d.posted = append(d.posted, c.event.Kind) })
+	d.rollout = newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(c completion) { d.posted = append(d.posted, c.event.Kind) })
 	d.rollout.engine, d.firstPosted = d.engine, true
 	return d
 }

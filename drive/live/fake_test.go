@@ -229,7 +229,7 @@ func (p *plays) add(n int) {
 	p.most = max(p.most, p.now)
 }
 
-func (e fakeEnvironment) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
+func (e fakeEnvironment) Play(ctx context.Context, t port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	e.plays.add(1)
 	defer e.plays.add(-1)
 	id := t.ID

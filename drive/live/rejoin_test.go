@@ -184,7 +184,7 @@ type contextEnvironment struct {
 	show func(context.Context, port.RolloutID)
 }
 
-func (e contextEnvironment) Play(ctx context.Context, task port.Task, s port.Sampler) (port.Sample, error) {
+func (e contextEnvironment) Play(ctx context.Context, task port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	e.show(ctx, task.ID)
 	return e.Environment.Play(ctx, task, s)
 }

@@ -41,7 +41,7 @@ type resume struct {
 // engine. Its environment goes on; what it has to say, the reward included,
 // waits until the rollout has a slot again.
 type rollout struct {
-	task   port.Task
+	task   port.RolloutRequest
 	ctx    context.Context // ends with the rollout (once its end is in the log) or the run
 	cancel context.CancelFunc
 	clock  func() int64
@@ -75,7 +75,7 @@ type rollout struct {
 	told int
 }
 
-func newRollout(ctx context.Context, task port.Task, clock func() int64, post func(completion)) *rollout {
+func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(completion)) *rollout {
 	p := &rollout{task: task, clock: clock, post: post, since: clock(), stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -309,7 +309,7 @@ func (p *rollout) end() bool {
 // startRollout starts an attempt in a slot.
 func (r *Runtime) startRollout(a loop.Action) {
 	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(r.ctx, port.Task{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
+	p := newRollout(r.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
 	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
 	if r.cfg.ResumeLost {
 		p.lost = r.loseEngine

@@ -54,7 +54,7 @@ type turns struct {
 	toolS  int
 }
 
-func (e turns) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
+func (e turns) Play(ctx context.Context, t port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	out := port.Sample{ID: t.ID, Reward: 1}
 	for range 2 {
 		g, err := s.Sample(ctx, port.SampleRequest{Prompt: []int32{9}, MaxTokens: e.tokens, Final: e.toolS == 0})
@@ -100,7 +100,7 @@ func newStage(e port.Environment) *stage {
 	s := &stage{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
 	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64)}
-	s.p = newRollout(context.Background(), port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
+	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
 	s.p.engine, s.p.slot = s.engines[0], 7
 	return s
 }
@@ -245,7 +245,7 @@ func (*stubborn) Generate(context.Context, port.GenerateRequest) (port.Generatio
 
 type oneTurn struct{ toolS int }
 
-func (e oneTurn) Play(ctx context.Context, t port.Task, s port.Sampler) (port.Sample, error) {
+func (e oneTurn) Play(ctx context.Context, t port.RolloutRequest, s port.Sampler) (port.Sample, error) {
 	g, err := s.Sample(ctx, port.SampleRequest{Prompt: []int32{9}, MaxTokens: 1, Final: e.toolS == 0})
 	if err != nil {
 		return port.Sample{}, err

@@ -69,10 +69,10 @@ func response(task *Task, words ...string) []int32 { return append(task.encode(w
 func judged(t *testing.T, task *Task, b *boxes, p env.Problem, said []int32) (env.Score, episode.Record, error) {
 	t.Helper()
 	var line episode.Record
-	judge := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }})
-	trial := judge.Begin(port.RolloutID{Group: 3, Sample: 2, Attempt: 1}, p)
+	scorer := NewScorer(task, b, ScorerOptions{Record: func(r episode.Record) { line = r }})
+	trial := scorer.Begin(port.RolloutID{Group: 3, Sample: 2, Attempt: 1}, p)
 	trial.Sampled()
-	score, err := trial.Judge(t.Context(), said)
+	score, err := trial.Score(t.Context(), said)
 	return score, line, err
 }
 
@@ -80,7 +80,7 @@ func judged(t *testing.T, task *Task, b *boxes, p env.Problem, said []int32) (en
 // are the same on all tests.
 func TestEveryOperationInPython(t *testing.T) {
 	task := newTask(t, Options{Tests: 24})
-	judge := NewJudge(task, newBoxes(t, sandbox.Spec{}), JudgeOptions{ProgramS: 10})
+	scorer := NewScorer(task, newBoxes(t, sandbox.Spec{}), ScorerOptions{ProgramS: 10})
 	var problems []env.Problem
 	var answers [][]int32
 	for _, o := range operations {
@@ -89,7 +89,7 @@ func TestEveryOperationInPython(t *testing.T) {
 			problems, answers = append(problems, p), append(answers, p.Answer)
 		}
 	}
-	scores, err := judge.Evaluate(t.Context(), problems, answers)
+	scores, err := scorer.Evaluate(t.Context(), problems, answers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,12 +139,12 @@ func TestLimitsAreThePolicys(t *testing.T) {
 func raw(t *testing.T, b *boxes, programs ...string) []outcome {
 	t.Helper()
 	task := newTask(t, Options{})
-	judge := NewJudge(task, b, JudgeOptions{ProgramS: 1})
+	scorer := NewScorer(task, b, ScorerOptions{ProgramS: 1})
 	var sources []source
 	for _, text := range programs {
 		sources = append(sources, source{text, [][]int64{{1, 2}, {3}}})
 	}
-	outcomes, err := judge.runAnywhere(t.Context(), sources)
+	outcomes, err := scorer.runAnywhere(t.Context(), sources)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +199,7 @@ func TestOneThatEndsTheHarness(t *testing.T) {
 func TestNoPython(t *testing.T) {
 	task := newTask(t, Options{})
 	b := newBoxes(t, sandbox.Spec{Env: map[string]string{"PATH": "/nowhere"}})
-	_, err := NewJudge(task, b, JudgeOptions{}).runAnywhere(t.Context(), []source{{honest, [][]int64{{1}}}})
+	_, err := NewScorer(task, b, ScorerOptions{}).runAnywhere(t.Context(), []source{{honest, [][]int64{{1}}}})
 	if sandbox.ClassOf(err) != sandbox.VerifierCrash {
 		t.Errorf("%v, want a crash of the verifier", err)
 	}
@@ -259,9 +259,9 @@ func TestCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	b.wrap = func(box sandbox.Box) sandbox.Box { return hung{box, cancel} }
 	var line episode.Record
-	trial := NewJudge(task, b, JudgeOptions{Record: func(r episode.Record) { line = r }}).Begin(port.RolloutID{Group: 3}, problem(task, "sort"))
+	trial := NewScorer(task, b, ScorerOptions{Record: func(r episode.Record) { line = r }}).Begin(port.RolloutID{Group: 3}, problem(task, "sort"))
 	trial.Sampled()
-	if _, err := trial.Judge(ctx, response(task, "sort")); err == nil || line.Failure != episode.Unwanted || line.Reward != nil {
+	if _, err := trial.Score(ctx, response(task, "sort")); err == nil || line.Failure != episode.Unwanted || line.Reward != nil {
 		t.Errorf("%v, %+v", err, line)
 	}
 }
@@ -292,12 +292,12 @@ func TestFailuresAreNoReward(t *testing.T) {
 		t.Errorf("%v, %+v", err, line)
 	}
 	lose = evaluateTries - 1
-	scores, err := NewJudge(task, b, JudgeOptions{}).Evaluate(t.Context(), []env.Problem{p}, [][]int32{p.Answer})
+	scores, err := NewScorer(task, b, ScorerOptions{}).Evaluate(t.Context(), []env.Problem{p}, [][]int32{p.Answer})
 	if err != nil || !scores[0].Exact {
 		t.Errorf("%v, %v: another box would have done", scores, err)
 	}
 	lose = evaluateTries
-	if _, err := NewJudge(task, b, JudgeOptions{}).Evaluate(t.Context(), []env.Problem{p}, [][]int32{p.Answer}); sandbox.ClassOf(err) != sandbox.Lost {
+	if _, err := NewScorer(task, b, ScorerOptions{}).Evaluate(t.Context(), []env.Problem{p}, [][]int32{p.Answer}); sandbox.ClassOf(err) != sandbox.Lost {
 		t.Errorf("%v, want what the last try said", err)
 	}
 }

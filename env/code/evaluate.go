@@ -15,9 +15,9 @@ const (
 	evaluateTries = 3
 )
 
-// Evaluate scores responses to problems, many to a command. It is [env.Verdicts]. A fault that
+// Evaluate scores responses to problems, many to a command. It is [env.ScoreFunc]. A fault that
 // another try may mend is tried again in another box.
-func (j *Judge) Evaluate(ctx context.Context, problems []env.Problem, responses [][]int32) ([]env.Score, error) {
+func (j *Scorer) Evaluate(ctx context.Context, problems []env.Problem, responses [][]int32) ([]env.Score, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	scores := make([]env.Score, len(problems))
@@ -46,7 +46,7 @@ func (j *Judge) Evaluate(ctx context.Context, problems []env.Problem, responses 
 }
 
 // batch is how many programs one command runs.
-func (j *Judge) batch() int {
+func (j *Scorer) batch() int {
 	if j.task.language == Go {
 		return 1
 	}
@@ -54,7 +54,7 @@ func (j *Judge) batch() int {
 }
 
 // scorePart scores some responses by one command.
-func (j *Judge) scorePart(ctx context.Context, problems []env.Problem, responses [][]int32, scores []env.Score) error {
+func (j *Scorer) scorePart(ctx context.Context, problems []env.Problem, responses [][]int32, scores []env.Score) error {
 	programs := make([]source, len(problems))
 	for i, p := range problems {
 		programs[i] = j.source(p, responses[i])
@@ -70,7 +70,7 @@ func (j *Judge) scorePart(ctx context.Context, problems []env.Problem, responses
 }
 
 // runAnywhere runs programs in a box of their own, and in another where that one fails.
-func (j *Judge) runAnywhere(ctx context.Context, programs []source) (outcomes []outcome, err error) {
+func (j *Scorer) runAnywhere(ctx context.Context, programs []source) (outcomes []outcome, err error) {
 	for range evaluateTries {
 		if outcomes, err = j.runLeased(ctx, programs); err == nil || ctx.Err() != nil || !mayGoWell(sandbox.ClassOf(err)) {
 			return outcomes, err
@@ -79,7 +79,7 @@ func (j *Judge) runAnywhere(ctx context.Context, programs []source) (outcomes []
 	return nil, fmt.Errorf("%d tries failed, the last of them: %w", evaluateTries, err)
 }
 
-func (j *Judge) runLeased(ctx context.Context, programs []source) ([]outcome, error) {
+func (j *Scorer) runLeased(ctx context.Context, programs []source) ([]outcome, error) {
 	box, err := j.boxes.Lease(ctx, "held-out")
 	if err != nil {
 		return nil, err

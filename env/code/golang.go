@@ -89,7 +89,7 @@ $tools/link -s -w -buildmode=exe -importcfg ` + boxPackages + `/` + importConfig
 rm main.a`
 
 // runGo runs programs one after the other, each compiled by itself.
-func (j *Judge) runGo(ctx context.Context, box sandbox.Box, programs []source) ([]outcome, error) {
+func (j *Scorer) runGo(ctx context.Context, box sandbox.Box, programs []source) ([]outcome, error) {
 	outcomes := make([]outcome, 0, len(programs))
 	for _, p := range programs {
 		o, err := j.runOneGo(ctx, box, p)
@@ -101,7 +101,7 @@ func (j *Judge) runGo(ctx context.Context, box sandbox.Box, programs []source) (
 	return outcomes, nil
 }
 
-func (j *Judge) runOneGo(ctx context.Context, box sandbox.Box, p source) (outcome, error) {
+func (j *Scorer) runOneGo(ctx context.Context, box sandbox.Box, p source) (outcome, error) {
 	for name, text := range map[string]string{"harness.go": goHarness, "program.go": p.text} {
 		if err := box.Write(ctx, sandbox.Work+"/"+name, []byte(text), 0o644); err != nil {
 			return outcome{}, err

@@ -29,7 +29,7 @@ type Options struct {
 // operationsMost is the longest composition.
 const operationsMost = 8
 
-// Task is the task. It implements [env.Problems] and [env.Reader].
+// Task is the task. It implements [env.Task] and [env.Reader].
 type Task struct {
 	language   string
 	vocabulary env.Vocabulary
@@ -69,25 +69,25 @@ func orDefault(v *int, otherwise int) {
 	}
 }
 
-// Name implements [env.Problems].
+// Name implements [env.Task].
 func (t *Task) Name() string { return "code" }
 
 // Language of the programs.
 func (t *Task) Language() string { return t.language }
 
-// Vocabulary implements [env.Problems]. Prompts and responses share their words: the name of an operation in the one is
+// Vocabulary implements [env.Task]. Prompts and responses share their words: the name of an operation in the one is
 // its statement in the other.
 func (t *Task) Vocabulary() env.Vocabulary { return t.vocabulary }
 
-// Limits implements [env.Problems].
+// Limits implements [env.Task].
 func (t *Task) Limits() env.Limits {
 	return env.Limits{PromptTokens: t.max + 2, ResponseTokens: t.max + 1}
 }
 
-// Levels implements [env.Problems]: one for every number of operations.
+// Levels implements [env.Task]: one for every number of operations.
 func (t *Task) Levels() int { return t.max - t.min + 1 }
 
-// Draw implements [env.Problems]: as many operations as the level says; at level 0 their number is
+// Draw implements [env.Task]: as many operations as the level says; at level 0 their number is
 // uniform. The answer is the statements in the order in which they are run, the innermost first.
 func (t *Task) Draw(rng *rand.Rand, level int) env.Problem {
 	n := t.min + level - 1

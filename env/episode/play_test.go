@@ -62,7 +62,7 @@ func call(name string, arguments any) line {
 }
 
 // says judges by the response: it is the reward.
-func says(t *testing.T, o verifier.Options) *verifier.Judge {
+func says(t *testing.T, o verifier.Options) *verifier.Bounded {
 	t.Helper()
 	o.Kind, o.Expression = verifier.Starlark, `number(response)`
 	j, err := verifier.New(o)
@@ -157,10 +157,10 @@ func TestSingleTurn(t *testing.T) {
 // from the judging.
 func TestSpansAddUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := verifier.NewJudge(judged(func(context.Context, verifier.Case) (verifier.Verdict, error) {
+		slow := verifier.Bound(judged(func(context.Context, verifier.Case) (verifier.Verdict, error) {
 			time.Sleep(3 * time.Second)
 			return verifier.Verdict{Reward: 1}, nil
-		}), verifier.JudgeOptions{Concurrency: 1})
+		}), verifier.Bounds{Concurrency: 1})
 		went := make(chan struct{})
 		go func() { // somebody else is judged from 5 s to 8 s
 			defer close(went)
@@ -322,10 +322,10 @@ func TestTimeout(t *testing.T) {
 		<-ctx.Done()
 		return episode.Answer{}, sandbox.Fail(sandbox.Lost, "run", "b", "%w", ctx.Err())
 	}}
-	slowJudge := verifier.NewJudge(judged(func(ctx context.Context, _ verifier.Case) (verifier.Verdict, error) {
+	slowJudge := verifier.Bound(judged(func(ctx context.Context, _ verifier.Case) (verifier.Verdict, error) {
 		<-ctx.Done()
 		return verifier.Verdict{}, ctx.Err()
-	}), verifier.JudgeOptions{Timeout: time.Hour})
+	}), verifier.Bounds{Timeout: time.Hour})
 	for name, test := range map[string]struct {
 		takes time.Duration
 		world episode.World

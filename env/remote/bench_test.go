@@ -31,7 +31,7 @@ func played(b *testing.B, e *remote.Environment) *sync.WaitGroup {
 			slots <- struct{}{}
 			wg.Go(func() {
 				id := port.RolloutID{Group: loop.GroupID(g + 1), Attempt: 1}
-				if _, err := e.Play(b.Context(), port.Task{ID: id}, instant{}); err != nil {
+				if _, err := e.Play(b.Context(), port.RolloutRequest{ID: id}, instant{}); err != nil {
 					b.Error(err)
 				}
 				e.Logged(id, true)
@@ -137,7 +137,7 @@ func BenchmarkTurnEvent(b *testing.B) {
 	e := benchmarked(b)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
-	wg.Go(func() { e.Play(ctx, port.Task{ID: port.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })
+	wg.Go(func() { e.Play(ctx, port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })
 	claims, err := e.Claim(ctx, protocol.ClaimRequest{Worker: "w", WaitS: 60})
 	if err != nil {
 		b.Fatal(err)

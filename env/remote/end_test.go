@@ -126,7 +126,7 @@ func TestMemory(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				e.Play(t.Context(), port.Task{ID: task}, &slot{})
+				e.Play(t.Context(), port.RolloutRequest{ID: task}, &slot{})
 			}()
 			synctest.Wait()
 			c := claim(t, e, "w")

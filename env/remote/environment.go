@@ -110,7 +110,7 @@ func New(opt Options) (*Environment, error) {
 
 // Starting implements port.Starter: it offers the rollout to the workers, so that offers stand in the
 // order in which the loop starts rollouts. Play of the same task follows.
-func (e *Environment) Starting(task port.Task) {
+func (e *Environment) Starting(task port.RolloutRequest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.started[task.ID] = e.offer(task)
@@ -118,7 +118,7 @@ func (e *Environment) Starting(task port.Task) {
 
 // offered is the session of a rollout that is to be played, which is offered now if Starting has not
 // done so. It may have ended.
-func (e *Environment) offered(task port.Task) *session {
+func (e *Environment) offered(task port.RolloutRequest) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.started[task.ID]; s != nil {
@@ -131,7 +131,7 @@ func (e *Environment) offered(task port.Task) *session {
 // Play implements port.Environment. It has the rollout offered to the workers and returns when one
 // has finished it, when its claim has expired, or when ctx ends. The sampler is only ever called by
 // this goroutine.
-func (e *Environment) Play(ctx context.Context, task port.Task, sampler port.Sampler) (port.Sample, error) {
+func (e *Environment) Play(ctx context.Context, task port.RolloutRequest, sampler port.Sampler) (port.Sample, error) {
 	s := e.offered(task)
 	for {
 		next := e.next(ctx, s)

@@ -111,7 +111,7 @@ func play(t *testing.T, e *Environment, id port.RolloutID) *played {
 	p := &played{cancel: cancel, slot: &slot{takes: time.Second}, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.sample, p.err = e.Play(ctx, port.Task{ID: id, Level: 2}, p.slot)
+		p.sample, p.err = e.Play(ctx, port.RolloutRequest{ID: id, Level: 2}, p.slot)
 	}()
 	synctest.Wait()
 	return p

@@ -44,7 +44,7 @@ func (h *history) runtime(group loop.GroupID) {
 		if h.draw(5) == 0 {
 			time.AfterFunc(time.Duration(h.draw(int(3*ttl))), cancel)
 		}
-		s, err := h.env.Play(ctx, port.Task{ID: task}, &slot{takes: time.Duration(h.draw(int(ttl)))})
+		s, err := h.env.Play(ctx, port.RolloutRequest{ID: task}, &slot{takes: time.Duration(h.draw(int(ttl)))})
 		h.mu.Lock()
 		h.plays[task]++
 		h.mu.Unlock()

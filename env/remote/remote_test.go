@@ -122,7 +122,7 @@ func TestStartOrder(t *testing.T) {
 		synctest.Wait()
 		order := []port.RolloutID{id(2, 0, 1), id(2, 1, 1), id(1, 1, 2), id(3, 0, 1), id(3, 0, 2)}
 		for _, rollout := range order {
-			e.Starting(port.Task{ID: rollout})
+			e.Starting(port.RolloutRequest{ID: rollout})
 		}
 		synctest.Wait()
 		if len(waited.Rollouts) != 1 || waited.Rollouts[0].ID != "g2-s0-a1" {

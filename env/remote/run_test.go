@@ -37,7 +37,7 @@ func (readyPlane) Ready() error { return nil }
 // run is a real run: a transformer that samples and learns, rollouts played over HTTP.
 type run struct {
 	t       *testing.T
-	task    env.Task
+	task    env.ScoredTask
 	env     *remote.Environment
 	runtime *live.Runtime
 	url     string

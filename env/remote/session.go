@@ -47,7 +47,7 @@ func parseClaimID(text string) (id port.RolloutID, ok bool) {
 
 // session is one rollout attempt while it is played. The environment's mutex guards it.
 type session struct {
-	task port.Task
+	task port.RolloutRequest
 	id   string
 	// place is the session's in the list of offers, nil once it is claimed.
 	place *list.Element
@@ -77,7 +77,7 @@ type session struct {
 
 // offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
 // e.mu must be held.
-func (e *Environment) offer(task port.Task) *session {
+func (e *Environment) offer(task port.RolloutRequest) *session {
 	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)

@@ -138,7 +138,7 @@ func TestAnyTree(t *testing.T) {
 			d := &drawn{rng: rand.New(rand.NewPCG(seed, 9)), few: 1 + rng.IntN(4)}
 			done := make(chan port.Sample, 1)
 			go func() {
-				s, err := e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, d)
+				s, err := e.Play(t.Context(), port.RolloutRequest{ID: id(1, 0, 1)}, d)
 				if err != nil {
 					t.Error(err)
 				}
@@ -268,7 +268,7 @@ func agents(t *testing.T, e *Environment, task port.RolloutID, rng *rand.Rand) (
 	played := make(chan struct{})
 	go func() {
 		defer close(played)
-		s, err = e.Play(ctx, port.Task{ID: task}, d)
+		s, err = e.Play(ctx, port.RolloutRequest{ID: task}, d)
 	}()
 	claims, _ := e.Claim(t.Context(), protocol.ClaimRequest{Worker: "w", WaitS: 1})
 	if len(claims.Rollouts) != 1 {

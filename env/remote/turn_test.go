@@ -346,7 +346,7 @@ func TestTurnResumes(t *testing.T) {
 		answers := make(chan port.Generation)
 		done := make(chan port.Sample)
 		go func() {
-			s, _ := e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, told{answers})
+			s, _ := e.Play(t.Context(), port.RolloutRequest{ID: id(1, 0, 1)}, told{answers})
 			done <- s
 		}()
 		synctest.Wait()
@@ -412,7 +412,7 @@ func TestTurnWithAPieceLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				e := open(t, nil)
-				go e.Play(t.Context(), port.Task{ID: id(1, 0, 1)}, c.saying)
+				go e.Play(t.Context(), port.RolloutRequest{ID: id(1, 0, 1)}, c.saying)
 				synctest.Wait()
 				told := ""
 				reply, err := e.Turn(t.Context(), claim(t, e, "w").ID, protocol.TurnRequest{Prompt: []int32{20}}, func(d protocol.TurnDelta) { told += d.Text })

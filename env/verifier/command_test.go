@@ -106,7 +106,7 @@ func answerAs(how, id, response string, count int) (code int, over bool) {
 }
 
 // program is a verifier of the kind command that does what it is told.
-func program(t *testing.T, how string, o verifier.Options) *verifier.Judge {
+func program(t *testing.T, how string, o verifier.Options) *verifier.Bounded {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {

@@ -17,7 +17,7 @@ func caseOf(response, answer string) verifier.Case {
 }
 
 // newJudge makes a verifier, which ends with the test.
-func newJudge(t *testing.T, o verifier.Options) *verifier.Judge {
+func newJudge(t *testing.T, o verifier.Options) *verifier.Bounded {
 	t.Helper()
 	j, err := verifier.New(o)
 	if err != nil {

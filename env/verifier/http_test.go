@@ -16,7 +16,7 @@ import (
 )
 
 // serve is a verifier of the kind http whose server is a handler.
-func serve(t *testing.T, o verifier.Options, handler http.HandlerFunc) *verifier.Judge {
+func serve(t *testing.T, o verifier.Options, handler http.HandlerFunc) *verifier.Bounded {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)

@@ -161,8 +161,8 @@ var kinds = map[string]func(Options) (Verifier, error){
 	Exact: newExact, Starlark: newStarlark, Command: newCommand, HTTP: newHTTP, Tests: newTests,
 }
 
-// New makes a verifier of the kind that o names, with a Judge around it.
-func New(o Options) (*Judge, error) {
+// New makes a verifier of the kind that o names, with a Bounded around it.
+func New(o Options) (*Bounded, error) {
 	make := kinds[o.Kind]
 	if make == nil {
 		return nil, fmt.Errorf("verifier: the kind %q is not known: there are %s", o.Kind, strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
@@ -175,7 +175,7 @@ func New(o Options) (*Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewJudge(v, JudgeOptions{
+	return Bound(v, Bounds{
 		Kind: o.Kind, Range: o.Range, Concurrency: o.Concurrency, Retries: o.Retries, RetryOn: o.RetryOn,
 		Timeout: time.Duration(o.TimeoutS * float64(time.Second)),
 	}), nil

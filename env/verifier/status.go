@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// Status is what a Judge says of itself. It is made of copies.
+// Status is what a Bounded says of itself. It is made of copies.
 type Status struct {
 	Kind string
 	// Waiting cases, and those that are being judged, which those are among that were given up but
@@ -41,7 +41,7 @@ func (s *Status) tell(ctx context.Context, v Verdict, err error) {
 }
 
 // Status tells what the judge does and has done.
-func (j *Judge) Status() Status {
+func (j *Bounded) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	s := j.status
@@ -51,7 +51,7 @@ func (j *Judge) Status() Status {
 	return s
 }
 
-func (j *Judge) count(change func(*Status)) {
+func (j *Bounded) count(change func(*Status)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	change(&j.status)

@@ -358,7 +358,7 @@ type rewardBox struct {
 func (b *rewardBox) Read(context.Context, string, int64) ([]byte, error) { return []byte(b.file), nil }
 
 // checkReward fails where a verdict is no finite number within 0 to 1, or comes beside an error.
-func checkReward(t *testing.T, j *verifier.Judge, c verifier.Case) {
+func checkReward(t *testing.T, j *verifier.Bounded, c verifier.Case) {
 	t.Helper()
 	v, err := j.Verify(t.Context(), c)
 	if err != nil && (sandbox.ClassOf(err) == "" || v.Reward != 0) {

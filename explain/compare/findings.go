@@ -12,7 +12,7 @@ import (
 )
 
 // Findings diagnoses the run whose trace lies at a path, as far as it has been written.
-func Findings(path, name string) dashboard.Judge {
+func Findings(path, name string) dashboard.Diagnose {
 	return func(ctx context.Context, quick bool) (diagnosis.Report, error) {
 		dir := ""
 		open := func() (io.ReadCloser, int64, error) {

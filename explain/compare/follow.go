@@ -62,7 +62,7 @@ func Open(path string, now func() time.Time) (*Recorded, error) {
 		opt.Info.Kind = "simulation"
 	}
 	opt.Context, r.cancel = context.WithCancel(context.Background())
-	opt.Judge = Findings(path, opt.Info.Name)
+	opt.Diagnose = Findings(path, opt.Info.Name)
 	r.model = dashboard.New(opt)
 	if r.dir != "" {
 		r.steps = steps.Open(r.dir)

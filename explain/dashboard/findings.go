@@ -11,9 +11,9 @@ import (
 	"github.com/headway-rl/headway/explain/diagnosis"
 )
 
-// Judge diagnoses the run as it is now. quick leaves out what takes long. An error that wraps diagnosis.ErrEmpty says that there
+// Diagnose diagnoses the run as it is now. quick leaves out what takes long. An error that wraps diagnosis.ErrEmpty says that there
 // is nothing to judge yet.
-type Judge func(ctx context.Context, quick bool) (diagnosis.Report, error)
+type Diagnose func(ctx context.Context, quick bool) (diagnosis.Report, error)
 
 // judgedFor is how long the diagnosis of a run that goes on is shown before it is made anew.
 const judgedFor = 15 * time.Second
@@ -32,7 +32,7 @@ type findings struct {
 // Findings returns the diagnosis, which is made if there is none that is new enough. It may take seconds. A diagnosis
 // whose callers have all left goes on for the next caller.
 func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
-	if m.opt.Judge == nil {
+	if m.opt.Diagnose == nil {
 		return diagnosis.Report{}, &refusal{http.StatusNotFound, "not_found", "this run keeps no trace that could be judged"}
 	}
 	f := &m.findings
@@ -48,7 +48,7 @@ func (m *Model) Findings(ctx context.Context) (diagnosis.Report, error) {
 		}
 		if f.running == nil {
 			f.running = make(chan struct{})
-			go m.judge(ended)
+			go m.diagnose(ended)
 		}
 		done := f.running
 		f.mu.Unlock()
@@ -66,9 +66,9 @@ func (m *Model) hasEnded() bool {
 	return m.ended
 }
 
-// judge makes a diagnosis: in full once the run has ended, and quickly while it needs the machine itself. Where the model's
+// diagnose makes a diagnosis: in full once the run has ended, and quickly while it needs the machine itself. Where the model's
 // work has ended before, the newest one stays.
-func (m *Model) judge(ended bool) {
+func (m *Model) diagnose(ended bool) {
 	report, err := m.judged(!ended)
 	f := &m.findings
 	f.mu.Lock()
@@ -86,14 +86,14 @@ func (m *Model) judge(ended bool) {
 // errNotJudged is why a run that ends has no diagnosis here.
 var errNotJudged = errors.New("the run ended before it was judged here: headway diagnose judges it")
 
-// judged calls the judge. A defect of it is no reason to end the run.
+// judged calls Diagnose. A defect of it is no reason to end the run.
 func (m *Model) judged(quick bool) (report diagnosis.Report, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
 			err = fmt.Errorf("the diagnosis failed, by a defect: %v", broken)
 		}
 	}()
-	return m.opt.Judge(m.opt.Context, quick)
+	return m.opt.Diagnose(m.opt.Context, quick)
 }
 
 // notJudged is the answer where there is no diagnosis.

@@ -37,9 +37,9 @@ type Options struct {
 	Stall func() string
 	// Setting, if not nil, is the run as the closed forms have it, at measured rates; false where nothing is known yet.
 	Setting func(metrics.Summary) (Setting, bool)
-	// Judge, if not nil, diagnoses the run, within Context; a nil Context never ends.
-	Judge   Judge
-	Context context.Context
+	// Diagnose, if not nil, diagnoses the run, within Context; a nil Context never ends.
+	Diagnose Diagnose
+	Context  context.Context
 	// Recorder and Attribution, if not nil, have observed the run until now: they go on, and belong to the model.
 	Recorder    *metrics.Recorder
 	Attribution *attribution.Observer

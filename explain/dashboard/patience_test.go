@@ -65,7 +65,7 @@ func TestFindingsWhenARunEnds(t *testing.T) {
 	judge := func(ctx context.Context, quick bool) (diagnosis.Report, error) {
 		return diagnosis.Report{Run: "judged"}, ctx.Err()
 	}
-	m := New(Options{Rules: rules(), Context: ctx, Judge: judge})
+	m := New(Options{Rules: rules(), Context: ctx, Diagnose: judge})
 	if _, err := m.Findings(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestFindingsWhenARunEnds(t *testing.T) {
 			t.Errorf("after the end: %q, %v", r.Run, err)
 		}
 	}
-	late := New(Options{Rules: rules(), Context: ctx, Judge: judge})
+	late := New(Options{Rules: rules(), Context: ctx, Diagnose: judge})
 	late.End("")
 	var answer struct {
 		Error struct{ Code, Message string }
@@ -84,7 +84,7 @@ func TestFindingsWhenARunEnds(t *testing.T) {
 	if code := get(t, late.Data(), "/api/v1/view/findings", &answer); code != http.StatusServiceUnavailable || answer.Error.Message != errNotJudged.Error() {
 		t.Errorf("one that was never judged: %d %+v", code, answer)
 	}
-	broken := New(Options{Rules: rules(), Judge: func(context.Context, bool) (diagnosis.Report, error) { panic("out of range") }})
+	broken := New(Options{Rules: rules(), Diagnose: func(context.Context, bool) (diagnosis.Report, error) { panic("out of range") }})
 	if code := get(t, broken.Data(), "/api/v1/view/findings", &answer); code != 500 || answer.Error.Message != "the diagnosis failed, by a defect: out of range" {
 		t.Errorf("a defect: %d %+v", code, answer)
 	}

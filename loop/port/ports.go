@@ -17,8 +17,8 @@ type RolloutID struct {
 	Attempt int32        `json:"attempt"`
 }
 
-// Task is one rollout attempt as an environment plays it.
-type Task struct {
+// RolloutRequest is one rollout attempt as an environment plays it.
+type RolloutRequest struct {
 	// ID is the attempt's identity.
 	ID RolloutID
 	// Prompt is the number of the prompt in the prompt set, from 1. 0 stands for a prompt of the
@@ -31,7 +31,7 @@ type Task struct {
 }
 
 // PromptNumber is what the problem is a function of, beside the run's seed and the level.
-func (t Task) PromptNumber() uint64 {
+func (t RolloutRequest) PromptNumber() uint64 {
 	if t.Prompt != 0 {
 		return uint64(t.Prompt)
 	}
@@ -200,7 +200,7 @@ type Environment interface {
 	// failure of the environment, never a reward of 0. Between two responses a rollout may be
 	// interrupted without noticing. Play goes on, and its next call of the sampler, or its end, waits
 	// for the rollout to be resumed.
-	Play(ctx context.Context, task Task, sampler Sampler) (Sample, error)
+	Play(ctx context.Context, task RolloutRequest, sampler Sampler) (Sample, error)
 }
 
 // Starter is implemented by environments that need the order in which the loop starts rollouts. Each
@@ -208,7 +208,7 @@ type Environment interface {
 type Starter interface {
 	// Starting is called once before every Play, with its task, in the order in which the loop starts
 	// rollouts. It must not block: the goroutine that owns the loop calls it.
-	Starting(task Task)
+	Starting(task RolloutRequest)
 }
 
 // Acknowledger is implemented by environments that owe somebody word of a rollout.

@@ -38,10 +38,10 @@ func (f contextFunc) Close() error { return nil }
 // So many cases are judged at once; the others wait, and their wait is told from their judging.
 func TestJudgeBoundsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := verifier.NewJudge(contextFunc(func(context.Context) (verifier.Verdict, error) {
+		j := verifier.Bound(contextFunc(func(context.Context) (verifier.Verdict, error) {
 			time.Sleep(time.Second)
 			return verifier.Verdict{Reward: 1}, nil
-		}), verifier.JudgeOptions{Concurrency: 2})
+		}), verifier.Bounds{Concurrency: 2})
 		start := time.Now()
 		var mu sync.Mutex
 		waits := map[time.Duration]int{}
@@ -78,10 +78,10 @@ func TestJudgeBoundsConcurrency(t *testing.T) {
 func TestJudgeTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		stuck := verifier.NewJudge(contextFunc(func(context.Context) (verifier.Verdict, error) {
+		stuck := verifier.Bound(contextFunc(func(context.Context) (verifier.Verdict, error) {
 			<-release
 			return verifier.Verdict{Reward: 1}, nil
-		}), verifier.JudgeOptions{Concurrency: 1, Timeout: time.Minute})
+		}), verifier.Bounds{Concurrency: 1, Timeout: time.Minute})
 		_, err := stuck.Verify(t.Context(), verifier.Case{})
 		if sandbox.ClassOf(err) != sandbox.VerifierTimeout || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%v: the judge's time is over, not the rollout's", err)
@@ -99,10 +99,10 @@ func TestJudgeTimeout(t *testing.T) {
 			t.Errorf("after it returned: %v, %v", v, err)
 		}
 
-		heeds := verifier.NewJudge(contextFunc(func(ctx context.Context) (verifier.Verdict, error) {
+		heeds := verifier.Bound(contextFunc(func(ctx context.Context) (verifier.Verdict, error) {
 			<-ctx.Done()
 			return verifier.Verdict{}, errors.New("was at line 7")
-		}), verifier.JudgeOptions{Timeout: time.Minute})
+		}), verifier.Bounds{Timeout: time.Minute})
 		if _, err := heeds.Verify(t.Context(), verifier.Case{}); sandbox.ClassOf(err) != sandbox.VerifierTimeout || !strings.Contains(err.Error(), "line 7") {
 			t.Errorf("%v", err)
 		}
@@ -137,10 +137,10 @@ func TestJudgeRetries(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				tries := 0
-				j := verifier.NewJudge(verifierFunc(func(verifier.Case) (verifier.Verdict, error) {
+				j := verifier.Bound(verifierFunc(func(verifier.Case) (verifier.Verdict, error) {
 					tries++
 					return verifier.Verdict{Reward: 1}, test.err
-				}), verifier.JudgeOptions{Retries: 2, RetryOn: test.on})
+				}), verifier.Bounds{Retries: 2, RetryOn: test.on})
 				start := time.Now()
 				v, err := j.Verify(t.Context(), verifier.Case{})
 				if sandbox.ClassOf(err) != test.class || v.Reward != 0 || tries != test.tries || time.Since(start) != test.passed {
@@ -156,7 +156,7 @@ func TestJudgeRetries(t *testing.T) {
 
 // A verifier that panics has crashed, and the run goes on.
 func TestJudgeOutlivesPanics(t *testing.T) {
-	j := verifier.NewJudge(verifierFunc(func(verifier.Case) (verifier.Verdict, error) { panic("no idea") }), verifier.JudgeOptions{})
+	j := verifier.Bound(verifierFunc(func(verifier.Case) (verifier.Verdict, error) { panic("no idea") }), verifier.Bounds{})
 	if _, err := j.Verify(t.Context(), verifier.Case{}); sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), "no idea") {
 		t.Errorf("%v", err)
 	}
@@ -172,9 +172,9 @@ func FuzzJudgeRange(f *testing.F) {
 		if !(low < high) || math.Abs(low) > 1e30 || math.Abs(high) > 1e30 {
 			low, high = 0, 1
 		}
-		j := verifier.NewJudge(verifierFunc(func(verifier.Case) (verifier.Verdict, error) {
+		j := verifier.Bound(verifierFunc(func(verifier.Case) (verifier.Verdict, error) {
 			return verifier.Verdict{Reward: reward, Steps: []float64{step}, Metrics: map[string]float64{"m": step}}, nil
-		}), verifier.JudgeOptions{Range: [2]float64{low, high}})
+		}), verifier.Bounds{Range: [2]float64{low, high}})
 		v, err := j.Verify(t.Context(), verifier.Case{})
 		good := reward >= low && reward <= high && math.Abs(step) <= 1e30
 		switch {
@@ -215,7 +215,7 @@ func FuzzExact(f *testing.F) {
 	for _, text := range []string{"", "1/3", `\boxed{{}`, "1e999", "#### ", "-.", "1,000", "\xff"} {
 		f.Add(text, text)
 	}
-	var judges []*verifier.Judge
+	var judges []*verifier.Bounded
 	for _, o := range []verifier.Options{{}, {Extract: "last-line", Tolerance: 0.1}, {Extract: "boxed", IgnoreSpace: true}, {Extract: "marker", Marker: "####", IgnoreCase: true}, {Extract: "pattern", Pattern: "(.*)"}} {
 		o.Kind = verifier.Exact
 		j, err := verifier.New(o)

@@ -27,35 +27,35 @@ type Timed interface {
 	Started() time.Duration
 }
 
-// JudgeOptions of a judge. Zero values stand for the defaults that are named.
-type JudgeOptions struct {
+// ScorerOptions of a scorer. Zero values stand for the defaults that are named.
+type ScorerOptions struct {
 	// ProgramS is the processor time that a program may take for all of its tests, in seconds. Default 0.2.
 	ProgramS float64
-	// Clock is nanoseconds since the run's start; default since the judge was made.
+	// Clock is nanoseconds since the run's start; default since the scorer was made.
 	Clock func() int64
 	// Record takes a line for every rollout that was judged or could not be. It is called from any goroutine,
 	// and may be nil.
 	Record func(episode.Record)
 }
 
-// ProgramDefault is the default of JudgeOptions.ProgramS, in seconds.
+// ProgramDefault is the default of ScorerOptions.ProgramS, in seconds.
 const ProgramDefault = 0.2
 
-// Judge runs programs in sandboxes and says what they are worth. It implements [env.Judge] and is safe
+// Score runs programs in sandboxes and says what they are worth. It implements [env.Scorer] and is safe
 // for concurrent use.
 //
 // A program that meets a limit (it never ends, it takes all memory) is worth the checks that it passed
 // until then. A box may not start, be lost, or fail to run the tests. Each of these is an error that wraps a
 // [sandbox.Failure], and is no reward.
-type Judge struct {
+type Scorer struct {
 	task  *Task
 	boxes Boxes
 	cpu   time.Duration
-	o     JudgeOptions
+	o     ScorerOptions
 }
 
-// NewJudge returns the judge of a task's programs.
-func NewJudge(task *Task, boxes Boxes, o JudgeOptions) *Judge {
+// NewScorer returns the scorer of a task's programs.
+func NewScorer(task *Task, boxes Boxes, o ScorerOptions) *Scorer {
 	if o.ProgramS == 0 {
 		o.ProgramS = ProgramDefault
 	}
@@ -66,29 +66,29 @@ func NewJudge(task *Task, boxes Boxes, o JudgeOptions) *Judge {
 	if o.Record == nil {
 		o.Record = func(episode.Record) {}
 	}
-	return &Judge{task: task, boxes: boxes, cpu: time.Duration(o.ProgramS * float64(time.Second)), o: o}
+	return &Scorer{task: task, boxes: boxes, cpu: time.Duration(o.ProgramS * float64(time.Second)), o: o}
 }
 
-// Begin implements [env.Judge].
-func (j *Judge) Begin(id port.RolloutID, p env.Problem) env.Trial {
+// Begin implements [env.Scorer].
+func (j *Scorer) Begin(id port.RolloutID, p env.Problem) env.Scoring {
 	now := j.o.Clock()
-	return &trial{judge: j, problem: p, name: fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt), beganNS: now, sampledNS: now}
+	return &scoring{scorer: j, problem: p, name: fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt), beganNS: now, sampledNS: now}
 }
 
-// trial is one rollout before its judge.
-type trial struct {
-	judge              *Judge
+// scoring is one rollout before its scorer.
+type scoring struct {
+	scorer             *Scorer
 	problem            env.Problem
 	name               string
 	beganNS, sampledNS int64
 }
 
-// Sampled implements [env.Trial].
-func (t *trial) Sampled() { t.sampledNS = t.judge.o.Clock() }
+// Sampled implements [env.Scoring].
+func (t *scoring) Sampled() { t.sampledNS = t.scorer.o.Clock() }
 
-// Judge implements [env.Trial].
-func (t *trial) Judge(ctx context.Context, response []int32) (env.Score, error) {
-	j := t.judge
+// Score implements [env.Scoring].
+func (t *scoring) Score(ctx context.Context, response []int32) (env.Score, error) {
+	j := t.scorer
 	r := record{spans: spans{at: t.beganNS}}
 	r.to(episode.Model, "", t.sampledNS)
 	if now := j.o.Clock(); now-t.sampledNS > int64(time.Millisecond) {
@@ -122,12 +122,12 @@ func (t *trial) Judge(ctx context.Context, response []int32) (env.Score, error) 
 	return score, err
 }
 
-func (j *Judge) source(p env.Problem, response []int32) source {
+func (j *Scorer) source(p env.Problem, response []int32) source {
 	return source{j.task.Program(response), j.task.inputs(p)}
 }
 
 // run runs programs in a box. What came of each is in their order.
-func (j *Judge) run(ctx context.Context, box sandbox.Box, programs []source) ([]outcome, error) {
+func (j *Scorer) run(ctx context.Context, box sandbox.Box, programs []source) ([]outcome, error) {
 	if j.task.language == Go {
 		return j.runGo(ctx, box, programs)
 	}

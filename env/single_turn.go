@@ -11,12 +11,12 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 )
 
-// Environment plays single-turn rollouts of a task: prompt, one response,
+// SingleTurn plays single-turn rollouts of a task: prompt, one response,
 // service time, verdict. It implements [port.Environment] and is safe for
 // concurrent use.
-type Environment struct {
-	task    Problems
-	judge   Judge
+type SingleTurn struct {
+	task    Task
+	scorer  Scorer
 	seed    uint64
 	service *workload.Service
 	times   workload.Source
@@ -35,30 +35,30 @@ type Pruning struct {
 	Failed bool
 }
 
-// NewEnvironment returns the environment of a run. The service time, nil for none, is waited for
+// NewSingleTurn returns the environment of a run. The service time, nil for none, is waited for
 // between response and verdict, as a tool or a sandbox would take it. Its draw is the one that the
 // simulator makes for the same seed and rollout, so that a run and its simulation wait alike.
-func NewEnvironment(task Task, seed uint64, service *workload.Service, prune Pruning) *Environment {
-	return NewJudged(task, pure{task}, seed, service, prune)
+func NewSingleTurn(task ScoredTask, seed uint64, service *workload.Service, prune Pruning) *SingleTurn {
+	return NewScored(task, pure{task}, seed, service, prune)
 }
 
-// NewJudged returns the environment of a run whose responses somebody else judges. A
-// judge's error fails the attempt.
-func NewJudged(task Problems, judge Judge, seed uint64, service *workload.Service, prune Pruning) *Environment {
-	return &Environment{task: task, judge: judge, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
+// NewScored returns the environment of a run whose responses a scorer of their own judges. A
+// scorer's error fails the attempt.
+func NewScored(task Task, scorer Scorer, seed uint64, service *workload.Service, prune Pruning) *SingleTurn {
+	return &SingleTurn{task: task, scorer: scorer, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
 }
 
 // WithDrift has the environment's time and the length of what it asks for change by the
 // start version of a group, and returns e. An answer that grows needs a task that is a [Grower]. A
 // response then ends, at the latest, where the answer does, so that lengths grow by just that factor
 // regardless of the policy's skill.
-func (e *Environment) WithDrift(change workload.Change) *Environment {
+func (e *SingleTurn) WithDrift(change workload.Change) *SingleTurn {
 	e.change = change
 	return e
 }
 
 // problem is what a rollout is asked, and the most tokens of its response.
-func (e *Environment) problem(t port.Task) (p Problem, maxTokens int) {
+func (e *SingleTurn) problem(t port.RolloutRequest) (p Problem, maxTokens int) {
 	grower, grows := e.task.(Grower)
 	if !grows || !e.change.Grows() {
 		return TrainingProblem(e.task, e.seed, t.PromptNumber(), int(t.Level)), e.task.Limits().ResponseTokens
@@ -67,40 +67,40 @@ func (e *Environment) problem(t port.Task) (p Problem, maxTokens int) {
 	return p, len(p.Answer)
 }
 
-// Judge says what responses are worth. It is safe for concurrent use.
-type Judge interface {
-	// Begin is called as a rollout asks the policy. The Trial that it returns judges the response, at
+// Scorer says what responses are worth. It is safe for concurrent use.
+type Scorer interface {
+	// Begin is called as a rollout asks the policy. The Scoring that it returns judges the response, at
 	// most once.
-	Begin(id port.RolloutID, p Problem) Trial
+	Begin(id port.RolloutID, p Problem) Scoring
 }
 
-// Trial is one rollout before its judge.
-type Trial interface {
+// Scoring is one rollout before its scorer.
+type Scoring interface {
 	// Sampled is called as the response is there, before the service time.
 	Sampled()
-	// Judge scores the response, given as sampled. An error is a verdict that could not be had.
-	Judge(ctx context.Context, response []int32) (Score, error)
+	// Score scores the response, given as sampled. An error is a verdict that could not be had.
+	Score(ctx context.Context, response []int32) (Score, error)
 }
 
-// pure is the judge of a task that judges by looking.
-type pure struct{ task Task }
+// pure is the scorer of a task that scores by looking.
+type pure struct{ task ScoredTask }
 
-func (j pure) Begin(_ port.RolloutID, p Problem) Trial { return pureTrial{j.task, p} }
+func (j pure) Begin(_ port.RolloutID, p Problem) Scoring { return pureScoring{j.task, p} }
 
-type pureTrial struct {
-	task    Task
+type pureScoring struct {
+	task    ScoredTask
 	problem Problem
 }
 
-func (t pureTrial) Sampled() {}
+func (t pureScoring) Sampled() {}
 
-func (t pureTrial) Judge(_ context.Context, response []int32) (Score, error) {
+func (t pureScoring) Score(_ context.Context, response []int32) (Score, error) {
 	return t.task.Score(t.problem, response), nil
 }
 
 // ServiceTime is how long an attempt waits for tools before any drift: a function of the
 // run's seed and the rollout's name alone.
-func (e *Environment) ServiceTime(id port.RolloutID) time.Duration {
+func (e *SingleTurn) ServiceTime(id port.RolloutID) time.Duration {
 	if e.service.Zero() {
 		return 0
 	}
@@ -108,13 +108,13 @@ func (e *Environment) ServiceTime(id port.RolloutID) time.Duration {
 }
 
 // Play implements [port.Environment].
-func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sampler) (port.Sample, error) {
+func (e *SingleTurn) Play(ctx context.Context, t port.RolloutRequest, sampler port.Sampler) (port.Sample, error) {
 	if t.Level < 0 || int(t.Level) > e.task.Levels() {
 		return port.Sample{}, fmt.Errorf("env: task %s has %d levels, and %v has level %d: give the curriculum at most as many levels", e.task.Name(), e.task.Levels(), t.ID, t.Level)
 	}
 	problem, maxTokens := e.problem(t)
 	service := time.Duration(e.change.EnvironmentNS(e.ServiceTime(t.ID).Nanoseconds(), int64(t.Version)))
-	trial := e.judge.Begin(t.ID, problem)
+	trial := e.scorer.Begin(t.ID, problem)
 	generation, err := sampler.Sample(ctx, port.SampleRequest{
 		Prompt: problem.Prompt, MaxTokens: maxTokens, Check: e.check(problem), Final: service == 0 && e.looks()})
 	if err != nil {
@@ -127,7 +127,7 @@ func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sample
 	if err := pause.For(ctx, service); err != nil {
 		return port.Sample{}, fmt.Errorf("env: task %s: service time of %v: %w", e.task.Name(), t.ID, err)
 	}
-	score, err := trial.Judge(ctx, generation.Tokens)
+	score, err := trial.Score(ctx, generation.Tokens)
 	if err != nil {
 		return port.Sample{}, fmt.Errorf("env: task %s: judging %v: %w", e.task.Name(), t.ID, err)
 	}
@@ -135,13 +135,13 @@ func (e *Environment) Play(ctx context.Context, t port.Task, sampler port.Sample
 }
 
 // looks reports whether a verdict takes no time to speak of.
-func (e *Environment) looks() bool {
-	_, looks := e.judge.(pure)
+func (e *SingleTurn) looks() bool {
+	_, looks := e.scorer.(pure)
 	return looks
 }
 
 // check is what stops a response to a problem early, nil for nothing.
-func (e *Environment) check(p Problem) func([]int32) bool {
+func (e *SingleTurn) check(p Problem) func([]int32) bool {
 	checker, checks := e.task.(Checker)
 	checks = checks && e.prune.Failed
 	if !checks && e.prune.Tokens == 0 {
@@ -154,7 +154,7 @@ func (e *Environment) check(p Problem) func([]int32) bool {
 
 // HeldOutSample is the record of a held-out problem answered greedily by a version:
 // for looking at, not for training. Its log-probs are 0. i numbers it among its kind.
-func HeldOutSample(task Problems, p Problem, i int, version loop.Version, answer []int32, score Score) port.Sample {
+func HeldOutSample(task Task, p Problem, i int, version loop.Version, answer []int32, score Score) port.Sample {
 	g := port.Generation{Tokens: answer, Logprobs: make([]float32, len(answer)), Versions: make([]loop.Version, len(answer))}
 	for k := range g.Versions {
 		g.Versions[k] = version
@@ -163,7 +163,7 @@ func HeldOutSample(task Problems, p Problem, i int, version loop.Version, answer
 }
 
 // record joins prompt, generation and verdict into the trainable record.
-func record(task Problems, id port.RolloutID, p Problem, g port.Generation, score Score) port.Sample {
+func record(task Task, id port.RolloutID, p Problem, g port.Generation, score Score) port.Sample {
 	n := len(p.Prompt) + len(g.Tokens)
 	s := port.Sample{
 		ID:        id,
@@ -187,7 +187,7 @@ func record(task Problems, id port.RolloutID, p Problem, g port.Generation, scor
 }
 
 // texts are a problem and its response for people.
-func texts(task Problems, p Problem, response []int32) (prompt, said, answer string) {
+func texts(task Task, p Problem, response []int32) (prompt, said, answer string) {
 	if reader, reads := task.(Reader); reads {
 		return reader.ReadPrompt(p), reader.ReadResponse(response), reader.ReadResponse(p.Answer)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// JudgeOptions bound what a verifier is asked. Zero values stand for those that Options name.
-type JudgeOptions struct {
+// Bounds bound what a verifier is asked. Zero values stand for those that Options name.
+type Bounds struct {
 	// Kind names the verifier in Status.
 	Kind        string
 	Range       [2]float64
@@ -25,11 +25,11 @@ type JudgeOptions struct {
 	RetryOn []sandbox.Class
 }
 
-// Judge is a Verifier with bounds around another: so many cases at once, each for so long, tried
+// Bounded is a Verifier with bounds around another: so many cases at once, each for so long, tried
 // again where that is safe. Nothing but a finite number within the range is ever a reward.
-type Judge struct {
+type Bounded struct {
 	of    Verifier
-	o     JudgeOptions
+	o     Bounds
 	slots chan struct{}
 
 	mu     sync.Mutex
@@ -46,8 +46,8 @@ type Timed interface {
 	VerifyTimed(ctx context.Context, c Case, began func()) (Verdict, error)
 }
 
-// NewJudge puts bounds around a verifier, which the Judge closes with itself.
-func NewJudge(v Verifier, o JudgeOptions) *Judge {
+// Bound puts bounds around a verifier, which the Bounded closes with itself.
+func Bound(v Verifier, o Bounds) *Bounded {
 	if o.Range == [2]float64{} {
 		o.Range = [2]float64{0, 1}
 	}
@@ -57,20 +57,20 @@ func NewJudge(v Verifier, o JudgeOptions) *Judge {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	return &Judge{of: v, o: o, slots: make(chan struct{}, o.Concurrency),
+	return &Bounded{of: v, o: o, slots: make(chan struct{}, o.Concurrency),
 		status: Status{Kind: o.Kind, Failures: map[sandbox.Class]int64{}, Limits: map[sandbox.Class]int64{}}}
 }
 
 // Verify implements Verifier.
-func (j *Judge) Verify(ctx context.Context, c Case) (Verdict, error) {
+func (j *Bounded) Verify(ctx context.Context, c Case) (Verdict, error) {
 	return j.VerifyTimed(ctx, c, func() {})
 }
 
 // Range is what rewards lie in, lowest first.
-func (j *Judge) Range() [2]float64 { return j.o.Range }
+func (j *Bounded) Range() [2]float64 { return j.o.Range }
 
 // VerifyTimed implements Timed.
-func (j *Judge) VerifyTimed(ctx context.Context, c Case, began func()) (Verdict, error) {
+func (j *Bounded) VerifyTimed(ctx context.Context, c Case, began func()) (Verdict, error) {
 	asked := time.Now()
 	j.count(func(s *Status) { s.Waiting++ })
 	select {
@@ -99,7 +99,7 @@ const grace = 2 * time.Second
 
 // bounded judges within the time limit. A verifier that does not return when its time is over keeps
 // its slot until it does: it is still at work.
-func (j *Judge) bounded(ctx context.Context, c Case) (Verdict, error) {
+func (j *Bounded) bounded(ctx context.Context, c Case) (Verdict, error) {
 	limited, cancel := context.WithTimeout(ctx, j.o.Timeout)
 	defer cancel()
 	type end struct {
@@ -131,7 +131,7 @@ func (j *Judge) bounded(ctx context.Context, c Case) (Verdict, error) {
 // explain makes of an error what callers can tell by: the caller's own end, the judge's time limit, or
 // a failure that has a class. A time limit is told by its text alone: what is over is the judge's time,
 // not the rollout's.
-func (j *Judge) explain(ctx, limited context.Context, v Verdict, err error) (Verdict, error) {
+func (j *Bounded) explain(ctx, limited context.Context, v Verdict, err error) (Verdict, error) {
 	switch {
 	case err == nil:
 		return v, nil
@@ -146,7 +146,7 @@ func (j *Judge) explain(ctx, limited context.Context, v Verdict, err error) (Ver
 }
 
 // retried asks until there is a verdict, or asking again is not safe, or was done often enough.
-func (j *Judge) retried(ctx context.Context, c Case) (Verdict, error) {
+func (j *Bounded) retried(ctx context.Context, c Case) (Verdict, error) {
 	for try := 0; ; try++ {
 		v, err := j.once(ctx, c)
 		if err == nil {
@@ -169,7 +169,7 @@ func (j *Judge) retried(ctx context.Context, c Case) (Verdict, error) {
 }
 
 // once asks once. What the verifier panics with is its crash, and a verdict that is none a failure.
-func (j *Judge) once(ctx context.Context, c Case) (v Verdict, err error) {
+func (j *Bounded) once(ctx context.Context, c Case) (v Verdict, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			v, err = Verdict{}, sandbox.Fail(sandbox.VerifierCrash, "verify", "", "it panicked: %v", r)
@@ -182,7 +182,7 @@ func (j *Judge) once(ctx context.Context, c Case) (v Verdict, err error) {
 }
 
 // Close implements Verifier.
-func (j *Judge) Close() error { return j.of.Close() }
+func (j *Bounded) Close() error { return j.of.Close() }
 
 // backOff is the time before another try: 100 ms, then twice as long each, at most 5 s.
 func backOff(try int) time.Duration {
