@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/headway-rl/headway/loop"
@@ -36,9 +37,12 @@ func MeasuredInput(rules loop.Config, s metrics.Summary) (in theory.Input, unfit
 	if rules.Sync == loop.SyncInFlight || rules.Sync == loop.SyncPause {
 		in.SyncTimeS = s.SyncS.Mean
 	}
-	if in.Policy == "bounded" || in.Policy == "replay" {
-		unfit = fmt.Sprintf("policy %s has no closed form", in.Policy)
-		in.Policy = theory.PolicyDrop
+	if !theory.CoversPolicy(in.Policy) {
+		unfit = fmt.Sprintf("policy %s has no closed form", cmp.Or(in.Policy, fmt.Sprint(rules.Policy)))
+		in.Policy = theory.PolicyDrop // for the rates alone
+	}
+	if in.Select == "" || in.Start == "" || in.SyncMode == "" {
+		unfit = fmt.Sprintf("selection %d, start %d or sync mode %d has no closed form", rules.Select, rules.Start, rules.Sync)
 	}
 	if period := s.PeriodS.Mean; rules.Sync == loop.SyncPause && period > in.SyncTimeS {
 		in.Utilization *= period / (period - in.SyncTimeS/float64(rules.SyncEvery)) // while engines do not stand still

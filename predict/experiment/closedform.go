@@ -32,6 +32,8 @@ func Uncovered(d config.Config) string {
 		return "policy replay draws from a buffer, again and again, and evicts when it is full" + simulate
 	case d.Queue.Policy == "bounded":
 		return fmt.Sprintf("policy %s admits by counts", d.Queue.Policy) + simulate
+	case !theory.CoversPolicy(cmp.Or(d.Queue.Policy, theory.PolicyDrop)):
+		return fmt.Sprintf("policy %s", d.Queue.Policy) + simulate
 	case d.Queue.Hold > 0 || d.Queue.PauseAt > 0:
 		return "hold and pause_at choose when groups open" + simulate
 	case d.Rollout.Partial.Interrupt == "batch":

@@ -17,3 +17,18 @@ func TestReplayIsUncovered(t *testing.T) {
 		t.Errorf("says %q", why)
 	}
 }
+
+// A rule of the queue that closed forms do not know is uncovered, whatever it does.
+func TestAnUnknownPolicyIsUncovered(t *testing.T) {
+	c, err := config.Load("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if why := Uncovered(c); why != "" {
+		t.Fatalf("the default has no closed form: %s", why)
+	}
+	c.Queue.Policy = "newest-first"
+	if why := Uncovered(c); !strings.Contains(why, "policy newest-first") || !strings.Contains(why, "no closed form") {
+		t.Errorf("says %q", why)
+	}
+}

@@ -3,6 +3,7 @@ package theory
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/headway-rl/headway/loop/workload"
@@ -33,6 +34,12 @@ const (
 	TrainerFree    = "free"
 	TrainerBlocked = "blocked"
 )
+
+// policies are the queue's rules that closed forms cover, and the synchronous schedule.
+var policies = []string{PolicyDrop, PolicyMax, PolicyBlock, PolicyThreshold, PolicySynchronous}
+
+// CoversPolicy reports whether closed forms know the rule of a queue, or a schedule, by its name.
+func CoversPolicy(name string) bool { return slices.Contains(policies, name) }
 
 // Input has the quantities that a prediction is made from: settings of a run to
 // come, or measurements of a live one. Fill the first block, one source of the
@@ -178,7 +185,7 @@ func (in Input) Validate() error {
 		number("sync_every", float64(in.SyncEvery), 1, maxSyncEvery, "train steps"),
 		number("staleness_threshold", in.StalenessThreshold, 0, maxQueueFactor, "a share of a sync's rollouts"),
 		number("speed_ratio", in.SpeedRatio, 0, 1e6, "train over rollout tokens/s of one GPU"),
-		oneOf("policy", in.Policy, PolicyDrop, PolicyMax, PolicyBlock, PolicyThreshold, PolicySynchronous),
+		oneOf("policy", in.Policy, policies...),
 		oneOf("select", in.Select, SelectOldest, SelectNewest, SelectOldestVersion, SelectFresh),
 		oneOf("start", in.Start, StartStream, StartGang),
 		oneOf("sync_mode", in.SyncMode, SyncInFlight, SyncPause, SyncRestart, SyncDrain),

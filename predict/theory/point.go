@@ -87,9 +87,7 @@ func (p *Point) valid(groupSize int, environment bool) bool {
 
 // named reports whether every name is known.
 func (p *Point) named() bool {
-	switch p.Policy {
-	case PolicyDrop, PolicyMax, PolicyBlock, PolicySynchronous, PolicyThreshold:
-	default:
+	if !CoversPolicy(p.Policy) {
 		return false
 	}
 	switch p.Select {
