@@ -2,6 +2,9 @@ package parts
 
 import (
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/llamacpp"
@@ -12,19 +15,24 @@ import (
 	environment "github.com/headway-rl/headway/env/remote"
 )
 
-// DialectOf is how an engine's server speaks. logf is told of servers that are started again.
-func DialectOf(e config.Engine, logf func(format string, args ...any)) upstream.Dialect {
-	switch e.Kind {
-	case "vllm":
-		return vllm.New()
-	case "sglang":
-		return sglang.New()
-	case "openai":
-		return openai.New()
-	case "llamacpp":
+// dialects has how each kind of server speaks.
+var dialects = map[string]func(e config.Engine, logf func(format string, args ...any)) upstream.Dialect{
+	"vllm":   func(config.Engine, func(string, ...any)) upstream.Dialect { return vllm.New() },
+	"sglang": func(config.Engine, func(string, ...any)) upstream.Dialect { return sglang.New() },
+	"openai": func(config.Engine, func(string, ...any)) upstream.Dialect { return openai.New() },
+	"llamacpp": func(e config.Engine, logf func(string, ...any)) upstream.Dialect {
 		return llamacpp.New(llamacpp.Options{Command: e.Command, Convert: e.Convert, Logf: logf})
+	},
+}
+
+// DialectOf is how an engine's server speaks. logf is told of servers that are started again. The error is of a kind
+// that is no server, or that has no dialect.
+func DialectOf(e config.Engine, logf func(format string, args ...any)) (upstream.Dialect, error) {
+	dialect, known := dialects[e.Kind]
+	if !known {
+		return nil, fmt.Errorf("engine %s: kind %q has no dialect; want one of %s", e.Name, e.Kind, strings.Join(slices.Sorted(maps.Keys(dialects)), ", "))
 	}
-	return sglang.New()
+	return dialect(e, logf), nil
 }
 
 // unfit says why a server cannot hold what the run would ask of it.

@@ -53,8 +53,12 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 	if ByCollective(e) {
 		sender, groups = p.host.Sender, p.host.Groups
 	}
+	dialect, err := DialectOf(e, p.logf)
+	if err != nil {
+		return nil, nil, err
+	}
 	made, err := upstream.New(upstream.Options{
-		Name: e.Name, Slots: e.Slots, Server: server, Dialect: DialectOf(e, p.logf), Road: upstream.Road(e.Weights),
+		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Road: upstream.Road(e.Weights),
 		Views: func(ctx context.Context, version loop.Version) (string, error) {
 			view, err := p.Weights.View(ctx, version)
 			if err != nil {

@@ -81,7 +81,11 @@ func (p *Plane) templates() (*upstream.Templates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway.template: %w", err)
 	}
-	p.renderer, err = upstream.New(upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: parts.DialectOf(e, p.say), Vocabulary: p.Vocabulary(), Logf: p.say})
+	dialect, err := parts.DialectOf(e, p.say)
+	if err != nil {
+		return nil, fmt.Errorf("gateway.template: %w", err)
+	}
+	p.renderer, err = upstream.New(upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Vocabulary: p.Vocabulary(), Logf: p.say})
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,11 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made, err := upstream.New(upstream.Options{Name: name, Slots: 1, Server: server, Dialect: parts.DialectOf(e, t.Logf), Vocabulary: 8})
+		dialect, err := parts.DialectOf(e, t.Logf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made, err := upstream.New(upstream.Options{Name: name, Slots: 1, Server: server, Dialect: dialect, Vocabulary: 8})
 		if err != nil {
 			t.Fatal(err)
 		}

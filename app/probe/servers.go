@@ -79,7 +79,11 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 	server.Guest = true // a run may be using it
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
-	caps, err := parts.DialectOf(e, nil).Probe(ctx, server)
+	dialect, err := parts.DialectOf(e, nil)
+	if err != nil {
+		return doctor.Server{Err: err.Error()}
+	}
+	caps, err := dialect.Probe(ctx, server)
 	if err != nil {
 		return doctor.Server{Err: err.Error(), Other: errors.Is(err, upstream.ErrKind)}
 	}

@@ -175,18 +175,17 @@ func (m *measuredEngine) serve(ctx context.Context) error {
 func recognise(ctx context.Context, s *upstream.Server, e config.Engine) (upstream.Dialect, error) {
 	quiet := func(string, ...any) {}
 	if e.Kind != "" {
-		return parts.DialectOf(e, quiet), nil
+		return parts.DialectOf(e, quiet)
 	}
 	ctx, cancel := context.WithTimeout(ctx, recogniseS*time.Second)
 	defer cancel()
 	var said []string
 	for _, kind := range []string{"vllm", "sglang", "llamacpp"} {
-		dialect := parts.DialectOf(config.Engine{Kind: kind}, quiet)
-		if dialect == nil {
-			continue
+		dialect, err := parts.DialectOf(config.Engine{Kind: kind}, quiet)
+		if err != nil {
+			return nil, err
 		}
-		_, err := dialect.Probe(ctx, s)
-		if err == nil {
+		if _, err = dialect.Probe(ctx, s); err == nil {
 			return dialect, nil
 		}
 		if unreachable(err) {
