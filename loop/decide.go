@@ -2,7 +2,7 @@ package loop
 
 import "math"
 
-// What the controller keeps to. docs/control.md derives the numbers.
+// What the controller keeps to. docs/control-law.md derives the numbers.
 const (
 	// marginLeast and marginMost bound the part of the goal that is left as a margin: marginErrors standard errors
 	// of a window that is foreseen.

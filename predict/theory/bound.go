@@ -28,7 +28,7 @@ func (r Rhythm) ahead() float64 { return (r.Publish + r.Step - r.Period) / r.Per
 //
 // for the times from groups' first token to their last sibling, in the unit of the rhythm. The bound holds group by
 // group: nothing is trained before it is ready. At its own period, only a rule that prefers short groups is below it.
-// Derived in docs/queue.md. A period that is not above 0 has no bound, NaN.
+// Derived in docs/queue-bound.md. A period that is not above 0 has no bound, NaN.
 func LeastStaleness(times workload.Distribution, r Rhythm) float64 {
 	return HeldStaleness(times, r, 1)
 }
@@ -42,7 +42,7 @@ func LeastStaleness(times workload.Distribution, r Rhythm) float64 {
 // theta in [0, 1]: at 0 the phase is uniform and the trainer-bound mean is E[D]/T + 1 without a sync, at 1 it is
 // [LeastStaleness]. For smooth D the difference between the two is (1−θ)²/2. Valid for `select: fresh` where
 // production suffices (effective ρ·(1 − θ²B/(2C)) above 1.1 or so). Nearer to 1, batches are filled up with groups
-// that are not fresh. Derived in docs/queue.md.
+// that are not fresh. Derived in docs/queue-bound.md.
 func HeldStaleness(times workload.Distribution, r Rhythm, theta float64) float64 {
 	if !(r.Period > 0) {
 		return math.NaN()

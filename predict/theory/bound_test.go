@@ -90,7 +90,7 @@ func TestLeastStalenessGolden(t *testing.T) {
 // the share: so what pays best is to hold the last part of every period, a hold, and
 // no other choice of phases that is blind to D does better. For smooth D it is 1 − share.
 //
-// The argument of docs/queue.md is held by it; no command needs it.
+// The argument of docs/queue-bound.md is held by it; no command needs it.
 func holdSaving(times workload.Distribution, r Rhythm, share float64) float64 {
 	if !(r.Period > 0) {
 		return math.NaN()

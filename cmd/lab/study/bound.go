@@ -110,7 +110,7 @@ func BoundMarkdown(w io.Writer, r HoldResult, from Provenance) error {
 	if r.Options.Quick {
 		b.WriteString("**This is a corner of the study, to show that it works: no result.**\n\n")
 	}
-	b.WriteString("The bound is E[max(0, ⌈(D + t_s + t_step − T)/T⌉)], derived in [queue.md](../queue.md): no rule is below it, at the period T it has itself, that does not train short groups rather than long ones. " +
+	b.WriteString("The bound is E[max(0, ⌈(D + t_s + t_step − T)/T⌉)], derived in [queue-bound.md](../queue-bound.md): no rule is below it, at the period T it has itself, that does not train short groups rather than long ones. " +
 		"It is taken over the groups each simulation generated and its mean period; where the trainer waits, periods differ from one another, and a mean over them can lie a few hundredths below. " +
 		"A rule with a longer period has a lower bound: T is its period over that of queue-drop q 2, where it is not the same. Staleness is in versions.\n\n")
 	fmt.Fprintf(&b, "%s simulations: %d seeds, %d train steps each (at B = %d) after a warm-up of %d; S = %d and C = %d; ± is half of Student's 95 %% interval over the seeds. "+
