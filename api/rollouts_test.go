@@ -34,7 +34,7 @@ func (sampler) Sample(context.Context, port.SampleRequest) (port.Generation, err
 // workplace is a server over an environment with a worker's client.
 type workplace struct {
 	t      *testing.T
-	env    *remote.Environment
+	env    *remote.Dispatcher
 	server *api.Server
 	url    string
 }

@@ -1,7 +1,7 @@
 package protocol
 
-// Environment is what a control plane's own players, sandboxes and verifier do.
-type Environment struct {
+// EnvironmentStatus is what a control plane's own players, sandboxes and verifier do.
+type EnvironmentStatus struct {
 	// Kind is the document's environment.kind.
 	Kind string `json:"kind"`
 	// Episodes are those that this process has played.

@@ -28,7 +28,7 @@ type Status struct {
 	// Gateway is what agents have asked of /v1; nil where it is not served.
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// Environment is what the control plane plays itself; nil where workers of somebody else's play.
-	Environment *Environment `json:"environment,omitempty"`
+	Environment *EnvironmentStatus `json:"environment,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Control is the goal that the run keeps, and how; nil without one.

@@ -28,7 +28,7 @@ var heldBy = map[string]string{"loading": "has been loading", "emptying": "has w
 // Held names the engines that a weight sync waits for. They still do what others have done a while ago, or
 // take longer than the last sync took. Nil for none. The run may go on meanwhile, with older weights than it
 // could have. The view is the one that Look was given last.
-func (d *Dog) Held(v View) *protocol.Finding {
+func (d *Watchdog) Held(v View) *protocol.Finding {
 	if v.SyncTarget < 0 || v.Status.State != "running" {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (d *Dog) Held(v View) *protocol.Finding {
 
 // lateBy is how long a sync has waited for an engine beyond what others took, or the last sync did; 0 for one
 // that it does not wait for. One that finds no sender is not late: that is said by itself.
-func (d *Dog) lateBy(v View, i int) float64 {
+func (d *Watchdog) lateBy(v View, i int) float64 {
 	e := v.Status.Engines[i]
 	if s := v.Status.Sender; heldBy[e.State] == "" || s != nil && slices.Contains(s.Waiting, e.Name) {
 		return 0

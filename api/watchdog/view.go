@@ -50,7 +50,7 @@ type Options struct {
 // usual is how many times the usual time something may take before it is worth a word.
 const usual = 3
 
-// stopFactor is how many times the patience a stall may last before Dog says that the run
+// stopFactor is how many times the patience a stall may last before Watchdog says that the run
 // had better end.
 const stopFactor = 10
 

@@ -49,15 +49,15 @@ type Parts struct {
 	Fleet   *fleet.Fleet
 	Weights *weights.Store
 
-	// Servers are the engines that are servers of their own, in the document's order, and homes where these are; none
+	// Upstreams are the engines that are servers of their own, in the document's order, and Servers where these are; none
 	// where engines are embedded.
-	Servers []*upstream.Engine
-	Homes   []*upstream.Server
+	Upstreams []*upstream.Engine
+	Servers   []*upstream.Server
 	// Service is the service of a run that samples and trains at one; nil elsewhere, and before openService.
 	Service *Service
 	// Remote is the trainer that other processes come as, workers the environment that others play; nil elsewhere.
 	Remote  *remote.Trainer
-	Workers *environment.Environment
+	Workers *environment.Dispatcher
 	host    Host
 	// closers close what is open, the last first.
 	closers []func() error

@@ -32,7 +32,7 @@ func (p *Parts) buildServers() error {
 		if err != nil {
 			return err
 		}
-		p.Engines, p.Servers, p.Homes = append(p.Engines, made), append(p.Servers, made), append(p.Homes, home)
+		p.Engines, p.Upstreams, p.Servers = append(p.Engines, made), append(p.Upstreams, made), append(p.Servers, home)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (p *Parts) Ask(ctx context.Context, engines []int) []serverAnswer {
 	var all sync.WaitGroup
 	for i, engine := range engines {
 		all.Go(func() {
-			caps, err := p.Servers[engine].Probe(ctx)
+			caps, err := p.Upstreams[engine].Probe(ctx)
 			answers[i] = serverAnswer{engine, caps, err}
 		})
 	}
@@ -136,7 +136,7 @@ func (p *Parts) Ask(ctx context.Context, engines []int) []serverAnswer {
 // Judge says what a server lacks, and whether that ends the start.
 func (p *Parts) Judge(engine int, caps upstream.Capabilities) error {
 	e := p.Cfg.Engines[engine]
-	home := p.Homes[engine].URL()
+	home := p.Servers[engine].URL()
 	p.logf("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
 	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
@@ -183,7 +183,7 @@ func (p *Parts) driverOfServers() (driver fleet.Driver, ports []int, err error) 
 
 // admit asks an engine that was started what it can, and refuses one that the run cannot use.
 func (p *Parts) admit(ctx context.Context, engine int) error {
-	caps, err := p.Servers[engine].Probe(ctx)
+	caps, err := p.Upstreams[engine].Probe(ctx)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (p *Plane) modelName() string {
 // templates render chats by the engines that can, or by the server that the document names.
 func (p *Plane) templates() (*upstream.Templates, error) {
 	if p.Cfg.Gateway.Template == "" {
-		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: p.Servers, Away: p.AwayOf})
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: p.Upstreams, Away: p.AwayOf})
 	}
 	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: p.Cfg.Gateway.Template, Slots: 1}
 	server, err := parts.ServerOf(e)

@@ -27,7 +27,7 @@ func (p *Plane) suspect() {
 // watchServers tells the loop of servers that are gone. Responses under way notice by themselves; an
 // engine without any, or whose prompts cannot even be rendered, would count as serving for ever.
 func (p *Plane) watchServers(ctx context.Context) {
-	if len(p.Servers) == 0 {
+	if len(p.Upstreams) == 0 {
 		return
 	}
 	ticker := time.NewTicker(healthEvery)
@@ -46,7 +46,7 @@ func (p *Plane) watchServers(ctx context.Context) {
 // loseUnreachable asks all servers that should be there whether they are.
 func (p *Plane) loseUnreachable(ctx context.Context) {
 	var all sync.WaitGroup
-	for i, e := range p.Servers {
+	for i, e := range p.Upstreams {
 		if version, due := p.dueThere(i); due {
 			all.Go(func() { p.loseIfGone(ctx, i, e, version) })
 		}
@@ -63,7 +63,7 @@ func (p *Plane) dueThere(i int) (loop.Version, bool) {
 	if run == nil {
 		return loop.NoVersion, false
 	}
-	status, engines := p.Servers[i].Status(), run.View().Status.Engines
+	status, engines := p.Upstreams[i].Status(), run.View().Status.Engines
 	if i >= len(engines) {
 		return status.Version, false
 	}
@@ -86,14 +86,14 @@ func (p *Plane) runsByFleet(i int) bool {
 func (p *Plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, version loop.Version) {
 	ctx, cancel := context.WithTimeout(ctx, parts.AnswerLimit)
 	defer cancel()
-	err := p.Homes[i].Health(ctx)
+	err := p.Servers[i].Health(ctx)
 	if err == nil || ctx.Err() != nil || !gone(err) {
 		return
 	}
 	if now, due := p.dueThere(i); !due || now != version {
 		return // a switch has begun meanwhile, which may start the server again
 	}
-	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.Homes[i].URL(), err)
+	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.Servers[i].URL(), err)
 	p.runtime.Load().EngineLost(e.Name())
 }
 

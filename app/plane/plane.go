@@ -90,19 +90,19 @@ type Plane struct {
 // New checks what can be checked without the run, of a document, the run's directory and its name. The API is
 // served on listener.
 func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, name string, listener net.Listener) (*Plane, error) {
-	stage, err := player.New(cfg)
+	workers, err := player.New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg, err = stage.WithTasks(cfg); err != nil {
-		return nil, errors.Join(err, stage.Close())
+	if cfg, err = workers.WithTasks(cfg); err != nil {
+		return nil, errors.Join(err, workers.Close())
 	}
-	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: stage, suspected: make(chan struct{}, 1)}
+	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: workers, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
 	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
-		return nil, errors.Join(err, stage.Close())
+		return nil, errors.Join(err, workers.Close())
 	}
-	p.OnClose(stage.Close)
+	p.OnClose(workers.Close)
 	opt, err := p.serverOptions()
 	if err == nil {
 		p.server, err = api.New(opt, api.Ports{Plane: p})

@@ -35,18 +35,18 @@ func (p *Plane) play(ctx context.Context, cancel context.CancelCauseFunc, clock 
 
 // environmentStatus is what the control plane's own players, sandboxes and verifier do, nil where
 // somebody else's play.
-func (p *Plane) environmentStatus() *protocol.Environment {
+func (p *Plane) environmentStatus() *protocol.EnvironmentStatus {
 	if p.player == nil {
-		return p.workshopStatus()
+		return p.codeStatus()
 	}
 	return p.player.Status(p.App.Now())
 }
 
-// workshopStatus is what the sandboxes of the task code do, nil where it is another task.
-func (p *Plane) workshopStatus() *protocol.Environment {
+// codeStatus is what the sandboxes of the task code do, nil where it is another task.
+func (p *Plane) codeStatus() *protocol.EnvironmentStatus {
 	w := p.CodeTask
 	if w == nil || w.Clock.Load() == nil { // the pool is there before the clock is
 		return nil
 	}
-	return &protocol.Environment{Kind: p.Cfg.Environment.Kind, Sandboxes: player.SandboxStatus(w.Pool.Status())}
+	return &protocol.EnvironmentStatus{Kind: p.Cfg.Environment.Kind, Sandboxes: player.SandboxStatus(w.Pool.Status())}
 }

@@ -25,11 +25,11 @@ const (
 // has work without them, and they join when they answer. Those that are started from here are not
 // asked: they do not run yet.
 func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
-	if len(p.Servers) == 0 || p.Fleet != nil { // each is asked when it was started
+	if len(p.Upstreams) == 0 || p.Fleet != nil { // each is asked when it was started
 		return nil
 	}
 	var left []int
-	for i := range p.Servers {
+	for i := range p.Upstreams {
 		if upstream.Road(p.Cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
 			left = append(left, i)
 		}
@@ -69,13 +69,13 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
-			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Servers), "engine")), text)
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Upstreams), "engine")), text)
 			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.Servers), serversWait, said)
+			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.Upstreams), serversWait, said)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -87,13 +87,13 @@ func (p *Plane) serverStatus(i int) *protocol.Server {
 	if p.Service != nil {
 		return p.hostedStatus()
 	}
-	if i >= len(p.Servers) {
+	if i >= len(p.Upstreams) {
 		return nil
 	}
-	e, engine := p.Cfg.Engines[i], p.Servers[i]
+	e, engine := p.Cfg.Engines[i], p.Upstreams[i]
 	s := engine.Status()
 	out := &protocol.Server{
-		URL: p.Homes[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
+		URL: p.Servers[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
 	if !s.Until.IsZero() {

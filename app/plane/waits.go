@@ -46,7 +46,7 @@ func (p *Plane) firstVersionWords(v live.View) string {
 		return "the trainer to publish version 0"
 	}
 	var names []string
-	for i, e := range p.Servers {
+	for i, e := range p.Upstreams {
 		if e.Status().Version == loop.NoVersion && !p.AwayOf(i) {
 			names = append(names, p.Cfg.Engines[i].Name)
 		}

@@ -47,7 +47,7 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = made.Close() })
-		p.Cfg.Engines, p.Servers = append(p.Cfg.Engines, e), append(p.Servers, made)
+		p.Cfg.Engines, p.Upstreams = append(p.Cfg.Engines, e), append(p.Upstreams, made)
 	}
 	waits := func(want string) {
 		t.Helper()

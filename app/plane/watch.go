@@ -20,7 +20,7 @@ const lookEvery = time.Second
 // progress, and stops the run where the document asks for that.
 func (p *Plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 	w := p.Cfg.Watchdog
-	dog := watchdog.NewDog(watchdog.Options{AfterS: w.AfterS, LeaseS: p.Cfg.Server.LeaseS, ClaimS: p.Cfg.Server.ClaimS})
+	guard := watchdog.New(watchdog.Options{AfterS: w.AfterS, LeaseS: p.Cfg.Server.LeaseS, ClaimS: p.Cfg.Server.ClaimS})
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	for {
@@ -31,9 +31,9 @@ func (p *Plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		}
 		p.loseUnsound()
 		view := p.watched()
-		stall, stop := dog.Look(view)
+		stall, stop := guard.Look(view)
 		p.tell(stall)
-		p.tellHeld(dog.Held(view))
+		p.tellHeld(guard.Held(view))
 		if stop && w.Action == "stop" && p.currentState() == StateRunning {
 			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
 			return

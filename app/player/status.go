@@ -32,8 +32,8 @@ func (s *Player) sayTasks() {
 }
 
 // Status is what the players, their sandboxes and the verifier do.
-func (s *Player) Status(now time.Time) *protocol.Environment {
-	out := &protocol.Environment{Kind: s.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
+func (s *Player) Status(now time.Time) *protocol.EnvironmentStatus {
+	out := &protocol.EnvironmentStatus{Kind: s.cfg.Environment.Kind, Episodes: s.tally.Episodes()}
 	if s.tasks != nil {
 		out.Tasks = s.tasks.Len()
 	}

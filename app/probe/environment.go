@@ -29,7 +29,7 @@ func ExamineEnvironment(ctx context.Context, application *app.Process, document 
 	if !e.Played() && !document.UsesSandbox() {
 		return
 	}
-	found := &doctor.Environment{}
+	found := &doctor.EnvironmentFound{}
 	examined.Environment = found
 	var set *taskset.Set
 	if e.Played() && e.Tasks.File != "" {
@@ -51,10 +51,10 @@ func ExamineEnvironment(ctx context.Context, application *app.Process, document 
 }
 
 // examineTasks reads the task file. The document comes back with what follows from the tasks.
-func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.Tasks) {
+func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.TasksFound) {
 	set, err := parts.LoadTasks(document)
 	if err != nil {
-		t := &doctor.Tasks{}
+		t := &doctor.TasksFound{}
 		var mistakes *taskset.Mistakes
 		if !errors.As(err, &mistakes) {
 			t.Mistakes = []string{err.Error()}
@@ -68,9 +68,9 @@ func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.
 	}
 	document, err = parts.WithVerifier(document, set)
 	if err != nil {
-		return nil, document, &doctor.Tasks{Mistakes: []string{err.Error()}}
+		return nil, document, &doctor.TasksFound{Mistakes: []string{err.Error()}}
 	}
-	return set, document, &doctor.Tasks{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: parts.UnmetWants(set, document)}
+	return set, document, &doctor.TasksFound{Trained: set.Len(), HeldOut: set.HeldOutLen(), Odd: set.Warnings(), Unmet: parts.UnmetWants(set, document)}
 }
 
 // examineOpenEnv asks an OpenEnv server for its health and schema.
@@ -87,8 +87,8 @@ func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.A
 
 // trySandbox makes one sandbox as a run would, and runs a program in it. The driver is nil where that
 // did not work, or was not tried.
-func trySandbox(ctx context.Context, now func() time.Time, document config.Config, probe bool) (sandbox.Driver, *doctor.Sandbox) {
-	s := &doctor.Sandbox{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
+func trySandbox(ctx context.Context, now func() time.Time, document config.Config, probe bool) (sandbox.Driver, *doctor.SandboxFound) {
+	s := &doctor.SandboxFound{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
 	driver, err := parts.DriverOf(document)
 	if err != nil {
 		s.Err = err.Error()
@@ -190,9 +190,9 @@ type verdictTrial struct {
 }
 
 // tryVerifier makes the verifier, and has it judge an episode in which the policy says the answer of the first task.
-func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial) *doctor.Verifier {
+func tryVerifier(ctx context.Context, document config.Config, trial verdictTrial) *doctor.VerifierFound {
 	kind := document.Environment.Verifier.Kind
-	found := &doctor.Verifier{Kind: kind}
+	found := &doctor.VerifierFound{Kind: kind}
 	judge, err := parts.VerifierOf(document)
 	if err != nil {
 		found.Err = err.Error()

@@ -27,7 +27,7 @@ func ExamineFleet(ctx context.Context, document config.Config, probe bool, exami
 		return
 	}
 	if examined.Environment == nil {
-		examined.Environment = &doctor.Environment{}
+		examined.Environment = &doctor.EnvironmentFound{}
 	}
 	found.Driver = document.Fleet.Driver
 	examined.Environment.Fleet = found

@@ -101,7 +101,7 @@ func (c *planCmd) document(application *app.Process) (config.Config, error) {
 	}
 	var overrides []config.Override
 	for _, run := range c.Measured {
-		keys, err := planCalibration(application, run)
+		keys, err := measuredOf(application, run)
 		if err != nil {
 			return raw, err
 		}

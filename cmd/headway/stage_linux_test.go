@@ -208,7 +208,7 @@ func checkStageBook(t *testing.T, dir string, records []episode.Record) {
 
 // checkStageRecords holds the records of a run's episodes against its status, and their spans against
 // one another.
-func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.Environment) {
+func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.EnvironmentStatus) {
 	t.Helper()
 	scored, boxes := 0, map[string]bool{}
 	for _, r := range records {

@@ -11,7 +11,7 @@ import (
 )
 
 // environment says what the control plane's own players, sandboxes and verifier do.
-func (p *statusPage) environment(e *protocol.Environment) {
+func (p *statusPage) environment(e *protocol.EnvironmentStatus) {
 	if e == nil {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // is the sandboxes'.
 func TestStatusOfAnEnvironment(t *testing.T) {
 	status := busyStatus()
-	status.Environment = &protocol.Environment{
+	status.Environment = &protocol.EnvironmentStatus{
 		Kind: "tasks", Tasks: 400,
 		Episodes: protocol.Episodes{Playing: 12, Scored: 200, Failed: 7, Unwanted: 3, RewardSum: 50, Failures: map[string]int64{"lost": 2, "start_failed": 5}, Limits: map[string]int64{"out_of_memory": 4},
 			Parts: []protocol.Spent{{Part: "model", Episodes: 200, MeanS: 2.5, P50S: 2, P99S: 9}, {Part: "tool", Episodes: 150, MeanS: 0.25, P50S: 0.2, P99S: 1.5}}},

@@ -70,7 +70,7 @@ func (c *studyAccuracyCmd) print(a *app.Process, files *studyFiles, result study
 	document := struct {
 		study.Provenance
 		study.Accuracy
-		Verdicts []study.Verdict `json:"verdicts"`
-	}{from, result, result.Verdicts()}
+		Verdicts []study.ClaimCheck `json:"verdicts"`
+	}{from, result, result.Checks()}
 	return files.save(a, "accuracy", c.JSON, document, markdown)
 }

@@ -23,7 +23,7 @@ func (instant) Sample(context.Context, port.SampleRequest) (port.Generation, err
 }
 
 // played plays b.N rollouts at the environment, logging each as it ends.
-func played(b *testing.B, e *remote.Environment) *sync.WaitGroup {
+func played(b *testing.B, e *remote.Dispatcher) *sync.WaitGroup {
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, 256)
 	wg.Go(func() {
@@ -42,7 +42,7 @@ func played(b *testing.B, e *remote.Environment) *sync.WaitGroup {
 	return &wg
 }
 
-func benchmarked(b *testing.B) *remote.Environment {
+func benchmarked(b *testing.B) *remote.Dispatcher {
 	e, err := remote.New(remote.Options{Name: "reverse", ClaimTTL: time.Minute, Vocabulary: 1000})
 	if err != nil {
 		b.Fatal(err)

@@ -15,7 +15,7 @@ import (
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and
 // returns when it is complete. The same turn asked again gets the same response, or
 // joins the call that is sampling it, so that a dropped connection loses nothing.
-func (e *Environment) Sample(ctx context.Context, id string, req protocol.SampleRequest) (protocol.SampleReply, error) {
+func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleRequest) (protocol.SampleReply, error) {
 	if err := e.checkPrompt(&req); err != nil {
 		return protocol.SampleReply{}, err
 	}
@@ -81,7 +81,7 @@ func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*t
 }
 
 // Touch implements api.Rollouts: it keeps a claim and says whether the rollout is still wanted.
-func (e *Environment) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+func (e *Dispatcher) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, was, err := e.enter(id, req.Worker)
@@ -98,7 +98,7 @@ func (e *Environment) Touch(_ context.Context, id string, req protocol.TouchRequ
 // Finish implements api.Rollouts: it ends a rollout and returns when the runtime says that it is
 // logged. A repeated call waits with the first, or gets its answer. A call refused as invalid
 // leaves the claim as it was.
-func (e *Environment) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
+func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
 	if err := checkFinish(&req); err != nil {
 		return protocol.FinishReply{}, err
 	}
@@ -174,7 +174,7 @@ func checkFinish(req *protocol.FinishRequest) error {
 }
 
 // accept takes a worker's reward, or its failure, and lets Play return.
-func (e *Environment) accept(s *session, req *protocol.FinishRequest) error {
+func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 	if req.Failed != "" {
 		s.err = fmt.Errorf("env/remote: worker %s failed %s: %w", s.worker, s.id, failure(req))
 		s.answer = answerOf(req)

@@ -23,7 +23,7 @@ type waiter struct {
 
 // Claim implements api.Rollouts: claims are given in the order of offers, to workers
 // in the order in which they began to wait.
-func (e *Environment) Claim(ctx context.Context, req protocol.ClaimRequest) (protocol.Claims, error) {
+func (e *Dispatcher) Claim(ctx context.Context, req protocol.ClaimRequest) (protocol.Claims, error) {
 	if err := e.checkClaim(&req); err != nil {
 		return protocol.Claims{}, err
 	}
@@ -60,7 +60,7 @@ func checkWorker(name string) error {
 	return nil
 }
 
-func (e *Environment) checkClaim(req *protocol.ClaimRequest) error {
+func (e *Dispatcher) checkClaim(req *protocol.ClaimRequest) error {
 	if err := checkWorker(req.Worker); err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func (e *Environment) checkClaim(req *protocol.ClaimRequest) error {
 
 // await waits until a rollout is offered; it returns none if none was in time. e.mu
 // must be held, and is.
-func (e *Environment) await(ctx context.Context, req *protocol.ClaimRequest) []*session {
+func (e *Dispatcher) await(ctx context.Context, req *protocol.ClaimRequest) []*session {
 	w := &waiter{worker: req.Worker, ready: make(chan struct{})}
 	place := e.waiters.PushBack(w)
 	e.mu.Unlock()
@@ -102,7 +102,7 @@ func (e *Environment) await(ctx context.Context, req *protocol.ClaimRequest) []*
 }
 
 // firstWaiter takes the waiter that has waited longest, nil if there is none.
-func (e *Environment) firstWaiter() *waiter {
+func (e *Dispatcher) firstWaiter() *waiter {
 	front := e.waiters.Front()
 	if front == nil || e.claimErr != nil {
 		return nil
@@ -111,7 +111,7 @@ func (e *Environment) firstWaiter() *waiter {
 }
 
 // grant makes an offer a worker's claim.
-func (e *Environment) grant(s *session, worker string) {
+func (e *Dispatcher) grant(s *session, worker string) {
 	if s.place != nil {
 		e.offers.Remove(s.place)
 		s.place = nil
@@ -123,7 +123,7 @@ func (e *Environment) grant(s *session, worker string) {
 }
 
 // giveBack undoes grants that nobody has heard of: they are offered first, in their order.
-func (e *Environment) giveBack(got []*session) {
+func (e *Dispatcher) giveBack(got []*session) {
 	for _, s := range slices.Backward(got) {
 		if s.state != stateClaimed {
 			continue // it ended meanwhile
@@ -142,14 +142,14 @@ func (e *Environment) giveBack(got []*session) {
 }
 
 // hand gives an offer to a waiter.
-func (e *Environment) hand(s *session, w *waiter) {
+func (e *Dispatcher) hand(s *session, w *waiter) {
 	e.grant(s, w.worker)
 	w.got = append(w.got, s)
 	close(w.ready)
 }
 
 // claims are the sessions as their worker is told of them.
-func (e *Environment) claims(got []*session) protocol.Claims {
+func (e *Dispatcher) claims(got []*session) protocol.Claims {
 	var out protocol.Claims
 	for _, s := range got {
 		id := s.task.ID

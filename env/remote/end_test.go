@@ -16,13 +16,13 @@ import (
 
 func TestEnd(t *testing.T) {
 	for name, stop := range map[string]struct {
-		do    func(*Environment)
+		do    func(*Dispatcher)
 		claim string
 		late  protocol.Code
 	}{
-		"run":   {(*Environment).EndRun, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
-		"both":  {func(e *Environment) { e.Drain(); e.EndRun(); e.Close() }, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
-		"close": {func(e *Environment) { e.Drain(); e.Close() }, "unavailable: ", protocol.CodeUnavailable},
+		"run":   {(*Dispatcher).EndRun, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
+		"both":  {func(e *Dispatcher) { e.Drain(); e.EndRun(); e.Close() }, protocol.ErrRunEnded.Error(), protocol.CodeExpired},
+		"close": {func(e *Dispatcher) { e.Drain(); e.Close() }, "unavailable: ", protocol.CodeUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package remote
 
 // Expire ends the claims of a worker that has died, as if their time were over, and says how many.
-func (e *Environment) Expire(worker string) (expired int) {
+func (e *Dispatcher) Expire(worker string) (expired int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, s := range e.sessions {

@@ -20,9 +20,9 @@ const (
 )
 
 var (
-	_ port.Environment  = (*Environment)(nil)
-	_ port.Acknowledger = (*Environment)(nil)
-	_ port.Starter      = (*Environment)(nil)
+	_ port.Environment  = (*Dispatcher)(nil)
+	_ port.Acknowledger = (*Dispatcher)(nil)
+	_ port.Starter      = (*Dispatcher)(nil)
 )
 
 // slot is a sampler whose responses take a time and are a function of the turn.
@@ -89,7 +89,7 @@ type played struct {
 	err    error
 }
 
-func open(t *testing.T, change func(*Options)) *Environment {
+func open(t *testing.T, change func(*Options)) *Dispatcher {
 	t.Helper()
 	opt := Options{Name: "reverse", Seed: 7, ClaimTTL: ttl, Vocabulary: vocabulary, Limits: Limits{PromptTokens: 12, ResponseTokens: 4},
 		Newest: func() loop.Version { return 5 }}
@@ -105,7 +105,7 @@ func open(t *testing.T, change func(*Options)) *Environment {
 
 // play plays a rollout as the runtime does; its context ends when the test does.
 
-func play(t *testing.T, e *Environment, id port.RolloutID) *played {
+func play(t *testing.T, e *Dispatcher, id port.RolloutID) *played {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &played{cancel: cancel, slot: &slot{takes: time.Second}, done: make(chan struct{})}
@@ -121,7 +121,7 @@ func id(group loop.GroupID, sample, attempt int32) port.RolloutID {
 	return port.RolloutID{Group: group, Sample: sample, Attempt: attempt}
 }
 
-func claim(t *testing.T, e *Environment, worker string) protocol.Claim {
+func claim(t *testing.T, e *Dispatcher, worker string) protocol.Claim {
 	t.Helper()
 	claims, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: worker})
 	if err != nil || len(claims.Rollouts) != 1 {
@@ -130,7 +130,7 @@ func claim(t *testing.T, e *Environment, worker string) protocol.Claim {
 	return claims.Rollouts[0]
 }
 
-func sample(t *testing.T, e *Environment, worker, id string, turn int, prompt ...int32) protocol.SampleReply {
+func sample(t *testing.T, e *Dispatcher, worker, id string, turn int, prompt ...int32) protocol.SampleReply {
 	t.Helper()
 	reply, err := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: worker, Turn: turn, Prompt: prompt, MaxTokens: 4})
 	if err != nil {
@@ -151,7 +151,7 @@ func refused(t *testing.T, err error, code protocol.Code, word string) {
 
 // empty checks that nothing is left of the rollouts that were played.
 
-func empty(t *testing.T, e *Environment) {
+func empty(t *testing.T, e *Dispatcher) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()

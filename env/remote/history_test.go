@@ -17,7 +17,7 @@ import (
 // history is a run in which everybody does whatever may happen.
 type history struct {
 	t   *testing.T
-	env *Environment
+	env *Dispatcher
 
 	mu  sync.Mutex
 	rng *rand.Rand

@@ -8,7 +8,7 @@ import (
 )
 
 // checkTokens refuses ids that the vocabulary does not have.
-func (e *Environment) checkTokens(name string, tokens []int32) error {
+func (e *Dispatcher) checkTokens(name string, tokens []int32) error {
 	for i, token := range tokens {
 		if token < 0 || int(token) >= e.opt.Vocabulary {
 			return protocol.Refuse(protocol.CodeInvalid, "%s[%d] is %d: want a token id from 0 to %d", name, i, token, e.opt.Vocabulary-1).With("index", i)
@@ -19,7 +19,7 @@ func (e *Environment) checkTokens(name string, tokens []int32) error {
 
 // checkPrompt refuses a call to sample that cannot be meant, and fills in the limit
 // where none is asked for.
-func (e *Environment) checkPrompt(req *protocol.SampleRequest) error {
+func (e *Dispatcher) checkPrompt(req *protocol.SampleRequest) error {
 	limits := e.opt.Limits
 	if req.MaxTokens == 0 {
 		req.MaxTokens = limits.ResponseTokens
@@ -45,7 +45,7 @@ func orNoLimit(n int) int {
 }
 
 // recordOf checks what a worker sampled elsewhere and takes it as the rollout's record.
-func (e *Environment) recordOf(req *protocol.FinishRequest) (record, error) {
+func (e *Dispatcher) recordOf(req *protocol.FinishRequest) (record, error) {
 	n, limits := len(req.Tokens), e.opt.Limits
 	switch {
 	case e.opt.Newest == nil:

@@ -255,7 +255,7 @@ func TestExpiryOfABusyWorker(t *testing.T) {
 
 // claim2 claims without waiting, and may get nothing.
 
-func claim2(t *testing.T, e *Environment, worker string) []protocol.Claim {
+func claim2(t *testing.T, e *Dispatcher, worker string) []protocol.Claim {
 	t.Helper()
 	got, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: worker})
 	if err != nil {
@@ -266,7 +266,7 @@ func claim2(t *testing.T, e *Environment, worker string) []protocol.Claim {
 
 // lateCalls are the errors of every call that names a claim.
 
-func lateCalls(t *testing.T, e *Environment, id, worker string) []error {
+func lateCalls(t *testing.T, e *Dispatcher, id, worker string) []error {
 	t.Helper()
 	_, sampled := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: worker, Prompt: []int32{20}, MaxTokens: 4})
 	_, finished := e.Finish(t.Context(), id, protocol.FinishRequest{Worker: worker, Reward: 1})
@@ -392,10 +392,10 @@ func TestUnwanted(t *testing.T) {
 // loop then gave up, hears that it does not count, whether the runtime says so or not.
 
 func TestGivenUpAfterFinish(t *testing.T) {
-	for name, giveUp := range map[string]func(*Environment, *played){
-		"logged":  func(e *Environment, _ *played) { e.Logged(id(1, 0, 1), false) },
-		"context": func(_ *Environment, p *played) { p.cancel() },
-		"late":    func(e *Environment, p *played) { p.cancel(); synctest.Wait(); e.Logged(id(1, 0, 1), true) },
+	for name, giveUp := range map[string]func(*Dispatcher, *played){
+		"logged":  func(e *Dispatcher, _ *played) { e.Logged(id(1, 0, 1), false) },
+		"context": func(_ *Dispatcher, p *played) { p.cancel() },
+		"late":    func(e *Dispatcher, p *played) { p.cancel(); synctest.Wait(); e.Logged(id(1, 0, 1), true) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-var _ gateway.Rollouts = (*remote.Environment)(nil)
+var _ gateway.Rollouts = (*remote.Dispatcher)(nil)
 
 // listening is an engine whose whole responses are written down, by rollout.
 type listening struct {

@@ -38,7 +38,7 @@ func (readyPlane) Ready() error { return nil }
 type run struct {
 	t       *testing.T
 	task    env.ScoredTask
-	env     *remote.Environment
+	env     *remote.Dispatcher
 	runtime *live.Runtime
 	url     string
 	// check looks at every batch; wrap, if not nil, stands before the engine.

@@ -31,7 +31,7 @@ func cleanSampling(s *port.Sampling) port.Sampling {
 }
 
 // checkSampling refuses what no engine could be asked for.
-func (e *Environment) checkSampling(c *protocol.Sampling) error {
+func (e *Dispatcher) checkSampling(c *protocol.Sampling) error {
 	for _, p := range []struct {
 		name     string
 		value    *float64
@@ -71,7 +71,7 @@ func rangeText(highest float64, excluded bool) string {
 
 // samplingOf is how a turn's tokens are drawn, nil for the policy as it is, and which of the
 // client's parameters the run's took the place of. What ends a response is the client's.
-func (e *Environment) samplingOf(c *protocol.Sampling) (*port.Sampling, []string, error) {
+func (e *Dispatcher) samplingOf(c *protocol.Sampling) (*port.Sampling, []string, error) {
 	if err := e.checkSampling(c); err != nil {
 		return nil, nil, err
 	}

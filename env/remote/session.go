@@ -77,7 +77,7 @@ type session struct {
 
 // offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
 // e.mu must be held.
-func (e *Environment) offer(task port.RolloutRequest) *session {
+func (e *Dispatcher) offer(task port.RolloutRequest) *session {
 	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)
@@ -92,7 +92,7 @@ func (e *Environment) offer(task port.RolloutRequest) *session {
 }
 
 // supersede ends an attempt that another has taken the place of.
-func (e *Environment) supersede(old, by *session) {
+func (e *Dispatcher) supersede(old, by *session) {
 	old.err = fmt.Errorf("env/remote: %s has taken the place of %s: %w", by.id, old.id, context.Canceled)
 	e.end(old, outcome{kind: outcomeUnwanted, reason: by.id + " has taken its place"})
 }
@@ -100,7 +100,7 @@ func (e *Environment) supersede(old, by *session) {
 // giveUp ends a session whose rollout the runtime gave up. One whose reward was
 // accepted does not count, or nobody knows while the process stops; any other is unwanted,
 // or is played again by the process that goes on.
-func (e *Environment) giveUp(s *session, err error) {
+func (e *Dispatcher) giveUp(s *session, err error) {
 	s.err = err
 	switch {
 	case s.state < stateAccepted && e.stopping():
@@ -116,7 +116,7 @@ func (e *Environment) giveUp(s *session, err error) {
 
 // attend frees the worker of a rollout whose sample the runtime has, should the
 // runtime give it up: its context then ends, and Logged need not follow.
-func (e *Environment) attend(ctx context.Context, s *session) {
+func (e *Dispatcher) attend(ctx context.Context, s *session) {
 	s.detach = context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -132,7 +132,7 @@ func (s *session) overdue(now int64) bool {
 }
 
 // look ends a claim that has expired, or looks again when it may have.
-func (e *Environment) look(s *session) {
+func (e *Dispatcher) look(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch now := e.opt.Clock(); {
@@ -145,7 +145,7 @@ func (e *Environment) look(s *session) {
 
 // expire ends a claim that no call has named for its time. Its worker may have fallen silent, or be
 // busy with other claims.
-func (e *Environment) expire(s *session, now int64) {
+func (e *Dispatcher) expire(s *session, now int64) {
 	unused := (e.opt.ClaimTTL + time.Duration(now-s.deadline)).Round(time.Millisecond)
 	why := "which has not called for anything else either"
 	if e.workers.heard(s.worker, now-int64(e.opt.ClaimTTL)) {
@@ -168,7 +168,7 @@ func (t timeout) Error() string { return string(t) }
 func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
 
 // end ends a session. Only the first end counts.
-func (e *Environment) end(s *session, o outcome) {
+func (e *Dispatcher) end(s *session, o outcome) {
 	if s.state == stateEnded {
 		return
 	}
@@ -197,7 +197,7 @@ func (e *Environment) end(s *session, o outcome) {
 }
 
 // release says that a session is no longer its worker's to keep alive.
-func (e *Environment) release(s *session) {
+func (e *Dispatcher) release(s *session) {
 	if s.state == stateClaimed {
 		e.claimed--
 		e.workers.drop(s.worker)
@@ -214,7 +214,7 @@ func (s *session) signal() {
 
 // enter finds the session that a worker names and notes that a call of it is open;
 // leave must follow. Without a session, the outcome says what became of it, if it is known.
-func (e *Environment) enter(id, worker string) (*session, *outcome, error) {
+func (e *Dispatcher) enter(id, worker string) (*session, *outcome, error) {
 	if err := checkWorker(worker); err != nil {
 		return nil, nil, err
 	}
@@ -234,13 +234,13 @@ func (e *Environment) enter(id, worker string) (*session, *outcome, error) {
 }
 
 // open notes that a call that names a session is under way.
-func (e *Environment) open(s *session) {
+func (e *Dispatcher) open(s *session) {
 	s.calls++
 	e.workers.enter(s.worker, e.opt.Clock())
 }
 
 // find returns the session of a claim that somebody holds, else what became of it, or why there is neither.
-func (e *Environment) find(id string) (*session, *outcome, error) {
+func (e *Dispatcher) find(id string) (*session, *outcome, error) {
 	rollout, ok := parseClaimID(id)
 	if !ok {
 		return nil, nil, protocol.Refuse(protocol.CodeNotFound, "the rollout is named by %d characters that are no claim's: want the id of a claim, such as g12-s3-a1", len(id)) // they may be somebody's secret
@@ -265,7 +265,7 @@ func (e *Environment) find(id string) (*session, *outcome, error) {
 }
 
 // stopped is the refusal of a call that comes after EndRun or Close.
-func (e *Environment) stopped(id string) error {
+func (e *Dispatcher) stopped(id string) error {
 	if errors.Is(e.claimErr, protocol.ErrRunEnded) {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: the run has ended", id)
 	}
@@ -273,7 +273,7 @@ func (e *Environment) stopped(id string) error {
 }
 
 // unknown is the refusal of a call that names a rollout that is not being played.
-func (e *Environment) unknown(id string, rollout port.RolloutID) error {
+func (e *Dispatcher) unknown(id string, rollout port.RolloutID) error {
 	if s := e.latest[keyOf(rollout)]; s != nil {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
 	}
@@ -285,7 +285,7 @@ func otherWorker(id, holder, worker string) error {
 }
 
 // leave ends a call that enter began: the claim lasts its time from now.
-func (e *Environment) leave(s *session) {
+func (e *Dispatcher) leave(s *session) {
 	now := e.opt.Clock()
 	s.calls--
 	e.workers.leave(s.worker, now)

@@ -12,7 +12,7 @@ import (
 // when it is complete. Tokens that arrive meanwhile are given to onTokens, if it is not nil, by one
 // goroutine at a time and never after Turn has returned. It must not block, and must not keep the
 // slices. Where ctx ends before the response is complete, nothing of the turn is recorded.
-func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
+func (e *Dispatcher) Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	t, overridden, err := e.turnOf(&req)
 	if err != nil {
 		return protocol.TurnReply{}, err
@@ -40,7 +40,7 @@ func (e *Environment) Turn(ctx context.Context, id string, req protocol.TurnRequ
 }
 
 // Ended implements gateway.Rollouts: the channel is closed when the claim has ended.
-func (e *Environment) Ended(id string) (<-chan struct{}, error) {
+func (e *Dispatcher) Ended(id string) (<-chan struct{}, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, err := e.claimedBy(id)
@@ -51,7 +51,7 @@ func (e *Environment) Ended(id string) (<-chan struct{}, error) {
 }
 
 // turnOf checks a request and makes a turn of it.
-func (e *Environment) turnOf(req *protocol.TurnRequest) (*turn, []string, error) {
+func (e *Dispatcher) turnOf(req *protocol.TurnRequest) (*turn, []string, error) {
 	if limit := e.opt.Limits.ResponseTokens; limit > 0 && req.MaxTokens > limit {
 		req.MaxTokens = limit
 	}
@@ -70,7 +70,7 @@ func (e *Environment) turnOf(req *protocol.TurnRequest) (*turn, []string, error)
 }
 
 // claimedBy finds a claimed rollout, whoever holds it. e.mu must be held.
-func (e *Environment) claimedBy(id string) (*session, error) {
+func (e *Dispatcher) claimedBy(id string) (*session, error) {
 	s, was, err := e.find(id)
 	if was != nil {
 		return nil, was.refusal(id)
@@ -79,7 +79,7 @@ func (e *Environment) claimedBy(id string) (*session, error) {
 }
 
 // enqueue puts a turn behind those of its rollout and notes that a call is open; depart must follow.
-func (e *Environment) enqueue(id string, t *turn) (*session, error) {
+func (e *Dispatcher) enqueue(id string, t *turn) (*session, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, err := e.claimedBy(id)
@@ -107,7 +107,7 @@ func finished(id string) error {
 }
 
 // depart ends the call that enqueue began.
-func (e *Environment) depart(s *session) {
+func (e *Dispatcher) depart(s *session) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.leave(s)
@@ -115,7 +115,7 @@ func (e *Environment) depart(s *session) {
 
 // follow waits until there is something to settle. It reports whether the turn has waited too
 // long for its first token.
-func (e *Environment) follow(ctx context.Context, s *session, t *turn) (late bool) {
+func (e *Dispatcher) follow(ctx context.Context, s *session, t *turn) (late bool) {
 	var patience <-chan time.Time
 	if e.opt.TurnWait > 0 {
 		timer := time.NewTimer(e.opt.TurnWait)
@@ -141,7 +141,7 @@ func (e *Environment) follow(ctx context.Context, s *session, t *turn) (late boo
 }
 
 // settle says what became of a turn that is no longer followed, and takes it back unless it is complete.
-func (e *Environment) settle(ctx context.Context, s *session, t *turn, late bool) (protocol.TurnReply, error) {
+func (e *Dispatcher) settle(ctx context.Context, s *session, t *turn, late bool) (protocol.TurnReply, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t.end > 0 {

@@ -197,7 +197,7 @@ func drawPrompt(rng *rand.Rand, few int, histories [][]int32) []int32 {
 }
 
 // callOnce makes a call, streamed or not, and gives some of them up. It reports whether it was answered.
-func callOnce(t *testing.T, e *Environment, rng *rand.Rand, id string, prompt []int32) (protocol.TurnReply, bool) {
+func callOnce(t *testing.T, e *Dispatcher, rng *rand.Rand, id string, prompt []int32) (protocol.TurnReply, bool) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -256,7 +256,7 @@ func TestAgentsAtOnce(t *testing.T) {
 
 // agents plays one rollout by several agents at once and compares what they were answered with
 // what was recorded.
-func agents(t *testing.T, e *Environment, task port.RolloutID, rng *rand.Rand) (answered int, whole bool) {
+func agents(t *testing.T, e *Dispatcher, task port.RolloutID, rng *rand.Rand) (answered int, whole bool) {
 	ctx, giveUp := context.WithCancel(t.Context())
 	defer giveUp()
 	if rng.IntN(5) == 0 {
@@ -324,7 +324,7 @@ func responseText(tokens []int32, logprobs []float32, versions []loop.Version) s
 }
 
 // callUntil makes a call whose client may leave at any time.
-func callUntil(t *testing.T, e *Environment, rng *rand.Rand, id string) (protocol.TurnReply, bool) {
+func callUntil(t *testing.T, e *Dispatcher, rng *rand.Rand, id string) (protocol.TurnReply, bool) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	if rng.IntN(3) == 0 {

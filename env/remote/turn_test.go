@@ -15,7 +15,7 @@ import (
 )
 
 // ask makes a call of an agent.
-func ask(t *testing.T, e *Environment, id string, prompt ...int32) protocol.TurnReply {
+func ask(t *testing.T, e *Dispatcher, id string, prompt ...int32) protocol.TurnReply {
 	t.Helper()
 	reply, err := e.Turn(t.Context(), id, protocol.TurnRequest{Prompt: prompt}, nil)
 	if err != nil {

@@ -89,7 +89,7 @@ func (w *worker) silent(now int64, ttl time.Duration) bool {
 }
 
 // Status lists the workers and the waiting rollouts.
-func (e *Environment) Status() protocol.Workers {
+func (e *Dispatcher) Status() protocol.Workers {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.opt.Clock()

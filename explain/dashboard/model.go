@@ -86,7 +86,7 @@ type Model struct {
 	// moves are those of a controller.
 	moves moves
 	// workshop computes what takes longer.
-	workshop *workshop
+	workshop *computeQueue
 	// findings is the newest diagnosis.
 	findings findings
 	// closedMean is the closed form at what was measured over closedAt steps.
@@ -125,7 +125,7 @@ func New(opt Options) *Model {
 	}
 	opt.Info.TimelineLevelMin, opt.Info.TimelineLevelMax = levelMin, levelMax
 	m := &Model{opt: opt, rec: opt.Recorder, series: newSeries(), state: "starting",
-		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{}), workshop: newWorkshop()}
+		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{}), workshop: newComputeQueue()}
 	if m.rec == nil {
 		m.rec = metrics.NewRecorder(opt.Rules)
 		m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps

@@ -129,7 +129,7 @@ func judgeSeries(least int, staleness, periods []float64) Settled {
 	s.OK = true
 	var whys []string
 	more, endless := 0.0, false
-	add := func(what string, x []float64, v estimate.Verdict) {
+	add := func(what string, x []float64, v estimate.Settling) {
 		if v.OK() {
 			return
 		}
@@ -143,10 +143,10 @@ func judgeSeries(least int, staleness, periods []float64) Settled {
 	}
 	if len(staleness) > 0 {
 		mean := estimate.OfSeries(staleness).Mean
-		add("the mean staleness", staleness, estimate.Judge(staleness, math.Max(mean, versionScale)))
+		add("the mean staleness", staleness, estimate.SettlingOf(staleness, math.Max(mean, versionScale)))
 	}
 	if len(periods) > 0 {
-		add("the train period", periods, estimate.Judge(periods, 0))
+		add("the train period", periods, estimate.SettlingOf(periods, 0))
 	}
 	s.Why = strings.Join(whys, "; ")
 	if !endless {
@@ -156,7 +156,7 @@ func judgeSeries(least int, staleness, periods []float64) Settled {
 }
 
 // because says why a mean has not settled.
-func because(what string, v estimate.Verdict, n int) string {
+func because(what string, v estimate.Settling, n int) string {
 	switch v.Cause {
 	case estimate.Transient:
 		return fmt.Sprintf("%s is still in its transient as the %d steps begin", what, n)

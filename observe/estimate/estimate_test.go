@@ -38,7 +38,7 @@ func waits(r *rand.Rand, n int, load float64) []float64 {
 func rates(series func(*rand.Rand) []float64, truth float64) (settled, covered float64) {
 	const runs = 400
 	for seed := range uint64(runs) {
-		v := Judge(series(rand.New(rand.NewPCG(seed, 1))), 0)
+		v := SettlingOf(series(rand.New(rand.NewPCG(seed, 1))), 0)
 		if v.OK() {
 			settled++
 			if v.Interval.Low() <= truth && truth <= v.Interval.High() {
@@ -138,28 +138,28 @@ func TestCauses(t *testing.T) {
 		}
 		return x
 	}
-	line := Judge(noisy(1000, func(i int) float64 { return float64(i) / 100 }), 0)
+	line := SettlingOf(noisy(1000, func(i int) float64 { return float64(i) / 100 }), 0)
 	if line.Cause != Trend || !math.IsNaN(line.More) || math.Abs(line.Drift-10) > 0.5 {
 		t.Errorf("a line: %+v", line)
 	}
-	start := Judge(noisy(1000, func(i int) float64 { return -8 * math.Exp(-float64(i)/30) }), 0)
+	start := SettlingOf(noisy(1000, func(i int) float64 { return -8 * math.Exp(-float64(i)/30) }), 0)
 	if start.Cause != Transient || start.More != 1000 {
 		t.Errorf("a transient: %+v", start)
 	}
-	approach := Judge(noisy(1000, func(i int) float64 { return -30 * math.Exp(-float64(i)/400) }), 0)
+	approach := SettlingOf(noisy(1000, func(i int) float64 { return -30 * math.Exp(-float64(i)/400) }), 0)
 	// 2 % of 10 over another window: exp(-t/400)·30 < 0.1 at t ≈ 2280, 1280 further.
 	if approach.OK() || !(approach.More > 600 && approach.More < 3500) {
 		t.Errorf("an approach: %+v", approach)
 	}
-	if short := Judge(noisy(12, func(int) float64 { return 0 }), 0); short.Cause != Short || short.More != 8 {
+	if short := SettlingOf(noisy(12, func(int) float64 { return 0 }), 0); short.Cause != Short || short.More != 8 {
 		t.Errorf("a short series: %+v", short)
 	}
 	// A drift that no one would see is let pass; on a smaller scale it counts.
 	slight := noisy(20000, func(i int) float64 { return float64(i) / 125000 })
-	if v := Judge(slight, 0); !v.OK() {
+	if v := SettlingOf(slight, 0); !v.OK() {
 		t.Errorf("a slight drift: %+v", v)
 	}
-	if v := Judge(slight, 1); v.Cause != Trend {
+	if v := SettlingOf(slight, 1); v.Cause != Trend {
 		t.Errorf("a slight drift on a scale of 1: %+v", v)
 	}
 }
@@ -173,15 +173,15 @@ func TestDeterministicSeriesSettle(t *testing.T) {
 	for i := range periodic {
 		periodic[i] = float64(i % 7)
 	}
-	v := Judge(constant, 0)
+	v := SettlingOf(constant, 0)
 	if !v.OK() || v.Interval.Half != 0 || v.Interval.Mean != 0.3 || !math.IsInf(v.Independent, 1) {
 		t.Errorf("constant: %+v", v)
 	}
-	v = Judge(periodic, 0)
+	v = SettlingOf(periodic, 0)
 	if !v.OK() || v.Interval.Half > 0.05 || math.Abs(v.Interval.Mean-3) > 0.01 {
 		t.Errorf("periodic: %+v", v)
 	}
-	if v := Judge(make([]float64, 50), 0); !v.OK() {
+	if v := SettlingOf(make([]float64, 50), 0); !v.OK() {
 		t.Errorf("zeros: %+v", v)
 	}
 }

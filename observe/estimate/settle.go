@@ -40,8 +40,8 @@ const (
 	significance = 0.001
 )
 
-// Verdict says whether a mean has settled.
-type Verdict struct {
+// Settling says whether a mean has settled.
+type Settling struct {
 	// Cause is Settled, or why not.
 	Cause Cause
 	// Interval of the mean, with or without: that of [OfSeries], widened where
@@ -60,9 +60,9 @@ type Verdict struct {
 }
 
 // OK reports whether the mean has settled.
-func (v Verdict) OK() bool { return v.Cause == Settled }
+func (v Settling) OK() bool { return v.Cause == Settled }
 
-// Judge says whether the mean of a series has settled. A drift is measured by scale, 0 for the
+// SettlingOf says whether the mean of a series has settled. A drift is measured by scale, 0 for the
 // magnitude of the mean: a drift of less than 2 % of it passes, against every test. A mean has not
 // settled
 //
@@ -79,8 +79,8 @@ func (v Verdict) OK() bool { return v.Cause == Settled }
 // autocorrelation of a short series is underestimated as the interval is, though: where
 // 16 are counted, there may be 8. So the interval is widened by 1 + (16/Independent)²,
 // to twice its width at 16 and by 4 % at 80.
-func Judge(x []float64, scale float64) Verdict {
-	v := Verdict{Interval: OfSeries(x), More: math.NaN()}
+func SettlingOf(x []float64, scale float64) Settling {
+	v := Settling{Interval: OfSeries(x), More: math.NaN()}
 	n := len(x)
 	if n < ValuesMin {
 		v.Cause, v.More = Short, float64(ValuesMin-n)

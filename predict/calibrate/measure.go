@@ -64,9 +64,9 @@ type session struct {
 	at int
 }
 
-// stage is a part of a calibration. missing says what is not measured once it has failed, empty where
+// phase is a part of a calibration. missing says what is not measured once it has failed, empty where
 // nothing of it was asked for.
-type stage struct {
+type phase struct {
 	measure func(context.Context) error
 	missing func() string
 }
@@ -78,7 +78,7 @@ func Measure(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	m := &session{Options: o, draw: rand.New(rand.NewPCG(o.Seed, 1)), result: Result{PromptTokens: o.PromptTokens, ResponseTokens: o.ResponseTokens}}
-	stages := m.stages()
+	stages := m.phases()
 	for i, s := range stages {
 		err := s.measure(ctx)
 		switch {
@@ -93,15 +93,15 @@ func Measure(ctx context.Context, o Options) (Result, error) {
 	return m.concluded(), nil
 }
 
-// stages are the parts of a calibration in their order.
-func (m *session) stages() []stage {
+// phases are the parts of a calibration in their order.
+func (m *session) phases() []phase {
 	asked := func(n int, what func() string) func() string {
 		if n == 0 {
 			return func() string { return "" }
 		}
 		return what
 	}
-	return []stage{
+	return []phase{
 		{m.decode, func() string { return "the speed of decoding in " + slots(m.at) + " and more" }},
 		{m.prefill, asked(len(m.PrefillTokens), func() string {
 			if len(m.result.Prefill) > 0 {
@@ -115,7 +115,7 @@ func (m *session) stages() []stage {
 }
 
 // incomplete notes what is missing after the first of some stages has failed.
-func (m *session) incomplete(left []stage, err error) {
+func (m *session) incomplete(left []phase, err error) {
 	var missing []string
 	for _, s := range left {
 		if what := s.missing(); what != "" {

@@ -32,7 +32,7 @@ type Case struct {
 	Model   *Model
 	Servers []Server
 	// Environment is what was found of what rollouts are played with; nil where somebody else plays them.
-	Environment *Environment
+	Environment *EnvironmentFound
 }
 
 // check is one kind of finding and the code that looks for it. A check may add
@@ -130,7 +130,7 @@ type examination struct {
 	model    *Model
 	servers  []Server
 	// environment is the case's.
-	environment *Environment
+	environment *EnvironmentFound
 	kind        Kind
 	findings    []Finding
 	err         error

@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// Environment is what was found of what rollouts are played with. Parts that the run lacks, or that were not looked at,
+// EnvironmentFound is what was found of what rollouts are played with. Parts that the run lacks, or that were not looked at,
 // are nil.
-type Environment struct {
-	Tasks    *Tasks
-	Verifier *Verifier
-	Sandbox  *Sandbox
+type EnvironmentFound struct {
+	Tasks    *TasksFound
+	Verifier *VerifierFound
+	Sandbox  *SandboxFound
 	// OpenEnv is what asking the server came to.
 	OpenEnv *Answer
 	// Fleet is who starts and stops engines.
 	Fleet *Fleet
 }
 
-// Tasks is what reading the task file came to.
-type Tasks struct {
+// TasksFound is what reading the task file came to.
+type TasksFound struct {
 	// Mistakes keep it from being played, each with its file and line; More were found beside.
 	Mistakes []string
 	More     int
@@ -28,8 +28,8 @@ type Tasks struct {
 	Odd, Unmet []string
 }
 
-// Verifier is what making the verifier came to, and judging one case.
-type Verifier struct {
+// VerifierFound is what making the verifier came to, and judging one case.
+type VerifierFound struct {
 	// Err says why there is none, or why it gave no verdict; empty where it did, or was not asked.
 	Err string
 	// Kind of it. Judged: it gave a verdict, a reward of Reward after Seconds.
@@ -38,8 +38,8 @@ type Verifier struct {
 	Reward, Seconds float64
 }
 
-// Sandbox is what making one sandbox came to.
-type Sandbox struct {
+// SandboxFound is what making one sandbox came to.
+type SandboxFound struct {
 	// Err says why there is none, or what went wrong in it, and Do what to do; empty where it worked.
 	Err, Do string
 	// Driver is who made it. Secure: untrusted code may run in it. Lacks says in words what its boundary lacks.

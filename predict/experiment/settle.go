@@ -108,8 +108,8 @@ func Judge(steps []metrics.Step) Judgement {
 	tokens := column(func(s *metrics.Step) float64 { return float64(s.Tokens) })
 	scale := math.Max(estimate.OfSeries(staleness).Mean, versionScale)
 	var j Judgement
-	figure := func(name, what string, x []float64, scale float64) estimate.Verdict {
-		v := estimate.Judge(x, scale)
+	figure := func(name, what string, x []float64, scale float64) estimate.Settling {
+		v := estimate.SettlingOf(x, scale)
 		if !v.OK() {
 			j.Unsettled = append(j.Unsettled, describe(name, what, x, v))
 		}
@@ -142,7 +142,7 @@ func bounds(v estimate.Interval) *[2]float64 {
 }
 
 // describe says why a mean has not settled.
-func describe(name, what string, x []float64, v estimate.Verdict) Unsettled {
+func describe(name, what string, x []float64, v estimate.Settling) Unsettled {
 	u := Unsettled{Figure: name, Cause: causeNames[v.Cause], cause: v.Cause}
 	if !math.IsNaN(v.More) {
 		more := math.Ceil(v.More)

@@ -50,7 +50,7 @@ func (s *search) async() error {
 		s.plan.Warnings = append(s.plan.Warnings, "the synchronous schedules were not compared: "+err.Error())
 		return nil
 	}
-	a := Async{PeriodS: c.Best().PeriodS, Effect: compared.Verdict.Effect}
+	a := Async{PeriodS: c.Best().PeriodS, Effect: compared.Conclusion.Effect}
 	for _, row := range compared.Rows {
 		switch row.Name {
 		case schedule.Colocated:

@@ -292,7 +292,7 @@ func (b *builder) calibrated(points []config.DecodePoint) {
 	for i, at := range points {
 		speeds[i] = hardware.DecodePoint{Active: float64(at.Active), TokensPerS: float64(at.Active) * at.TokensPerS}
 	}
-	c, err := hardware.CalibrateDecode(b.replica(), speeds)
+	c, err := hardware.FitDecode(b.replica(), speeds)
 	if err != nil || c.Worst > calibratedMost || !slices.Contains(c.Fitted, "bandwidth_use") || slices.Contains(c.Fitted, "compute_use") {
 		return
 	}

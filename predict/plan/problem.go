@@ -27,13 +27,13 @@ type Problem struct {
 	// decides.
 	Uncovered string
 	// Progress, if not nil, is told how many of a stage's candidates are done.
-	Progress func(stage string, done, all int)
+	Progress func(phase string, done, all int)
 }
 
 // progress reports to whoever listens.
-func (p *Problem) progress(stage string, done, all int) {
+func (p *Problem) progress(phase string, done, all int) {
 	if p.Progress != nil {
-		p.Progress(stage, done, all)
+		p.Progress(phase, done, all)
 	}
 }
 

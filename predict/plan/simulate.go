@@ -87,7 +87,7 @@ func (e *evaluator) ratesOnly(c *Candidate) theory.Point {
 
 // simulateAll simulates candidates on all cores. The first error by order wins;
 // a setting that stalls is no error, it is marked and never chosen.
-func (e *evaluator) simulateAll(stage string, list []*Candidate, w effort) error {
+func (e *evaluator) simulateAll(phase string, list []*Candidate, w effort) error {
 	errs := make([]error, len(list))
 	var next, done atomic.Int64
 	var wait sync.WaitGroup
@@ -101,7 +101,7 @@ func (e *evaluator) simulateAll(stage string, list []*Candidate, w effort) error
 				}
 				errs[i] = e.simulate(list[i], w)
 				report.Lock()
-				e.problem.progress(stage, int(done.Add(1)), len(list))
+				e.problem.progress(phase, int(done.Add(1)), len(list))
 				report.Unlock()
 			}
 		})
@@ -195,7 +195,7 @@ func (e *evaluator) intervals(s *Simulated, r *sim.Result, steps int) {
 	for i, step := range window {
 		staleness[i], periods[i] = step.Staleness, float64(step.PeriodNS)/1e9
 	}
-	verdict := estimate.Judge(staleness, 0)
+	verdict := estimate.SettlingOf(staleness, 0)
 	s.StalenessMean95 = around(s.StalenessMean, verdict.Interval)
 	s.PeriodS95 = around(s.PeriodS, estimate.OfSeries(periods))
 	if !verdict.OK() {

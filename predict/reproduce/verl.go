@@ -21,14 +21,14 @@ func (r verlRow) arm() schedule.Name {
 // verlRun is one row simulated.
 type verlRun struct {
 	row verlRow
-	by  calibration
+	by  fitted
 	// Seconds a step: in all, the trainer's wait for rollouts, its update, and the closed form.
 	stepS, waitS, updateS, closedS float64
 	staleness                      float64
 }
 
 // simulated runs a row with one seed.
-func (c calibration) simulated(r verlRow, seed uint64, warmup, batches int) (verlRun, error) {
+func (c fitted) simulated(r verlRow, seed uint64, warmup, batches int) (verlRun, error) {
 	in := c.input(r)
 	in.Seed, in.Warmup, in.Batches = seed, warmup, batches
 	a := in.Arm(r.arm())
@@ -56,7 +56,7 @@ func (o Options) verlLength() (warmup, batches, seeds int) {
 
 // verlJob is one row to be simulated under one calibration.
 type verlJob struct {
-	by  calibration
+	by  fitted
 	row verlRow
 }
 

@@ -25,7 +25,7 @@ func verl(ctx context.Context, o Options) (Case, error) {
 	c := Case{Title: "Step times of verl's modes, predicted from a colocated row", Source: table.source, Setup: verlSetup()}
 	var jobs []verlJob
 	for _, f := range verlFamilies {
-		by, err := calibrate(rows[f.name][0], verlCentral)
+		by, err := fit(rows[f.name][0], verlCentral)
 		if err != nil {
 			return c, err
 		}
@@ -72,7 +72,7 @@ func verlSetup() []string {
 }
 
 // sentence says what a calibration came to.
-func (c calibration) sentence() string {
+func (c fitted) sentence() string {
 	text := fmt.Sprintf("%s, from its colocated row: mean length %.0f tokens, tailness %.0f, %.1f s a forward pass on %d GPUs, %.1f s fixed, %.1f s beyond the timers, optimizer steps %.2f times their even share, %.1f ms of overhead a decode step (%.1f ms with one rollout, %.1f with %d).",
 		c.row.family.title, c.lengths.Mean(), c.tailness, c.passS, c.row.train, c.fixedS, c.restS, c.slowdown(c.row.train),
 		1e3*c.overheadS, 1e3*c.decode.StepS(1), 1e3*c.decode.StepS(verlPromptsPerEngine*verlGroup), verlPromptsPerEngine*verlGroup)

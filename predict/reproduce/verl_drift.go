@@ -49,7 +49,7 @@ func (s verlSeen) stepS(r verlRow) float64 {
 func verlUnexplained(rows map[string][]verlRow, runs [][]verlRun) []string {
 	s := verlSeen{rows, runs}
 	var out []string
-	for _, finding := range []func() string{s.drift, s.twice, s.requireBatches, s.calibrationDrifted, s.largeModel, s.waits, s.update} {
+	for _, finding := range []func() string{s.drift, s.twice, s.requireBatches, s.fittedDrifted, s.largeModel, s.waits, s.update} {
 		if text := finding(); text != "" {
 			out = append(out, text)
 		}
@@ -92,9 +92,9 @@ func (s verlSeen) requireBatches() string {
 	return text + "."
 }
 
-// calibrationDrifted says of 16:16 whether the row it is predicted from drifted
+// fittedDrifted says of 16:16 whether the row it is predicted from drifted
 // where it did not.
-func (s verlSeen) calibrationDrifted() string {
+func (s verlSeen) fittedDrifted() string {
 	list := s.rows["7b-32"]
 	if len(list) < 2 {
 		return ""
@@ -174,7 +174,7 @@ func (s verlSeen) update() string {
 	}
 	without := verlCentral
 	without.balanced, without.offloadStays = true, true
-	plain, err := calibrate(base, without)
+	plain, err := fit(base, without)
 	if err != nil || ours[1] == 0 {
 		return ""
 	}

@@ -13,7 +13,7 @@ import (
 // colocated row of 128 GPUs.
 func (o Options) verlOneRow(ctx context.Context, rows map[string][]verlRow) (Grid, error) {
 	g := Grid{Title: "All 7B rows from the one colocated row of 128 GPUs: seconds a step", Header: []string{"row", "published", "predicted", "off by"}}
-	by, err := calibrate(rows["7b-128"][0], verlCentral)
+	by, err := fit(rows["7b-128"][0], verlCentral)
 	if err != nil {
 		return g, err
 	}
@@ -94,7 +94,7 @@ func (o Options) verlScan(ctx context.Context, rows map[string][]verlRow) (verlS
 	var filled []int // lines that jobs fill
 	for i := range s.lines {
 		line := &s.lines[i]
-		by, err := calibrate(rows["7b-128"][0], line.assumes)
+		by, err := fit(rows["7b-128"][0], line.assumes)
 		if err != nil {
 			line.impossible = err.Error()
 			continue

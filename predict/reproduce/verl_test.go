@@ -71,13 +71,13 @@ func TestVerlStepsAreTheSameBatch(t *testing.T) {
 }
 
 // calibrated is a family's calibration.
-func calibrated(t *testing.T, family string, assumed verlAssumptions) (calibration, []verlRow) {
+func calibrated(t *testing.T, family string, assumed verlAssumptions) (fitted, []verlRow) {
 	t.Helper()
 	rows, _, err := readVerl()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := calibrate(rows[family][0], assumed)
+	c, err := fit(rows[family][0], assumed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func TestVerlModes(t *testing.T) {
 	}
 	for i := range runs {
 		for k := range runs[i] {
-			runs[i][k].by, again[i][k].by = calibration{}, calibration{}
+			runs[i][k].by, again[i][k].by = fitted{}, fitted{}
 		}
 	}
 	if !reflect.DeepEqual(runs, again) {
@@ -198,7 +198,7 @@ func TestVerlRefusesImpossibleLengths(t *testing.T) {
 	}
 	long := rows["7b-128"][0]
 	long.genS = 20
-	if _, err := calibrate(long, verlCentral); err == nil {
+	if _, err := fit(long, verlCentral); err == nil {
 		t.Error("a batch whose longest rollout has 28,672 tokens in 20 s was accepted")
 	}
 }
@@ -214,7 +214,7 @@ func TestVerlRefusesLengthsBeyondTheCap(t *testing.T) {
 	assumed.mfu = 0.9
 	long := rows["30b-128"][0]
 	long.updateS *= 2
-	if _, err := calibrate(long, assumed); err == nil || !strings.Contains(err.Error(), "more than half of the cap of 8192") {
+	if _, err := fit(long, assumed); err == nil || !strings.Contains(err.Error(), "more than half of the cap of 8192") {
 		t.Errorf("an update of %.0f s at an MFU of 0.9: %v", long.updateS, err)
 	}
 }

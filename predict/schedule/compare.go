@@ -60,14 +60,14 @@ type Comparison struct {
 	// Split says which split the separate schedules have, and which would be best for overlap.
 	RolloutGPUs     int `json:"rollout_gpus"`
 	BestRolloutGPUs int `json:"best_rollout_gpus"`
-	// Verdict on asynchrony.
-	Verdict Verdict `json:"verdict"`
+	// Conclusion on asynchrony.
+	Conclusion Conclusion `json:"verdict"`
 	// Findings say, a sentence each, what else is to be seen.
 	Findings []string `json:"findings"`
 }
 
-// Verdict says whether asynchrony pays here.
-type Verdict struct {
+// Conclusion says whether asynchrony pays here.
+type Conclusion struct {
 	// Pays is whether a schedule that is not synchronous is at least worthwhile faster than the
 	// synchronous one on shared GPUs.
 	Pays bool `json:"pays"`
@@ -112,7 +112,7 @@ func Compare(in Input) (Comparison, error) {
 			r.Gain = r.Parts.Gain(base.Parts)
 		}
 	}
-	c.Verdict = in.verdict(c)
+	c.Conclusion = in.conclusion(c)
 	c.Findings = in.findings(c)
 	return c, nil
 }
@@ -149,8 +149,8 @@ func (in Input) row(name Name) (Row, error) {
 // asynchronous reports whether a schedule trains on what an older version made.
 func asynchronous(n Name) bool { return n != Colocated && n != Synchronous }
 
-// verdict says whether asynchrony pays.
-func (in Input) verdict(c Comparison) Verdict {
+// conclusion says whether asynchrony pays.
+func (in Input) conclusion(c Comparison) Conclusion {
 	var best Row
 	fastest, beyond := math.Inf(1), 0
 	for _, r := range c.Rows {
@@ -169,12 +169,12 @@ func (in Input) verdict(c Comparison) Verdict {
 		}
 	}
 	if best.Name == "" && beyond > 0 {
-		return Verdict{Text: "Every asynchronous schedule that can run here is staler than the budget."}
+		return Conclusion{Text: "Every asynchronous schedule that can run here is staler than the budget."}
 	}
 	if best.Name == "" {
-		return Verdict{Text: "No asynchronous schedule can run here."}
+		return Conclusion{Text: "No asynchronous schedule can run here."}
 	}
-	v := Verdict{Best: best.Name, Speedup: best.Speedup, Pays: best.Speedup >= worthwhile}
+	v := Conclusion{Best: best.Name, Speedup: best.Speedup, Pays: best.Speedup >= worthwhile}
 	most := slices.MaxFunc(best.Gain, func(a, b Effect) int { return cmp.Compare(a.S, b.S) })
 	least := slices.MinFunc(best.Gain, func(a, b Effect) int { return cmp.Compare(a.S, b.S) })
 	saved := c.Rows[0].Parts.StepS - best.Parts.StepS
@@ -223,7 +223,7 @@ func (in Input) findings(c Comparison) []string {
 		case r.Refused != "":
 			add("%s cannot run here: %s.", r.Name, r.Refused)
 			continue
-		case r.OverBudget && r.Speedup > max(1, c.Verdict.Speedup):
+		case r.OverBudget && r.Speedup > max(1, c.Conclusion.Speedup):
 			add("%s would be %s times as fast, and is staler than the budget: %.2f batches on average, p95 %.2f.", r.Name, ratio(r.Speedup), r.StalenessMean, r.StalenessP95)
 		}
 		if r.WasteShare > 0.02 {
@@ -253,10 +253,10 @@ func (in Input) advice(c Comparison) []string {
 	}
 	streamed, partial, drain := by[Streamed], by[Partial], by[Async]
 	var out []string
-	if c.Verdict.Best == "" {
+	if c.Conclusion.Best == "" {
 		return append(out, "The synchronous schedule on shared GPUs is what is left.")
 	}
-	if !c.Verdict.Pays {
+	if !c.Conclusion.Pays {
 		return append(out, "Where asynchrony does not pay, the synchronous schedule on shared GPUs is the fresher and the simpler one.")
 	}
 	if streamed.Refused == "" && !streamed.OverBudget && streamed.Speedup >= worthwhile {

@@ -15,7 +15,7 @@ func HTML(w io.Writer, c Comparison, about []string) error {
 		{Name: "synchronous, shared GPUs", Value: seconds(base.Parts.StepS) + " s", Note: "a batch"},
 	}
 	for _, r := range c.Rows {
-		if r.Name == c.Verdict.Best {
+		if r.Name == c.Conclusion.Best {
 			headline = append(headline,
 				report.Row{Name: string(r.Name), Value: seconds(r.Parts.StepS) + " s", Note: "a batch"},
 				report.Row{Name: "speed-up", Value: ratio(r.Speedup), Note: "of the step"},
@@ -23,7 +23,7 @@ func HTML(w io.Writer, c Comparison, about []string) error {
 		}
 	}
 	d := report.Document{
-		Title: "Schedules side by side", Summary: c.Verdict.Text, Headline: headline,
+		Title: "Schedules side by side", Summary: c.Conclusion.Text, Headline: headline,
 		Sections: []report.Section{
 			{ID: "gantt", Title: "What is busy when", Text: []string{"The last batches of every schedule, on one scale of time. The area is the share of slots that hold a rollout; below it the trainer, with the old log-probs where it recomputes them, and weight syncs or the hand-over of shared GPUs."},
 				Drawings: []report.Drawing{{Title: "Engines, trainer and sync", SVG: SVG(c), Wide: true}}},

@@ -7,10 +7,10 @@ import (
 )
 
 // speedup is how much faster the advised asynchronous schedule is.
-func speedup(t *testing.T, in Input) (Comparison, Verdict) {
+func speedup(t *testing.T, in Input) (Comparison, Conclusion) {
 	t.Helper()
 	c := compare(t, in)
-	return c, c.Verdict
+	return c, c.Conclusion
 }
 
 // TestRolloutDominated: long tails on many GPUs, nothing done about them: the barrier
@@ -88,7 +88,7 @@ func TestOneStepOffCanLose(t *testing.T) {
 func TestBudget(t *testing.T) {
 	in := typical(t)
 	in.Batches, in.Train = 10, Phase{S: 2, GPUs: 16}
-	free := compare(t, in).Verdict
+	free := compare(t, in).Conclusion
 	in.StalenessMax = 0.6
 	c := compare(t, in)
 	for _, r := range c.Rows {
@@ -96,11 +96,11 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%s at %.2f batches: over budget is %v", r.Name, r.StalenessMean, r.OverBudget)
 		}
 	}
-	if v := c.Verdict; c.of(t, v.Best).OverBudget || v.Speedup > free.Speedup {
+	if v := c.Conclusion; c.of(t, v.Best).OverBudget || v.Speedup > free.Speedup {
 		t.Errorf("%s is advised, %.2f times as fast; without a budget %s, %.2f", v.Best, v.Speedup, free.Best, free.Speedup)
 	}
 	in.StalenessMax, in.StalenessP95Max = 0, 0.001
-	if v := compare(t, in).Verdict; v.Pays || !strings.Contains(v.Text, "staler than the budget") {
+	if v := compare(t, in).Conclusion; v.Pays || !strings.Contains(v.Text, "staler than the budget") {
 		t.Errorf("with no room for staleness: %+v", v)
 	}
 }

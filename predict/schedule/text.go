@@ -13,7 +13,7 @@ func Text(w io.Writer, c Comparison, columns int) error {
 	if columns <= 0 {
 		columns = 100
 	}
-	parts := []string{c.Verdict.Text + "\n", stepsTable(c).String(), partsTable(c).String(), gainTable(c).String(), ganttText(c, min(columns, 160))}
+	parts := []string{c.Conclusion.Text + "\n", stepsTable(c).String(), partsTable(c).String(), gainTable(c).String(), ganttText(c, min(columns, 160))}
 	if len(c.Findings) > 0 {
 		parts = append(parts, strings.Join(c.Findings, "\n")+"\n")
 	}

@@ -28,7 +28,7 @@ func TestAccuracyHolds(t *testing.T) {
 	if len(a.Rows) < 30 || len(a.Rows) > 60 {
 		t.Errorf("%d cells, want 30 to 60", len(a.Rows))
 	}
-	for _, v := range a.Verdicts() {
+	for _, v := range a.Checks() {
 		if !v.Holds {
 			t.Errorf("%s: %.4g, want %.4g", v.Claim, v.Measured, v.Want)
 		}
@@ -116,13 +116,13 @@ func TestVerdictsCanFail(t *testing.T) {
 			Forms:     []AccuracyFigures{{Mean: mean, P50: p50, P95: 3, P99: p99, Period: period}}}
 	}
 	a := Accuracy{Forms: AccuracySteps[:1], Rows: []AccuracyRow{row(0.5, 2, 2, 4, 1), row(1, 2, 2, 4, 1)}}
-	for _, v := range a.Verdicts() {
+	for _, v := range a.Checks() {
 		if !v.Holds {
 			t.Errorf("exact figures: %s does not hold", v.Claim)
 		}
 	}
 	a.Rows = []AccuracyRow{row(0.5, 2.2, 3, 6, 1.03), row(1, 1.8, 2, 4, 1)}
-	for _, v := range a.Verdicts() {
+	for _, v := range a.Checks() {
 		if v.Holds {
 			t.Errorf("figures that are off: %s holds with %g", v.Claim, v.Measured)
 		}

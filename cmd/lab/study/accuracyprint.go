@@ -61,7 +61,7 @@ func list[T any](values []T) string {
 func (a Accuracy) writeVerdicts(b *strings.Builder) {
 	b.WriteString("## What it is held to\n\nTailness of 30 and more, the corrected form.\n\n")
 	var rows [][]string
-	for _, v := range a.Verdicts() {
+	for _, v := range a.Checks() {
 		holds := "no"
 		if v.Holds {
 			holds = "yes"

@@ -124,28 +124,28 @@ func (t *AccuracyTotal) quantiles(f, simulated AccuracyFigures) {
 	}
 }
 
-// Verdict is one line of what the theory is held to.
-type Verdict struct {
+// ClaimCheck is one line of what the theory is held to.
+type ClaimCheck struct {
 	Claim    string  `json:"claim"`
 	Want     float64 `json:"want"`
 	Measured float64 `json:"measured"`
 	Holds    bool    `json:"holds"`
 }
 
-// Verdicts hold the corrected form to its tolerances.
-func (a Accuracy) Verdicts() []Verdict {
+// Checks hold the corrected form to its tolerances.
+func (a Accuracy) Checks() []ClaimCheck {
 	last := len(a.Forms) - 1
 	outside, inside := a.Total(last, outside), a.Total(last, inside)
 	all := a.Total(last, func(r AccuracyRow) bool { return r.counted() })
 	share := func(n, of int) float64 { return float64(n) / float64(max(of, 1)) }
-	least := func(claim string, want, measured float64) Verdict {
-		return Verdict{claim, want, measured, measured >= want}
+	least := func(claim string, want, measured float64) ClaimCheck {
+		return ClaimCheck{claim, want, measured, measured >= want}
 	}
 	exact := math.Inf(1)
 	for _, n := range all.Exact {
 		exact = min(exact, share(n, all.Cells))
 	}
-	return []Verdict{
+	return []ClaimCheck{
 		least("share of cells outside ρ 0.9–1.1 with the mean within 2 %", ShareOutside, share(outside.Within2, outside.Cells)),
 		{"largest error of the mean outside ρ 0.9–1.1", ToleranceWorst, outside.WorstError, outside.WorstError <= ToleranceWorst},
 		least("share of cells inside ρ 0.9–1.1 with the mean within 5 %", ShareInside, share(inside.Within5, inside.Cells)),

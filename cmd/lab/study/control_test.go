@@ -196,7 +196,7 @@ func TestControlVerdicts(t *testing.T) {
 		c.Arms = append(c.Arms, ControlArm{Arm: name, Held: Estimate{Mean: 1}, HeldBatches: Estimate{Mean: 0.6}, OverOracle: Estimate{Mean: 0.4321}, Swing: Estimate{Mean: 0.08}, SwingWorst: 0.14})
 	}
 	c.Arms[0].OverOracle.Mean = 1.012
-	v := verdictOf(ControlResult{Cases: []ControlCase{c}}, driftStep, armController)
+	v := armWorstOf(ControlResult{Cases: []ControlCase{c}}, driftStep, armController)
 	if v.good != 1 || v.every != 0 || v.cases != 1 || v.seed != 0.14 {
 		t.Errorf("%+v, want all three in the mean and not in every seed", v)
 	}

@@ -24,7 +24,7 @@ func ControlMarkdown(w io.Writer, r ControlResult, from Provenance) error {
 	if r.Seeds < 2 {
 		b.WriteString("**One seed is no result: no interval can be given.**\n\n")
 	}
-	writeVerdicts(&b, r)
+	writeWorst(&b, r)
 	writeShort(&b, r)
 	writeFindings(&b, r)
 	writeControlHow(&b, r)
@@ -62,15 +62,15 @@ func (a ControlArm) through() string {
 	return a.OverOracle.percent()
 }
 
-// verdict is how an arm does in the worst of some cases.
-type verdict struct {
+// armWorst is how an arm does in the worst of some cases.
+type armWorst struct {
 	held, batches, through, swing, seed float64
 	cases, good, every                  int
 }
 
-// verdictOf goes through the cases of a drift that the oracle reaches.
-func verdictOf(r ControlResult, drift, name string) verdict {
-	v := verdict{held: math.Inf(1), batches: math.Inf(1), through: math.Inf(1), swing: math.Inf(-1), seed: math.Inf(-1)}
+// armWorstOf goes through the cases of a drift that the oracle reaches.
+func armWorstOf(r ControlResult, drift, name string) armWorst {
+	v := armWorst{held: math.Inf(1), batches: math.Inf(1), through: math.Inf(1), swing: math.Inf(-1), seed: math.Inf(-1)}
 	for _, c := range r.Cases {
 		if c.Drift != drift || !c.Reachable {
 			continue
@@ -89,14 +89,14 @@ func verdictOf(r ControlResult, drift, name string) verdict {
 	return v
 }
 
-// writeVerdicts says for every drift how the arms do over all worlds and goals.
-func writeVerdicts(b *strings.Builder, r ControlResult) {
+// writeWorst says for every drift how the arms do over all worlds and goals.
+func writeWorst(b *strings.Builder, r ControlResult) {
 	fmt.Fprintf(b, "## At a glance\n\nThe worst case of every drift, over worlds and goals for which the oracle's search found settings at every level, each a mean over the seeds. "+
 		"Wanted of the controller: held at least %g %%, throughput at least %g %% of the oracle's, swing at most %g %%. The last column asks the swing of every seed, not of their mean.\n\n", 100*heldWanted, 100*throughputWanted, 100*swingWanted)
 	var rows [][]string
 	for _, drift := range driftsOf(r) {
 		for _, name := range controlArms {
-			v := verdictOf(r, drift, name)
+			v := armWorstOf(r, drift, name)
 			if v.cases == 0 {
 				continue
 			}

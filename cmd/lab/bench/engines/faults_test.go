@@ -72,7 +72,7 @@ type faultRun struct {
 	form    faultForm
 	dir     string
 	weights *weights.Store
-	environ *remote.Environment
+	environ *remote.Dispatcher
 	servers []*enginetest.PolicyServer
 	proxies []*enginetest.FaultProxy
 	engines []port.Engine

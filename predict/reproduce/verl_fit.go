@@ -38,8 +38,8 @@ const (
 	logProbPasses = 1
 )
 
-// calibration is what one colocated row says of its family under the assumptions.
-type calibration struct {
+// fitted is what one colocated row says of its family under the assumptions.
+type fitted struct {
 	row     verlRow
 	assumed verlAssumptions
 	lengths *workload.Lengths
@@ -57,11 +57,11 @@ type calibration struct {
 	uneven map[int]float64
 }
 
-// calibrate solves for what the colocated row does not print: the mean length from
+// fit solves for what the colocated row does not print: the mean length from
 // the update by the model's arithmetic, the fixed part of a pass from update and
 // log-probs together, the engines' overhead from gen.
-func calibrate(row verlRow, assumed verlAssumptions) (calibration, error) {
-	c := calibration{row: row, assumed: assumed}
+func fit(row verlRow, assumed verlAssumptions) (fitted, error) {
+	c := fitted{row: row, assumed: assumed}
 	logProb, ok := row.logProbS.Value()
 	if !ok {
 		return c, fmt.Errorf("%s: no old_log_prob to tell the update's fixed part from its passes", row.name())
@@ -97,7 +97,7 @@ func calibrate(row verlRow, assumed verlAssumptions) (calibration, error) {
 }
 
 // lengthsOf sets the lengths of a capped mean.
-func (c *calibration) lengthsOf(mean float64) error {
+func (c *fitted) lengthsOf(mean float64) error {
 	limit := c.row.family.capTokens
 	rollouts := float64(c.row.family.groups * verlGroup)
 	nominal := mean // of the last tailness tried: the next is near
@@ -149,7 +149,7 @@ const unevenDraws = 400
 // optimizer step, from seeded draws. That verl balances whole batches over the ranks is
 // published (trainer.balance_batch); that each rank's share is cut into optimizer
 // steps as it comes, as if drawn at random, is assumed.
-func (c *calibration) slowdown(gpus int) float64 {
+func (c *fitted) slowdown(gpus int) float64 {
 	ranks := max(gpus/c.row.family.ranksGPUs, 1)
 	n := max(c.row.family.mini*verlGroup/ranks, 1)
 	if c.assumed.balanced || ranks == 1 {
@@ -177,7 +177,7 @@ func (c *calibration) slowdown(gpus int) float64 {
 
 // decodeOf sets the engine's speed: the roofline, and the overhead of a step with
 // which the colocated barrier takes what is published.
-func (c *calibration) decodeOf(model hardware.Model, gpu hardware.GPU) error {
+func (c *fitted) decodeOf(model hardware.Model, gpu hardware.GPU) error {
 	mean := c.lengths.Mean()
 	replica := hardware.Replica{Model: model, GPU: gpu, GPUs: c.row.family.engineGPUs, PromptTokens: c.assumed.promptTokens,
 		MeanTokens: mean, MeanSquareTokens: c.lengths.MeanSquare(), StepOverheadS: -1}
@@ -207,13 +207,13 @@ func (c *calibration) decodeOf(model hardware.Model, gpu hardware.GPU) error {
 
 // slots of one engine: verl's rollouter keeps 16 prompts on each; a colocated engine
 // has its share of the whole batch at once.
-func (c *calibration) slots(gpus int) int {
+func (c *fitted) slots(gpus int) int {
 	engines := gpus / c.row.family.engineGPUs
 	return max((c.row.family.groups*verlGroup+engines-1)/engines, verlPromptsPerEngine*verlGroup)
 }
 
 // input is a row of the family as an input to the schedules.
-func (c *calibration) input(r verlRow) schedule.Input {
+func (c *fitted) input(r verlRow) schedule.Input {
 	f := r.family
 	in := schedule.Input{
 		Lengths: c.lengths, GroupSize: verlGroup, BatchGroups: f.groups, GPUs: r.gpus, RolloutGPUs: r.rollout, GPUsPerEngine: f.engineGPUs,
@@ -239,7 +239,7 @@ func (c *calibration) input(r verlRow) schedule.Input {
 }
 
 // apartS is the fixed part of an update where the trainer has GPUs of its own.
-func (c *calibration) apartS() float64 {
+func (c *fitted) apartS() float64 {
 	if c.row.family.offloadApart || c.assumed.offloadStays {
 		return c.fixedS
 	}
@@ -247,7 +247,7 @@ func (c *calibration) apartS() float64 {
 }
 
 // update is the time of one batch's update on so many GPUs.
-func (c *calibration) update(gpus int, shared bool) float64 {
+func (c *fitted) update(gpus int, shared bool) float64 {
 	s := updatePasses * c.passS * float64(c.row.train) / float64(gpus) * c.slowdown(gpus)
 	if shared {
 		return s + c.fixedS
@@ -256,13 +256,13 @@ func (c *calibration) update(gpus int, shared bool) float64 {
 }
 
 // logProbs is the time of one pass over the batch, which is balanced.
-func (c *calibration) logProbs(gpus int) float64 {
+func (c *fitted) logProbs(gpus int) float64 {
 	return c.fixedS + logProbPasses*c.passS*float64(c.row.train)/float64(gpus)
 }
 
 // reference is the time of the reference's log-probs on a row's train GPUs: what the
 // colocated row prints, its pass scaled.
-func (c *calibration) reference(r verlRow) float64 {
+func (c *fitted) reference(r verlRow) float64 {
 	s, ok := c.row.refS.Value()
 	if !ok {
 		return 0

@@ -5,12 +5,12 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Dog remembers since when a run has made no progress. Progress brings the next train step nearer:
+// Watchdog remembers since when a run has made no progress. Progress brings the next train step nearer:
 // a new version, or more scored rollouts towards a batch than there have been since the last
 // version. So does an engine that serves a newer version. Rollouts that end otherwise are none,
-// however many: a run that filters every group is stalled. The zero value is not ready; a Dog is
+// however many: a run that filters every group is stalled. The zero value is not ready; a Watchdog is
 // not safe for concurrent use.
-type Dog struct {
+type Watchdog struct {
 	opt Options
 
 	began   bool
@@ -39,13 +39,13 @@ type engineSince struct {
 	sinceS  float64
 }
 
-// NewDog returns a dog that has seen nothing.
-func NewDog(o Options) *Dog { return &Dog{opt: o, engines: make(map[string]engineSince)} }
+// New returns a watchdog that has seen nothing.
+func New(o Options) *Watchdog { return &Watchdog{opt: o, engines: make(map[string]engineSince)} }
 
 // Look takes a view and returns the part that the run waits for. It is nil while the run makes
 // progress, is not running, or has not stood still for long enough. The flag stop says that it has
 // for ten times as long.
-func (d *Dog) Look(v View) (stall *protocol.Stall, stop bool) {
+func (d *Watchdog) Look(v View) (stall *protocol.Stall, stop bool) {
 	d.remember(v)
 	still := v.NowS - d.sinceS
 	if patience := d.opt.patience(v); still < patience {
@@ -57,7 +57,7 @@ func (d *Dog) Look(v View) (stall *protocol.Stall, stop bool) {
 }
 
 // remember notes progress, and since when engines are in their states.
-func (d *Dog) remember(v View) {
+func (d *Watchdog) remember(v View) {
 	s := &v.Status
 	over := s.Steps > 0 && int64(s.Version) >= int64(s.Steps)
 	if !d.began || v.NowS < d.lastS || s.State != "running" || over {
@@ -83,7 +83,7 @@ func (d *Dog) remember(v View) {
 }
 
 // begin forgets: from here on time counts anew.
-func (d *Dog) begin(v View) {
+func (d *Watchdog) begin(v View) {
 	d.began, d.sinceS, d.mark, d.ledger = true, v.NowS, markOf(&v.Status), v.Status.Ledger
 	clear(d.engines)
 	d.holdS = v.NowS
@@ -98,7 +98,7 @@ func markOf(s *protocol.Status) mark {
 }
 
 // facts adds to a view what only time has shown.
-func (d *Dog) facts(v View, still float64) facts {
+func (d *Watchdog) facts(v View, still float64) facts {
 	f := facts{View: v, stillS: still, engineS: make([]float64, len(v.Status.Engines))}
 	for i, e := range v.Status.Engines {
 		f.engineS[i] = v.NowS - d.engines[e.Name].sinceS

@@ -56,9 +56,9 @@ type Limits struct {
 	ResponseTokens int
 }
 
-// Environment implements port.Environment towards the runtime, api.Rollouts towards
+// Dispatcher implements port.Environment towards the runtime, api.Rollouts towards
 // workers and gateway.Rollouts towards agents. It is safe for concurrent use.
-type Environment struct {
+type Dispatcher struct {
 	opt Options
 
 	mu sync.Mutex
@@ -82,7 +82,7 @@ type Environment struct {
 }
 
 // New returns an environment without rollouts.
-func New(opt Options) (*Environment, error) {
+func New(opt Options) (*Dispatcher, error) {
 	switch {
 	case opt.Name == "":
 		return nil, errors.New("env/remote: Name is empty: say what the workers play")
@@ -101,7 +101,7 @@ func New(opt Options) (*Environment, error) {
 		began := time.Now()
 		opt.Clock = func() int64 { return int64(time.Since(began)) }
 	}
-	return &Environment{
+	return &Dispatcher{
 		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[port.RolloutID]*session),
 		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
 		noClaims: make(chan struct{}), over: make(chan struct{}),
@@ -110,7 +110,7 @@ func New(opt Options) (*Environment, error) {
 
 // Starting implements port.Starter: it offers the rollout to the workers, so that offers stand in the
 // order in which the loop starts rollouts. Play of the same task follows.
-func (e *Environment) Starting(task port.RolloutRequest) {
+func (e *Dispatcher) Starting(task port.RolloutRequest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.started[task.ID] = e.offer(task)
@@ -118,7 +118,7 @@ func (e *Environment) Starting(task port.RolloutRequest) {
 
 // offered is the session of a rollout that is to be played, which is offered now if Starting has not
 // done so. It may have ended.
-func (e *Environment) offered(task port.RolloutRequest) *session {
+func (e *Dispatcher) offered(task port.RolloutRequest) *session {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.started[task.ID]; s != nil {
@@ -131,7 +131,7 @@ func (e *Environment) offered(task port.RolloutRequest) *session {
 // Play implements port.Environment. It has the rollout offered to the workers and returns when one
 // has finished it, when its claim has expired, or when ctx ends. The sampler is only ever called by
 // this goroutine.
-func (e *Environment) Play(ctx context.Context, task port.RolloutRequest, sampler port.Sampler) (port.Sample, error) {
+func (e *Dispatcher) Play(ctx context.Context, task port.RolloutRequest, sampler port.Sampler) (port.Sample, error) {
 	s := e.offered(task)
 	for {
 		next := e.next(ctx, s)
@@ -158,7 +158,7 @@ type move struct {
 	turn   *turn
 }
 
-func (e *Environment) next(ctx context.Context, s *session) move {
+func (e *Dispatcher) next(ctx context.Context, s *session) move {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s.state != stateEnded && ctx.Err() != nil {
@@ -196,7 +196,7 @@ func (t *turn) request() port.SampleRequest {
 }
 
 // sampled records a turn's response, or why there is none.
-func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *port.Generation, err error) {
+func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.Generation, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s.running = nil
@@ -217,7 +217,7 @@ func (e *Environment) sampled(ctx context.Context, s *session, t *turn, g *port.
 
 // Logged implements port.Acknowledger: a rollout's end is in the log. The worker that
 // finished it is answered now. It does not block.
-func (e *Environment) Logged(id port.RolloutID, counted bool) {
+func (e *Dispatcher) Logged(id port.RolloutID, counted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {
@@ -226,7 +226,7 @@ func (e *Environment) Logged(id port.RolloutID, counted bool) {
 }
 
 // Drain answers claims from now on with CodeUnavailable; rollouts that are claimed may finish.
-func (e *Environment) Drain() {
+func (e *Dispatcher) Drain() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuseClaims(protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping: claim again, elsewhere or later"))
@@ -234,7 +234,7 @@ func (e *Environment) Drain() {
 
 // EndRun says that the run is done. Claims are answered with protocol.ErrRunEnded. Callers that
 // wait for a rollout to be logged, which it no longer will be, get CodeUnavailable.
-func (e *Environment) EndRun() {
+func (e *Dispatcher) EndRun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuseClaims(protocol.ErrRunEnded)
@@ -243,7 +243,7 @@ func (e *Environment) EndRun() {
 
 // Close says that this process is no longer the run's: every waiting and every new call is answered
 // with CodeUnavailable. Rollouts under way are issued again by the process that goes on.
-func (e *Environment) Close() {
+func (e *Dispatcher) Close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	refusal := protocol.Refuse(protocol.CodeUnavailable, "the control plane has stopped: call again, elsewhere or later")
@@ -253,12 +253,12 @@ func (e *Environment) Close() {
 
 // stopping reports whether this process gives out no more rollouts of a run that goes on without it.
 // e.mu must be held.
-func (e *Environment) stopping() bool {
+func (e *Dispatcher) stopping() bool {
 	return e.claimErr != nil && !errors.Is(e.claimErr, protocol.ErrRunEnded)
 }
 
 // refuseClaims answers claims from now on with err; that the run has ended stands. e.mu must be held.
-func (e *Environment) refuseClaims(err error) {
+func (e *Dispatcher) refuseClaims(err error) {
 	if e.claimErr == nil {
 		close(e.noClaims)
 	}
@@ -268,7 +268,7 @@ func (e *Environment) refuseClaims(err error) {
 }
 
 // stop ends every wait. e.mu must be held.
-func (e *Environment) stop(err error) {
+func (e *Dispatcher) stop(err error) {
 	if e.overErr == nil {
 		e.overErr = err
 		close(e.over)

@@ -11,11 +11,11 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Calibration gathers from a run's events the figures that a plan would otherwise
+// Measured gathers from a run's events the figures that a plan would otherwise
 // take from rooflines. These are lengths by group, decode speed by slots at work,
 // train speed and the time of a sync. Its zero value is not usable: see
-// [NewCalibration].
-type Calibration struct {
+// [NewMeasured].
+type Measured struct {
 	rules  loop.Config
 	groups map[loop.GroupID][]rollout
 	order  []loop.GroupID // of groups, by their first scored rollout
@@ -35,13 +35,13 @@ type rollout struct {
 	environmentNS int64
 }
 
-// NewCalibration begins one, under the rules that the run had.
-func NewCalibration(rules loop.Config) *Calibration {
-	return &Calibration{rules: rules, groups: map[loop.GroupID][]rollout{}, cells: map[int][2]int64{}, stepEnded: -1}
+// NewMeasured begins one, under the rules that the run had.
+func NewMeasured(rules loop.Config) *Measured {
+	return &Measured{rules: rules, groups: map[loop.GroupID][]rollout{}, cells: map[int][2]int64{}, stepEnded: -1}
 }
 
 // Event folds an event; generateNS and environmentNS split a scored rollout's time.
-func (m *Calibration) Event(ev loop.Event, generateNS, environmentNS int64) {
+func (m *Measured) Event(ev loop.Event, generateNS, environmentNS int64) {
 	m.now = ev.Time
 	switch ev.Kind {
 	case loop.TrainStepEnded:
@@ -66,7 +66,7 @@ func (m *Calibration) Event(ev loop.Event, generateNS, environmentNS int64) {
 
 // Action folds an action: a train step begins, a group was trained on, a completed
 // sync ends what its train step began.
-func (m *Calibration) Action(a loop.Action) {
+func (m *Measured) Action(a loop.Action) {
 	switch a.Kind {
 	case loop.StartTrainStep:
 		m.training, m.stepBegan = true, m.now
@@ -82,7 +82,7 @@ func (m *Calibration) Action(a loop.Action) {
 }
 
 // Decode folds decode steps of one engine with so many slots at work.
-func (m *Calibration) Decode(active int, steps, ns int64) {
+func (m *Measured) Decode(active int, steps, ns int64) {
 	if active < 1 || steps < 1 || ns < 1 {
 		return
 	}
@@ -92,14 +92,14 @@ func (m *Calibration) Decode(active int, steps, ns int64) {
 
 // Sizes of what a calibration keeps.
 const (
-	calibrationGroups = 1500 // the last ones: what the policy has become
-	calibrationPoints = 12
-	groupsMin         = 8
+	measuredGroups = 1500 // the last ones: what the policy has become
+	measuredPoints = 12
+	groupsMin      = 8
 )
 
 // Keys are what was measured as KEY=VALUE of a document, and a sentence on each.
 // The error says what the run was too short for.
-func (m *Calibration) Keys() (keys, notes []string, err error) {
+func (m *Measured) Keys() (keys, notes []string, err error) {
 	lengths, count := m.lengths()
 	if count < groupsMin {
 		return nil, nil, fmt.Errorf("the run has %d whole groups: a distribution of lengths needs %d", count, groupsMin)
@@ -130,9 +130,9 @@ func (m *Calibration) Keys() (keys, notes []string, err error) {
 }
 
 // lengths are those of the last whole groups, as a YAML list, and how many there are.
-func (m *Calibration) lengths() (list string, count int) {
+func (m *Measured) lengths() (list string, count int) {
 	var whole []string
-	for i := len(m.order) - 1; i >= 0 && len(whole) < calibrationGroups; i-- {
+	for i := len(m.order) - 1; i >= 0 && len(whole) < measuredGroups; i-- {
 		group := m.groups[m.order[i]]
 		if len(group) != m.rules.GroupSize {
 			continue
@@ -150,7 +150,7 @@ func (m *Calibration) lengths() (list string, count int) {
 // curve are the speeds of a slot by slots at work, never rising: what looks so is
 // noise, and is averaged out. Without decode times it is the mean speed of all
 // generation, at the slots of an engine.
-func (m *Calibration) curve() (list string, points int) {
+func (m *Measured) curve() (list string, points int) {
 	type point struct {
 		active    int
 		steps, ns float64
@@ -168,7 +168,7 @@ func (m *Calibration) curve() (list string, points int) {
 	}
 	slices.SortFunc(all, func(a, b point) int { return cmp.Compare(a.active, b.active) })
 	var merged []point
-	size := (len(all) + calibrationPoints - 1) / calibrationPoints
+	size := (len(all) + measuredPoints - 1) / measuredPoints
 	for i := 0; i < len(all); i += size {
 		p := all[min(i+size, len(all))-1]
 		for _, other := range all[i:min(i+size-1, len(all)-1)] {

@@ -12,8 +12,8 @@ type DecodePoint struct {
 	TokensPerS float64
 }
 
-// Calibration says what a fit found and how well it holds.
-type Calibration struct {
+// Fit says what a fit found and how well it holds.
+type Fit struct {
 	// Replica with the fitted efficiencies.
 	Replica Replica
 	// Fitted names what the points determined, in order: bandwidth_use, compute_use, step_overhead_s.
@@ -22,29 +22,29 @@ type Calibration struct {
 	RMS, Worst float64
 }
 
-// CalibrateDecode fits effective bandwidth, effective FLOP/s and t₀ to measured
+// FitDecode fits effective bandwidth, effective FLOP/s and t₀ to measured
 // points, by least squares of relative step times. Which of them the points
 // determine depends on their spread: t₀ needs two speeds, and a bound that no
 // point reaches keeps its default. Points that the device cannot have reached
 // are refused.
-func CalibrateDecode(r Replica, points []DecodePoint) (Calibration, error) {
+func FitDecode(r Replica, points []DecodePoint) (Fit, error) {
 	if err := r.Validate(); err != nil {
-		return Calibration{}, err
+		return Fit{}, err
 	}
 	r = r.WithDefaults()
 	r.Scale = 1
 	if len(points) == 0 {
-		return Calibration{}, fmt.Errorf("calibration: no points: give rollouts at once and tokens/s of a replica, several of them for t₀")
+		return Fit{}, fmt.Errorf("calibration: no points: give rollouts at once and tokens/s of a replica, several of them for t₀")
 	}
 	for i, p := range points {
 		if err := positive(fmt.Sprintf("calibration point %d", i+1), "rollouts at once", p.Active, 1e9); err != nil {
-			return Calibration{}, err
+			return Fit{}, err
 		}
 		if err := positive(fmt.Sprintf("calibration point %d", i+1), "tokens/s", p.TokensPerS, 1e12); err != nil {
-			return Calibration{}, err
+			return Fit{}, err
 		}
 		if err := r.plausible(p.Active, p.TokensPerS); err != nil {
-			return Calibration{}, fmt.Errorf("calibration point %d: %w", i+1, err)
+			return Fit{}, fmt.Errorf("calibration point %d: %w", i+1, err)
 		}
 	}
 	return fitDecode(r, points)
@@ -52,8 +52,8 @@ func CalibrateDecode(r Replica, points []DecodePoint) (Calibration, error) {
 
 // fitDecode alternates between saying which bound each point is under and
 // solving for the bounds, until nothing changes.
-func fitDecode(r Replica, points []DecodePoint) (Calibration, error) {
-	best := Calibration{RMS: math.Inf(1)}
+func fitDecode(r Replica, points []DecodePoint) (Fit, error) {
+	best := Fit{RMS: math.Inf(1)}
 	distinct := distinctSpeeds(points)
 	for range 20 {
 		rows := make([]fitRow, 0, len(points))
@@ -78,7 +78,7 @@ func fitDecode(r Replica, points []DecodePoint) (Calibration, error) {
 			}
 			fitted = append(fitted, "step_overhead_s")
 		}
-		c := Calibration{Replica: next, Fitted: fitted}
+		c := Fit{Replica: next, Fitted: fitted}
 		c.RMS, c.Worst = residuals(next, points)
 		if c.RMS < best.RMS {
 			best = c
@@ -89,7 +89,7 @@ func fitDecode(r Replica, points []DecodePoint) (Calibration, error) {
 		r = next
 	}
 	if math.IsInf(best.RMS, 1) || best.Worst > 0.5 {
-		return Calibration{}, fmt.Errorf("calibration: no roofline comes closer than %.0f %% to the points: check that they are one replica's, of one model and context, with generated tokens alone", 100*best.Worst)
+		return Fit{}, fmt.Errorf("calibration: no roofline comes closer than %.0f %% to the points: check that they are one replica's, of one model and context, with generated tokens alone", 100*best.Worst)
 	}
 	return best, nil
 }

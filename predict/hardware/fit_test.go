@@ -17,7 +17,7 @@ func TestCalibrationFindsWhatMadeThePoints(t *testing.T) {
 	}
 	start := truth
 	start.BandwidthUse, start.ComputeUse, start.StepOverheadS = 0, 0, 0
-	c, err := CalibrateDecode(start, points)
+	c, err := FitDecode(start, points)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func TestCalibrationFindsWhatMadeThePoints(t *testing.T) {
 func TestOneSpeedFitsBandwidthAlone(t *testing.T) {
 	truth := replica(t)
 	truth.BandwidthUse = 0.5
-	c, err := CalibrateDecode(replica(t), []DecodePoint{{64, truth.Decode(64).TokensPerS}})
+	c, err := FitDecode(replica(t), []DecodePoint{{64, truth.Decode(64).TokensPerS}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestCalibrationAveragesNoise(t *testing.T) {
 		}
 		points = append(points, DecodePoint{active, truth.Decode(active).TokensPerS * noise})
 	}
-	c, err := CalibrateDecode(replica(t), points)
+	c, err := FitDecode(replica(t), points)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestAbsurdCalibrationsAreRefused(t *testing.T) {
 		{[]DecodePoint{{1, 100}, {64, 100}, {128, 100}, {160, 20000}}, "point 4: measured decoding"},
 		{[]DecodePoint{{1, 100}, {64, 60}, {128, 3000}, {160, 500}}, "no roofline comes closer"},
 	} {
-		if _, err := CalibrateDecode(replica(t), c.points); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := FitDecode(replica(t), c.points); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v: %v, want %q", c.points, err, c.want)
 		}
 	}

@@ -69,12 +69,12 @@ func TestSchedulesEndWithWhoAsked(t *testing.T) {
 // One answer is computed at a time; so many wait, and more are refused.
 func TestWorkshop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorkshop()
+		w := newComputeQueue()
 		ctx, leave := context.WithCancel(t.Context())
 		release := make(chan struct{})
-		results := make(chan error, workshopQueue)
+		results := make(chan error, computeQueueMax)
 		busy, most := 0, 0
-		for range workshopQueue {
+		for range computeQueueMax {
 			go func() {
 				_, err := w.do(ctx, func() (any, error) {
 					busy++ // one at a time: no lock
@@ -96,14 +96,14 @@ func TestWorkshop(t *testing.T) {
 		leave() // those that wait leave
 		close(release)
 		done, left := 0, 0
-		for range workshopQueue {
+		for range computeQueueMax {
 			if err := <-results; err == nil {
 				done++
 			} else if errors.Is(err, context.Canceled) {
 				left++
 			}
 		}
-		if most != 1 || done != 2 || left != workshopQueue-2 {
+		if most != 1 || done != 2 || left != computeQueueMax-2 {
 			t.Errorf("%d at once, %d done, %d left", most, done, left)
 		}
 		if len(w.turn) != 0 || len(w.waiting) != 0 {

@@ -197,7 +197,7 @@ type step struct {
 	stop  bool
 }
 
-// A scene is told by the second; between its steps the dog looks every second.
+// A scene is told by the second; between its steps the guard looks every second.
 func TestScenes(t *testing.T) {
 	none := func(*View) {}
 	for name, steps := range map[string][]step{
@@ -250,14 +250,14 @@ func TestScenes(t *testing.T) {
 		"admission is held for long": {{30, func(v *View) { v.Holding = true }, "", 0, false}, {60, none, "unknown", 60, false}, {90, none, "hold", 90, false}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dog, v := NewDog(options), healthy()
+			guard, v := New(options), healthy()
 			steps := slices.Clone(steps)
 			for second := 0.0; len(steps) > 0; second++ {
 				v.NowS = 1000 + second
 				if second == steps[0].at {
 					steps[0].change(&v)
 				}
-				stall, stop := dog.Look(v)
+				stall, stop := guard.Look(v)
 				if second != steps[0].at {
 					continue
 				}
@@ -308,7 +308,7 @@ func TestHeld(t *testing.T) {
 		"all load for the first time": {func(*View) {}, 45, []string{"engine e0 has been loading version 8 for 45s"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dog, v := NewDog(options), healthy()
+			guard, v := New(options), healthy()
 			v.SyncTarget = -1
 			said := 0.0
 			for second := range 59 {
@@ -320,8 +320,8 @@ func TestHeld(t *testing.T) {
 				case 10:
 					c.change(&v)
 				}
-				stall, _ := dog.Look(v)
-				held := dog.Held(v)
+				stall, _ := guard.Look(v)
+				held := guard.Held(v)
 				if stall != nil || held == nil || said > 0 {
 					continue
 				}
@@ -341,13 +341,13 @@ func TestHeld(t *testing.T) {
 
 // A clock that goes back begins the count anew, and does not complain.
 func TestClockGoesBack(t *testing.T) {
-	dog, v := NewDog(options), healthy()
+	guard, v := New(options), healthy()
 	for _, c := range []struct {
 		at   float64
 		want bool
 	}{{1000, false}, {1061, true}, {500, false}, {559, false}, {561, true}} {
 		v.NowS = c.at
-		if stall, _ := dog.Look(v); (stall != nil) != c.want {
+		if stall, _ := guard.Look(v); (stall != nil) != c.want {
 			t.Errorf("at %g: %+v", c.at, stall)
 		}
 	}
@@ -356,7 +356,7 @@ func TestClockGoesBack(t *testing.T) {
 // Syncs that follow one another at once, of which none takes long, hold nothing up: whoever looks never sees an engine
 // do anything but load.
 func TestNothingIsHeldUpBySyncsOneAfterTheOther(t *testing.T) {
-	dog, v := NewDog(options), healthy()
+	guard, v := New(options), healthy()
 	v.Status.Sync = &protocol.Sync{LoadS: 10}
 	for second := range 120 {
 		v.NowS = 1000 + float64(second)
@@ -364,8 +364,8 @@ func TestNothingIsHeldUpBySyncsOneAfterTheOther(t *testing.T) {
 		for i := range v.Status.Engines {
 			v.Status.Engines[i].State, v.Status.Engines[i].Version = "loading", v.SyncTarget-1
 		}
-		dog.Look(v)
-		if held := dog.Held(v); held != nil {
+		guard.Look(v)
+		if held := guard.Held(v); held != nil {
 			t.Fatalf("at %d: %+v", second, *held)
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/headway-rl/headway/predict/plan"
 )
 
-// planCalibration are the keys of a document that a run measured, or that a
+// measuredOf are the keys of a document that a run measured, or that a
 // document of measurements gives.
-func planCalibration(application *app.Process, path string) ([]config.Override, error) {
+func measuredOf(application *app.Process, path string) ([]config.Override, error) {
 	if extension := filepath.Ext(path); extension == ".yaml" || extension == ".yml" || extension == ".json" {
 		return measuredKeys(path)
 	}
@@ -45,7 +45,7 @@ func planCalibration(application *app.Process, path string) ([]config.Override, 
 }
 
 // measureRun folds a run's trace.
-func measureRun(path string) (*plan.Calibration, error) {
+func measureRun(path string) (*plan.Measured, error) {
 	file, err := trace.Open(path)
 	if err != nil {
 		return nil, failure.Usage("name a run directory that headway run made, its trace, or a document of measured keys (.yaml, .json)", "--measured: %w", err)
@@ -55,7 +55,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 	if err != nil {
 		return nil, compare.TraceError(file.Name(), err)
 	}
-	measured := plan.NewCalibration(reader.Header.Loop)
+	measured := plan.NewMeasured(reader.Header.Loop)
 	for {
 		record, err := reader.Next()
 		if errors.Is(err, io.EOF) {
@@ -74,7 +74,7 @@ func measureRun(path string) (*plan.Calibration, error) {
 		case record.Action != nil:
 			measured.Action(*record.Action)
 		case record.Note == trace.NoteService:
-			if err := calibrationNote(measured, record); err != nil {
+			if err := measuredNote(measured, record); err != nil {
 				return nil, compare.TraceError(file.Name(), err)
 			}
 		}
@@ -151,8 +151,8 @@ func inKeyOrder(section map[string]any) yaml.MapSlice {
 	return tree
 }
 
-// calibrationNote folds what engines said of themselves.
-func calibrationNote(measured *plan.Calibration, record trace.Record) error {
+// measuredNote folds what engines said of themselves.
+func measuredNote(measured *plan.Measured, record trace.Record) error {
 	var service trace.Service
 	if err := json.Unmarshal(record.Data, &service); err != nil {
 		return fmt.Errorf("unreadable service note: %w", err)

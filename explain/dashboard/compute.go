@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// workshopQueue is how many answers may wait for their turn to be computed.
-const workshopQueue = 16
+// computeQueueMax is how many answers may wait for their turn to be computed.
+const computeQueueMax = 16
 
-// workshop computes one answer at a time, beside a run that needs the machine itself. Those who leave while they wait
+// computeQueue computes one answer at a time, beside a run that needs the machine itself. Those who leave while they wait
 // cost nothing.
-type workshop struct {
+type computeQueue struct {
 	turn    chan struct{}
 	waiting chan struct{}
 	lengths knownLengths
@@ -18,12 +18,12 @@ type workshop struct {
 	eventsMax int64
 }
 
-func newWorkshop() *workshop {
-	return &workshop{turn: make(chan struct{}, 1), waiting: make(chan struct{}, workshopQueue), eventsMax: scheduleEvents}
+func newComputeQueue() *computeQueue {
+	return &computeQueue{turn: make(chan struct{}, 1), waiting: make(chan struct{}, computeQueueMax), eventsMax: scheduleEvents}
 }
 
 // do computes an answer when it is its turn.
-func (w *workshop) do(ctx context.Context, compute func() (any, error)) (any, error) {
+func (w *computeQueue) do(ctx context.Context, compute func() (any, error)) (any, error) {
 	select {
 	case w.waiting <- struct{}{}:
 		defer func() { <-w.waiting }()
