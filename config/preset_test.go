@@ -93,7 +93,7 @@ func TestPresetsDocument(t *testing.T) {
 
 func presetsDocument() string {
 	var b strings.Builder
-	b.WriteString(`# Presets
+	b.WriteString(`# Reference: how do the rules of other frameworks map to a document?
 
 Generated from ` + "`config/presets.go`" + ` by ` + "`make generate`" + `.
 

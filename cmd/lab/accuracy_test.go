@@ -44,7 +44,7 @@ func TestStudyAccuracy(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "accuracy.md"))
-	if err != nil || !strings.Contains(string(page), "# How accurate the theory is") {
+	if err != nil || !strings.Contains(string(page), "# Reference: how far are the closed forms from simulation?") {
 		t.Errorf("accuracy.md: %v: %.200s", err, page)
 	}
 	if code, _, stderr := typed(t, "study", "accuracy", "--steps", "-3"); code != failure.ExitUsage || !strings.Contains(stderr, "--steps") {

@@ -8,39 +8,39 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of docs/import.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the tables of docs/import.md and docs/reference/import.md anew")
 
-const documentFile = "../../docs/import.md"
-
-// The tables of docs/import.md are what the rules say.
+// The tables of docs/import.md and docs/reference/import.md are what the rules say.
 func TestDocument(t *testing.T) {
-	data, err := os.ReadFile(documentFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document := string(data)
-	for name, table := range map[string]string{"figures": overviewTable(), "frameworks": frameworkSections()} {
-		document = replaced(t, document, name, table)
-	}
-	switch {
-	case document == string(data):
-	case *rewrite:
-		if err := os.WriteFile(documentFile, []byte(document), 0o644); err != nil {
+	for _, part := range []struct{ page, name, table string }{
+		{"../../docs/import.md", "figures", overviewTable()},
+		{"../../docs/reference/import.md", "frameworks", frameworkSections()},
+	} {
+		data, err := os.ReadFile(part.page)
+		if err != nil {
 			t.Fatal(err)
 		}
-	default:
-		t.Errorf("%s is not what the rules say: make generate", documentFile)
+		document := replaced(t, part.page, string(data), part.name, part.table)
+		switch {
+		case document == string(data):
+		case *rewrite:
+			if err := os.WriteFile(part.page, []byte(document), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		default:
+			t.Errorf("%s is not what the rules say: make generate", part.page)
+		}
 	}
 }
 
-// replaced puts a generated part between its marks.
-func replaced(t *testing.T, document, name, text string) string {
+// replaced puts a generated part of a page between its marks.
+func replaced(t *testing.T, page, document, name, text string) string {
 	t.Helper()
 	begin, end := "<!-- generated: "+name+" -->\n", "<!-- end: "+name+" -->"
 	before, rest, found := strings.Cut(document, begin)
 	_, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("%s has no marks for %s", documentFile, name)
+		t.Fatalf("%s has no marks for %s", page, name)
 	}
 	return before + begin + text + end + after
 }

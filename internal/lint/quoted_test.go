@@ -52,7 +52,7 @@ var elsewhere = map[string]string{
 }
 
 // foreignKeys is the page whose tables quote keys of other frameworks' logs, of which many begin with train/.
-const foreignKeys = "docs/import.md"
+const foreignKeys = "docs/reference/import.md"
 
 // TestQuotedPathsExist: a path that a page quotes and that begins with a top folder of the repository is there,
 // so that a move leaves no old path behind.

@@ -42,7 +42,7 @@ type check struct {
 	look func(*examination)
 }
 
-// checks lists all kinds, in the order of docs/doctor.md.
+// checks lists all kinds, in the order of docs/reference/doctor.md.
 func checks() []check {
 	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
 		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks, controlChecks)

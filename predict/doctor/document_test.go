@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the tables of docs/doctor.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the tables of docs/reference/doctor.md anew")
 
 // kinds lists everything that can be found.
 func kinds() []Kind {
@@ -18,9 +18,9 @@ func kinds() []Kind {
 	return append(kinds, configWarning)
 }
 
-// docs/doctor.md lists every finding and every scenario, from the code.
+// docs/reference/doctor.md lists every finding and every scenario, from the code.
 func TestDoctorDocumentIsCurrent(t *testing.T) {
-	const path = "../../docs/doctor.md"
+	const path = "../../docs/reference/doctor.md"
 	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func (f Figures) Value(name string) (value float64, ok bool) {
 type Finding struct {
 	// Severity says how much it matters.
 	Severity Severity `json:"severity"`
-	// Code names the kind of finding; docs/doctor.md lists all of them.
+	// Code names the kind of finding; docs/reference/doctor.md lists all of them.
 	Code string `json:"code"`
 	// Key is the dotted key it is about, such as queue.max_staleness.
 	Key string `json:"key"`
@@ -133,7 +133,7 @@ type Finding struct {
 	Figures Figures `json:"figures"`
 }
 
-// Kind describes a code: what docs/doctor.md prints of it.
+// Kind describes a code: what docs/reference/doctor.md prints of it.
 type Kind struct {
 	// Code is the finding's.
 	Code string

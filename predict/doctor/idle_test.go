@@ -38,7 +38,7 @@ func TestTrainBoundAgreesWithSimulation(t *testing.T) {
 }
 
 // No group is used more often than max_uses, whatever the window, and as many
-// groups end as docs/doctor.md says.
+// groups end as docs/reference/doctor.md says.
 func TestReplayUsesOfEndedGroups(t *testing.T) {
 	c := caseOf(t, lengths, "modelled.train.utilization=0.1", "queue={policy: replay, capacity: 512, max_uses: 4}")
 	f, ok := find(findingsOf(t, c), "replay-staleness")

@@ -10,9 +10,9 @@ import (
 	_ "github.com/cockroachdb/datadriven" // declares -rewrite
 )
 
-const docsFile = "../../docs/hardware.md"
+const docsFile = "../../docs/reference/hardware.md"
 
-// TestDocument regenerates the tables of docs/hardware.md and compares them
+// TestDocument regenerates the tables of docs/reference/hardware.md and compares them
 // with the file; with -rewrite it writes them.
 func TestDocument(t *testing.T) {
 	raw, err := os.ReadFile(docsFile)

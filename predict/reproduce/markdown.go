@@ -7,7 +7,7 @@ import (
 )
 
 // markdownHead begins the document.
-const markdownHead = `# Published measurements beside ours
+const markdownHead = `# Reference: how near do predictions come to published measurements?
 
 What others printed and measured, beside what Headway's closed forms and simulator say from the same inputs.
 Where an input was not published, the figure is not computable, or what was assumed stands beside it. Where a figure

@@ -12,7 +12,7 @@ import (
 // AccuracyMarkdown prints the study as a document.
 func AccuracyMarkdown(w io.Writer, a Accuracy, from Provenance) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# How accurate the theory is\n\n%s Generated: run the command again instead of editing.\n\n", from.line())
+	fmt.Fprintf(&b, "# Reference: how far are the closed forms from simulation?\n\n%s Generated: run the command again instead of editing.\n\n", from.line())
 	if a.Options.Small {
 		b.WriteString("**This is a small grid: a corner of the study.**\n\n")
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/headway-rl/headway/explain/foreign"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of docs/import.md anew")
+var rewrite = flag.Bool("rewrite", false, "write the table of docs/reference/import.md anew")
 
-const document = "../../../docs/import.md"
+const document = "../../../docs/reference/import.md"
 
-// The table of docs/import.md is what the importers make of the files in testdata.
+// The table of docs/reference/import.md is what the importers make of the files in testdata.
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("| framework | files | S, B, C, Q read | staleness read (true) | period read (true), s | largest error of a step | not in these files |\n|---|---|---|---|---|---|---|\n")
