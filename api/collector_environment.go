@@ -71,7 +71,7 @@ var environmentFigures = []figure{
 		byName(v.Failures, emit)
 	}),
 	ofVerifier("headway_verifier_seconds", "Time of a verdict, and of the wait for it.", gauge, []string{"part", "statistic"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
-		for part, q := range map[string]protocol.Quantiles{"judge": v.JudgeS, "wait": v.WaitS} {
+		for part, q := range map[string]protocol.Quantiles{"verdict": v.JudgeS, "wait": v.WaitS} {
 			emit(q.P50, part, "p50")
 			emit(q.P90, part, "p90")
 			emit(q.P99, part, "p99")

@@ -184,7 +184,7 @@ func TestMetrics(t *testing.T) {
 		`headway_sender_engines{state="standing"} 2`, `headway_sender_engines{state="joining"} 1`, `headway_sender_engines{state="late"} 3`, `headway_sender_engines{state="waiting"} 1`,
 		`headway_sender_sends_total{end="sent"} 7`, `headway_sender_sends_total{end="failed"} 2`,
 		`headway_episodes_total{end="failed"} 2`, `headway_episode_failures_total{class="lost"} 2`, `headway_episode_limits_total{class="timeout"} 3`,
-		`headway_episode_seconds_total{part="tool"} 20`, `headway_episode_seconds{part="whole",statistic="p99"} 5`, `headway_verifier_seconds{part="judge",statistic="p50"} 0.5`,
+		`headway_episode_seconds_total{part="tool"} 20`, `headway_episode_seconds{part="whole",statistic="p99"} 5`, `headway_verifier_seconds{part="verdict",statistic="p50"} 0.5`,
 	} {
 		if !strings.Contains(a.body, want+"\n") {
 			t.Errorf("no line %s", want)

@@ -3,6 +3,7 @@ package config
 // Reasons that several names have in common.
 const (
 	whyModelled = "only simulations and predictions use it: a run measures its own"
+	whyVerifier = "one name for what gives rewards"
 	whyFailures = "only simulations use it: they lose engines and train steps at random, a run does not"
 )
 
@@ -45,5 +46,21 @@ var renamed = []Renamed{
 	{kindKey, "queue.size", "queue.capacity", "it was a synonym under policy replay"},
 	{"flag", "plan --calibrate", "plan --measured", "headway calibrate measures an engine; this takes what a run measured"},
 	{"flag", "receive --sync", "receive --durable", "a sync is of weights; this says that a version survives a loss of power"},
+	{"json", "latency.judge_wait_s", "latency.verifier_wait_s", whyVerifier},
+	{"json", "latency.judge_s", "latency.verifier_s", whyVerifier},
+	{"value", "binding: judge", "binding: verifier", whyVerifier},
+	{"json", "environment.verifier.judge_s", "environment.verifier.verdict_s", "it is the time of a verdict"},
+	{"json", "environment.verifier.judging", "environment.verifier.running", "it counts the cases that run"},
+	{"json", "environment.book", "environment.task_counts", "it counts the attempts at tasks"},
+	{"json", "sender.groups", "sender.collectives", "groups are rollouts of one prompt"},
+	{"json", "verdict, verdicts", "conclusion, conclusions", "a verdict is the verifier's; a bias, a comparison of schedules and a study come to a conclusion"},
+	{"json", "prediction.calibration", "prediction.probe", "headway calibrate measures an engine; this is what the probe before a run's first step measured"},
+	{"value", "judge_wait, judge", "verifier_wait, verifier", "kinds of spans in episodes.jsonl and parts in a status. " + whyVerifier + ". Records of earlier versions are read as they are"},
+	{"label", `headway_binding{side="judge"}`, `headway_binding{side="verifier"}`, whyVerifier},
+	{"label", `headway_verifier_seconds{part="judge"}`, `headway_verifier_seconds{part="verdict"}`, "it is the time of a verdict"},
+	{"label", `headway_episode_seconds{part="judge_wait"}`, `headway_episode_seconds{part="verifier_wait"}`, whyVerifier},
+	{"label", `headway_episode_seconds{part="judge"}`, `headway_episode_seconds{part="verifier"}`, whyVerifier},
+	{"file", "tasks.book", "task_counts.log", "it counts the attempts at tasks. The file of an earlier version is renamed"},
+	{"file", "groups.json", "collectives.json", "groups are rollouts of one prompt. The file of an earlier version is renamed"},
 	{"command", "headway study", "go run ./cmd/lab study", "the studies need a checkout of the repository"},
 }

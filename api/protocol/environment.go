@@ -13,7 +13,7 @@ type EnvironmentStatus struct {
 	// Tasks is the number of prompts that the run trains on, 0 where they are no data.
 	Tasks int `json:"tasks,omitempty"`
 	// Book is what is known of single tasks; nil where prompts are no data.
-	Book *TaskBook `json:"book,omitempty"`
+	Book *TaskBook `json:"task_counts,omitempty"`
 }
 
 // TaskBook says how hard tasks were found to be, over all processes of the run.
@@ -57,7 +57,7 @@ type Episodes struct {
 	// Failures of attempts, and Limits of sandboxes that the policy's code met, by class.
 	Failures map[string]int64 `json:"failures,omitempty"`
 	Limits   map[string]int64 `json:"limits,omitempty"`
-	// Parts are model, sandbox_wait, sandbox_start, tool, judge_wait and judge, as far as there were any.
+	// Parts are model, sandbox_wait, sandbox_start, tool, verifier_wait and verifier, as far as there were any.
 	Parts []Spent `json:"parts,omitempty"`
 	// Whole is their time from the first span's start to the last one's end.
 	Whole Spent `json:"whole"`
@@ -104,16 +104,17 @@ type Sandboxes struct {
 
 // Verifier is who judges rollouts.
 type Verifier struct {
-	Kind     string `json:"kind"`
-	Waiting  int    `json:"waiting"`
-	Judging  int    `json:"judging"`
-	Verdicts int64  `json:"verdicts"`
-	Retries  int64  `json:"retries"`
+	Kind string `json:"kind"`
+	// Waiting rollouts have no verdict yet, and their turn has not come. Judging ones have their turn.
+	Waiting  int   `json:"waiting"`
+	Judging  int   `json:"running"`
+	Verdicts int64 `json:"verdicts"`
+	Retries  int64 `json:"retries"`
 	// Failures by class.
 	Failures map[string]int64 `json:"failures,omitempty"`
 	// WaitS and JudgeS are the times of the last cases, in seconds.
 	WaitS  Quantiles `json:"wait_s"`
-	JudgeS Quantiles `json:"judge_s"`
+	JudgeS Quantiles `json:"verdict_s"`
 }
 
 // Quantiles of a time in seconds.

@@ -38,7 +38,7 @@ type Status struct {
 	Attribution *attribution.Summary `json:"attribution,omitempty"`
 	// Verl has figures under verl's own names, a slash as an underscore, where the notion is the same.
 	Verl map[string]float64 `json:"verl,omitempty"`
-	// Binding is the side that limits: rollout, train, environment, sync, sandbox, judge, prefill, validation or admission.
+	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, prefill, validation or admission.
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
 	Stall *Stall `json:"stall,omitempty"`
@@ -205,7 +205,7 @@ type Sender struct {
 	// Holds are the versions whose tensors it has, Groups its collectives with engines that stand, Joining
 	// those that are being made.
 	Holds   []loop.Version  `json:"holds,omitempty"`
-	Groups  []string        `json:"groups,omitempty"`
+	Groups  []string        `json:"collectives,omitempty"`
 	Joining []SenderJoining `json:"joining,omitempty"`
 	// Sends counts the broadcasts of a version to an engine that have ended since the control plane began,
 	// FailedSends those in which either side failed. SentVersion is the newest that was sent, -1 for none.

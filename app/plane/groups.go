@@ -7,14 +7,19 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+
+	"github.com/headway-rl/headway/internal/replace"
 )
 
 // groupsFile is where a control plane notes in its run directory which groups with a sender its engines' servers
-// may be in: the next one has them left, if this one ends without.
-const groupsFile = "groups.json"
+// may be in: the next one has them left, if this one ends without. It is earlierGroupsFile in the
+// directory of an earlier version.
+const (
+	groupsFile        = "collectives.json"
+	earlierGroupsFile = "groups.json"
+)
 
 // groupsMax is how many groups are remembered of an engine whose server answers to none.
 const groupsMax = 16
@@ -32,8 +37,12 @@ type groupBook struct {
 
 // openGroupBook reads what the process before has noted.
 func openGroupBook(dir string, say func(format string, args ...any)) *groupBook {
-	b := &groupBook{path: filepath.Join(dir, groupsFile), say: say}
-	text, err := os.ReadFile(b.path)
+	path, err := replace.Renamed(dir, earlierGroupsFile, groupsFile)
+	b := &groupBook{path: path, say: say}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
 	if err == nil {
 		err = json.Unmarshal(text, &b.groups)
 	}

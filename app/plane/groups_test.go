@@ -37,6 +37,15 @@ func TestGroupBook(t *testing.T) {
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 || len(said) != 0 {
 		t.Errorf("every group was left, and there are %v, %v; said %q", files, err, said)
 	}
+	if err := os.WriteFile(filepath.Join(dir, earlierGroupsFile), []byte(`{"e1":["of an earlier version"]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b = openGroupBook(dir, say)
+	knows(b, "e1", "of an earlier version")
+	b.Left("e1", "of an earlier version")
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
+		t.Errorf("the groups of an earlier version were left, and there are %v, %v", files, err)
+	}
 	for i := range groupsMax + 1 {
 		b.Joining("e0", fmt.Sprint(i))
 	}

@@ -1,7 +1,6 @@
 package player
 
 import (
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -9,17 +8,26 @@ import (
 	"github.com/headway-rl/headway/env/episode/player"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
 )
 
-// bookFile counts in a run's directory what became of the attempts at each task.
-const bookFile = "tasks.book"
+// bookFile counts in a run's directory what became of the attempts at each task. It is earlierBookFile
+// in the directory of an earlier version.
+const (
+	bookFile        = "task_counts.log"
+	earlierBookFile = "tasks.book"
+)
 
 // openBook opens the counts of the tasks, and what chooses among them.
 func (s *Player) openBook(dir string) (err error) {
 	if s.tasks == nil {
 		return nil
 	}
-	if s.book, err = taskset.OpenBook(filepath.Join(dir, bookFile)); err != nil {
+	path, err := replace.Renamed(dir, earlierBookFile, bookFile)
+	if err == nil {
+		s.book, err = taskset.OpenBook(path)
+	}
+	if err != nil {
 		return failure.Run("remove the file if its counts may be lost: tasks are then played as if for the first time", "%w", err)
 	}
 	t := s.cfg.Environment.Tasks

@@ -21,3 +21,27 @@ func TestTheNoteOfTasksIsReplaced(t *testing.T) {
 		t.Error("the note is written in place")
 	}
 }
+
+// The counts of tasks of an earlier version go on under the present name.
+func TestCountsOfAnEarlierVersion(t *testing.T) {
+	dir := t.TempDir()
+	before, err := taskset.OpenBook(filepath.Join(dir, "tasks.book"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Record(taskset.Result{Task: "t", Reward: 1, Solved: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p := &Player{tasks: &taskset.Set{}}
+	if err := p.openBook(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer p.book.Close()
+	files, err := os.ReadDir(dir)
+	if p.book.Len() != 1 || err != nil || len(files) != 1 || files[0].Name() != "task_counts.log" {
+		t.Errorf("%d tasks are counted, in %v, %v", p.book.Len(), files, err)
+	}
+}

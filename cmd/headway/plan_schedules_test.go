@@ -70,7 +70,7 @@ func TestPlanSchedulesJSON(t *testing.T) {
 		} `json:"schedules"`
 		Verdict struct {
 			Text string `json:"text"`
-		} `json:"verdict"`
+		} `json:"conclusion"`
 	}
 	if err := json.Unmarshal([]byte(stdout), &document); err != nil {
 		t.Fatalf("%v\n%s", err, stdout)

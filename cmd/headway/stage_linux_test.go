@@ -176,7 +176,7 @@ func TestServeTasks(t *testing.T) {
 // checkStageBook holds the counts of tasks against the records of their episodes.
 func checkStageBook(t *testing.T, dir string, records []episode.Record) {
 	t.Helper()
-	book, err := taskset.OpenBook(filepath.Join(dir, "runs", "r", "tasks.book"))
+	book, err := taskset.OpenBook(filepath.Join(dir, "runs", "r", "task_counts.log"))
 	if err != nil {
 		t.Fatal(err)
 	}

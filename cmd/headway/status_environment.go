@@ -39,7 +39,7 @@ func (p *statusPage) environment(e *protocol.EnvironmentStatus) {
 
 // partNames are what the parts of an episode are called for people.
 var partNames = map[string]string{
-	"model": "model", "sandbox_wait": "wait for a sandbox", "sandbox_start": "sandbox start", "tool": "tools", "judge_wait": "wait for the verifier", "judge": "verifier",
+	"model": "model", "sandbox_wait": "wait for a sandbox", "sandbox_start": "sandbox start", "tool": "tools", "verifier_wait": "wait for the verifier", "verifier": "verifier",
 }
 
 func spentWords(s protocol.Spent) string {

@@ -144,7 +144,7 @@ var bindingSays = map[string]string{
 	"rollout":     "the engines bind: the trainer waits for rollouts",
 	"environment": "environments bind: rollouts spend most of their time in tools and verifiers",
 	"sandbox":     "sandboxes bind: rollouts wait for one",
-	"judge":       "the judge binds: rollouts wait for its verdict",
+	"verifier":    "the verifier binds: rollouts wait for its verdict",
 	"prefill":     "prefill binds: engines read more than they write",
 	"sync":        "weight syncs bind: both sides wait for versions",
 	"validation":  "validation binds: it takes the time of training",

@@ -70,7 +70,7 @@ func (c *studyAccuracyCmd) print(a *app.Process, files *studyFiles, result study
 	document := struct {
 		study.Provenance
 		study.Accuracy
-		Verdicts []study.ClaimCheck `json:"verdicts"`
+		Verdicts []study.ClaimCheck `json:"conclusions"`
 	}{from, result, result.Checks()}
 	return files.save(a, "accuracy", c.JSON, document, markdown)
 }

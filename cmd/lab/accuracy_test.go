@@ -30,7 +30,7 @@ func TestStudyAccuracy(t *testing.T) {
 		} `json:"rows"`
 		Verdicts []struct {
 			Claim string `json:"claim"`
-		} `json:"verdicts"`
+		} `json:"conclusions"`
 	}
 	if err := json.Unmarshal([]byte(out), &document); err != nil {
 		t.Fatal(err)

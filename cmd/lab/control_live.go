@@ -103,7 +103,7 @@ func (c *studyControlCmd) judgeLive(a *app.Process, opt study.ControlOptions) er
 	document := struct {
 		study.Provenance
 		study.ControlLiveResult
-		Verdicts []string `json:"verdicts"`
+		Verdicts []string `json:"conclusions"`
 	}{from, result, result.Verdicts()}
 	if c.Out != "" {
 		if err := c.write("control-live.html", func(w io.Writer) error { return study.ControlLiveHTML(w, result, from) }); err != nil {

@@ -114,11 +114,11 @@ func TestLimitedServicesBind(t *testing.T) {
 		rate    float64
 		binding string
 	}{
-		"judge":   {sim.Agents{Judge: fixed(t, 20), JudgeWorkers: 6}, 6.0 / 20, "judge"},
-		"tool":    {sim.Agents{Tools: tools(t, one), ToolWorkers: 5}, 5.0 / 20, "environment"},
-		"starter": {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 30), Starting: 9}}, 9.0 / 30, "sandbox"},
-		"sandbox": {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 10), Limit: 7}}, 7 / (secondsFed + 10), "sandbox"},
-		"pool":    {sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 25e6, Prefill: sim.PrefillPool, PrefillWorkers: 4}, 4.0 / 25, "prefill"},
+		"verifier": {sim.Agents{Judge: fixed(t, 20), JudgeWorkers: 6}, 6.0 / 20, "verifier"},
+		"tool":     {sim.Agents{Tools: tools(t, one), ToolWorkers: 5}, 5.0 / 20, "environment"},
+		"starter":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 30), Starting: 9}}, 9.0 / 30, "sandbox"},
+		"sandbox":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 10), Limit: 7}}, 7 / (secondsFed + 10), "sandbox"},
+		"pool":     {sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 25e6, Prefill: sim.PrefillPool, PrefillWorkers: 4}, 4.0 / 25, "prefill"},
 	} {
 		rate, binding := produced(t, fed.agents(&test.agents))
 		near(t, name+": production", rate, test.rate, 0.01)

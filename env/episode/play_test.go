@@ -184,7 +184,7 @@ func TestSpansAddUp(t *testing.T) {
 		if err != nil || o.Turns != 2 || len(o.Messages) != 5 || o.StateLow != 4 || o.StateHigh != 8 {
 			t.Errorf("%+v, %v", o, err)
 		}
-		want := "model@0=400ms tool@0=1s sandbox_start@0=1s tool@0=500ms model@1=100ms tool@1=1s sandbox_start@1=1s tool@1=500ms judge_wait@1=2.5s judge@1=3s"
+		want := "model@0=400ms tool@0=1s sandbox_start@0=1s tool@0=500ms model@1=100ms tool@1=1s sandbox_start@1=1s tool@1=500ms verifier_wait@1=2.5s verifier@1=3s"
 		if got := lines(o.Record); got != want {
 			t.Errorf("%s\nwant %s", got, want)
 		}
@@ -295,8 +295,8 @@ func TestFailures(t *testing.T) {
 		{"the world", line{}, failing(sandbox.Fail(sandbox.Lost, "run", "b", "gone")), verdict(verifier.Verdict{}, nil), sandbox.Lost, "tool@0:lost=0s"},
 		{"the world, without a class", line{}, failing(errors.New("what?")), verdict(verifier.Verdict{}, nil), episode.WorldFailed, "tool@0:world=0s"},
 		{"the world's beginning", line{}, world{err: sandbox.Fail(sandbox.Quota, "create", "", "full")}, verdict(verifier.Verdict{}, nil), sandbox.Quota, "tool@0:begin:quota=0s"},
-		{"the verifier", line{}, nil, verdict(verifier.Verdict{Reward: 1}, sandbox.Fail(sandbox.VerifierCrash, "verify", "", "no")), sandbox.VerifierCrash, "judge@0:verifier_crash=0s"},
-		{"a verdict that is none", line{}, nil, verdict(verifier.Verdict{Reward: math.NaN()}, nil), sandbox.VerifierProtocol, "judge@0:verifier_protocol=0s"},
+		{"the verifier", line{}, nil, verdict(verifier.Verdict{Reward: 1}, sandbox.Fail(sandbox.VerifierCrash, "verify", "", "no")), sandbox.VerifierCrash, "verifier@0:verifier_crash=0s"},
+		{"a verdict that is none", line{}, nil, verdict(verifier.Verdict{Reward: math.NaN()}, nil), sandbox.VerifierProtocol, "verifier@0:verifier_protocol=0s"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestTimeout(t *testing.T) {
 	}{
 		"the policy":   {time.Hour, nil, "model@0:timeout=1m0s"},
 		"the world":    {time.Second, slowWorld, "model@0=1s tool@0:timeout=59s"},
-		"the verifier": {time.Second, nil, "model@0=1s judge@0:timeout=59s"},
+		"the verifier": {time.Second, nil, "model@0=1s verifier@0:timeout=59s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -13,14 +13,26 @@ const (
 	SandboxWait  Kind = "sandbox_wait"  // no box may start
 	SandboxStart Kind = "sandbox_start" // a box starts
 	Tool         Kind = "tool"          // a command or a step of an environment runs
-	JudgeWait    Kind = "judge_wait"    // the judge is busy with others
-	Judge        Kind = "judge"         // the verdict is made
+	JudgeWait    Kind = "verifier_wait" // the verifier is busy with others
+	Judge        Kind = "verifier"      // the verdict is made
 )
+
+// earlier are the kinds that records of earlier versions have, with the present ones.
+var earlier = map[Kind]Kind{"judge_wait": JudgeWait, "judge": Judge}
+
+// UnmarshalText reads a kind from a record, which an earlier version may have written.
+func (k *Kind) UnmarshalText(text []byte) error {
+	*k = Kind(text)
+	if now, was := earlier[*k]; was {
+		*k = now
+	}
+	return nil
+}
 
 // Span is a stretch of an episode. Spans of one episode follow one another without overlap.
 type Span struct {
 	Kind Kind `json:"kind"`
-	// Turn it belongs to, from 0; the judge's is the last.
+	// Turn it belongs to, from 0; the verifier's is the last.
 	Turn int `json:"turn"`
 	// StartNS and EndNS are nanoseconds since the run's start, by the run's clock.
 	StartNS int64 `json:"start_ns"`

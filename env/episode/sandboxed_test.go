@@ -129,7 +129,7 @@ func playSandboxed(t *testing.T, box sandbox.Box) {
 	if o.StateLow != 0 || o.StateHigh != 6 || *o.Record.StateHigh != 6 || !strings.HasPrefix(o.Record.Box, "t.") {
 		t.Errorf("the state is of %d to %d: %+v", o.StateLow, o.StateHigh, o.Record)
 	}
-	if text := lines(o.Record); !strings.Contains(text, "tool@0:files=") || !strings.Contains(text, "tool@3:python=") || !strings.Contains(text, "judge@4=") {
+	if text := lines(o.Record); !strings.Contains(text, "tool@0:files=") || !strings.Contains(text, "tool@3:python=") || !strings.Contains(text, "verifier@4=") {
 		t.Error(text)
 	}
 }

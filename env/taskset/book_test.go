@@ -60,7 +60,7 @@ func TestBookOrder(t *testing.T) {
 	results := someResults(20_000)
 	want := ""
 	for try := range 3 {
-		path := filepath.Join(t.TempDir(), "tasks.book")
+		path := filepath.Join(t.TempDir(), "task_counts.log")
 		b := opened(t, path)
 		for i, r := range results {
 			record(t, b, r)
@@ -96,7 +96,7 @@ func TestBookOrder(t *testing.T) {
 			sum, n = sum+r.Reward, n+1
 		}
 	}
-	path := filepath.Join(t.TempDir(), "tasks.book")
+	path := filepath.Join(t.TempDir(), "task_counts.log")
 	b := opened(t, path)
 	record(t, b, results...)
 	if c, ok := b.Count("t3"); !ok || c.Scored() != int64(n) || math.Abs(c.RewardMean-sum/float64(n)) > 1e-7 || b.Len() != 9 {
@@ -105,7 +105,7 @@ func TestBookOrder(t *testing.T) {
 }
 
 func TestBookLists(t *testing.T) {
-	b := opened(t, filepath.Join(t.TempDir(), "tasks.book"))
+	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	at := time.UnixMilli(5)
 	record(t, b,
 		Result{Task: "never", Level: 2, Reward: 0.25, Time: at, Version: 3}, Result{Task: "never", Level: 2, Reward: 0.25, Time: at}, Result{Task: "never", Level: 2, Failed: true, Time: at},
@@ -152,20 +152,20 @@ func TestBrokenBook(t *testing.T) {
 		bookHeader + "\n[\"a\",0,1,0,0,0.5,0,0,0]\n": "no task with 8 numbers",
 		bookHeader + "\n[1,2,3]\n":                   "neither a task nor a group",
 	} {
-		path := filepath.Join(dir, "tasks.book")
+		path := filepath.Join(dir, "task_counts.log")
 		os.WriteFile(path, []byte(text), 0o600)
 		if _, err := OpenBook(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := OpenBook(filepath.Join(dir, "none", "tasks.book")); err == nil {
+	if _, err := OpenBook(filepath.Join(dir, "none", "task_counts.log")); err == nil {
 		t.Error("no error")
 	}
 }
 
 // TestBookWriteFails: what could not be written is counted, said, and written by the next call.
 func TestBookWriteFails(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tasks.book")
+	path := filepath.Join(t.TempDir(), "task_counts.log")
 	b := opened(t, path)
 	record(t, b, Result{Task: "a", Solved: true, Reward: 1})
 	b.file.Close() // as good as a disk that refuses
@@ -209,7 +209,7 @@ func numbered(t testing.TB, n int) *Set {
 }
 
 func TestFeed(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "tasks.book")
+	path := filepath.Join(t.TempDir(), "task_counts.log")
 	s, b := numbered(t, 6), opened(t, path)
 	f := feedOf(t, s, b, Rule{ScoredMin: 2})
 	if played(t, f, 1, 1, 0) != "t1" || played(t, f, 2, 1, 1) != "t1" {
@@ -247,7 +247,7 @@ func TestFeed(t *testing.T) {
 
 // TestFeedShare: a task that teaches nothing is played at its share of its turns, by the seed.
 func TestFeedShare(t *testing.T) {
-	s, b := numbered(t, 2), opened(t, filepath.Join(t.TempDir(), "tasks.book"))
+	s, b := numbered(t, 2), opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	b.tallies["t1"] = &tally{attempts: 4, solved: 4}
 	f, counts := feedOf(t, s, b, Rule{ScoredMin: 4, Share: 0.2}), map[string]int{}
 	for group := range int64(2000) {
@@ -262,7 +262,7 @@ func TestFeedShare(t *testing.T) {
 }
 
 func TestFeedForgets(t *testing.T) {
-	s, b := numbered(t, 2), opened(t, filepath.Join(t.TempDir(), "tasks.book"))
+	s, b := numbered(t, 2), opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	f := feedOf(t, s, b, Rule{ScoredMin: 1})
 	for group := range int64(2*pinsMax + 10) {
 		b.pins[group+1] = 1
@@ -274,7 +274,7 @@ func TestFeedForgets(t *testing.T) {
 }
 
 func TestBookTogether(t *testing.T) {
-	b := opened(t, filepath.Join(t.TempDir(), "tasks.book"))
+	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	f := feedOf(t, numbered(t, 4), b, Rule{ScoredMin: 3, Share: 0.5})
 	var wg sync.WaitGroup
 	for w := range 4 {
@@ -295,7 +295,7 @@ func TestBookTogether(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	book := opened(b, filepath.Join(b.TempDir(), "tasks.book"))
+	book := opened(b, filepath.Join(b.TempDir(), "task_counts.log"))
 	b.ReportAllocs()
 	for i := range b.N {
 		book.Record(Result{Task: fmt.Sprintf("task-%d", i%10_000), Level: 1, Solved: i%2 == 0, Reward: 0.5})

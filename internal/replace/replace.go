@@ -3,6 +3,8 @@
 package replace
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 )
@@ -15,4 +17,17 @@ func File(path string, content []byte, perm os.FileMode) error {
 		return err
 	}
 	return Directory(filepath.Dir(path))
+}
+
+// Renamed returns the path of the file now in dir. A file that an earlier version left there under
+// the name before gets its new name first, unless both are there. No file of either name is no error.
+func Renamed(dir, before, now string) (string, error) {
+	path := filepath.Join(dir, now)
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		return path, nil // what it cannot be asked shows when it is opened
+	}
+	if err := os.Rename(filepath.Join(dir, before), path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return path, err
+	}
+	return path, nil
 }

@@ -72,3 +72,24 @@ func TestAFailureLeavesNothing(t *testing.T) {
 		t.Errorf("%v for a directory that is not there, want %v", err, fs.ErrNotExist)
 	}
 }
+
+// A file of an earlier version is found under its new name, and none is lost where both are there.
+func TestRenamed(t *testing.T) {
+	dir := t.TempDir()
+	renamed := func() {
+		t.Helper()
+		if path, err := Renamed(dir, "old", "new"); err != nil || path != filepath.Join(dir, "new") {
+			t.Errorf("%s, %v", path, err)
+		}
+	}
+	renamed()
+	alone(t, dir)
+	write(t, filepath.Join(dir, "old"), "kept")
+	renamed()
+	alone(t, dir, "new")
+	want(t, filepath.Join(dir, "new"), "kept")
+	write(t, filepath.Join(dir, "old"), "another")
+	renamed()
+	want(t, filepath.Join(dir, "new"), "kept")
+	want(t, filepath.Join(dir, "old"), "another")
+}

@@ -26,7 +26,7 @@ type Report struct {
 	// Order is length against the order in which groups enter a batch; nil for batches of one group.
 	Order *Order `json:"order"`
 	// Verdicts are those of all parts, one sentence each.
-	Verdicts []string `json:"verdicts"`
+	Verdicts []string `json:"conclusions"`
 }
 
 // Property compares the distribution of one property of rollouts.
@@ -54,7 +54,7 @@ type Property struct {
 	Histogram []Bin `json:"histogram"`
 	// Found says that a bias was found at 95 % confidence; Verdict says what, in words.
 	Found   bool   `json:"found"`
-	Verdict string `json:"verdict"`
+	Verdict string `json:"conclusion"`
 }
 
 // Bin is one of a histogram: values from Low up to the next bin's Low.
@@ -85,7 +85,7 @@ type Categories struct {
 	Ratio float64 `json:"ratio,omitempty"`
 	// Found says that a bias was found at 95 % confidence; Verdict says what, in words.
 	Found   bool   `json:"found"`
-	Verdict string `json:"verdict"`
+	Verdict string `json:"conclusion"`
 }
 
 // Cell is one category: groups started and, of them, trained.
@@ -112,7 +112,7 @@ type Order struct {
 	MeanTokens []float64 `json:"mean_tokens"`
 	// Found says that the slope's interval leaves out 0; Verdict says it in words.
 	Found   bool   `json:"found"`
-	Verdict string `json:"verdict"`
+	Verdict string `json:"conclusion"`
 }
 
 // Report compares what has ended so far.

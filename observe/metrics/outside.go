@@ -21,7 +21,7 @@ const (
 	PartTool
 	// PartEnvironment is the environment's time after the last turn.
 	PartEnvironment
-	// PartJudgeWait waits for a judge, PartJudge for its verdict.
+	// PartJudgeWait waits for the verifier, PartJudge for its verdict.
 	PartJudgeWait
 	PartJudge
 	// PartInterrupted stands without a slot while nothing else of it goes on.
@@ -48,8 +48,8 @@ type Latency struct {
 	ToolWaitS     float64 `json:"tool_wait_s"`
 	ToolS         float64 `json:"tool_s"`
 	EnvironmentS  float64 `json:"environment_s"`
-	JudgeWaitS    float64 `json:"judge_wait_s"`
-	JudgeS        float64 `json:"judge_s"`
+	JudgeWaitS    float64 `json:"verifier_wait_s"`
+	JudgeS        float64 `json:"verifier_s"`
 	InterruptedS  float64 `json:"interrupted_s"`
 }
 
@@ -285,7 +285,7 @@ func (l Latency) binding(reading, validating float64) string {
 	case sandbox > max(environment, judge):
 		return "sandbox"
 	case judge > environment:
-		return "judge"
+		return "verifier"
 	}
 	return "environment"
 }

@@ -227,9 +227,9 @@ func TestArrowsPassParts(t *testing.T) {
 	var out bytes.Buffer
 	d := New(&out, Options{Rules: loop.Config{EngineSlots: []int{1}, GroupSize: 1, BatchGroups: 2, QueueGroups: 4}, Parts: func(a Attempt) []Part {
 		if a.Group == 1 {
-			return []Part{{Name: "tool", FromNS: 200, ToNS: 400}, {Name: "sandbox_wait", FromNS: 600, ToNS: 700}, {Name: "judge", FromNS: 700, ToNS: 1000}}
+			return []Part{{Name: "tool", FromNS: 200, ToNS: 400}, {Name: "sandbox_wait", FromNS: 600, ToNS: 700}, {Name: "verifier", FromNS: 700, ToNS: 1000}}
 		}
-		return []Part{{Name: "sandbox_start", FromNS: 500, ToNS: 1200}, {Name: "judge", FromNS: 1500, ToNS: 1900}}
+		return []Part{{Name: "sandbox_start", FromNS: 500, ToNS: 1200}, {Name: "verifier", FromNS: 1500, ToNS: 1900}}
 	}})
 	for g := loop.GroupID(1); g <= 2; g++ {
 		end := int64(g) * 1000
@@ -243,7 +243,7 @@ func TestArrowsPassParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := read(t, out.Bytes())
-	if got, want := bind(t, events, ""), []joint{{"g1/0/1", "step to v1"}, {"judge", "step to v1"}}; !slices.Equal(got, want) {
+	if got, want := bind(t, events, ""), []joint{{"g1/0/1", "step to v1"}, {"verifier", "step to v1"}}; !slices.Equal(got, want) {
 		t.Errorf("arrows %v, want %v", got, want)
 	}
 	for _, e := range events {

@@ -12,7 +12,7 @@ type Attempt struct {
 
 // Part is a stretch of an attempt in which its environment was at work.
 type Part struct {
-	// Name says on what: sandbox_start, tool, judge. Tool and Class, the limit or the failure that it met,
+	// Name says on what: sandbox_start, tool, verifier. Tool and Class, the limit or the failure that it met,
 	// may be empty. Each has letters, digits, '-' and '_' alone; other characters are drawn as '_'.
 	Name, Tool, Class string
 	// FromNS and ToNS are nanoseconds since the run's start.

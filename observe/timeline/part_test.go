@@ -19,7 +19,7 @@ func TestParts(t *testing.T) {
 		if a.Attempt != 1 {
 			return nil
 		}
-		return []Part{{"sandbox_start", "", "", 50, 150}, {"tool", `ru"n`, "timeout", 150, 400}, {"judge", "", "", 900, 1200}, {"tool", "", "", 2000, 3000}}
+		return []Part{{"sandbox_start", "", "", 50, 150}, {"tool", `ru"n`, "timeout", 150, 400}, {"verifier", "", "", 900, 1200}, {"tool", "", "", 2000, 3000}}
 	}})
 	start := func(at int64, attempt int32) {
 		d.Observe(loop.Event{Time: at, Kind: loop.EngineJoined}, 0, []loop.Action{{Kind: loop.StartRollout, Group: 7, Sample: 2, Attempt: attempt}})
@@ -52,7 +52,7 @@ func TestParts(t *testing.T) {
 			}
 		}
 	}
-	want := []span{{"sandbox_start", 100, 50}, {"tool", 150, 150}, {"judge", 900, 100}, {"environment", 1100, 500}}
+	want := []span{{"sandbox_start", 100, 50}, {"tool", 150, 150}, {"verifier", 900, 100}, {"environment", 1100, 500}}
 	if !slices.Equal(got, want) {
 		t.Errorf("drawn %v, want %v", got, want)
 	}

@@ -60,14 +60,31 @@ type Forecast struct {
 	PeriodS       *float64 `json:"period_s"`
 	Regime        string   `json:"regime"`
 	Warnings      []string `json:"warnings,omitempty"`
-	Calibration   Probe    `json:"calibration"`
+	Probe         Probe    `json:"probe"`
 	// SHA256 of this object with an empty SHA256.
 	SHA256 string `json:"sha256"`
 }
 
+// UnmarshalJSON reads a forecast from a trace, which an earlier version may have written: there the
+// probe is named calibration. SHA256 stays that of the text as it was written.
+func (p *Forecast) UnmarshalJSON(text []byte) error {
+	type plain Forecast
+	read := struct {
+		*plain
+		Earlier *Probe `json:"calibration"`
+	}{plain: (*plain)(p)}
+	if err := json.Unmarshal(text, &read); err != nil {
+		return err
+	}
+	if read.Earlier != nil {
+		p.Probe = *read.Earlier
+	}
+	return nil
+}
+
 // ForecastRun says what to expect of a run from its config and the probe.
 func ForecastRun(cfg config.Config, c Probe) (Forecast, error) {
-	p := Forecast{Calibration: c}
+	p := Forecast{Probe: c}
 	expected, err := Expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
 	if err != nil {
 		return p, err

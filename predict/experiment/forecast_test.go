@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"encoding/json"
 	"math"
 	"testing"
 
@@ -24,5 +25,18 @@ func TestPredictsTheCorrectedForm(t *testing.T) {
 	}
 	if math.Abs(*p.PQS+*p.IQS-*p.StalenessMean) > 1e-9 || *p.PQS >= 2 {
 		t.Errorf("PQS %g, IQS %g, mean %g: want the parts to add up, and a PQS below the ideal 2 of C·M/B", *p.PQS, *p.IQS, *p.StalenessMean)
+	}
+}
+
+// A forecast in the trace of an earlier version has its probe under another name.
+func TestForecastOfAnEarlierVersion(t *testing.T) {
+	for name, text := range map[string]string{
+		"now":     `{"staleness_mean":1.5,"regime":"rollout","probe":{"utilization":0.5},"sha256":"f00"}`,
+		"earlier": `{"staleness_mean":1.5,"regime":"rollout","calibration":{"utilization":0.5},"sha256":"f00"}`,
+	} {
+		var p Forecast
+		if err := json.Unmarshal([]byte(text), &p); err != nil || p.Probe.Utilization != 0.5 || *p.StalenessMean != 1.5 || p.SHA256 != "f00" {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
 	}
 }

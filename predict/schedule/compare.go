@@ -61,7 +61,7 @@ type Comparison struct {
 	RolloutGPUs     int `json:"rollout_gpus"`
 	BestRolloutGPUs int `json:"best_rollout_gpus"`
 	// Conclusion on asynchrony.
-	Conclusion Conclusion `json:"verdict"`
+	Conclusion Conclusion `json:"conclusion"`
 	// Findings say, a sentence each, what else is to be seen.
 	Findings []string `json:"findings"`
 }

@@ -23,7 +23,7 @@ type Claim struct {
 	// Cell it was measured in.
 	Cell Cell `json:"cell"`
 	// Verdict is "confirmed", "refuted" or "open", where the interval reaches both sides.
-	Verdict string `json:"verdict"`
+	Verdict string `json:"conclusion"`
 }
 
 // judged fills in the verdict: confirmed if the whole interval is within the

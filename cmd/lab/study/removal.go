@@ -133,7 +133,7 @@ type Removal struct {
 	Most string `json:"most"`
 	// Verdict is "agrees" where that is the one the attribution names. It is "tie" where the two are
 	// within 5 % of each other, by removal or as attributed, else "differs".
-	Verdict string `json:"verdict"`
+	Verdict string `json:"conclusion"`
 }
 
 // Run simulates the case, and again without each source.
