@@ -54,14 +54,18 @@ func (s *search) accuracy() error {
 		a.StalenessMeanError /= float64(a.Finalists)
 		a.PeriodMeanError /= float64(a.Finalists)
 	}
-	a.Regime = regimeOf(s.plan.Recommended.Best().Utilization)
+	a.Regime = s.plan.Recommended.regime()
 	s.plan.Accuracy = a
 	return nil
 }
 
-// regimeOf names a utilization as docs/accuracy.md does.
-func regimeOf(rho float64) string {
+// regime names a setting's utilization as docs/accuracy.md does. Where its simulation says that a rule had both sides
+// wait, that binds and not one of them.
+func (c *Candidate) regime() string {
+	rho := c.Best().Utilization
 	switch {
+	case c.Simulated != nil && c.Simulated.Binding == "admission":
+		return fmt.Sprintf("bound by admission (ρ %.2f)", rho)
 	case math.Abs(rho-1) <= nearOne:
 		return fmt.Sprintf("near balance (ρ %.2f)", rho)
 	case rho < 1:

@@ -75,7 +75,7 @@ func (s *search) sideFinding() Finding {
 	critical := theory.BetaCritical(max(c.QueueFactor, 1))
 	f := Finding{Name: "rollout_bound", Rule: "at the same speed prefer the rollout-bound side", Holds: beta >= critical,
 		Fails: "where a train GPU is far slower than a rollout GPU: β* = c_T/c_R below β_crit(q), 0.5 at q = 1 and 0.067 at q = 2"}
-	f.Evidence = fmt.Sprintf("β* = %.0f/%.0f tokens/s = %.3g, β_crit(%s) = %.3g; the recommended setting is %s", response, rollout, beta, plain(max(c.QueueFactor, 1)), critical, regimeOf(c.Best().Utilization))
+	f.Evidence = fmt.Sprintf("β* = %.0f/%.0f tokens/s = %.3g, β_crit(%s) = %.3g; the recommended setting is %s", response, rollout, beta, plain(max(c.QueueFactor, 1)), critical, c.regime())
 	return f
 }
 

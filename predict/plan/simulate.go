@@ -24,6 +24,8 @@ type Simulated struct {
 	// TrainerIdleRatio and RolloutIdleRatio are the shares of time that each side waited.
 	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
 	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
+	// Binding is the side that limits, as a simulation's throughput has it.
+	Binding string `json:"binding"`
 	// Steps and Warmup are the train steps simulated.
 	Steps  int `json:"steps"`
 	Warmup int `json:"warmup_steps"`
@@ -166,7 +168,7 @@ func (e *evaluator) simulate(c *Candidate, w effort) error {
 // measured turns a simulation into figures.
 func (e *evaluator) measured(c *Candidate, r *sim.Result) *Simulated {
 	m := &r.Summary
-	s := &Simulated{TrainerIdleRatio: m.TrainerIdleRatio, RolloutIdleRatio: m.RolloutIdleRatio, Settled: true}
+	s := &Simulated{TrainerIdleRatio: m.TrainerIdleRatio, RolloutIdleRatio: m.RolloutIdleRatio, Binding: m.Throughput.Binding, Settled: true}
 	s.Figures = Figures{
 		StalenessMean: m.Staleness.Mean, StalenessP50: int(m.Staleness.P50), StalenessP95: int(m.Staleness.P95), StalenessP99: int(m.Staleness.P99),
 		PQS: m.PQS.Mean, IQS: m.IQS.Mean, Utilization: m.Utilization, PeriodS: m.PeriodS.Mean, WasteShare: wasted(m),
