@@ -168,6 +168,9 @@ func (e *evidence) hinted() (*Framework, error) {
 	if best != nil && tied == "" {
 		return best, nil
 	}
+	if best != nil && e.synchronousVerl(best) {
+		return nil, errVerlSynchronous
+	}
 	if best != nil {
 		return nil, fmt.Errorf("the log's keys fit %s and %s alike: say with --from which framework it is", best.Name, tied)
 	}

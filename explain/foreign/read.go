@@ -120,6 +120,9 @@ func choose(ctx context.Context, found *files, from string) (framework *Framewor
 	if framework == nil {
 		framework, err = scout.evidence.framework()
 	}
+	if scout.evidence.synchronousVerl(framework) {
+		return nil, false, errVerlSynchronous
+	}
 	return framework, scout.steps(framework), err
 }
 
