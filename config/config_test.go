@@ -403,3 +403,33 @@ func TestNestingIsBounded(t *testing.T) {
 		t.Errorf("many groups are not deep: %v", err)
 	}
 }
+
+// Where engines are servers, the printed document has no keys of the embedded task and model that nobody changed. It
+// is the same whether an earlier version printed them.
+func TestTheEmbeddedTaskIsNotPrintedBesideServers(t *testing.T) {
+	const servers = "engines: [{kind: vllm, name: a, url: \"http://127.0.0.1:1\", slots: 4}]\ntrainer: {kind: remote}\n"
+	resolved := func(text string) Config {
+		t.Helper()
+		c, err := Parse("test", []byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.WithDefaults()
+	}
+	plain := resolved(servers)
+	text := string(plain.YAML())
+	for _, key := range []string{"task:", "letters_min:", "letters_max:", "held_out:", "supervised_steps:", "layers:", "width:", "heads:", "context:"} {
+		if strings.Contains(text, key) {
+			t.Errorf("%s is printed:\n%s", key, text)
+		}
+		if !strings.Contains(string(resolved("").YAML()), key) {
+			t.Errorf("%s of embedded engines is not printed", key)
+		}
+	}
+	if earlier := resolved(servers + "environment: {task: reverse, letters_min: 2, held_out: 1000}\nmodel: {layers: 2}\n"); !earlier.Equal(plain) {
+		t.Errorf("a document with the defaults written out differs:\n%s", earlier.YAML())
+	}
+	if changed := string(resolved(servers + "environment: {letters_min: 3}\n").YAML()); !strings.Contains(changed, "letters_min: 3") {
+		t.Errorf("a key that was changed is not printed:\n%s", changed)
+	}
+}

@@ -6,12 +6,14 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"sync"
 
 	"github.com/goccy/go-yaml"
 )
 
 // YAML prints the document with every key that is set or was given, in the
-// schema's order. It parses back to an equal Config.
+// schema's order. It parses back to an equal Config. Defaults of the embedded
+// engines' task and model are left out where engines are servers.
 func (c Config) YAML() []byte {
 	text, err := yaml.Marshal(c.tree(document, reflect.ValueOf(c), ""))
 	if err != nil {
@@ -35,12 +37,39 @@ func (c Config) tree(fields []field, section reflect.Value, path string) yaml.Ma
 	tree := yaml.MapSlice{}
 	for _, known := range fields {
 		value, at := section.Field(known.index), join(path, known.key)
-		if known.unset && value.IsZero() && !c.given(at) {
+		if known.unset && value.IsZero() && !c.given(at) || c.idle(at) {
 			continue
 		}
 		tree = append(tree, yaml.MapItem{Key: known.key, Value: c.branch(known, value, at)})
 	}
 	return tree
+}
+
+// embeddedKeys are read by embedded engines alone.
+var embeddedKeys = map[string]func(c *Config) any{
+	"model.layers":                 func(c *Config) any { return c.Model.Layers },
+	"model.width":                  func(c *Config) any { return c.Model.Width },
+	"model.heads":                  func(c *Config) any { return c.Model.Heads },
+	"model.context":                func(c *Config) any { return c.Model.Context },
+	"environment.task":             func(c *Config) any { return c.Environment.Task },
+	"environment.letters_min":      func(c *Config) any { return c.Environment.LettersMin },
+	"environment.letters_max":      func(c *Config) any { return c.Environment.LettersMax },
+	"environment.held_out":         func(c *Config) any { return c.Environment.HeldOut },
+	"environment.supervised_steps": func(c *Config) any { return c.Environment.SupervisedSteps },
+}
+
+// plainDefaults is the document of defaults alone.
+var plainDefaults = sync.OnceValue(func() Config { return Config{}.WithDefaults() })
+
+// idle reports whether a key is of embedded engines, of which there are none, and says no more than its default. A run
+// that began when such keys were printed has them in its document, so that it does not matter whether it was given.
+func (c *Config) idle(at string) bool {
+	value := embeddedKeys[at]
+	if value == nil || !c.External() {
+		return false
+	}
+	standard := plainDefaults()
+	return value(c) == value(&standard) || !c.given(at) && reflect.ValueOf(value(c)).IsZero()
 }
 
 // branch turns one value into what the printers understand.
