@@ -13,17 +13,6 @@ var unplanned = []struct{ key, instead string }{
 	{"rollout.concurrency", "hardware.slots_per_gpu fixes the rollouts at once on a GPU"},
 }
 
-// Unplanned reports whether a plan has no use for a key of a document that a
-// simulation reads.
-func Unplanned(key string) bool {
-	for _, u := range unplanned {
-		if u.key == key {
-			return true
-		}
-	}
-	return false
-}
-
 // given warns of what the document gives and the plan does not go by, and of a
 // budget that it does not give.
 func (s *search) given() {

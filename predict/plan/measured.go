@@ -14,7 +14,7 @@ import (
 // Measured gathers from a run's events the figures that a plan would otherwise
 // take from rooflines. These are lengths by group, decode speed by slots at work,
 // train speed and the time of a sync. Its zero value is not usable: see
-// [NewMeasured].
+// [MeasuredTrace].
 type Measured struct {
 	rules  loop.Config
 	groups map[loop.GroupID][]rollout
@@ -35,13 +35,13 @@ type rollout struct {
 	environmentNS int64
 }
 
-// NewMeasured begins one, under the rules that the run had.
-func NewMeasured(rules loop.Config) *Measured {
+// newMeasured begins one, under the rules that the run had.
+func newMeasured(rules loop.Config) *Measured {
 	return &Measured{rules: rules, groups: map[loop.GroupID][]rollout{}, cells: map[int][2]int64{}, stepEnded: -1}
 }
 
-// Event folds an event; generateNS and environmentNS split a scored rollout's time.
-func (m *Measured) Event(ev loop.Event, generateNS, environmentNS int64) {
+// event folds an event; generateNS and environmentNS split a scored rollout's time.
+func (m *Measured) event(ev loop.Event, generateNS, environmentNS int64) {
 	m.now = ev.Time
 	switch ev.Kind {
 	case loop.TrainStepEnded:
@@ -64,9 +64,9 @@ func (m *Measured) Event(ev loop.Event, generateNS, environmentNS int64) {
 	}
 }
 
-// Action folds an action: a train step begins, a group was trained on, a completed
+// action folds an action: a train step begins, a group was trained on, a completed
 // sync ends what its train step began.
-func (m *Measured) Action(a loop.Action) {
+func (m *Measured) action(a loop.Action) {
 	switch a.Kind {
 	case loop.StartTrainStep:
 		m.training, m.stepBegan = true, m.now
@@ -81,8 +81,8 @@ func (m *Measured) Action(a loop.Action) {
 	}
 }
 
-// Decode folds decode steps of one engine with so many slots at work.
-func (m *Measured) Decode(active int, steps, ns int64) {
+// decode folds decode steps of one engine with so many slots at work.
+func (m *Measured) decode(active int, steps, ns int64) {
 	if active < 1 || steps < 1 || ns < 1 {
 		return
 	}
