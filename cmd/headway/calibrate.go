@@ -7,15 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/calibrate"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop"
 	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
@@ -56,26 +55,26 @@ func (c *calibrateCmd) Run(application *app.Process) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	measured, err := c.open(ctx)
+	measured, err := calibrate.Open(ctx, calibrate.Request{Engine: c.Engine, Model: c.Model, KeyFile: c.KeyFile, Slots: c.Slots, Update: c.Update})
 	if err != nil {
 		return err
 	}
-	o, err := c.options(ctx, measured)
+	o, err := measured.Options(ctx, c.asked(), c.Prompts)
 	if err != nil {
-		return errors.Join(err, measured.close())
+		return errors.Join(err, measured.Close())
 	}
 	bar := newCalibrationBar(application, c.Plain)
 	o.Progress = bar.show
 	result, err := measure.Measure(ctx, o)
 	bar.end()
-	if closed := measured.close(); err == nil && closed != nil {
+	if closed := measured.Close(); err == nil && closed != nil {
 		err = closed
 	}
 	if ctx.Err() != nil {
 		return failure.Run("", "interrupted: nothing was written")
 	}
 	if err != nil {
-		err = failure.Run("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", c.Engine, err)
+		err = failure.Run("headway doctor says what a server lacks; measure fewer slots, or look at the server's log", "%s: %w", measured.Name, err)
 	}
 	if len(result.Decode) == 0 {
 		return err
@@ -84,12 +83,12 @@ func (c *calibrateCmd) Run(application *app.Process) error {
 }
 
 // tell writes and prints what was measured, of which some may be missing.
-func (c *calibrateCmd) tell(application *app.Process, measured *measuredEngine, result measure.Result) error {
+func (c *calibrateCmd) tell(application *app.Process, measured *calibrate.Engine, result measure.Result) error {
 	if err := c.write(measured, result); err != nil {
 		return err
 	}
 	if c.JSON {
-		return printJSON(application.Stdout, calibrationReport{c.Engine, measured.kind, measured.software, result})
+		return printJSON(application.Stdout, calibrationReport{measured.Name, measured.Kind, measured.Software, result})
 	}
 	return c.print(application, measured, result)
 }
@@ -120,41 +119,17 @@ func (c *calibrateCmd) check() error {
 	return nil
 }
 
-// options are what is measured of an engine.
-func (c *calibrateCmd) options(ctx context.Context, m *measuredEngine) (measure.Options, error) {
-	o := measure.Options{
-		Engine: m.engine, Slots: m.slots, PromptTokens: c.PromptTokens, ResponseTokens: c.ResponseTokens, Vocabulary: m.vocabulary, Context: m.context,
-		Point: time.Duration(c.Seconds * float64(time.Second)), Repeats: c.Repeats, Samples: c.Samples, LengthMax: c.MaxTokens, Sampling: m.sampling, Seed: c.Seed,
-	}
-	if over := o.PromptTokens + o.ResponseTokens - m.context; m.context > 0 && over > 0 && over <= m.spare {
-		o.ResponseTokens -= over // as the server would, which keeps as many places free
-	}
-	longest := m.context
-	if m.promptMax > 0 {
-		o.PromptTokens, longest = min(o.PromptTokens, m.promptMax), m.promptMax+1
-	}
-	o.PrefillTokens = measure.PrefillLengths(longest)
-	if len(c.Update) > 0 {
-		o.Versions = []loop.Version{1, 2}
-	}
-	if c.Prompts != "" {
-		prompts, err := m.readPrompts(ctx, c.Prompts)
-		if err != nil {
-			return o, err
-		}
-		o.Prompts = prompts
-	}
-	if err := o.Validate(); err != nil {
-		return o, failure.Usage("change --slots, --prompt-tokens or --response-tokens", "%s: %s", c.Engine, strings.TrimPrefix(err.Error(), "calibrate: "))
-	}
-	return o, nil
+// asked are the options of a measurement as the flags have them.
+func (c *calibrateCmd) asked() measure.Options {
+	return measure.Options{PromptTokens: c.PromptTokens, ResponseTokens: c.ResponseTokens, Point: time.Duration(c.Seconds * float64(time.Second)), Repeats: c.Repeats,
+		Samples: c.Samples, LengthMax: c.MaxTokens, Seed: c.Seed}
 }
 
 // write writes the files that were asked for.
-func (c *calibrateCmd) write(m *measuredEngine, r measure.Result) error {
+func (c *calibrateCmd) write(m *calibrate.Engine, r measure.Result) error {
 	files := map[string][]byte{}
 	if c.Out != "" {
-		files[c.Out] = r.Document(fmt.Sprintf("%s, %s", c.Engine, m.words()))
+		files[c.Out] = r.Document(fmt.Sprintf("%s, %s", m.Name, m.Words()))
 	}
 	if c.Plot != "" {
 		picture, err := r.Picture().SVG()
@@ -172,8 +147,8 @@ func (c *calibrateCmd) write(m *measuredEngine, r measure.Result) error {
 }
 
 // print prints for people.
-func (c *calibrateCmd) print(application *app.Process, m *measuredEngine, r measure.Result) error {
-	parts := []string{fmt.Sprintf("%s, %s: prompts of %d tokens, responses of %d\n", c.Engine, m.words(), r.PromptTokens, r.ResponseTokens), r.Table().String()}
+func (c *calibrateCmd) print(application *app.Process, m *calibrate.Engine, r measure.Result) error {
+	parts := []string{fmt.Sprintf("%s, %s: prompts of %d tokens, responses of %d\n", m.Name, m.Words(), r.PromptTokens, r.ResponseTokens), r.Table().String()}
 	if t := r.PrefillTable(); len(t.Rows) > 0 {
 		parts = append(parts, t.String())
 	}
@@ -220,17 +195,4 @@ func (b *calibrationBar) end() {
 	if b.terminal {
 		fmt.Fprint(b.app.Stderr, "\r\x1b[K")
 	}
-}
-
-// updates are the directories of versions: the first is served to begin with.
-func (c *calibrateCmd) updates(_ context.Context, version loop.Version) (string, error) {
-	if len(c.Update) == 0 || version < 0 {
-		return "", fmt.Errorf("there are no weights of version %d", version)
-	}
-	// The last version switched to, 2, is the last directory given.
-	order := slices.Clone(c.Update)
-	if len(order) == 2 {
-		order = []string{c.Update[1], c.Update[0]}
-	}
-	return order[int(version)%len(order)], nil
 }

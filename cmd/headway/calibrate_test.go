@@ -172,24 +172,6 @@ func TestCalibrateEmbedded(t *testing.T) {
 	}
 }
 
-// A server that keeps places of its context free is asked for nothing that it would refuse: SGLang's last
-// prompt is two tokens shorter than its context less one.
-func TestCalibrationFitsTheContext(t *testing.T) {
-	server := &measuredEngine{engine: &knownEngine{slots: 2}, slots: 2, vocabulary: 64, context: 254, spare: 2}
-	command := calibrateCmd{PromptTokens: 128, ResponseTokens: 128, Seconds: 1, Repeats: 1, Samples: 1, MaxTokens: 1}
-	o, err := command.options(t.Context(), server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if last := o.PrefillTokens[len(o.PrefillTokens)-1]; last != 253 || o.PromptTokens+o.ResponseTokens != 254 {
-		t.Errorf("prompts of up to %d tokens, and %d with %d tokens of response, for a room of 254", last, o.PromptTokens, o.ResponseTokens)
-	}
-	command.ResponseTokens = 200
-	if _, err := command.options(t.Context(), server); err == nil || !strings.Contains(err.Error(), "do not fit in the engine's context of 254") {
-		t.Errorf("responses that cannot fit: %v", err)
-	}
-}
-
 // What was measured before a server fails is written and printed, with what is missing, and the command fails.
 func TestCalibrationOfAFailingServer(t *testing.T) {
 	policy := enginetest.NewPolicyServer(enginetest.PolicyOptions{Policy: enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 40}, Context: 256, Weights: "m0", Step: time.Millisecond})

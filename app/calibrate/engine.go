@@ -1,7 +1,8 @@
-package main
+package calibrate
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -20,30 +22,73 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/workload"
+	measure "github.com/headway-rl/headway/predict/calibrate"
 	"github.com/headway-rl/headway/store/weights"
 )
 
-// measuredEngine is an engine that is about to be measured.
-type measuredEngine struct {
-	engine         port.Engine
-	server         *upstream.Engine // nil for an embedded one
-	kind, software string
-	slots          int
+// Request names an engine that is to be measured.
+type Request struct {
+	// Engine is the address of a server, or FILE#NAME: an engine of a document, without #NAME its first.
+	Engine string
+	// Model is the name by which a server of an address knows its model, empty for the first it lists; KeyFile has its API key.
+	Model, KeyFile string
+	// Slots is how many responses at once are measured at most; 0 for the document's, and 16 for an address.
+	Slots int
+	// Update are directories of weights between which the engine is switched, as its server sees them: none, one or two.
+	Update []string
+}
+
+// Engine is an engine that is about to be measured.
+type Engine struct {
+	// Name is how it was named, an address in full. Kind is the engine's, Software the server's program, empty where
+	// that is not known.
+	Name, Kind, Software string
+
+	engine port.Engine
+	server *upstream.Engine // nil for an embedded one
+	slots  int
 	// vocabulary is the model's, context what prompt and response may have together, 0 for no bound, beside
 	// spare places that the server keeps free; promptMax the longest prompt, 0 for what the context leaves.
 	vocabulary, context, spare, promptMax int
 	sampling                              *port.Sampling
+	updates                               bool
 	close                                 func() error
 }
 
-// words say what it is.
-func (m *measuredEngine) words() string {
-	if m.software == "" {
-		return m.kind
+// Words say what it is.
+func (m *Engine) Words() string { return cmp.Or(m.Software, m.Kind) }
+
+// Close closes the engine.
+func (m *Engine) Close() error { return m.close() }
+
+// Options are those asked for, as far as the engine's context holds them. Prompts names a file of prompts whose responses
+// are measured too, empty for none. The error blames the options.
+func (m *Engine) Options(ctx context.Context, o measure.Options, prompts string) (measure.Options, error) {
+	o.Engine, o.Slots, o.Vocabulary, o.Context, o.Sampling = m.engine, m.slots, m.vocabulary, m.context, m.sampling
+	if over := o.PromptTokens + o.ResponseTokens - m.context; m.context > 0 && over > 0 && over <= m.spare {
+		o.ResponseTokens -= over // as the server would, which keeps as many places free
 	}
-	return m.software
+	longest := m.context
+	if m.promptMax > 0 {
+		o.PromptTokens, longest = min(o.PromptTokens, m.promptMax), m.promptMax+1
+	}
+	o.PrefillTokens = measure.PrefillLengths(longest)
+	if m.updates {
+		o.Versions = []loop.Version{1, 2}
+	}
+	if prompts != "" {
+		var err error
+		if o.Prompts, err = m.readPrompts(ctx, prompts); err != nil {
+			return o, err
+		}
+	}
+	if err := o.Validate(); err != nil {
+		return o, failure.Usage("change --slots, --prompt-tokens or --response-tokens", "%s: %s", m.Name, strings.TrimPrefix(err.Error(), "calibrate: "))
+	}
+	return o, nil
 }
 
 // slotsOfURL is the default for a server of which nothing but its address is known.
@@ -52,17 +97,30 @@ const slotsOfURL = 16
 // recogniseS bounds the question of what a server is.
 const recogniseS = 30
 
-// open finds the engine and has it serve something.
-func (c *calibrateCmd) open(ctx context.Context) (*measuredEngine, error) {
-	address, err := addressOf(c.Engine)
+// Open finds an engine and has it serve something.
+func Open(ctx context.Context, r Request) (*Engine, error) {
+	address, err := addressOf(r.Engine)
 	if err != nil {
 		return nil, err
 	}
+	name := r.Engine
+	var m *Engine
 	if address != "" {
-		c.Engine = address // what is printed and written has it too
-		return c.openServer(ctx, config.Engine{Name: "engine", URL: address, ServedModel: c.Model, KeyFile: c.KeyFile, Slots: slotsOfURL}, nil)
+		name = address
+		m, err = r.openServer(ctx, config.Engine{Name: "engine", URL: address, ServedModel: r.Model, KeyFile: r.KeyFile, Slots: slotsOfURL}, nil)
+	} else {
+		m, err = r.openNamed(ctx)
 	}
-	path, name, _ := strings.Cut(c.Engine, "#")
+	if err != nil {
+		return nil, err
+	}
+	m.Name, m.updates = name, len(r.Update) > 0
+	return m, nil
+}
+
+// openNamed opens an engine of a document.
+func (r Request) openNamed(ctx context.Context) (*Engine, error) {
+	path, name, _ := strings.Cut(r.Engine, "#")
 	document, err := config.Load(path)
 	if err != nil {
 		return nil, err
@@ -78,9 +136,9 @@ func (c *calibrateCmd) open(ctx context.Context) (*measuredEngine, error) {
 				return nil, document.Refuse("engines.0.kind", "is a service, whose speed depends on its other clients: a run measures it", "the document of a run with other engines; headway diagnose RUN says how fast the service was")
 			}
 			how := document.Rollout.Sampling
-			return c.openServer(ctx, e, &port.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
+			return r.openServer(ctx, e, &port.Sampling{Temperature: how.Temperature, TopP: how.TopP, TopK: how.TopK, MinP: how.MinP})
 		}
-		return c.openEmbedded(ctx, document, e)
+		return r.openEmbedded(ctx, document, e)
 	}
 	return nil, failure.Usage("name one of them after the #", "%s has no engine %s: it has %s", path, name, strings.Join(names, ", "))
 }
@@ -123,9 +181,9 @@ func firstLine(err error) string {
 }
 
 // openServer asks a server what it is, where its kind is not known, and what it can.
-func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *port.Sampling) (*measuredEngine, error) {
-	if c.Slots > 0 {
-		e.Slots = c.Slots
+func (r Request) openServer(ctx context.Context, e config.Engine, how *port.Sampling) (*Engine, error) {
+	if r.Slots > 0 {
+		e.Slots = r.Slots
 	}
 	server, err := parts.ServerOf(e)
 	if err != nil {
@@ -137,8 +195,8 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 		return nil, err
 	}
 	o := upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Sampling: how}
-	if len(c.Update) > 0 {
-		o.Views, o.Road = c.updates, upstream.RoadDisk
+	if len(r.Update) > 0 {
+		o.Views, o.Road = r.weightsOf, upstream.RoadDisk
 		if e.Weights == string(upstream.RoadRestart) {
 			o.Road = upstream.RoadRestart
 		}
@@ -148,12 +206,12 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 		server.Close()
 		return nil, err
 	}
-	m := &measuredEngine{engine: made, server: made, kind: dialect.Kind(), slots: e.Slots, sampling: how, close: made.Close}
+	m := &Engine{engine: made, server: made, Kind: dialect.Kind(), slots: e.Slots, sampling: how, close: made.Close}
 	if err := m.serve(ctx); err != nil {
 		return nil, errors.Join(failure.Run("headway doctor says what a server lacks, and the flag to start it with", "%s: %w", e.URL, err), made.Close())
 	}
 	caps, _ := made.Capabilities()
-	m.software, m.vocabulary = caps.Software, caps.Vocabulary
+	m.Software, m.vocabulary = caps.Software, caps.Vocabulary
 	if caps.Context > 0 {
 		m.context, m.spare = caps.Context-caps.Spare, caps.Spare
 	}
@@ -164,11 +222,24 @@ func (c *calibrateCmd) openServer(ctx context.Context, e config.Engine, how *por
 }
 
 // serve makes the engine serve version 0, which is what it serves now unless weights were given.
-func (m *measuredEngine) serve(ctx context.Context) error {
+func (m *Engine) serve(ctx context.Context) error {
 	if err := m.engine.Load(ctx, 0); err != nil {
 		return err
 	}
 	return m.engine.Switch(ctx, 0, false)
+}
+
+// weightsOf is the directory of a version: the first that is given is served to begin with.
+func (r Request) weightsOf(_ context.Context, version loop.Version) (string, error) {
+	if len(r.Update) == 0 || version < 0 {
+		return "", fmt.Errorf("there are no weights of version %d", version)
+	}
+	// The last version switched to, 2, is the last directory given.
+	order := slices.Clone(r.Update)
+	if len(order) == 2 {
+		order = []string{r.Update[1], r.Update[0]}
+	}
+	return order[int(version)%len(order)], nil
 }
 
 // recognise returns how a server speaks: as its document says, else the first kind that it answers as.
@@ -209,8 +280,8 @@ func unreachable(err error) bool {
 }
 
 // openEmbedded makes an embedded engine with the weights of its version 0, in a directory for the time.
-func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config, e config.Engine) (*measuredEngine, error) {
-	if len(c.Update) > 0 {
+func (r Request) openEmbedded(ctx context.Context, document config.Config, e config.Engine) (*Engine, error) {
+	if len(r.Update) > 0 {
 		return nil, failure.Usage("leave --update out", "an embedded engine takes no weights from a directory")
 	}
 	task, err := env.New(document.Environment.Task, env.Options{LettersMin: document.Environment.LettersMin, LettersMax: document.Environment.LettersMax})
@@ -234,15 +305,15 @@ func (c *calibrateCmd) openEmbedded(ctx context.Context, document config.Config,
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	if c.Slots > 0 {
-		e.Slots = c.Slots
+	if r.Slots > 0 {
+		e.Slots = r.Slots
 	}
 	made, err := engine.New(engine.Options{Name: e.Name, Slots: e.Slots, Model: parts.PolicyShape(document, task), PromptTokens: task.Limits().PromptTokens,
 		End: env.End, Seed: document.Seed, DecodeStepS: e.DecodeStepS, Weights: store})
 	if err != nil {
 		return nil, errors.Join(err, remove())
 	}
-	m := &measuredEngine{engine: made, kind: "embedded", slots: e.Slots, vocabulary: parts.PolicyShape(document, task).Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
+	m := &Engine{engine: made, Kind: "embedded", slots: e.Slots, vocabulary: parts.PolicyShape(document, task).Vocabulary, context: document.Model.Context, promptMax: task.Limits().PromptTokens,
 		close: func() error { return errors.Join(made.Close(), remove()) }}
 	if err := m.serve(ctx); err != nil {
 		return nil, errors.Join(err, m.close())
@@ -260,7 +331,7 @@ type promptLine struct {
 const promptBytesMax = 16 << 20
 
 // readPrompts reads a file of prompts, which the engine's own tokenizer reads.
-func (m *measuredEngine) readPrompts(ctx context.Context, path string) ([][]int32, error) {
+func (m *Engine) readPrompts(ctx context.Context, path string) ([][]int32, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, failure.Usage("give a file with a JSON object a line", "--prompts: %w", err)
@@ -290,7 +361,7 @@ func (m *measuredEngine) readPrompts(ctx context.Context, path string) ([][]int3
 }
 
 // readPrompt reads one line.
-func (m *measuredEngine) readPrompt(ctx context.Context, text []byte) ([]int32, error) {
+func (m *Engine) readPrompt(ctx context.Context, text []byte) ([]int32, error) {
 	var line promptLine
 	if err := json.Unmarshal(text, &line); err != nil {
 		return nil, fmt.Errorf("not a JSON object: %w", err)
