@@ -26,14 +26,14 @@ func (c *Config) agentDefaults() {
 	if c.says(c.Modelled.Tools, "modelled.tools") {
 		orWord(&c.Modelled.Tools.CallsKind, "fixed")
 		orWord(&c.Modelled.Tools.Split, "even")
-		c.Modelled.Tools.Time = c.serviceDefaults(c.Modelled.Tools.Time, "modelled.tools.time")
+		c.Modelled.Tools.Time = c.timeDefaults(c.Modelled.Tools.Time, "modelled.tools.time")
 	}
 	if c.says(c.Modelled.Sandbox, "modelled.sandbox") {
 		orWord(&c.Modelled.Sandbox.When, "first_call")
-		c.Modelled.Sandbox.Start = c.serviceDefaults(c.Modelled.Sandbox.Start, "modelled.sandbox.start")
+		c.Modelled.Sandbox.Start = c.timeDefaults(c.Modelled.Sandbox.Start, "modelled.sandbox.start")
 	}
 	if c.says(c.Modelled.Verifier, "modelled.verifier") {
-		c.Modelled.Verifier.Time = c.serviceDefaults(c.Modelled.Verifier.Time, "modelled.verifier.time")
+		c.Modelled.Verifier.Time = c.timeDefaults(c.Modelled.Verifier.Time, "modelled.verifier.time")
 	}
 	if c.Modelled.Failures.EngineMTBFS > 0 {
 		orNumber(&c.Modelled.Failures.EngineDownS, engineDownDefault, c.given("modelled.failures.engine_down_s"))
@@ -82,7 +82,7 @@ func (v *validator) idle(key string, unused bool, why, allowed string) {
 }
 
 // service checks a model of a time.
-func (v *validator) service(path string, s Service) {
+func (v *validator) service(path string, s TimeModel) {
 	if !v.unused(path, "kind", s.Kind, serviceKeys) {
 		v.model(path, s.spec().Validate())
 	}

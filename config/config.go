@@ -39,7 +39,7 @@ type Config struct {
 	// Environment is what a run's policy is trained on.
 	Environment Environment `json:"environment"`
 	// Sandbox says what code of the policy runs in, in a run; modelled.sandbox is what simulations reckon with. Default none, where nothing runs.
-	Sandbox Sandboxes `json:"sandbox,omitempty"`
+	Sandbox Sandbox `json:"sandbox,omitempty"`
 	// Trainer says how a run learns.
 	Trainer Trainer `json:"trainer"`
 	// Store says where a run keeps its files, and how safely.

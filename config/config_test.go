@@ -293,7 +293,7 @@ func TestModels(t *testing.T) {
 	if err != nil || lengths.Mean() != 40 {
 		t.Errorf("lengths: mean %v, %v", lengths.Mean(), err)
 	}
-	service, err := c.ServiceModel()
+	service, err := c.EnvironmentTimes()
 	if err != nil || service.Mean() != 2e9 {
 		t.Errorf("service: mean %v ns, %v", service.Mean(), err)
 	}

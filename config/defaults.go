@@ -100,12 +100,12 @@ func (c *Config) rolloutDefaults() {
 // document models another. Nothing goes the other way.
 func (c *Config) environmentTimeDefaults() {
 	const modelled, live = "modelled.environment", "environment.service_time"
-	c.Environment.ServiceTime = c.serviceDefaults(c.Environment.ServiceTime, live)
+	c.Environment.ServiceTime = c.timeDefaults(c.Environment.ServiceTime, live)
 	if _, given := c.givenUnder(modelled); given || !c.Modelled.Environment.isZero() || c.Modelled.Environment.CapS > 0 {
-		c.Modelled.Environment = c.serviceDefaults(c.Modelled.Environment, modelled)
+		c.Modelled.Environment = c.timeDefaults(c.Modelled.Environment, modelled)
 		return
 	}
-	for _, known := range fieldsOf(reflect.TypeFor[Service]()) {
+	for _, known := range fieldsOf(reflect.TypeFor[TimeModel]()) {
 		if at, ok := c.origin.places[join(live, known.key)]; ok {
 			c.origin.places[join(modelled, known.key)] = at
 		}
@@ -114,10 +114,10 @@ func (c *Config) environmentTimeDefaults() {
 }
 
 // isZero reports whether nothing is said about a service time.
-func (s Service) isZero() bool { return s.Kind == "" && !s.isMeasured() && s.MeanS == 0 }
+func (s TimeModel) isZero() bool { return s.Kind == "" && !s.isMeasured() && s.MeanS == 0 }
 
 // isMeasured reports whether a service time is given by measurements.
-func (s Service) isMeasured() bool { return s.File != "" || len(s.Groups) > 0 }
+func (s TimeModel) isMeasured() bool { return s.File != "" || len(s.Groups) > 0 }
 
 // engineDefaults divides the concurrency over the engines that say no slots.
 func (c *Config) engineDefaults() {
@@ -179,8 +179,8 @@ func (c *Config) lengthDefaults(l Length) Length {
 	return l
 }
 
-// serviceDefaults is lengthDefaults for a service time.
-func (c *Config) serviceDefaults(s Service, path string) Service {
+// timeDefaults is lengthDefaults for a service time.
+func (c *Config) timeDefaults(s TimeModel, path string) TimeModel {
 	if s.Kind == "" {
 		switch {
 		case s.isMeasured():

@@ -29,7 +29,7 @@ type Environment struct {
 	// HeldOut is the number of prompts kept for evaluation, never trained on. Default 1000.
 	HeldOut int `json:"held_out" min:"1" max:"10000000"`
 	// ServiceTime is the time that a rollout of a run waits, as if for tools and sandboxes. Simulations reckon with modelled.environment, which is the same unless given. Default none.
-	ServiceTime Service `json:"service_time"`
+	ServiceTime TimeModel `json:"service_time"`
 	// SupervisedSteps is the number of supervised steps before reinforcement learning begins; 0 for none. Default 1200 for addition, else 0.
 	SupervisedSteps int `json:"supervised_steps" min:"0" max:"1000000"`
 	// Tasks are the prompts of kind tasks; with openenv they may be left out.
@@ -50,9 +50,9 @@ type Environment struct {
 	OnLimit OnLimit `json:"on_limit,omitempty"`
 }
 
-// Sandboxes is what code of the policy runs in, in a run. Simulations use
+// Sandbox is what code of the policy runs in, in a run. Simulations use
 // modelled.sandbox instead; neither section takes values from the other.
-type Sandboxes struct {
+type Sandbox struct {
 	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process. Driver process runs plain processes of this user, which is no boundary. Default bwrap.
 	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`
 	// Root is the directory of a root file system, which bwrap and runsc give every sandbox to read. Default the host's own programs, without its data.

@@ -12,18 +12,18 @@ import (
 var driverKeys = []struct {
 	key     string
 	drivers []string
-	said    func(Sandboxes) bool
+	said    func(Sandbox) bool
 }{
-	{"root", []string{"bwrap", "runsc"}, func(s Sandboxes) bool { return s.Root != "" }},
-	{"mounts", []string{"bwrap", "runsc"}, func(s Sandboxes) bool { return len(s.Mounts) > 0 }},
-	{"image", []string{"kubernetes", "e2b"}, func(s Sandboxes) bool { return s.Image != "" }},
-	{"urls", []string{"swerex"}, func(s Sandboxes) bool { return len(s.URLs) > 0 }},
-	{"server_boxes", []string{"swerex"}, func(s Sandboxes) bool { return s.ServerBoxes > 0 }},
-	{"isolated", []string{"swerex", "kubernetes"}, func(s Sandboxes) bool { return s.Isolated }},
-	{"url", []string{"e2b"}, func(s Sandboxes) bool { return s.URL != "" }},
-	{"key_file", []string{"swerex", "e2b"}, func(s Sandboxes) bool { return s.KeyFile != "" }},
-	{"kubernetes", []string{"kubernetes"}, func(s Sandboxes) bool { return s.Kubernetes != Kubernetes{} }},
-	{"e2b", []string{"e2b"}, func(s Sandboxes) bool { return s.E2B != E2B{} }},
+	{"root", []string{"bwrap", "runsc"}, func(s Sandbox) bool { return s.Root != "" }},
+	{"mounts", []string{"bwrap", "runsc"}, func(s Sandbox) bool { return len(s.Mounts) > 0 }},
+	{"image", []string{"kubernetes", "e2b"}, func(s Sandbox) bool { return s.Image != "" }},
+	{"urls", []string{"swerex"}, func(s Sandbox) bool { return len(s.URLs) > 0 }},
+	{"server_boxes", []string{"swerex"}, func(s Sandbox) bool { return s.ServerBoxes > 0 }},
+	{"isolated", []string{"swerex", "kubernetes"}, func(s Sandbox) bool { return s.Isolated }},
+	{"url", []string{"e2b"}, func(s Sandbox) bool { return s.URL != "" }},
+	{"key_file", []string{"swerex", "e2b"}, func(s Sandbox) bool { return s.KeyFile != "" }},
+	{"kubernetes", []string{"kubernetes"}, func(s Sandbox) bool { return s.Kubernetes != Kubernetes{} }},
+	{"e2b", []string{"e2b"}, func(s Sandbox) bool { return s.E2B != E2B{} }},
 }
 
 // verifierKeys are the keys that each kind of verifier uses beside kind.

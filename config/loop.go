@@ -141,16 +141,16 @@ func (c Config) PromptModel() (workload.PromptScale, error) {
 	return scale, nil
 }
 
-// ServiceModel compiles the environment's time in a simulation, reading its file if it
+// EnvironmentTimes compiles the environment's time in a simulation, reading its file if it
 // has one. The error is an [Errors].
-func (c Config) ServiceModel() (*workload.Service, error) {
-	return c.serviceModel("modelled.environment", c.Modelled.Environment)
+func (c Config) EnvironmentTimes() (*workload.Times, error) {
+	return c.times("modelled.environment", c.Modelled.Environment)
 }
 
-// RunServiceModel compiles the time that a run's embedded environment really waits, as
-// ServiceModel does.
-func (c Config) RunServiceModel() (*workload.Service, error) {
-	return c.serviceModel("environment.service_time", c.Environment.ServiceTime)
+// RunEnvironmentTimes compiles the time that a run's embedded environment really waits, as
+// EnvironmentTimes does.
+func (c Config) RunEnvironmentTimes() (*workload.Times, error) {
+	return c.times("environment.service_time", c.Environment.ServiceTime)
 }
 
 // SolveModel compiles the model of rewards. The error is an [Errors].
@@ -205,8 +205,8 @@ func (l Length) spec() workload.LengthSpec {
 }
 
 // spec is the service time in the words of package workload.
-func (s Service) spec() workload.ServiceSpec {
-	return workload.ServiceSpec{Kind: s.Kind, MeanS: s.MeanS, Tailness: s.Tailness, CapS: s.CapS, File: s.File, Groups: s.Groups}
+func (s TimeModel) spec() workload.TimesSpec {
+	return workload.TimesSpec{Kind: s.Kind, MeanS: s.MeanS, Tailness: s.Tailness, CapS: s.CapS, File: s.File, Groups: s.Groups}
 }
 
 // spec is the model of rewards in the words of package workload.

@@ -6,7 +6,7 @@ type Modelled struct {
 	// Length models how long responses are; a run measures its own.
 	Length Length `json:"length"`
 	// Environment models the time a rollout spends outside the engine while it holds its slot; a run waits by environment.service_time. Default the same.
-	Environment Service `json:"environment"`
+	Environment TimeModel `json:"environment"`
 	// Solve models how often a rollout is right in a simulation, for filters and curricula to see; a run measures its own.
 	Solve Solve `json:"solve"`
 	// DecodeTokensPerS is the modelled speed of one slot in tokens per second; a run measures its own. Unset with throughput_tokens_per_s, else 50 in a simulation.
@@ -20,9 +20,9 @@ type Modelled struct {
 	// Prefill models how prompts, tool outputs and resumed rollouts are read into the cache in a simulation. Default at once.
 	Prefill Prefill `json:"prefill,omitempty"`
 	// Tools models multi-turn rollouts in a simulation: calls of tools between parts of the generation; a run's own tools are environment.tools. Default none.
-	Tools Tools `json:"tools,omitempty"`
+	Tools ModelledTools `json:"tools,omitempty"`
 	// Sandbox models what a rollout's tools run in, in a simulation; a run's own are those of the section sandbox. Default there at once.
-	Sandbox Sandbox `json:"sandbox,omitempty"`
+	Sandbox ModelledSandbox `json:"sandbox,omitempty"`
 	// Verifier models what rewards a finished rollout in a simulation, while it holds its slot; a run's own is environment.verifier. Default at once.
 	Verifier ModelledVerifier `json:"verifier,omitempty"`
 	// Train models the time of a train step and the effect of staleness on its batch.
@@ -129,9 +129,9 @@ type Prefill struct {
 	Workers int `json:"workers,omitempty" min:"1" max:"1000000"`
 }
 
-// Tools is a model of multi-turn rollouts: between two parts of its generation a
+// ModelledTools is a model of multi-turn rollouts: between two parts of its generation a
 // rollout calls a tool, holding its slot.
-type Tools struct {
+type ModelledTools struct {
 	// Calls is the mean number of calls of a rollout; it generates one part more than that.
 	Calls float64 `json:"calls,omitempty" min:"0" max:"4096"`
 	// CallsKind is their distribution. Kind fixed is the same number for all. If the mean is not whole, a rollout makes the whole number below or above it, so that the mean holds. Default fixed.
@@ -141,7 +141,7 @@ type Tools struct {
 	// Split divides the tokens over the turns: even, or at random. Default even.
 	Split string `json:"split,omitempty" allowed:"even random"`
 	// Time of one call.
-	Time Service `json:"time,omitempty"`
+	Time TimeModel `json:"time,omitempty"`
 	// Concurrency is the number of calls that may run at once; others wait. Default no limit.
 	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
 	// OutputTokens is what a call returns, read into the cache before the next part. Default 0.
@@ -152,13 +152,13 @@ type Tools struct {
 	Retries int `json:"retries,omitempty" min:"0" max:"1000"`
 }
 
-// Sandbox is a model of what a rollout's tools run in. A rollout keeps its sandbox
+// ModelledSandbox is a model of what a rollout's tools run in. A rollout keeps its sandbox
 // until it ends, also while it stands interrupted.
-type Sandbox struct {
+type ModelledSandbox struct {
 	// When it starts: at the rollout's first tool call (or its environment's time, if that comes first), or with the rollout. Default first_call.
 	When string `json:"when,omitempty" allowed:"first_call rollout"`
 	// Start is the time that one takes to start.
-	Start Service `json:"start,omitempty"`
+	Start TimeModel `json:"start,omitempty"`
 	// Limit is the number of sandboxes there may be at once; a rollout without one waits. Default no limit.
 	Limit int `json:"limit,omitempty" min:"1" max:"16777216"`
 	// StartConcurrency is the number that may start at once, so that a start takes longer the more are asked for; others wait. Default no limit.
@@ -182,7 +182,7 @@ type Sandbox struct {
 // ModelledVerifier is a model of the verifier that rewards a finished rollout: a model or a program of its own.
 type ModelledVerifier struct {
 	// Time of one verdict.
-	Time Service `json:"time,omitempty"`
+	Time TimeModel `json:"time,omitempty"`
 	// Concurrency is the number of rollouts judged at once; others wait. Default no limit.
 	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
 }
@@ -227,8 +227,8 @@ type Length struct {
 	Groups [][]int `json:"groups,omitempty" min:"1" max:"1048576"`
 }
 
-// Service is a model of the time an environment takes per rollout.
-type Service struct {
+// TimeModel is a model of the time an environment takes per rollout.
+type TimeModel struct {
 	// Kind of distribution. Default none, lognormal when tailness is given, fixed when only mean_s is, empirical when file or groups is.
 	Kind string `json:"kind" allowed:"none fixed lognormal exponential empirical" later:"pareto"`
 	// MeanS is the nominal mean in seconds, before the cap.

@@ -18,16 +18,16 @@ func (c Config) ToolsModel() (*workload.Tools, error) {
 
 // SandboxStartModel compiles the model of a sandbox's start-up time. The error is
 // an [Errors].
-func (c Config) SandboxStartModel() (*workload.Service, error) {
-	return c.serviceModel("modelled.sandbox.start", c.Modelled.Sandbox.Start)
+func (c Config) SandboxStartModel() (*workload.Times, error) {
+	return c.times("modelled.sandbox.start", c.Modelled.Sandbox.Start)
 }
 
 // VerifierModel compiles the model of a verdict's time. The error is an [Errors].
-func (c Config) VerifierModel() (*workload.Service, error) {
-	return c.serviceModel("modelled.verifier.time", c.Modelled.Verifier.Time)
+func (c Config) VerifierModel() (*workload.Times, error) {
+	return c.times("modelled.verifier.time", c.Modelled.Verifier.Time)
 }
 
-func (c Config) serviceModel(path string, s Service) (*workload.Service, error) {
+func (c Config) times(path string, s TimeModel) (*workload.Times, error) {
 	service, err := s.spec().Build()
 	if err != nil {
 		return nil, Errors{c.modelError(path, err)}
@@ -52,8 +52,8 @@ const outsideCalls = 32
 // rollouts drawn with a seed of its own, the same on every call. It is nil where
 // siblings' times are measured together, which a sum would take apart. The error
 // is an [Errors].
-func (c Config) OutsideModel() (*workload.Service, error) {
-	environment, err := c.ServiceModel()
+func (c Config) OutsideModel() (*workload.Times, error) {
+	environment, err := c.EnvironmentTimes()
 	if err != nil || c.Modelled.Tools.Calls == 0 && c.Modelled.Sandbox.Start.Kind == "" && c.Modelled.Verifier.Time.Kind == "" {
 		return environment, err
 	}
@@ -69,11 +69,11 @@ func (c Config) OutsideModel() (*workload.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	call, err := c.serviceModel("modelled.tools.time", c.Modelled.Tools.Time)
+	call, err := c.times("modelled.tools.time", c.Modelled.Tools.Time)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range []*workload.Service{environment, start, judge, call} {
+	for _, s := range []*workload.Times{environment, start, judge, call} {
 		if s.Grouped() {
 			return nil, nil
 		}
@@ -101,7 +101,7 @@ func (c Config) OutsideModel() (*workload.Service, error) {
 		}
 		times[i] = []float64{min(float64(ns)/1e9+float64(calls)*readS, workload.MaxServiceS)}
 	}
-	return workload.ServiceSpec{Kind: workload.KindEmpirical, Groups: times}.Build()
+	return workload.TimesSpec{Kind: workload.KindEmpirical, Groups: times}.Build()
 }
 
 // callsNS is the time of a rollout's calls in ns, with the mean and the variance of
@@ -140,7 +140,7 @@ func (c Config) change(capTokens int) (workload.Change, error) {
 }
 
 // spec is the model of tool calls in the words of package workload.
-func (t Tools) spec() workload.ToolsSpec {
+func (t ModelledTools) spec() workload.ToolsSpec {
 	return workload.ToolsSpec{Calls: t.Calls, CallsKind: t.CallsKind, CallsMax: t.CallsMax, Split: t.Split,
 		Time: t.Time.spec(), FailureRate: t.FailureRate, Retries: t.Retries}
 }

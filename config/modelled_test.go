@@ -149,8 +149,8 @@ func TestRunWaitsByItsOwnServiceTime(t *testing.T) {
 		{"modelled: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2},
 	} {
 		d := mustLoad(t, c.document)
-		modelled, err := d.ServiceModel()
-		waiting, other := d.RunServiceModel()
+		modelled, err := d.EnvironmentTimes()
+		waiting, other := d.RunEnvironmentTimes()
 		if err != nil || other != nil || modelled.Mean() != 1e9*c.modelled || waiting.Mean() != 1e9*c.waiting {
 			t.Errorf("%s: modelled %v s, waited %v s (%v, %v)", c.document, modelled.Mean()/1e9, waiting.Mean()/1e9, err, other)
 		}

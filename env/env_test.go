@@ -249,7 +249,7 @@ func TestPlayMakesTheRecord(t *testing.T) {
 // TestServiceTimeWaits runs on fake time: the wait is the draw, the draw is
 // the simulator's, and the context ends it.
 func TestServiceTimeWaits(t *testing.T) {
-	spec := workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 0.5, Tailness: 60}
+	spec := workload.TimesSpec{Kind: workload.KindLognormal, MeanS: 0.5, Tailness: 60}
 	service, err := spec.Build()
 	if err != nil {
 		t.Fatal(err)
@@ -326,7 +326,7 @@ func TestDrift(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 0.5}.Build()
+	service, err := workload.TimesSpec{Kind: workload.KindFixed, MeanS: 0.5}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type SingleTurn struct {
 	task    Task
 	scorer  Scorer
 	seed    uint64
-	service *workload.Service
+	service *workload.Times
 	times   workload.Source
 	prune   Pruning
 	change  workload.Change
@@ -38,13 +38,13 @@ type Pruning struct {
 // NewSingleTurn returns the environment of a run. The service time, nil for none, is waited for
 // between response and verdict, as a tool or a sandbox would take it. Its draw is the one that the
 // simulator makes for the same seed and rollout, so that a run and its simulation wait alike.
-func NewSingleTurn(task ScoredTask, seed uint64, service *workload.Service, prune Pruning) *SingleTurn {
+func NewSingleTurn(task ScoredTask, seed uint64, service *workload.Times, prune Pruning) *SingleTurn {
 	return NewScored(task, pure{task}, seed, service, prune)
 }
 
 // NewScored returns the environment of a run whose responses a scorer of their own judges. A
 // scorer's error fails the attempt.
-func NewScored(task Task, scorer Scorer, seed uint64, service *workload.Service, prune Pruning) *SingleTurn {
+func NewScored(task Task, scorer Scorer, seed uint64, service *workload.Times, prune Pruning) *SingleTurn {
 	return &SingleTurn{task: task, scorer: scorer, seed: seed, service: service, times: workload.NewSource(seed, workload.StreamEnvironment), prune: prune}
 }
 

@@ -24,7 +24,7 @@ func buffer(t *testing.T, cfg loop.Config, groups int, leaveOut func(g loop.Grou
 	for _, a := range actions {
 		ev := loop.Event{Kind: loop.RolloutScored, Slot: a.Slot, Group: a.Group, Attempt: a.Attempt, Reward: 1}
 		if leaveOut(a.Group, a.Prompt) {
-			ev.Verdict = loop.VerdictReject
+			ev.Mark = loop.MarkReject
 		}
 		scored = append(scored, ev)
 	}
@@ -96,18 +96,18 @@ func TestReplaySamplesEvenly(t *testing.T) {
 func TestReplaySamplesByAge(t *testing.T) {
 	const gamma, runs = 0.5, 3000
 	cfg := loop.Config{Policy: loop.PolicyReplay, GroupSize: 1, BatchGroups: 1, QueueGroups: 2, EngineSlots: []int{1}, MaxUses: 9, Gamma: gamma}
-	scored := func(g loop.GroupID, v loop.Verdict) loop.Event {
-		return loop.Event{Kind: loop.RolloutScored, Group: g, Attempt: 1, Verdict: v}
+	scored := func(g loop.GroupID, v loop.Mark) loop.Event {
+		return loop.Event{Kind: loop.RolloutScored, Group: g, Attempt: 1, Mark: v}
 	}
 	// g1 and g2 are stamped v0, g3 v1; g2 is filtered. The second train step ends with g1 and g3 in the buffer.
 	events := []loop.Event{
 		{Kind: loop.RunStarted},
-		scored(1, loop.VerdictNone),
+		scored(1, loop.MarkNone),
 		{Kind: loop.TrainStepEnded, Lease: 1, Attempt: 1, Version: 1},
 		{Kind: loop.WeightsLoaded, Version: 1, Attempt: 1},
 		{Kind: loop.WeightsSwitched, Version: 1, Attempt: 1},
-		scored(2, loop.VerdictReject),
-		scored(3, loop.VerdictNone),
+		scored(2, loop.MarkReject),
+		scored(3, loop.MarkNone),
 		{Kind: loop.TrainStepEnded, Lease: 2, Attempt: 1, Version: 2},
 	}
 	drawn := map[loop.GroupID]int{}
@@ -159,7 +159,7 @@ func TestCurriculumFollowsTheBand(t *testing.T) {
 			a := running[int32(i%8)]
 			ev := loop.Event{Kind: loop.RolloutScored, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reward: 1}
 			if at := max(0, a.Level-1-shift); r.Float64() < rates[at] {
-				ev.Verdict = loop.VerdictSolved
+				ev.Mark = loop.MarkSolved
 			}
 			actions, _ := l.Step(ev)
 			begin(actions)

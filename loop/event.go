@@ -44,7 +44,7 @@ const (
 	Tick
 	// FirstToken: the rollout in Slot (Group, Sample, Attempt) made its first token under Version.
 	FirstToken
-	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens, Made and Verdict.
+	// RolloutScored: the rollout in Slot (Group, Sample, Attempt) has its Reward, Tokens, Made and Mark.
 	// A reward that is no finite number counts as a failure of the environment.
 	RolloutScored
 	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.
@@ -57,22 +57,22 @@ const (
 	eventKindCount
 )
 
-// Verdict is what an environment or filter says of a rollout beside its reward.
-type Verdict uint8
+// Mark is what an environment or filter says of a rollout beside its reward.
+type Mark uint8
 
-// Verdicts.
+// Marks.
 const (
-	// VerdictNone says nothing.
-	VerdictNone Verdict = iota
-	// VerdictReject filters the rollout's whole group.
-	VerdictReject
-	// VerdictSolved says that the answer is wholly right.
-	VerdictSolved
-	// VerdictPruned says that a rule on the rollout itself stopped it early. It counts for nothing,
+	// MarkNone says nothing.
+	MarkNone Mark = iota
+	// MarkReject filters the rollout's whole group.
+	MarkReject
+	// MarkSolved says that the answer is wholly right.
+	MarkSolved
+	// MarkPruned says that a rule on the rollout itself stopped it early. It counts for nothing,
 	// and its group goes on without it.
-	VerdictPruned
+	MarkPruned
 
-	verdictCount
+	markCount
 )
 
 // Reason says why an attempt, a step or a run ended.
@@ -149,8 +149,8 @@ type Event struct {
 	Time int64
 	// Kind says what happened.
 	Kind EventKind
-	// Verdict of a scored rollout.
-	Verdict Verdict
+	// Mark of a scored rollout.
+	Mark Mark
 	// Reason of a failure.
 	Reason Reason
 	// Setting that is asked for.

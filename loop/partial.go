@@ -140,7 +140,7 @@ func (l *Loop) failBacklog() {
 
 // pruned ends the rollout in a slot if a rule on itself stopped it; its group goes on without it.
 func (l *Loop) pruned(ev *Event, sl *slot) bool {
-	if ev.Verdict != VerdictPruned {
+	if ev.Mark != MarkPruned {
 		return false
 	}
 	s := &l.s

@@ -323,7 +323,7 @@ func (b *bytesReader) event(now int64, effects []loop.Action) loop.Event {
 			case 2:
 				end.Kind, end.Tokens = loop.RolloutInterrupted, int32(b.n(3))
 			case 3:
-				end.Verdict = loop.Verdict(b.n(5))
+				end.Mark = loop.Mark(b.n(5))
 			}
 		}
 		return end
@@ -340,7 +340,7 @@ func (b *bytesReader) event(now int64, effects []loop.Action) loop.Event {
 		ev.Kind = loop.EventKind(b.n(256))
 		ev.Engine, ev.Slot, ev.Sample, ev.Attempt = int32(b.n(6)-1), int32(b.n(12)-1), int32(b.n(5)-1), int32(b.n(5)-1)
 		ev.Group, ev.Lease, ev.Version = loop.GroupID(b.n(20)), loop.LeaseID(b.n(10)), loop.Version(b.n(10)-1)
-		ev.Verdict, ev.Reason, ev.Time = loop.Verdict(b.n(256)), loop.Reason(b.n(256)), ev.Time-int64(b.n(4))
+		ev.Mark, ev.Reason, ev.Time = loop.Mark(b.n(256)), loop.Reason(b.n(256)), ev.Time-int64(b.n(4))
 	default:
 		ev.Kind = loop.Tick
 	}

@@ -317,7 +317,7 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	if sl == nil || sl.State != slotRunning || !sl.names(ev) {
 		sl = l.occupied(ev, true)
 	}
-	if sl == nil || ev.Verdict != VerdictNone && l.pruned(ev, sl) {
+	if sl == nil || ev.Mark != MarkNone && l.pruned(ev, sl) {
 		return false
 	}
 	if ev.Reward-ev.Reward != 0 { // NaN or infinite
@@ -335,8 +335,8 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	} else if g.Reward != ev.Reward {
 		g.Uneven = true
 	}
-	if ev.Verdict != VerdictNone {
-		l.judge(gi, ev.Verdict)
+	if ev.Mark != MarkNone {
+		l.marked(gi, ev.Mark)
 	}
 	g.Scored++
 	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
@@ -358,12 +358,12 @@ func (l *Loop) onRolloutScored(ev *Event) (handedOver bool) {
 	return false
 }
 
-// judge takes the verdict on a scored rollout of a group.
-func (l *Loop) judge(gi int32, v Verdict) {
+// marked takes the mark on a scored rollout of a group.
+func (l *Loop) marked(gi int32, v Mark) {
 	switch v {
-	case VerdictReject:
+	case MarkReject:
 		l.s.Groups[gi].Rejected = true
-	case VerdictSolved:
+	case MarkSolved:
 		l.s.Extras[gi].Solved++
 	}
 }

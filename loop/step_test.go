@@ -62,9 +62,9 @@ func (m *treadmill) answer(a *loop.Action) {
 	case loop.StartRollout, loop.ResumeRollout:
 		r := &m.running[a.Slot]
 		r.Kind, r.Slot, r.Group, r.Sample, r.Attempt, r.Reward = loop.RolloutScored, a.Slot, a.Group, a.Sample, a.Attempt, float32(a.Sample)
-		r.Verdict = loop.VerdictNone
+		r.Mark = loop.MarkNone
 		if a.Sample%2 == 0 {
-			r.Verdict = loop.VerdictSolved
+			r.Mark = loop.MarkSolved
 		}
 	case loop.InterruptRollout:
 		m.running[a.Slot].Kind = 0

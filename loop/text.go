@@ -42,8 +42,8 @@ var controlNames = [controlStateCount]string{
 	ControlUnreachable: "unreachable", ControlSilent: "silent",
 }
 
-var verdictNames = [verdictCount]string{
-	VerdictNone: "", VerdictReject: "rejected", VerdictSolved: "solved", VerdictPruned: "pruned",
+var markNames = [markCount]string{
+	MarkNone: "", MarkReject: "rejected", MarkSolved: "solved", MarkPruned: "pruned",
 }
 
 var endNames = [endCount]string{
@@ -93,12 +93,12 @@ func (r Reason) String() string { return name(reasonNames[:], r) }
 // ParseReason is the inverse of String.
 func ParseReason(text string) (Reason, error) { return parse[Reason]("reason", reasonNames[:], text) }
 
-// String returns the verdict's name, empty for VerdictNone.
-func (v Verdict) String() string { return name(verdictNames[:], v) }
+// String returns the mark's name, empty for MarkNone.
+func (v Mark) String() string { return name(markNames[:], v) }
 
-// ParseVerdict is the inverse of String.
-func ParseVerdict(text string) (Verdict, error) {
-	return parse[Verdict]("verdict", verdictNames[:], text)
+// ParseMark is the inverse of String.
+func ParseMark(text string) (Mark, error) {
+	return parse[Mark]("verdict", markNames[:], text)
 }
 
 // String returns the end's name, as in the ledger, empty for EndNone.
@@ -160,8 +160,8 @@ func (e Event) String() string {
 		if e.Kind == RolloutInterrupted {
 			fmt.Fprintf(&b, " tokens %d", e.Tokens)
 		}
-		if e.Verdict != VerdictNone {
-			fmt.Fprintf(&b, " %s", e.Verdict)
+		if e.Mark != MarkNone {
+			fmt.Fprintf(&b, " %s", e.Mark)
 		}
 	}
 	if e.Reason != ReasonNone {

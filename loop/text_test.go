@@ -13,7 +13,7 @@ func TestNamesParseBack(t *testing.T) {
 	roundTrip(t, "event", loop.RunStarted, loop.RolloutInterrupted, loop.EventKind.String, loop.ParseEventKind)
 	roundTrip(t, "action", loop.StartRollout, loop.ControlChanged, loop.ActionKind.String, loop.ParseActionKind)
 	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonRequested, loop.Reason.String, loop.ParseReason)
-	roundTrip(t, "verdict", loop.VerdictNone, loop.VerdictPruned, loop.Verdict.String, loop.ParseVerdict)
+	roundTrip(t, "verdict", loop.MarkNone, loop.MarkPruned, loop.Mark.String, loop.ParseMark)
 	roundTrip(t, "setting", loop.SettingSlots, loop.SettingEngines, loop.Setting.String, loop.ParseSetting)
 	roundTrip(t, "state of the controller", loop.ControlOff, loop.ControlSilent, loop.ControlState.String, loop.ParseControlState)
 	roundTrip(t, "end", loop.EndNone, loop.EndFailed, loop.End.String, loop.ParseEnd)
@@ -43,7 +43,7 @@ func TestEventLine(t *testing.T) {
 	lines := map[string]loop.Event{
 		"0s run-started": {Kind: loop.RunStarted},
 		"40ms rollout-scored g3/1 attempt 2 slot 5 tokens 9 reward 0.5 rejected": {Time: 40e6, Kind: loop.RolloutScored, Group: 3,
-			Sample: 1, Attempt: 2, Slot: 5, Tokens: 9, Reward: 0.5, Verdict: loop.VerdictReject},
+			Sample: 1, Attempt: 2, Slot: 5, Tokens: 9, Reward: 0.5, Mark: loop.MarkReject},
 		"1500us train-step-ended lease 2 attempt 1 v3":          {Time: 1.5e6, Kind: loop.TrainStepEnded, Lease: 2, Attempt: 1, Version: 3},
 		"7ns sync-failed engine 1 v4 attempt 2 (timeout)":       {Time: 7, Kind: loop.SyncFailed, Engine: 1, Version: 4, Attempt: 2, Reason: loop.ReasonTimeout},
 		"2s engine-lost engine 3 (engine)":                      {Time: 2e9, Kind: loop.EngineLost, Engine: 3, Reason: loop.ReasonEngine},

@@ -12,12 +12,12 @@ type EnvironmentStatus struct {
 	Verifier *Verifier `json:"verifier,omitempty"`
 	// Tasks is the number of prompts that the run trains on, 0 where they are no data.
 	Tasks int `json:"tasks,omitempty"`
-	// Book is what is known of single tasks; nil where prompts are no data.
-	Book *TaskBook `json:"task_counts,omitempty"`
+	// TaskCounts is what is known of single tasks; nil where prompts are no data.
+	TaskCounts *TaskCounts `json:"task_counts,omitempty"`
 }
 
-// TaskBook says how hard tasks were found to be, over all processes of the run.
-type TaskBook struct {
+// TaskCounts says how hard tasks were found to be, over all processes of the run.
+type TaskCounts struct {
 	// Played is the number of tasks that were played at all.
 	Played int `json:"played"`
 	// Levels has the sums over the tasks of each level, their Task empty. Hardest and Easiest are a few of those

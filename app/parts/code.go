@@ -114,7 +114,7 @@ func (p *Parts) OpenCode(ctx context.Context) error {
 }
 
 // prepareTask makes the document's task, who judges its responses, and the environment.
-func (p *Parts) prepareTask(service *workload.Service, change workload.Change, prune env.Pruning) error {
+func (p *Parts) prepareTask(service *workload.Times, change workload.Change, prune env.Pruning) error {
 	if p.Cfg.Environment.Task == "code" {
 		w, err := newCodeTask(p.Cfg.Environment, p.logf)
 		if err != nil {

@@ -29,7 +29,7 @@ type Host struct {
 	// Sender has the tensors of engines that take them over a collective. Groups remembers which groups their servers
 	// are in. Confirm says whether a version is with the sender.
 	Sender  upstream.Sender
-	Groups  upstream.GroupBook
+	Groups  upstream.CollectiveRegistry
 	Confirm func(ctx context.Context, name string, version loop.Version) error
 	// Traceparent tells a server whose call it is; nil where no spans are sent.
 	Traceparent func(port.RolloutID) string

@@ -90,7 +90,7 @@ func (p *Parts) prepare() error {
 		}
 		return p.prepareServed()
 	}
-	service, err := p.Cfg.RunServiceModel()
+	service, err := p.Cfg.RunEnvironmentTimes()
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ const sandboxesFile = "sandboxes.jsonl"
 const PoolCloseLimit = 20 * time.Second
 
 // SpecOf is what every sandbox of a document is made of.
-func SpecOf(s config.Sandboxes) sandbox.Spec {
+func SpecOf(s config.Sandbox) sandbox.Spec {
 	spec := sandbox.Spec{Root: s.Root, Image: s.Image, Network: s.Network, Limits: sandbox.Limits{
 		Memory: int64(s.MemoryMB) << 20, CPUs: s.CPUs, Processes: s.Processes, Disk: int64(s.DiskMB) << 20, Files: s.Files,
 		Output: int64(s.OutputKB) << 10, Time: config.Seconds(s.TimeoutS),

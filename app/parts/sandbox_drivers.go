@@ -34,7 +34,7 @@ func DriverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 	return driver, nil
 }
 
-func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
+func swerexOf(s config.Sandbox) (sandbox.Driver, error) {
 	key, err := SecretOf("sandbox.key_file", s.KeyFile)
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func swerexOf(s config.Sandboxes) (sandbox.Driver, error) {
 }
 
 // e2bOf makes a driver whose boundary is what E2B says of its machines. The template is the image of each sandbox.
-func e2bOf(s config.Sandboxes) (sandbox.Driver, error) {
+func e2bOf(s config.Sandbox) (sandbox.Driver, error) {
 	key, err := SecretOf("sandbox.key_file", s.KeyFile)
 	if err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func e2bOf(s config.Sandboxes) (sandbox.Driver, error) {
 }
 
 // operatorsBoundary is what the containers of others keep apart, as far as the document says.
-func operatorsBoundary(s config.Sandboxes) sandbox.Boundary {
+func operatorsBoundary(s config.Sandbox) sandbox.Boundary {
 	if s.Isolated {
 		return sandbox.Boundary{Files: true, Processes: true, Network: true}
 	}

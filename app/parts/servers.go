@@ -49,7 +49,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 	}
 	server.RawReads = p.Cfg.Gateway.RawIO
 	var sender upstream.Sender
-	var groups upstream.GroupBook
+	var groups upstream.CollectiveRegistry
 	if ByCollective(e) {
 		sender, groups = p.host.Sender, p.host.Groups
 	}

@@ -84,7 +84,7 @@ func notHonoured(task *taskset.Task, cfg config.Config, note func(*taskset.Task,
 	}
 }
 
-func madeOf(s config.Sandboxes) string {
+func madeOf(s config.Sandbox) string {
 	switch {
 	case s.Image != "":
 		return "the image " + s.Image

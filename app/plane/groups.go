@@ -24,9 +24,9 @@ const (
 // groupsMax is how many groups are remembered of an engine whose server answers to none.
 const groupsMax = 16
 
-// groupBook implements [upstream.GroupBook] by a file. Where it cannot be written the run goes on: what is
+// fileRegistry implements [upstream.CollectiveRegistry] by a file. Where it cannot be written the run goes on: what is
 // lost is memory of a server, after a crash.
-type groupBook struct {
+type fileRegistry struct {
 	path string
 	say  func(format string, args ...any)
 
@@ -35,10 +35,10 @@ type groupBook struct {
 	failed bool                // it was said that the file cannot be written
 }
 
-// openGroupBook reads what the process before has noted.
-func openGroupBook(dir string, say func(format string, args ...any)) *groupBook {
+// openRegistry reads what the process before has noted.
+func openRegistry(dir string, say func(format string, args ...any)) *fileRegistry {
 	path, err := replace.Renamed(dir, earlierGroupsFile, groupsFile)
-	b := &groupBook{path: path, say: say}
+	b := &fileRegistry{path: path, say: say}
 	var text []byte
 	if err == nil {
 		text, err = os.ReadFile(path)
@@ -55,30 +55,30 @@ func openGroupBook(dir string, say func(format string, args ...any)) *groupBook 
 	return b
 }
 
-// Joining implements [upstream.GroupBook].
-func (b *groupBook) Joining(engine, group string) {
+// Joining implements [upstream.CollectiveRegistry].
+func (b *fileRegistry) Joining(engine, group string) {
 	b.change(engine, func(names []string) []string {
 		names = append(names, group)
 		return names[max(0, len(names)-groupsMax):]
 	})
 }
 
-// Left implements [upstream.GroupBook].
-func (b *groupBook) Left(engine, group string) {
+// Left implements [upstream.CollectiveRegistry].
+func (b *fileRegistry) Left(engine, group string) {
 	b.change(engine, func(names []string) []string {
 		return slices.DeleteFunc(names, func(name string) bool { return name == group })
 	})
 }
 
-// Former implements [upstream.GroupBook].
-func (b *groupBook) Former(engine string) []string {
+// Remembered implements [upstream.CollectiveRegistry].
+func (b *fileRegistry) Remembered(engine string) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return slices.Clone(b.groups[engine])
 }
 
 // change notes other groups of an engine.
-func (b *groupBook) change(engine string, with func(names []string) []string) {
+func (b *fileRegistry) change(engine string, with func(names []string) []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.groups[engine] = with(b.groups[engine])
@@ -90,7 +90,7 @@ func (b *groupBook) change(engine string, with func(names []string) []string) {
 }
 
 // write replaces the file as a whole. b.mu must be held.
-func (b *groupBook) write() error {
+func (b *fileRegistry) write() error {
 	if len(b.groups) == 0 {
 		if err := os.Remove(b.path); !errors.Is(err, fs.ErrNotExist) {
 			return err

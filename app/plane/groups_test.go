@@ -9,28 +9,28 @@ import (
 	"testing"
 )
 
-// TestGroupBook: what a process has noted is there for the next one, within bounds, and a file that cannot be read or
+// TestFileRegistry: what a process has noted is there for the next one, within bounds, and a file that cannot be read or
 // written is said once and stops nothing.
-func TestGroupBook(t *testing.T) {
+func TestFileRegistry(t *testing.T) {
 	dir := t.TempDir()
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
-	knows := func(b *groupBook, engine string, want ...string) {
+	knows := func(b *fileRegistry, engine string, want ...string) {
 		t.Helper()
-		if got := b.Former(engine); !slices.Equal(got, want) {
+		if got := b.Remembered(engine); !slices.Equal(got, want) {
 			t.Errorf("of %s it has %q, want %q", engine, got, want)
 		}
 	}
-	b := openGroupBook(dir, say)
+	b := openRegistry(dir, say)
 	b.Joining("e0", "a")
 	b.Joining("e1", "b")
 	b.Joining("e0", "c")
-	b = openGroupBook(dir, say)
+	b = openRegistry(dir, say)
 	knows(b, "e0", "a", "c")
 	knows(b, "e1", "b")
 	b.Left("e0", "a")
 	b.Left("e0", "unknown")
-	b = openGroupBook(dir, say)
+	b = openRegistry(dir, say)
 	knows(b, "e0", "c")
 	b.Left("e0", "c")
 	b.Left("e1", "b")
@@ -40,7 +40,7 @@ func TestGroupBook(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, earlierGroupsFile), []byte(`{"e1":["of an earlier version"]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b = openGroupBook(dir, say)
+	b = openRegistry(dir, say)
 	knows(b, "e1", "of an earlier version")
 	b.Left("e1", "of an earlier version")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -49,15 +49,15 @@ func TestGroupBook(t *testing.T) {
 	for i := range groupsMax + 1 {
 		b.Joining("e0", fmt.Sprint(i))
 	}
-	if got := b.Former("e0"); len(got) != groupsMax || got[0] != "1" {
+	if got := b.Remembered("e0"); len(got) != groupsMax || got[0] != "1" {
 		t.Errorf("it has %q, want the last %d", got, groupsMax)
 	}
 
 	if err := os.WriteFile(b.path, []byte("no JSON"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	knows(openGroupBook(dir, say), "e0")
-	b = openGroupBook(filepath.Join(dir, "none"), say)
+	knows(openRegistry(dir, say), "e0")
+	b = openRegistry(filepath.Join(dir, "none"), say)
 	b.Joining("e0", "a")
 	b.Joining("e0", "b")
 	knows(b, "e0", "a", "b")

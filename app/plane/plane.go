@@ -63,7 +63,7 @@ type Plane struct {
 	receivers *transfer.Coordinator
 	// senders is nil where no engine takes its weights from one; groups are those that such engines are in.
 	senders *collective.Coordinator
-	groups  *groupBook
+	groups  *fileRegistry
 	source  *transfer.Source
 	// offering guards what is made of a version for receivers; objects is nil until it is used.
 	offering sync.Mutex

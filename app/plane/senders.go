@@ -17,7 +17,7 @@ import (
 func (p *Plane) buildSenders() {
 	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.say})
-		p.groups = openGroupBook(p.Dir, p.say)
+		p.groups = openRegistry(p.Dir, p.say)
 	}
 }
 

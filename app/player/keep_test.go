@@ -25,7 +25,7 @@ func TestTheNoteOfTasksIsReplaced(t *testing.T) {
 // The counts of tasks of an earlier version go on under the present name.
 func TestCountsOfAnEarlierVersion(t *testing.T) {
 	dir := t.TempDir()
-	before, err := taskset.OpenBook(filepath.Join(dir, "tasks.book"))
+	before, err := taskset.OpenCounts(filepath.Join(dir, "tasks.book"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,12 +36,12 @@ func TestCountsOfAnEarlierVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &Player{tasks: &taskset.Set{}}
-	if err := p.openBook(dir); err != nil {
+	if err := p.openCounts(dir); err != nil {
 		t.Fatal(err)
 	}
-	defer p.book.Close()
+	defer p.counts.Close()
 	files, err := os.ReadDir(dir)
-	if p.book.Len() != 1 || err != nil || len(files) != 1 || files[0].Name() != "task_counts.log" {
-		t.Errorf("%d tasks are counted, in %v, %v", p.book.Len(), files, err)
+	if p.counts.Len() != 1 || err != nil || len(files) != 1 || files[0].Name() != "task_counts.log" {
+		t.Errorf("%d tasks are counted, in %v, %v", p.counts.Len(), files, err)
 	}
 }

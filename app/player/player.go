@@ -39,19 +39,19 @@ type Player struct {
 	judge   *verifier.Bounded // nil where the environment gives the rewards
 	openenv *openenv.Server   // nil for environment.kind tasks
 	// Pool has the sandboxes, nil where nothing runs in one, and before Open.
-	Pool        *pool.Pool
-	log         *player.Log   // nil before open
-	book        *taskset.Book // nil before open, and where there are no tasks
-	feed        *taskset.Feed // as book
-	counts      bookCounts
-	players     atomic.Pointer[player.Players]
-	tally       player.Tally
-	say         func(format string, args ...any)
-	now         func() time.Time
-	spans       *sink.Spans // nil where none are sent
-	trouble     sync.Once
-	bookTrouble sync.Once
-	closed      bool
+	Pool          *pool.Pool
+	log           *player.Log      // nil before open
+	counts        *taskset.Counts  // nil before open, and where there are no tasks
+	chooser       *taskset.Chooser // as counts
+	shown         countsCache
+	players       atomic.Pointer[player.Players]
+	tally         player.Tally
+	say           func(format string, args ...any)
+	now           func() time.Time
+	spans         *sink.Spans // nil where none are sent
+	trouble       sync.Once
+	countsTrouble sync.Once
+	closed        bool
 }
 
 // New reads the tasks and makes the verifier, so that mistakes in either are said before anything has begun. The player is
@@ -117,7 +117,7 @@ func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now fu
 	if s.log, err = player.OpenLog(dir); err != nil {
 		return err
 	}
-	if err := s.openBook(dir); err != nil {
+	if err := s.openCounts(dir); err != nil {
 		return err
 	}
 	if s.cfg.UsesSandbox() {
@@ -192,7 +192,7 @@ func (s *Player) task(claim protocol.Claim) (*taskset.Task, error) {
 	if prompt < 1 || claim.Level < 0 || claim.Level > 0 && s.tasks.LevelLen(int(claim.Level)) == 0 {
 		return nil, fmt.Errorf("there is no task with number %d at level %d", claim.Prompt, claim.Level)
 	}
-	return s.feed.At(int64(claim.Group), prompt, int(claim.Level))
+	return s.chooser.At(int64(claim.Group), prompt, int(claim.Level))
 }
 
 // world is what a rollout acts on, nil for nothing.
@@ -245,8 +245,8 @@ func (s *Player) Close() error {
 	if s.log != nil {
 		errs = append(errs, s.log.Close())
 	}
-	if s.book != nil {
-		errs = append(errs, s.book.Close())
+	if s.counts != nil {
+		errs = append(errs, s.counts.Close())
 	}
 	return errors.Join(errs...)
 }

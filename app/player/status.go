@@ -39,8 +39,8 @@ func (s *Player) Status(now time.Time) *protocol.EnvironmentStatus {
 	}
 	if players := s.players.Load(); players != nil {
 		out.Episodes.Playing = players.Playing()
-		out.Book = s.counts.status(s.book, now)
-		if s.Pool != nil { // which is there before the players are, as the book is
+		out.TaskCounts = s.shown.status(s.counts, now)
+		if s.Pool != nil { // which is there before the players are, as the counts are
 			out.Sandboxes = SandboxStatus(s.Pool.Status())
 		}
 	}

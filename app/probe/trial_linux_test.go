@@ -14,7 +14,7 @@ func TestTrialOfAProgramThatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Sandbox = config.Sandboxes{Driver: "process", StartTimeoutS: 30}
+	cfg.Sandbox = config.Sandbox{Driver: "process", StartTimeoutS: 30}
 	driver, err := parts.DriverOf(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 			}
 		})
 	}
-	cfg := config.Config{Sandbox: config.Sandboxes{Driver: "process"}}
+	cfg := config.Config{Sandbox: config.Sandbox{Driver: "process"}}
 	driver, err := parts.DriverOf(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func TestUnmetWants(t *testing.T) {
 	}
 	cfg := config.Config{}
 	cfg.Environment = config.Environment{Kind: "tasks", Tasks: config.Tasks{File: dir}, Verifier: config.Verifier{Kind: "tests"}}
-	cfg.Sandbox = config.Sandboxes{Driver: "bwrap", MemoryMB: 512, CPUs: 1, DiskMB: 256}
+	cfg.Sandbox = config.Sandbox{Driver: "bwrap", MemoryMB: 512, CPUs: 1, DiskMB: 256}
 	set, err := parts.LoadTasks(cfg)
 	if err != nil {
 		t.Fatal(err)

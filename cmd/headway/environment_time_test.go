@@ -82,7 +82,7 @@ func environmentTimeTheory(t *testing.T, rate float64, groups [][]int, report ru
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, err := workload.ServiceSpec{Kind: "exponential", MeanS: meanS}.Build()
+	service, err := workload.TimesSpec{Kind: "exponential", MeanS: meanS}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,7 +106,7 @@ func checkStageBatches(t *testing.T, batches []*batchtest.Tensors) {
 // sandboxDriver is a driver that can make sandboxes here, with those of a run that are left.
 func sandboxDriver(t *testing.T, name string) sandbox.Driver {
 	t.Helper()
-	driver, err := parts.DriverOf(config.Config{Sandbox: config.Sandboxes{Driver: name}})
+	driver, err := parts.DriverOf(config.Config{Sandbox: config.Sandbox{Driver: name}})
 	if err == nil {
 		_, err = driver.Check(context.Background())
 	}
@@ -152,7 +152,7 @@ func TestServeTasks(t *testing.T) {
 			checkStageBatches(t, batches)
 			status := s.status()
 			e := status.Environment
-			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.Book == nil || len(e.Book.Levels) != 1 || e.Book.Levels[0].Attempts < 1 || e.Verifier == nil || e.Verifier.Kind != "exact" {
+			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.TaskCounts == nil || len(e.TaskCounts.Levels) != 1 || e.TaskCounts.Levels[0].Attempts < 1 || e.Verifier == nil || e.Verifier.Kind != "exact" {
 				t.Errorf("the status says %+v", e)
 			}
 			_, metrics := s.call("/metrics", "", nil)
@@ -167,20 +167,20 @@ func TestServeTasks(t *testing.T) {
 				t.Errorf("a run that has ended left the sandboxes %v\n%s", left, s.text())
 			}
 			checkStageRecords(t, stageRecords(t, dir), e)
-			checkStageBook(t, dir, stageRecords(t, dir))
+			checkStageCounts(t, dir, stageRecords(t, dir))
 			checkStageTimeline(t, filepath.Join(dir, "runs", "r"))
 		})
 	}
 }
 
-// checkStageBook holds the counts of tasks against the records of their episodes.
-func checkStageBook(t *testing.T, dir string, records []episode.Record) {
+// checkStageCounts holds the counts of tasks against the records of their episodes.
+func checkStageCounts(t *testing.T, dir string, records []episode.Record) {
 	t.Helper()
-	book, err := taskset.OpenBook(filepath.Join(dir, "runs", "r", "task_counts.log"))
+	counts, err := taskset.OpenCounts(filepath.Join(dir, "runs", "r", "task_counts.log"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer book.Close()
+	defer counts.Close()
 	attempts, rewards := map[string]int64{}, map[string]float64{}
 	for _, r := range records {
 		if r.Failure == episode.Unwanted {
@@ -191,17 +191,17 @@ func checkStageBook(t *testing.T, dir string, records []episode.Record) {
 			rewards[r.Task] += *r.Reward
 		}
 	}
-	counts := map[string]taskset.Count{}
-	for _, c := range book.Hardest(book.Len(), 1) {
-		counts[c.Task] = c
+	byTask := map[string]taskset.Count{}
+	for _, c := range counts.Hardest(counts.Len(), 1) {
+		byTask[c.Task] = c
 	}
 	for task, n := range attempts {
-		count, ok := counts[task]
+		count, ok := byTask[task]
 		if _, scored := rewards[task]; !scored {
-			continue // the book tells of those that have a reward alone
+			continue // the counts tell of those that have a reward alone
 		}
 		if !ok || count.Attempts != n || float64(count.Solved) != rewards[task] {
-			t.Errorf("%s was played %d times and solved %g times, and the book has %+v", task, n, rewards[task], count)
+			t.Errorf("%s was played %d times and solved %g times, and the counts have %+v", task, n, rewards[task], count)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func NewCounted(policy loop.Policy) *Counted {
 // actions that followed. It reports whether the loop took the event as the score of
 // an attempt that counts.
 func (c *Counted) Observe(ev loop.Event, after loop.Ledger, actions []loop.Action) bool {
-	scored := ev.Kind == loop.RolloutScored && ev.Verdict != loop.VerdictPruned && counted(c.last, after, actions)
+	scored := ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && counted(c.last, after, actions)
 	c.last = after
 	if scored {
 		c.groups[ev.Group] = append(c.groups[ev.Group], port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt})

@@ -18,7 +18,7 @@ func TestCounted(t *testing.T) {
 		}
 		observe(loop.Event{Kind: loop.RunStarted})
 		ledger.InFlight, ledger.Pruned = 2, 1
-		if observe(loop.Event{Kind: loop.RolloutScored, Verdict: loop.VerdictPruned}) {
+		if observe(loop.Event{Kind: loop.RolloutScored, Mark: loop.MarkPruned}) {
 			t.Error("a pruned rollout counts")
 		}
 		ledger.InFlight, ledger.Cancelled, ledger.Queued = 0, 1, 1 // the group is full, the third is aborted

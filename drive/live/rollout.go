@@ -388,7 +388,7 @@ func (r *Runtime) play(p *rollout) {
 		return
 	}
 	if err == nil && s.Pruned {
-		ev.Verdict = loop.VerdictPruned
+		ev.Mark = loop.MarkPruned
 		c.generateNS = p.generateNS
 		post()
 		return
@@ -415,7 +415,7 @@ func (r *Runtime) play(p *rollout) {
 	}
 	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.clock()
 	if s.Exact {
-		ev.Verdict = loop.VerdictSolved
+		ev.Mark = loop.MarkSolved
 	}
 	c.measured, c.generateNS = measure(&s), s.GenerateNS
 	if goal := r.cfg.Control; goal != nil && goal.Tokens {

@@ -390,7 +390,7 @@ func (r *Runtime) step(c *completion) {
 		r.opt.Observe(&c.event, &c.measured, actions)
 	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
-	if c.event.Kind == loop.RolloutScored && c.event.Verdict != loop.VerdictPruned && !counts {
+	if c.event.Kind == loop.RolloutScored && c.event.Mark != loop.MarkPruned && !counts {
 		r.discard(c.event)
 	}
 	if k := c.event.Kind; k >= loop.RolloutScored && k <= loop.RolloutAborted {

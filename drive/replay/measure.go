@@ -175,7 +175,7 @@ func (m *measurer) action(now int64, a *loop.Action) {
 		g := m.group(a.Group)
 		g.ended, g.whole = true, g.scored >= m.cfg.GroupSize
 		for _, s := range g.samples {
-			if s.verdict != loop.VerdictPruned {
+			if s.mark != loop.MarkPruned {
 				m.tokens += int64(s.tokens)
 			}
 		}
@@ -270,7 +270,7 @@ func (m *measurer) at(ev *trace.Event) *track.Attempt {
 }
 
 func (m *measurer) scored(at *track.Attempt, ev *trace.Event) {
-	if ev.Verdict != loop.VerdictPruned && math.IsNaN(float64(ev.Reward)) {
+	if ev.Mark != loop.MarkPruned && math.IsNaN(float64(ev.Reward)) {
 		return
 	}
 	if ev.EnvironmentNS == 0 {
@@ -283,7 +283,7 @@ func (m *measurer) scored(at *track.Attempt, ev *trace.Event) {
 		return
 	}
 	g.samples[at.Sample] = recordedSample{outsideNS: ev.Time - ends, tokens: ev.Tokens, number: at.Number,
-		reward: ev.Reward, verdict: ev.Verdict, scored: true}
+		reward: ev.Reward, mark: ev.Mark, scored: true}
 	g.scored++
 	g.whole = g.scored == len(g.samples)
 	m.rec.sampledTokens += int64(ev.Tokens)

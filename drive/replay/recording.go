@@ -72,7 +72,7 @@ type recordedSample struct {
 	tokens    int32
 	number    int32 // of the attempt that was scored
 	reward    float32
-	verdict   loop.Verdict
+	mark      loop.Mark
 	scored    bool
 	begun     bool // its first span is in it
 }

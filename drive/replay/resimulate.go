@@ -280,10 +280,10 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 		}
 	}
 	outside := math.Round(float64(s.outsideNS) * w.outsideFactor)
-	res := sim.Response{Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict, EnvironmentNS: int64(outside),
+	res := sim.Response{Tokens: s.tokens, Reward: s.reward, Mark: s.mark, EnvironmentNS: int64(outside),
 		StartNS: s.startNS, FirstNS: float64(s.firstNS), TokenNS: float64(s.tokenNS)}
 	if w.capTokens > 0 && res.Tokens > w.capTokens {
-		res.Tokens, res.Reward, res.Verdict = w.capTokens, 0, loop.VerdictNone
+		res.Tokens, res.Reward, res.Mark = w.capTokens, 0, loop.MarkNone
 		w.cut++
 	}
 	return res

@@ -24,7 +24,7 @@ func (d drifting) Rollout(r sim.Rollout) sim.Response {
 	w := d.Work.Rollout(r)
 	w.Tokens += int32(r.Group) / 20
 	if d.rejectEvery > 0 && r.Group%d.rejectEvery == 0 {
-		w.Verdict = loop.VerdictReject
+		w.Mark = loop.MarkReject
 	}
 	return w
 }
@@ -40,7 +40,7 @@ func simulated(t testing.TB, change func(*sim.Config)) sim.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 0.05, Tailness: 70}.Build()
+	tools, err := workload.TimesSpec{Kind: workload.KindLognormal, MeanS: 0.05, Tailness: 70}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

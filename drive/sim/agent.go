@@ -277,7 +277,7 @@ func (r *runner) turnEnded(a *agent) {
 		a.acted, a.actedBy = true, s.oldest
 	}
 	switch {
-	case s.verdict == loop.VerdictPruned && a.turnEnd >= a.tokens:
+	case s.mark == loop.MarkPruned && a.turnEnd >= a.tokens:
 		r.report(a, done)
 	case a.turn < a.calls:
 		a.tries = 0

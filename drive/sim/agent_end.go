@@ -20,7 +20,7 @@ func (r *runner) scoreAgent(a *agent) {
 	parts := &r.agents.parts
 	*parts = a.parts
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: a.slot, Group: a.group, Sample: a.sample, Attempt: a.attempt,
-		Tokens: s.counted, Reward: s.reward, Verdict: s.verdict}
+		Tokens: s.counted, Reward: s.reward, Mark: s.mark}
 	generateNS := parts[metrics.PartQueue] + parts[metrics.PartPrefill] + parts[metrics.PartDecode]
 	m := metrics.Measured{VersionTokens: s.versionTokens, ByVersion: s.made, Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag),
 		Parts: parts, ToolCalls: a.turn, EnvironmentNS: r.now - a.begunNS - generateNS - parts[metrics.PartInterrupted]}

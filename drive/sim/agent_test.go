@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-func service(tb testing.TB, spec workload.ServiceSpec) *workload.Service {
+func service(tb testing.TB, spec workload.TimesSpec) *workload.Times {
 	tb.Helper()
 	s, err := spec.Build()
 	if err != nil {
@@ -35,15 +35,15 @@ func tools(tb testing.TB, spec workload.ToolsSpec) *workload.Tools {
 func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 	pick, chance := rng.IntN, func(n int) bool { return rng.IntN(n) == 0 }
 	c.Lockstep, c.StartNS = false, 0
-	lognormal := func(meanS float64) *workload.Service {
-		return service(tb, workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: meanS, Tailness: float64(pick(90))})
+	lognormal := func(meanS float64) *workload.Times {
+		return service(tb, workload.TimesSpec{Kind: workload.KindLognormal, MeanS: meanS, Tailness: float64(pick(90))})
 	}
 	a := &sim.Agents{Seed: rng.Uint64(), PromptTokens: int32(pick(3) * 500), PrefillNSPerToken: float64(pick(3)) * 4e5,
 		Prefill: sim.PrefillMode(pick(3)), PrefillWorkers: 1 + pick(3), ToolWorkers: pick(3) * 3, ToolTokens: int32(pick(2) * 300),
 		JudgeWorkers: pick(3) * 2}
 	if !chance(4) {
 		a.Tools = tools(tb, workload.ToolsSpec{Calls: 4 * rng.Float64(), CallsKind: []string{"fixed", "poisson", "geometric"}[pick(3)], CallsMax: 12,
-			Split: []string{"even", "random"}[pick(2)], Time: workload.ServiceSpec{Kind: workload.KindExponential, MeanS: float64(pick(3) * 4)},
+			Split: []string{"even", "random"}[pick(2)], Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: float64(pick(3) * 4)},
 			FailureRate: float64(pick(2)) * 0.05, Retries: pick(3)})
 		change, err := workload.ChangeSpec{Steps: 10, ToolCallsFactor: 0.5 + 2*rng.Float64()}.Build(0)
 		if err != nil {

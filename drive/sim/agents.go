@@ -54,7 +54,7 @@ type Agents struct {
 	Sandboxes *Sandboxes
 	// Judge is the time of a verdict, nil for none. At most JudgeWorkers are judged at once, 0
 	// for no limit.
-	Judge        *workload.Service
+	Judge        *workload.Times
 	JudgeWorkers int
 }
 
@@ -63,7 +63,7 @@ type Sandboxes struct {
 	// Early starts one with the rollout, else it starts when it is needed.
 	Early bool
 	// Start is how long a start takes; nil for no time.
-	Start *workload.Service
+	Start *workload.Times
 	// Limit is the number there may be at once, Starting the number that may start at once; 0 for no limit.
 	Limit, Starting int
 	// TimeoutNS ends a start that is not done after so long, its wait for other starts included, as

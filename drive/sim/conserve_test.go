@@ -98,8 +98,8 @@ func TestAgentsAreConserved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	exponential := func(meanS float64) *workload.Service {
-		s, err := workload.ServiceSpec{Kind: workload.KindExponential, MeanS: meanS}.Build()
+	exponential := func(meanS float64) *workload.Times {
+		s, err := workload.TimesSpec{Kind: workload.KindExponential, MeanS: meanS}.Build()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -107,7 +107,7 @@ func TestAgentsAreConserved(t *testing.T) {
 	}
 	for i := range 60 {
 		model, err := workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Split: workload.SplitRandom,
-			Time: workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 3}, FailureRate: 0.1, Retries: 1}.Build()
+			Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: 3}, FailureRate: 0.1, Retries: 1}.Build()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ type slot struct {
 	// firstNS and tokenNS are the engine's times for its first token and for each one after it, at speed 1.
 	firstNS, tokenNS float64
 	phase            phase
-	verdict          loop.Verdict
+	mark             loop.Mark
 	engine           int32
 	sample           int32
 	attempt          int32

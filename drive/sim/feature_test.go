@@ -49,8 +49,8 @@ func near(t *testing.T, what string, got, want, within float64) {
 	}
 }
 
-func fixed(t *testing.T, seconds float64) *workload.Service {
-	return service(t, workload.ServiceSpec{Kind: workload.KindFixed, MeanS: seconds})
+func fixed(t *testing.T, seconds float64) *workload.Times {
+	return service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: seconds})
 }
 
 // produced is the rate of production of a run, and what bound it.
@@ -65,7 +65,7 @@ func TestJudgeWithoutLimitIsAnEnvironment(t *testing.T) {
 	s := small
 	s.envS = 7
 	plain := run(t, s.config(t))
-	exponential := service(t, workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 7})
+	exponential := service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 7})
 	environment := small
 	environment.sim = func(c *sim.Config) { c.Work = constantEnvironment{c.Work, 7e9} }
 	judged := run(t, small.agents(&sim.Agents{Judge: exponential}).config(t))
@@ -94,9 +94,9 @@ func (e constantEnvironment) Rollout(r sim.Rollout) sim.Response {
 // E[L]/s + calls · E[time], by Little's law.
 func TestToolTime(t *testing.T) {
 	for _, spec := range []workload.ToolsSpec{
-		{Calls: 3, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 4}},
-		{Calls: 5, CallsKind: workload.KindPoisson, Split: workload.SplitRandom, Time: workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 3, Tailness: 60}},
-		{Calls: 6, CallsKind: workload.KindGeometric, CallsMax: 15, Time: workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 3}, FailureRate: 0.2, Retries: 20},
+		{Calls: 3, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 4}},
+		{Calls: 5, CallsKind: workload.KindPoisson, Split: workload.SplitRandom, Time: workload.TimesSpec{Kind: workload.KindLognormal, MeanS: 3, Tailness: 60}},
+		{Calls: 6, CallsKind: workload.KindGeometric, CallsMax: 15, Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: 3}, FailureRate: 0.2, Retries: 20},
 	} {
 		model := tools(t, spec)
 		res := run(t, fed.agents(&sim.Agents{Seed: 3, Tools: model}).config(t)).Summary
@@ -108,7 +108,7 @@ func TestToolTime(t *testing.T) {
 
 // What is limited to k at once and takes u produces k/u once it binds, and is named.
 func TestLimitedServicesBind(t *testing.T) {
-	one := workload.ToolsSpec{Calls: 1, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 20}}
+	one := workload.ToolsSpec{Calls: 1, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 20}}
 	for name, test := range map[string]struct {
 		agents  sim.Agents
 		rate    float64
@@ -194,7 +194,7 @@ func TestJudgeIsAMachineRepairQueue(t *testing.T) {
 	}
 	const think, u, k, c = 3000 * nsPerToken / 1e9, 12.0, 4, 24
 	s := setup{c: c, s: 1, b: 8, q: 2, rho: 0.01, warmup: 100, steps: 6000}
-	s = s.agents(&sim.Agents{Seed: 5, Judge: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: u}), JudgeWorkers: k})
+	s = s.agents(&sim.Agents{Seed: 5, Judge: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: u}), JudgeWorkers: k})
 	cfg := s.config(t)
 	accept, err := workload.NewAcceptance(1)
 	if err != nil {
@@ -218,7 +218,7 @@ func TestJudgeIsAMachineRepairQueue(t *testing.T) {
 // rollout's attempt fails with probability f^(r+1).
 func TestToolFailures(t *testing.T) {
 	const f, r = 0.4, 2
-	model := tools(t, workload.ToolsSpec{Calls: 1, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: f, Retries: r})
+	model := tools(t, workload.ToolsSpec{Calls: 1, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: f, Retries: r})
 	s := fed
 	s.steps = 1500
 	s.rules = func(c *loop.Config) { c.MaxAttempts = 50 }
@@ -231,8 +231,8 @@ func TestToolFailures(t *testing.T) {
 // A sandbox is held as long as Little's law says, starts that fail are tried again,
 // and those that take too long count as such.
 func TestSandboxes(t *testing.T) {
-	a := &sim.Agents{Seed: 3, Tools: tools(t, workload.ToolsSpec{Calls: 2, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 3}}),
-		Sandboxes: &sim.Sandboxes{Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 10}), FailureRate: 0.1, TimeoutNS: 15e9, Retries: 30}}
+	a := &sim.Agents{Seed: 3, Tools: tools(t, workload.ToolsSpec{Calls: 2, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 3}}),
+		Sandboxes: &sim.Sandboxes{Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 10}), FailureRate: 0.1, TimeoutNS: 15e9, Retries: 30}}
 	s := fed
 	s.steps = 800
 	res := run(t, s.agents(a).config(t)).Summary
@@ -336,11 +336,11 @@ func (w timed) Rollout(r sim.Rollout) sim.Response {
 func everything(t *testing.T, factor float64) setup {
 	s := setup{c: 48, s: 4, b: 16, q: 2, rho: 0.9, tailness: 70, warmup: 5, steps: 150, envS: 3}
 	s.rules = func(c *loop.Config) { c.EngineSlots, c.Sync, c.MaxAttempts = []int{16, 16, 16}, loop.SyncRestart, 10 }
-	fixed := func(seconds float64) *workload.Service { return fixed(t, factor*seconds) }
+	fixed := func(seconds float64) *workload.Times { return fixed(t, factor*seconds) }
 	a := &sim.Agents{
 		Seed: 4, PromptTokens: 500, PrefillNSPerToken: factor * 1e5, Prefill: sim.PrefillEngine, ToolTokens: 300, ToolWorkers: 12,
 		Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindPoisson, Split: workload.SplitRandom,
-			Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: factor * 2}, FailureRate: 0.05, Retries: 1}),
+			Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: factor * 2}, FailureRate: 0.05, Retries: 1}),
 		Sandboxes: &sim.Sandboxes{Start: fixed(9), Limit: 40, Starting: 6, TimeoutNS: int64(factor * 60e9), FailureRate: 0.02, Retries: 2},
 		Judge:     fixed(2), JudgeWorkers: 5,
 	}
@@ -401,7 +401,7 @@ func TestFreeRestartOfAgentsIsInFlight(t *testing.T) {
 // A sandbox that lives a mean time m is gone in a call of time u a share 1 − e^(−u/m)
 // of the times, and its rollout's attempt with it.
 func TestSandboxesDie(t *testing.T) {
-	a := &sim.Agents{Seed: 3, Tools: tools(t, workload.ToolsSpec{Calls: 1, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 20}}),
+	a := &sim.Agents{Seed: 3, Tools: tools(t, workload.ToolsSpec{Calls: 1, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 20}}),
 		Sandboxes: &sim.Sandboxes{MTBFNS: 60e9}}
 	s := fed
 	s.steps = 1500
@@ -420,7 +420,7 @@ func TestStateLagCountsTurnsThatActed(t *testing.T) {
 	lag := func(calls float64) float64 {
 		s := setup{c: 48, s: 4, b: 16, q: 2, rho: 0.3, tailness: 50, warmup: 20, steps: 300}
 		s.rules = func(c *loop.Config) { c.Sync = loop.SyncRestart }
-		return run(t, s.agents(&sim.Agents{Tools: tools(t, workload.ToolsSpec{Calls: calls, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}})}).config(t)).Summary.Partial.StateLagMean
+		return run(t, s.agents(&sim.Agents{Tools: tools(t, workload.ToolsSpec{Calls: calls, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}})}).config(t)).Summary.Partial.StateLagMean
 	}
 	none, few, many := lag(0), lag(1), lag(20)
 	if none != 0 || few <= 0 || many <= few {
@@ -442,9 +442,9 @@ func TestLittleIdentityOfAgents(t *testing.T) {
 		counted := little{lived: map[loop.GroupID]int64{}, leased: map[loop.GroupID]int64{}}
 		cfg := littleRun(t, 0.6, rules)
 		cfg.Agents = &sim.Agents{
-			Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Time: workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 0.02},
+			Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.02},
 				FailureRate: 0.2, Retries: 100}), ToolWorkers: 6, ToolTokens: 30, PrefillNSPerToken: 1e4, Prefill: sim.PrefillEngine,
-			Sandboxes: &sim.Sandboxes{Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 0.1}), Limit: 40, Starting: 10},
+			Sandboxes: &sim.Sandboxes{Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.1}), Limit: 40, Starting: 10},
 			Judge:     fixed(t, 0.01), JudgeWorkers: 4,
 		}
 		cfg.EngineSpeed, cfg.Validation = []float64{1.4, 0.6}, sim.Validation{Every: 9, Rollouts: 60}
@@ -460,7 +460,7 @@ func TestLittleIdentityOfAgents(t *testing.T) {
 // trainer gave up.
 func TestServicesThatNeverSettle(t *testing.T) {
 	tool := func(rate float64) *workload.Tools {
-		return tools(t, workload.ToolsSpec{Calls: 4, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: rate})
+		return tools(t, workload.ToolsSpec{Calls: 4, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: rate})
 	}
 	for what, test := range map[string]struct {
 		change func(*sim.Config)

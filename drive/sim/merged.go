@@ -52,7 +52,7 @@ type rollout struct {
 	next    int32 // in its bucket
 	reward  float32
 	engine  int32 // the slot's
-	verdict loop.Verdict
+	verdict loop.Mark
 }
 
 func (s *rollout) before(o *rollout) bool {
@@ -173,7 +173,7 @@ func (r *runner) endMerged(slot int32) {
 	s := &m.slots[slot]
 	ev := &m.ev
 	ev.Time, ev.Slot, ev.Group, ev.Sample, ev.Attempt = r.now, slot, s.group, s.sample, s.attempt
-	ev.Tokens, ev.Reward, ev.Verdict = s.tokens, s.reward, s.verdict
+	ev.Tokens, ev.Reward, ev.Mark = s.tokens, s.reward, s.verdict
 	m.m.VersionTokens, m.m.Spans = m.versionTokens(s)
 	m.m.EnvironmentNS = s.environmentNS
 	if r.cfg.TokenVersions {
@@ -213,13 +213,13 @@ func (r *runner) startMerged(a *loop.Action) {
 			m.drawn, m.draws = a.Group, m.plain.length.Group(uint64(a.Group))
 		}
 		s.tokens = int32(m.plain.lengths.DrawMember(m.draws, uint32(a.Sample), uint32(a.Attempt)))
-		s.environmentNS, s.reward, s.verdict = 0, 0, loop.VerdictNone
+		s.environmentNS, s.reward, s.verdict = 0, 0, loop.MarkNone
 	} else {
 		w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
-		s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
+		s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Mark
 	}
 	if s.tokens > m.tokensMax {
-		s.tokens, s.environmentNS, s.reward, s.verdict = m.tokensMax, 0, 0, loop.VerdictPruned
+		s.tokens, s.environmentNS, s.reward, s.verdict = m.tokensMax, 0, 0, loop.MarkPruned
 	}
 	s.end = r.now + m.generateNS(s.tokens) + s.environmentNS
 	m.calendar.add(a.Slot, s)

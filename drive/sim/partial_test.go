@@ -295,9 +295,9 @@ func TestPrunedRollouts(t *testing.T) {
 		c.Observe = func(ev loop.Event, _, _ int64, _ []loop.Action) {
 			switch {
 			case ev.Kind != loop.RolloutScored:
-			case ev.Tokens > 3000 || (ev.Verdict == loop.VerdictPruned) && ev.Tokens != 3000:
+			case ev.Tokens > 3000 || (ev.Mark == loop.MarkPruned) && ev.Tokens != 3000:
 				t.Errorf("%v with a cap of 3000 tokens", ev)
-			case ev.Verdict == loop.VerdictPruned:
+			case ev.Mark == loop.MarkPruned:
 				pruned++
 			}
 		}

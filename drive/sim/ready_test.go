@@ -13,9 +13,9 @@ func TestReadySandboxes(t *testing.T) {
 	rate := func(s sim.Sandboxes) (perS float64, starts int64) {
 		setting := setup{c: 64, s: 4, b: 32, q: 2, rho: 1, tailness: 30, seed: 5, steps: 150}
 		setting.sim = func(c *sim.Config) {
-			s.Start = service(t, workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 60})
+			s.Start = service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 60})
 			c.Agents = &sim.Agents{Seed: 5, Sandboxes: &s, Tools: tools(t, workload.ToolsSpec{Calls: 1, CallsKind: "fixed", Split: "even",
-				Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 1}})}
+				Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}})}
 		}
 		result := run(t, setting.config(t))
 		return result.Summary.Throughput.ProductionRolloutsPerS, result.Summary.Services.SandboxStarts

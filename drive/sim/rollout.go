@@ -14,9 +14,9 @@ func (r *runner) startRollout(a *loop.Action) {
 	w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
 	planned := w.Tokens
 	if r.cfg.PruneTokens > 0 && w.Tokens > r.cfg.PruneTokens {
-		w.Tokens, w.Reward, w.Verdict, w.EnvironmentNS = r.cfg.PruneTokens, 0, loop.VerdictPruned, 0
+		w.Tokens, w.Reward, w.Mark, w.EnvironmentNS = r.cfg.PruneTokens, 0, loop.MarkPruned, 0
 	}
-	s.tokens, s.environmentNS, s.reward, s.verdict = w.Tokens, w.EnvironmentNS, w.Reward, w.Verdict
+	s.tokens, s.environmentNS, s.reward, s.mark = w.Tokens, w.EnvironmentNS, w.Reward, w.Mark
 	s.counted, s.versionTokens, s.start, s.generatedNS = 0, 0, r.now, 0
 	s.spans, s.runs, s.stateLag, s.cut, s.resumed = 0, 0, 0, false, false
 	s.begunNS, s.readNS = r.now, 0
@@ -142,7 +142,7 @@ func (s *slot) endsIn(r *runner) *tree {
 func (r *runner) score(slotIndex int32, ended *tree) {
 	s := &r.slots[slotIndex]
 	ev := loop.Event{Time: r.now, Kind: loop.RolloutScored, Slot: slotIndex, Group: s.group, Sample: s.sample, Attempt: s.attempt,
-		Tokens: s.tokens, Reward: s.reward, Verdict: s.verdict}
+		Tokens: s.tokens, Reward: s.reward, Mark: s.mark}
 	m := metrics.Measured{VersionTokens: s.versionTokens, EnvironmentNS: s.environmentNS,
 		ByVersion: s.made, Spans: int(s.runs), Resumed: s.spans > 0, StateLag: int64(s.stateLag)}
 	if r.cfg.countsTokens() {

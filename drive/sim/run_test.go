@@ -40,7 +40,7 @@ func (s setup) config(tb testing.TB) sim.Config {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tools, err := workload.ServiceSpec{Kind: workload.KindExponential, MeanS: s.envS}.Build()
+	tools, err := workload.TimesSpec{Kind: workload.KindExponential, MeanS: s.envS}.Build()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -308,7 +308,7 @@ type never struct{ sim.Work }
 
 func (n never) Rollout(r sim.Rollout) sim.Response {
 	w := n.Work.Rollout(r)
-	w.Verdict = loop.VerdictReject
+	w.Mark = loop.MarkReject
 	return w
 }
 

@@ -70,7 +70,7 @@ func solveRates(t *testing.T, levels int, explore float64) (rates [4]float64) {
 		case loop.RolloutScored:
 			part := min(int(version)*4/steps, 3)
 			scored[part]++
-			if ev.Verdict == loop.VerdictSolved {
+			if ev.Mark == loop.MarkSolved {
 				solved[part]++
 			}
 		}

@@ -15,7 +15,7 @@ func TestStampIsTheFirstToken(t *testing.T) {
 	first, late := map[loop.GroupID]loop.Version{}, 0
 	issued := map[loop.GroupID]loop.Version{}
 	s = s.agents(&sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 1e6, Prefill: sim.PrefillPool, PrefillWorkers: 2,
-		Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 60})}}, func(c *sim.Config) {
+		Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 60})}}, func(c *sim.Config) {
 		c.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) {
 			if ev.Kind == loop.FirstToken {
 				first[ev.Group] = ev.Version
@@ -56,7 +56,7 @@ func TestStampIsTheTokenOfOneTokenRollouts(t *testing.T) {
 		"slot":    {PromptTokens: 1000, PrefillNSPerToken: 1e7},
 		"engine":  {PromptTokens: 1000, PrefillNSPerToken: 2e5, Prefill: sim.PrefillEngine},
 		"pool":    {PromptTokens: 1000, PrefillNSPerToken: 1e7, Prefill: sim.PrefillPool, PrefillWorkers: 32},
-		"sandbox": {Seed: 3, Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 10})}},
+		"sandbox": {Seed: 3, Sandboxes: &sim.Sandboxes{Early: true, Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 10})}},
 	} {
 		for _, mode := range []loop.SyncMode{loop.SyncPause, loop.SyncInFlight, loop.SyncRestart} {
 			s := setup{c: 64, s: 1, b: 16, q: 2, rho: 1, warmup: 20, steps: 300}

@@ -36,7 +36,7 @@ func (c comparison) run(t *testing.T) (metrics.Summary, theory.Prediction) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment, err := workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: c.envS, Tailness: 40}.Build()
+	environment, err := workload.TimesSpec{Kind: workload.KindLognormal, MeanS: c.envS, Tailness: 40}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,8 @@ import (
 // What is validated takes as long as a rollout that waits for nothing: prompt and
 // what tools return at its engine's speed, sandbox, calls, environment and judge.
 func TestValidatedRolloutsDoAllThatRolloutsDo(t *testing.T) {
-	start := service(t, workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 100})
-	calls := tools(t, workload.ToolsSpec{Calls: 3, Time: workload.ServiceSpec{Kind: workload.KindFixed, MeanS: 4}})
+	start := service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 100})
+	calls := tools(t, workload.ToolsSpec{Calls: 3, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 4}})
 	for name, test := range map[string]struct {
 		agents sim.Agents
 		envS   float64

@@ -36,8 +36,8 @@ type Response struct {
 	// Tokens is the response's length, at least 1.
 	Tokens int32
 	// Reward and Verdict are what the environment says in the end.
-	Reward  float32
-	Verdict loop.Verdict
+	Reward float32
+	Mark   loop.Mark
 	// EnvironmentNS is the environment's time after generation, in nanoseconds.
 	EnvironmentNS int64
 	// StartNS is the time until its engine takes it up, beside Config.StartNS. FirstNS and TokenNS are the engine's
@@ -58,7 +58,7 @@ type Work interface {
 // Modelled is the workload of package workload's models with a train step of constant length.
 type Modelled struct {
 	lengths    *workload.Lengths
-	service    *workload.Service
+	service    *workload.Times
 	acceptance workload.Acceptance
 	solve      *workload.Solve
 	scale      workload.PromptScale
@@ -81,7 +81,7 @@ type Modelled struct {
 
 // NewModelled returns the workload; stepNS is the time of every train step. A nil
 // service takes no time. Rewards are 0 unless WithSolve is used.
-func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Service, acceptance workload.Acceptance, stepNS int64) *Modelled {
+func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Times, acceptance workload.Acceptance, stepNS int64) *Modelled {
 	m := &Modelled{
 		lengths: lengths, service: service, acceptance: acceptance, stepNS: stepNS,
 		length:    workload.NewSource(seed, workload.StreamLength),
@@ -157,10 +157,10 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 		res.EnvironmentNS = m.change.EnvironmentNS(m.service.DrawPrompt(m.env, prompt, g, k, a), int64(r.Version))
 	}
 	if !m.noSolve && m.solve.Draw(m.solved, prompt, int(r.Level), int64(r.Version), g, k, a) {
-		res.Reward, res.Verdict = 1, loop.VerdictSolved
+		res.Reward, res.Mark = 1, loop.MarkSolved
 	}
 	if !m.acceptAll && !m.acceptance.Accept(m.accept, g) {
-		res.Verdict = loop.VerdictReject
+		res.Mark = loop.MarkReject
 	}
 	return res
 }

@@ -126,7 +126,7 @@ func (e *Engine) tensorsOf(ctx context.Context, version loop.Version) (Held, err
 func (e *Engine) meet(ctx context.Context, caps *Capabilities) error {
 	joiner := e.opt.Dialect.(Joiner) // Validate has seen to it
 	losses := e.counts.losses.Load()
-	e.partFormer(ctx, caps, e.part(ctx, partLimit))
+	e.partRemembered(ctx, caps, e.part(ctx, partLimit))
 	ctx, cancel := e.limited(ctx, "sender and server have not met within")
 	defer cancel()
 	g, err := e.opt.Sender.Meet(ctx, e.opt.Name, max(caps.Ranks, 1), func(ctx context.Context, g Group) error {

@@ -44,7 +44,7 @@ type Options struct {
 	// Sender has the tensors of versions; needed on RoadDistributed.
 	Sender Sender
 	// Groups remembers the groups that the server may be in beyond this process; nil for none.
-	Groups GroupBook
+	Groups CollectiveRegistry
 	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.
 	Cache string
 	// Silent is how long a response may bring no token before the server is looked after, outside
@@ -88,7 +88,7 @@ func (o Options) withDefaults() Options {
 		o.ServerPath = func(dir string) string { return dir }
 	}
 	if o.Groups == nil {
-		o.Groups = noBook{}
+		o.Groups = noRegistry{}
 	}
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}

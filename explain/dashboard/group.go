@@ -101,7 +101,7 @@ func (s *groups) event(ev *loop.Event) {
 	switch ev.Kind {
 	case loop.RolloutScored:
 		g := s.live[ev.Group]
-		if g == nil || ev.Verdict == loop.VerdictPruned || math.IsNaN(float64(ev.Reward)) || math.IsInf(float64(ev.Reward), 0) {
+		if g == nil || ev.Mark == loop.MarkPruned || math.IsNaN(float64(ev.Reward)) || math.IsInf(float64(ev.Reward), 0) {
 			return
 		}
 		if g.scored == 0 || ev.Reward < g.least {

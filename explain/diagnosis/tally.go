@@ -83,7 +83,7 @@ func (t *tally) observe(ev *trace.Event, actions []loop.Action) {
 }
 
 func (t *tally) scored(ev *trace.Event) {
-	if ev.Verdict == loop.VerdictPruned || math.IsNaN(float64(ev.Reward)) {
+	if ev.Mark == loop.MarkPruned || math.IsNaN(float64(ev.Reward)) {
 		return
 	}
 	if uint(ev.Slot) < uint(len(t.engineOf)) && !ev.Resumed {
@@ -93,7 +93,7 @@ func (t *tally) scored(ev *trace.Event) {
 	t.now.scored++
 	t.now.tokens += int64(ev.Tokens)
 	t.now.durationNS += spent
-	if ev.Verdict == loop.VerdictSolved {
+	if ev.Mark == loop.MarkSolved {
 		t.now.solved++
 	}
 	g := t.groups[ev.Group]

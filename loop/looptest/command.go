@@ -108,7 +108,7 @@ func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.E
 				ev.Version = s.served[a.Engine]
 			case loop.RolloutScored:
 				ev.Tokens, ev.Reward = 1, rewards[int(a.Sample)%len(rewards)]
-				ev.Verdict = verdict(t, d, int(a.Sample))
+				ev.Mark = verdict(t, d, int(a.Sample))
 			case loop.RolloutInterrupted:
 				ev.Tokens = 1
 			}
@@ -119,17 +119,17 @@ func (s *Script) rolloutEvents(t testing.TB, d *datadriven.TestData, base loop.E
 }
 
 // verdict is what a command says of the sample it scores.
-func verdict(t testing.TB, d *datadriven.TestData, sample int) loop.Verdict {
+func verdict(t testing.TB, d *datadriven.TestData, sample int) loop.Mark {
 	switch {
 	case d.HasArg("reject"):
-		return loop.VerdictReject
+		return loop.MarkReject
 	case d.HasArg("pruned"):
-		return loop.VerdictPruned
+		return loop.MarkPruned
 	}
 	if solved := scanInts(t, d, "solved"); len(solved) > 0 && solved[sample%len(solved)] > 0 {
-		return loop.VerdictSolved
+		return loop.MarkSolved
 	}
-	return loop.VerdictNone
+	return loop.MarkNone
 }
 
 // measuredEvents are the measurements of groups at the trainer.

@@ -32,11 +32,11 @@ func (w *World) startRollout(ev loop.Event, level int32) {
 	case w.hit(w.faults.NoNumber):
 		ev.Reward = float32(math.NaN())
 	case w.hit(w.faults.Rejects):
-		ev.Verdict = loop.VerdictReject
+		ev.Mark = loop.MarkReject
 	case w.hit(w.faults.Prunes):
-		ev.Verdict = loop.VerdictPruned
+		ev.Mark = loop.MarkPruned
 	case w.rng.Float64() < w.plan.Solves*(1-float64(level)/8):
-		ev.Verdict = loop.VerdictSolved
+		ev.Mark = loop.MarkSolved
 	}
 	w.schedule(ev)
 }

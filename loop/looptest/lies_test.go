@@ -77,6 +77,6 @@ func TestCheckerRejectsLiesOfRules(t *testing.T) {
 
 // asPruned returns the event with the verdict that prunes its rollout.
 func asPruned(ev loop.Event) loop.Event {
-	ev.Verdict = loop.VerdictPruned
+	ev.Mark = loop.MarkPruned
 	return ev
 }

@@ -180,7 +180,7 @@ func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
 	s := &g.samples[ev.Sample]
 	r := float64(ev.Reward)
 	switch {
-	case ev.Verdict == loop.VerdictPruned:
+	case ev.Mark == loop.MarkPruned:
 		c.ends[loop.EndPruned]++
 		s.state = pruned
 		c.unstamp(g) // it counts for nothing, like one that failed
@@ -188,8 +188,8 @@ func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
 	case math.IsNaN(r) || math.IsInf(r, 0):
 		c.failSample(g, ev.Sample, loop.ReasonEnvironment)
 	default:
-		s.state, s.reward, s.solved = scored, ev.Reward, ev.Verdict == loop.VerdictSolved
-		g.rejected = g.rejected || ev.Verdict == loop.VerdictReject
+		s.state, s.reward, s.solved = scored, ev.Reward, ev.Mark == loop.MarkSolved
+		g.rejected = g.rejected || ev.Mark == loop.MarkReject
 		c.tokensScored(g, ev)
 		c.sampleOver(g, loop.EndNone, loop.ReasonNone)
 	}

@@ -297,7 +297,7 @@ func (w *World) garbage() loop.Event {
 	ev := loop.Event{
 		Time: w.now, Kind: loop.EventKind(w.rng.IntN(26)), Engine: pick(len(w.lost)), Slot: pick(w.plan.Config.Concurrency()),
 		Sample: pick(w.plan.Config.GroupSize + w.plan.Config.Redundancy), Attempt: pick(3), Reward: 1,
-		Tokens: pick(2), Verdict: loop.Verdict(w.rng.IntN(5)), Drift: []float32{0, 0.1, -1, float32(math.NaN()), float32(math.Inf(1))}[w.rng.IntN(5)],
+		Tokens: pick(2), Mark: loop.Mark(w.rng.IntN(5)), Drift: []float32{0, 0.1, -1, float32(math.NaN()), float32(math.Inf(1))}[w.rng.IntN(5)],
 		Setting: loop.Setting(w.rng.IntN(8)),
 		Group:   loop.GroupID(w.rng.IntN(int(w.Checker.lastGroup) + 2)),
 		Lease:   loop.LeaseID(w.rng.IntN(int(w.Checker.lastLease) + 2)),

@@ -140,7 +140,7 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 	dst = field(dst, "v", int64(ev.Version))
 	dst = real(dst, "reward", ev.Reward)
 	dst = real(dst, "drift", ev.Drift)
-	dst = text(dst, "verdict", ev.Verdict.String())
+	dst = text(dst, "verdict", ev.Mark.String())
 	dst = text(dst, "reason", ev.Reason.String())
 	if ev.Kind == loop.SettingRequested || ev.Setting != 0 {
 		dst = text(dst, "setting", ev.Setting.String())

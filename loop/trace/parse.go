@@ -300,7 +300,7 @@ func (w *wire) asEvent(r *Record) error {
 	}
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
 		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
-			Time: w.t, Kind: kind, Setting: setting, Verdict: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
+			Time: w.t, Kind: kind, Setting: setting, Mark: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
 			Tokens: int32(w.tokens), Made: w.made, Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
 	return nil
 }
@@ -365,7 +365,7 @@ func collect[K interface {
 var (
 	eventKinds  = collect(loop.RunStarted, loop.ParseEventKind)
 	actionKinds = collect(loop.StartRollout, loop.ParseActionKind)
-	verdicts    = collect(loop.VerdictNone, loop.ParseVerdict)
+	verdicts    = collect(loop.MarkNone, loop.ParseMark)
 	reasons     = collect(loop.ReasonNone, loop.ParseReason)
 	ends        = collect(loop.EndNone, loop.ParseEnd)
 	settings    = collect(loop.SettingSlots, loop.ParseSetting)

@@ -70,7 +70,7 @@ func write(t testing.TB, events int, seed uint64) ([]byte, []trace.Record) {
 func randomEvent(rng *rand.Rand) trace.Event {
 	small := func() int32 { return rng.Int32N(1 << uint(rng.IntN(31))) }
 	ev := trace.Event{Event: loop.Event{
-		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutInterrupted))), Verdict: loop.Verdict(rng.IntN(int(loop.VerdictPruned) + 1)),
+		Time: rng.Int64(), Kind: loop.RunStarted + loop.EventKind(rng.IntN(int(loop.RolloutInterrupted))), Mark: loop.Mark(rng.IntN(int(loop.MarkPruned) + 1)),
 		Reason: loop.Reason(rng.IntN(int(loop.ReasonRequested) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
 		Tokens: small(), Setting: loop.Setting(rng.IntN(int(loop.SettingEngines) + 1)), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
 	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small()), Spans: rng.IntN(3), Resumed: rng.IntN(2) == 0, StateLag: rng.Int64N(2)}

@@ -1,7 +1,7 @@
 // Package workload describes the input of a run. It says how long responses are, how long
 // environments take, which groups survive the filter and which rollouts are solved.
 //
-// Every model is compiled once ([LengthSpec.Build], [ServiceSpec.Build], [NewAcceptance]) and then
+// Every model is compiled once ([LengthSpec.Build], [TimesSpec.Build], [NewAcceptance]) and then
 // answers two kinds of question from the same numbers. Draws are for the simulator and for
 // environments that really wait, exact moments for the closed forms of package theory. A prediction
 // and a simulation of one config therefore never disagree about what a "mean" is.

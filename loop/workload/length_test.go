@@ -238,7 +238,7 @@ func TestDrawDoesNotAllocate(t *testing.T) {
 	src := NewSource(1, StreamLength)
 	grouped := build(t, LengthSpec{Kind: KindEmpirical, Groups: [][]int{{1, 2}, {3, 4}}})
 	single := build(t, tailed(1400, 50))
-	service := buildService(t, ServiceSpec{Kind: KindLognormal, MeanS: 1, Tailness: 50})
+	service := buildTimes(t, TimesSpec{Kind: KindLognormal, MeanS: 1, Tailness: 50})
 	accept, err := NewAcceptance(0.5)
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ type RolloutTimes struct {
 	Group   Distribution // the longest of a group's siblings
 }
 
-// Times combines lengths at nsPerToken with an environment for groups of s
+// NewRolloutTimes combines lengths at nsPerToken with an environment for groups of s
 // siblings. How it is computed depends on the models:
 //
 //   - no environment: exact, from the length distribution;
@@ -32,7 +32,7 @@ type RolloutTimes struct {
 //
 // env may be nil. It panics if nsPerToken is not positive and finite or s is
 // below 1, since callers validate.
-func Times(lengths *Lengths, nsPerToken float64, env *Service, s int) RolloutTimes {
+func NewRolloutTimes(lengths *Lengths, nsPerToken float64, env *Times, s int) RolloutTimes {
 	if !(nsPerToken > 0) || math.IsInf(nsPerToken, 0) || s < 1 {
 		panic(fmt.Sprintf("workload: times at %v ns a token for groups of %d", nsPerToken, s))
 	}
@@ -50,7 +50,7 @@ func Times(lengths *Lengths, nsPerToken float64, env *Service, s int) RolloutTim
 }
 
 // cells cuts the model into a discrete distribution with the same mean.
-func (s *Service) cells(limit int) Distribution {
+func (s *Times) cells(limit int) Distribution {
 	switch s.kind {
 	case KindEmpirical:
 		return s.times.sorted.thinned(limit)
@@ -97,7 +97,7 @@ func convolve(a, b Distribution) Distribution {
 }
 
 // estimateTimes draws whole groups, since siblings are not independent.
-func estimateTimes(lengths *Lengths, nsPerToken float64, env *Service, s int) RolloutTimes {
+func estimateTimes(lengths *Lengths, nsPerToken float64, env *Times, s int) RolloutTimes {
 	tokens := NewSource(0, StreamEstimate)
 	service := tokens
 	if !lengths.Grouped() || !env.Grouped() {

@@ -190,7 +190,7 @@ func TestDrawPrompt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	times, err := ServiceSpec{Kind: KindEmpirical, Groups: [][]float64{{1, 1.5}, {2, 2.5}, {3, 3.5}}}.Build()
+	times, err := TimesSpec{Kind: KindEmpirical, Groups: [][]float64{{1, 1.5}, {2, 2.5}, {3, 3.5}}}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func TestSpecs(t *testing.T) {
 			return fmt.Sprintf("mean %.1f · p50 %d · p99 %d · max %d tokens · M(8) %.3f\n",
 				l.Mean(), l.Quantile(0.5), l.Quantile(0.99), l.Quantile(1), l.TailMultiplier(8))
 		case "service":
-			var spec ServiceSpec
+			var spec TimesSpec
 			if err := yaml.UnmarshalWithOptions([]byte(d.Input), &spec, yaml.Strict()); err != nil {
 				t.Fatal(err)
 			}
@@ -73,12 +73,12 @@ func TestReadServiceTimes(t *testing.T) {
 	if err := os.WriteFile(path, []byte("{\"times_s\":[0.5,1]}\n{\"times_s\":[2]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := buildService(t, ServiceSpec{Kind: KindEmpirical, File: path})
+	s := buildTimes(t, TimesSpec{Kind: KindEmpirical, File: path})
 	near(t, "mean", s.Mean(), 1.375e9, 1e-12)
 	if err := os.WriteFile(path, []byte("{\"times_s\":[0.5,1]}\n{\"times_s\":[-2]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := ServiceSpec{Kind: KindEmpirical, File: path}.Build()
+	_, err := TimesSpec{Kind: KindEmpirical, File: path}.Build()
 	if err == nil || !strings.Contains(err.Error(), path+":2:") {
 		t.Errorf("a negative time gives %v, want an error that names line 2", err)
 	}

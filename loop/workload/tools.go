@@ -41,7 +41,7 @@ type ToolsSpec struct {
 	// the tokens into turns equally likely, but for rounding). Empty means even.
 	Split string `json:"split,omitempty"`
 	// Time of one call.
-	Time ServiceSpec `json:"time"`
+	Time TimesSpec `json:"time"`
 	// FailureRate is the share of calls that fail, in [0, 1); a failed call takes its
 	// time and is made again, Retries times at most.
 	FailureRate float64 `json:"failure_rate,omitempty"`
@@ -115,7 +115,7 @@ type Tools struct {
 	mean     float64
 	limit    int
 	random   bool
-	time     *Service
+	time     *Times
 	failures float64
 	retries  int
 }

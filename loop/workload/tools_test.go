@@ -96,7 +96,7 @@ func TestPartsAddUp(t *testing.T) {
 // Turns and tries are draws of their own; calls fail as often as they should.
 func TestTurnsAreIndependent(t *testing.T) {
 	src := NewSource(3, StreamToolFault)
-	tools := buildTools(t, ToolsSpec{Calls: 3, FailureRate: 0.3, Time: ServiceSpec{Kind: KindExponential, MeanS: 2}})
+	tools := buildTools(t, ToolsSpec{Calls: 3, FailureRate: 0.3, Time: TimesSpec{Kind: KindExponential, MeanS: 2}})
 	const n = 60_000
 	failed, both, sum := 0.0, 0.0, 0.0
 	for g := range uint64(n) {
@@ -117,7 +117,7 @@ func TestTurnsAreIndependent(t *testing.T) {
 func TestToolsAreRefused(t *testing.T) {
 	for field, spec := range map[string]ToolsSpec{
 		"calls": {Calls: -1}, "calls_kind": {CallsKind: "uniform"}, "calls_max": {CallsMax: -2}, "split": {Split: "odd"},
-		"failure_rate": {FailureRate: 1}, "retries": {Retries: -1}, "time.mean_s": {Time: ServiceSpec{Kind: KindFixed, MeanS: -1}},
+		"failure_rate": {FailureRate: 1}, "retries": {Retries: -1}, "time.mean_s": {Time: TimesSpec{Kind: KindFixed, MeanS: -1}},
 	} {
 		_, err := spec.Build()
 		var refused *FieldError

@@ -89,7 +89,7 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured, left []int32) {
 
 // fails reports whether a score is none: no finite number is a failure.
 func fails(ev *loop.Event) bool {
-	return ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0
+	return ev.Mark == loop.MarkPruned || ev.Reward-ev.Reward != 0
 }
 
 // keep counts a scored rollout in its group.

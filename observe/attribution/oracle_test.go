@@ -164,7 +164,7 @@ func (o *oracle) completion(ev loop.Event, environment int64) {
 	case loop.RolloutFailed, loop.RolloutAborted:
 		o.end(ev.Slot, a)
 	case loop.RolloutScored:
-		if !a.dead && ev.Verdict != loop.VerdictPruned && !math.IsNaN(float64(ev.Reward)) && !math.IsInf(float64(ev.Reward), 0) {
+		if !a.dead && ev.Mark != loop.MarkPruned && !math.IsNaN(float64(ev.Reward)) && !math.IsInf(float64(ev.Reward), 0) {
 			delete(o.slots, ev.Slot)
 			delete(o.running[a.group], [2]int32{a.sample, a.attempt})
 			o.write(a.group, "scored", environment)

@@ -33,7 +33,7 @@ func TestFates(t *testing.T) {
 		observe(o, end(loop.RolloutScored, 1, 0, 1, 0, 99)) // late: it stands interrupted
 		observe(o, end(loop.RolloutFailed, 1, 1, 1, 1, 0), start(1, 1, 2, 1))
 		pruned := end(loop.RolloutScored, 1, 2, 1, 2, 500)
-		pruned.Verdict, pruned.Reward = loop.VerdictPruned, float32(math.NaN())
+		pruned.Mark, pruned.Reward = loop.MarkPruned, float32(math.NaN())
 		observe(o, pruned)
 		observe(o, loop.Event{Kind: loop.Tick}, loop.Action{Kind: loop.ResumeRollout, Group: 1, Sample: 0, Attempt: 1, Slot: 5})
 		observe(o, end(loop.RolloutScored, 1, 0, 1, 5, 10))

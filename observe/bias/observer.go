@@ -98,7 +98,7 @@ func (o *Observer) Observe(ev loop.Event, m metrics.Measured, actions []loop.Act
 // scored takes the end of a rollout that its group may keep.
 func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
 	g, reward := o.groups.Get(ev.Group), float64(ev.Reward)
-	if g == nil || ev.Verdict == loop.VerdictPruned || math.IsNaN(reward) || math.IsInf(reward, 0) {
+	if g == nil || ev.Mark == loop.MarkPruned || math.IsNaN(reward) || math.IsInf(reward, 0) {
 		return
 	}
 	r := &g.rollouts[ev.Sample]
@@ -107,7 +107,7 @@ func (o *Observer) scored(ev *loop.Event, m *metrics.Measured) {
 		r.startedTokens, r.startedEnvironment, r.known = r.tokens, r.environment, true
 	}
 	g.scored++
-	if ev.Verdict == loop.VerdictSolved {
+	if ev.Mark == loop.MarkSolved {
 		g.solved++
 	}
 }

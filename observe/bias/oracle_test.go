@@ -43,7 +43,7 @@ func recompute(log []looptest.Record, cfg loop.Config) (all map[loop.GroupID]*hi
 		if g := all[ev.Group]; g != nil && !g.over {
 			if run, ok := g.runs[ev.Sample]; ok && run.Attempt == ev.Attempt && run.Slot == ev.Slot {
 				switch {
-				case ev.Kind == loop.RolloutScored && ev.Verdict != loop.VerdictPruned && !math.IsNaN(float64(ev.Reward)) && !math.IsInf(float64(ev.Reward), 0):
+				case ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !math.IsNaN(float64(ev.Reward)) && !math.IsInf(float64(ev.Reward), 0):
 					g.tokens[ev.Sample] = float64(ev.Tokens)
 					delete(g.runs, ev.Sample)
 				case ev.Kind == loop.RolloutScored || ev.Kind == loop.RolloutFailed || ev.Kind == loop.RolloutAborted:

@@ -99,7 +99,7 @@ func feed(o *bias.Observer, g made) {
 		observe(o, loop.Event{Kind: loop.Tick}, loop.Action{Kind: loop.StartRollout, Group: g.id, Sample: int32(k), Attempt: 1, Slot: int32(k), Prompt: g.prompt, Level: g.level})
 		ev := loop.Event{Kind: loop.RolloutScored, Group: g.id, Sample: int32(k), Attempt: 1, Slot: int32(k), Tokens: n}
 		if k < g.solved {
-			ev.Verdict = loop.VerdictSolved
+			ev.Mark = loop.MarkSolved
 		}
 		o.Observe(ev, metrics.Measured{EnvironmentNS: int64(n) * 1000 * int64(1+k)}, nil)
 	}

@@ -96,7 +96,7 @@ func TestWhatTheDriverMeasured(t *testing.T) {
 	scored.Reward = 0.25
 	r.Observe(scored, metrics.Measured{Spans: 3, Resumed: true, StateLag: 4}, nil)
 	fresh := ends(loop.RolloutScored, 1, 1, 9)
-	fresh.Sample, fresh.Reward, fresh.Verdict = 1, 1, loop.VerdictSolved
+	fresh.Sample, fresh.Reward, fresh.Mark = 1, 1, loop.MarkSolved
 	r.Observe(fresh, metrics.Measured{Spans: 1}, []loop.Action{{Kind: loop.GroupQueued, Group: 1, Count: 2}})
 	p := r.Summary().Partial
 	if p.VersionSpansMean != 2 || p.VersionSpansMax != 3 || p.StateLagMean != 4 || p.StateLagMax != 4 || p.RewardResumed != 0.25 || p.RewardFresh != 1 || p.ResumedRatio != 0.5 {

@@ -165,13 +165,13 @@ func (o *oracle) completion(ev loop.Event) {
 			o.finish(c, loop.EndFailed, max(tokens, c.tokens))
 		case ev.Kind == loop.RolloutInterrupted:
 			o.interrupt(c, tokens)
-		case ev.Verdict == loop.VerdictPruned:
+		case ev.Mark == loop.MarkPruned:
 			o.pruned++
 			o.finish(c, loop.EndPruned, tokens)
 		case math.IsNaN(float64(ev.Reward)) || math.IsInf(float64(ev.Reward), 0):
 			o.finish(c, loop.EndFailed, tokens)
 		default:
-			c.over, c.tokens, c.reward, c.solved = true, tokens, float64(ev.Reward), ev.Verdict == loop.VerdictSolved
+			c.over, c.tokens, c.reward, c.solved = true, tokens, float64(ev.Reward), ev.Mark == loop.MarkSolved
 			c.last = o.served[engine]
 			o.scored[ev.Group] = append(o.scored[ev.Group], c)
 			o.durations = append(o.durations, c.inSlot)

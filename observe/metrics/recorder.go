@@ -227,7 +227,7 @@ func (r *Recorder) turnover(ev *loop.Event, m *Measured, a *loop.Action) bool {
 		return false
 	}
 	at := r.run.At(ev)
-	if at == nil || at.Aborted || ev.Verdict == loop.VerdictPruned || ev.Reward-ev.Reward != 0 {
+	if at == nil || at.Aborted || ev.Mark == loop.MarkPruned || ev.Reward-ev.Reward != 0 {
 		return false
 	}
 	g := r.groups.Get(ev.Group)
@@ -306,7 +306,7 @@ func (r *Recorder) scored(ev *loop.Event, m *Measured, left []int32) {
 	switch {
 	case at.Aborted || g == nil:
 		r.window.waste.add(endOf(at, loop.EndCancelled), ev.Tokens)
-	case ev.Verdict == loop.VerdictPruned:
+	case ev.Mark == loop.MarkPruned:
 		r.window.waste.add(loop.EndPruned, ev.Tokens)
 		r.window.waste.prunedRollouts++
 	case ev.Reward-ev.Reward != 0: // no finite number
@@ -325,7 +325,7 @@ func (r *Recorder) made(ev *loop.Event, m *Measured, g *liveGroup, at *track.Att
 	g.reward += reward
 	g.longest = max(g.longest, d)
 	g.scored++
-	if ev.Verdict == loop.VerdictSolved {
+	if ev.Mark == loop.MarkSolved {
 		g.solved++
 	}
 	g.endsAt(int32(r.run.Engines[at.Engine].Served), at.First)

@@ -22,7 +22,7 @@ func setting(t *testing.T, change func(*sim.Config)) sim.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, err := workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 1}.Build()
+	tools, err := workload.TimesSpec{Kind: workload.KindExponential, MeanS: 1}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

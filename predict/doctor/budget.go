@@ -221,7 +221,7 @@ func (e *examination) longestS() float64 {
 }
 
 // capS is the longest a modelled time can be, in seconds.
-func capS(s config.Service) float64 {
+func capS(s config.TimeModel) float64 {
 	switch {
 	case s.Kind == "" || s.Kind == "none":
 		return 0

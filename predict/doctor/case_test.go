@@ -76,7 +76,7 @@ func caseOf(t *testing.T, overrides ...string) Case {
 	cfg := simulationOf(t, modelled, in)
 	beside := besideOf(d)
 	if beside == "" {
-		in.Environment = must[*workload.Service](t)(modelled.OutsideModel())
+		in.Environment = must[*workload.Times](t)(modelled.OutsideModel())
 	}
 	return Case{Document: d, Setting: &in, Simulation: &cfg, Beside: beside}
 }
@@ -100,9 +100,9 @@ func agentsOf(t *testing.T, d config.Config) *sim.Agents {
 		return nil
 	}
 	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,
-		Judge: must[*workload.Service](t)(d.VerifierModel()), JudgeWorkers: d.Modelled.Verifier.Concurrency}
+		Judge: must[*workload.Times](t)(d.VerifierModel()), JudgeWorkers: d.Modelled.Verifier.Concurrency}
 	if r.Sandbox.When != "" {
-		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Service](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
+		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Times](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
 			Starting: r.Sandbox.StartConcurrency, TimeoutNS: int64(1e9 * r.Sandbox.StartTimeoutS), FailureRate: r.Sandbox.FailureRate, Retries: r.Sandbox.Retries}
 	}
 	return a
@@ -123,7 +123,7 @@ func settingOf(t *testing.T, d config.Config) theory.Input {
 	in := theory.Input{
 		ConcurrencyRollouts: float64(d.Rollout.Concurrency), BatchRollouts: float64(d.Train.Batch), GroupSize: d.Rollout.GroupSize,
 		QueueFactor: float64(d.QueueGroups()) / float64(d.BatchGroups()), Utilization: d.Modelled.Train.Utilization,
-		Lengths: must[*workload.Lengths](t)(d.LengthModel()), Environment: must[*workload.Service](t)(d.ServiceModel()),
+		Lengths: must[*workload.Lengths](t)(d.LengthModel()), Environment: must[*workload.Times](t)(d.EnvironmentTimes()),
 		DecodeTokensPerS: d.Modelled.DecodeTokensPerS, Policy: d.Queue.Policy, Select: d.Queue.Select, Start: d.Rollout.Start,
 		Acceptance: d.Modelled.Filter.Acceptance, SyncTimeS: d.Modelled.Sync.TimeS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: d.Sync.Every,
 	}

@@ -140,7 +140,7 @@ func simulate(cfg sim.Config) (probe, error) {
 	cfg.Observe = func(ev loop.Event, generateNS, environmentNS int64, actions []loop.Action) {
 		if ev.Kind == loop.RolloutScored {
 			p.scored++
-			if ev.Verdict == loop.VerdictPruned {
+			if ev.Mark == loop.MarkPruned {
 				p.pruned++
 			}
 		}

@@ -56,7 +56,7 @@ type service struct {
 // services lists what rollouts of the document ask for, and how much of it a
 // simulation used.
 func (e *examination) services(p *probe) []service {
-	mean := func(model *workload.Service, err error) float64 {
+	mean := func(model *workload.Times, err error) float64 {
 		if err != nil || model.Zero() {
 			return 0
 		}
@@ -91,7 +91,7 @@ func (e *examination) servicesSaturated() {
 	}
 	services := e.services(p)
 	latency := e.setting.Lengths.Mean() / e.setting.DecodeTokensPerS
-	if environment, err := e.document.ServiceModel(); err == nil && !environment.Zero() {
+	if environment, err := e.document.EnvironmentTimes(); err == nil && !environment.Zero() {
 		latency += environment.Mean() / 1e9
 	}
 	for _, s := range services {

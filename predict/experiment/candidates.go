@@ -108,15 +108,15 @@ func planUncovered(document config.Config) string {
 // sandbox's start and with a judge, as closed forms take it. Reading tools' outputs is
 // in a machine's speeds. Where siblings' times are measured together, only the mean of
 // all but the environment is known, and together says so.
-func planOutside(document config.Config) (outside *workload.Service, together bool, err error) {
+func planOutside(document config.Config) (outside *workload.Times, together bool, err error) {
 	document.Modelled.Tools.OutputTokens = 0
 	if outside, err = document.OutsideModel(); err != nil || outside != nil {
 		return outside, false, err
 	}
-	if outside, err = document.ServiceModel(); err != nil || !outside.Zero() {
+	if outside, err = document.EnvironmentTimes(); err != nil || !outside.Zero() {
 		return outside, true, err
 	}
-	spec := workload.ServiceSpec{Kind: workload.KindFixed, MeanS: document.Modelled.Tools.Calls*document.Modelled.Tools.Time.MeanS + document.Modelled.Sandbox.Start.MeanS + document.Modelled.Verifier.Time.MeanS}
+	spec := workload.TimesSpec{Kind: workload.KindFixed, MeanS: document.Modelled.Tools.Calls*document.Modelled.Tools.Time.MeanS + document.Modelled.Sandbox.Start.MeanS + document.Modelled.Verifier.Time.MeanS}
 	outside, err = spec.Build()
 	return outside, true, err
 }

@@ -31,7 +31,7 @@ func Input(document config.Config) (theory.Input, error) {
 	if err != nil {
 		return theory.Input{}, err
 	}
-	environment, err := document.ServiceModel()
+	environment, err := document.EnvironmentTimes()
 	if err != nil {
 		return theory.Input{}, err
 	}

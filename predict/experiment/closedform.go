@@ -99,7 +99,7 @@ func emptySlots(d config.Config) string {
 
 // outside reports whether rollouts spend time outside their engine.
 func outside(d config.Config) bool {
-	takes := func(s config.Service) bool { return s.Kind != "" && s.Kind != "none" }
+	takes := func(s config.TimeModel) bool { return s.Kind != "" && s.Kind != "none" }
 	return takes(d.Modelled.Environment) || takes(d.Modelled.Sandbox.Start) || takes(d.Modelled.Verifier.Time) ||
 		d.Modelled.Tools.Calls > 0 && (takes(d.Modelled.Tools.Time) || d.Modelled.Tools.OutputTokens > 0 && prefillNS(d) > 0)
 }

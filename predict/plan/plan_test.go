@@ -27,7 +27,7 @@ func problemOf(t testing.TB, text string, overrides ...string) Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment, err := document.ServiceModel()
+	environment, err := document.EnvironmentTimes()
 	if err != nil {
 		t.Fatal(err)
 	}

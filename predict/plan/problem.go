@@ -18,7 +18,7 @@ type Problem struct {
 	Machine Machine
 	// Lengths and Environment are the document's models; a nil Environment takes no time.
 	Lengths     *workload.Lengths
-	Environment *workload.Service
+	Environment *workload.Times
 	// Simulation turns a candidate's document into a simulation, as headway simulate does.
 	// Nil leaves finalists unsimulated: the plan then rests on closed forms alone.
 	Simulation func(config.Config) (sim.Config, error)

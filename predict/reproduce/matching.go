@@ -137,10 +137,10 @@ func (m matching) simulation(a arrangement, seed uint64, l length) (sim.Config, 
 	if err != nil {
 		return sim.Config{}, err
 	}
-	var service *workload.Service
+	var service *workload.Times
 	if a.tools > 0 {
 		mean := a.tools * a.f.lengths.Mean() / a.f.tokensPerS
-		if service, err = (workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: mean, Tailness: a.toolTail}).Build(); err != nil {
+		if service, err = (workload.TimesSpec{Kind: workload.KindLognormal, MeanS: mean, Tailness: a.toolTail}).Build(); err != nil {
 			return sim.Config{}, err
 		}
 	}

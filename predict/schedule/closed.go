@@ -19,7 +19,7 @@ func (in Input) BarrierS(gpus int) float64 {
 	engines := gpus / in.GPUsPerEngine
 	h := in.holders()
 	if in.environmentS() > 0 && engines*h.slots < h.batch {
-		times := workload.Times(in.Lengths, 1e9*in.stepS(h, float64(h.slots)), in.Environment, in.GroupSize)
+		times := workload.NewRolloutTimes(in.Lengths, 1e9*in.stepS(h, float64(h.slots)), in.Environment, in.GroupSize)
 		makespan, _ := theory.Barrier(times.Rollout.Scale(1/times.Rollout.Mean()), times.Group, float64(engines*h.slots), float64(h.batch), in.GroupSize)
 		return makespan * in.holdS(h)
 	}
@@ -28,7 +28,7 @@ func (in Input) BarrierS(gpus int) float64 {
 		return total
 	}
 	mean := total / h.lengths.MeanMax(h.batch)
-	return workload.Times(in.Lengths, 1e9*mean, in.Environment, in.GroupSize).Group.MeanMax(in.BatchGroups) / 1e9
+	return workload.NewRolloutTimes(in.Lengths, 1e9*mean, in.Environment, in.GroupSize).Group.MeanMax(in.BatchGroups) / 1e9
 }
 
 // Cells of the mean field: how many to a mean length, and how many at most.
@@ -128,7 +128,7 @@ func (in Input) groupsS(gpus int, generating float64) workload.Distribution {
 	}
 	step := in.Decode.StepS(high)
 	if in.environmentS() > 0 {
-		return workload.Times(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group.Scale(1e-9)
+		return workload.NewRolloutTimes(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group.Scale(1e-9)
 	}
 	return in.Lengths.MaxDistribution(in.GroupSize).Scale(step)
 }

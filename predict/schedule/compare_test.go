@@ -222,7 +222,7 @@ func TestFindingsOfOneSchedule(t *testing.T) {
 
 // TestBarrierWithEnvironment checks the closed barrier with tool time.
 func TestBarrierWithEnvironment(t *testing.T) {
-	service, err := workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 5, Tailness: 50}.Build()
+	service, err := workload.TimesSpec{Kind: workload.KindLognormal, MeanS: 5, Tailness: 50}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}

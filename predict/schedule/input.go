@@ -13,7 +13,7 @@ type Input struct {
 	// Lengths are the responses' lengths, and Environment the time a rollout spends outside the
 	// engine with its slot held; a nil Environment takes none.
 	Lengths     *workload.Lengths
-	Environment *workload.Service
+	Environment *workload.Times
 	// GroupSize is S, the rollouts of one prompt, and BatchGroups the groups of one batch.
 	// At least 1 each.
 	GroupSize, BatchGroups int

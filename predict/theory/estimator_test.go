@@ -29,8 +29,8 @@ func points() []Point {
 // TestEstimatorIsThePrediction: both answer alike, figure by figure.
 func TestEstimatorIsThePrediction(t *testing.T) {
 	l := lengths(t, 1400, 60)
-	tools := service(t, workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: 9, Tailness: 60})
-	for _, environment := range []*workload.Service{nil, tools} {
+	tools := service(t, workload.TimesSpec{Kind: workload.KindLognormal, MeanS: 9, Tailness: 60})
+	for _, environment := range []*workload.Times{nil, tools} {
 		e, err := NewEstimator(Input{GroupSize: 8, Lengths: l, Environment: environment})
 		if err != nil {
 			t.Fatal(err)
@@ -97,8 +97,8 @@ func TestEstimateDoesNotAllocate(t *testing.T) {
 // one gets alone.
 func TestEstimatorIsSharedSafely(t *testing.T) {
 	l := lengths(t, 1400, 60)
-	tools := service(t, workload.ServiceSpec{Kind: workload.KindExponential, MeanS: 5})
-	for _, environment := range []*workload.Service{nil, tools} {
+	tools := service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 5})
+	for _, environment := range []*workload.Times{nil, tools} {
 		shared, err := NewEstimator(Input{GroupSize: 4, Lengths: l, Environment: environment})
 		if err != nil {
 			t.Fatal(err)

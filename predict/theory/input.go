@@ -70,7 +70,7 @@ type Input struct {
 	// Environment is the time a rollout spends outside the engine with its slot
 	// held; nil for none. It needs Lengths and StepS or DecodeTokensPerS, to
 	// compare it with generation.
-	Environment *workload.Service
+	Environment *workload.Times
 	// DecodeTokensPerS is s_R, the decode speed of one slot; 0 where unknown. With
 	// Lengths it gives StepS when that is 0.
 	DecodeTokensPerS float64

@@ -23,7 +23,7 @@ func lengths(t testing.TB, mean, tailness float64) *workload.Lengths {
 	return l
 }
 
-func service(t testing.TB, spec workload.ServiceSpec) *workload.Service {
+func service(t testing.TB, spec workload.TimesSpec) *workload.Times {
 	t.Helper()
 	s, err := spec.Build()
 	if err != nil {
@@ -145,7 +145,7 @@ func predictCase(t *testing.T, d *datadriven.TestData) string {
 			in.SyncEvery = int(number(v))
 		case "levers": // printed below
 		case "env":
-			in.Environment = service(t, workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: number(v), Tailness: 50})
+			in.Environment = service(t, workload.TimesSpec{Kind: workload.KindLognormal, MeanS: number(v), Tailness: 50})
 		default:
 			t.Fatalf("unknown argument %s", arg.Key)
 		}

@@ -31,9 +31,9 @@ func tailOf(in *Input, nsPerToken float64) (tail, error) {
 		meanSquare: in.Lengths.MeanSquare() / (mean * mean),
 		maxSum:     in.Lengths.MeanMaxSum(in.GroupSize) / (float64(in.GroupSize) * mean * mean),
 	}
-	times, unit := workload.Times(in.Lengths, 1, nil, in.GroupSize), mean
+	times, unit := workload.NewRolloutTimes(in.Lengths, 1, nil, in.GroupSize), mean
 	if !in.Environment.Zero() {
-		times = workload.Times(in.Lengths, nsPerToken, in.Environment, in.GroupSize)
+		times = workload.NewRolloutTimes(in.Lengths, nsPerToken, in.Environment, in.GroupSize)
 		t.meanSquare, t.maxSum = 0, 0
 		unit = times.Rollout.Mean()
 	}

@@ -38,7 +38,7 @@ func play(t *testing.T, s *file.Store, enc *trace.Encoder, events int, snapshotA
 			next := loop.Event{Engine: a.Engine, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Lease: a.Lease, Version: a.Version}
 			switch a.Kind {
 			case loop.StartRollout:
-				next.Kind, next.Tokens, next.Reward, next.Verdict = loop.RolloutScored, 5, 1, loop.VerdictSolved
+				next.Kind, next.Tokens, next.Reward, next.Mark = loop.RolloutScored, 5, 1, loop.MarkSolved
 			case loop.StartTrainStep:
 				next.Kind, next.Version = loop.TrainStepEnded, a.Version+1
 			case loop.LoadWeights:

@@ -136,7 +136,7 @@ func (d ControlDrift) parts(c course) (p driftParts, err error) {
 	case driftTools:
 		change.ToolCallsFactor = factor(float64(toolsTo) / toolsFrom)
 		spec := workload.ToolsSpec{Calls: toolsFrom, CallsKind: workload.KindPoisson,
-			Time: workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: toolS, Tailness: controlTailness}}
+			Time: workload.TimesSpec{Kind: workload.KindLognormal, MeanS: toolS, Tailness: controlTailness}}
 		if p.tools, err = spec.Build(); err != nil {
 			return p, err
 		}

@@ -143,7 +143,7 @@ func digest(text []byte) string {
 // frontierModel is how long the rollouts of a policy are, and hold their slots beyond that.
 type frontierModel struct {
 	lengths *workload.Lengths
-	gap     *workload.Service
+	gap     *workload.Times
 }
 
 func newFrontierModel(groups [][]int, gapS float64) (frontierModel, error) {
@@ -152,9 +152,9 @@ func newFrontierModel(groups [][]int, gapS float64) (frontierModel, error) {
 	if m.lengths, err = (workload.LengthSpec{Kind: workload.KindEmpirical, Groups: groups}).Build(); err != nil {
 		return m, fmt.Errorf("study: the measured lengths: %w", err)
 	}
-	spec := workload.ServiceSpec{Kind: workload.KindNone}
+	spec := workload.TimesSpec{Kind: workload.KindNone}
 	if gapS > 0 {
-		spec = workload.ServiceSpec{Kind: workload.KindFixed, MeanS: gapS}
+		spec = workload.TimesSpec{Kind: workload.KindFixed, MeanS: gapS}
 	}
 	if m.gap, err = spec.Build(); err != nil {
 		return m, fmt.Errorf("study: the measured time between rollouts: %w", err)

@@ -99,9 +99,9 @@ func (c RemovalCase) config() (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	env := workload.ServiceSpec{Kind: workload.KindNone}
+	env := workload.TimesSpec{Kind: workload.KindNone}
 	if c.Environment > 0 {
-		env = workload.ServiceSpec{Kind: workload.KindLognormal, MeanS: c.Environment * lengths.Mean() * removalNS / 1e9, Tailness: c.EnvironmentTail}
+		env = workload.TimesSpec{Kind: workload.KindLognormal, MeanS: c.Environment * lengths.Mean() * removalNS / 1e9, Tailness: c.EnvironmentTail}
 	}
 	service, err := env.Build()
 	if err != nil {

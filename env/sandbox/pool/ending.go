@@ -47,7 +47,7 @@ func (p *Pool) reset(m *member) {
 	}
 	<-p.ends
 	if err == nil {
-		p.book.opened(m.id)
+		p.journal.opened(m.id)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,7 +72,7 @@ func (p *Pool) end(m *member) {
 	p.background.Go(func() {
 		gone := p.destroy(m)
 		if gone {
-			p.book.gone(m.id)
+			p.journal.gone(m.id)
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -105,7 +105,7 @@ func (p *Pool) get(ctx context.Context, l *Lease) (*member, *waiter, error) {
 		}
 		w.begins(time.Now())
 		// Before the check, so that a crash from here on finds the holder.
-		p.book.leased(got.member.id, l.holder)
+		p.journal.leased(got.member.id, l.holder)
 		if got.hit && !alive(ctx, got.member) && ctx.Err() == nil {
 			p.discard(got.member)
 			continue

@@ -12,7 +12,7 @@ import (
 // removeOrphans ends what an earlier process of the owner left behind: what the driver knows of it and
 // what the file names. A box of the file that is gone by itself is lost to its holder all the same.
 func removeOrphans(ctx context.Context, o Options) ([]Orphan, error) {
-	open, err := readBook(o.File, o.Logf)
+	open, err := readJournal(o.File, o.Logf)
 	if err != nil {
 		return nil, err
 	}

@@ -33,7 +33,7 @@ type Orphan struct {
 type Pool struct {
 	o        Options
 	boundary sandbox.Boundary
-	book     *book
+	journal  *journal
 	epoch    string // of this process, in the names of its boxes
 	lost     []Orphan
 
@@ -95,12 +95,12 @@ func Open(ctx context.Context, o Options) (*Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	book, err := newBook(o.File, o.Logf)
+	journal, err := newJournal(o.File, o.Logf)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	p := &Pool{o: o, boundary: boundary, book: book, lost: lost, epoch: strconv.FormatInt(now.UnixMilli(), 36),
+	p := &Pool{o: o, boundary: boundary, journal: journal, lost: lost, epoch: strconv.FormatInt(now.UnixMilli(), 36),
 		ends: make(chan struct{}, o.Starting), out: map[*member]struct{}{},
 		breaker: breaker{after: o.BreakAfter, pause: o.BreakFor}, demand: demand{began: now, at: now},
 		counts: counts{orphans: int64(len(lost)), failures: map[sandbox.Class]int64{}, limits: map[sandbox.Class]int64{}}}
@@ -142,10 +142,10 @@ func (p *Pool) Close(ctx context.Context) error {
 	defer p.cancelEnd()
 	select {
 	case <-done:
-		p.book.close()
+		p.journal.close()
 		return nil
 	case <-ctx.Done():
-		left := p.book.left()
+		left := p.journal.left()
 		return fmt.Errorf("sandbox pool: %d boxes may be left, the next process with owner %s removes them: %v: %w", len(left), p.o.Owner, left, ctx.Err())
 	}
 }

@@ -87,7 +87,7 @@ func randomPool(t *testing.T, seed uint64, file string) {
 	close(stop)
 	around.Wait()
 	ended(t, r.p, r.d)
-	if open, err := readBook(file, t.Logf); err != nil || len(open) != 0 {
+	if open, err := readJournal(file, t.Logf); err != nil || len(open) != 0 {
 		t.Errorf("the file has %v: %v", open, err)
 	}
 	leftAlone(t, r.d.log, r.o)

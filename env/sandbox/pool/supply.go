@@ -149,7 +149,7 @@ func (p *Pool) begin(w *waiter, now time.Time) {
 	}
 	p.starts = append(p.starts, s)
 	p.background.Go(func() {
-		p.book.opened(s.id)
+		p.journal.opened(s.id)
 		ctx, cancel := context.WithTimeout(p.ctx, p.o.StartTimeout)
 		box, err := p.o.Driver.Create(ctx, s.id, p.o.Spec)
 		if err == nil && w == nil && !alive(ctx, &member{box: box}) {

@@ -133,7 +133,7 @@ func simulation(t *testing.T, d config.Config) sim.Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	environment, err := d.ServiceModel()
+	environment, err := d.EnvironmentTimes()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,9 +15,9 @@ import (
 	"time"
 )
 
-func opened(t testing.TB, path string) *Book {
+func opened(t testing.TB, path string) *Counts {
 	t.Helper()
-	b, err := OpenBook(path)
+	b, err := OpenCounts(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func opened(t testing.TB, path string) *Book {
 	return b
 }
 
-func record(t testing.TB, b *Book, results ...Result) {
+func record(t testing.TB, b *Counts, results ...Result) {
 	t.Helper()
 	for _, r := range results {
 		if err := b.Record(r); err != nil {
@@ -34,8 +34,8 @@ func record(t testing.TB, b *Book, results ...Result) {
 	}
 }
 
-// all is a book as text: what is counted of every task and level.
-func all(b *Book) string {
+// all is counts as text: what is counted of every task and level.
+func all(b *Counts) string {
 	text, _ := json.Marshal([]any{b.Hardest(1<<20, 0), b.Levels()})
 	return string(text)
 }
@@ -145,20 +145,20 @@ func TestBookLists(t *testing.T) {
 func TestBrokenBook(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
-		"something else\n":                           "it begins with",
-		bookHeader + "\n[\"a\",1]\n":                 "line 2",
-		bookHeader + "\n[1,2]\n{}\n":                 "line 3",
-		bookHeader + "\n[\"a\",0,1,2,3,0,0,0,0]\n":   "does not add up",
-		bookHeader + "\n[\"a\",0,1,0,0,0.5,0,0,0]\n": "no task with 8 numbers",
-		bookHeader + "\n[1,2,3]\n":                   "neither a task nor a group",
+		"something else\n":                             "it begins with",
+		countsHeader + "\n[\"a\",1]\n":                 "line 2",
+		countsHeader + "\n[1,2]\n{}\n":                 "line 3",
+		countsHeader + "\n[\"a\",0,1,2,3,0,0,0,0]\n":   "does not add up",
+		countsHeader + "\n[\"a\",0,1,0,0,0.5,0,0,0]\n": "no task with 8 numbers",
+		countsHeader + "\n[1,2,3]\n":                   "neither a task nor a group",
 	} {
 		path := filepath.Join(dir, "task_counts.log")
 		os.WriteFile(path, []byte(text), 0o600)
-		if _, err := OpenBook(path); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := OpenCounts(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
-	if _, err := OpenBook(filepath.Join(dir, "none", "task_counts.log")); err == nil {
+	if _, err := OpenCounts(filepath.Join(dir, "none", "task_counts.log")); err == nil {
 		t.Error("no error")
 	}
 }
@@ -178,20 +178,20 @@ func TestBookWriteFails(t *testing.T) {
 	}
 	b.Close()
 	if err := b.Record(Result{Task: "a"}); err == nil {
-		t.Error("a closed book counts")
+		t.Error("closed counts count")
 	}
 }
 
-func feedOf(t testing.TB, s *Set, b *Book, rule Rule) *Feed {
+func feedOf(t testing.TB, s *Set, b *Counts, rule Rule) *Chooser {
 	t.Helper()
-	f, err := NewFeed(s, b, rule, 7)
+	f, err := NewChooser(s, b, rule, 7)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return f
 }
 
-func played(t testing.TB, f *Feed, group, prompt int64, level int) string {
+func played(t testing.TB, f *Chooser, group, prompt int64, level int) string {
 	t.Helper()
 	task, err := f.At(group, prompt, level)
 	if err != nil {
@@ -228,7 +228,7 @@ func TestFeed(t *testing.T) {
 	}
 	record(t, b, Result{Task: "t3", Solved: true}, Result{Task: "t1"})
 	again := feedOf(t, s, opened(t, path), Rule{ScoredMin: 2})
-	for _, feed := range []*Feed{f, again} { // siblings, retries, and after a kill
+	for _, feed := range []*Chooser{f, again} { // siblings, retries, and after a kill
 		if got := []string{played(t, feed, 1, 1, 0), played(t, feed, 3, 1, 0), played(t, feed, 4, 1, 0), played(t, feed, 5, 1, 2)}; !reflect.DeepEqual(got, []string{"t1", "t1", "t3", "t4"}) {
 			t.Errorf("a group plays something else: %v", got)
 		}
@@ -240,7 +240,7 @@ func TestFeed(t *testing.T) {
 	if got := played(t, f, 6, 5, 0); got != "t5" {
 		t.Errorf("where none teaches, the one that was asked for is played: %s", got)
 	}
-	if _, err := NewFeed(s, b, Rule{Share: math.NaN()}, 1); err == nil {
+	if _, err := NewChooser(s, b, Rule{Share: math.NaN()}, 1); err == nil {
 		t.Error("no error")
 	}
 }
@@ -295,15 +295,15 @@ func TestBookTogether(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	book := opened(b, filepath.Join(b.TempDir(), "task_counts.log"))
+	counts := opened(b, filepath.Join(b.TempDir(), "task_counts.log"))
 	b.ReportAllocs()
 	for i := range b.N {
-		book.Record(Result{Task: fmt.Sprintf("task-%d", i%10_000), Level: 1, Solved: i%2 == 0, Reward: 0.5})
+		counts.Record(Result{Task: fmt.Sprintf("task-%d", i%10_000), Level: 1, Solved: i%2 == 0, Reward: 0.5})
 	}
 }
 
 // Count returns what is known of a task; false where it was never played.
-func (b *Book) Count(task string) (Count, bool) {
+func (b *Counts) Count(task string) (Count, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	t := b.tallies[task]

@@ -10,10 +10,10 @@ const MaxServiceS = 7 * 24 * 3600
 
 const nsPerS = 1e9
 
-// ServiceSpec is the `environment:` section of a config: the time a rollout
+// TimesSpec is the `environment:` section of a config: the time a rollout
 // spends in tools, sandboxes and verifiers, on top of its generation. The zero
-// ServiceSpec is kind none.
-type ServiceSpec struct {
+// TimesSpec is kind none.
+type TimesSpec struct {
 	// Kind is one of none, fixed, lognormal, exponential, empirical. Empty means
 	// none.
 	Kind string `yaml:"kind" json:"kind"`
@@ -35,7 +35,7 @@ type ServiceSpec struct {
 
 // Validate reports the first field that cannot be used, as a [*FieldError]. It
 // does not open File.
-func (s ServiceSpec) Validate() error {
+func (s TimesSpec) Validate() error {
 	if s.CapS != 0 {
 		if !(s.CapS > 0 && s.CapS <= MaxServiceS) {
 			return &FieldError{"cap_s", s.CapS, fmt.Sprintf("seconds above 0 and up to %d, or 0 for no cap below that", MaxServiceS)}
@@ -53,7 +53,7 @@ func (s ServiceSpec) Validate() error {
 }
 
 // validateUnused refuses the parameters that none and empirical do not have.
-func (s ServiceSpec) validateUnused(none bool) error {
+func (s TimesSpec) validateUnused(none bool) error {
 	kind := s.Kind
 	if none {
 		kind = KindNone
@@ -71,7 +71,7 @@ func (s ServiceSpec) validateUnused(none bool) error {
 }
 
 // validateUnmeasured refuses measured times beside a model.
-func (s ServiceSpec) validateUnmeasured(kind string) error {
+func (s TimesSpec) validateUnmeasured(kind string) error {
 	if err := unused(kind, "file", s.File != "", s.File); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (s ServiceSpec) validateUnmeasured(kind string) error {
 }
 
 // validateParametric checks a model that is given by its mean.
-func (s ServiceSpec) validateParametric() error {
+func (s TimesSpec) validateParametric() error {
 	if err := inRange("mean_s", s.MeanS, 0, MaxServiceS, " seconds"); err != nil {
 		return err
 	}
@@ -96,7 +96,7 @@ func (s ServiceSpec) validateParametric() error {
 }
 
 // validateEmpirical checks a model that is given by measured times.
-func (s ServiceSpec) validateEmpirical() error {
+func (s TimesSpec) validateEmpirical() error {
 	if err := s.validateUnused(false); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (s ServiceSpec) validateEmpirical() error {
 }
 
 // Build compiles the specification, reading File if there is one.
-func (s ServiceSpec) Build() (*Service, error) {
+func (s TimesSpec) Build() (*Times, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
 	}
@@ -137,23 +137,23 @@ func (s ServiceSpec) Build() (*Service, error) {
 				return nil, err
 			}
 		}
-		return empiricalService(measured, limit), nil
+		return empiricalTimes(measured, limit), nil
 	case KindNone, "":
-		return &Service{kind: KindNone}, nil
+		return &Times{kind: KindNone}, nil
 	}
 	if s.MeanS == 0 {
-		return &Service{kind: KindNone}, nil
+		return &Times{kind: KindNone}, nil
 	}
 	kind, sigma := s.Kind, sigmaPerTailness*s.Tailness
 	if kind == KindLognormal && sigma == 0 {
 		kind = KindFixed
 	}
-	return &Service{kind: kind, mean: s.MeanS * nsPerS, sigma: sigma, limit: limit}, nil
+	return &Times{kind: kind, mean: s.MeanS * nsPerS, sigma: sigma, limit: limit}, nil
 }
 
-// Service is a compiled service-time model. It is immutable and safe for
-// concurrent use. The zero Service takes no time, as kind none does.
-type Service struct {
+// Times is a compiled service-time model. It is immutable and safe for
+// concurrent use. The zero Times takes no time, as kind none does.
+type Times struct {
 	kind  string
 	mean  float64 // nominal, ns
 	sigma float64 // of the lognormal's logarithm
@@ -174,7 +174,7 @@ type measured struct {
 // function of its arguments, without allocation. Lengths and empirical times
 // that were measured on the same groups stay joint if both are drawn from the
 // same Source.
-func (s *Service) Draw(src Source, group uint64, sample, attempt uint32) int64 {
+func (s *Times) Draw(src Source, group uint64, sample, attempt uint32) int64 {
 	switch s.kind {
 	case KindFixed:
 		return int64(math.Round(min(s.mean, s.limit)))
@@ -191,7 +191,7 @@ func (s *Service) Draw(src Source, group uint64, sample, attempt uint32) int64 {
 
 // DrawPrompt is Draw for a group that plays a numbered prompt, as
 // [Lengths.DrawPrompt] is.
-func (s *Service) DrawPrompt(src Source, prompt, group uint64, sample, attempt uint32) int64 {
+func (s *Times) DrawPrompt(src Source, prompt, group uint64, sample, attempt uint32) int64 {
 	if s.Grouped() {
 		return s.times.ns[s.times.groups.drawPrompt(src, prompt, group, sample, attempt)]
 	}
@@ -200,7 +200,7 @@ func (s *Service) DrawPrompt(src Source, prompt, group uint64, sample, attempt u
 
 // Inverse returns the time in ns that a share p of rollouts do not exceed, for
 // p in (0,1).
-func (s *Service) Inverse(p float64) float64 {
+func (s *Times) Inverse(p float64) float64 {
 	switch s.kind {
 	case KindFixed:
 		return min(s.mean, s.limit)
@@ -216,7 +216,7 @@ func (s *Service) Inverse(p float64) float64 {
 }
 
 // Mean returns the expected service time in ns, after the cap.
-func (s *Service) Mean() float64 {
+func (s *Times) Mean() float64 {
 	switch s.kind {
 	case KindFixed:
 		return min(s.mean, s.limit)
@@ -232,16 +232,16 @@ func (s *Service) Mean() float64 {
 }
 
 // Zero reports whether the model never takes any time.
-func (s *Service) Zero() bool { return s == nil || s.kind == KindNone || s.kind == "" }
+func (s *Times) Zero() bool { return s == nil || s.kind == KindNone || s.kind == "" }
 
 // Grouped reports whether siblings' times are resampled together.
-func (s *Service) Grouped() bool { return s != nil && s.times != nil && s.times.groups != nil }
+func (s *Times) Grouped() bool { return s != nil && s.times != nil && s.times.groups != nil }
 
 // normalCDF is Φ, accurate in both tails.
 func normalCDF(z float64) float64 { return math.Erfc(-z/math.Sqrt2) / 2 }
 
-// empiricalService compiles measured times.
-func empiricalService(groupsS [][]float64, limit float64) *Service {
+// empiricalTimes compiles measured times.
+func empiricalTimes(groupsS [][]float64, limit float64) *Times {
 	var all, ones []float64
 	single := true
 	for _, times := range groupsS {
@@ -265,7 +265,7 @@ func empiricalService(groupsS [][]float64, limit float64) *Service {
 	}
 	if single {
 		m.table = newAlias(ascending(positions, d.probs))
-		return &Service{kind: KindEmpirical, limit: limit, times: m}
+		return &Times{kind: KindEmpirical, limit: limit, times: m}
 	}
 	packed := make([][]uint32, len(groupsS))
 	next := 0
@@ -276,5 +276,5 @@ func empiricalService(groupsS [][]float64, limit float64) *Service {
 		}
 	}
 	m.groups = newGroups(packed)
-	return &Service{kind: KindEmpirical, limit: limit, times: m}
+	return &Times{kind: KindEmpirical, limit: limit, times: m}
 }

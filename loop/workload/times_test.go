@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func buildService(t testing.TB, s ServiceSpec) *Service {
+func buildTimes(t testing.TB, s TimesSpec) *Times {
 	t.Helper()
 	service, err := s.Build()
 	if err != nil {
@@ -19,7 +19,7 @@ func buildService(t testing.TB, s ServiceSpec) *Service {
 // cap, with the mean of many draws.
 func TestServiceMeansMatchDraws(t *testing.T) {
 	const draws = 1 << 18
-	for _, spec := range []ServiceSpec{
+	for _, spec := range []TimesSpec{
 		{Kind: KindFixed, MeanS: 0.25},
 		{Kind: KindLognormal, MeanS: 2, Tailness: 50},
 		{Kind: KindLognormal, MeanS: 2, Tailness: 90, CapS: 3},
@@ -29,7 +29,7 @@ func TestServiceMeansMatchDraws(t *testing.T) {
 		{Kind: KindEmpirical, Groups: [][]float64{{1}, {2}, {7.5}}},
 		{Kind: KindEmpirical, CapS: 5, Groups: [][]float64{{1, 2, 3}, {2}, {7.5, 0}}},
 	} {
-		service := buildService(t, spec)
+		service := buildTimes(t, spec)
 		src := NewSource(4, StreamEnvironment)
 		var sum, square float64
 		for i := range draws {
@@ -46,13 +46,13 @@ func TestServiceMeansMatchDraws(t *testing.T) {
 }
 
 func TestNoneTakesNoTime(t *testing.T) {
-	for _, spec := range []ServiceSpec{{}, {Kind: KindNone}, {Kind: KindFixed}, {Kind: KindLognormal, Tailness: 40}} {
-		service := buildService(t, spec)
+	for _, spec := range []TimesSpec{{}, {Kind: KindNone}, {Kind: KindFixed}, {Kind: KindLognormal, Tailness: 40}} {
+		service := buildTimes(t, spec)
 		if !service.Zero() || service.Mean() != 0 || service.Draw(NewSource(1, StreamEnvironment), 1, 2, 3) != 0 {
 			t.Errorf("%+v takes time", spec)
 		}
 	}
-	var nothing *Service
+	var nothing *Times
 	if !nothing.Zero() {
 		t.Error("a nil service takes time")
 	}
@@ -67,19 +67,19 @@ func TestTimesMatchDraws(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		lengths LengthSpec
-		env     ServiceSpec
+		env     TimesSpec
 		s       int
 	}{
-		{"no environment", lengths, ServiceSpec{}, 8},
-		{"fixed", lengths, ServiceSpec{Kind: KindFixed, MeanS: 20}, 8},
-		{"lognormal", lengths, ServiceSpec{Kind: KindLognormal, MeanS: 28, Tailness: 70}, 8},
-		{"lognormal, one rollout a group", lengths, ServiceSpec{Kind: KindLognormal, MeanS: 28, Tailness: 70}, 1},
-		{"exponential", lengths, ServiceSpec{Kind: KindExponential, MeanS: 10}, 16},
-		{"measured times", lengths, ServiceSpec{Kind: KindEmpirical, Groups: [][]float64{{1}, {50}, {10}}}, 4},
-		{"measured groups", grouped, ServiceSpec{Kind: KindExponential, MeanS: 10}, 4},
+		{"no environment", lengths, TimesSpec{}, 8},
+		{"fixed", lengths, TimesSpec{Kind: KindFixed, MeanS: 20}, 8},
+		{"lognormal", lengths, TimesSpec{Kind: KindLognormal, MeanS: 28, Tailness: 70}, 8},
+		{"lognormal, one rollout a group", lengths, TimesSpec{Kind: KindLognormal, MeanS: 28, Tailness: 70}, 1},
+		{"exponential", lengths, TimesSpec{Kind: KindExponential, MeanS: 10}, 16},
+		{"measured times", lengths, TimesSpec{Kind: KindEmpirical, Groups: [][]float64{{1}, {50}, {10}}}, 4},
+		{"measured groups", grouped, TimesSpec{Kind: KindExponential, MeanS: 10}, 4},
 	} {
-		l, env := build(t, c.lengths), buildService(t, c.env)
-		times := Times(l, nsPerToken, env, c.s)
+		l, env := build(t, c.lengths), buildTimes(t, c.env)
+		times := NewRolloutTimes(l, nsPerToken, env, c.s)
 		tokens, service := NewSource(9, StreamLength), NewSource(9, StreamEnvironment)
 		var one, longest, square float64
 		for g := range uint64(groups) {
@@ -103,8 +103,8 @@ func TestTimesMatchDraws(t *testing.T) {
 // TestTimesAreFixed: the seeded estimate gives the same bytes on every call.
 func TestTimesAreFixed(t *testing.T) {
 	l := build(t, LengthSpec{Kind: KindEmpirical, Groups: [][]int{{10, 20}, {30, 90}}})
-	env := buildService(t, ServiceSpec{Kind: KindExponential, MeanS: 1})
-	if a, b := Times(l, 1e7, env, 2), Times(l, 1e7, env, 2); a.Group.Mean() != b.Group.Mean() {
+	env := buildTimes(t, TimesSpec{Kind: KindExponential, MeanS: 1})
+	if a, b := NewRolloutTimes(l, 1e7, env, 2), NewRolloutTimes(l, 1e7, env, 2); a.Group.Mean() != b.Group.Mean() {
 		t.Error("two estimates of the same models differ")
 	}
 }

@@ -24,10 +24,10 @@ type Result struct {
 	Time    time.Time
 }
 
-// RewardMax bounds the size of a reward that a book can count.
+// RewardMax bounds the size of a reward that can be counted.
 const RewardMax = 1e9
 
-// Count is what a book knows of a task.
+// Count is what is known of a task.
 type Count struct {
 	Task  string `json:"task"`
 	Level int    `json:"level,omitempty"`
@@ -95,15 +95,15 @@ func (t *tally) count(task string) Count {
 	return c
 }
 
-// Book counts the outcomes of each task of a run. Its file survives the run's process: a record made
+// Counts holds the outcomes of each task of a run. Its file survives the run's process: a record made
 // before a kill is there after it. One process has it at a time, which the run's own lock sees to. It
 // is safe for concurrent use.
-type Book struct {
+type Counts struct {
 	mu      sync.Mutex
 	path    string
 	file    *os.File
 	tallies map[string]*tally
-	// pins are what a Feed gave to groups, by the group's number.
+	// pins are what a Chooser gave to groups, by the group's number.
 	pins map[int64]int64
 	// lines of the file, and whether the last write failed, so that its end is unknown.
 	lines  int
@@ -112,7 +112,7 @@ type Book struct {
 
 // Record counts a result. An error says that it is counted in memory and not yet in the file; the
 // next call tries again. A result that is none is an error and is not counted.
-func (b *Book) Record(r Result) error {
+func (b *Counts) Record(r Result) error {
 	switch {
 	case r.Task == "" || len(r.Task) > idMax:
 		return fmt.Errorf("taskset: a result of the task %.80q: want an id of 1 to %d bytes", r.Task, idMax)
@@ -133,14 +133,14 @@ func (b *Book) Record(r Result) error {
 }
 
 // Len is the number of tasks that were played.
-func (b *Book) Len() int {
+func (b *Counts) Len() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.tallies)
 }
 
 // Levels returns the sums over the tasks of every level that was played, the lowest first; Task is empty.
-func (b *Book) Levels() []Count {
+func (b *Counts) Levels() []Count {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	sums := map[int]*tally{}
@@ -160,12 +160,12 @@ func (b *Book) Levels() []Count {
 
 // Hardest returns the n tasks with the lowest solve rates, of those with at least so many scored
 // attempts. Of equal rates the lower mean reward, then the id comes first.
-func (b *Book) Hardest(n int, scoredMin int64) []Count { return b.extreme(n, scoredMin, 1) }
+func (b *Counts) Hardest(n int, scoredMin int64) []Count { return b.extreme(n, scoredMin, 1) }
 
 // Easiest is Hardest from the other end.
-func (b *Book) Easiest(n int, scoredMin int64) []Count { return b.extreme(n, scoredMin, -1) }
+func (b *Counts) Easiest(n int, scoredMin int64) []Count { return b.extreme(n, scoredMin, -1) }
 
-func (b *Book) extreme(n int, scoredMin int64, sign int) []Count {
+func (b *Counts) extreme(n int, scoredMin int64, sign int) []Count {
 	b.mu.Lock()
 	var counts []Count
 	for task, t := range b.tallies {

@@ -11,41 +11,41 @@ import (
 	"github.com/headway-rl/headway/internal/replace"
 )
 
-// bookFile counts in a run's directory what became of the attempts at each task. It is earlierBookFile
+// countsFile counts in a run's directory what became of the attempts at each task. It is earlierCountsFile
 // in the directory of an earlier version.
 const (
-	bookFile        = "task_counts.log"
-	earlierBookFile = "tasks.book"
+	countsFile        = "task_counts.log"
+	earlierCountsFile = "tasks.book"
 )
 
-// openBook opens the counts of the tasks, and what chooses among them.
-func (s *Player) openBook(dir string) (err error) {
+// openCounts opens the counts of the tasks, and what chooses among them.
+func (s *Player) openCounts(dir string) (err error) {
 	if s.tasks == nil {
 		return nil
 	}
-	path, err := replace.Renamed(dir, earlierBookFile, bookFile)
+	path, err := replace.Renamed(dir, earlierCountsFile, countsFile)
 	if err == nil {
-		s.book, err = taskset.OpenBook(path)
+		s.counts, err = taskset.OpenCounts(path)
 	}
 	if err != nil {
 		return failure.Run("remove the file if its counts may be lost: tasks are then played as if for the first time", "%w", err)
 	}
 	t := s.cfg.Environment.Tasks
-	s.feed, err = taskset.NewFeed(s.tasks, s.book, taskset.Rule{ScoredMin: int64(t.SettledAfter), Share: t.SettledShare}, s.cfg.Seed)
+	s.chooser, err = taskset.NewChooser(s.tasks, s.counts, taskset.Rule{ScoredMin: int64(t.SettledAfter), Share: t.SettledShare}, s.cfg.Seed)
 	return err
 }
 
 // ended counts an attempt at its task.
 func (s *Player) ended(a player.Attempt) {
-	if s.book == nil {
+	if s.counts == nil {
 		return
 	}
 	r := taskset.Result{Task: a.Task.ID, Level: a.Task.Level, Failed: a.Record.Reward == nil, Version: a.Version, Time: s.now()}
 	if !r.Failed {
 		r.Reward, r.Solved = *a.Record.Reward, a.Exact
 	}
-	if err := s.book.Record(r); err != nil {
-		s.bookTrouble.Do(func() { s.say("%s: %v; counts of tasks are missing from here on", bookFile, err) })
+	if err := s.counts.Record(r); err != nil {
+		s.countsTrouble.Do(func() { s.say("%s: %v; counts of tasks are missing from here on", countsFile, err) })
 	}
 }
 
@@ -54,29 +54,29 @@ const (
 	// were judged at least.
 	tasksShown     = 10
 	tasksScoredMin = 4
-	// bookFresh is how long what a status says of a book of bookLarge tasks holds: all of them are sorted for it.
-	bookFresh = 2 * time.Second
-	bookLarge = 4096
+	// countsFresh is how long what a status says of countsLarge tasks holds: all of them are sorted for it.
+	countsFresh = 2 * time.Second
+	countsLarge = 4096
 )
 
-// bookCounts are what a status says of a book, made anew from time to time.
-type bookCounts struct {
+// countsCache has what a status says of the counts, made anew from time to time.
+type countsCache struct {
 	mu   sync.Mutex
 	made time.Time
-	last *protocol.TaskBook
+	last *protocol.TaskCounts
 }
 
-// status is what is known of the tasks, nil without a book.
-func (c *bookCounts) status(book *taskset.Book, now time.Time) *protocol.TaskBook {
-	if book == nil {
+// status is what is known of the tasks, nil without counts.
+func (c *countsCache) status(counts *taskset.Counts, now time.Time) *protocol.TaskCounts {
+	if counts == nil {
 		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.last == nil || book.Len() < bookLarge || now.Sub(c.made) > bookFresh {
-		c.last = &protocol.TaskBook{
-			Played: book.Len(), Levels: taskCounts(book.Levels()),
-			Hardest: taskCounts(book.Hardest(tasksShown, tasksScoredMin)), Easiest: taskCounts(book.Easiest(tasksShown, tasksScoredMin)),
+	if c.last == nil || counts.Len() < countsLarge || now.Sub(c.made) > countsFresh {
+		c.last = &protocol.TaskCounts{
+			Played: counts.Len(), Levels: taskCounts(counts.Levels()),
+			Hardest: taskCounts(counts.Hardest(tasksShown, tasksScoredMin)), Easiest: taskCounts(counts.Easiest(tasksShown, tasksScoredMin)),
 		}
 		c.made = now
 	}

@@ -6,30 +6,30 @@ import (
 	"time"
 )
 
-// GroupBook remembers, beyond the life of this process, which groups servers may be in. A server knows
+// CollectiveRegistry remembers, beyond the life of this process, which groups servers may be in. A server knows
 // its groups by name alone and says none of them. A forgotten group stays there until the server ends,
 // and with NCCL keeps memory of its GPUs. It is safe for concurrent use.
-type GroupBook interface {
+type CollectiveRegistry interface {
 	// Joining notes a group that an engine's server is about to join, before it is asked to.
 	Joining(engine, group string)
 	// Left notes that the server is not in it any more.
 	Left(engine, group string)
-	// Former are the groups that it was about to join and has not left, the oldest first.
-	Former(engine string) []string
+	// Remembered are the groups that it was about to join and has not left, the oldest first.
+	Remembered(engine string) []string
 }
 
-// noBook remembers nothing.
-type noBook struct{}
+// noRegistry remembers nothing.
+type noRegistry struct{}
 
-func (noBook) Joining(string, string) {}
-func (noBook) Left(string, string)    {}
-func (noBook) Former(string) []string { return nil }
+func (noRegistry) Joining(string, string)     {}
+func (noRegistry) Left(string, string)        {}
+func (noRegistry) Remembered(string) []string { return nil }
 
-// partFormer has the server leave the groups that it was in with a process before this one, or did not
+// partRemembered has the server leave the groups that it was in with a process before this one, or did not
 // leave when it was asked to; asked is one of which it was asked just now. A server that does not answer
 // is asked again before its next group.
-func (e *Engine) partFormer(ctx context.Context, caps *Capabilities, asked string) {
-	for _, name := range e.opt.Groups.Former(e.opt.Name) {
+func (e *Engine) partRemembered(ctx context.Context, caps *Capabilities, asked string) {
+	for _, name := range e.opt.Groups.Remembered(e.opt.Name) {
 		if name != asked && !e.leaveGroup(ctx, partLimit, Group{Name: name}, caps) {
 			return
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/headway-rl/headway/internal/replace"
 )
 
-// A book's file begins with bookHeader. Each further line is a task with all that is known of it
+// The file of counts begins with countsHeader. Each further line is a task with all that is known of it
 // by then, or a group and the number of what it plays:
 //
 //	["id",level,attempts,failed,solved,whole,parts,version,last_ms]
@@ -26,14 +26,14 @@ import (
 // The last line of a task holds, so that a line is appended for every result and the file is written
 // anew, without the lines that do not hold any more, when most of it is of those. A line that a
 // crash has cut is taken off.
-const bookHeader = `{"headway":"tasks","version":1}`
+const countsHeader = `{"headway":"tasks","version":1}`
 
 // slack is how many lines that do not hold any more a file may have beside as many as hold.
 const slack = 4096
 
-// OpenBook opens a book's file or makes it.
-func OpenBook(path string) (*Book, error) {
-	b := &Book{path: path, tallies: map[string]*tally{}, pins: map[int64]int64{}}
+// OpenCounts opens the file of counts or makes it.
+func OpenCounts(path string) (*Counts, error) {
+	b := &Counts{path: path, tallies: map[string]*tally{}, pins: map[int64]int64{}}
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("taskset: %w", err)
@@ -47,7 +47,7 @@ func OpenBook(path string) (*Book, error) {
 }
 
 // read reads the whole file, and leaves it at the end of what is whole.
-func (b *Book) read() error {
+func (b *Counts) read() error {
 	r := bufio.NewReaderSize(b.file, 1<<16)
 	whole := int64(0)
 	for n := 1; ; n++ {
@@ -61,8 +61,8 @@ func (b *Book) read() error {
 		whole += int64(len(line))
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		if n == 1 {
-			if string(line) != bookHeader {
-				return fmt.Errorf("it begins with %.60q and not with %s: it is no such file, or another version's", line, bookHeader)
+			if string(line) != countsHeader {
+				return fmt.Errorf("it begins with %.60q and not with %s: it is no such file, or another version's", line, countsHeader)
 			}
 			continue
 		}
@@ -80,12 +80,12 @@ func (b *Book) read() error {
 	if whole > 0 {
 		return nil
 	}
-	_, err := b.file.WriteString(bookHeader + "\n")
+	_, err := b.file.WriteString(countsHeader + "\n")
 	return err
 }
 
 // line takes one line.
-func (b *Book) line(line []byte) error {
+func (b *Counts) line(line []byte) error {
 	if len(line) < 2 || line[1] != '"' {
 		var pin [2]int64
 		if err := strict(line, &pin); err != nil || pin[0] < 1 || pin[1] < 1 {
@@ -139,7 +139,7 @@ func tallyLine(task string, t *tally) []byte {
 func pinLine(group, number int64) []byte { return fmt.Appendf(nil, "[%d,%d]\n", group, number) }
 
 // append adds a line in one write, so that another process never sees half of it, or writes the file anew.
-func (b *Book) append(line []byte) error {
+func (b *Counts) append(line []byte) error {
 	if b.file == nil {
 		return fmt.Errorf("taskset: the counts of tasks in %s are closed", b.path)
 	}
@@ -155,14 +155,14 @@ func (b *Book) append(line []byte) error {
 }
 
 // rewrite puts a new file in the place of the old one, which is there until the new one is whole.
-func (b *Book) rewrite() error {
+func (b *Counts) rewrite() error {
 	temporary := b.path + ".new"
 	f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return fmt.Errorf("taskset: %w", err)
 	}
 	w := bufio.NewWriterSize(f, 1<<16)
-	w.WriteString(bookHeader + "\n")
+	w.WriteString(countsHeader + "\n")
 	for _, task := range slices.Sorted(maps.Keys(b.tallies)) {
 		w.Write(tallyLine(task, b.tallies[task]))
 	}
@@ -184,7 +184,7 @@ func (b *Book) rewrite() error {
 }
 
 // Close makes the file durable. More than once is no error.
-func (b *Book) Close() error {
+func (b *Counts) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file == nil {

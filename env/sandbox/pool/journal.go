@@ -15,10 +15,10 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// book is the file of the boxes that are open. Each line says what became of one: it was about to be
+// journal is the file of the boxes that are open. Each line says what became of one: it was about to be
 // made, it went to a holder, it is nobody's, it is gone. A line is written before what it says is done,
 // but for the last, which is written after: so a crash leaves no box that is not in it.
-type book struct {
+type journal struct {
 	logf func(format string, args ...any)
 
 	mu    sync.Mutex
@@ -37,9 +37,9 @@ type line struct {
 	Gone   bool       `json:"gone,omitempty"`
 }
 
-// readBook returns the boxes that the last process had open, with their holders. A last line that is
+// readJournal returns the boxes that the last process had open, with their holders. A last line that is
 // torn was being written when it ended: what it would have said has not been done.
-func readBook(path string, logf func(string, ...any)) (map[sandbox.ID]string, error) {
+func readJournal(path string, logf func(string, ...any)) (map[sandbox.ID]string, error) {
 	open := map[sandbox.ID]string{}
 	if path == "" {
 		return open, nil
@@ -64,9 +64,9 @@ func readBook(path string, logf func(string, ...any)) (map[sandbox.ID]string, er
 	return open, nil
 }
 
-// newBook begins the file anew, with nothing open.
-func newBook(path string, logf func(string, ...any)) (*book, error) {
-	b := &book{path: path, open: map[sandbox.ID]string{}, logf: logf}
+// newJournal begins the file anew, with nothing open.
+func newJournal(path string, logf func(string, ...any)) (*journal, error) {
+	b := &journal{path: path, open: map[sandbox.ID]string{}, logf: logf}
 	if path == "" {
 		return b, nil
 	}
@@ -77,7 +77,7 @@ func newBook(path string, logf func(string, ...any)) (*book, error) {
 }
 
 // rewrite replaces the file by one with the open boxes alone: the old one is there until the new is whole.
-func (b *book) rewrite() error {
+func (b *journal) rewrite() error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	for id, holder := range b.open {
@@ -107,17 +107,17 @@ func (b *book) rewrite() error {
 }
 
 // opened notes a box that is about to be made, or that is nobody's again.
-func (b *book) opened(id sandbox.ID) { b.note(line{Box: id}) }
+func (b *journal) opened(id sandbox.ID) { b.note(line{Box: id}) }
 
 // leased notes whose a box is.
-func (b *book) leased(id sandbox.ID, holder string) { b.note(line{Box: id, Holder: holder}) }
+func (b *journal) leased(id sandbox.ID, holder string) { b.note(line{Box: id, Holder: holder}) }
 
 // gone notes a box that is no more.
-func (b *book) gone(id sandbox.ID) { b.note(line{Box: id, Gone: true}) }
+func (b *journal) gone(id sandbox.ID) { b.note(line{Box: id, Gone: true}) }
 
 // note writes a line. A file that cannot be written is no reason to fail a rollout: after a crash the
 // driver still knows the boxes, though not their holders.
-func (b *book) note(l line) {
+func (b *journal) note(l line) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l.Gone {
@@ -135,7 +135,7 @@ func (b *book) note(l line) {
 	b.quiet = err != nil
 }
 
-func (b *book) write(l line) error {
+func (b *journal) write(l line) error {
 	if b.torn || b.lines > 1000+4*len(b.open) {
 		return b.rewrite()
 	}
@@ -151,7 +151,7 @@ func (b *book) write(l line) error {
 }
 
 // left names the boxes that are open, in order.
-func (b *book) left() []sandbox.ID {
+func (b *journal) left() []sandbox.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ids := make([]sandbox.ID, 0, len(b.open))
@@ -163,7 +163,7 @@ func (b *book) left() []sandbox.ID {
 }
 
 // close ends the file. What is open stays in it for the next process.
-func (b *book) close() {
+func (b *journal) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.file != nil {

@@ -73,7 +73,7 @@ func TestOpenBoxesAreFoundAgain(t *testing.T) {
 // The file stays short however long the pool lives, and says the same.
 func TestFileIsRewritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "boxes.jsonl")
-	b, err := newBook(file, t.Logf)
+	b, err := newJournal(file, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestFileIsRewritten(t *testing.T) {
 	if lines := strings.Count(string(text), "\n"); lines > 1100 {
 		t.Errorf("%d lines for 10 open boxes", lines)
 	}
-	open, err := readBook(file, t.Logf)
+	open, err := readJournal(file, t.Logf)
 	if err != nil || len(open) != 10 || open["run.4999"] != "holder 4999" || open["run.4990"] != "holder 4990" {
 		t.Errorf("open are %v: %v", open, err)
 	}
@@ -105,7 +105,7 @@ func TestFileIsRewritten(t *testing.T) {
 // Whatever is cut off the end, the rest is read: a box is open or not as its last whole line says.
 func TestFileThatIsCut(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "boxes.jsonl")
-	b, err := newBook(file, t.Logf)
+	b, err := newJournal(file, t.Logf)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +134,7 @@ func TestFileThatIsCut(t *testing.T) {
 				}
 			}
 		}
-		got, err := readBook(file, func(string, ...any) { t.Errorf("a cut after %d bytes is complained of", cut) })
+		got, err := readJournal(file, func(string, ...any) { t.Errorf("a cut after %d bytes is complained of", cut) })
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("cut after %d bytes: %v, %v; want %v", cut, got, err, want)
 		}

@@ -15,29 +15,29 @@ type Rule struct {
 	Share float64
 }
 
-// Feed chooses what groups play. The loop says a prompt's number and, with a curriculum, a level, which it has chosen
+// Chooser chooses what groups play. The loop says a prompt's number and, with a curriculum, a level, which it has chosen
 // by the solve rates of levels (see loop: filter.curriculum). The feed keeps to that level and goes on from that number
 // to the next task of the level that the rule lets through. So levels are the loop's choice and the tasks within one
 // the feed's, and the two cannot work against each other. The loop's own filters (filter.solve_rate) judge groups that
 // were played; the feed spares playing them.
 //
-// A choice is a function of the book's counts, the seed and the group at the time the group is first
-// asked for. It is kept in the book, so that siblings, retries and a process after a crash get the same task. The
+// A choice is a function of the counts, the seed and the group at the time the group is first
+// asked for. It is kept with the counts, so that siblings, retries and a process after a crash get the same task. The
 // counts may have gone on meanwhile.
-type Feed struct {
-	set  *Set
-	book *Book
-	rule Rule
-	seed uint64
+type Chooser struct {
+	set    *Set
+	counts *Counts
+	rule   Rule
+	seed   uint64
 }
 
-// NewFeed makes a feed. The book is the run's, and the set the one that the book's choices were made
+// NewChooser makes a chooser. The counts are the run's, and the set the one that their choices were made
 // on: numbers of another set name other tasks.
-func NewFeed(set *Set, book *Book, rule Rule, seed uint64) (*Feed, error) {
+func NewChooser(set *Set, counts *Counts, rule Rule, seed uint64) (*Chooser, error) {
 	if rule.ScoredMin < 0 || !(rule.Share >= 0 && rule.Share <= 1) {
 		return nil, fmt.Errorf("taskset: a rule of %d attempts and a share of %g: want 0 or more, and a share from 0 to 1", rule.ScoredMin, rule.Share)
 	}
-	return &Feed{set, book, rule, seed}, nil
+	return &Chooser{set, counts, rule, seed}, nil
 }
 
 // tries bounds how far a feed looks for a task that teaches. Where all of them teach nothing, the
@@ -49,11 +49,11 @@ const pinsMax = 1 << 16
 
 // At returns the task that a group plays which the loop has given a number and a level. An error says that the
 // choice could not be written down; the same group is asked for again then.
-func (f *Feed) At(group, prompt int64, level int) (*Task, error) {
+func (f *Chooser) At(group, prompt int64, level int) (*Task, error) {
 	if f.rule.ScoredMin == 0 || group < 1 {
 		return f.set.At(prompt, level), nil
 	}
-	b := f.book
+	b := f.counts
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if number, kept := b.pins[group]; kept {
@@ -69,7 +69,7 @@ func (f *Feed) At(group, prompt int64, level int) (*Task, error) {
 	return task, nil
 }
 
-func (f *Feed) choose(group, prompt int64, level int) (*Task, int64) {
+func (f *Chooser) choose(group, prompt int64, level int) (*Task, int64) {
 	first := f.set.At(prompt, level)
 	task, number := first, prompt
 	for try := range int64(tries) {
@@ -88,8 +88,8 @@ func (f *Feed) choose(group, prompt int64, level int) (*Task, int64) {
 }
 
 // teaches: the task's attempts are too few to say, or differ.
-func (f *Feed) teaches(id string) bool {
-	t := f.book.tallies[id]
+func (f *Chooser) teaches(id string) bool {
+	t := f.counts.tallies[id]
 	if t == nil {
 		return true
 	}
@@ -98,7 +98,7 @@ func (f *Feed) teaches(id string) bool {
 }
 
 // draw is uniform in [0, 1): a function of the seed, the group and the try.
-func (f *Feed) draw(group, try int64) float64 {
+func (f *Chooser) draw(group, try int64) float64 {
 	x := f.seed
 	for _, n := range [2]int64{group, try} {
 		x += 0x9e3779b97f4a7c15 + uint64(n)*0xd1342543de82ef95
@@ -112,7 +112,7 @@ func (f *Feed) draw(group, try int64) float64 {
 }
 
 // forget drops the choices of the oldest groups once there are twice too many.
-func (b *Book) forget() {
+func (b *Counts) forget() {
 	if len(b.pins) < 2*pinsMax {
 		return
 	}
