@@ -42,8 +42,8 @@ func (p *Parts) prepareServed() error {
 		}
 		checkpoint.Vocabulary, checkpoint.Context, checkpoint.Ends = kept.Vocabulary, kept.Context, kept.Ends
 	}
-	p.Policy = &servedModel{checkpoint: checkpoint}
-	p.Policy.limits, err = ServedLimits(p.Cfg, checkpoint.Context)
+	p.policy = &servedModel{checkpoint: checkpoint}
+	p.policy.limits, err = ServedLimits(p.Cfg, checkpoint.Context)
 	return err
 }
 
@@ -119,16 +119,16 @@ func ServedLimits(cfg config.Config, context int) (environment.Limits, error) {
 
 // Vocabulary is the number of the policy's token ids.
 func (p *Parts) Vocabulary() int {
-	if p.Policy != nil {
-		return p.Policy.checkpoint.Vocabulary
+	if p.policy != nil {
+		return p.policy.checkpoint.Vocabulary
 	}
 	return PolicyShape(p.Cfg, p.Task).Vocabulary
 }
 
 // Limits are the longest prompt and response of a rollout, in tokens.
 func (p *Parts) Limits() environment.Limits {
-	if p.Policy != nil {
-		return p.Policy.limits
+	if p.policy != nil {
+		return p.policy.limits
 	}
 	l := p.Task.Limits()
 	return environment.Limits{PromptTokens: l.PromptTokens, ResponseTokens: l.ResponseTokens}
@@ -137,7 +137,7 @@ func (p *Parts) Limits() environment.Limits {
 // sampling is how engines that are servers draw tokens; nil for embedded ones, which sample from the
 // policy as it is.
 func (p *Parts) sampling() *port.Sampling {
-	if p.Policy == nil {
+	if p.policy == nil {
 		return nil
 	}
 	s := p.Cfg.Rollout.Sampling

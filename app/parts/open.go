@@ -59,7 +59,7 @@ func (p *Parts) openEngines() error {
 		return p.buildServiceEngine()
 	}
 	make := p.buildEngines
-	if p.Policy != nil {
+	if p.policy != nil {
 		make = p.buildServers
 	}
 	if err := make(); err != nil {
@@ -88,7 +88,7 @@ func (p *Parts) openTrainer() (err error) {
 	if p.Service != nil {
 		return p.buildServiceTrainer()
 	}
-	if p.Policy == nil && p.Cfg.Trainer.Kind == "embedded" {
+	if p.policy == nil && p.Cfg.Trainer.Kind == "embedded" {
 		return p.buildTrainer()
 	}
 	opt := remote.Options{
@@ -98,7 +98,7 @@ func (p *Parts) openTrainer() (err error) {
 		Validation: p.validation, Fence: p.host.Fence, Logf: p.logf,
 	}
 	opt.Collective = p.host.Confirm
-	if p.Policy != nil {
+	if p.policy != nil {
 		opt.Initial = p.initialVersion()
 	} else {
 		embedded, err := NewTrainer(p.Cfg, p.Task, p.Change, p.Weights)
@@ -123,7 +123,7 @@ func (p *Parts) openEnvironment() (err error) {
 	g := p.Cfg.Gateway
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.Policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed,
 	})
 	if err != nil {
 		return err

@@ -26,21 +26,22 @@ const ConfigFile = "config.yaml"
 
 // Parts are the running parts of one run of a document, in one directory.
 type Parts struct {
+	// Cfg is the resolved document, Dir the run's directory, Rules the loop's rules.
 	Cfg   config.Config
 	Dir   string
 	Rules loop.Config
-	// logf tells the operator; nil for nobody.
-	logf func(format string, args ...any)
-	// Task and heldOut are of embedded engines, policy of engines that are servers: the others are nil.
+	logf  func(format string, args ...any) // tells the operator
+	// Task, Verdicts and HeldOut are of embedded engines, policy of engines that are servers: the others are nil.
 	Task     env.Task
 	Verdicts env.ScoreFunc
 	HeldOut  []env.Problem
-	Policy   *servedModel
+	policy   *servedModel
 	// Change is what becomes of the task and the train step over a run of embedded engines.
 	Change workload.Change
 	// CodeTask is of the task code, nil else.
 	CodeTask *CodeTask
 
+	// Environment, Engines and Trainer are the loop's. Greedy answers held-out prompts, nil where engines are servers.
 	Environment port.Environment
 	Engines     []port.Engine
 	Trainer     port.Trainer
@@ -53,9 +54,9 @@ type Parts struct {
 	// where engines are embedded.
 	Upstreams []*upstream.Engine
 	Servers   []*upstream.Server
-	// Service is the service of a run that samples and trains at one; nil elsewhere, and before openService.
+	// Service is the service of a run that samples and trains at one; nil elsewhere, and before [Parts.OpenService].
 	Service *Service
-	// Remote is the trainer that other processes come as, workers the environment that others play; nil elsewhere.
+	// Remote is the trainer that other processes come as, Workers the environment that others play; nil elsewhere.
 	Remote  *remote.Trainer
 	Workers *environment.Dispatcher
 	host    Host

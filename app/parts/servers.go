@@ -67,7 +67,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 			return filepath.Abs(view)
 		},
 		ServerPath: seenFrom(root, e.WeightsDir), Sender: sender, Groups: groups,
-		Cache: e.Cache, Silent: config.Seconds(e.SilentS), Update: config.Seconds(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.Policy.checkpoint.Ends, Traceparent: p.host.Traceparent, Logf: p.logf,
+		Cache: e.Cache, Silent: config.Seconds(e.SilentS), Update: config.Seconds(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.host.Traceparent, Logf: p.logf,
 	})
 	return made, server, err
 }
@@ -101,32 +101,32 @@ func (p *Parts) initialVersion() func(context.Context) error {
 		}
 	}
 	return func(ctx context.Context) error {
-		if len(p.Policy.checkpoint.Weights) == 0 {
+		if len(p.policy.checkpoint.Weights) == 0 {
 			return p.Cfg.Refuse("model.path", "has no weights any more, and version 0 is not published yet", "the directory that the engines' servers were started with")
 		}
-		p.logf("publishing the weights of %s as version 0", p.Policy.checkpoint.Dir)
-		return p.Weights.PublishCheckpoint(ctx, p.Policy.checkpoint)
+		p.logf("publishing the weights of %s as version 0", p.policy.checkpoint.Dir)
+		return p.Weights.PublishCheckpoint(ctx, p.policy.checkpoint)
 	}
 }
 
 // ByCollective reports whether an engine takes its tensors from a sender, over a collective.
 func ByCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
 
-// serverAnswer is what asking a server came to.
-type serverAnswer struct {
+// ServerAnswer has what the server of an engine can, or the error of asking it. Engine is the place in the document.
+type ServerAnswer struct {
 	Engine int
 	Caps   upstream.Capabilities
 	Err    error
 }
 
 // Ask asks servers what they can, all at once.
-func (p *Parts) Ask(ctx context.Context, engines []int) []serverAnswer {
-	answers := make([]serverAnswer, len(engines))
+func (p *Parts) Ask(ctx context.Context, engines []int) []ServerAnswer {
+	answers := make([]ServerAnswer, len(engines))
 	var all sync.WaitGroup
 	for i, engine := range engines {
 		all.Go(func() {
 			caps, err := p.Upstreams[engine].Probe(ctx)
-			answers[i] = serverAnswer{engine, caps, err}
+			answers[i] = ServerAnswer{engine, caps, err}
 		})
 	}
 	all.Wait()

@@ -31,7 +31,7 @@ const basesShown = 20
 type Service struct {
 	session *tinker.Session
 	saved   *training.Versions
-	// Engine is nil before buildPlaneEngines. base is the base model by the service's name.
+	// Engine is nil before [Parts.Build]. Base is the base model by the name that the service has for it.
 	Engine *sampling.Engine
 	Base   string
 }
@@ -121,7 +121,7 @@ func (p *Parts) buildServiceEngine() error {
 	e := p.Cfg.Engines[0]
 	made, err := sampling.New(sampling.Options{
 		Name: e.Name, Slots: e.Slots, Service: sampling.FromSession(p.Service.session), Path: p.Service.saved.SamplerPath, Piece: e.PieceTokens,
-		Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.Policy.checkpoint.Ends, Logf: p.logf,
+		Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.policy.checkpoint.Ends, Logf: p.logf,
 	})
 	if err != nil {
 		return err

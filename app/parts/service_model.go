@@ -55,7 +55,7 @@ func (p *Parts) KeepShape(base string) error {
 		}
 		return nil
 	}
-	c := p.Policy.checkpoint
+	c := p.policy.checkpoint
 	text, err := json.Marshal(keptShape{base, c.Vocabulary, c.Context, c.Ends})
 	if err != nil {
 		return err
@@ -86,7 +86,7 @@ func (p *Parts) prepareHosted() error {
 	if len(shape.Ends) == 0 {
 		return p.Cfg.Refuse("model.path", Endless, "eos_token_id in its config.json or generation_config.json")
 	}
-	p.Policy = &servedModel{checkpoint: shape}
-	p.Policy.limits, err = ServedLimits(p.Cfg, shape.Context)
+	p.policy = &servedModel{checkpoint: shape}
+	p.policy.limits, err = ServedLimits(p.Cfg, shape.Context)
 	return err
 }

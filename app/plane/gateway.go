@@ -26,7 +26,7 @@ func (p *Plane) buildGateway() error {
 	if limits := p.Limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
 		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens
 	}
-	if p.Policy == nil {
+	if !p.Cfg.External() {
 		opt.Templates = letterTemplate{p.Task.Vocabulary()}
 	} else {
 		opt.Model = p.modelName()

@@ -66,7 +66,7 @@ func TestTheStreamHasHeldOutAccuracy(t *testing.T) {
 	opt := p.runtimeOptions(t.Context(), nil)
 	for step := range loop.Version(2) {
 		opt.OnStep(live.StepDone{Point: metrics.Step{Step: step + 1}})
-		p.Evaluations.Wait()
+		p.WaitEvaluations()
 		var line steps.Line
 		if err := json.Unmarshal(<-stream, &line); err != nil || line.Step != step+1 {
 			t.Fatalf("step %d is told as step %d: %v", step+1, line.Step, err)

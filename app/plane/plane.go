@@ -196,7 +196,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	stopWatching()
 	watcher.Wait()
-	p.Evaluations.Wait()
+	p.WaitEvaluations()
 	switch {
 	case err == nil:
 		return nil

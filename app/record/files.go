@@ -133,15 +133,15 @@ type sampleWriter struct {
 	std   bool
 	mu    sync.Mutex
 	// last is the newest batch's text, for the report.
-	last []sampleText
+	last []SampleText
 	// kept are the groups of the newest sampled batch while it is trained on.
 	kept []*keptGroup
 	// writing counts files that are being written beside the run.
 	writing sync.WaitGroup
 }
 
-// sampleText is one rollout for people to read.
-type sampleText struct {
+// SampleText is one rollout for people to read, with the versions that sampled its tokens in words.
+type SampleText struct {
 	Group, Prompt, Answer, Response string
 	Reward, Advantage               float64
 	Versions                        string
@@ -198,14 +198,15 @@ func (w *sampleWriter) trained(step loop.Version, ratios map[port.RolloutID][]fl
 	})
 }
 
-func (w *sampleWriter) Newest() []sampleText {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.last
+// NewestSamples are the rollouts of the newest batch that was written down for people to read.
+func (r *Record) NewestSamples() []SampleText {
+	r.samples.mu.Lock()
+	defer r.samples.mu.Unlock()
+	return r.samples.last
 }
 
-func batchTexts(b port.Batch) []sampleText {
-	var out []sampleText
+func batchTexts(b port.Batch) []SampleText {
+	var out []SampleText
 	for _, g := range b.Groups {
 		rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
 		for i := range g.Samples {
@@ -217,7 +218,7 @@ func batchTexts(b port.Batch) []sampleText {
 				return out
 			}
 			s := &g.Samples[i]
-			out = append(out, sampleText{Group: fmt.Sprintf("g%d", g.ID), Prompt: s.Prompt, Answer: s.Answer, Response: s.Response,
+			out = append(out, SampleText{Group: fmt.Sprintf("g%d", g.ID), Prompt: s.Prompt, Answer: s.Answer, Response: s.Response,
 				Reward: float64(rewards[i]), Advantage: float64(advantages[i]), Versions: versionSpans(s), Staleness: b.Version - g.StartVersion})
 		}
 	}

@@ -23,7 +23,7 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 		Clock: r.App.Clock(offset), Losses: r.plannedLosses(), Logf: r.Tell,
 		OnStep: func(d live.StepDone) { r.onStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {
-			if err := r.Samples.Write(b); err != nil {
+			if err := r.samples.Write(b); err != nil {
 				r.Tell("samples: %v", err)
 			}
 		},

@@ -36,15 +36,15 @@ type Record struct {
 	// OnLine is called with every line of metrics.jsonl, evaluation and all, by the goroutine that owns the loop. It must
 	// not block or change the line. Nil is not called.
 	OnLine func(*steps.Line)
-	// sinks take every train step's figures to where others are, nil where there are none; spans are nil where none
-	// are sent. well is how the run ended.
+	// sinks take every train step's figures to where others are, nil where there are none; Spans are nil where none
+	// are sent. Well says that the run ended without an error.
 	sinks *sink.Feed
 	Spans *sink.Spans
 	Well  bool
 	// saying is where the operator is told, nil for standard error.
 	saying      atomic.Pointer[func(format string, args ...any)]
-	Samples     *sampleWriter
-	Evaluations evaluator
+	samples     *sampleWriter
+	evaluations evaluator
 	// Expected is the prediction made before the first step; zero where there is none.
 	Expected experiment.Forecast
 }
@@ -112,9 +112,9 @@ func (r *Record) OpenRecord(upTo loop.Version) (err error) {
 	if err := os.MkdirAll(filepath.Join(r.Dir, "samples"), 0o755); err != nil {
 		return err
 	}
-	r.Samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
+	r.samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}
 	r.OnClose(func() error {
-		r.Samples.writing.Wait()
+		r.samples.writing.Wait()
 		return nil
 	})
 	if r.Steps, err = openStepLog(r.Dir, upTo); err != nil {
@@ -136,7 +136,7 @@ func (r *Record) Header() trace.Header {
 // onStep is called by the goroutine that owns the loop; it does not block.
 func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	line := StepLine(d)
-	if e := r.Evaluations.take(); e != nil {
+	if e := r.evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
 	}
 	r.Steps.add(line)
@@ -147,15 +147,18 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	if r.OnLine != nil {
 		r.OnLine(&line)
 	}
-	r.Samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Tell("samples: %v", err) })
+	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Tell("samples: %v", err) })
 	view.Update(r.newProgress(d))
 	every := loop.Version(r.Cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
-		r.Evaluations.start(v, func() (float64, error) {
+		r.evaluations.start(v, func() (float64, error) {
 			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
 		}, func(err error) { r.Tell("evaluating version %d: %v", v, err) })
 	}
 }
+
+// WaitEvaluations waits for the evaluation that goes on beside the run, if there is one.
+func (r *Record) WaitEvaluations() { r.evaluations.Wait() }
 
 // WallS is how long the run has been there, in seconds of wall time.
 func (r *Record) WallS() float64 { return r.App.Now().Sub(r.Began).Seconds() }

@@ -16,7 +16,7 @@ import (
 )
 
 // Shown is a live run as browsers see it. It copies the words of the run and works on them elsewhere, so that no
-// viewer holds the run up. The nil shownRun is of a run that is not shown.
+// viewer holds the run up. The nil Shown is of a run that is not shown.
 type Shown struct {
 	Model *dashboard.Model
 	feed  *dashboard.Feed

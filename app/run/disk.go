@@ -63,7 +63,8 @@ func (d *disk) stall() string {
 }
 
 // Stopping says what the first Ctrl-C does.
-func (d *disk) Stopping() string {
+func (j *Run) Stopping() string {
+	d := &j.disk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.ending = d.cause != nil; d.ending {

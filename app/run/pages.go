@@ -11,17 +11,17 @@ import (
 	"sync"
 )
 
-// runPages serves a run's pages while it goes on.
-type runPages struct {
+// Pages are a run's pages, served while it goes on. The nil Pages are of a run that has none.
+type Pages struct {
 	view   *record.Shown
 	url    string
 	stop   context.CancelFunc
 	served sync.WaitGroup
 }
 
-// ServePagesOf opens the port of a run's pages; nil, with the reason, where there is none. A run does not fail for want
+// ServePages opens the port of a run's pages; nil, with the reason, where there is none. A run does not fail for want
 // of its pages.
-func (j *Run) ServePagesOf(header trace.Header) (*runPages, error) {
+func (j *Run) ServePages(header trace.Header) (*Pages, error) {
 	listener, err := j.listenForPages()
 	if err != nil {
 		return nil, err
@@ -30,9 +30,9 @@ func (j *Run) ServePagesOf(header trace.Header) (*runPages, error) {
 	if j.resumed != nil {
 		resume = j.resumed.State
 	}
-	j.Shown = record.NewShown(j.Record, filepath.Base(j.Dir), header, resume, j.Disk.stall)
+	j.Shown = record.NewShown(j.Record, filepath.Base(j.Dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
-	p := &runPages{view: j.Shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
+	p := &Pages{view: j.Shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
 	p.served.Go(func() { _ = record.ServePages(ctx, listener, j.Shown.Model.Handler()) }) // the run is not over with its pages
 	return p, nil
 }
@@ -49,8 +49,8 @@ func (j *Run) listenForPages() (net.Listener, error) {
 	return record.FirstFree(address)
 }
 
-// Close ends the pages; the nil runPages has none.
-func (p *runPages) Close() {
+// Close ends the pages.
+func (p *Pages) Close() {
 	if p == nil {
 		return
 	}
@@ -59,8 +59,8 @@ func (p *runPages) Close() {
 	p.served.Wait()
 }
 
-// PagesLine says where a run is shown.
-func PagesLine(p *runPages, why error) string {
+// Line says where the run is shown, and why it is not.
+func (p *Pages) Line(why error) string {
 	if p == nil {
 		return fmt.Sprintf("no dashboard: %v", why)
 	}

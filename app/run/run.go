@@ -23,14 +23,13 @@ type Run struct {
 	*record.Record
 	store   *file.Store
 	resumed *Resumed
-	// Disk says when the run waits for room.
-	Disk disk
+	disk    disk
 }
 
 // New builds the parts of a run. A new run's directory is made here, with its
 // resolved config; nothing before this has written anything.
 func New(a *app.Process, around record.Surroundings, cfg config.Config, dir string, resumed *Resumed) (j *Run, err error) {
-	j = &Run{Record: record.New(a, around), resumed: resumed, Disk: disk{dir: dir, now: a.Now}}
+	j = &Run{Record: record.New(a, around), resumed: resumed, disk: disk{dir: dir, now: a.Now}}
 	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.Tell); err != nil {
 		return nil, err
 	}
@@ -126,14 +125,14 @@ func (j *Run) serveFirst(ctx context.Context) error {
 
 // Options are the live runtime's.
 func (j *Run) Options(ctx context.Context, view record.View) live.Options {
-	j.Disk.say = view.Message
+	j.disk.say = view.Message
 	j.TellBy(func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) })
 	var resume *live.Resume
 	if j.resumed != nil {
 		resume = j.resumed.State
 	}
 	opt := j.Record.Options(ctx, j.store, resume, view)
-	opt.Notes, opt.OnDiskFull = []live.Note{{Name: trace.NotePrediction, Data: j.Expected}}, j.Disk.told
+	opt.Notes, opt.OnDiskFull = []live.Note{{Name: trace.NotePrediction, Data: j.Expected}}, j.disk.told
 	if j.CodeTask != nil {
 		j.CodeTask.Clock.Store(&opt.Clock)
 	}

@@ -153,11 +153,11 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	}
 	intro := j.Intro(goesOn)
 	if !c.NoDashboard {
-		pages, err := j.ServePagesOf(j.Header())
+		pages, err := j.ServePages(j.Header())
 		if err == nil { // a run goes on without its pages
 			defer pages.Close()
 		}
-		intro += "\n" + run.PagesLine(pages, err)
+		intro += "\n" + pages.Line(err)
 	}
 	view := newProgressView(a, progressOptions{Plain: c.NoDashboard || c.JSON}, intro)
 	running, err := live.New(j.Options(ctx, view))
@@ -167,13 +167,13 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	}
 	j.Shown.Runs(running)
 	gracefully := func() {
-		view.Message(j.Disk.Stopping())
+		view.Message(j.Stopping())
 		running.Stop()
 	}
 	view.onInterrupt(gracefully, cancel)
 	stop.Store(&gracefully)
 	result, err := running.Run(ctx)
-	j.Evaluations.Wait()
+	j.WaitEvaluations()
 	view.Close()
 	j.TellBy(nil)
 	j.Well = err == nil

@@ -79,7 +79,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	run.Accuracy = append(run.Accuracy, report.Point{Step: int64(r.Steps), Value: r.HeldOutAccuracy})
 	run.Control = control.Rows(r.Control)
 	run.Throughput, run.Attribution, run.Idle = throughputRows(r), report.AttributionRows(r.Attribution), report.IdleRows(r.Attribution)
-	for _, t := range e.Samples.Newest() {
+	for _, t := range e.NewestSamples() {
 		run.Samples = append(run.Samples, report.Sample{Step: int64(r.Steps), Prompt: t.Prompt, Answer: t.Response, Expected: t.Answer, Reward: t.Reward, Versions: t.Versions})
 	}
 	return run

@@ -3,6 +3,6 @@
 // between them.
 //
 // The runtime in package live calls these ports; an adapter implements one and imports nothing of
-// the runtime. Nothing here decides and nothing here runs. The one piece of behaviour, [Pacer],
-// holds a device to its pace on behalf of its owner.
+// the runtime. Nothing here decides and nothing here runs. A few things compute: [Pacer] holds
+// a device to its pace for its owner, and [Sample] counts its tokens by version. [As] finds what is behind a [Wrapper].
 package port
