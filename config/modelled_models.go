@@ -46,7 +46,7 @@ const outsideCalls = 32
 
 // OutsideModel is the distribution of all the time a rollout spends outside the
 // engine, at version 0. That is the environment, calls of tools, the reading of
-// their results by the slot itself, the start of a sandbox and the judge. It
+// their results by the slot itself, the start of a sandbox and the verifier. It
 // counts no waiting for any of them, and no failures. Where the environment is all
 // there is, it is the environment's own distribution. Else it is estimated from
 // rollouts drawn with a seed of its own, the same on every call. It is nil where

@@ -62,5 +62,6 @@ var renamed = []Renamed{
 	{"label", `headway_episode_seconds{part="judge"}`, `headway_episode_seconds{part="verifier"}`, whyVerifier},
 	{"file", "tasks.book", "task_counts.log", "it counts the attempts at tasks. The file of an earlier version is renamed"},
 	{"file", "groups.json", "collectives.json", "groups are rollouts of one prompt. The file of an earlier version is renamed"},
+	{"file", "judge-bound.yaml", "verifier-bound.yaml", "of the examples: " + whyVerifier},
 	{"command", "headway study", "go run ./cmd/lab study", "the studies need a checkout of the repository"},
 }

@@ -69,7 +69,7 @@ type Greedy interface {
 	Greedy(ctx context.Context, v loop.Version, prompts [][]int32, maxTokens int) ([][]int32, error)
 }
 
-// New makes the task with its judge, or reads the model of engines that are servers. It makes no directory, so that a bad
+// New makes the task with its verifier, or reads the model of engines that are servers. It makes no directory, so that a bad
 // document leaves none behind; dir has the model of a run that goes on. New tells the operator
 // through logf; nil tells no one.
 func New(cfg config.Config, dir string, rules loop.Config, logf func(format string, args ...any)) (*Parts, error) {

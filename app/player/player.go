@@ -83,7 +83,7 @@ func New(cfg config.Config) (*Player, error) {
 	return s, err
 }
 
-// WithTasks is the document with what follows from its tasks, where it does not say it: the judge, and the size of its
+// WithTasks is the document with what follows from its tasks, where it does not say it: the verifier, and the size of its
 // prompt set. By that size every pass of the run plays each task once.
 func (s *Player) WithTasks(cfg config.Config) (config.Config, error) {
 	if s == nil || s.tasks == nil {

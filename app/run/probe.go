@@ -22,7 +22,7 @@ const (
 )
 
 // errProbeSlow is wrapped by the error of a probe that had to end before it knew anything.
-var errProbeSlow = errors.New("no prediction: the calibration probe was too short for this run")
+var errProbeSlow = errors.New("no prediction: the probe was too short for this run")
 
 // probeRollout is one rollout of the probe.
 type probeRollout struct {

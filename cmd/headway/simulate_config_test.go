@@ -105,7 +105,7 @@ steps: {warmup: 100, measured: 700}
 	}
 }
 
-// Tools, a sandbox's start and a judge for which nobody waits are time in the
+// Tools, a sandbox's start and a verifier for which nobody waits are time in the
 // environment to the closed form, which the simulation of their turns agrees with.
 func TestServicesWithoutLimitsHaveAClosedForm(t *testing.T) {
 	skipShort(t)

@@ -185,7 +185,7 @@ func TestEngineSpeeds(t *testing.T) {
 	near(t, "production", rate, (32*1.5*20/36+16*0.25)/secondsFed, 0.01)
 }
 
-// C rollouts of exponential length and a judge of exponential time with k workers are
+// C rollouts of exponential length and a verifier of exponential time with k workers are
 // the machine-repair model: births at rate (C−n)/E[L], deaths at min(n, k)/u.
 func TestJudgeIsAMachineRepairQueue(t *testing.T) {
 	lengths, err := workload.LengthSpec{Kind: workload.KindExponential, MeanTokens: 3000}.Build()
@@ -211,7 +211,7 @@ func TestJudgeIsAMachineRepairQueue(t *testing.T) {
 	}
 	rate := busy / sum / u
 	near(t, "production", res.Throughput.ProductionRolloutsPerS, rate, 0.01)
-	near(t, "wait for a judge", res.Latency.JudgeWaitS, waiting/sum/rate, 0.04)
+	near(t, "wait for a verifier", res.Latency.JudgeWaitS, waiting/sum/rate, 0.04)
 }
 
 // A call that fails a share f of the times is made 1 + f + … + f^r times, and its
@@ -429,7 +429,7 @@ func TestStateLagCountsTurnsThatActed(t *testing.T) {
 }
 
 // Little's law as integers holds for the updates that groups live through while their
-// rollouts wait for tools, sandboxes and judges, stand still for evaluations and are
+// rollouts wait for tools, sandboxes and verifiers, stand still for evaluations and are
 // interrupted.
 func TestLittleIdentityOfAgents(t *testing.T) {
 	for name, rules := range map[string]func(*loop.Config){

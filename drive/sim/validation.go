@@ -143,7 +143,7 @@ func sink(h []validating) {
 	}
 }
 
-// besideNS is what a validated rollout's prompt, tools, sandbox and judge take at an
+// besideNS is what a validated rollout's prompt, tools, sandbox and verifier take at an
 // engine of that speed, if it waits for none of them and nothing fails.
 func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response, relative float64) int64 {
 	turn := workload.Turn{Group: uint64(group), Attempt: 1}

@@ -10,7 +10,7 @@ import (
 )
 
 // What is validated takes as long as a rollout that waits for nothing: prompt and
-// what tools return at its engine's speed, sandbox, calls, environment and judge.
+// what tools return at its engine's speed, sandbox, calls, environment and verifier.
 func TestValidatedRolloutsDoAllThatRolloutsDo(t *testing.T) {
 	start := service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 100})
 	calls := tools(t, workload.ToolsSpec{Calls: 3, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 4}})

@@ -17,7 +17,7 @@ const (
 	Output      Class = "output"
 )
 
-// Failures of boxes, and of judges. They are of a Failure: there is no result.
+// Failures of boxes, and of verifiers. They are of a Failure: there is no result.
 const (
 	// StartFailed: the box did not come up. StartTimeout: not in time.
 	StartFailed  Class = "start_failed"
@@ -28,7 +28,7 @@ const (
 	BackendDown Class = "backend_down"
 	// Lost: a box that was there is gone.
 	Lost Class = "lost"
-	// VerifierCrash: the judge ended without a verdict. VerifierTimeout: gave none in time.
+	// VerifierCrash: the verifier ended without a verdict. VerifierTimeout: gave none in time.
 	// VerifierProtocol: gave one that is none, such as a reward that is no number.
 	VerifierCrash    Class = "verifier_crash"
 	VerifierTimeout  Class = "verifier_timeout"

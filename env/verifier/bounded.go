@@ -77,7 +77,7 @@ func (j *Bounded) VerifyTimed(ctx context.Context, c Case, began func()) (Verdic
 	case j.slots <- struct{}{}:
 	case <-ctx.Done():
 		j.count(func(s *Status) { s.Waiting-- })
-		return Verdict{}, fmt.Errorf("verifier: a case waited %v for a judge: %w", time.Since(asked).Round(time.Millisecond), ctx.Err())
+		return Verdict{}, fmt.Errorf("verifier: a case waited %v for its turn: %w", time.Since(asked).Round(time.Millisecond), ctx.Err())
 	}
 	start := time.Now()
 	j.count(func(s *Status) {
@@ -128,8 +128,8 @@ func (j *Bounded) bounded(ctx context.Context, c Case) (Verdict, error) {
 	}
 }
 
-// explain makes of an error what callers can tell by: the caller's own end, the judge's time limit, or
-// a failure that has a class. A time limit is told by its text alone: what is over is the judge's time,
+// explain makes of an error what callers can tell by: the caller's own end, the verifier's time limit, or
+// a failure that has a class. A time limit is told by its text alone: what is over is the verifier's time,
 // not the rollout's.
 func (j *Bounded) explain(ctx, limited context.Context, v Verdict, err error) (Verdict, error) {
 	switch {

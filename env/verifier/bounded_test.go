@@ -84,7 +84,7 @@ func TestJudgeTimeout(t *testing.T) {
 		}), verifier.Bounds{Concurrency: 1, Timeout: time.Minute})
 		_, err := stuck.Verify(t.Context(), verifier.Case{})
 		if sandbox.ClassOf(err) != sandbox.VerifierTimeout || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v: the judge's time is over, not the rollout's", err)
+			t.Errorf("%v: the verifier's time is over, not the rollout's", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

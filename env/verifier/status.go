@@ -40,7 +40,7 @@ func (s *Status) tell(ctx context.Context, v Verdict, err error) {
 	}
 }
 
-// Status tells what the judge does and has done.
+// Status tells what the verifier does and has done.
 func (j *Bounded) Status() Status {
 	j.mu.Lock()
 	defer j.mu.Unlock()

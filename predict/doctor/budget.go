@@ -198,7 +198,7 @@ func (e *examination) stalest() (versions int, why string) {
 }
 
 // longestS is the longest a rollout can take that waits for nothing, in seconds: its
-// environment, tools, sandbox and judge included; infinite where one of them has no cap.
+// environment, tools, sandbox and verifier included; infinite where one of them has no cap.
 func (e *examination) longestS() float64 {
 	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(e.document.Modelled.Environment) + capS(e.document.Modelled.Verifier.Time)
 	if e.document.Modelled.Sandbox.When != "" {

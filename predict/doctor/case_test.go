@@ -87,7 +87,7 @@ func besideOf(d config.Config) string {
 	case d.Modelled.Train.StepCV > 0:
 		return "train steps take different times"
 	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.Limit > 0 || d.Modelled.Verifier.Concurrency > 0:
-		return "rollouts wait for tools, sandboxes or judges"
+		return "rollouts wait for tools, sandboxes or verifiers"
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ const servedLoad = 0.9
 var serviceChecks = []check{
 	{Kind{
 		Code: "service-saturated", Severities: []Severity{Warning}, Keys: []string{keyStarts, keyTools, keyJudges},
-		When:  "tools, starting sandboxes or judges are in use for more than 90 % of what there is of them: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
+		When:  "tools, starting sandboxes or verifiers are in use for more than 90 % of what there is of them: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
 		Known: "simulation (Little's law): rollouts, or starts, a second times the mean time in service, against the number served at once",
 	}, (*examination).servicesSaturated},
 	{Kind{

@@ -43,7 +43,7 @@ type SimulatedAnswer struct {
 	StalenessMean95 *[2]float64 `json:"staleness_mean_95"`
 	// TrainedOverSampledLength is below 1 where short rollouts are trained on more often.
 	TrainedOverSampledLength float64 `json:"trained_over_sampled_length"`
-	// Binding is what limits: rollout, train, sync, environment, sandbox, judge or prefill.
+	// Binding is what limits: rollout, train, sync, environment, sandbox, verifier or prefill.
 	Binding string `json:"binding"`
 	// DiscardedShare is the share of ready groups that are never trained on.
 	DiscardedShare float64 `json:"discarded_share"`
@@ -165,7 +165,7 @@ func (a *Answer) fill(run settledRun, in theory.Input) {
 		a.Period.RelativeToStep = theory.Known(s.PeriodS.Mean / s.StepS.Mean)
 	}
 	a.Dominant = s.Dominant
-	// What was decoded says nothing of tools, judges and rules that wait.
+	// What was decoded says nothing of tools, verifiers and rules that wait.
 	if s.Utilization > 0 {
 		a.Utilization, a.Regime = s.Utilization, theory.TrainBound
 		if s.Utilization*s.Acceptance < 1 {

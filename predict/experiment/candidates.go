@@ -91,7 +91,7 @@ func PlanProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, 
 	}
 	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: DevicesOf}
 	if problem.Uncovered = planUncovered(document); problem.Uncovered == "" && together {
-		problem.Uncovered = "siblings' times in tools, sandbox or judge are measured together"
+		problem.Uncovered = "siblings' times in tools, sandbox or verifier are measured together"
 	}
 	return problem, nil
 }
@@ -105,7 +105,7 @@ func planUncovered(document config.Config) string {
 }
 
 // planOutside is the distribution of a rollout's time in environment, tools, a
-// sandbox's start and with a judge, as closed forms take it. Reading tools' outputs is
+// sandbox's start and with a verifier, as closed forms take it. Reading tools' outputs is
 // in a machine's speeds. Where siblings' times are measured together, only the mean of
 // all but the environment is known, and together says so.
 func planOutside(document config.Config) (outside *workload.Times, together bool, err error) {

@@ -58,7 +58,7 @@ func beside(d config.Config) string {
 	case d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.StartTimeoutS > 0 || d.Modelled.Sandbox.FailureRate > 0 || d.Modelled.Sandbox.MTBFS > 0:
 		return "sandboxes start before the first token, or fail"
 	case d.Modelled.Verifier.Concurrency > 0:
-		return "finished rollouts wait for a judge"
+		return "finished rollouts wait for the verifier"
 	case d.Modelled.PromptTokens > 0 && prefillNS(d) > 0:
 		return "prompts are read before the first token"
 	case d.Modelled.Tools.OutputTokens > 0 && (d.Modelled.Prefill.Mode == "engine" || d.Modelled.Prefill.Mode == "pool"):
@@ -86,7 +86,7 @@ func beside(d config.Config) string {
 func emptySlots(d config.Config) string {
 	switch {
 	case outside(d):
-		return "slots in tools, environment, sandbox start or judge generate nothing"
+		return "slots in tools, environment, sandbox start or verifier generate nothing"
 	case d.Schedule == theory.PolicySynchronous:
 		return "schedule synchronous empties the engines in every step"
 	case d.Queue.Policy == theory.PolicyBlock || d.Queue.Policy == theory.PolicyThreshold:

@@ -28,7 +28,7 @@ func Devices(c Case) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
-	environment, err := d.EnvironmentTimes() // the setting's has tools and judge in it
+	environment, err := d.EnvironmentTimes() // the setting's has tools and verifier in it
 	if err != nil {
 		return sim.Config{}, err
 	}
