@@ -85,14 +85,14 @@ func (e *Engine) serverDefaults() {
 		e.serviceDefaults()
 		return
 	}
-	road := "none"
+	delivery := "none"
 	switch {
 	case e.Kind == "vllm" || e.Kind == "sglang":
-		road = "disk"
+		delivery = "disk"
 	case e.Kind == "llamacpp" && len(e.Command) > 0:
-		road = "restart"
+		delivery = "restart"
 	}
-	orWord(&e.Weights, road)
+	orWord(&e.Weights, delivery)
 	orWord(&e.Cache, "salt")
 	if e.SilentS == 0 {
 		e.SilentS = silentDefaultS
@@ -146,8 +146,8 @@ func (c Config) EnvironmentName() string {
 	return c.Environment.Task
 }
 
-// roads are the ways by which a kind of server takes new weights.
-var roads = map[string][]string{
+// deliveries are the ways by which a kind of server takes new weights.
+var deliveries = map[string][]string{
 	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "distributed", "none"},
 	"llamacpp": {"restart", "none"}, "openai": {"none"}, kindTinker: {"service"},
 }
@@ -172,7 +172,7 @@ func (v *validator) engineServers() {
 		} else {
 			urls[sameServer(address)] = e.Name
 		}
-		v.engineRoad(e, key)
+		v.engineDelivery(e, key)
 		v.serverKeys(e, key)
 	}
 	v.templateAddress()
@@ -281,10 +281,10 @@ func (v *validator) withoutServers() {
 	v.idle("rollout.sampling", c.Rollout.Sampling != policy, "on embedded engines, which sample from the policy as it is", instead)
 }
 
-// engineRoad checks how new weights reach a server.
-func (v *validator) engineRoad(e Engine, key func(string) string) {
-	if !slices.Contains(roads[e.Kind], e.Weights) {
-		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", strings.Join(roads[e.Kind], ", "))
+// engineDelivery checks how new weights reach a server.
+func (v *validator) engineDelivery(e Engine, key func(string) string) {
+	if !slices.Contains(deliveries[e.Kind], e.Weights) {
+		v.fail(key("weights"), e.Weights, "is no way by which "+e.Kind+" takes new weights", strings.Join(deliveries[e.Kind], ", "))
 		return
 	}
 	if e.Kind == kindTinker {

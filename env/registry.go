@@ -37,9 +37,9 @@ func (o Options) withDefaults() Options {
 
 // makers make tasks from options, with an error for options they cannot have.
 var makers = map[string]func(Options) (ScoredTask, error){
-	"reverse":  func(o Options) (ScoredTask, error) { return newWords("reverse", o, slices.Reverse[[]int32]) },
+	"reverse":  func(o Options) (ScoredTask, error) { return newWordTask("reverse", o, slices.Reverse[[]int32]) },
 	"addition": newAddition,
-	"sort":     func(o Options) (ScoredTask, error) { return newWords("sort", o, slices.Sort[[]int32]) },
+	"sort":     func(o Options) (ScoredTask, error) { return newWordTask("sort", o, slices.Sort[[]int32]) },
 }
 
 // Names lists the tasks in order.

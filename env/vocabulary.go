@@ -25,9 +25,9 @@ type Vocabulary struct {
 // repeated letter panics: it is a mistake in the task.
 func NewVocabulary(letters string) Vocabulary { return newVocabulary(strings.Split(letters, ""), "") }
 
-// NewWords makes a vocabulary of the marks and words without spaces, in order, which
+// NewWordVocabulary makes a vocabulary of the marks and words without spaces, in order, which
 // texts set apart by spaces. A repeated word panics.
-func NewWords(words ...string) Vocabulary { return newVocabulary(words, " ") }
+func NewWordVocabulary(words ...string) Vocabulary { return newVocabulary(words, " ") }
 
 func newVocabulary(letters []string, between string) Vocabulary {
 	v := Vocabulary{letters: letters, token: map[string]int32{}, between: between}

@@ -41,7 +41,7 @@ func (t *transcript) add(ctx context.Context, p *piece) ([]byte, error) {
 	if t.reading {
 		return t.readOn(ctx, false)
 	}
-	return t.say(t.whole(p.text)), nil
+	return t.append(t.whole(p.text)), nil
 }
 
 // whole returns text up to the last character that is complete.
@@ -62,7 +62,7 @@ func (t *transcript) whole(text []byte) []byte {
 	return text
 }
 
-func (t *transcript) say(text []byte) []byte {
+func (t *transcript) append(text []byte) []byte {
 	t.text = append(t.text, text...)
 	return text
 }
@@ -91,7 +91,7 @@ func (t *transcript) readOn(ctx context.Context, last bool) ([]byte, error) {
 	if len(now) <= len(before) {
 		return nil, nil
 	}
-	return t.say([]byte(now[len(before):])), nil
+	return t.append([]byte(now[len(before):])), nil
 }
 
 // finish returns the text that the end of the response has brought beyond its pieces.
@@ -118,7 +118,7 @@ func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) ([]byt
 	all := reply.Text
 	if all == "" && len(reply.Tokens) > 0 {
 		if t.gateway.templates == nil {
-			return t.say(t.cut), nil
+			return t.append(t.cut), nil
 		}
 		var err error
 		if all, err = t.gateway.templates.Decode(ctx, reply.Tokens); err != nil {
@@ -129,5 +129,5 @@ func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) ([]byt
 	if !ok { // what was sent cannot be taken back, and nothing makes it right
 		return nil, protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and the sent text is not the beginning")
 	}
-	return t.say([]byte(rest)), nil
+	return t.append([]byte(rest)), nil
 }

@@ -196,9 +196,9 @@ func (r Request) openServer(ctx context.Context, e config.Engine, how *port.Samp
 	}
 	o := upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Sampling: how}
 	if len(r.Update) > 0 {
-		o.Views, o.Road = r.weightsOf, upstream.RoadDisk
-		if e.Weights == string(upstream.RoadRestart) {
-			o.Road = upstream.RoadRestart
+		o.Views, o.Delivery = r.weightsOf, upstream.DeliveryDisk
+		if e.Weights == string(upstream.DeliveryRestart) {
+			o.Delivery = upstream.DeliveryRestart
 		}
 	}
 	made, err := upstream.New(o)

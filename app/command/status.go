@@ -38,8 +38,8 @@ func (s *StatusLine) Due() bool {
 	return s.Looked.Sub(s.Last) >= every
 }
 
-// Say shows a text without an end of line, found due or not.
-func (s *StatusLine) Say(text string) {
+// Show prints a text without an end of line, whether it is due or not.
+func (s *StatusLine) Show(text string) {
 	s.Last = s.Looked
 	if s.Terminal {
 		fmt.Fprintf(s.App.Stderr, "\r%s\x1b[K", text)

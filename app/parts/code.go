@@ -30,17 +30,17 @@ type CodeTask struct {
 	log   *player.Log
 	// Clock is the run's, nil before it runs. Episodes before that are of no rollout and are not recorded.
 	Clock atomic.Pointer[func() int64]
-	Say   func(format string, args ...any)
+	Logf  func(format string, args ...any)
 	Spans *sink.Spans // nil where none are sent
 }
 
 // newCodeTask makes what needs no directory.
-func newCodeTask(e config.Environment, say func(string, ...any)) (*CodeTask, error) {
+func newCodeTask(e config.Environment, logf func(string, ...any)) (*CodeTask, error) {
 	task, err := code.New(code.Options{Language: e.Language, OperationsMin: e.OperationsMin, OperationsMax: e.OperationsMax, Tests: e.Tests})
 	if err != nil {
 		return nil, failure.Usage("", "%w", err)
 	}
-	w := &CodeTask{task: task, Say: say}
+	w := &CodeTask{task: task, Logf: logf}
 	w.judge = code.NewScorer(task, w, code.ScorerOptions{ProgramS: e.ProgramS, Clock: w.now, Record: w.record})
 	return w, nil
 }
@@ -66,7 +66,7 @@ func (w *CodeTask) record(r episode.Record) {
 	}
 	w.Spans.Episode(r)
 	if err := w.log.Append(r); err != nil {
-		w.Say("%s: %v; records of episodes are missing from here on", player.LogName, err)
+		w.Logf("%s: %v; records of episodes are missing from here on", player.LogName, err)
 	}
 }
 
@@ -89,7 +89,7 @@ func (w *CodeTask) open(ctx context.Context, cfg config.Config, dir string) erro
 	if w.log, err = player.OpenLog(dir); err != nil {
 		return err
 	}
-	w.Pool, err = OpenPool(ctx, cfg, dir, 0, w.Say)
+	w.Pool, err = OpenPool(ctx, cfg, dir, 0, w.Logf)
 	return err
 }
 

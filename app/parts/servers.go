@@ -58,7 +58,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 		return nil, nil, err
 	}
 	made, err := upstream.New(upstream.Options{
-		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Road: upstream.Road(e.Weights),
+		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Delivery: upstream.Delivery(e.Weights),
 		Views: func(ctx context.Context, version loop.Version) (string, error) {
 			view, err := p.Weights.View(ctx, version)
 			if err != nil {
@@ -110,7 +110,7 @@ func (p *Parts) initialVersion() func(context.Context) error {
 }
 
 // ByCollective reports whether an engine takes its tensors from a sender, over a collective.
-func ByCollective(e config.Engine) bool { return e.Weights == string(upstream.RoadDistributed) }
+func ByCollective(e config.Engine) bool { return e.Weights == string(upstream.DeliveryDistributed) }
 
 // ServerAnswer has what the server of an engine can, or the error of asking it. Engine is the place in the document.
 type ServerAnswer struct {
@@ -139,7 +139,7 @@ func (p *Parts) Judge(engine int, caps upstream.Capabilities) error {
 	home := p.Servers[engine].URL()
 	p.logf("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
-	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
+	for _, m := range caps.Lacks(upstream.Delivery(e.Weights)) {
 		if m.Fatal {
 			fatal = append(fatal, m.String())
 		} else {

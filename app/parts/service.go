@@ -145,7 +145,7 @@ func (p *Parts) buildServiceTrainer() error {
 	if err != nil {
 		return err
 	}
-	p.Trainer = patientTrainer{made, p.host.Rarely}
+	p.Trainer = retryingTrainer{made, p.host.Rarely}
 	p.OnClose(p.Trainer.Close)
 	return nil
 }
@@ -164,41 +164,41 @@ func savedName(run string) string {
 	return plain[:min(len(plain), savedNameMax)]
 }
 
-// patientTrainer gives a batch back that a service is not there for: no attempt at the step counts, and it is made
+// retryingTrainer gives a batch back that a service is not there for: no attempt at the step counts, and it is made
 // when the service is back, however long that takes.
-type patientTrainer struct {
+type retryingTrainer struct {
 	*training.Trainer
-	say func(format string, args ...any)
+	logf func(format string, args ...any)
 }
 
 // Train implements port.Trainer.
-func (t patientTrainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
+func (t retryingTrainer) Train(ctx context.Context, batch port.Batch) (port.StepReport, error) {
 	report, err := t.Trainer.Train(ctx, batch)
 	if err != nil && ctx.Err() == nil && errors.Is(err, tinker.ErrDown) {
-		t.say("the batch of version %d goes back and is trained when the service answers: %v", batch.Version, err)
+		t.logf("the batch of version %d goes back and is trained when the service answers: %v", batch.Version, err)
 		err = fmt.Errorf("%w: %w", port.ErrLeaseReturned, err)
 	}
 	return report, err
 }
 
 // Restore implements port.Trainer: a service that is not there is waited for.
-func (t patientTrainer) Restore(ctx context.Context, version loop.Version) error {
+func (t retryingTrainer) Restore(ctx context.Context, version loop.Version) error {
 	return t.patiently(ctx, func() error { return t.Trainer.Restore(ctx, version) })
 }
 
 // Initialize implements port.Trainer: a service that is not there is waited for.
-func (t patientTrainer) Initialize(ctx context.Context) error {
+func (t retryingTrainer) Initialize(ctx context.Context) error {
 	return t.patiently(ctx, func() error { return t.Trainer.Initialize(ctx) })
 }
 
 // patiently does what asks the service until it is there, each try as long as the session is patient.
-func (t patientTrainer) patiently(ctx context.Context, try func() error) error {
+func (t retryingTrainer) patiently(ctx context.Context, try func() error) error {
 	for {
 		err := try()
 		if !errors.Is(err, tinker.ErrDown) || ctx.Err() != nil {
 			return err
 		}
-		t.say("the trainer waits for the service: %v", err)
+		t.logf("the trainer waits for the service: %v", err)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestAServiceIsWaitedFor(t *testing.T) {
 		{[]error{tinker.ErrDown, other}, other},
 	} {
 		said, tries := 0, 0
-		trainer := patientTrainer{say: func(string, ...any) { said++ }}
+		trainer := retryingTrainer{logf: func(string, ...any) { said++ }}
 		err := trainer.patiently(t.Context(), func() error { tries++; return test.errs[tries-1] })
 		if !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || tries != len(test.errs) || said != tries-1 {
 			t.Errorf("%v: %v after %d tries, of which %d were said", test.errs, err, tries, said)
@@ -86,7 +86,7 @@ func TestAServiceIsWaitedFor(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	trainer := patientTrainer{say: t.Logf}
+	trainer := retryingTrainer{logf: t.Logf}
 	if err := trainer.patiently(ended, func() error { return tinker.ErrDown }); !errors.Is(err, tinker.ErrDown) {
 		t.Errorf("%v, want it to end with its context", err)
 	}

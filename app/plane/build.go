@@ -24,10 +24,10 @@ func (p *Plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
 	opt := api.Options{
 		Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
-		Drain: 5 * time.Second, Logf: p.say, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
+		Drain: 5 * time.Second, Logf: p.logf, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.App.Getenv("HEADWAY_DEBUG") != "" {
-		opt.Debugf = p.say
+		opt.Debugf = p.logf
 	}
 	if s.TokenFile != "" {
 		tokens, err := api.ReadTokens(s.TokenFile)
@@ -52,7 +52,7 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 	if resume != nil {
 		upTo = resume.Loop.Version()
 	}
-	p.TellBy(p.say)
+	p.LogTo(p.logf)
 	if err := p.OpenRecord(upTo); err != nil {
 		return err
 	}
@@ -146,7 +146,7 @@ func (p *Plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Op
 // onSync tells status, metrics and viewers how long a weight sync took.
 func (p *Plane) onSync(d live.SyncDone) {
 	if len(d.Engines) == 0 { // all of them were lost on the way
-		p.say("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, report.Counted(d.Failed, "time"))
+		p.logf("version %d is served by no engine: loads or switches failed %s; engines take the newest version when they are back", d.Version, report.Counted(d.Failed, "time"))
 		return
 	}
 	s := protocol.Sync{Version: d.Version, LoadS: float64(d.LoadNS) / 1e9, WaitS: float64(d.WaitNS) / 1e9, SwitchS: float64(d.SwitchNS) / 1e9, TotalS: float64(d.TotalNS) / 1e9, Failed: d.Failed}
@@ -157,8 +157,8 @@ func (p *Plane) onSync(d live.SyncDone) {
 
 func (p *Plane) onDiskFull(cause error) {
 	if cause != nil {
-		p.say("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeWords(p.Dir), cause)
+		p.logf("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeWords(p.Dir), cause)
 	} else {
-		p.say("there is room again: going on")
+		p.logf("there is room again: going on")
 	}
 }

@@ -21,13 +21,13 @@ func (p *Plane) buildGateway() error {
 	}
 	g := p.Cfg.Gateway
 	opt := gateway.Options{
-		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Tools: g.ToolFormat, ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.say,
+		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Tools: g.ToolFormat, ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.logf,
 	}
 	if limits := p.Limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
 		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens
 	}
 	if !p.Cfg.External() {
-		opt.Templates = letterTemplate{p.Task.Vocabulary()}
+		opt.Templates = embeddedTemplate{p.Task.Vocabulary()}
 	} else {
 		opt.Model = p.modelName()
 		var err error
@@ -52,7 +52,7 @@ func (p *Plane) chatTemplates() (gateway.Templates, error) {
 	if err != nil {
 		return nil, err
 	}
-	return patientTemplate{serverTemplate{templates}, config.Seconds(p.Cfg.Gateway.WaitS), p.suspect}, nil
+	return retryingTemplate{serverTemplate{templates}, config.Seconds(p.Cfg.Gateway.WaitS), p.suspect}, nil
 }
 
 // modelName is what agents see the policy under: the name that the engines know it by, or its directory's.
@@ -81,11 +81,11 @@ func (p *Plane) templates() (*upstream.Templates, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway.template: %w", err)
 	}
-	dialect, err := parts.DialectOf(e, p.say)
+	dialect, err := parts.DialectOf(e, p.logf)
 	if err != nil {
 		return nil, fmt.Errorf("gateway.template: %w", err)
 	}
-	p.renderer, err = upstream.New(upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Vocabulary: p.Vocabulary(), Logf: p.say})
+	p.renderer, err = upstream.New(upstream.Options{Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Vocabulary: p.Vocabulary(), Logf: p.logf})
 	if err != nil {
 		return nil, err
 	}

@@ -28,7 +28,7 @@ const groupsMax = 16
 // lost is memory of a server, after a crash.
 type fileRegistry struct {
 	path string
-	say  func(format string, args ...any)
+	logf func(format string, args ...any)
 
 	mu     sync.Mutex
 	groups map[string][]string // by engine, the oldest first
@@ -36,9 +36,9 @@ type fileRegistry struct {
 }
 
 // openRegistry reads what the process before has noted.
-func openRegistry(dir string, say func(format string, args ...any)) *fileRegistry {
+func openRegistry(dir string, logf func(format string, args ...any)) *fileRegistry {
 	path, err := replace.Renamed(dir, earlierGroupsFile, groupsFile)
-	b := &fileRegistry{path: path, say: say}
+	b := &fileRegistry{path: path, logf: logf}
 	var text []byte
 	if err == nil {
 		text, err = os.ReadFile(path)
@@ -47,7 +47,7 @@ func openRegistry(dir string, say func(format string, args ...any)) *fileRegistr
 		err = json.Unmarshal(text, &b.groups)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		say("which groups engines were left in is not known (%v): with NCCL each keeps memory of an engine's GPUs until its server is started again", err)
+		logf("which groups engines were left in is not known (%v): with NCCL each keeps memory of an engine's GPUs until its server is started again", err)
 	}
 	if b.groups == nil {
 		b.groups = make(map[string][]string)
@@ -85,7 +85,7 @@ func (b *fileRegistry) change(engine string, with func(names []string) []string)
 	maps.DeleteFunc(b.groups, func(_ string, names []string) bool { return len(names) == 0 })
 	if err := b.write(); err != nil && !b.failed {
 		b.failed = true
-		b.say("the groups that engines are in cannot be noted, so that none is left after a crash: %v", err)
+		b.logf("the groups that engines are in cannot be noted, so that none is left after a crash: %v", err)
 	}
 }
 

@@ -14,23 +14,23 @@ import (
 func TestFileRegistry(t *testing.T) {
 	dir := t.TempDir()
 	var said []string
-	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
+	logf := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
 	knows := func(b *fileRegistry, engine string, want ...string) {
 		t.Helper()
 		if got := b.Remembered(engine); !slices.Equal(got, want) {
 			t.Errorf("of %s it has %q, want %q", engine, got, want)
 		}
 	}
-	b := openRegistry(dir, say)
+	b := openRegistry(dir, logf)
 	b.Joining("e0", "a")
 	b.Joining("e1", "b")
 	b.Joining("e0", "c")
-	b = openRegistry(dir, say)
+	b = openRegistry(dir, logf)
 	knows(b, "e0", "a", "c")
 	knows(b, "e1", "b")
 	b.Left("e0", "a")
 	b.Left("e0", "unknown")
-	b = openRegistry(dir, say)
+	b = openRegistry(dir, logf)
 	knows(b, "e0", "c")
 	b.Left("e0", "c")
 	b.Left("e1", "b")
@@ -40,7 +40,7 @@ func TestFileRegistry(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, earlierGroupsFile), []byte(`{"e1":["of an earlier version"]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b = openRegistry(dir, say)
+	b = openRegistry(dir, logf)
 	knows(b, "e1", "of an earlier version")
 	b.Left("e1", "of an earlier version")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -56,8 +56,8 @@ func TestFileRegistry(t *testing.T) {
 	if err := os.WriteFile(b.path, []byte("no JSON"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	knows(openRegistry(dir, say), "e0")
-	b = openRegistry(filepath.Join(dir, "none"), say)
+	knows(openRegistry(dir, logf), "e0")
+	b = openRegistry(filepath.Join(dir, "none"), logf)
 	b.Joining("e0", "a")
 	b.Joining("e0", "b")
 	knows(b, "e0", "a", "b")

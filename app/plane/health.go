@@ -93,7 +93,7 @@ func (p *Plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, versi
 	if now, due := p.dueThere(i); !due || now != version {
 		return // a switch has begun meanwhile, which may start the server again
 	}
-	p.say("engine %s: nobody answers at %s: %v", e.Name(), p.Servers[i].URL(), err)
+	p.logf("engine %s: nobody answers at %s: %v", e.Name(), p.Servers[i].URL(), err)
 	p.runtime.Load().EngineLost(e.Name())
 }
 

@@ -40,9 +40,9 @@ func (p *Plane) openHosted(ctx context.Context, goesOn bool) error {
 		return failure.Run("start it again: nothing is lost", "engine %s at %s: %w", e.Name, e.URL, err)
 	}
 	err = p.OpenService(session, base, p.fence)
-	p.say("engine %s: %s at %s samples and trains", e.Name, base, e.URL)
+	p.logf("engine %s: %s at %s samples and trains", e.Name, base, e.URL)
 	if p.Cfg.Gateway.Template == "" && p.Cfg.Environment.Kind == "remote" {
-		p.say("engine %s renders no chats and reads no texts: /v1 serves prompts of token ids alone; gateway.template names a server that renders", e.Name)
+		p.logf("engine %s renders no chats and reads no texts: /v1 serves prompts of token ids alone; gateway.template names a server that renders", e.Name)
 	}
 	return err
 }
@@ -74,7 +74,7 @@ func (p *Plane) awaitService(ctx context.Context, o tinker.Options, goesOn bool)
 		if text := err.Error(); text != said {
 			said = text
 			p.awaits("the service to answer", text)
-			p.say("engine %s: no answer from %s: waiting, %s: %s", e.Name, e.URL, most, text)
+			p.logf("engine %s: no answer from %s: waiting, %s: %s", e.Name, e.URL, most, text)
 		}
 		select {
 		case <-again.C:

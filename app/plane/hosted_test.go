@@ -11,16 +11,16 @@ import (
 func TestSparingly(t *testing.T) {
 	now := time.Unix(0, 0)
 	var said []string
-	say := sparing(func() time.Time { return now }, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+	logf := sparing(func() time.Time { return now }, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
 	for _, at := range []time.Duration{0, time.Second, 59 * time.Second, 60 * time.Second, 61 * time.Second} {
 		now = time.Unix(0, int64(at))
-		say("down: %d", 1)
+		logf("down: %d", 1)
 		if at == time.Second {
-			say("down: %d", 2)
+			logf("down: %d", 2)
 		}
 	}
 	for i := range 2 * sparingTexts {
-		say("other %d", i)
+		logf("other %d", i)
 	}
 	if want := []string{"down: 1", "down: 2", "down: 1"}; !slices.Equal(said[:3], want) || len(said) != 3+2*sparingTexts {
 		t.Errorf("said %q and %d in all", said[:3], len(said))

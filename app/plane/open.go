@@ -45,7 +45,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
 		Dir: dir, Run: p.name, Replicas: n.Replicas,
 		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: config.Seconds(n.WriterS),
-		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.say,
+		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.logf,
 	})
 	if err != nil {
 		return nil, failure.Run("", "the store of %s: %w", p.Dir, err)
@@ -112,7 +112,7 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		}
 		p.awaits("the run's writer to give it up", "")
 		p.setState(stateStandby)
-		p.say("standing by: another process is the writer of %s", p.name)
+		p.logf("standing by: another process is the writer of %s", p.name)
 	})
 	epoch, lost, err := p.log.Acquire(ctx, name)
 	if !standby.Stop() && p.Cfg.Store.NATS.URL != "" {
@@ -249,7 +249,7 @@ func (p *Plane) recover(ctx context.Context) (*live.Resume, error) {
 	}
 	p.recovered.Store(&protocol.Recovery{SnapshotSeq: resume.SnapshotEvent, Events: resume.Events, WallS: record.Finite(resume.Seconds), Takeover: p.takeover, Restarts: resume.Restarts})
 	for _, line := range record.RecoveryLines(resume) {
-		p.say("%s", line)
+		p.logf("%s", line)
 	}
 	return resume, nil
 }

@@ -81,7 +81,7 @@ type Plane struct {
 	takeover bool
 	// deposed is closed when this process is the writer no more.
 	deposed <-chan struct{}
-	feed
+	eventStream
 	messages sync.Mutex
 	// sizes are the bytes of published versions, which never change.
 	sizes sync.Map
@@ -99,7 +99,7 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 	}
 	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: workers, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
-	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.say); err != nil {
+	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.logf); err != nil {
 		return nil, errors.Join(err, workers.Close())
 	}
 	p.OnClose(workers.Close)
@@ -126,7 +126,7 @@ func (p *Plane) Serve(ctx context.Context, cancel context.CancelCauseFunc, print
 	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHTTP()
 	go func() { serving <- p.server.Serve(httpContext, p.listener) }()
-	p.say("%s: listening on %s", p.Dir, p.url())
+	p.logf("%s: listening on %s", p.Dir, p.url())
 	err := p.run(ctx, cancel)
 	if err == nil {
 		drained := p.currentState() == StateDraining
@@ -176,7 +176,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.Shown.Runs(run)
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
-		p.say("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
+		p.logf("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
 		return p.mount()
 	}
 	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount()); err != nil {
@@ -192,7 +192,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	_, err = run.Run(ctx)
 	p.Well = err == nil
 	for _, warning := range p.TakePaces().Warnings() {
-		p.say("%s", warning)
+		p.logf("%s", warning)
 	}
 	stopWatching()
 	watcher.Wait()
@@ -223,9 +223,9 @@ func (p *Plane) Drain(cancel context.CancelCauseFunc) {
 	p.server.Drain()
 	limit := config.Seconds(p.Cfg.Server.DrainS)
 	if run.View().Offered {
-		p.say("draining: the running train step may end within %s; again to stop at once", limit)
+		p.logf("draining: the running train step may end within %s; again to stop at once", limit)
 	} else {
-		p.say("draining: no train step runs; again to stop at once")
+		p.logf("draining: no train step runs; again to stop at once")
 	}
 	if p.Remote != nil {
 		p.Remote.Drain()
@@ -256,7 +256,7 @@ func (p *Plane) farewell(ctx context.Context, drained bool) {
 	if ctx.Err() != nil || p.Remote == nil && p.Workers == nil {
 		return
 	}
-	p.say("%s for %d s; interrupt to end at once", farewellWords, farewellS)
+	p.logf("%s for %d s; interrupt to end at once", farewellWords, farewellS)
 	timer := time.NewTimer(farewellS * time.Second)
 	defer timer.Stop()
 	select {
@@ -313,8 +313,8 @@ func (p *Plane) writerNow() protocol.Writer {
 
 func (p *Plane) currentState() string { return *p.state.Load() }
 
-// say prints a line for the operator, with the time.
-func (p *Plane) say(format string, args ...any) {
+// logf prints a line for the operator, with the time.
+func (p *Plane) logf(format string, args ...any) {
 	p.messages.Lock()
 	defer p.messages.Unlock()
 	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
@@ -333,8 +333,8 @@ func (p *Plane) summary(err error, print func(protocol.Status) error) error {
 	if p.finished() {
 		how, next = "finished", FinishedHint(p.Dir)
 	}
-	p.say("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
-	p.say("%s", next)
+	p.logf("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	p.logf("%s", next)
 	return nil
 }
 

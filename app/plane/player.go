@@ -10,7 +10,7 @@ import (
 // openPlayer opens what rollouts are played with here, where they are.
 func (p *Plane) openPlayer(ctx context.Context, clock func() int64) error {
 	if p.CodeTask != nil {
-		p.CodeTask.Say, p.CodeTask.Spans = p.say, p.Spans
+		p.CodeTask.Logf, p.CodeTask.Spans = p.logf, p.Spans
 		if err := p.OpenCode(ctx); err != nil {
 			return err
 		}
@@ -20,7 +20,7 @@ func (p *Plane) openPlayer(ctx context.Context, clock func() int64) error {
 		return nil
 	}
 	p.OnClose(p.player.Close) // its sandboxes before what their episodes ask
-	return p.player.Open(ctx, p.Cfg, p.Dir, p.App.Now, p.say, p.Spans)
+	return p.player.Open(ctx, p.Cfg, p.Dir, p.App.Now, p.logf, p.Spans)
 }
 
 // play has this process play the rollouts, where it is to, until the context ends.

@@ -16,8 +16,8 @@ import (
 // sends them; nothing where there is no such engine.
 func (p *Plane) buildSenders() {
 	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
-		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.say})
-		p.groups = openRegistry(p.Dir, p.say)
+		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.logf})
+		p.groups = openRegistry(p.Dir, p.logf)
 	}
 }
 
@@ -27,7 +27,7 @@ func (p *Plane) confirmSent(ctx context.Context, name string, version loop.Versi
 	var readers []string
 	for _, e := range p.Cfg.Engines {
 		switch {
-		case !parts.ByCollective(e) && e.Weights != string(upstream.RoadNone):
+		case !parts.ByCollective(e) && e.Weights != string(upstream.DeliveryNone):
 			readers = append(readers, e.Name+" (weights "+e.Weights+")")
 		case len(p.receivers.Forms(e.Name)) > 0:
 			readers = append(readers, e.Name+" (headway receive)")

@@ -30,7 +30,7 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 	}
 	var left []int
 	for i := range p.Upstreams {
-		if upstream.Road(p.Cfg.Engines[i].Weights) != upstream.RoadRestart { // the first switch starts those
+		if upstream.Delivery(p.Cfg.Engines[i].Weights) != upstream.DeliveryRestart { // the first switch starts those
 			left = append(left, i)
 		}
 	}
@@ -64,13 +64,13 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 			return nil
 		}
 		if goesOn {
-			p.say("engines unreachable: going on without them, they join when they answer: %s", strings.Join(down, "; "))
+			p.logf("engines unreachable: going on without them, they join when they answer: %s", strings.Join(down, "; "))
 			return nil
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
 			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Upstreams), "engine")), text)
-			p.say("engines unreachable: waiting, up to %s: %s", serversWait, text)
+			p.logf("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {
 		case <-again.C:
@@ -107,7 +107,7 @@ func (p *Plane) serverStatus(i int) *protocol.Server {
 	if caps.VersionSpans {
 		out.Versions = "reported"
 	}
-	for _, m := range caps.Lacks(upstream.Road(e.Weights)) {
+	for _, m := range caps.Lacks(upstream.Delivery(e.Weights)) {
 		out.Missing = append(out.Missing, protocol.Missing{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
 	}
 	return out

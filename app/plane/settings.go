@@ -28,6 +28,6 @@ func (p *Plane) RequestSetting(name string, value float64) error {
 		return protocol.Refuse(protocol.CodeUnavailable, "the run is %s: nothing moves", state)
 	}
 	p.withRuntime(func(r *live.Runtime) { r.Request(setting, value) })
-	p.say("asked from outside: %s to %g", name, value)
+	p.logf("asked from outside: %s to %g", name, value)
 	return nil
 }

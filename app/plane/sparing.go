@@ -13,9 +13,9 @@ const (
 )
 
 // sparingly is say for who would say the same for every slot and every try: each text once a minute.
-func (p *Plane) sparingly() func(format string, args ...any) { return sparing(p.App.Now, p.say) }
+func (p *Plane) sparingly() func(format string, args ...any) { return sparing(p.App.Now, p.logf) }
 
-func sparing(now func() time.Time, say func(format string, args ...any)) func(format string, args ...any) {
+func sparing(now func() time.Time, logf func(format string, args ...any)) func(format string, args ...any) {
 	var mu sync.Mutex
 	said := map[string]time.Time{}
 	return func(format string, args ...any) {
@@ -31,7 +31,7 @@ func sparing(now func() time.Time, say func(format string, args ...any)) func(fo
 		}
 		mu.Unlock()
 		if !again {
-			say("%s", text)
+			logf("%s", text)
 		}
 	}
 }

@@ -68,13 +68,13 @@ func (t noTemplate) Encode(context.Context, string) ([]int32, error) { return ni
 // Decode implements gateway.Templates: whoever asks by token ids is served without a text.
 func (noTemplate) Decode(context.Context, []int32) (string, error) { return "", nil }
 
-// letterTemplate renders chats for the model of an embedded task: the letters of what is said, the
+// embeddedTemplate renders chats for the model of an embedded task: the letters of what is said, the
 // separator where the assistant is to speak, the end where it has. What a task's own prompt would be
 // is a chat of one message.
-type letterTemplate struct{ vocabulary env.Vocabulary }
+type embeddedTemplate struct{ vocabulary env.Vocabulary }
 
 // Render implements gateway.Templates. Tools have no letters and are refused.
-func (l letterTemplate) Render(_ context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+func (l embeddedTemplate) Render(_ context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	if len(tools) > 0 {
 		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded task's letters cannot say what tools there are").With("field", "tools")
 	}
@@ -126,11 +126,11 @@ func contentText(content json.RawMessage) string {
 }
 
 // Encode implements gateway.Templates.
-func (l letterTemplate) Encode(_ context.Context, text string) ([]int32, error) {
+func (l embeddedTemplate) Encode(_ context.Context, text string) ([]int32, error) {
 	return l.letters(text, "prompt")
 }
 
-func (l letterTemplate) letters(text, field string) ([]int32, error) {
+func (l embeddedTemplate) letters(text, field string) ([]int32, error) {
 	tokens, err := l.vocabulary.Encode(text)
 	if err != nil {
 		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v", err).With("field", field)
@@ -139,7 +139,7 @@ func (l letterTemplate) letters(text, field string) ([]int32, error) {
 }
 
 // Decode implements gateway.Templates.
-func (l letterTemplate) Decode(_ context.Context, tokens []int32) (string, error) {
+func (l embeddedTemplate) Decode(_ context.Context, tokens []int32) (string, error) {
 	letters := make([]int32, 0, len(tokens))
 	for _, token := range tokens {
 		if token != env.Begin && token != env.Separator && token != env.End {

@@ -13,7 +13,7 @@ import (
 // begins with what was rendered before.
 func TestLetterTemplate(t *testing.T) {
 	vocabulary := env.NewVocabulary("abc")
-	l := letterTemplate{vocabulary}
+	l := embeddedTemplate{vocabulary}
 	render := func(messages string, generation bool) []int32 {
 		t.Helper()
 		tokens, err := l.Render(t.Context(), []byte(messages), nil, generation)

@@ -32,8 +32,8 @@ func (p *Plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		p.loseUnsound()
 		view := p.watched()
 		stall, stop := guard.Look(view)
-		p.tell(stall)
-		p.tellHeld(guard.Held(view))
+		p.logStall(stall)
+		p.logHeld(guard.Held(view))
 		if stop && w.Action == "stop" && p.currentState() == StateRunning {
 			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
 			return
@@ -48,7 +48,7 @@ func (p *Plane) loseUnsound() {
 	status := p.runtime.Load().View().Status
 	for i, e := range p.Parts.Engines {
 		if slices.Contains(unsound, e.Name()) && i < len(status.Engines) && status.Engines[i].State == "serving" {
-			p.say("engine %s: a stage of it is silent, new or without weights; it loads in full before it gets work again", e.Name())
+			p.logf("engine %s: a stage of it is silent, new or without weights; it loads in full before it gets work again", e.Name())
 			p.runtime.Load().EngineLost(e.Name())
 		}
 	}
@@ -83,27 +83,27 @@ func rolloutS(v live.View) float64 {
 	return 0
 }
 
-// tell says what is missing when that begins, changes or ends.
-func (p *Plane) tell(stall *protocol.Stall) {
+// logStall says what is missing when that begins, changes or ends.
+func (p *Plane) logStall(stall *protocol.Stall) {
 	before := p.stall.Swap(stall)
 	switch {
 	case stall == nil && before != nil:
-		p.say("progress again")
+		p.logf("progress again")
 		p.send(map[string]any{"kind": "stall", "stall": nil})
 	case stall != nil && (before == nil || codes(before) != codes(stall)):
-		p.say("no progress for %.0f s: %s", stall.SinceS, stallInWords(stall))
+		p.logf("no progress for %.0f s: %s", stall.SinceS, stallInWords(stall))
 		p.send(map[string]any{"kind": "stall", "stall": stall})
 	}
 }
 
-// tellHeld says which engines a weight sync waits for when that begins, changes or ends.
-func (p *Plane) tellHeld(held *protocol.Finding) {
+// logHeld says which engines a weight sync waits for when that begins, changes or ends.
+func (p *Plane) logHeld(held *protocol.Finding) {
 	before := p.held.Swap(held)
 	switch {
 	case held == nil && before != nil:
-		p.say("no weight sync waits for %s any more", before.Subject)
+		p.logf("no weight sync waits for %s any more", before.Subject)
 	case held != nil && (before == nil || before.Subject != held.Subject):
-		p.say("%s", held.Message)
+		p.logf("%s", held.Message)
 	}
 }
 

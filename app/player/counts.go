@@ -45,7 +45,7 @@ func (s *Player) ended(a player.Attempt) {
 		r.Reward, r.Solved = *a.Record.Reward, a.Exact
 	}
 	if err := s.counts.Record(r); err != nil {
-		s.countsTrouble.Do(func() { s.say("%s: %v; counts of tasks are missing from here on", countsFile, err) })
+		s.countsTrouble.Do(func() { s.logf("%s: %v; counts of tasks are missing from here on", countsFile, err) })
 	}
 }
 

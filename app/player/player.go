@@ -46,7 +46,7 @@ type Player struct {
 	shown         countsCache
 	players       atomic.Pointer[player.Players]
 	tally         player.Tally
-	say           func(format string, args ...any)
+	logf          func(format string, args ...any)
 	now           func() time.Time
 	spans         *sink.Spans // nil where none are sent
 	trouble       sync.Once
@@ -107,7 +107,7 @@ func (s *Player) WithTasks(cfg config.Config) (config.Config, error) {
 // Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told
 // by logf; spans is nil where none are sent.
 func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans *sink.Spans) (err error) {
-	s.cfg, s.say, s.now, s.spans = cfg, logf, now, spans
+	s.cfg, s.logf, s.now, s.spans = cfg, logf, now, spans
 	if s.tasks != nil {
 		s.sayTasks()
 	}
@@ -121,7 +121,7 @@ func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now fu
 		return err
 	}
 	if s.cfg.UsesSandbox() {
-		s.Pool, err = parts.OpenPool(ctx, s.cfg, dir, parts.LongestTest(s.tasks, s.cfg), s.say)
+		s.Pool, err = parts.OpenPool(ctx, s.cfg, dir, parts.LongestTest(s.tasks, s.cfg), s.logf)
 	}
 	return err
 }
@@ -165,7 +165,7 @@ func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
 		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
-		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.say,
+		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.logf,
 	})
 	if err != nil {
 		return err
@@ -223,7 +223,7 @@ func (s *Player) record(r episode.Record) {
 	s.tally.Add(r)
 	s.spans.Episode(r)
 	if err := s.log.Append(r); err != nil {
-		s.trouble.Do(func() { s.say("%s: %v; records of episodes are missing from here on", player.LogName, err) })
+		s.trouble.Do(func() { s.logf("%s: %v; records of episodes are missing from here on", player.LogName, err) })
 	}
 }
 

@@ -18,16 +18,16 @@ const tasksWarned = 20
 // not give them.
 func (s *Player) sayTasks() {
 	set := s.tasks
-	s.say("%s: %s to train on, %d held out", s.cfg.Environment.Tasks.File, report.Counted(set.Len(), "task"), set.HeldOutLen())
+	s.logf("%s: %s to train on, %d held out", s.cfg.Environment.Tasks.File, report.Counted(set.Len(), "task"), set.HeldOutLen())
 	for _, unmet := range parts.UnmetWants(set, s.cfg) {
-		s.say("%s: they are played without it", unmet)
+		s.logf("%s: they are played without it", unmet)
 	}
 	warnings := set.Warnings()
 	for _, warning := range warnings[:min(len(warnings), tasksWarned)] {
-		s.say("%s", warning)
+		s.logf("%s", warning)
 	}
 	if more := len(warnings) - tasksWarned; more > 0 {
-		s.say("and %s more of the tasks, which headway doctor lists", report.Counted(more, "warning"))
+		s.logf("and %s more of the tasks, which headway doctor lists", report.Counted(more, "warning"))
 	}
 }
 

@@ -87,7 +87,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 	if err != nil {
 		return doctor.Server{Err: err.Error(), Other: errors.Is(err, upstream.ErrKind)}
 	}
-	return examinedServer(caps, upstream.Road(e.Weights))
+	return examinedServer(caps, upstream.Delivery(e.Weights))
 }
 
 // askService asks a service of Tinker's API which base models it has.
@@ -106,9 +106,9 @@ func askService(ctx context.Context, e config.Engine) doctor.Server {
 	return doctor.Server{}
 }
 
-func examinedServer(caps upstream.Capabilities, road upstream.Road) doctor.Server {
+func examinedServer(caps upstream.Capabilities, delivery upstream.Delivery) doctor.Server {
 	s := doctor.Server{Vocabulary: caps.Vocabulary, Context: caps.Context, Processed: caps.ProcessedLogprobs, Salt: caps.Salt, Flush: caps.Flush, Template: caps.Template, Slots: caps.Slots, Uncached: caps.Uncached}
-	for _, m := range caps.Lacks(road) {
+	for _, m := range caps.Lacks(delivery) {
 		s.Lacks = append(s.Lacks, doctor.Lack{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
 	}
 	return s

@@ -20,14 +20,14 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 	}
 	opt := live.Options{
 		Header: r.Header(), Engines: r.Engines, Environment: r.Environment, Trainer: r.Trainer, Weights: r.Published(), Store: store, Resume: resume,
-		Clock: r.App.Clock(offset), Losses: r.plannedLosses(), Logf: r.Tell,
+		Clock: r.App.Clock(offset), Losses: r.plannedLosses(), Logf: r.Logf,
 		OnStep: func(d live.StepDone) { r.onStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {
 			if err := r.samples.Write(b); err != nil {
-				r.Tell("samples: %v", err)
+				r.Logf("samples: %v", err)
 			}
 		},
-		OnBroken:     func(bundle []byte) { r.Tell("%s", writeBroken(r.Dir, bundle)) },
+		OnBroken:     func(bundle []byte) { r.Logf("%s", writeBroken(r.Dir, bundle)) },
 		KeepVersions: r.Cfg.Store.KeepVersions, SnapshotSteps: r.Cfg.Store.SnapshotEvery,
 	}
 	r.WithFleet(&opt)

@@ -38,11 +38,11 @@ type Record struct {
 	OnLine func(*steps.Line)
 	// sinks take every train step's figures to where others are, nil where there are none; Spans are nil where none
 	// are sent. Well says that the run ended without an error.
-	sinks *sink.Feed
+	sinks *sink.Fanout
 	Spans *sink.Spans
 	Well  bool
-	// saying is where the operator is told, nil for standard error.
-	saying      atomic.Pointer[func(format string, args ...any)]
+	// operator is where the operator is told, nil for standard error.
+	operator    atomic.Pointer[func(format string, args ...any)]
 	samples     *sampleWriter
 	evaluations evaluator
 	// Expected is the prediction made before the first step; zero where there is none.
@@ -147,13 +147,13 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	if r.OnLine != nil {
 		r.OnLine(&line)
 	}
-	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Tell("samples: %v", err) })
+	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Logf("samples: %v", err) })
 	view.Update(r.newProgress(d))
 	every := loop.Version(r.Cfg.Evaluate.Every)
 	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
 		r.evaluations.start(v, func() (float64, error) {
 			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
-		}, func(err error) { r.Tell("evaluating version %d: %v", v, err) })
+		}, func(err error) { r.Logf("evaluating version %d: %v", v, err) })
 	}
 }
 

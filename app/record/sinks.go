@@ -42,7 +42,7 @@ func (r *Record) openSinks() error {
 	if to.MLflow.URL != "" {
 		token, err := parts.SecretOf("sinks.mlflow.token_file", to.MLflow.TokenFile)
 		errs = append(errs, err)
-		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(r.Cfg), Logf: r.Tell, Now: r.App.Now}))
+		add(sink.MLflow(sink.MLflowOptions{URL: to.MLflow.URL, Experiment: to.MLflow.Experiment, Run: name, Token: token, Params: parameters(r.Cfg), Logf: r.Logf, Now: r.App.Now}))
 	}
 	if len(to.Command) > 0 {
 		add(sink.Program(to.Command, filepath.Join(r.Dir, commandLog)))
@@ -51,7 +51,7 @@ func (r *Record) openSinks() error {
 		errs = append(errs, r.openSpans())
 	}
 	if len(sinks) > 0 {
-		r.sinks = sink.Start(sinks, sink.Options{Logf: r.Tell})
+		r.sinks = sink.Start(sinks, sink.Options{Logf: r.Logf})
 	}
 	return errors.Join(errs...)
 }
@@ -67,7 +67,7 @@ func (r *Record) openSpans() error {
 	if model == "" {
 		model = r.Cfg.Environment.Task
 	}
-	r.Spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Tell})
+	r.Spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Logf})
 	return err
 }
 
@@ -105,26 +105,26 @@ func (r *Record) closeSinks() {
 	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
 	defer cancel()
 	if err := r.Spans.Close(ctx); err != nil {
-		r.Tell("sinks.spans: %v", err) // the run is none the worse for it
+		r.Logf("sinks.spans: %v", err) // the run is none the worse for it
 	}
 }
 
-// Tell tells the operator: in the view while there is one.
-func (r *Record) Tell(format string, args ...any) {
-	if say := r.saying.Load(); say != nil {
-		(*say)(format, args...)
+// Logf tells the operator: in the view while there is one.
+func (r *Record) Logf(format string, args ...any) {
+	if logf := r.operator.Load(); logf != nil {
+		(*logf)(format, args...)
 		return
 	}
 	fmt.Fprintf(r.App.Stderr, format+"\n", args...)
 }
 
-// TellBy has what is told go somewhere, nil for standard error.
-func (r *Record) TellBy(say func(format string, args ...any)) {
-	if say == nil {
-		r.saying.Store(nil)
+// LogTo has what is told go somewhere, nil for standard error.
+func (r *Record) LogTo(logf func(format string, args ...any)) {
+	if logf == nil {
+		r.operator.Store(nil)
 		return
 	}
-	r.saying.Store(&say)
+	r.operator.Store(&logf)
 }
 
 // parameters are a document's keys with their values, by dotted paths.

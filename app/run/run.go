@@ -30,7 +30,7 @@ type Run struct {
 // resolved config; nothing before this has written anything.
 func New(a *app.Process, around record.Surroundings, cfg config.Config, dir string, resumed *Resumed) (j *Run, err error) {
 	j = &Run{Record: record.New(a, around), resumed: resumed, disk: disk{dir: dir, now: a.Now}}
-	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.Tell); err != nil {
+	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.Logf); err != nil {
 		return nil, err
 	}
 	if j.CodeTask != nil { // before there is a directory
@@ -108,8 +108,8 @@ func (j *Run) Predict(ctx context.Context) error {
 // serveFirst has every engine serve version 0. The probe is of all engines; the run begins with those it wants, and
 // says itself when one is there.
 func (j *Run) serveFirst(ctx context.Context) error {
-	j.TellBy(func(string, ...any) {})
-	defer j.TellBy(nil)
+	j.LogTo(func(string, ...any) {})
+	defer j.LogTo(nil)
 	for i, e := range j.Engines {
 		if j.Fleet != nil {
 			if err := j.Fleet.Acquire(ctx, i); err != nil {
@@ -126,7 +126,7 @@ func (j *Run) serveFirst(ctx context.Context) error {
 // Options are the live runtime's.
 func (j *Run) Options(ctx context.Context, view record.View) live.Options {
 	j.disk.say = view.Message
-	j.TellBy(func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) })
+	j.LogTo(func(format string, args ...any) { view.Message(fmt.Sprintf(format, args...)) })
 	var resume *live.Resume
 	if j.resumed != nil {
 		resume = j.resumed.State

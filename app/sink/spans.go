@@ -78,7 +78,7 @@ func OpenSpans(ctx context.Context, opt SpansOptions) (*Spans, error) {
 	}
 	s := &Spans{opt: opt, seed: seedOf(opt.Run), groups: map[loop.GroupID]*tracedGroup{}, parents: map[loop.GroupID]map[string]trace.SpanContext{}}
 	about := resource.NewSchemaless(attribute.String("service.name", "headway"), attribute.String("service.instance.id", opt.Run))
-	s.provider = sdk.NewTracerProvider(sdk.WithBatcher(&teller{SpanExporter: exporter, logf: opt.Logf}, sdk.WithMaxQueueSize(opt.Depth)), sdk.WithResource(about),
+	s.provider = sdk.NewTracerProvider(sdk.WithBatcher(&sender{SpanExporter: exporter, logf: opt.Logf}, sdk.WithMaxQueueSize(opt.Depth)), sdk.WithResource(about),
 		sdk.WithSampler(sdk.AlwaysSample()), sdk.WithIDGenerator(identities{opt.Run}))
 	s.tracer = s.provider.Tracer("github.com/headway-rl/headway")
 	return s, nil
@@ -300,16 +300,16 @@ func seedOf(run string) uint64 {
 	return binary.BigEndian.Uint64(sum[:])
 }
 
-// teller says when the collector takes no spans, and when it does again. The library would print every
+// sender says when the collector takes no spans, and when it does again. The library would print every
 // failure.
-type teller struct {
+type sender struct {
 	sdk.SpanExporter
 	logf   func(format string, args ...any)
 	failed atomic.Bool
 }
 
 // ExportSpans implements sdk.SpanExporter.
-func (t *teller) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
+func (t *sender) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	err := t.SpanExporter.ExportSpans(ctx, spans)
 	if was := t.failed.Swap(err != nil); was == (err != nil) || t.logf == nil {
 		return nil

@@ -157,7 +157,7 @@ func (p *diagnoseProgress) update(what string, share float64) {
 		what = fmt.Sprintf("%s: %.0f %%", what, 100*share)
 	}
 	if p.Due() {
-		p.Say(what)
+		p.Show(what)
 	}
 }
 

@@ -202,7 +202,7 @@ func newPlanProgress(application *app.Process) *planProgress {
 // update is called from one goroutine at a time.
 func (p *planProgress) update(stage string, done, all int) {
 	if p.Due() || p.Terminal && done == all {
-		p.Say(fmt.Sprintf("%s: %d of %d", stage, done, all))
+		p.Show(fmt.Sprintf("%s: %d of %d", stage, done, all))
 	}
 }
 

@@ -68,13 +68,13 @@ func (c *receiveCmd) Run(a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	road, done, err := c.road(ctx, a, client, token)
+	delivery, done, err := c.delivery(ctx, a, client, token)
 	if err != nil {
 		return err
 	}
 	defer done()
 	agent := &transfer.Agent{
-		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Road: road, Client: client,
+		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Delivery: delivery, Client: client,
 		Logf: func(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) },
 	}
 	if agent.Name == "" {
@@ -86,7 +86,7 @@ func (c *receiveCmd) Run(a *app.Process) error {
 		}
 	}
 	if c.Listen != "" {
-		store, overTCP := road.(*transfer.Store)
+		store, overTCP := delivery.(*transfer.Store)
 		if !overTCP {
 			return failure.Usage("leave it out: there is nothing to pass on", "--listen has no effect with --shared and --objects")
 		}
@@ -118,8 +118,8 @@ func (c *receiveCmd) client() (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// road is the way that versions come here, and what ends it.
-func (c *receiveCmd) road(ctx context.Context, a *app.Process, client *http.Client, token string) (transfer.Road, func(), error) {
+// delivery is how versions come here, and what ends it.
+func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.Client, token string) (transfer.Delivery, func(), error) {
 	nothing := func() {}
 	switch {
 	case c.Shared != "" && c.Objects != "":
@@ -142,8 +142,8 @@ func (c *receiveCmd) road(ctx context.Context, a *app.Process, client *http.Clie
 		return nil, nothing, failure.Usage("give every receiver a --dir of its own", "%w", err)
 	}
 	if c.Objects != "" {
-		road, done, err := c.objectRoad(ctx, a)
-		return road, func() { done(); held.Release() }, err
+		delivery, done, err := c.objectDelivery(ctx, a)
+		return delivery, func() { done(); held.Release() }, err
 	}
 	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Durable, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }

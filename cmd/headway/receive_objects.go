@@ -17,8 +17,8 @@ import (
 	"github.com/headway-rl/headway/store/weights"
 )
 
-// objectRoad takes versions from a run's object store. It implements transfer.Road.
-type objectRoad struct {
+// objectDelivery takes versions from a run's object store. It implements transfer.Delivery.
+type objectDelivery struct {
 	remote weights.Remote
 	local  *weights.Store
 	dir    string
@@ -27,7 +27,7 @@ type objectRoad struct {
 	served loop.Version
 }
 
-func (c *receiveCmd) objectRoad(ctx context.Context, a *app.Process) (transfer.Road, func(), error) {
+func (c *receiveCmd) objectDelivery(ctx context.Context, a *app.Process) (transfer.Delivery, func(), error) {
 	nothing := func() {}
 	store, err := jetstream.Open(ctx, jetstream.Options{URL: c.NATS, Run: c.Objects})
 	if err != nil {
@@ -42,11 +42,11 @@ func (c *receiveCmd) objectRoad(ctx context.Context, a *app.Process) (transfer.R
 	if err != nil {
 		return nil, done, err
 	}
-	return &objectRoad{remote: weights.Remote{Objects: objects, Prefix: plane.ObjectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now, served: loop.NoVersion}, done, nil
+	return &objectDelivery{remote: weights.Remote{Objects: objects, Prefix: plane.ObjectPrefix}, local: local, dir: c.Dir, keep: c.Keep, now: a.Now, served: loop.NoVersion}, done, nil
 }
 
-// Fetch implements transfer.Road.
-func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string) (transfer.Phases, error) {
+// Fetch implements transfer.Delivery.
+func (o *objectDelivery) Fetch(ctx context.Context, version loop.Version, _ []string) (transfer.Phases, error) {
 	began := o.now()
 	if err := o.discardForeign(ctx, version); err != nil {
 		return transfer.Phases{}, err
@@ -69,7 +69,7 @@ func (o *objectRoad) Fetch(ctx context.Context, version loop.Version, _ []string
 
 // discardForeign removes versions of another run: those that are newer, and this one if it
 // is not the same.
-func (o *objectRoad) discardForeign(ctx context.Context, version loop.Version) error {
+func (o *objectDelivery) discardForeign(ctx context.Context, version loop.Version) error {
 	versions, err := o.local.Versions()
 	for i := 0; err == nil && i < len(versions); i++ {
 		if versions[i] > version {
@@ -92,16 +92,16 @@ func modelFiles(m weights.Manifest) []weights.File {
 	return slices.DeleteFunc(slices.Clone(m.Files), func(f weights.File) bool { return strings.HasPrefix(f.Name, "optimizer") })
 }
 
-// Path implements transfer.Road.
-func (o *objectRoad) Path(version loop.Version) string {
+// Path implements transfer.Delivery.
+func (o *objectDelivery) Path(version loop.Version) string {
 	return filepath.Join(o.dir, fmt.Sprintf("v%06d", version))
 }
 
-// Served implements transfer.Road.
-func (o *objectRoad) Served(version loop.Version) { o.served = version }
+// Served implements transfer.Delivery.
+func (o *objectDelivery) Served(version loop.Version) { o.served = version }
 
-// Discard implements transfer.Road.
-func (o *objectRoad) Discard(version loop.Version) error { return transfer.Remove(o.Path(version)) }
+// Discard implements transfer.Delivery.
+func (o *objectDelivery) Discard(version loop.Version) error { return transfer.Remove(o.Path(version)) }
 
-// Clean implements transfer.Road: opening the directory has done it.
-func (o *objectRoad) Clean() error { return nil }
+// Clean implements transfer.Delivery: opening the directory has done it.
+func (o *objectDelivery) Clean() error { return nil }

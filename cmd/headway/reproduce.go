@@ -131,6 +131,6 @@ func (p *caseProgress) update(name string, done, all int) {
 		return
 	}
 	if p.Due() {
-		p.Say(fmt.Sprintf("%s: %d of %d simulations", name, done, all))
+		p.Show(fmt.Sprintf("%s: %d of %d simulations", name, done, all))
 	}
 }

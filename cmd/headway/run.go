@@ -175,7 +175,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	result, err := running.Run(ctx)
 	j.WaitEvaluations()
 	view.Close()
-	j.TellBy(nil)
+	j.LogTo(nil)
 	j.Well = err == nil
 	if err != nil {
 		if errors.Is(err, live.ErrStalled) {

@@ -39,7 +39,7 @@ func (t *ticker) update(done, all int64) {
 		rate := float64(done-t.from) / elapsed.Seconds()
 		line += fmt.Sprintf(", %s/s, %s left", perSecond(rate), report.Roughly(float64(all-done)/rate))
 	}
-	t.Say(line)
+	t.Show(line)
 }
 
 // meterOf shows on stderr how far a reading or a resimulation is.

@@ -227,7 +227,7 @@ func (c *weightsListCmd) Run(a *app.Process) error {
 // it; none where there is no run, or no document that can be read.
 func sentVersions(run string) func(loop.Version) bool {
 	document, err := config.LoadRecorded(filepath.Join(run, parts.ConfigFile))
-	sent := func(e config.Engine) bool { return upstream.Road(e.Weights) == upstream.RoadDistributed }
+	sent := func(e config.Engine) bool { return upstream.Delivery(e.Weights) == upstream.DeliveryDistributed }
 	if run == "" || err != nil || !slices.ContainsFunc(document.Engines, sent) {
 		return func(loop.Version) bool { return false }
 	}

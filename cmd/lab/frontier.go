@@ -219,7 +219,7 @@ func (p *frontierProgress) step(step, steps int) {
 	if !p.Due() {
 		return
 	}
-	p.Say(fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step))))
+	p.Show(fmt.Sprintf("%s: step %d of %d, about %s left of it", p.label, step, steps, wallTime(p.eachS*float64(steps-step))))
 }
 
 func (p *frontierProgress) ends(r study.FrontierRun) {

@@ -289,5 +289,5 @@ func (p *studyProgress) update(done, all int) {
 		return
 	}
 	left := time.Duration(float64(p.Looked.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
-	p.Say(fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left))
+	p.Show(fmt.Sprintf("%d of %d %s, about %s left", done, all, cmp.Or(p.what, "simulations"), left))
 }

@@ -134,7 +134,7 @@ func TestLogprobsAreThePolicys(t *testing.T) {
 	}
 }
 
-// forward returns the log-probs of a response by the training road.
+// forward returns the log-probs of a response by the training path.
 func forward(t *testing.T, pass *transformer.Pass, w *transformer.Parameters, prompt, response []int32) []float32 {
 	t.Helper()
 	b := &transformer.Batch{

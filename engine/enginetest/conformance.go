@@ -19,11 +19,11 @@ type Subject struct {
 	URL, Peer string
 	// Dialect makes an engine's dialect.
 	Dialect func() upstream.Dialect
-	// Road of new weights, Cache what becomes of old keys and values.
-	Road  upstream.Road
-	Cache string
-	// Weights are two directories, or other locations that the road goes by. Both servers serve the
-	// first now, and will again. Sender has the same, even versions the first, where the road is by a
+	// Delivery of new weights, Cache what becomes of old keys and values.
+	Delivery upstream.Delivery
+	Cache    string
+	// Weights are two directories, or other locations that the way goes by. Both servers serve the
+	// first now, and will again. Sender has the same, even versions the first, where the way is by a
 	// collective.
 	Weights [2]string
 	Sender  upstream.Sender
@@ -97,7 +97,7 @@ func Run(t *testing.T, s Subject) Report {
 	t.Run("requests", c.requests)
 	t.Run("weights", c.weights)
 	t.Run("bad input", c.badInput)
-	if c.Road != upstream.RoadNone && c.version%2 != 0 {
+	if c.Delivery != upstream.DeliveryNone && c.version%2 != 0 {
 		t.Run("end", func(t *testing.T) { c.switchAll(t) })
 	}
 	return *c.report
@@ -141,7 +141,7 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 	t.Cleanup(server.Close)
 	dialect := c.Dialect()
 	engine, err := upstream.New(upstream.Options{
-		Name: name, Slots: c.Slots, Server: server, Dialect: dialect, Road: c.Road, Cache: c.Cache, Vocabulary: c.Vocabulary,
+		Name: name, Slots: c.Slots, Server: server, Dialect: dialect, Delivery: c.Delivery, Cache: c.Cache, Vocabulary: c.Vocabulary,
 		Views: c.view, Sender: c.Sender, Quiet: c.Quiet, Logf: t.Logf,
 	})
 	if err != nil {
@@ -151,7 +151,7 @@ func (c *conformance) open(t *testing.T, name, url string) *subject {
 		if err := engine.Close(); err != nil {
 			t.Errorf("closing %s: %v", name, err)
 		}
-		if r, ok := dialect.(upstream.Restarter); ok && c.Road == upstream.RoadRestart {
+		if r, ok := dialect.(upstream.Restarter); ok && c.Delivery == upstream.DeliveryRestart {
 			if err := r.Stop(); err != nil {
 				t.Errorf("stopping the server of %s: %v", name, err)
 			}
@@ -196,7 +196,7 @@ func (c *conformance) start(t *testing.T) {
 		t.Fatalf("a context of %d tokens and a vocabulary of %d are too small, or unknown: say them in the Subject", c.Context, c.Vocabulary)
 	}
 	t.Logf("progress: %s, context %d, vocabulary %d, pause %v, weights by %s, spans of versions %v, scores %v",
-		caps.Software, c.Context, c.Vocabulary, caps.Pause, c.Road, caps.VersionSpans, caps.Score)
+		caps.Software, c.Context, c.Vocabulary, caps.Pause, c.Delivery, caps.VersionSpans, caps.Score)
 }
 
 // serve loads and switches to a version, and remembers when.

@@ -81,7 +81,7 @@ func (c *conformance) requests(t *testing.T) {
 	c.compare(t, outcomes)
 }
 
-func (c *conformance) canSwitch() bool { return c.Road != "" && c.Road != "none" }
+func (c *conformance) canSwitch() bool { return c.Delivery != "" && c.Delivery != "none" }
 
 // prompt draws one that no other request has: it begins with the request's number.
 func (c *conformance) prompt(draw *rand.Rand, number int) []int32 {

@@ -30,7 +30,7 @@ func modelDirectory(t *testing.T, name string) string {
 	return dir
 }
 
-// The suite passes on servers that can be computed by hand, by both of vLLM's roads: what it does
+// The suite passes on servers that can be computed by hand, by both of vLLM's ways: what it does
 // on real ones it does here.
 func TestConformanceOfPolicy(t *testing.T) {
 	for name, spans := range map[string]bool{"generate": true, "completions": false} {
@@ -44,7 +44,7 @@ func TestConformanceOfPolicy(t *testing.T) {
 				urls = append(urls, s.URL())
 			}
 			report := enginetest.Run(t, enginetest.Subject{
-				URL: urls[0], Peer: urls[1], Dialect: func() upstream.Dialect { return vllm.Dialect{} }, Road: upstream.RoadDisk,
+				URL: urls[0], Peer: urls[1], Dialect: func() upstream.Dialect { return vllm.Dialect{} }, Delivery: upstream.DeliveryDisk,
 				Weights:  [2]string{modelDirectory(t, "m0"), modelDirectory(t, "m1")},
 				Requests: 100, Slots: 8, Switches: 3, Seed: 1,
 				// A token that lies unread for longer counts as of the new weights, and this process may not run for long.

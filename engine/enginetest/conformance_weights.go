@@ -22,7 +22,7 @@ const (
 func (c *conformance) weights(t *testing.T) {
 	if !c.canSwitch() {
 		c.report.add("checks of weights skipped, since they cannot change while it runs", 1)
-		t.Skip("weights cannot change: the road is " + string(c.Road))
+		t.Skip("weights cannot change: the road is " + string(c.Delivery))
 	}
 	measure := c.greedy
 	if _, ok := c.engines[0].dialect.(upstream.Scorer); ok && c.caps.Score {

@@ -34,7 +34,7 @@ func number(name string, otherwise int) int {
 
 func TestConformance(t *testing.T) {
 	report := enginetest.Run(t, enginetest.Subject{
-		URL: address(t), Dialect: func() upstream.Dialect { return New(Options{}) }, Road: upstream.RoadNone,
+		URL: address(t), Dialect: func() upstream.Dialect { return New(Options{}) }, Delivery: upstream.DeliveryNone,
 		Requests: number("HEADWAY_TEST_REQUESTS", 60), Slots: 4, Seed: 1,
 	})
 	t.Logf("progress: %+v", report)

@@ -339,9 +339,9 @@ func (p *prober) templates() error {
 // missing lists what the server lacks, with what it is started with to have it.
 func (p *prober) missing() {
 	c := p.caps
-	on := func(road upstream.Road, lacks, fatal bool, what, flag string) {
+	on := func(delivery upstream.Delivery, lacks, fatal bool, what, flag string) {
 		if lacks {
-			c.Missing = append(c.Missing, upstream.Missing{What: what, Flag: flag, Road: road, Fatal: fatal})
+			c.Missing = append(c.Missing, upstream.Missing{What: what, Flag: flag, Delivery: delivery, Fatal: fatal})
 		}
 	}
 	lack := func(lacks, fatal bool, what, flag string) { on("", lacks, fatal, what, flag) }
@@ -351,9 +351,9 @@ func (p *prober) missing() {
 	lack(p.cut, false, "log-probs are of the distribution before top_p, top_k and min_p: with any of these the trainer corrects for the wrong one", "sampling without cuts: top_p 1, top_k 0 and min_p 0 in the document")
 	lack(c.Logprobs && !p.cut && !c.ProcessedLogprobs, false, "log-probs are of the model's own distribution: with another temperature than 1, or a cut, the trainer corrects for the wrong one", "without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment")
 	lack(direct && !c.Pause, false, "sampling cannot be paused: every switch of weights cuts off what is under way", "an SGLang that has /pause_generation and /continue_generation")
-	on(upstream.RoadDisk, direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
-	on(upstream.RoadDistributed, direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone (or --enable-dp-attention with data parallelism); or take weights disk in the document")
-	on(upstream.RoadDistributed, direct && !c.UpdateDistributed && p.apart == "", false, "weights cannot be received in a collective", "an SGLang that has "+pathInitGroup+" and "+pathDistributed)
+	on(upstream.DeliveryDisk, direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
+	on(upstream.DeliveryDistributed, direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone (or --enable-dp-attention with data parallelism); or take weights disk in the document")
+	on(upstream.DeliveryDistributed, direct && !c.UpdateDistributed && p.apart == "", false, "weights cannot be received in a collective", "an SGLang that has "+pathInitGroup+" and "+pathDistributed)
 	lack(direct && p.found.model == "", false, "it does not say which weights it serves", "an SGLang whose /model_info has weight_version")
 	lack(!c.VersionSpans, false, "it does not say which weights sampled which tokens: versions are derived from when they are switched", "an SGLang whose replies have weight_versions")
 	lack(!c.Salt, false, "prefixes of different weights cannot be kept apart by a salt", "an SGLang that has extra_key")

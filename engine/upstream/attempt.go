@@ -91,7 +91,7 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 func (e *Engine) request(r *response, s *stream) Request {
 	q := Request{
 		ID: requestID(e.nonce, &r.req, e.calls.Add(1)), Session: sessionID(e.nonce, r.req.Rollout),
-		Prompt: r.req.Prompt, MaxTokens: r.max - len(r.tokens), Sampling: r.sampling, Lora: e.opt.Road == RoadLora,
+		Prompt: r.req.Prompt, MaxTokens: r.max - len(r.tokens), Sampling: r.sampling, Lora: e.opt.Delivery == DeliveryLora,
 	}
 	if len(r.tokens) > 0 {
 		q.Prompt = append(append(make([]int32, 0, len(q.Prompt)+len(r.tokens)), q.Prompt...), r.tokens...)

@@ -28,7 +28,7 @@ func newDistributed(t *testing.T) (*fakeServer, *fakeSender, *Engine) {
 	f, s := newFakeServer(t), newFakeSender()
 	f.sender, f.caps.UpdateDistributed, f.caps.UpdateDisk, f.caps.Ranks, f.caps.Score = s, true, false, 2, true
 	return f, s, newBareEngine(t, f, func(o *Options) {
-		o.Dialect, o.Road, o.Sender, o.Views = fakeJoiner{fakeDialect{f}}, RoadDistributed, s, nil
+		o.Dialect, o.Delivery, o.Sender, o.Views = fakeJoiner{fakeDialect{f}}, DeliveryDistributed, s, nil
 	})
 }
 
@@ -298,7 +298,7 @@ func TestNoCollective(t *testing.T) {
 			"no dialect": {Dialect: fakeDialect{f}, Sender: s},
 			"no sender":  {Dialect: fakeJoiner{fakeDialect{f}}},
 		} {
-			o.Name, o.Slots, o.Road, o.Server = "e", 1, RoadDistributed, e.opt.Server
+			o.Name, o.Slots, o.Delivery, o.Server = "e", 1, DeliveryDistributed, e.opt.Server
 			if err := o.Validate(); err == nil {
 				t.Errorf("%s: it can be", name)
 			}

@@ -40,7 +40,7 @@ var cutRoads = map[string]func(f *fakeServer) func(*Options){
 	"a restart": func(f *fakeServer) func(*Options) {
 		f.caps.Pause, f.caps.UpdateDisk, f.mute = false, false, true
 		return func(o *Options) {
-			o.Road = RoadRestart
+			o.Delivery = DeliveryRestart
 			o.Dialect = readingRestartDialect{readingDialect{laggingDialect{fakeDialect{f}, 3}}, &restartDialect{fakeDialect: fakeDialect{f}}}
 		}
 	},
@@ -52,7 +52,7 @@ var cutRoads = map[string]func(f *fakeServer) func(*Options){
 // switchOver switches to version 1; where the server pauses, a first try fails, which leaves its weights unknown.
 func switchOver(t *testing.T, f *fakeServer, e *Engine) {
 	t.Helper()
-	if e.opt.Road != RoadRestart {
+	if e.opt.Delivery != DeliveryRestart {
 		f.set(func() { f.failing["/update"] = 1 })
 		if err := e.Load(t.Context(), 1); err != nil {
 			t.Fatal(err)
@@ -93,11 +93,11 @@ func generateOver(t *testing.T, f *fakeServer, e *Engine, stop string) (port.Gen
 
 // Through a switch a server may not read tokens: it is asked for held back text when it serves again.
 func TestTextOverASwitchIsWhole(t *testing.T) {
-	for name, road := range cutRoads {
+	for name, delivery := range cutRoads {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeServer(t)
-				e := newFakeEngine(t, f, road(f))
+				e := newFakeEngine(t, f, delivery(f))
 				g, told := generateOver(t, f, e, "nothing")
 				checkTokens(t, g, fakePromptOf)
 				if g.TextPartial || told != g.Text || g.Versions[len(g.Versions)-1] != 1 {
@@ -110,11 +110,11 @@ func TestTextOverASwitchIsWhole(t *testing.T) {
 
 // And a stop text over such a cut ends the response.
 func TestAStopTextOverASwitch(t *testing.T) {
-	for name, road := range cutRoads {
+	for name, delivery := range cutRoads {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeServer(t)
-				e := newFakeEngine(t, f, road(f))
+				e := newFakeEngine(t, f, delivery(f))
 				// Tokens of version 1 are written <10pp>, those before <pp>: only over the cut stands one beside the other.
 				g, told := generateOver(t, f, e, "><10")
 				if g.Truncated || told != g.Text || !strings.HasSuffix(g.Text, "><10") || g.Versions[len(g.Versions)-1] != 1 {

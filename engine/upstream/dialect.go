@@ -120,8 +120,8 @@ type Capabilities struct {
 type Missing struct {
 	// The missing feature and its cost, a clause; Flag is how to start the server with it.
 	What, Flag string
-	// Road is the only one that needs it, empty for something that is lacking on every road.
-	Road Road
+	// Delivery is the only one that needs it, empty for something that is lacking on every delivery.
+	Delivery Delivery
 	// Fatal: nothing can be trained on without it.
 	Fatal bool
 }
@@ -195,9 +195,9 @@ type Update struct {
 	Version loop.Version
 	// Label names the version at the server.
 	Label string
-	// Dir is a directory in the layout of Hugging Face, as the server sees it; empty on RoadDistributed.
+	// Dir is a directory in the layout of Hugging Face, as the server sees it; empty on DeliveryDistributed.
 	Dir string
-	// Group is the collective in which Tensors are broadcast, in their order, on RoadDistributed.
+	// Group is the collective in which Tensors are broadcast, in their order, on DeliveryDistributed.
 	Group   Group
 	Tensors []Tensor
 	// Cache: salt, flush or keep (config.Engine.Cache).

@@ -49,5 +49,5 @@
 // off is made again only after the same question, and a refusal on a new connection is believed only then. Labels are
 // of this process (Label). A server that tells no label is believed on new connections. It counts as lost where one
 // breaks off (a switch fails where one does meanwhile), and where it refuses every call (401, 403, 404, 405). After a
-// loss Load asks anew what it can. On RoadRestart nothing is asked before Switch has started the server.
+// loss Load asks anew what it can. On DeliveryRestart nothing is asked before Switch has started the server.
 package upstream

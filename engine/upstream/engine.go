@@ -13,7 +13,7 @@ import (
 )
 
 // Engine is a server as a [port.Engine]. Load and Switch come before the first Generate, for every
-// road: they ask the server for its features and make its weights known.
+// delivery: they ask the server for its features and make its weights known.
 type Engine struct {
 	opt   Options
 	nonce string
@@ -74,8 +74,8 @@ type Engine struct {
 // loaded is a version that can be switched to.
 type loaded struct {
 	version loop.Version
-	dir     string // as this process sees it; empty on RoadNone and RoadDistributed
-	held    Held   // by the sender, on RoadDistributed
+	dir     string // as this process sees it; empty on DeliveryNone and DeliveryDistributed
+	held    Held   // by the sender, on DeliveryDistributed
 }
 
 // content names the weights: the same for two versions only if theirs are the same.
@@ -281,7 +281,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	err := e.settle()
-	if restarter, ok := e.opt.Dialect.(Restarter); ok && e.opt.Road == RoadRestart {
+	if restarter, ok := e.opt.Dialect.(Restarter); ok && e.opt.Delivery == DeliveryRestart {
 		err = errors.Join(err, restarter.Stop())
 	}
 	e.opt.Server.Close()

@@ -531,7 +531,7 @@ func newBareEngine(t testing.TB, f *fakeServer, change func(*Options)) *Engine {
 		t.Fatal(err)
 	}
 	views := t.TempDir()
-	o := Options{Name: "e", Slots: 64, Server: s, Dialect: fakeDialect{f}, Road: RoadDisk, Silent: 10 * time.Second, Logf: t.Logf,
+	o := Options{Name: "e", Slots: 64, Server: s, Dialect: fakeDialect{f}, Delivery: DeliveryDisk, Silent: 10 * time.Second, Logf: t.Logf,
 		Views: func(_ context.Context, v loop.Version) (string, error) { return writeView(t, views, v), nil }}
 	if change != nil {
 		change(&o)

@@ -175,7 +175,7 @@ func (e *Engine) hold() {
 func (e *Engine) conclude() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if !e.broke || e.labelled || !e.opt.Road.given() {
+	if !e.broke || e.labelled || !e.opt.Delivery.given() {
 		e.held = false
 		return nil
 	}

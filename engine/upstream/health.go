@@ -107,7 +107,7 @@ var errNameless = fmt.Errorf("%w, for all that is known: its connections broke o
 // sameWeights asks whether the server still serves weights that were put there from here. One that
 // does not say is believed, unless its connections have broken off: it may have been started again.
 func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
-	if !e.opt.Road.given() {
+	if !e.opt.Delivery.given() {
 		return nil
 	}
 	e.mu.Lock()

@@ -34,14 +34,14 @@ type Options struct {
 	// Server is where it is, Dialect how it speaks.
 	Server  *Server
 	Dialect Dialect
-	// Road of new weights; empty means RoadNone.
-	Road Road
+	// Delivery of new weights; empty means DeliveryNone.
+	Delivery Delivery
 	// Views returns the directory of a version in the layout of Hugging Face, as this process sees it,
-	// and makes it if need be. RoadDisk, RoadLora and RoadRestart need it. ServerPath returns where
+	// and makes it if need be. DeliveryDisk, DeliveryLora and DeliveryRestart need it. ServerPath returns where
 	// the server sees a directory; nil where it sees the same.
 	Views      func(ctx context.Context, version loop.Version) (dir string, err error)
 	ServerPath func(dir string) string
-	// Sender has the tensors of versions; needed on RoadDistributed.
+	// Sender has the tensors of versions; needed on DeliveryDistributed.
 	Sender Sender
 	// Groups remembers the groups that the server may be in beyond this process; nil for none.
 	Groups CollectiveRegistry
@@ -67,8 +67,8 @@ type Options struct {
 
 // withDefaults returns a copy in which nothing is left open.
 func (o Options) withDefaults() Options {
-	if o.Road == "" {
-		o.Road = RoadNone
+	if o.Delivery == "" {
+		o.Delivery = DeliveryNone
 	}
 	if o.Cache == "" {
 		o.Cache = CacheSalt
@@ -103,22 +103,22 @@ func (o Options) Validate() error {
 	}
 	_, restarts := o.Dialect.(Restarter)
 	_, joins := o.Dialect.(Joiner)
-	reads := o.Road == RoadDisk || o.Road == RoadLora || o.Road == RoadRestart
+	reads := o.Delivery == DeliveryDisk || o.Delivery == DeliveryLora || o.Delivery == DeliveryRestart
 	switch {
 	case o.Slots < 1:
 		return fail("%d slots, want at least 1", o.Slots)
 	case o.Server == nil || o.Dialect == nil:
 		return fail("Server or Dialect is missing")
-	case o.Road != "" && !reads && o.Road != RoadDistributed && o.Road != RoadNone:
-		return fail("weights cannot go by %q, want disk, lora, distributed, restart or none", o.Road)
-	case o.Road == RoadDistributed && !joins:
+	case o.Delivery != "" && !reads && o.Delivery != DeliveryDistributed && o.Delivery != DeliveryNone:
+		return fail("weights cannot go by %q, want disk, lora, distributed, restart or none", o.Delivery)
+	case o.Delivery == DeliveryDistributed && !joins:
 		return fail("a server of kind %s joins no collective from here", o.Dialect.Kind())
-	case o.Road == RoadDistributed && o.Sender == nil:
-		return fail("Sender is missing: weights go by %s, and nobody sends them", o.Road)
-	case o.Road == RoadRestart && !restarts:
+	case o.Delivery == DeliveryDistributed && o.Sender == nil:
+		return fail("Sender is missing: weights go by %s, and nobody sends them", o.Delivery)
+	case o.Delivery == DeliveryRestart && !restarts:
 		return fail("a server of kind %s cannot be started again from here", o.Dialect.Kind())
 	case reads && o.Views == nil:
-		return fail("Views is missing: weights go by %s, and nobody says where they are", o.Road)
+		return fail("Views is missing: weights go by %s, and nobody says where they are", o.Delivery)
 	case o.Cache != "" && o.Cache != CacheSalt && o.Cache != CacheFlush && o.Cache != CacheKeep:
 		return fail("the cache cannot be treated by %q, want salt, flush or keep", o.Cache)
 	case o.Silent < 0 || o.Update < 0 || o.Quiet < 0 || o.Vocabulary < 0:

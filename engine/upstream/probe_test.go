@@ -44,11 +44,11 @@ func (d slowDialect) Probe(ctx context.Context, s *Server) (Capabilities, error)
 	return d.fakeDialect.Probe(ctx, s)
 }
 
-// A server that lacks what nothing can be trained on without is refused in the words of its status, whatever the road.
+// A server that lacks what nothing can be trained on without is refused in the words of its status, whatever the delivery.
 func TestWhatIsLackingIsSaidInOneForm(t *testing.T) {
 	for name, lacking := range map[string]Missing{
 		"on every road": {What: "it names no tokens", Flag: "--ids", Fatal: true},
-		"on this one":   {What: "it reads no directory", Flag: "--ids", Road: RoadDisk},
+		"on this one":   {What: "it reads no directory", Flag: "--ids", Delivery: DeliveryDisk},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeServer(t)

@@ -38,7 +38,7 @@ func TestRoadRestart(t *testing.T) {
 		f := newFakeServer(t)
 		f.caps.Pause, f.caps.UpdateDisk, f.caps.Salt, f.mute = false, false, false, true
 		d := &restartDialect{fakeDialect: fakeDialect{f}}
-		e := newFakeEngine(t, f, func(o *Options) { o.Road, o.Dialect = RoadRestart, d })
+		e := newFakeEngine(t, f, func(o *Options) { o.Delivery, o.Dialect = DeliveryRestart, d })
 		var group sync.WaitGroup
 		for i := range 4 {
 			group.Go(func() {
@@ -83,7 +83,7 @@ func TestRoadRestartOfAFile(t *testing.T) {
 		f.mute = true
 		path := filepath.Join(t.TempDir(), "model.gguf")
 		e := newBareEngine(t, f, func(o *Options) {
-			o.Road, o.Dialect = RoadRestart, &restartDialect{fakeDialect: fakeDialect{f}}
+			o.Delivery, o.Dialect = DeliveryRestart, &restartDialect{fakeDialect: fakeDialect{f}}
 			o.Views = func(context.Context, loop.Version) (string, error) { return path, nil }
 		})
 		if err := e.Load(t.Context(), 0); !errors.Is(err, os.ErrNotExist) {
@@ -102,7 +102,9 @@ func TestRoadRestartStartsWhatDoesNotRun(t *testing.T) {
 		f := newFakeServer(t)
 		f.caps.Pause, f.caps.UpdateDisk, f.caps.Score, f.mute = false, false, true, true
 		f.kill()
-		e := newFakeEngine(t, f, func(o *Options) { o.Road, o.Dialect = RoadRestart, &restartDialect{fakeDialect: fakeDialect{f}} })
+		e := newFakeEngine(t, f, func(o *Options) {
+			o.Delivery, o.Dialect = DeliveryRestart, &restartDialect{fakeDialect: fakeDialect{f}}
+		})
 		serveVersion(t, e, 1)
 		for version := loop.Version(1); version < 4; version++ {
 			f.kill() // it dies by itself

@@ -44,7 +44,7 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 	defer context.AfterFunc(e.life, cancel)()
 	e.loaded = loaded{version: loop.NoVersion}
 	var caps *Capabilities
-	if e.opt.Road != RoadRestart {
+	if e.opt.Delivery != DeliveryRestart {
 		var err error
 		if caps, err = e.ready(ctx); err != nil {
 			return e.gone(err)
@@ -53,7 +53,7 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 			return err
 		}
 	}
-	if e.opt.Road == RoadNone {
+	if e.opt.Delivery == DeliveryNone {
 		if version != 0 {
 			return e.fail("it cannot serve version %d: its weights are none, so it goes on with version 0", version)
 		}
@@ -68,7 +68,7 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 
 // fetch makes a version ready for a switch.
 func (e *Engine) fetch(ctx context.Context, version loop.Version, caps *Capabilities) error {
-	if e.opt.Road == RoadDistributed {
+	if e.opt.Delivery == DeliveryDistributed {
 		return e.prepare(ctx, version, caps)
 	}
 	dir, err := e.view(ctx, version)
@@ -85,11 +85,11 @@ func (e *Engine) view(ctx context.Context, version loop.Version) (string, error)
 	if err != nil {
 		return "", err
 	}
-	if e.opt.Road == RoadRestart && !isView(dir) { // the program that starts the server knows what it is
+	if e.opt.Delivery == DeliveryRestart && !isView(dir) { // the program that starts the server knows what it is
 		_, err := os.Stat(dir)
 		return dir, err
 	}
-	shapes, err := checkView(dir, e.opt.Road == RoadLora)
+	shapes, err := checkView(dir, e.opt.Delivery == DeliveryLora)
 	if err != nil {
 		return "", err
 	}
@@ -138,9 +138,9 @@ func (e *Engine) limited(ctx context.Context, why string) (context.Context, cont
 
 // suffices refuses a server without which nothing can be trained.
 func (e *Engine) suffices(caps *Capabilities) error {
-	lacks := caps.Lacks(e.opt.Road)
+	lacks := caps.Lacks(e.opt.Delivery)
 	for _, m := range lacks {
-		if m.Fatal && m.Road == "" {
+		if m.Fatal && m.Delivery == "" {
 			return e.lacking(m)
 		}
 	}
@@ -154,8 +154,8 @@ func (e *Engine) suffices(caps *Capabilities) error {
 		e.opt.Logf("engine %s: the log-probs of %s are the model's own, as far as is known, and tokens are drawn otherwise (temperature %g, top_p %g, top_k %d, min_p %g): ratios to them are off",
 			e.opt.Name, e.opt.Server.URL(), e.opt.Sampling.Temperature, e.opt.Sampling.TopP, e.opt.Sampling.TopK, e.opt.Sampling.MinP)
 	}
-	if !caps.Takes(e.opt.Road) {
-		return e.lacking(lacks...) // one that it lacks on every road may be why
+	if !caps.Takes(e.opt.Delivery) {
+		return e.lacking(lacks...) // one that it lacks on every delivery may be why
 	}
 	return nil
 }
@@ -187,13 +187,13 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	stop := context.AfterFunc(e.life, cancel)
 	defer stop()
 	var caps *Capabilities
-	if e.opt.Road != RoadRestart {
+	if e.opt.Delivery != DeliveryRestart {
 		var err error
 		if caps, err = e.ready(ctx); err != nil {
 			return e.gone(err)
 		}
 	}
-	if e.opt.Road == RoadDistributed && !e.together() { // nothing has paused yet
+	if e.opt.Delivery == DeliveryDistributed && !e.together() { // nothing has paused yet
 		if err := e.prepare(ctx, version, caps); err != nil {
 			return e.gone(e.fail("loading version %d again: %w", version, err))
 		}
@@ -217,14 +217,14 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 
 // change makes the server serve the loaded version. caps is nil where it is started for it.
 func (e *Engine) change(ctx context.Context, version loop.Version, caps *Capabilities) error {
-	u := Update{Version: version, Label: e.label(version), Cache: e.opt.Cache, Lora: e.opt.Road == RoadLora}
+	u := Update{Version: version, Label: e.label(version), Cache: e.opt.Cache, Lora: e.opt.Delivery == DeliveryLora}
 	if e.loaded.dir != "" {
 		u.Dir = e.opt.ServerPath(e.loaded.dir)
 	}
-	switch e.opt.Road {
-	case RoadNone:
+	switch e.opt.Delivery {
+	case DeliveryNone:
 		return e.adopt(ctx, caps)
-	case RoadRestart:
+	case DeliveryRestart:
 		e.stood = e.score.scores
 		return e.restart(ctx, u)
 	}
@@ -357,7 +357,7 @@ func (e *Engine) install(ctx context.Context, u Update, caps *Capabilities) (str
 	e.mu.Unlock()
 	e.tried = e.tried.next(e.loaded.content(), e.counts.losses.Load())
 	var err error
-	if e.opt.Road == RoadDistributed {
+	if e.opt.Delivery == DeliveryDistributed {
 		err = e.receive(ctx, u, caps)
 	} else {
 		err = e.opt.Dialect.Update(ctx, e.opt.Server, u, caps)

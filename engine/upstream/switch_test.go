@@ -446,7 +446,7 @@ func TestRoadNoneServesVersion0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.paused, f.caps.VersionSpans = true, true // by a process that died in a switch
-		e := newFakeEngine(t, f, func(o *Options) { o.Road, o.Views = RoadNone, nil })
+		e := newFakeEngine(t, f, func(o *Options) { o.Delivery, o.Views = DeliveryNone, nil })
 		g, err := e.Generate(t.Context(), request(0, 20))
 		if err != nil {
 			t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Decoder reads the stream of one response on the road that Probe has found.
+// Decoder reads the stream of one response on the way that Probe has found.
 func (Dialect) Decoder(_ upstream.Request, caps *upstream.Capabilities) upstream.Decoder {
 	if of(caps).generate {
 		return &decoder{path: pathGenerate}

@@ -24,7 +24,7 @@ func New() Dialect { return Dialect{} }
 // Kind is vllm.
 func (Dialect) Kind() string { return "vllm" }
 
-// Paths of the server. Those of sampling come in two roads: the newer takes and returns token ids
+// Paths of the server. Those of sampling come in two ways: the newer takes and returns token ids
 // alone and reports spans of versions, the other has been there from the beginning.
 const (
 	pathGenerate    = "/inference/v1/generate"
@@ -54,7 +54,7 @@ func of(caps *upstream.Capabilities) *learnt {
 	return &learnt{}
 }
 
-// Prefixes that the server puts before the id of a request, by road. That of a completion also
+// Prefixes that the server puts before the id of a request, by way. That of a completion also
 // gets the number of its prompt behind it.
 const (
 	prefixGenerate    = "generate-tokens-"

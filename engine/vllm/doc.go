@@ -8,7 +8,7 @@
 //   - Without --enable-scale-out, /inference/v1/generate answers 403 and is not listed in
 //     /openapi.json. With it, output_mode "text" brings ids and text at once, its log-probs named by
 //     text and not by id; output_mode "tokens" names them by id.
-//   - An id outside the vocabulary is an error inside the stream of an HTTP 200 on both roads:
+//   - An id outside the vocabulary is an error inside the stream of an HTTP 200 on both ways:
 //     {"error":{"code":400}} and then [DONE]. So is a prompt over the context on
 //     /inference/v1/generate. On /v1/completions that is HTTP 400, as a bad temperature is on both. A
 //     max_tokens beyond the context is HTTP 400 for /v1/completions, and cut to the context for
@@ -48,7 +48,7 @@
 // # Updates
 //
 //   - There is no weight-transfer backend "disk" here; a backend registered under that name is
-//     seen in /server_info and used. The road is /collective_rpc with reload_weights and weights_path.
+//     seen in /server_info and used. The way is /collective_rpc with reload_weights and weights_path.
 //   - A checkpoint in which tensors are missing is loaded with HTTP 200, and the missing ones keep
 //     their old values. Only the server's log says so. /weight_checker does not notice either on a
 //     CPU, where the checksum of most layers is that of nothing.

@@ -43,7 +43,7 @@ func (e *event) reset() {
 	e.text, e.finish, e.spans, e.refused = e.text[:0], e.finish[:0], e.spans[:0], nil
 }
 
-// wire is an event as encoding/json reads it, of both roads and of every age: where the scanner
+// wire is an event as encoding/json reads it, of both ways and of every age: where the scanner
 // does not know a shape, this decides.
 type wire struct {
 	Error   *refusal `json:"error"`

@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Events as vLLM 0.32.0 sends them, one of each road, and what is in them.
+// Events as vLLM 0.32.0 sends them, one of each way, and what is in them.
 const (
 	eventTokens      = `{"request_id":"generate-tokens-g1-s0.","usage":null,"output_mode":"tokens","choices":[{"index":0,"finish_reason":null,"stop_reason":null,"token_ids":[30],"routed_experts":null,"sampling_mask":null,"weight_versions":null,"logprobs":{"content":[{"token_id":30,"logprob":-3.97139048576355,"rank":8,"top_logprobs":[{"token_id":30,"logprob":-3.97139048576355,"rank":8}]}]}}]}`
 	eventText        = `{"request_id":"generate-tokens-g1-s0.","usage":null,"output_mode":"text","choices":[{"index":0,"finish_reason":null,"stop_reason":null,"token_ids":[30],"routed_experts":null,"sampling_mask":null,"weight_versions":null,"text":"h","logprobs":{"content":[{"token":"h","logprob":-3.97139048576355,"bytes":[104],"top_logprobs":[{"token":"h","logprob":-3.97139048576355,"bytes":[104]}]}]}}]}`

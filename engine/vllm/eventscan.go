@@ -103,7 +103,7 @@ func (s *scanner) appendLogprob(dst *[]float32) bool {
 	return ok
 }
 
-// Fields of log-probs, as bits of those that were seen. The first is the newer road's, the others
+// Fields of log-probs, as bits of those that were seen. The first is the newer way's, the others
 // are the older's.
 const (
 	fieldContent = 1 << iota
@@ -111,7 +111,7 @@ const (
 	fieldNames
 )
 
-// scanLogprobs reads the log-probs of either road.
+// scanLogprobs reads the log-probs of either way.
 func (e *event) scanLogprobs(s *scanner) bool {
 	if s.Null() {
 		return true

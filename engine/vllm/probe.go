@@ -201,7 +201,7 @@ func (p *prober) pause() (err error) {
 	return p.ctx.Err()
 }
 
-// disk finds the road by which weights come from a directory.
+// disk finds the way by which weights come from a directory.
 func (p *prober) disk() error {
 	if c := p.config; c != nil && c.Transfer != nil && c.Transfer.Backend == "disk" {
 		_, start := p.caps.Paths["/start_weight_update"]

@@ -28,7 +28,7 @@ const (
 // probePrompt is what the model is asked to go on from: two ids that every vocabulary has.
 var probePrompt = []int32{0, 1}
 
-// sample finds the road of sampling and what comes by it.
+// sample finds the way of sampling and what comes by it.
 func (p *prober) sample() error {
 	p.l.generate, p.l.text = true, true
 	d, err := p.ask(p.ctx, 2)

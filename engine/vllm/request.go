@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
-// Generate is a request on the road that Probe has found. All that a model's own defaults could
+// Generate is a request on the way that Probe has found. All that a model's own defaults could
 // decide is said: sampling, penalties and the number of tokens, which is 16 where it is left out.
 func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstream.Call, error) {
 	l := of(caps)
@@ -63,7 +63,7 @@ func model(lora bool, caps *upstream.Capabilities) (string, error) {
 	return *name, nil
 }
 
-// appendSampling adds the fields that both roads name alike, without braces.
+// appendSampling adds the fields that both ways name alike, without braces.
 func appendSampling(b []byte, r upstream.Request) []byte {
 	s := r.Sampling
 	if s.TopP == 0 {

@@ -121,8 +121,8 @@ func TestProbeOfARealServer(t *testing.T) {
 	}
 }
 
-// bothRoads runs a test on each road that the server has.
-func bothRoads(t *testing.T, run func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, weights [2]string)) {
+// bothWays runs a test on each way that the server has.
+func bothWays(t *testing.T, run func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, weights [2]string)) {
 	s, caps, weights := real(t)
 	if of(caps).generate {
 		t.Run("generate", func(t *testing.T) { run(t, s, caps, weights) })
@@ -136,7 +136,7 @@ func bothRoads(t *testing.T, run func(t *testing.T, s *upstream.Server, caps *up
 }
 
 func TestLogprobsAreTheModels(t *testing.T) {
-	bothRoads(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, weights [2]string) {
+	bothWays(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, weights [2]string) {
 		r := request(100)
 		r.Salt = r.ID
 		st := open(t, s, caps, r)
@@ -171,7 +171,7 @@ func TestLogprobsAreTheModels(t *testing.T) {
 }
 
 func TestAbortEndsAResponse(t *testing.T) {
-	bothRoads(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, _ [2]string) {
+	bothWays(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, _ [2]string) {
 		if err := New().Abort(limited(t), s, "nobody's", caps); err != nil {
 			t.Fatalf("of an id that nobody has: %v", err)
 		}
@@ -226,7 +226,7 @@ func TestEndOfAConnectionEndsItsResponse(t *testing.T) {
 }
 
 func TestRefusalsOfARealServer(t *testing.T) {
-	bothRoads(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, _ [2]string) {
+	bothWays(t, func(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, _ [2]string) {
 		for name, change := range map[string]func(*upstream.Request){
 			"a prompt over the context":    func(r *upstream.Request) { r.Prompt = make([]int32, caps.Context+1) },
 			"an id outside the vocabulary": func(r *upstream.Request) { r.Prompt = []int32{3, int32(caps.Vocabulary)} },

@@ -60,7 +60,7 @@ func New(o Options) (*Task, error) {
 	for _, o := range slices.Concat(operations, hazards) {
 		words = append(words, o.name)
 	}
-	return &Task{language: o.Language, vocabulary: env.NewWords(words...), min: o.OperationsMin, max: o.OperationsMax, tests: o.Tests}, nil
+	return &Task{language: o.Language, vocabulary: env.NewWordVocabulary(words...), min: o.OperationsMin, max: o.OperationsMax, tests: o.Tests}, nil
 }
 
 func orDefault(v *int, otherwise int) {

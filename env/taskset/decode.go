@@ -92,7 +92,7 @@ func (r *row) find() {
 		}
 	}
 	if r.repeated != "" {
-		r.say(partID, "the field %q stands twice: which one is meant is anybody's guess", r.repeated)
+		r.report(partID, "the field %q stands twice: which one is meant is anybody's guess", r.repeated)
 	}
 }
 
@@ -122,23 +122,23 @@ func listed(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-func (r *row) say(part int, format string, args ...any) {
+func (r *row) report(part int, format string, args ...any) {
 	r.problems = append(r.problems, problem{part: part, text: fmt.Sprintf(format, args...)})
 }
 
 // text decodes a text; what is no text that can be sampled from is a problem.
 func (r *row) text(part int, what string, value json.RawMessage) string {
 	if value[0] != '"' {
-		r.say(part, "%s is %s: want a text", what, aKind(value))
+		r.report(part, "%s is %s: want a text", what, aKind(value))
 		return ""
 	}
 	var text string
 	json.Unmarshal(value, &text)
 	switch {
 	case strings.IndexByte(text, 0) >= 0:
-		r.say(part, "%s has a NUL: want text without it", what)
+		r.report(part, "%s has a NUL: want text without it", what)
 	case strings.ContainsRune(text, utf8.RuneError) && !bytes.ContainsRune(value, utf8.RuneError) && !bytes.Contains(bytes.ToLower(value), []byte(`\ufffd`)):
-		r.say(part, "%s has half a surrogate pair (\\ud800 to \\udfff alone), which is no character", what)
+		r.report(part, "%s has half a surrogate pair (\\ud800 to \\udfff alone), which is no character", what)
 	}
 	return text
 }
@@ -157,14 +157,14 @@ func (r *row) prompt() {
 	case '"':
 		text := r.text(partPrompt, "the prompt", value)
 		if strings.TrimSpace(text) == "" {
-			r.say(partPrompt, "the prompt is empty")
+			r.report(partPrompt, "the prompt is empty")
 		}
 		r.task.Messages = append(r.task.Messages, message("user", value))
 	case '[':
 		var list []json.RawMessage
 		json.Unmarshal(value, &list)
 		if len(list) == 0 {
-			r.say(partPrompt, "the prompt is an empty list: want at least one message")
+			r.report(partPrompt, "the prompt is an empty list: want at least one message")
 		}
 		last := ""
 		for i, m := range list {
@@ -175,7 +175,7 @@ func (r *row) prompt() {
 		}
 		r.task.Messages, r.leaks = list, last == "assistant"
 	default:
-		r.say(partPrompt, "the prompt is %s: want a text or a list of messages", aKind(value))
+		r.report(partPrompt, "the prompt is %s: want a text or a list of messages", aKind(value))
 	}
 	r.addSystem(first == "system" || first == "developer")
 }
@@ -183,12 +183,12 @@ func (r *row) prompt() {
 // message checks one message of a prompt, counted from 1, and returns its role.
 func (r *row) message(n int, m json.RawMessage) string {
 	if m[0] != '{' {
-		r.say(partPrompt, "message %d of the prompt is %s: want an object with role and content", n, aKind(m))
+		r.report(partPrompt, "message %d of the prompt is %s: want an object with role and content", n, aKind(m))
 		return ""
 	}
 	role, content, calls := member(m, []string{"role"}), member(m, []string{"content"}), member(m, []string{"tool_calls"})
 	if role == nil {
-		r.say(partPrompt, "message %d of the prompt has no role: want one of %s; it has %s", n, strings.Join(roles, ", "), listed(fieldNames(m)))
+		r.report(partPrompt, "message %d of the prompt has no role: want one of %s; it has %s", n, strings.Join(roles, ", "), listed(fieldNames(m)))
 		return ""
 	}
 	name := r.text(partPrompt, fmt.Sprintf("the role of message %d of the prompt", n), role)
@@ -197,7 +197,7 @@ func (r *row) message(n int, m json.RawMessage) string {
 		if near := spelling.Nearest(name, roles); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
 		}
-		r.say(partPrompt, "message %d of the prompt has the role %.40q: want one of %s%s", n, name, strings.Join(roles, ", "), hint)
+		r.report(partPrompt, "message %d of the prompt has the role %.40q: want one of %s%s", n, name, strings.Join(roles, ", "), hint)
 	}
 	r.content(n, content, name == "assistant" && calls != nil)
 	return name
@@ -217,7 +217,7 @@ func (r *row) content(n int, content json.RawMessage, calls bool) {
 	what := fmt.Sprintf("the content of message %d of the prompt", n)
 	switch {
 	case content == nil && !calls:
-		r.say(partPrompt, "message %d of the prompt has no content", n)
+		r.report(partPrompt, "message %d of the prompt has no content", n)
 	case content == nil:
 	case content[0] == '"':
 		r.text(partPrompt, what, content)
@@ -227,13 +227,13 @@ func (r *row) content(n int, content json.RawMessage, calls bool) {
 		for i, one := range list {
 			kindOf := member(one, []string{"type"})
 			if kindOf == nil || kindOf[0] != '"' {
-				r.say(partPrompt, "%s: its part %d has no type: want objects such as {\"type\": \"text\", \"text\": …}", what, i+1)
+				r.report(partPrompt, "%s: its part %d has no type: want objects such as {\"type\": \"text\", \"text\": …}", what, i+1)
 			} else if text := member(one, []string{"text"}); text != nil {
 				r.text(partPrompt, what, text)
 			}
 		}
 	default:
-		r.say(partPrompt, "%s is %s: want a text or a list of parts", what, aKind(content))
+		r.report(partPrompt, "%s is %s: want a text or a list of parts", what, aKind(content))
 	}
 }
 
@@ -249,7 +249,7 @@ func (r *row) addSystem(has bool) {
 	value := r.values[partSystem]
 	switch {
 	case value != nil && has:
-		r.say(partSystem, "there is a system text, and the prompt begins with a system message: want one of them")
+		r.report(partSystem, "there is a system text, and the prompt begins with a system message: want one of them")
 	case value != nil:
 		r.text(partSystem, "the system text", value)
 	case r.system == "" || has:
@@ -288,7 +288,7 @@ const idMax = 512
 func (r *row) id(value json.RawMessage) string {
 	if k := kind(value); k == "number" {
 		if _, err := strconv.ParseInt(string(value), 10, 64); err != nil {
-			r.say(partID, "the id is %.40s: want a text or a whole number", value)
+			r.report(partID, "the id is %.40s: want a text or a whole number", value)
 		}
 		return string(value)
 	}
@@ -296,9 +296,9 @@ func (r *row) id(value json.RawMessage) string {
 	switch {
 	case value[0] != '"':
 	case id == "" || len(id) > idMax:
-		r.say(partID, "the id has %d bytes: want 1 to %d", len(id), idMax)
+		r.report(partID, "the id has %d bytes: want 1 to %d", len(id), idMax)
 	case strings.ContainsAny(id, "\n\r"):
-		r.say(partID, "the id %.40q has a line break", id)
+		r.report(partID, "the id %.40q has a line break", id)
 	}
 	return id
 }
@@ -315,7 +315,7 @@ func (r *row) level(value json.RawMessage) int {
 	}
 	level, err := strconv.ParseFloat(word, 64)
 	if err != nil || level < 0 || level > levelMax || level != math.Trunc(level) {
-		r.say(partLevel, "the level is %.40s: want a whole number from 0 to %d, or a text that ends in one", value, levelMax)
+		r.report(partLevel, "the level is %.40s: want a whole number from 0 to %d, or a text that ends in one", value, levelMax)
 		return 0
 	}
 	return int(level)
@@ -325,7 +325,7 @@ func (r *row) number(part int, want string, low, high float64, whole bool) float
 	value := r.values[part]
 	n, err := strconv.ParseFloat(string(value), 64)
 	if err != nil || n < low || n > high || whole && n != math.Trunc(n) {
-		r.say(part, "%s is %.40s: want %s", r.whole[part], value, want)
+		r.report(part, "%s is %.40s: want %s", r.whole[part], value, want)
 		return 0
 	}
 	return n
@@ -338,7 +338,7 @@ func (r *row) files(part int) map[string][]byte {
 		return nil
 	}
 	if value[0] != '{' {
-		r.say(part, "%s is %s: want an object of texts by path", r.whole[part], aKind(value))
+		r.report(part, "%s is %s: want an object of texts by path", r.whole[part], aKind(value))
 		return nil
 	}
 	files := map[string][]byte{}
@@ -349,14 +349,14 @@ func (r *row) files(part int) map[string][]byte {
 		}
 		at, err := place(r.work, name)
 		if err != nil {
-			r.say(part, "%s: %v", r.whole[part], err)
+			r.report(part, "%s: %v", r.whole[part], err)
 			return true
 		}
 		if _, twice := files[at]; twice {
-			r.say(part, "%s: two files are %s", r.whole[part], at)
+			r.report(part, "%s: two files are %s", r.whole[part], at)
 		}
 		if content[0] != '"' {
-			r.say(part, "%s: the file %.80q is %s: want a text", r.whole[part], name, aKind(content))
+			r.report(part, "%s: the file %.80q is %s: want a text", r.whole[part], name, aKind(content))
 			return true
 		}
 		var text string

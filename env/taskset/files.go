@@ -25,7 +25,7 @@ func (l *loader) path(path string) {
 	switch {
 	case err != nil:
 		l.begin(path)
-		l.say(0, "%v", why(err))
+		l.report(0, "%v", why(err))
 	case !info.IsDir():
 		l.file(path)
 	case isHarbor(path):
@@ -66,10 +66,10 @@ func (l *loader) directory(path string) {
 	if err != nil || len(files) == 0 {
 		l.begin(path)
 		if err != nil {
-			l.say(0, "%v", err)
+			l.report(0, "%v", err)
 			return
 		}
-		l.say(0, "the directory has no tasks: want files that end in %s, or folders with a task.toml", strings.Join(endings, ", "))
+		l.report(0, "the directory has no tasks: want files that end in %s, or folders with a task.toml", strings.Join(endings, ", "))
 		return
 	}
 	for _, file := range files {
@@ -85,10 +85,10 @@ func (l *loader) file(path string) {
 	l.begin(path)
 	before, beginning := l.rows, l.found.count
 	if err := l.open(path); err != nil {
-		l.say(0, "%v", why(err))
+		l.report(0, "%v", why(err))
 	}
 	if l.rows == before && l.found.count == beginning {
-		l.say(0, "the file has no tasks: want an object a line")
+		l.report(0, "the file has no tasks: want an object a line")
 	}
 }
 
@@ -164,7 +164,7 @@ func (l *loader) longLine(r *bufio.Reader, line []byte, n int) ([]byte, error) {
 		}
 		if len(line) > l.opt.LineMax {
 			l.rows++
-			l.say(n, "the line is longer than %d bytes: want shorter ones, or a higher limit", l.opt.LineMax)
+			l.report(n, "the line is longer than %d bytes: want shorter ones, or a higher limit", l.opt.LineMax)
 			return line[:0], err
 		}
 		return line, err

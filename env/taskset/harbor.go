@@ -78,7 +78,7 @@ func (l *loader) harbor(dir string) {
 		entries, err := os.ReadDir(dir)
 		if err != nil {
 			l.begin(dir)
-			l.say(0, "%v", why(err))
+			l.report(0, "%v", why(err))
 			return
 		}
 		folders = nil
@@ -138,7 +138,7 @@ func (h *harborFolder) read() {
 	h.instruction()
 	h.task.Hidden = h.tree("tests", harborTests, nil)
 	if h.task.Hidden[harborTests+"/test.sh"] == nil {
-		h.say(0, "there is no tests/test.sh: who judges?")
+		h.report(0, "there is no tests/test.sh: who judges?")
 	}
 	h.environment()
 	h.settings()
@@ -162,18 +162,18 @@ func (h *harborFolder) read() {
 func (h *harborFolder) plain(name string) (string, bool) {
 	f, err := os.Open(filepath.Join(h.dir, name))
 	if err != nil {
-		h.say(0, "%s: %v", name, why(err))
+		h.report(0, "%s: %v", name, why(err))
 		return "", false
 	}
 	defer f.Close()
 	text, err := readAll(f, h.opt.LineMax)
 	switch {
 	case err != nil:
-		h.say(0, "%s: %v", name, why(err))
+		h.report(0, "%s: %v", name, why(err))
 	case !utf8.Valid(text):
-		h.say(0, "%s is no UTF-8", name)
+		h.report(0, "%s is no UTF-8", name)
 	case slices.Contains(text, 0):
-		h.say(0, "%s has a NUL", name)
+		h.report(0, "%s has a NUL", name)
 	default:
 		return string(text), true
 	}
@@ -185,10 +185,10 @@ func (h *harborFolder) parse(text string) bool {
 	meta, err := toml.Decode(text, &h.file)
 	if err != nil {
 		if at, ok := errors.AsType[toml.ParseError](err); ok {
-			h.say(at.Position.Line, "%s", at.Message)
+			h.report(at.Position.Line, "%s", at.Message)
 			return false
 		}
-		h.say(0, "%s", strings.TrimPrefix(err.Error(), "toml: ")) // which says the line itself
+		h.report(0, "%s", strings.TrimPrefix(err.Error(), "toml: ")) // which says the line itself
 		return false
 	}
 	if h.file.Task.Name != "" {
@@ -204,7 +204,7 @@ func (h *harborFolder) parse(text string) bool {
 	h.task.Fields = map[string]json.RawMessage{}
 	for name, value := range all {
 		if h.task.Fields[name], err = json.Marshal(value); err != nil {
-			h.say(0, "%s cannot be written as JSON: %v", name, err)
+			h.report(0, "%s cannot be written as JSON: %v", name, err)
 		}
 	}
 	return true
@@ -216,7 +216,7 @@ func (h *harborFolder) instruction() {
 		return
 	}
 	if strings.TrimSpace(text) == "" {
-		h.say(0, "instruction.md is empty: it is the prompt")
+		h.report(0, "instruction.md is empty: it is the prompt")
 		return
 	}
 	content, _ := json.Marshal(text)
@@ -240,7 +240,7 @@ func (h *harborFolder) tree(folder, at string, skip func(name string) bool) map[
 		switch {
 		case skip != nil && skip(inner):
 		case !d.Type().IsRegular():
-			h.say(0, "%s/%s is no plain file: links and the like are not followed", folder, inner)
+			h.report(0, "%s/%s is no plain file: links and the like are not followed", folder, inner)
 		default:
 			f, err := os.Open(name)
 			if err != nil {
@@ -256,7 +256,7 @@ func (h *harborFolder) tree(folder, at string, skip func(name string) bool) map[
 		return nil
 	})
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // which no environment is, and without tests is said elsewhere
-		h.say(0, "%s: %v", folder, why(err))
+		h.report(0, "%s: %v", folder, why(err))
 	}
 	return files
 }
@@ -278,7 +278,7 @@ func (h *harborFolder) environment() {
 	})
 	switch image := h.file.Environment.DockerImage; {
 	case composed != "":
-		h.say(0, "environment/%s asks for several containers, and there is one sandbox: leave the task out", composed)
+		h.report(0, "environment/%s asks for several containers, and there is one sandbox: leave the task out", composed)
 	case image != "":
 		h.note("it names the image %s: a driver with images starts from it, with another the sandbox's root stands in", image)
 	case built:
@@ -292,12 +292,12 @@ func (h *harborFolder) settings() {
 	f, e, wants := &h.file, &h.file.Environment, &h.task.Wants
 	for name, seconds := range map[string]float64{"agent.timeout_sec": f.Agent.TimeoutSec, "verifier.timeout_sec": f.Verifier.TimeoutSec} {
 		if !(seconds >= 0 && seconds < 1e8) {
-			h.say(0, "%s is %g: want seconds from 0", name, seconds)
+			h.report(0, "%s is %g: want seconds from 0", name, seconds)
 		}
 	}
 	h.task.TimeoutS, wants.VerifierTimeoutS = f.Agent.TimeoutSec, f.Verifier.TimeoutSec
 	if !(e.CPUs >= 0) || e.MemoryMB < 0 || e.StorageMB < 0 {
-		h.say(0, "environment: cpus, memory_mb and storage_mb are %g, %d and %d: want none below 0", e.CPUs, e.MemoryMB, e.StorageMB)
+		h.report(0, "environment: cpus, memory_mb and storage_mb are %g, %d and %d: want none below 0", e.CPUs, e.MemoryMB, e.StorageMB)
 	}
 	wants.CPUs, wants.Env, wants.VerifierEnv = e.CPUs, e.Env, f.Verifier.Env
 	wants.MemoryMB = h.size("memory", e.MemoryMB, e.Memory)
@@ -306,7 +306,7 @@ func (h *harborFolder) settings() {
 	h.task.Level = map[string]int{"easy": 1, "medium": 2, "hard": 3}[fmt.Sprint(f.Metadata["difficulty"])]
 	switch {
 	case len(f.Steps) > 0:
-		h.say(0, "the task has %d steps: want one instruction and one test", len(f.Steps))
+		h.report(0, "the task has %d steps: want one instruction and one test", len(f.Steps))
 	case e.GPUs > 0:
 		h.note("it wants %d GPUs: sandboxes have none", e.GPUs)
 	case f.Verifier.EnvironmentMode == "separate":
@@ -337,6 +337,6 @@ func (h *harborFolder) size(name string, mb int64, text string) int64 {
 	case "T":
 		return int64(n * 1024 * 1024)
 	}
-	h.say(0, "environment.%s is %q: want a size such as 512M or 2G", name, text)
+	h.report(0, "environment.%s is %q: want a size such as 512M or 2G", name, text)
 	return 0
 }

@@ -61,8 +61,8 @@ type loader struct {
 // full: no more is to be read.
 func (l *loader) full() bool { return l.bytes > l.opt.SetMax }
 
-// say notes a mistake of the file that is being read.
-func (l *loader) say(line int, format string, args ...any) {
+// report notes a mistake of the file that is being read.
+func (l *loader) report(line int, format string, args ...any) {
 	file := len(l.set.files) - 1
 	l.found.add(file, Mistake{l.set.files[file], line, fmt.Sprintf(format, args...)})
 }
@@ -76,7 +76,7 @@ func (l *loader) row(raw []byte, line int) {
 	}
 	if l.bytes += len(object); l.bytes > l.opt.SetMax {
 		if l.bytes-len(object) <= l.opt.SetMax {
-			l.say(line, "the tasks are more than %d bytes together: want a smaller set, or a higher limit", l.opt.SetMax)
+			l.report(line, "the tasks are more than %d bytes together: want a smaller set, or a higher limit", l.opt.SetMax)
 		}
 		return
 	}
@@ -93,7 +93,7 @@ func (l *loader) row(raw []byte, line int) {
 			l.found.miss(p.part, int(file), Mistake{l.set.files[file], line, p.text})
 			continue
 		}
-		l.say(line, "%s", p.text)
+		l.report(line, "%s", p.text)
 	}
 	if len(r.problems) == 0 {
 		if r.leaks {
@@ -116,11 +116,11 @@ func (l *loader) check(raw []byte, line int) (json.RawMessage, bool) {
 			}
 			rest, at = rest[size:], at+size
 		}
-		l.say(line, "byte %d is no UTF-8: want the file in UTF-8", at+1)
+		l.report(line, "byte %d is no UTF-8: want the file in UTF-8", at+1)
 		return nil, false
 	}
 	if !json.Valid(raw) {
-		l.say(line, "broken JSON: %s", whyInvalid(raw))
+		l.report(line, "broken JSON: %s", whyInvalid(raw))
 		return nil, false
 	}
 	if raw[0] != '{' {
@@ -128,7 +128,7 @@ func (l *loader) check(raw []byte, line int) (json.RawMessage, bool) {
 		if raw[0] == '[' {
 			hint = "; a list of tasks is to be written with one task a line"
 		}
-		l.say(line, "this is %s: want an object%s", aKind(raw), hint)
+		l.report(line, "this is %s: want an object%s", aKind(raw), hint)
 		return nil, false
 	}
 	return raw, true
@@ -171,7 +171,7 @@ func (l *loader) take(e entry, t *Task) {
 			break
 		}
 		if o := &s.entries[other]; s.make(other).ID == t.ID {
-			l.say(int(e.line), "the id %.80q is also that of %s: want one for each task", t.ID, s.name(o))
+			l.report(int(e.line), "the id %.80q is also that of %s: want one for each task", t.ID, s.name(o))
 			return
 		}
 		h++ // another id with the same hash
@@ -201,7 +201,7 @@ func (l *loader) heldOut(place int32, t *Task) bool {
 	case !there && !l.evaluation:
 		l.sides[c] = place
 	case there && l.evaluation:
-		l.say(int(l.set.entries[place].line), "what the policy is given here is that of the training task at %s, too: a prompt is for one or the other", l.set.name(&l.set.entries[first]))
+		l.report(int(l.set.entries[place].line), "what the policy is given here is that of the training task at %s, too: a prompt is for one or the other", l.set.name(&l.set.entries[first]))
 	}
 	return l.evaluation
 }

@@ -66,7 +66,7 @@ func (l *loader) parquetRow(schema parquet.Node, row any, n int) {
 		}
 	}
 	l.rows++
-	l.say(n, "%v", err)
+	l.report(n, "%v", err)
 }
 
 // plainValue makes what the library read of a node into what JSON can say. Nulls of structs are left out: the

@@ -74,10 +74,10 @@ type request struct {
 	Truncated bool              `json:"truncated,omitempty"`
 	Messages  []json.RawMessage `json:"messages"`
 	Answer    json.RawMessage   `json:"answer"`
-	Task      taskWords         `json:"task"`
+	Task      taskJSON          `json:"task"`
 }
 
-type taskWords struct {
+type taskJSON struct {
 	ID     string                     `json:"id"`
 	Level  int                        `json:"level,omitempty"`
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
@@ -86,7 +86,7 @@ type taskWords struct {
 func (c Case) request(id string) ([]byte, error) {
 	r := request{ID: id, Rollout: c.Rollout, Response: c.Response, Truncated: c.Truncated, Messages: c.Messages, Answer: json.RawMessage("null")}
 	if c.Task != nil {
-		r.Task = taskWords{c.Task.ID, c.Task.Level, c.Task.Fields}
+		r.Task = taskJSON{c.Task.ID, c.Task.Level, c.Task.Fields}
 		if c.Task.Answer != nil {
 			r.Answer = c.Task.Answer
 		}

@@ -249,24 +249,26 @@ func (a *asked) fail(name, text, want string) {
 func write(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	if r.Method != http.MethodHead {
-		_, _ = newPatient(w).Write(body) // the reader has left
+		_, _ = newDeadlineWriter(w).Write(body) // the reader has left
 	}
 }
 
-// patientBytes is what a reader has to take within streamPatience.
-const patientBytes = 64 << 10
+// deadlineBytes is what a reader has to take within streamPatience.
+const deadlineBytes = 64 << 10
 
-// patient writes for readers that may take nothing: each piece has its time, and then the connection ends.
-type patient struct {
+// deadlineWriter writes for readers that may take nothing: each piece has its time, and then the connection ends.
+type deadlineWriter struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-func newPatient(w http.ResponseWriter) patient { return patient{w, http.NewResponseController(w)} }
+func newDeadlineWriter(w http.ResponseWriter) deadlineWriter {
+	return deadlineWriter{w, http.NewResponseController(w)}
+}
 
 // Write implements io.Writer.
-func (p patient) Write(body []byte) (n int, err error) {
-	for piece := range slices.Chunk(body, patientBytes) {
+func (p deadlineWriter) Write(body []byte) (n int, err error) {
+	for piece := range slices.Chunk(body, deadlineBytes) {
 		_ = p.control.SetWriteDeadline(time.Now().Add(streamPatience)) // where the connection knows deadlines
 		taken, err := p.w.Write(piece)
 		if n += taken; err != nil {
@@ -294,7 +296,7 @@ func writeJSON(w http.ResponseWriter, r *http.Request, v any) {
 		return
 	}
 	h.Set("Content-Encoding", "gzip")
-	pack, err := gzip.NewWriterLevel(newPatient(w), gzip.BestSpeed)
+	pack, err := gzip.NewWriterLevel(newDeadlineWriter(w), gzip.BestSpeed)
 	if err == nil {
 		_, err = pack.Write(body)
 	}
@@ -317,5 +319,5 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(why.status)
-	_, _ = newPatient(w).Write(body)
+	_, _ = newDeadlineWriter(w).Write(body)
 }

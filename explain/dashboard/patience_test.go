@@ -29,7 +29,7 @@ func (w *timedWriter) Write(p []byte) (int, error) {
 	if w.writes++; w.breaks > 0 && w.writes > w.breaks {
 		return 0, errors.New("the deadline is over")
 	}
-	if !w.given || len(p) > patientBytes {
+	if !w.given || len(p) > deadlineBytes {
 		w.t.Errorf("%d bytes, with a deadline of their own: %v", len(p), w.given)
 	}
 	w.given = false
@@ -52,7 +52,7 @@ func TestAnswersHaveTheirTime(t *testing.T) {
 	}
 	for breaks, want := range map[int]int{0: 4, 1: 2} {
 		w := &timedWriter{ResponseRecorder: httptest.NewRecorder(), t: t, breaks: breaks}
-		write(w, httptest.NewRequest("GET", "/", nil), make([]byte, 3*patientBytes+1))
+		write(w, httptest.NewRequest("GET", "/", nil), make([]byte, 3*deadlineBytes+1))
 		if w.writes != want {
 			t.Errorf("%d writes to a reader that takes %d, want %d", w.writes, breaks, want)
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // Agent is the receiver's side: it asks a control plane what to do, has versions
-// brought here over its Road, and switches.
+// brought here over its Delivery, and switches.
 type Agent struct {
 	// Control is the control plane's URL; Token is sent as the bearer.
 	Control, Token string
@@ -28,7 +28,7 @@ type Agent struct {
 	Stage        int
 	Address      string
 	Form         string
-	Road         Road
+	Delivery     Delivery
 	// OnSwitch is called when the version in dir is to be served; an error quarantines the stage. Nil does nothing.
 	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
 	// Client of the requests; nil means http.DefaultClient.
@@ -53,7 +53,7 @@ const retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
 // Run does what it is told until the context ends. A control plane that cannot be
 // reached, because it is being restarted, is tried again for as long as it takes.
 func (a *Agent) Run(ctx context.Context) error {
-	if err := a.Road.Clean(); err != nil {
+	if err := a.Delivery.Clean(); err != nil {
 		return err
 	}
 	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
@@ -132,11 +132,11 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 	switch command.Kind {
 	case protocol.ReceiveLoad:
 		if command.Reload {
-			err = a.Road.Discard(command.Version)
+			err = a.Delivery.Discard(command.Version)
 		}
 		var p Phases
 		if err == nil {
-			p, err = a.Road.Fetch(ctx, command.Version, a.parents(command.Parents))
+			p, err = a.Delivery.Fetch(ctx, command.Version, a.parents(command.Parents))
 		}
 		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
 		if err == nil {
@@ -149,12 +149,12 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 			break
 		}
 		if a.OnSwitch != nil {
-			err = a.OnSwitch(ctx, command.Version, a.Road.Path(command.Version))
+			err = a.OnSwitch(ctx, command.Version, a.Delivery.Path(command.Version))
 		}
 		report.Phases = map[string]float64{"switch": time.Since(began).Seconds()}
 		if err == nil {
 			a.served, a.loaded = command.Version, loop.NoVersion
-			a.Road.Served(command.Version)
+			a.Delivery.Served(command.Version)
 			a.logf("version %d served", command.Version)
 		}
 	default:

@@ -17,7 +17,7 @@ import (
 )
 
 // slowRoad brings a version in an hour, and in the middle of a word.
-type slowRoad struct{ transfer.Road }
+type slowRoad struct{ transfer.Delivery }
 
 func (slowRoad) Fetch(context.Context, loop.Version, []string) (transfer.Phases, error) {
 	time.Sleep(time.Hour + 9*time.Second)
@@ -67,7 +67,7 @@ func TestWordsWhileBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lines := 0
-		agent := &transfer.Agent{Control: "http://control", Name: "a", Engine: "e", Road: slowRoad{}, Client: &http.Client{Transport: &control{t: t, end: cancel}},
+		agent := &transfer.Agent{Control: "http://control", Name: "a", Engine: "e", Delivery: slowRoad{}, Client: &http.Client{Transport: &control{t: t, end: cancel}},
 			Logf: func(string, ...any) { lines++ }}
 		if err := agent.Run(ctx); !errors.Is(err, context.Canceled) {
 			t.Error(err)

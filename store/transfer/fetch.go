@@ -343,7 +343,7 @@ func (s *Store) abandon(c *Copy, why error) {
 	_ = os.RemoveAll(c.dir) // or the next Clean does it
 }
 
-// Served implements Road: the version stays until another is served.
+// Served implements Delivery: the version stays until another is served.
 func (s *Store) Served(version loop.Version) { s.served.Store(int64(version) + 1) }
 
 // prune removes what is beyond Keep: first what is newer than the version that has just

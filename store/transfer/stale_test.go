@@ -289,7 +289,7 @@ func TestTakingLeave(t *testing.T) {
 		}
 	}))
 	defer control.Close()
-	agent := &transfer.Agent{Control: control.URL, Name: "a", Engine: "e", Road: &transfer.Store{Dir: t.TempDir()}}
+	agent := &transfer.Agent{Control: control.URL, Name: "a", Engine: "e", Delivery: &transfer.Store{Dir: t.TempDir()}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -23,10 +23,10 @@ var suites = []struct {
 	subject  func(t *testing.T, url string) enginetest.Subject
 }{
 	{"HEADWAY_TEST_VLLM", func(*testing.T, string) enginetest.Subject {
-		return enginetest.Subject{Dialect: func() upstream.Dialect { return vllm.New() }, Road: upstream.RoadDisk}
+		return enginetest.Subject{Dialect: func() upstream.Dialect { return vllm.New() }, Delivery: upstream.DeliveryDisk}
 	}},
 	{"HEADWAY_TEST_SGLANG", func(*testing.T, string) enginetest.Subject {
-		return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Road: upstream.RoadDisk}
+		return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Delivery: upstream.DeliveryDisk}
 	}},
 	{"HEADWAY_TEST_SGLANG_DISTRIBUTED", distributed},
 	{"HEADWAY_TEST_LLAMACPP", restarted},
@@ -52,7 +52,7 @@ func restarted(t *testing.T, _ string) enginetest.Subject {
 		Convert: []string{python, "models/gguf_of.py", "{weights}", file},
 		Logf:    t.Logf,
 	}
-	return enginetest.Subject{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Dialect: func() upstream.Dialect { return llamacpp.New(o) }, Road: upstream.RoadRestart}
+	return enginetest.Subject{URL: fmt.Sprintf("http://127.0.0.1:%d", port), Dialect: func() upstream.Dialect { return llamacpp.New(o) }, Delivery: upstream.DeliveryRestart}
 }
 
 // The conformance suite on the server that the environment names: make test-engines.

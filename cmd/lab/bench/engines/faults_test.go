@@ -178,7 +178,7 @@ func (r *faultRun) addEngine(t *testing.T, i int) {
 	}
 	t.Cleanup(server.Close)
 	e, err := upstream.New(upstream.Options{
-		Name: fmt.Sprintf("engine-%d", i), Slots: faultSlots, Server: server, Dialect: vllm.New(), Road: upstream.RoadDisk,
+		Name: fmt.Sprintf("engine-%d", i), Slots: faultSlots, Server: server, Dialect: vllm.New(), Delivery: upstream.DeliveryDisk,
 		Views: r.weights.View, ServerPath: filepath.Dir, Vocabulary: faultPolicy.Vocabulary,
 		// On a busy machine a token may lie unread for long: a shorter quiet would take it for one of the new weights.
 		Silent: 3 * time.Second, Quiet: 2 * time.Second, Logf: r.logf,

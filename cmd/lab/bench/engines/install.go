@@ -64,7 +64,7 @@ func (h *harness) installed(ctx context.Context, p packages) (python string, err
 	python = filepath.Join(venv, "bin", "python")
 	done := filepath.Join(venv, "installed")
 	if _, err := os.Stat(done); err == nil {
-		h.say("%s is installed in %s", p.name, venv)
+		h.logf("%s is installed in %s", p.name, venv)
 		return python, nil
 	}
 	lock, err := lockFile(venv + ".lock")
@@ -79,7 +79,7 @@ func (h *harness) installed(ctx context.Context, p packages) (python string, err
 	if err != nil {
 		return "", err
 	}
-	h.say("installing %s into %s (once; gigabytes for some, minutes)", p.name, venv)
+	h.logf("installing %s into %s (once; gigabytes for some, minutes)", p.name, venv)
 	for _, args := range [][]string{
 		{system, "-m", "venv", "--clear", venv},
 		append([]string{python}, install...),
@@ -94,7 +94,7 @@ func (h *harness) installed(ctx context.Context, p packages) (python string, err
 	if err := quietly(ctx, python, "-c", "import "+p.imports); err != nil {
 		return "", fmt.Errorf("%s was installed and does not start: %w", p.name, err)
 	}
-	h.say("installed %s", p.name)
+	h.logf("installed %s", p.name)
 	return python, os.WriteFile(done, nil, 0o644)
 }
 

@@ -80,7 +80,7 @@ func run(ctx context.Context, o options) error {
 			continue
 		}
 		if err := h.engine(ctx, e); err != nil {
-			h.say("%s: %v", e.name, err)
+			h.logf("%s: %v", e.name, err)
 			failed = append(failed, fmt.Errorf("%s: %w", e.name, err))
 		}
 		if ctx.Err() != nil {
@@ -100,8 +100,8 @@ type harness struct {
 	began time.Time
 }
 
-// say prints a line of progress.
-func (h *harness) say(format string, args ...any) {
+// logf prints a line of progress.
+func (h *harness) logf(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%6.1fs  %s\n", time.Since(h.began).Seconds(), fmt.Sprintf(format, args...))
 }
 

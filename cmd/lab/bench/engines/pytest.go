@@ -33,7 +33,7 @@ func (h *harness) pytest(ctx context.Context, e engine, python string) (suite, e
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return suite{}, err
 	}
-	h.say("pytest %s", e.pytest)
+	h.logf("pytest %s", e.pytest)
 	cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml="+report, e.pytest)
 	cmd.Env = append(os.Environ(), e.environment(site{python: python})...)
 	said, err := cmd.CombinedOutput()
@@ -49,12 +49,12 @@ func (h *harness) pytest(ctx context.Context, e engine, python string) (suite, e
 		return s, judged
 	}
 	if s.Failed > 0 {
-		h.say("%s", said)
+		h.logf("%s", said)
 	}
 	if err != nil && s.Failed == 0 {
 		return s, fmt.Errorf("pytest %s: %w: %s", e.pytest, err, bytes.TrimSpace(said))
 	}
-	h.say("%s: %d passed, %d failed, %d skipped", e.pytest, s.Passed, s.Failed, s.skipped())
+	h.logf("%s: %d passed, %d failed, %d skipped", e.pytest, s.Passed, s.Failed, s.skipped())
 	return s, ctx.Err()
 }
 

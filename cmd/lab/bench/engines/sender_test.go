@@ -34,7 +34,7 @@ func distributed(t *testing.T, _ string) enginetest.Subject {
 	listener := httptest.NewServer(server.Handler())
 	t.Cleanup(listener.Close)
 	startSender(t, listener.URL)
-	return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Road: upstream.RoadDistributed, Sender: senders}
+	return enginetest.Subject{Dialect: func() upstream.Dialect { return sglang.New() }, Delivery: upstream.DeliveryDistributed, Sender: senders}
 }
 
 // startSender starts the process that has the two models' weights, and ends it with the test.

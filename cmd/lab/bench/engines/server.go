@@ -70,7 +70,7 @@ func (h *harness) startAt(ctx context.Context, e engine, p site, number int) (*s
 	s.cmd.Env = append(os.Environ(), e.environment(p)...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	inGroup(s.cmd)
-	h.say("starting %s on %s, log %s", e.title, s.url, log.Name())
+	h.logf("starting %s on %s, log %s", e.title, s.url, log.Name())
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (h *harness) startAt(ctx context.Context, e engine, p site, number int) (*s
 		s.stop()
 		return nil, fmt.Errorf("%s: %w; its log is %s", e.title, err, log.Name())
 	}
-	h.say("%s answers", e.title)
+	h.logf("%s answers", e.title)
 	return s, nil
 }
 

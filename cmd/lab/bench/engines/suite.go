@@ -84,7 +84,7 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 	}
 	for _, pkg := range slices.Concat(e.tests, []string{conformance}) {
 		if _, err := os.Stat(pkg); err != nil {
-			h.say("%s: %s is not there, left out", e.name, pkg)
+			h.logf("%s: %s is not there, left out", e.name, pkg)
 			continue
 		}
 		args := []string{"test", "-json", "-count=1", "-timeout=90m", pkg}
@@ -123,7 +123,7 @@ type event struct {
 
 // suite runs the tests of a package and says how they go on.
 func (h *harness) suite(ctx context.Context, pkg string, args, environment []string) (suite, error) {
-	h.say("go %s", strings.Join(args, " "))
+	h.logf("go %s", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment
 	var errs bytes.Buffer
@@ -143,7 +143,7 @@ func (h *harness) suite(ctx context.Context, pkg string, args, environment []str
 	if err != nil {
 		return s, fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(errs.Bytes()))
 	}
-	h.say("%s: %d passed, %d failed, %d skipped", pkg, s.Passed, s.Failed, s.skipped())
+	h.logf("%s: %d passed, %d failed, %d skipped", pkg, s.Passed, s.Failed, s.skipped())
 	return s, ctx.Err()
 }
 
@@ -169,10 +169,10 @@ func (h *harness) follow(pkg string, out io.Reader) suite {
 		case e.Action == "output" && e.Test != "":
 			said[e.Test] = append(said[e.Test], e.Output)
 			if strings.Contains(e.Output, "progress: ") {
-				h.say("  %s", strings.TrimSpace(place.ReplaceAllString(e.Output, "")))
+				h.logf("  %s", strings.TrimSpace(place.ReplaceAllString(e.Output, "")))
 			}
 		case e.Action == "output" && strings.Contains(e.Output, "panic"):
-			h.say("  %s", strings.TrimSpace(e.Output))
+			h.logf("  %s", strings.TrimSpace(e.Output))
 		case e.Test == "" && e.Action == "fail" && s.Failed == 0:
 			s.Failed, s.Failures = 1, []string{"the package as a whole"}
 		case e.Test == "" || around[e.Test] && e.Action != "fail":
@@ -182,7 +182,7 @@ func (h *harness) follow(pkg string, out io.Reader) suite {
 			// what is inside has failed, and was counted
 		case e.Action == "fail":
 			s.Failed, s.Failures = s.Failed+1, append(s.Failures, e.Test)
-			h.say("  FAIL %s\n%s", e.Test, strings.Join(said[e.Test], ""))
+			h.logf("  FAIL %s\n%s", e.Test, strings.Join(said[e.Test], ""))
 		case e.Action == "skip":
 			s.skip(reasonOf(said[e.Test]))
 		}

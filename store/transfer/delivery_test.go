@@ -16,9 +16,9 @@ import (
 func TestSharedDiskMayLag(t *testing.T) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		road := transfer.Shared{Dir: dir, Patience: time.Minute}
+		delivery := transfer.Shared{Dir: dir, Patience: time.Minute}
 		write := func(name, text string) {
-			path := filepath.Join(road.Path(3), name)
+			path := filepath.Join(delivery.Path(3), name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -32,11 +32,11 @@ func TestSharedDiskMayLag(t *testing.T) {
 			write("manifest.json", "{}")
 		}()
 		began := time.Now()
-		p, err := road.Fetch(context.Background(), 3, nil)
+		p, err := delivery.Fetch(context.Background(), 3, nil)
 		if waited := time.Since(began); err != nil || p.Bytes != 10 || waited < 5*time.Second {
 			t.Errorf("%d bytes after %v (%v), want the 10 as soon as the manifest was there", p.Bytes, waited, err)
 		}
-		_, err = road.Fetch(context.Background(), 4, nil)
+		_, err = delivery.Fetch(context.Background(), 4, nil)
 		if err == nil || !strings.Contains(err.Error(), "version 4") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("a version that does not come: %v", err)
 		}

@@ -11,8 +11,8 @@ import (
 // are twelve million and nothing can be learned by heart.
 const alphabet = "abcdefghijklmnopqrstuvwxyz"
 
-// words is a task on one random word: the response is the word, transformed.
-type words struct {
+// wordTask is a task on one random word: the response is the word, transformed.
+type wordTask struct {
 	name       string
 	vocabulary Vocabulary
 	min, max   int
@@ -20,7 +20,7 @@ type words struct {
 	transform  func([]int32)
 }
 
-func newWords(name string, o Options, transform func([]int32)) (ScoredTask, error) {
+func newWordTask(name string, o Options, transform func([]int32)) (ScoredTask, error) {
 	if o.LettersMin < 1 || o.LettersMax < o.LettersMin || o.LettersMax > maxLetters {
 		return nil, fmt.Errorf("env: task %s of %d to %d letters; both must be between 1 and %d, in order",
 			name, o.LettersMin, o.LettersMax, maxLetters)
@@ -29,7 +29,7 @@ func newWords(name string, o Options, transform func([]int32)) (ScoredTask, erro
 		return nil, fmt.Errorf("env: task %s of at most %d letters has too few words to hold 1000 out; letters_max must be at least %d",
 			name, o.LettersMax, minLettersMax)
 	}
-	return words{name: name, vocabulary: NewVocabulary(alphabet), min: o.LettersMin, max: o.LettersMax, growth: o.Growth, transform: transform}, nil
+	return wordTask{name: name, vocabulary: NewVocabulary(alphabet), min: o.LettersMin, max: o.LettersMax, growth: o.Growth, transform: transform}, nil
 }
 
 const (
@@ -37,19 +37,19 @@ const (
 	minLettersMax = 3 // 26³/8 = 2197 held-out words
 )
 
-func (w words) Name() string           { return w.name }
-func (w words) Vocabulary() Vocabulary { return w.vocabulary }
-func (w words) Limits() Limits {
+func (w wordTask) Name() string           { return w.name }
+func (w wordTask) Vocabulary() Vocabulary { return w.vocabulary }
+func (w wordTask) Limits() Limits {
 	most := grown(w.max, w.growth)
 	return Limits{PromptTokens: most + 2, ResponseTokens: most + 1}
 }
 
 // Levels is one for every length of a word, the shortest first.
-func (w words) Levels() int { return w.max - w.min + 1 }
+func (w wordTask) Levels() int { return w.max - w.min + 1 }
 
 // Draw makes a word of the level's length; at level 0 its length is uniform
 // between min and max letters.
-func (w words) Draw(rng *rand.Rand, level int) Problem { return w.DrawGrown(rng, level, 1) }
+func (w wordTask) Draw(rng *rand.Rand, level int) Problem { return w.DrawGrown(rng, level, 1) }
 
 // grown is how many letters make an answer, its end included, factor times as long.
 func grown(letters int, factor float64) int {
@@ -57,7 +57,7 @@ func grown(letters int, factor float64) int {
 }
 
 // DrawGrown implements [Grower].
-func (w words) DrawGrown(rng *rand.Rand, level int, factor float64) Problem {
+func (w wordTask) DrawGrown(rng *rand.Rand, level int, factor float64) Problem {
 	letters := w.min + level - 1
 	if level == 0 {
 		letters = w.min + rng.IntN(w.max-w.min+1)
@@ -72,10 +72,10 @@ func (w words) DrawGrown(rng *rand.Rand, level int, factor float64) Problem {
 }
 
 // Score gives partial credit by [creditByPlace].
-func (w words) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
+func (w wordTask) Score(p Problem, response []int32) Score { return creditByPlace(p, response) }
 
 // Failed implements [Checker]: a wrong letter stays wrong.
-func (w words) Failed(p Problem, response []int32) bool { return wrongPlace(p, response) }
+func (w wordTask) Failed(p Problem, response []int32) bool { return wrongPlace(p, response) }
 
 // wrongPlace reports whether a place of the response differs from the answer.
 func wrongPlace(p Problem, response []int32) bool {

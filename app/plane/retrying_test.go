@@ -62,7 +62,7 @@ func TestPatientTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				inner, silent := &failingTemplate{until: time.Now().Add(c.down), err: c.err}, 0
-				template := patientTemplate{inner, 10 * time.Minute, func() { silent++ }}
+				template := retryingTemplate{inner, 10 * time.Minute, func() { silent++ }}
 				began := time.Now()
 				tokens, err := template.Render(t.Context(), nil, nil, true)
 				took := time.Since(began)
@@ -86,7 +86,7 @@ func TestPatientTemplate(t *testing.T) {
 func TestPatientTemplateLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &failingTemplate{until: time.Now().Add(time.Minute), err: io.EOF}
-		template := patientTemplate{inner, 10 * time.Minute, func() {}}
+		template := retryingTemplate{inner, 10 * time.Minute, func() {}}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := template.Encode(ctx, "a"); !errors.Is(err, context.DeadlineExceeded) {

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// feed sends what happens to those who look. Whoever does not keep up is dropped: a
+// eventStream sends what happens to those who look. Whoever does not keep up is dropped: a
 // viewer never holds up a run.
-type feed struct {
+type eventStream struct {
 	mu   sync.Mutex
 	subs map[chan []byte]struct{}
 }
 
-// feedBacklog is how many messages a subscriber may be behind.
-const feedBacklog = 64
+// streamBacklog is how many messages a subscriber may be behind.
+const streamBacklog = 64
 
 // Subscribe implements api.Plane.
-func (f *feed) Subscribe(ctx context.Context) <-chan []byte {
-	c := make(chan []byte, feedBacklog)
+func (f *eventStream) Subscribe(ctx context.Context) <-chan []byte {
+	c := make(chan []byte, streamBacklog)
 	f.mu.Lock()
 	if f.subs == nil {
 		f.subs = make(map[chan []byte]struct{})
@@ -29,7 +29,7 @@ func (f *feed) Subscribe(ctx context.Context) <-chan []byte {
 	return c
 }
 
-func (f *feed) drop(c chan []byte) {
+func (f *eventStream) drop(c chan []byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, there := f.subs[c]; there {
@@ -39,7 +39,7 @@ func (f *feed) drop(c chan []byte) {
 }
 
 // send encodes a message once, and not at all while nobody looks.
-func (f *feed) send(message any) {
+func (f *eventStream) send(message any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.subs) == 0 {

@@ -14,9 +14,9 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Road is a way for versions to come to a receiver. They come from other nodes over TCP ([Store]), on
+// Delivery is a way for versions to come to a receiver. They come from other nodes over TCP ([Store]), on
 // a disk that all share ([Shared]), or through an object store.
-type Road interface {
+type Delivery interface {
 	// Fetch brings a version here, whole or not at all; parents are of use to [Store] alone.
 	Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error)
 	// Path is the directory of a version that has been fetched.
@@ -30,11 +30,11 @@ type Road interface {
 }
 
 var (
-	_ Road = (*Store)(nil)
-	_ Road = Shared{}
+	_ Delivery = (*Store)(nil)
+	_ Delivery = Shared{}
 )
 
-// Discard implements Road.
+// Discard implements Delivery.
 func (s *Store) Discard(version loop.Version) error {
 	if s.Source != nil {
 		s.Source.Remove(version)
@@ -55,7 +55,7 @@ func Remove(dir string) error {
 	return os.RemoveAll(aside)
 }
 
-// Shared is a road without a journey. Versions lie on a disk that the control plane and the engines
+// Shared copies nothing. Versions lie on a disk that the control plane and the engines
 // share, and are read where they were published.
 type Shared struct {
 	// Dir is the control plane's directory of versions, as this node sees it.
@@ -68,7 +68,7 @@ type Shared struct {
 // lookAgain is the pause between two looks at a shared disk.
 const lookAgain = 20 * time.Millisecond
 
-// Fetch implements Road: it waits until the version's manifest, which is there last, can be seen.
+// Fetch implements Delivery: it waits until the version's manifest, which is there last, can be seen.
 // Then it reads all files once, so that an engine finds them in this node's memory.
 func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p Phases, err error) {
 	began := time.Now()
@@ -105,16 +105,16 @@ func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p 
 	return p, nil
 }
 
-// Path implements Road.
+// Path implements Delivery.
 func (s Shared) Path(version loop.Version) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("v%06d", version))
 }
 
-// Served implements Road.
+// Served implements Delivery.
 func (s Shared) Served(loop.Version) {}
 
-// Discard implements Road: the files there are the control plane's.
+// Discard implements Delivery: the files there are the control plane's.
 func (s Shared) Discard(loop.Version) error { return nil }
 
-// Clean implements Road.
+// Clean implements Delivery.
 func (s Shared) Clean() error { return nil }

@@ -111,7 +111,7 @@ func TestAHungSinkHoldsNothingUp(t *testing.T) {
 }
 
 func TestANilFeedTakesAll(t *testing.T) {
-	var f *Feed
+	var f *Fanout
 	f.Send(Step{})
 	f.Close(true)
 	if len(f.Dropped()) != 0 {

@@ -20,9 +20,9 @@ const (
 	renderAgainMost = 2 * time.Second
 )
 
-// patientTemplate holds what no server renders at the moment, as a response is held that no engine
+// retryingTemplate holds what no server renders at the moment, as a response is held that no engine
 // samples: agents' libraries give up within seconds, and a server is back within minutes.
-type patientTemplate struct {
+type retryingTemplate struct {
 	inner gateway.Templates
 	// wait is how long a chat is held; silent is told that servers do not answer, and must not block.
 	wait   time.Duration
@@ -30,22 +30,22 @@ type patientTemplate struct {
 }
 
 // Render implements gateway.Templates.
-func (t patientTemplate) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
+func (t retryingTemplate) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	return held(ctx, t, func() ([]int32, error) { return t.inner.Render(ctx, messages, tools, generation) })
 }
 
 // Encode implements gateway.Templates.
-func (t patientTemplate) Encode(ctx context.Context, text string) ([]int32, error) {
+func (t retryingTemplate) Encode(ctx context.Context, text string) ([]int32, error) {
 	return held(ctx, t, func() ([]int32, error) { return t.inner.Encode(ctx, text) })
 }
 
 // Decode implements gateway.Templates.
-func (t patientTemplate) Decode(ctx context.Context, tokens []int32) (string, error) {
+func (t retryingTemplate) Decode(ctx context.Context, tokens []int32) (string, error) {
 	return held(ctx, t, func() (string, error) { return t.inner.Decode(ctx, tokens) })
 }
 
 // held asks until a server answers, whatever it says, or t.wait is over.
-func held[T any](ctx context.Context, t patientTemplate, ask func() (T, error)) (T, error) {
+func held[T any](ctx context.Context, t retryingTemplate, ask func() (T, error)) (T, error) {
 	limit := time.NewTimer(t.wait)
 	defer limit.Stop()
 	for pause := renderAgain; ; pause = min(2*pause, renderAgainMost) {

@@ -39,7 +39,7 @@ type Sink interface {
 	Close(ctx context.Context, well bool) error
 }
 
-// Options of a Feed.
+// Options of a Fanout.
 type Options struct {
 	// Depth is how many steps wait for a sink at most, 0 for 4,096; more are dropped.
 	Depth int
@@ -51,17 +51,17 @@ type Options struct {
 	Logf func(format string, args ...any)
 }
 
-// Feed hands steps to sinks. The nil Feed takes them and does nothing.
-type Feed struct {
-	opt   Options
-	lanes []*lane
-	ended chan struct{} // closed as nothing more comes
-	once  sync.Once
-	well  bool
+// Fanout hands steps to sinks. The nil Fanout takes them and does nothing.
+type Fanout struct {
+	opt    Options
+	queues []*queue
+	ended  chan struct{} // closed as nothing more comes
+	once   sync.Once
+	well   bool
 }
 
-// lane is one sink with what waits for it.
-type lane struct {
+// queue is one sink with what waits for it.
+type queue struct {
 	sink    Sink
 	waiting chan Step
 	dropped atomic.Int64
@@ -70,7 +70,7 @@ type lane struct {
 }
 
 // Start begins to feed sinks.
-func Start(sinks []Sink, opt Options) *Feed {
+func Start(sinks []Sink, opt Options) *Fanout {
 	if opt.Depth == 0 {
 		opt.Depth = 4096
 	}
@@ -83,22 +83,22 @@ func Start(sinks []Sink, opt Options) *Feed {
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}
-	f := &Feed{opt: opt, ended: make(chan struct{})}
+	f := &Fanout{opt: opt, ended: make(chan struct{})}
 	for _, s := range sinks {
 		ctx, cancel := context.WithCancel(context.Background())
-		l := &lane{sink: s, waiting: make(chan Step, opt.Depth), done: make(chan struct{}), cancel: cancel}
-		f.lanes = append(f.lanes, l)
+		l := &queue{sink: s, waiting: make(chan Step, opt.Depth), done: make(chan struct{}), cancel: cancel}
+		f.queues = append(f.queues, l)
 		go f.drive(ctx, l)
 	}
 	return f
 }
 
 // Send takes a step. It never blocks: a full sink drops the step.
-func (f *Feed) Send(s Step) {
+func (f *Fanout) Send(s Step) {
 	if f == nil {
 		return
 	}
-	for _, l := range f.lanes {
+	for _, l := range f.queues {
 		select {
 		case l.waiting <- s:
 		default:
@@ -108,10 +108,10 @@ func (f *Feed) Send(s Step) {
 }
 
 // Dropped is how many steps each sink has lost, by name.
-func (f *Feed) Dropped() map[string]int64 {
+func (f *Fanout) Dropped() map[string]int64 {
 	out := map[string]int64{}
 	if f != nil {
-		for _, l := range f.lanes {
+		for _, l := range f.queues {
 			out[l.sink.Name()] += l.dropped.Load()
 		}
 	}
@@ -120,7 +120,7 @@ func (f *Feed) Dropped() map[string]int64 {
 
 // Close sends what still waits and ends the sinks; well says how the run ended. A sink that has been failing is
 // tried once more. It waits no longer than Options.Patience. It may be called more than once.
-func (f *Feed) Close(well bool) {
+func (f *Fanout) Close(well bool) {
 	if f == nil {
 		return
 	}
@@ -130,7 +130,7 @@ func (f *Feed) Close(well bool) {
 	})
 	timer := time.NewTimer(f.opt.Patience)
 	defer timer.Stop()
-	for _, l := range f.lanes {
+	for _, l := range f.queues {
 		select {
 		case <-l.done:
 		case <-timer.C:
@@ -148,7 +148,7 @@ func (f *Feed) Close(well bool) {
 const batchMax = 64
 
 // drive hands a sink what comes, until nothing does.
-func (f *Feed) drive(ctx context.Context, l *lane) {
+func (f *Fanout) drive(ctx context.Context, l *queue) {
 	defer close(l.done)
 	defer l.cancel()
 	var batch []Step
@@ -188,7 +188,7 @@ func (f *Feed) drive(ctx context.Context, l *lane) {
 }
 
 // discard counts what comes for a sink that takes nothing more, until nothing comes.
-func (f *Feed) discard(l *lane) {
+func (f *Fanout) discard(l *queue) {
 	for {
 		select {
 		case <-l.waiting:
@@ -206,7 +206,7 @@ func (f *Feed) discard(l *lane) {
 
 // write tries until the sink has taken a batch; until it is broken, the context ends, or nothing more comes and
 // a last try has failed.
-func (f *Feed) write(ctx context.Context, l *lane, batch []Step) bool {
+func (f *Fanout) write(ctx context.Context, l *queue, batch []Step) bool {
 	wait, last := f.opt.Retry, false
 	for tries := 0; ; tries++ {
 		err := l.sink.Write(ctx, batch)
