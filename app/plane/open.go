@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
@@ -37,7 +38,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	if p.Cfg.Store.Trace == "full" {
 		mirror = filepath.Join(p.Dir, trace.FileName)
 	}
-	dir := filepath.Join(p.Dir, record.NatsDir)
+	dir := filepath.Join(p.Dir, origin.NatsDir)
 	if n.URL != "" {
 		dir = ""
 	}

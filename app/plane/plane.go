@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/player"
 	"github.com/headway-rl/headway/app/record"
@@ -281,7 +282,7 @@ func (p *Plane) url() string {
 
 // writeAddress tells other commands how the run's control plane is reached, or that the run has finished.
 func (p *Plane) writeAddress() error {
-	said := record.Address{URL: p.url(), Run: p.name, PID: os.Getpid()}
+	said := origin.Address{URL: p.url(), Run: p.name, PID: os.Getpid()}
 	if p.finished() {
 		version := p.Status().Version
 		said.Finished = &version
@@ -290,7 +291,7 @@ func (p *Plane) writeAddress() error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(p.Dir, record.AddressFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.Dir, origin.AddressFile), append(text, '\n'), 0o644)
 }
 
 // finished reports whether the run has made all its train steps.

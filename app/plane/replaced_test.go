@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
@@ -27,7 +28,7 @@ func TestFilesOfARunAreReplaced(t *testing.T) {
 	}
 	j := &record.Record{App: &app.Process{}, Parts: &parts.Parts{Cfg: cfg, Dir: dir}}
 	for name, write := range map[string]func() error{
-		record.AddressFile: (&Plane{Record: j, name: "r", listener: listener}).writeAddress,
+		origin.AddressFile: (&Plane{Record: j, name: "r", listener: listener}).writeAddress,
 		parts.ConfigFile:   j.WriteConfig,
 	} {
 		path, behind := filepath.Join(dir, name), filepath.Join(t.TempDir(), name)

@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop/trace"
@@ -33,7 +34,7 @@ func (j *Run) ServePages(header trace.Header) (*Pages, error) {
 	j.Shown = record.NewShown(j.Record, filepath.Base(j.Dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Pages{view: j.Shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
-	p.served.Go(func() { _ = record.ServePages(ctx, listener, j.Shown.Model.Handler()) }) // the run is not over with its pages
+	p.served.Go(func() { _ = pages.Serve(ctx, listener, j.Shown.Model.Handler()) }) // the run is not over with its pages
 	return p, nil
 }
 
@@ -41,12 +42,12 @@ func (j *Run) ServePages(header trace.Header) (*Pages, error) {
 func (j *Run) listenForPages() (net.Listener, error) {
 	address := j.Cfg.Server.Listen
 	if !j.Cfg.Given("server.listen") {
-		return record.FirstFree(record.ViewListen)
+		return pages.FirstFree(pages.DefaultListen)
 	}
-	if err := record.CheckViewListen(address); err != nil {
+	if err := pages.CheckListen(address); err != nil {
 		return nil, err
 	}
-	return record.FirstFree(address)
+	return pages.FirstFree(address)
 }
 
 // Close ends the pages.

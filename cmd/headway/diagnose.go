@@ -15,7 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
-	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
@@ -113,7 +113,7 @@ func kindOf(path string) (int, error) {
 		return kindTrace, err
 	}
 	if info.IsDir() {
-		if _, err := os.Stat(filepath.Join(path, record.AddressFile)); err == nil {
+		if _, err := os.Stat(filepath.Join(path, origin.AddressFile)); err == nil {
 			return kindPlane, nil
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
@@ -42,14 +43,14 @@ func (c *runCmd) Run(a *app.Process) error {
 	if c.Resume != nil {
 		return c.resume(a, *c.Resume)
 	}
-	if err := record.RefuseRunAsDocument(c.File); err != nil {
+	if err := origin.RefuseRunAsDocument(c.File); err != nil {
 		return err
 	}
 	cfg, err := config.LoadWith(c.File, c.overrides()...)
 	if err != nil {
 		return err
 	}
-	if err := record.TrainsItself(cfg); err != nil {
+	if err := origin.TrainsItself(cfg); err != nil {
 		return err
 	}
 	warnOf(a, cfg)
@@ -60,17 +61,17 @@ func (c *runCmd) Run(a *app.Process) error {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
 	}
-	if err := record.CheckFolder(cfg.Store.Dir); err != nil {
+	if err := origin.CheckFolder(cfg.Store.Dir); err != nil {
 		return err
 	}
 	dir := filepath.Join(cfg.Store.Dir, name)
 	if _, err := os.Stat(dir); err == nil {
 		hint := "choose another --name"
-		switch made, _ := record.OriginOf(dir); made {
-		case record.OriginRun:
+		switch made, _ := origin.Of(dir); made {
+		case origin.Run:
 			hint += ", or go on with it by --resume " + dir
-		case record.OriginServe:
-			hint += "; it is a control plane's run: " + record.ServeHint(dir)
+		case origin.Serve:
+			hint += "; it is a control plane's run: " + origin.ServeHint(dir)
 		}
 		return failure.Usage(hint, "run directory %s exists already; nothing is overwritten", dir)
 	}
@@ -107,7 +108,7 @@ func (c *runCmd) resume(a *app.Process, dir string) error {
 	if c.File != "" || len(c.overrides()) > 0 || c.Name != "" {
 		return failure.Usage("start a new run for other settings", "--resume goes on with the settings of %s; FILE, --name, --set and the flags for keys cannot be given with it", dir)
 	}
-	if err := record.RefuseOthersRun(dir); err != nil {
+	if err := origin.RefuseOthersRun(dir); err != nil {
 		return err
 	}
 	state, err := run.Load(a, dir)

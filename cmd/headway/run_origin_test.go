@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
-	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -89,13 +89,13 @@ func TestRunResumesNoControlPlane(t *testing.T) {
 	planes := traceText(t, "live", "trainer.kind=remote")
 	embedded := traceText(t, "live")
 	for name, files := range map[string]map[string]string{
-		"all of it":                  {record.AddressFile: "{}", "state/nats/lock": "1\n", "trace.ndjson.lock": "1\n", trace.FileName: planes},
-		"everything embedded":        {record.AddressFile: "{}", "state/nats/lock": "1\n", trace.FileName: embedded},
+		"all of it":                  {origin.AddressFile: "{}", "state/nats/lock": "1\n", "trace.ndjson.lock": "1\n", trace.FileName: planes},
+		"everything embedded":        {origin.AddressFile: "{}", "state/nats/lock": "1\n", trace.FileName: embedded},
 		"before its first step":      {"state/nats/lock": "1\n", trace.FileName: ""},
-		"with a cluster":             {record.AddressFile: "{}", trace.FileName: embedded},
-		"without a trace":            {record.AddressFile: "{}", "state/nats/lock": "1\n"},
+		"with a cluster":             {origin.AddressFile: "{}", trace.FileName: embedded},
+		"without a trace":            {origin.AddressFile: "{}", "state/nats/lock": "1\n"},
 		"a copy of its trace alone":  {trace.FileName: planes},
-		"after a resume of long ago": {record.AddressFile: "{}", "state/nats/lock": "1\n", "state/lock": "2\n", trace.FileName: planes},
+		"after a resume of long ago": {origin.AddressFile: "{}", "state/nats/lock": "1\n", "state/lock": "2\n", trace.FileName: planes},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -149,7 +149,7 @@ func TestServeRefusesOthersDirectories(t *testing.T) {
 		"a simulation":                 {map[string]string{trace.FileName: traceText(t, "simulation")}, "is a simulation"},
 		"no trace":                     {map[string]string{trace.FileName: "one\ntwo\n"}, "is no Headway trace"},
 		"no trace and no line":         {map[string]string{trace.FileName: "one"}, "is no Headway trace"},
-		"a trace without its log":      {map[string]string{record.AddressFile: "{}", trace.FileName: run}, "name the cluster that has the run's log (--nats)"},
+		"a trace without its log":      {map[string]string{origin.AddressFile: "{}", trace.FileName: run}, "name the cluster that has the run's log (--nats)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := t.TempDir()
@@ -180,7 +180,7 @@ func TestFilesAndFoldersAreToldApart(t *testing.T) {
 	folderOf(t, folder, map[string]string{
 		"file":                                 "",
 		filepath.Join("a", trace.FileName):     traceText(t, "live"),
-		filepath.Join("s", record.AddressFile): "{}",
+		filepath.Join("s", origin.AddressFile): "{}",
 	})
 	t.Chdir(folder)
 	before := contentOf(t, ".")

@@ -12,8 +12,8 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/plane"
-	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
@@ -38,7 +38,7 @@ type serveCmd struct {
 
 // Run serves until the run's steps are done, a signal, or another process takes over.
 func (c *serveCmd) Run(a *app.Process) (err error) {
-	if err := record.RefuseRunAsDocument(c.File); err != nil {
+	if err := origin.RefuseRunAsDocument(c.File); err != nil {
 		return err
 	}
 	cfg, err := c.document()
@@ -53,10 +53,10 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 		return err
 	}
 	dir := filepath.Join(cfg.Store.Dir, c.Name)
-	if err := record.CheckFolder(cfg.Store.Dir); err != nil {
+	if err := origin.CheckFolder(cfg.Store.Dir); err != nil {
 		return err
 	}
-	if err := record.RefuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
+	if err := origin.RefuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", cfg.Server.Listen)

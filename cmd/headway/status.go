@@ -20,8 +20,8 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/plane"
-	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -152,17 +152,17 @@ func newStatusClient(a *app.Process, c *statusCmd) (*statusClient, error) {
 // serverURL reads an address: a URL, HOST:PORT, or a run directory whose control plane said its own and the run's name.
 func serverURL(given string) (base *url.URL, run string, err error) {
 	hint := "want http://HOST:PORT, https://HOST:PORT, or the run directory of a control plane on this machine"
-	if text, err := os.ReadFile(filepath.Join(given, record.AddressFile)); err == nil {
-		var said record.Address
+	if text, err := os.ReadFile(filepath.Join(given, origin.AddressFile)); err == nil {
+		var said origin.Address
 		if json.Unmarshal(text, &said) != nil || said.URL == "" {
-			return nil, "", failure.Usage(hint, "%s does not say where the control plane listens", filepath.Join(given, record.AddressFile))
+			return nil, "", failure.Usage(hint, "%s does not say where the control plane listens", filepath.Join(given, origin.AddressFile))
 		}
 		given, run = said.URL, said.Run
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
-		if made, _ := record.OriginOf(given); made == record.OriginRun {
+		if made, _ := origin.Of(given); made == origin.Run {
 			return nil, "", failure.Usage("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
 		}
-		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, record.AddressFile)
+		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, origin.AddressFile)
 	}
 	if !strings.Contains(given, "://") {
 		if err := refuseMissingPath(given); err != nil {
@@ -267,8 +267,8 @@ func (c *statusClient) unreachable(err error) error {
 // hasFinished says that the run of the directory has made all its train steps, where it has. It is asked only
 // when nobody answers for the run, and reads the directory anew: the run may end while it is watched.
 func (c *statusClient) hasFinished() error {
-	text, err := os.ReadFile(filepath.Join(c.dir, record.AddressFile))
-	var said record.Address
+	text, err := os.ReadFile(filepath.Join(c.dir, origin.AddressFile))
+	var said origin.Address
 	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
@@ -393,7 +393,7 @@ func TestStatusOfARunDirectory(t *testing.T) {
 	dir := t.TempDir()
 	said, _ := json.Marshal(map[string]any{"url": address, "pid": 1})
 	ca := filepath.Join(dir, "ca.pem")
-	for path, text := range map[string][]byte{filepath.Join(dir, record.AddressFile): said, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})} {
+	for path, text := range map[string][]byte{filepath.Join(dir, origin.AddressFile): said, ca: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate.Certificate[0]})} {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +426,7 @@ func TestStatusOfARunThatHasEnded(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, trace.FileName), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, record.AddressFile), said, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, origin.AddressFile), said, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		stdout, stderr, code := askStatus(t, dir)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
-	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/experiment"
@@ -84,7 +84,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 		defer close(read)
 		shown.Follow(ctx)
 	}()
-	err = record.ServePages(ctx, listener, shown.Model().Handler())
+	err = pages.Serve(ctx, listener, shown.Model().Handler())
 	cancel()
 	<-read
 	return err
@@ -93,9 +93,9 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 // listenToView opens the port of the pages: the one that is named or, where none is, the first free one.
 func listenToView(address string) (net.Listener, error) {
 	if address == "" {
-		return record.FirstFree(record.ViewListen)
+		return pages.FirstFree(pages.DefaultListen)
 	}
-	if err := record.CheckViewListen(address); err != nil {
+	if err := pages.CheckListen(address); err != nil {
 		return nil, err
 	}
 	listener, err := net.Listen("tcp", address)

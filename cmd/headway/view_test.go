@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 )
@@ -132,7 +132,7 @@ func TestViewRefuses(t *testing.T) {
 		}
 	}
 	for address, fine := range map[string]bool{"127.0.0.1:0": true, "[::1]:0": true, "localhost:0": true, "0.0.0.0:7070": false, ":7070": false, "7070": false} {
-		if err := record.CheckViewListen(address); (err == nil) != fine {
+		if err := pages.CheckListen(address); (err == nil) != fine {
 			t.Errorf("--listen %s: %v", address, err)
 		}
 	}
@@ -145,14 +145,14 @@ func TestServePages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	listener, err := record.FirstFree(taken.Addr().String())
+	listener, err := pages.FirstFree(taken.Addr().String())
 	if err != nil || listener.Addr().String() == taken.Addr().String() {
 		t.Fatalf("%v, %v", listener, err)
 	}
 	model := shownOf(t, recorded(t))
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- record.ServePages(ctx, listener, model.Handler()) }()
+	go func() { served <- pages.Serve(ctx, listener, model.Handler()) }()
 	url := "http://" + listener.Addr().String()
 	ask := func(host, path string) (int, string) {
 		r, err := http.NewRequest("GET", url+path, nil)

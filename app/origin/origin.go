@@ -1,4 +1,4 @@
-package record
+package origin
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// origin is the command that a directory's run is of. The two that train keep a run in ways
+// Origin is the command that a directory's run is of. The two that train keep a run in ways
 // that the other one cannot go on with, and would break.
-type origin int
+type Origin int
 
 const (
-	originNone       origin = iota // no run: nothing has begun here
-	OriginRun                      // headway run
-	OriginServe                    // headway serve
-	originSimulation               // headway simulate, which leaves nothing to go on with
+	None       Origin = iota // no run: nothing has begun here
+	Run                      // headway run
+	Serve                    // headway serve
+	Simulation               // headway simulate, which leaves nothing to go on with
 )
 
 // NatsDir is where a control plane without a cluster keeps its log, under the run directory.
@@ -30,66 +30,66 @@ var NatsDir = filepath.Join("state", "nats")
 // lockFile is what headway run holds while it writes, under the run directory (package store/file).
 var lockFile = filepath.Join("state", "lock")
 
-// OriginOf says which command made the run in dir, and writes nothing. A control plane says its
+// Of says which command made the run in dir, and writes nothing. A control plane says its
 // address, and makes its server's files, before its log has a line. The command headway run takes its
 // lock before there is a trace. Where a program of before this check wrote into the other's
 // directory, the address tells: only a control plane that became the writer gives it. A copy without
 // any of these is told by its trace.
-func OriginOf(dir string) (origin, error) {
+func Of(dir string) (Origin, error) {
 	here := func(name string) bool {
 		_, err := os.Lstat(filepath.Join(dir, name))
 		return err == nil
 	}
 	switch {
 	case here(AddressFile):
-		return OriginServe, nil
+		return Serve, nil
 	case here(lockFile) && here(trace.FileName):
-		return OriginRun, nil
+		return Run, nil
 	case here(NatsDir):
-		return OriginServe, nil
+		return Serve, nil
 	}
 	log, err := os.Open(filepath.Join(dir, trace.FileName))
 	if errors.Is(err, fs.ErrNotExist) {
-		return originNone, nil
+		return None, nil
 	}
 	if err != nil {
-		return originNone, failure.Usage("see whether it can be read, or choose another directory", "%w", err)
+		return None, failure.Usage("see whether it can be read, or choose another directory", "%w", err)
 	}
 	defer log.Close()
 	return originOfTrace(log)
 }
 
 // originOfTrace tells by what a trace begins with.
-func originOfTrace(log *os.File) (origin, error) {
+func originOfTrace(log *os.File) (Origin, error) {
 	if info, err := log.Stat(); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-		return originNone, nil
+		return None, nil
 	}
 	reader, err := trace.NewReader(log)
 	if err != nil {
-		return originNone, failure.Usage("choose another directory, or move the file away if it is not needed", "%s: %w", log.Name(), err)
+		return None, failure.Usage("choose another directory, or move the file away if it is not needed", "%s: %w", log.Name(), err)
 	}
 	if reader.Header.Source == "simulation" {
-		return originSimulation, nil
+		return Simulation, nil
 	}
 	cfg, err := config.ParseRecorded("config of the trace of "+log.Name(), []byte(reader.Header.Config))
 	if err != nil {
-		return originNone, err
+		return None, err
 	}
 	if reader.Header.Loop.TrainerAsks || TrainsItself(cfg.WithDefaults()) != nil {
-		return OriginServe, nil
+		return Serve, nil
 	}
-	return OriginRun, nil
+	return Run, nil
 }
 
 // RefuseOthersRun refuses to resume what headway run did not make, before anything of it is opened.
 func RefuseOthersRun(dir string) error {
-	made, err := OriginOf(dir)
+	made, err := Of(dir)
 	switch {
 	case err != nil:
 		return err
-	case made == OriginServe:
+	case made == Serve:
 		return failure.Usage(ServeHint(dir), "%s is a control plane's run: headway serve made it, and headway run would break its log", dir)
-	case made == originSimulation:
+	case made == Simulation:
 		return failure.Usage("headway view, replay and diagnose read it; start a run of its document with headway run FILE", "%s is a simulation: there is nothing to go on with", dir)
 	}
 	return nil
@@ -115,15 +115,15 @@ func RefuseOthersDirectory(dir string, cluster bool) error {
 	if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return failure.Usage("choose another --name, or --dir for another folder", "%s is a file, and --name is to be a run's directory", dir)
 	}
-	made, err := OriginOf(dir)
+	made, err := Of(dir)
 	switch {
 	case err != nil:
 		return err
-	case made == OriginRun:
+	case made == Run:
 		return failure.Usage("choose another --name, or go on with it by headway run --resume "+dir, "%s is a run of headway run: a control plane cannot go on with it", dir)
-	case made == originSimulation:
+	case made == Simulation:
 		return failure.Usage("choose another --name", "%s is a simulation: a control plane cannot go on with it", dir)
-	case made == OriginServe && !cluster:
+	case made == Serve && !cluster:
 		return refuseLostLog(dir)
 	}
 	return nil
@@ -150,10 +150,10 @@ func RefuseRunAsDocument(path string) error {
 		return nil
 	}
 	hint := "name a config file (YAML), or none for the defaults"
-	switch made, _ := OriginOf(path); made {
-	case OriginRun:
+	switch made, _ := Of(path); made {
+	case Run:
 		hint = "headway run --resume " + path + " goes on with the run; a new one of its document: headway run " + filepath.Join(path, parts.ConfigFile)
-	case OriginServe:
+	case Serve:
 		hint = ServeHint(path)
 	}
 	return failure.Usage(hint, "%s is a directory, and a config file is expected", path)

@@ -1,4 +1,4 @@
-package record
+package origin
 
 import (
 	"github.com/headway-rl/headway/loop"

@@ -1,4 +1,4 @@
-package record
+package pages
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// ViewListen is where pages are served by default.
-const ViewListen = "127.0.0.1:7070"
+// DefaultListen is where pages are served by default.
+const DefaultListen = "127.0.0.1:7070"
 
 // viewPorts is how many ports from the default one on are tried.
 const viewPorts = 32
 
-// CheckViewListen refuses addresses that others can reach: the pages show prompts and responses.
-func CheckViewListen(address string) error {
+// CheckListen refuses addresses that others can reach: the pages show prompts and responses.
+func CheckListen(address string) error {
 	const hint = "HOST:PORT with a host of this machine, such as 127.0.0.1:7070; from elsewhere: ssh -L 7070:127.0.0.1:7070 HOST"
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,8 +50,8 @@ func FirstFree(address string) (net.Listener, error) {
 // viewDrain is how long answers under way may take at the end.
 const viewDrain = 2 * time.Second
 
-// ServePages serves on a listener, which it closes, until the context ends.
-func ServePages(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// Serve serves on a listener, which it closes, until the context ends.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	server := &http.Server{Handler: sameSite(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
