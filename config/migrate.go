@@ -44,6 +44,15 @@ func Migrate(name string, text []byte) (now []byte, moved []Renamed, err error) 
 	return now, m.moved, sameDocument(name, text, now)
 }
 
+// MigrateFile is [Migrate] of a file's text.
+func MigrateFile(path string) (now []byte, moved []Renamed, err error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	return Migrate(path, text)
+}
+
 // sameDocument checks that a rewritten document says what the old one said.
 func sameDocument(name string, old, now []byte) error {
 	meant, wrong := parse(name, old, true)

@@ -137,22 +137,28 @@ func TestOutsideModelOfManyCalls(t *testing.T) {
 }
 
 // TestRunWaitsByItsOwnServiceTime holds that a simulation reckons with a run's service time unless it has a model of
-// its own, and that a run never waits by that model.
+// its own, that a run never waits by that model, and that it says so where the document has nothing else.
 func TestRunWaitsByItsOwnServiceTime(t *testing.T) {
 	for _, c := range []struct {
 		document          string
 		modelled, waiting float64
+		warns             bool
 	}{
-		{"environment: {service_time: {mean_s: 2}}", 2, 2},
-		{"modelled: {environment: {mean_s: 1}}", 1, 0},
-		{"modelled: {environment: {mean_s: 1}}\nenvironment: {service_time: {mean_s: 2}}", 1, 2},
-		{"modelled: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2},
+		{"environment: {service_time: {mean_s: 2}}", 2, 2, false},
+		{"modelled: {environment: {mean_s: 1}}", 1, 0, true},
+		{"modelled: {environment: {kind: none}}", 0, 0, false},
+		{"modelled: {environment: {mean_s: 1}}\nenvironment: {service_time: {mean_s: 2}}", 1, 2, false},
+		{"modelled: {environment: {kind: none}}\nenvironment: {service_time: {mean_s: 2}}", 0, 2, false},
 	} {
 		d := mustLoad(t, c.document)
 		modelled, err := d.EnvironmentTimes()
 		waiting, other := d.RunEnvironmentTimes()
 		if err != nil || other != nil || modelled.Mean() != 1e9*c.modelled || waiting.Mean() != 1e9*c.waiting {
 			t.Errorf("%s: modelled %v s, waited %v s (%v, %v)", c.document, modelled.Mean()/1e9, waiting.Mean()/1e9, err, other)
+		}
+		beside := len(d.RunWarnings()) - len(d.Warnings())
+		if c.warns != (beside == 1) || beside > 1 || c.warns && d.RunWarnings()[len(d.Warnings())].Key != "modelled.environment" {
+			t.Errorf("%s: a run warns of %v", c.document, d.RunWarnings())
 		}
 	}
 }

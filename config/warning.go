@@ -43,15 +43,7 @@ const (
 // Warnings lists what is doubtful about a resolved Config that Validate accepts.
 func (c Config) Warnings() []Warning {
 	var found []Warning
-	warn := func(key, format string, args ...any) {
-		at := c.placeOf(key)
-		if c.origin != nil {
-			if replaced, ok := c.origin.replaced[key]; ok {
-				at = replaced
-			}
-		}
-		found = append(found, Warning{File: at.file, Line: at.line, Key: key, Text: fmt.Sprintf(format, args...)})
-	}
+	warn := c.warnInto(&found)
 	c.replacedWarnings(warn)
 	c.holdWarnings(warn)
 	c.rolloutWarnings(warn)
@@ -62,6 +54,30 @@ func (c Config) Warnings() []Warning {
 	c.engineWarnings(warn)
 	c.environmentWarnings(warn)
 	return found
+}
+
+// RunWarnings lists what is doubtful about a resolved Config that a run follows: its
+// [Config.Warnings], and a wait that simulations alone have.
+func (c Config) RunWarnings() []Warning {
+	found := c.Warnings()
+	_, modelled := c.givenUnder("modelled.environment")
+	if _, real := c.givenUnder("environment.service_time"); modelled && !real && c.Modelled.Environment.Kind != "none" {
+		c.warnInto(&found)("modelled.environment", "is of simulations, and rollouts of this run do not wait: a run waits by environment.service_time, which has the same keys")
+	}
+	return found
+}
+
+// warnInto returns a function that adds a warning about a key, at the place where the key was given.
+func (c Config) warnInto(found *[]Warning) func(key, format string, args ...any) {
+	return func(key, format string, args ...any) {
+		at := c.placeOf(key)
+		if c.origin != nil {
+			if replaced, ok := c.origin.replaced[key]; ok {
+				at = replaced
+			}
+		}
+		*found = append(*found, Warning{File: at.file, Line: at.line, Key: key, Text: fmt.Sprintf(format, args...)})
+	}
 }
 
 // replacedWarnings name keys that schedule synchronous has no use for.

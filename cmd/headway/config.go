@@ -1,8 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -46,11 +47,10 @@ func (c *configCmd) migrate(application *app.Process) error {
 	if c.File == "" || len(c.Set) > 0 || c.JSON {
 		return failure.Usage("headway config --migrate FILE", "--migrate rewrites the text of one document; --set and --json cannot stand beside it")
 	}
-	text, err := os.ReadFile(c.File)
-	if err != nil {
-		return failure.Usage("name a document", "%w", err)
+	now, moved, err := config.MigrateFile(c.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return failure.Usage("give the path of a document: headway config --migrate FILE", "%w", err)
 	}
-	now, moved, err := config.Migrate(c.File, text)
 	if err != nil {
 		return err
 	}

@@ -68,6 +68,8 @@ func TestConfigRefusesWhatItCannotUse(t *testing.T) {
 		{[]string{path}, []string{path + ":2:3: train.bach: unknown key, did you mean batch?", path + ":3:23: rollout.group_size: 0"}},
 		{[]string{"--set", "train.batch=0"}, []string{"--set: train.batch: 0 is not allowed (allowed: a whole number at least 1"}},
 		{[]string{path + ".none"}, []string{path + ".none: cannot be read: no such file or directory"}},
+		{[]string{"--migrate", path + ".none"}, []string{path + ".none: cannot be read: no such file or directory", "headway config --migrate FILE"}},
+		{[]string{"--migrate"}, []string{"headway config --migrate FILE"}},
 	}
 	for _, test := range tests {
 		code, stdout, stderr := headway(t, append([]string{"config"}, test.arguments...)...)

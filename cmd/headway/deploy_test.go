@@ -172,6 +172,42 @@ func TestDeployedCommandLines(t *testing.T) {
 	}
 }
 
+// Every document below deploy/ has present keys alone: the files of its top folder, and what manifests
+// of Kubernetes, several in a file, have in them.
+func TestDeployedDocumentsParse(t *testing.T) {
+	texts := map[string]string{}
+	paths, err := filepath.Glob(deployDir + "*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[filepath.Base(path)] = string(text)
+	}
+	for file, documents := range manifests(t) {
+		for _, m := range documents {
+			for key, text := range m.Data {
+				if filepath.Ext(key) == ".yaml" {
+					texts[file+": "+key] = text
+				}
+			}
+		}
+	}
+	for name, text := range texts {
+		if c, err := config.Parse(name, []byte(text)); err != nil {
+			t.Error(err)
+		} else if _, err := c.Resolve(); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(texts) < 2 {
+		t.Errorf("only %d documents were found", len(texts))
+	}
+}
+
 // The documents inside the manifests are documents, and agree with what stands around them.
 func TestDeployedDocuments(t *testing.T) {
 	all := manifests(t)

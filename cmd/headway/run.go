@@ -53,7 +53,7 @@ func (c *runCmd) Run(a *app.Process) error {
 	if err := origin.TrainsItself(cfg); err != nil {
 		return err
 	}
-	warnOf(a, cfg)
+	warn(a, cfg.RunWarnings())
 	name := c.Name
 	if name == "" {
 		name = fmt.Sprintf("%s-%s", cfg.Environment.Task, a.Now().Format("20060102-150405"))

@@ -81,6 +81,9 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 	if err != nil {
 		return opt // a trace may come without a document
 	}
+	if now, _, err := config.Migrate("config of the trace", []byte(header.Config)); err == nil {
+		opt.Info.Config = string(now) // else the page shows what the trace has
+	}
 	cfg = cfg.WithDefaults()
 	opt.Info.Task, opt.Info.Policy, opt.Info.SyncMode = cfg.EnvironmentName(), cfg.Queue.Policy, cfg.Sync.Mode
 	if cfg.Schedule == "synchronous" {
