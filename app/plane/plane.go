@@ -91,12 +91,9 @@ type Plane struct {
 // New checks what can be checked without the run, of a document, the run's directory and its name. The API is
 // served on listener.
 func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, name string, listener net.Listener) (*Plane, error) {
-	workers, err := player.New(cfg)
+	workers, cfg, err := player.New(cfg)
 	if err != nil {
 		return nil, err
-	}
-	if cfg, err = workers.WithTasks(cfg); err != nil {
-		return nil, errors.Join(err, workers.Close())
 	}
 	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: workers, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)

@@ -54,54 +54,50 @@ type Player struct {
 	closed        bool
 }
 
-// New reads the tasks and makes the verifier, so that mistakes in either are said before anything has begun. The player is
-// nil where somebody else plays.
-func New(cfg config.Config) (*Player, error) {
-	e := cfg.Environment
-	if !e.Played() {
-		return nil, nil
+// New reads the tasks and makes the verifier, so that mistakes in either are said before anything has begun. It returns
+// the document with what follows from its tasks, where it does not say it: the verifier, and the size of its prompt set.
+// The player is nil where somebody else plays.
+func New(cfg config.Config) (*Player, config.Config, error) {
+	if !cfg.Environment.Played() {
+		return nil, cfg, nil
 	}
-	s := &Player{cfg: cfg}
+	s := &Player{}
 	var err error
-	if e.Tasks.File != "" {
-		if s.tasks, err = parts.LoadTasks(cfg); err != nil {
-			return nil, err
+	if cfg.Environment.Tasks.File != "" {
+		if s.tasks, err = parts.LoadTasks(cfg); err == nil {
+			cfg, err = parts.WithVerifier(cfg, s.tasks)
 		}
-		if cfg, err = parts.WithVerifier(cfg, s.tasks); err != nil {
-			return nil, err
-		}
-		s.cfg, e = cfg, cfg.Environment
-	}
-	if e.Kind == "openenv" {
-		if s.openenv, err = parts.OpenenvOf(e.OpenEnv); err != nil {
-			return nil, err
+		if err == nil {
+			cfg, err = counted(cfg, s.tasks.Len())
 		}
 	}
-	if e.Verifier.Kind != "none" {
+	if err == nil && cfg.Environment.Kind == "openenv" {
+		s.openenv, err = parts.OpenenvOf(cfg.Environment.OpenEnv)
+	}
+	if err == nil && cfg.Environment.Verifier.Kind != "none" {
 		s.judge, err = parts.VerifierOf(cfg)
 	}
-	return s, err
+	if err != nil {
+		return nil, cfg, errors.Join(err, s.Close())
+	}
+	s.cfg = cfg
+	return s, cfg, nil
 }
 
-// WithTasks is the document with what follows from its tasks, where it does not say it: the verifier, and the size of its
-// prompt set. By that size every pass of the run plays each task once.
-func (s *Player) WithTasks(cfg config.Config) (config.Config, error) {
-	if s == nil || s.tasks == nil {
-		return cfg, nil
-	}
-	cfg = s.cfg
-	have := s.tasks.Len()
+// counted is a document with as many prompts as there are tasks to train on, or as it says, which may not be more. By that
+// size every pass of the run plays each task once.
+func counted(cfg config.Config, have int) (config.Config, error) {
 	if cfg.Given("prompts.count") {
 		if cfg.Prompts.Count > have {
 			return cfg, cfg.Refuse("prompts.count", fmt.Sprintf("is more than the %d tasks of %s that are trained on", have, cfg.Environment.Tasks.File), fmt.Sprintf("at most %d, or leave it out", have))
 		}
 		return cfg, nil
 	}
-	counted, err := cfg.SetWith(config.Override{Flag: cfg.Environment.Tasks.File, Text: fmt.Sprintf("prompts.count=%d", have)})
+	changed, err := cfg.SetWith(config.Override{Flag: cfg.Environment.Tasks.File, Text: fmt.Sprintf("prompts.count=%d", have)})
 	if err == nil {
-		counted, err = counted.Resolve()
+		changed, err = changed.Resolve()
 	}
-	return counted, err
+	return changed, err
 }
 
 // Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told

@@ -39,7 +39,7 @@ func TestTasksAreJudged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := New(cfg)
+			s, cfg, err := New(cfg)
 			if c.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refused) {
 					t.Fatalf("%v, want %q", err, c.refused)
@@ -50,9 +50,8 @@ func TestTasksAreJudged(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer s.Close()
-			cfg, err = s.WithTasks(cfg)
-			if kind := cfg.Environment.Verifier.Kind; err != nil || kind != c.kind || s.cfg.Environment.Verifier.Kind != kind || !cfg.UsesSandbox() || cfg.Prompts.Count != s.tasks.Len() {
-				t.Errorf("judged by %s, want %s, in a document of %d prompts: %v", kind, c.kind, cfg.Prompts.Count, err)
+			if kind := cfg.Environment.Verifier.Kind; kind != c.kind || s.cfg.Environment.Verifier.Kind != kind || !cfg.UsesSandbox() || cfg.Prompts.Count != s.tasks.Len() {
+				t.Errorf("judged by %s, want %s, in a document of %d prompts", kind, c.kind, cfg.Prompts.Count)
 			}
 		})
 	}
