@@ -104,7 +104,7 @@ func jsonRefusal(err error, message any) error {
 		if kind.Type.Kind() == reflect.Float64 && found == "number" {
 			found = "number that is too large"
 		}
-		return protocol.Refuse(protocol.CodeInvalid, "field %q at byte %d holds a %s: want %s", kind.Field, kind.Offset, found, protocol.KindInWords(kind.Type)).With("field", kind.Field)
+		return protocol.Refuse(protocol.CodeInvalid, "field %q at byte %d holds a %s: want %s", kind.Field, kind.Offset, found, protocol.KindLabel(kind.Type)).With("field", kind.Field)
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return protocol.Refuse(protocol.CodeInvalid, "the body is not JSON at byte %d: every number must be finite (NaN and Infinity are no JSON), every text in double quotes", syntax.Offset)

@@ -65,7 +65,7 @@ func sections(page *strings.Builder, path string, properties yaml.MapSlice) {
 			page.WriteString("\n| key | value | default | meaning |\n|---|---|---|---|\n")
 			table = true
 		}
-		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", path+key, valueWords(property), defaultWords(property), cell(at(property, "description")))
+		fmt.Fprintf(page, "| `%s` | %s | %s | %s |\n", path+key, allowedText(property), defaultText(property), cell(at(property, "description")))
 	}
 	for _, item := range properties {
 		key, property := item.Key.(string), item.Value.(yaml.MapSlice)
@@ -86,10 +86,10 @@ func cell(text any) string {
 	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(fmt.Sprint(text))
 }
 
-// valueWords say what a key may be.
-func valueWords(property yaml.MapSlice) string {
+// allowedText say what a key may be.
+func allowedText(property yaml.MapSlice) string {
 	if items, is := at(property, "items").(yaml.MapSlice); is {
-		return "list of: " + valueWords(items)
+		return "list of: " + allowedText(items)
 	}
 	if words, is := at(property, "enum").([]any); is {
 		texts := make([]string, len(words))
@@ -107,7 +107,7 @@ func valueWords(property yaml.MapSlice) string {
 	return text
 }
 
-func defaultWords(property yaml.MapSlice) string {
+func defaultText(property yaml.MapSlice) string {
 	value := at(property, "default")
 	if value == nil {
 		return ""

@@ -116,7 +116,7 @@ func jsonRefusal(err error) error {
 			field = field[i+len("body."):] // the name of the embedded struct
 		}
 		found, _, _ := strings.Cut(kind.Value, " ")
-		return invalid(field, "%s holds a %s: want %s", field, found, protocol.KindInWords(kind.Type))
+		return invalid(field, "%s holds a %s: want %s", field, found, protocol.KindLabel(kind.Type))
 	}
 	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 		return protocol.Refuse(protocol.CodeInvalid, "the body is not JSON at byte %d", syntax.Offset)

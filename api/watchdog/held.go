@@ -42,7 +42,7 @@ func (d *Watchdog) Held(v View) *protocol.Finding {
 			first = e
 		}
 		if len(names) <= lateNamed {
-			clauses = append(clauses, fmt.Sprintf("engine %s %s version %d for %s%s", e.Name, heldBy[e.State], v.SyncTarget, ago(v.NowS-d.engines[e.Name].sinceS), untilWords(e)))
+			clauses = append(clauses, fmt.Sprintf("engine %s %s version %d for %s%s", e.Name, heldBy[e.State], v.SyncTarget, ago(v.NowS-d.engines[e.Name].sinceS), untilText(e)))
 		}
 	}
 	if len(names) == 0 {
@@ -52,7 +52,7 @@ func (d *Watchdog) Held(v View) *protocol.Finding {
 		clauses = append(clauses, fmt.Sprintf("and %d more like them", more))
 	}
 	return &protocol.Finding{Code: "engine_paused", Subject: strings.Join(names, ", "),
-		Message: strings.Join(clauses, "; ") + ". " + waitsWords(v, first.State) + ". " + lateHint(first)}
+		Message: strings.Join(clauses, "; ") + ". " + waitsText(v, first.State) + ". " + lateHint(first)}
 }
 
 // lateBy is how long a sync has waited for an engine beyond what others took, or the last sync did; 0 for one
@@ -94,16 +94,16 @@ func phaseOf(v View, e protocol.Engine) int {
 	return phases[e.State]
 }
 
-// waitsWords say what waits for an engine in a state.
-func waitsWords(v View, state string) string {
+// waitsText say what waits for an engine in a state.
+func waitsText(v View, state string) string {
 	if v.Together && state != "switching" && len(v.Status.Engines) > 1 {
 		return "No engine switches before all are ready for it (sync.switch: fleet)"
 	}
 	return "No engine is given a newer version before that has ended"
 }
 
-// untilWords say when what an engine does is given up, where anything bounds it.
-func untilWords(e protocol.Engine) string {
+// untilText say when what an engine does is given up, where anything bounds it.
+func untilText(e protocol.Engine) string {
 	if e.Server == nil || e.Server.LeftS <= 0 {
 		return ""
 	}

@@ -114,7 +114,7 @@ func engines(f facts, o Options) (out []suspect) {
 			if e.State == "loaded" {
 				likely -= 20 // it waits for the others
 			}
-			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d%s. %s", e.Name, e.State, since, e.Version, untilWords(e), pausedHint(e.State)))
+			out = append(out, found(likely, "engine_paused", e.Name, "engine %s has been %s for %s and serves version %d%s. %s", e.Name, e.State, since, e.Version, untilText(e), pausedHint(e.State)))
 		case e.Version < 0 && f.engineS[i] >= o.AfterS:
 			out = append(out, found(60, "engine_paused", e.Name, "engine %s has had no weights for %s: it still loads its first. %s", e.Name, since, pausedHint("loading")))
 		}
@@ -177,14 +177,14 @@ func trainer(f facts, o Options) []suspect {
 			return []suspect{found(60, "silent_trainer", t.Name, "trainer %s renews its lease on batch %d and has published nothing for %s. If its steps take this long, raise watchdog.after_s; else look where it hangs", t.Name, t.Lease, ago(f.BatchS))}
 		}
 	case t.Name == "":
-		return []suspect{found(likely, "no_trainer", "", "no trainer has ever connected%s. Start one: headway.connect(URL) in the Python client, with a token of role trainer", batchWords(f))}
+		return []suspect{found(likely, "no_trainer", "", "no trainer has ever connected%s. Start one: headway.connect(URL) in the Python client, with a token of role trainer", batchText(f))}
 	case t.State == "absent" || waits && t.SilentS > o.AfterS:
-		return []suspect{found(likely, "no_trainer", t.Name, "trainer %s was last heard of %s ago%s. Start it again: it goes on from the newest version", t.Name, ago(t.SilentS), batchWords(f))}
+		return []suspect{found(likely, "no_trainer", t.Name, "trainer %s was last heard of %s ago%s. Start it again: it goes on from the newest version", t.Name, ago(t.SilentS), batchText(f))}
 	}
 	return nil
 }
 
-func batchWords(f facts) string {
+func batchText(f facts) string {
 	if f.BatchS > 0 {
 		return ", and a batch has waited for " + ago(f.BatchS)
 	}

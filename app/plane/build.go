@@ -157,7 +157,7 @@ func (p *Plane) onSync(d live.SyncDone) {
 
 func (p *Plane) onDiskFull(cause error) {
 	if cause != nil {
-		p.logf("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeWords(p.Dir), cause)
+		p.logf("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeText(p.Dir), cause)
 	} else {
 		p.logf("there is room again: going on")
 	}

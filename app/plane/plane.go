@@ -165,7 +165,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if ctx.Err() != nil {
 		return endedBefore(p.Dir, ctx)
 	}
-	p.Shown = record.NewShown(p.Record, p.name, p.Header(), resume, func() string { return stallWords(p.stall.Load()) })
+	p.Shown = record.NewShown(p.Record, p.name, p.Header(), resume, func() string { return stallText(p.stall.Load()) })
 	defer p.Shown.Close()
 	run, err := live.New(p.runtimeOptions(ctx, resume))
 	if err != nil {

@@ -39,12 +39,12 @@ func (p *Plane) Status() protocol.Status {
 	if run == nil {
 		s.Ledger.Balanced = true
 		s.Trainer.State = "absent"
-		s.Waits = p.waitWords()
+		s.Waits = p.waitText()
 		return s
 	}
 	v := run.View()
 	st := &v.Status
-	s.Version, s.Waits = st.Version, p.firstVersionWords(v)
+	s.Version, s.Waits = st.Version, p.firstVersionText(v)
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.Rules.BatchGroups}
 	s.Engines = p.engineStatus(v)

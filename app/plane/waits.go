@@ -22,8 +22,8 @@ func (p *Plane) awaits(what, why string) {
 	p.waiting.Store(&startWait{what, why})
 }
 
-// waitWords say what the start waits for, empty for nothing.
-func (p *Plane) waitWords() string {
+// waitText say what the start waits for, empty for nothing.
+func (p *Plane) waitText() string {
 	w := p.waiting.Load()
 	switch {
 	case w == nil:
@@ -34,8 +34,8 @@ func (p *Plane) waitWords() string {
 	return w.what + ": " + w.why
 }
 
-// firstVersionWords say what a run waits for that is open and has not begun, empty for one that has.
-func (p *Plane) firstVersionWords(v live.View) string {
+// firstVersionText say what a run waits for that is open and has not begun, empty for one that has.
+func (p *Plane) firstVersionText(v live.View) string {
 	if v.Began || p.currentState() != StateRunning {
 		return ""
 	}

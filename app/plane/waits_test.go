@@ -51,7 +51,7 @@ func TestWhatARunWaitsForBeforeItBegins(t *testing.T) {
 	}
 	waits := func(want string) {
 		t.Helper()
-		if got := p.firstVersionWords(live.View{}); got != want {
+		if got := p.firstVersionText(live.View{}); got != want {
 			t.Errorf("it waits for %q, want %q", got, want)
 		}
 	}

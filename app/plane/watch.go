@@ -35,7 +35,7 @@ func (p *Plane) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		p.logStall(stall)
 		p.logHeld(guard.Held(view))
 		if stop && w.Action == "stop" && p.currentState() == StateRunning {
-			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", stallInWords(stall)))
+			cancel(fmt.Errorf("the watchdog stopped the run (watchdog.action: stop): %s", findingsText(stall)))
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func (p *Plane) logStall(stall *protocol.Stall) {
 		p.logf("progress again")
 		p.send(map[string]any{"kind": "stall", "stall": nil})
 	case stall != nil && (before == nil || codes(before) != codes(stall)):
-		p.logf("no progress for %.0f s: %s", stall.SinceS, stallInWords(stall))
+		p.logf("no progress for %.0f s: %s", stall.SinceS, findingsText(stall))
 		p.send(map[string]any{"kind": "stall", "stall": stall})
 	}
 }
@@ -107,7 +107,7 @@ func (p *Plane) logHeld(held *protocol.Finding) {
 	}
 }
 
-func stallInWords(s *protocol.Stall) string {
+func findingsText(s *protocol.Stall) string {
 	words := make([]string, len(s.Findings))
 	for i, f := range s.Findings {
 		words[i] = f.Message

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// FreeWords say how much may still be written to a directory, where that is known.
-func FreeWords(dir string) string {
+// FreeText say how much may still be written to a directory, where that is known.
+func FreeText(dir string) string {
 	free := weights.Free(dir)
 	if free < 0 {
 		return ""

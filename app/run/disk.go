@@ -39,7 +39,7 @@ func (d *disk) told(cause error) {
 		d.say(fmt.Sprintf("%s; nothing is lost. Make room there and it goes on by itself, or press Ctrl-C to end it here", d.words()))
 	} else if before != nil {
 		d.say(fmt.Sprintf("there is room again in %s%s: the run goes on after %s, which are in no idle figure",
-			d.dir, record.FreeWords(d.dir), d.now().Sub(d.since).Round(time.Second)))
+			d.dir, record.FreeText(d.dir), d.now().Sub(d.since).Round(time.Second)))
 	}
 }
 
@@ -49,7 +49,7 @@ func (d *disk) words() string {
 	if path, ok := errors.AsType[*fs.PathError](cause); ok {
 		cause = path
 	}
-	return fmt.Sprintf("the run waits for room in %s%s: %v", d.dir, record.FreeWords(d.dir), cause)
+	return fmt.Sprintf("the run waits for room in %s%s: %v", d.dir, record.FreeText(d.dir), cause)
 }
 
 // stall is what the run waits for, empty while there is room.
@@ -86,7 +86,7 @@ func WithRoomHint(dir string, err error) error {
 func ResumeHint(dir string, err error) string {
 	hint := "headway run --resume " + dir + " goes on from the last logged event"
 	if record.NoRoom(err) {
-		hint = "make room in " + dir + record.FreeWords(dir) + ", then " + hint
+		hint = "make room in " + dir + record.FreeText(dir) + ", then " + hint
 	}
 	return hint
 }

@@ -47,7 +47,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 		Name: filepath.Base(e.Dir), Dominant: r.Dominant, Balanced: r.Ledger.Balanced, Notes: r.Warnings,
 		Measured: s.Staleness.Histogram,
 		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, e.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
-		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowWords(int(e.Warmup())), OffPolicyNote: newClipLimits(e.Cfg.Trainer).note(),
+		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowText(int(e.Warmup())), OffPolicyNote: newClipLimits(e.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
 			e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, s.Steps, e.Warmup()),
 	}
@@ -136,7 +136,7 @@ func largestSource(c config.Config, a attribution.Summary) report.Source {
 			continue
 		}
 		source := attribution.Source(i)
-		return report.Source{Name: strings.ReplaceAll(part.Source, "_", " "), Words: source.Words(), Share: a.Share, Lever: sourceLever(c, source)}
+		return report.Source{Name: strings.ReplaceAll(part.Source, "_", " "), Words: source.Label(), Share: a.Share, Lever: sourceLever(c, source)}
 	}
 	return report.Source{}
 }

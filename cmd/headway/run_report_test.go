@@ -79,7 +79,7 @@ func TestSourceLevers(t *testing.T) {
 			a.Parts[i].Source = attribution.Source(i).String()
 		}
 		got := largestSource(c, a)
-		if got.Words != source.Words() || got.Share != 0.6 || got.Lever == "" || strings.Contains(got.Lever, "queue.factor") != (source == attribution.Queue) {
+		if got.Words != source.Label() || got.Share != 0.6 || got.Lever == "" || strings.Contains(got.Lever, "queue.factor") != (source == attribution.Queue) {
 			t.Errorf("%s: %+v", source, got)
 		}
 	}
@@ -221,8 +221,8 @@ func TestBiasOfNoEnvironment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (compared.Environment != nil) != environment || strings.Contains(strings.Join(compared.Verdicts, "\n"), "environment time") != environment {
-			t.Errorf("environment %t: %+v", environment, compared.Verdicts)
+		if (compared.Environment != nil) != environment || strings.Contains(strings.Join(compared.Conclusions, "\n"), "environment time") != environment {
+			t.Errorf("environment %t: %+v", environment, compared.Conclusions)
 		}
 		if compared.Length == nil {
 			t.Error("lengths are not compared")

@@ -35,8 +35,8 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		for _, stage := range e.Stages {
 			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, report.Plain(stage.State))
 		}
-		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", report.Plain(e.Name), report.Plain(e.Kind), state, servedWords(e.Version), e.Active, e.Slots, stages)
-		if words := startedWords(e.Started); words != "" {
+		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", report.Plain(e.Name), report.Plain(e.Kind), state, servedText(e.Version), e.Active, e.Slots, stages)
+		if words := startedText(e.Started); words != "" {
 			p.line("", "%s", report.Plain(words))
 		}
 		if e.State != "away" {
@@ -136,20 +136,20 @@ func (p *statusPage) server(s *protocol.Server) {
 		p.line("", "%s: %s", p.loud(report.Plain(s.State)), report.Plain(s.Cause))
 	}
 	for _, m := range s.Missing {
-		p.line("", "%s%s", report.Plain(m.What), flagWords(m))
+		p.line("", "%s%s", report.Plain(m.What), flagText(m))
 	}
 }
 
-// flagWords is how to start a server with what it lacks.
-func flagWords(m protocol.Missing) string {
+// flagText is how to start a server with what it lacks.
+func flagText(m protocol.Missing) string {
 	if m.Flag == "" {
 		return ""
 	}
 	return " (start it with " + report.Plain(m.Flag) + ")"
 }
 
-// servedWords name the version that an engine serves, or that there is none.
-func servedWords(v loop.Version) string {
+// servedText name the version that an engine serves, or that there is none.
+func servedText(v loop.Version) string {
 	if v < 0 {
 		return "no version"
 	}

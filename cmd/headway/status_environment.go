@@ -24,14 +24,14 @@ func (p *statusPage) environment(e *protocol.EnvironmentStatus) {
 		text += fmt.Sprintf(" · %s given up", report.Count(n.Unwanted))
 	}
 	if n.Failed > 0 {
-		text += " · " + p.loud(report.Count(n.Failed)+" failed") + " (" + classWords(n.Failures) + ")"
+		text += " · " + p.loud(report.Count(n.Failed)+" failed") + " (" + classText(n.Failures) + ")"
 	}
 	p.line("episodes", "%s", text)
 	for _, s := range n.Parts {
-		p.line("", "%s", spentWords(s))
+		p.line("", "%s", spentText(s))
 	}
 	if len(n.Limits) > 0 {
-		p.line("", "limits that code met: %s", classWords(n.Limits))
+		p.line("", "limits that code met: %s", classText(n.Limits))
 	}
 	p.sandboxes(e.Sandboxes)
 	p.verifier(e.Verifier)
@@ -42,7 +42,7 @@ var partNames = map[string]string{
 	"model": "model", "sandbox_wait": "wait for a sandbox", "sandbox_start": "sandbox start", "tool": "tools", "verifier_wait": "wait for the verifier", "verifier": "verifier",
 }
 
-func spentWords(s protocol.Spent) string {
+func spentText(s protocol.Spent) string {
 	name := partNames[s.Part]
 	if name == "" {
 		name = report.Plain(s.Part)
@@ -66,7 +66,7 @@ func (p *statusPage) sandboxes(s *protocol.Sandboxes) {
 	text = fmt.Sprintf("%s made, %s used again; %s of %s stood ready; a start takes %s (p99 %s)", report.Count(s.Created), report.Count(s.Reused),
 		report.Count(s.Hits), report.Count(handed), shortSeconds(s.StartS.P50), shortSeconds(s.StartS.P99))
 	if len(s.Failures) > 0 {
-		text += " · failures: " + classWords(s.Failures)
+		text += " · failures: " + classText(s.Failures)
 	}
 	p.line("", "%s", text)
 	if !s.Secure {
@@ -81,13 +81,13 @@ func (p *statusPage) verifier(v *protocol.Verifier) {
 	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", report.Plain(v.Kind), report.Counted(v.Verdicts, "verdict"),
 		shortSeconds(v.JudgeS.P50), shortSeconds(v.JudgeS.P99), v.Judging, v.Waiting)
 	if len(v.Failures) > 0 {
-		text += " · failures: " + classWords(v.Failures)
+		text += " · failures: " + classText(v.Failures)
 	}
 	p.line("verifier", "%s", text)
 }
 
-// classWords lists counts by class, the most first.
-func classWords(counts map[string]int64) string {
+// classText lists counts by class, the most first.
+func classText(counts map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		if counts[a] != counts[b] {
 			return int(counts[b] - counts[a])

@@ -22,7 +22,7 @@ func (p *statusPage) health(s protocol.Status) {
 		p.line(label, format, args...)
 		label = ""
 	}
-	absent, stands := missingWords(s)
+	absent, stands := missingText(s)
 	if absent != "" {
 		say("%s", p.loud(report.Plain(absent)))
 	}
@@ -38,17 +38,17 @@ func (p *statusPage) health(s protocol.Status) {
 	if stands {
 		before = "in the steps before: "
 	}
-	made := rateWords(t.ProductionRolloutsPerS) + " rollouts/s made"
+	made := rateText(t.ProductionRolloutsPerS) + " rollouts/s made"
 	if filtered := 1 - t.EffectiveRolloutsPerS/max(t.ProductionRolloutsPerS, math.SmallestNonzeroFloat64); filtered > 0.005 {
-		made += fmt.Sprintf(", %s of use", rateWords(t.EffectiveRolloutsPerS))
+		made += fmt.Sprintf(", %s of use", rateText(t.EffectiveRolloutsPerS))
 	}
 	lost := ""
 	if t.DroppedRolloutsPerS > 0.005*t.ProductionRolloutsPerS {
-		lost = ", " + rateWords(t.DroppedRolloutsPerS) + "/s dropped"
+		lost = ", " + rateText(t.DroppedRolloutsPerS) + "/s dropped"
 	}
 	say("%s%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained%s", before, made,
-		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateWords(t.ConsumptionRolloutsPerWallS), lost)
-	if says := bindingWords(s.Binding); says != "" && !stands {
+		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateText(t.ConsumptionRolloutsPerWallS), lost)
+	if says := bindingText(s.Binding); says != "" && !stands {
 		p.line("", "%s", says)
 	}
 	p.line("", "idle: trainer %s, engines %s · a step every %s, %s of it training",
@@ -58,8 +58,8 @@ func (p *statusPage) health(s protocol.Status) {
 // ratesUnknown is said where rates would stand.
 const ratesUnknown = "rates are known from the second train step on"
 
-// missingWords name who is not there, empty while everybody is, and whether the run stands still without.
-func missingWords(s protocol.Status) (words string, stands bool) {
+// missingText name who is not there, empty while everybody is, and whether the run stands still without.
+func missingText(s protocol.Status) (words string, stands bool) {
 	if s.State != plane.StateRunning && s.State != plane.StateDraining {
 		return "", false
 	}
@@ -73,7 +73,7 @@ func missingWords(s protocol.Status) (words string, stands bool) {
 		add(false, "%s lost, of %d", isOrAre("engine", lost), of)
 	}
 	if x := s.Sender; x != nil && x.State != collective.StateServing && len(x.Waiting) > 0 {
-		add(false, "no sender of weights is there, and %s for it", waitWords(len(x.Waiting), "engine"))
+		add(false, "no sender of weights is there, and %s for it", waitText(len(x.Waiting), "engine"))
 	}
 	switch t := s.Trainer; {
 	case t.State != "absent":
@@ -83,7 +83,7 @@ func missingWords(s protocol.Status) (words string, stands bool) {
 		add(true, "trainer %s is gone, last heard of %s ago", t.Name, shortSeconds(t.SilentS))
 	}
 	if w := s.Workers; w.Known == 0 && w.Offered > 0 {
-		add(true, "no worker is there, and %s for one", waitWords(w.Offered, "rollout"))
+		add(true, "no worker is there, and %s for one", waitText(w.Offered, "rollout"))
 	} else if len(w.Silent) > 0 {
 		add(false, "%s silent", isOrAre("worker", w.Silent))
 	}
@@ -119,16 +119,16 @@ func isOrAre(noun string, names []string) string {
 	}
 }
 
-// waitWords count those who wait, with the verb.
-func waitWords(n int, noun string) string {
+// waitText count those who wait, with the verb.
+func waitText(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun + " waits"
 	}
 	return report.Counted(n, noun) + " wait"
 }
 
-// rateWords prints a rate with about three digits.
-func rateWords(perS float64) string {
+// rateText prints a rate with about three digits.
+func rateText(perS float64) string {
 	switch {
 	case perS >= 100:
 		return report.Figure(perS, 0)
@@ -151,7 +151,7 @@ var bindingSays = map[string]string{
 	"admission":   "the rules bind: admission has both sides wait",
 }
 
-func bindingWords(binding string) string {
+func bindingText(binding string) string {
 	if binding == "" {
 		return ""
 	}

@@ -77,22 +77,22 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
 		return
 	}
-	p.line("version", "%s", versionWords(s))
+	p.line("version", "%s", versionText(s))
 	p.stall(s)
 	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
 	p.line("", "%s open, %d held back", report.Counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
-	p.line("rollouts", "%s", ledgerWords(s.Ledger))
-	p.line("ended", "%s", endedWords(s.Ledger))
+	p.line("rollouts", "%s", ledgerText(s.Ledger))
+	p.line("ended", "%s", endedText(s.Ledger))
 	if !s.Ledger.Balanced {
 		p.line("", "%s", p.loud("the ledger does not balance: this is a defect, and the log has the place"))
 	}
-	p.line("trainer", "%s", trainerWords(s.Trainer))
+	p.line("trainer", "%s", trainerText(s.Trainer))
 	p.sender(s.Sender)
 	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
-		p.line("workers", "%s", workerWords(w))
+		p.line("workers", "%s", workerText(w))
 	}
 	if g := s.Gateway; g != nil {
-		p.line("gateway", "%s", gatewayWords(*g))
+		p.line("gateway", "%s", gatewayText(*g))
 	}
 	p.environment(s.Environment)
 	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s",
@@ -105,7 +105,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.line("disk", "%s", p.disk(s))
 	if r := s.Recovery; r != nil {
-		p.line("recovery", "%s", recoveryWords(*r))
+		p.line("recovery", "%s", recoveryText(*r))
 	}
 	p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
 }
@@ -191,7 +191,7 @@ func (p *statusPage) bar(n, of int) string {
 	return "[" + strings.Repeat("#", full) + strings.Repeat(".", width-full) + "]"
 }
 
-func gatewayWords(g protocol.Gateway) string {
+func gatewayText(g protocol.Gateway) string {
 	text := fmt.Sprintf("%s of %s · %s open", report.Counted(g.Turns, "turn"), report.Counted(g.Tokens, "token"), report.Counted(g.Open, "request"))
 	if g.Aborted > 0 {
 		text += fmt.Sprintf(" · %s taken back", report.Count(g.Aborted))
@@ -214,7 +214,7 @@ func (p *statusPage) disk(s protocol.Status) string {
 	return text
 }
 
-func versionWords(s protocol.Status) string {
+func versionText(s protocol.Status) string {
 	switch {
 	case s.Version < 0:
 		return "none yet"
@@ -224,12 +224,12 @@ func versionWords(s protocol.Status) string {
 	return fmt.Sprint(s.Version)
 }
 
-func ledgerWords(l protocol.Ledger) string {
+func ledgerText(l protocol.Ledger) string {
 	return fmt.Sprintf("%s in flight · %s waiting for their group · %s queued · %s leased",
 		report.Count(l.InFlight), report.Count(l.Waiting), report.Count(l.Queued), report.Count(l.Leased))
 }
 
-func endedWords(l protocol.Ledger) string {
+func endedText(l protocol.Ledger) string {
 	words := []string{report.Count(l.Trained) + " trained"}
 	for _, end := range []struct {
 		n    int64
@@ -242,7 +242,7 @@ func endedWords(l protocol.Ledger) string {
 	return strings.Join(words, " · ") + " of " + report.Count(l.Admitted) + " admitted"
 }
 
-func trainerWords(t protocol.Trainer) string {
+func trainerText(t protocol.Trainer) string {
 	text := report.Plain(t.State)
 	if t.Name != "" {
 		text = report.Plain(t.Name) + " · " + text
@@ -259,7 +259,7 @@ func trainerWords(t protocol.Trainer) string {
 	return text + fmt.Sprintf(" · idle %.0f %%", 100*t.IdleRatio)
 }
 
-func workerWords(w protocol.Workers) string {
+func workerText(w protocol.Workers) string {
 	text := fmt.Sprintf("%d known · %s claimed · %d wait for one", w.Known, report.Counted(w.Claimed, "rollout"), w.Offered)
 	if len(w.Silent) > 0 {
 		names := make([]string, len(w.Silent))
@@ -271,7 +271,7 @@ func workerWords(w protocol.Workers) string {
 	return text
 }
 
-func recoveryWords(r protocol.Recovery) string {
+func recoveryText(r protocol.Recovery) string {
 	text := fmt.Sprintf("took %s: a snapshot and %s after it", shortSeconds(r.WallS), report.Counted(r.Events, "event"))
 	if r.Takeover {
 		text += " · taken over from another process"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// startedWords are a fleet's engine in a status for people, empty for one that is as it should be.
-func startedWords(s *protocol.Started) string {
+// startedText are a fleet's engine in a status for people, empty for one that is as it should be.
+func startedText(s *protocol.Started) string {
 	if s == nil {
 		return ""
 	}

@@ -232,14 +232,14 @@ func TestStatusSaysFirstWhoIsMissing(t *testing.T) {
 		s := busyStatus()
 		s.Workers = protocol.Workers{Known: 1}
 		change(&s)
-		_, stands := missingWords(s)
+		_, stands := missingText(s)
 		out, _, code := askStatus(t, serveStatus(t, s, api.Options{}))
 		if code != 0 || !strings.HasPrefix(out, want) || stands == strings.Contains(out, "bind: ") {
 			t.Errorf("exit code %d, want first %q in\n%s", code, want, out)
 		}
 		v, _ := topOf(s)
 		v.width, v.height = 50, 40
-		if words, _ := missingWords(s); !strings.Contains(strings.Join(strings.Fields(v.text()), " "), words) {
+		if words, _ := missingText(s); !strings.Contains(strings.Join(strings.Fields(v.text()), " "), words) {
 			t.Errorf("no %q in\n%s", words, v.text())
 		}
 	}

@@ -68,7 +68,7 @@ func progressLine(p record.Progress) string {
 	add(p.TrainerIdle+p.RolloutIdle, "idle trainer %s rollout %s", report.Share(p.TrainerIdle), report.Share(p.RolloutIdle))
 	add(p.ClipFraction, "clip %s", report.Share(p.ClipFraction))
 	if p.Rates.Steps > 0 {
-		parts = append(parts, fmt.Sprintf("rollouts/s %s made %s trained", rateWords(p.Rates.Production), rateWords(p.Rates.ConsumptionWall)))
+		parts = append(parts, fmt.Sprintf("rollouts/s %s made %s trained", rateText(p.Rates.Production), rateText(p.Rates.ConsumptionWall)))
 	}
 	add(p.TokensPerS, "%s tokens/s", report.Figure(p.TokensPerS, 0))
 	if p.ETA > 0 {

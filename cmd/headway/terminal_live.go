@@ -214,7 +214,7 @@ func (v liveView) text() string {
 		return strings.Join(append(rows, v.styles.quiet.Render("waiting for the first train step")), "\n") + "\n"
 	}
 	p := v.state
-	rows = append(rows, v.bar(), v.row("health", "", flowWords(p)),
+	rows = append(rows, v.bar(), v.row("health", "", flowText(p)),
 		v.row("reward", known(p.Reward, "%.3f"), sparkline(v.rewards)),
 		v.row("held-out", known(p.Accuracy, "%.3f"), accuracyNote(p)),
 		v.row("staleness", known(p.Staleness, "%.2f"), v.split()),
@@ -236,15 +236,15 @@ func (v liveView) text() string {
 	return strings.Join(rows, "\n") + "\n"
 }
 
-// flowWords say what enters the queue and what leaves it.
-func flowWords(p record.Progress) string {
+// flowText say what enters the queue and what leaves it.
+func flowText(p record.Progress) string {
 	r := p.Rates
 	if r.Steps == 0 {
 		return "from the second train step on"
 	}
-	text := fmt.Sprintf("%s/s made → queue %d/%d → %s/s trained", rateWords(r.Production), p.QueueGroups, p.QueueCapacity, rateWords(r.ConsumptionWall))
+	text := fmt.Sprintf("%s/s made → queue %d/%d → %s/s trained", rateText(r.Production), p.QueueGroups, p.QueueCapacity, rateText(r.ConsumptionWall))
 	if r.Dropped > 0.005*r.Production {
-		text += fmt.Sprintf(", %s/s dropped", rateWords(r.Dropped))
+		text += fmt.Sprintf(", %s/s dropped", rateText(r.Dropped))
 	}
 	return text
 }

@@ -147,13 +147,13 @@ var topKeys = []string{
 // head is whose state this is, and what is wrong.
 func (v *topView) head() []string {
 	s := v.status
-	title := fmt.Sprintf("%s · %s · version %s · up %s", report.Plain(s.Run), report.Plain(s.State), versionWords(s), report.Lasting(s.UptimeS))
+	title := fmt.Sprintf("%s · %s · version %s · up %s", report.Plain(s.Run), report.Plain(s.State), versionText(s), report.Lasting(s.UptimeS))
 	rows := []string{v.styles.title.Render(clip(title, v.width))}
 	if v.failed != nil {
 		words := fmt.Sprintf("no answer from %s for %s: %s", v.address, duration(v.now().Sub(v.since)), report.Plain(v.failed.Error()))
 		rows = append(rows, v.styles.warm.Render(clip(words, v.width)))
 	}
-	if absent, _ := missingWords(s); absent != "" {
+	if absent, _ := missingText(s); absent != "" {
 		rows = append(rows, v.wrapped(v.styles.warm, "", absent)...)
 	}
 	if s.Stall != nil {
@@ -184,16 +184,16 @@ func (v *topView) flow() []string {
 		return []string{"", clip(ratesUnknown, v.width), ""}
 	}
 	rows := []string{"in the steps before"}
-	if _, stands := missingWords(s); !stands {
-		rows = v.wrapped(v.styles.good, "", bindingWords(s.Binding))
+	if _, stands := missingText(s); !stands {
+		rows = v.wrapped(v.styles.good, "", bindingText(s.Binding))
 	}
 	gauge := (&statusPage{v: &statusView{width: v.width}}).bar(s.Queue.Groups, s.Queue.CapacityGroups)
 	return append(rows,
-		v.row("made", rateWords(t.ProductionRolloutsPerS), "rollouts/s", v.made),
-		v.row("of use", rateWords(t.EffectiveRolloutsPerS), "rollouts/s, without filtered groups", nil),
+		v.row("made", rateText(t.ProductionRolloutsPerS), "rollouts/s", v.made),
+		v.row("of use", rateText(t.EffectiveRolloutsPerS), "rollouts/s, without filtered groups", nil),
 		v.row("queue", fmt.Sprint(s.Queue.Groups), fmt.Sprintf("of %d groups %s %+.2g a step", s.Queue.CapacityGroups, gauge, t.QueueTrendGroupsPerStep), v.queue),
-		v.row("trained", rateWords(t.ConsumptionRolloutsPerWallS), fmt.Sprintf("rollouts/s; %s/s while it trains", rateWords(t.ConsumptionRolloutsPerS)), v.trained),
-		v.row("dropped", rateWords(t.DroppedRolloutsPerS), "rollouts/s, evicted or stale", nil),
+		v.row("trained", rateText(t.ConsumptionRolloutsPerWallS), fmt.Sprintf("rollouts/s; %s/s while it trains", rateText(t.ConsumptionRolloutsPerS)), v.trained),
+		v.row("dropped", rateText(t.DroppedRolloutsPerS), "rollouts/s, evicted or stale", nil),
 		v.row("idle", report.Share(t.TrainerIdleRatio), "trainer; engines "+report.Share(t.RolloutIdleRatio), v.idle),
 	)
 }
@@ -201,19 +201,19 @@ func (v *topView) flow() []string {
 // figures are staleness, the ledger and who is connected.
 func (v *topView) figures() []string {
 	s := v.status
-	ledger := ledgerWords(s.Ledger)
+	ledger := ledgerText(s.Ledger)
 	if !s.Ledger.Balanced {
 		ledger = "DOES NOT BALANCE: " + ledger
 	}
 	rows := []string{
 		v.row("staleness", known(s.Staleness.Mean, "%.2f"), fmt.Sprintf("= %.2f before + %.2f in the queue, p95 %.3g", s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95), v.staleness),
 		v.row("rollouts", "", ledger, nil),
-		v.row("ended", "", endedWords(s.Ledger), nil),
-		v.row("trainer", "", trainerWords(s.Trainer), nil),
+		v.row("ended", "", endedText(s.Ledger), nil),
+		v.row("trainer", "", trainerText(s.Trainer), nil),
 	}
 	rows = append(rows, v.control()...)
 	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
-		rows = append(rows, v.row("workers", "", workerWords(w), nil))
+		rows = append(rows, v.row("workers", "", workerText(w), nil))
 	}
 	if s.Disk.Full {
 		rows = append(rows, v.styles.warm.Render("the disk is full: writes wait for room"))

@@ -217,7 +217,7 @@ func (c *weightsListCmd) Run(a *app.Process) error {
 			kind += fmt.Sprintf(" of %d", *v.RestoredFrom)
 		}
 		table.Rows = append(table.Rows, []string{fmt.Sprint(v.Version), kind, fmt.Sprint(v.Lease), byteSize(v.Bytes), fmt.Sprint(v.Tensors),
-			strings.Join(v.DTypes, " "), ageText(v.AgeS), storedWords(v.State, v.Version < list[len(list)-1].Version), strings.Join(v.Derived, " ")})
+			strings.Join(v.DTypes, " "), ageText(v.AgeS), storedText(v.State, v.Version < list[len(list)-1].Version), strings.Join(v.Derived, " ")})
 	}
 	_, err = table.WriteTo(a.Stdout)
 	return err
@@ -235,8 +235,8 @@ func sentVersions(run string) func(loop.Version) bool {
 	return func(v loop.Version) bool { return v%every == 0 }
 }
 
-// storedWords say for people what has become of a version's weights; followed: there are newer versions.
-func storedWords(state string, followed bool) string {
+// storedText say for people what has become of a version's weights; followed: there are newer versions.
+func storedText(state string, followed bool) string {
 	switch {
 	case state == "sent":
 		return "by collective, not stored"

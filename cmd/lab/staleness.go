@@ -34,8 +34,8 @@ type studyStalenessCmd struct {
 	madeBy string // the other build that made runs which are taken as they are, "" for none
 }
 
-// lessonsFile holds the study's finished runs.
-const lessonsFile = "staleness-%s.jsonl"
+// lagRunsFile holds the study's finished runs.
+const lagRunsFile = "staleness-%s.jsonl"
 
 // quickSteps are those of runs that are only to show that the study works.
 const quickSteps = 12
@@ -132,8 +132,8 @@ func (c *studyStalenessCmd) options() (study.StalenessOptions, error) {
 	}
 	slices.Sort(o.Lags)
 	o.Lags = slices.Compact(o.Lags)
-	if o.Lags[0] < 0 || o.Lags[len(o.Lags)-1] > maxLessonLag {
-		return o, failure.Usage("a lag is a number of versions", "--lags %v: want 0 to %d", o.Lags, maxLessonLag)
+	if o.Lags[0] < 0 || o.Lags[len(o.Lags)-1] > maxLag {
+		return o, failure.Usage("a lag is a number of versions", "--lags %v: want 0 to %d", o.Lags, maxLag)
 	}
 	if o.Lags[0] > 0 {
 		o.Lags = append([]int{0}, o.Lags...)
@@ -144,8 +144,8 @@ func (c *studyStalenessCmd) options() (study.StalenessOptions, error) {
 	return o, nil
 }
 
-// maxLessonLag bounds what is sampled ahead, and kept.
-const maxLessonLag = 256
+// maxLag bounds what is sampled ahead, and kept.
+const maxLag = 256
 
 // command is what repeats the study.
 func (c *studyStalenessCmd) command(o study.StalenessOptions) string {
@@ -162,7 +162,7 @@ func (c *studyStalenessCmd) kept() (*study.Kept, error) {
 	if err := c.folder(); err != nil || c.Out == "" {
 		return nil, err
 	}
-	path := filepath.Join(c.Out, fmt.Sprintf(lessonsFile, c.Task))
+	path := filepath.Join(c.Out, fmt.Sprintf(lagRunsFile, c.Task))
 	program := programRevision()
 	if c.TrustKept {
 		made, err := study.KeptBy(path)

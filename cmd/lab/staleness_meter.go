@@ -10,14 +10,14 @@ import (
 	"github.com/headway-rl/headway/train/grpo"
 )
 
-// lessonMeter adds up what train steps say between two points of a learning curve.
-type lessonMeter struct {
+// lagMeter adds up what train steps say between two points of a learning curve.
+type lagMeter struct {
 	steps int
-	sum   study.LessonPoint
+	sum   study.LagPoint
 }
 
 // add takes in a step. Its log-ratios are those of the step's start.
-func (m *lessonMeter) add(r *port.StepReport, batch *port.Batch, epsilon float64) {
+func (m *lagMeter) add(r *port.StepReport, batch *port.Batch, epsilon float64) {
 	m.steps++
 	s := &m.sum
 	rollouts := 0.0
@@ -56,7 +56,7 @@ func (m *lessonMeter) add(r *port.StepReport, batch *port.Batch, epsilon float64
 }
 
 // point is the curve's point at a step: means over the steps taken in.
-func (m *lessonMeter) point(step int, accuracy float64) study.LessonPoint {
+func (m *lagMeter) point(step int, accuracy float64) study.LagPoint {
 	p, n := m.sum, float64(max(m.steps, 1))
 	for _, v := range []*float64{&p.Reward, &p.Exact, &p.ClipFraction, &p.ActiveClip, &p.Masked, &p.Truncated, &p.MeanLogRatio,
 		&p.EffectiveSample, &p.KL, &p.ClipPredicted, &p.ClipNormal, &p.SamplePredicted, &p.GradientNorm} {

@@ -17,11 +17,11 @@ import (
 	trainer "github.com/headway-rl/headway/train/embedded"
 )
 
-// lesson teaches a policy from batches of one exact lag. Nothing in it reads a
+// lagRun teaches a policy from batches of one exact lag. Nothing in it reads a
 // clock: engine and trainer take turns, so that what is sampled and trained on is a
 // function of the document, its seed and the lag alone.
-type lesson struct {
-	study.Lesson
+type lagRun struct {
+	study.LagRun
 	parts       *parts.Parts // of the document, without a directory
 	weights     *newestWeights
 	environment port.Environment
@@ -35,8 +35,8 @@ type lesson struct {
 }
 
 // teach implements [study.Teach] with the embedded engine and trainer.
-func teach(ctx context.Context, task study.Lesson) (study.Learned, error) {
-	l := &lesson{Lesson: task, weights: &newestWeights{}}
+func teach(ctx context.Context, task study.LagRun) (study.Learned, error) {
+	l := &lagRun{LagRun: task, weights: &newestWeights{}}
 	if err := l.build(); err != nil {
 		return study.Learned{}, err
 	}
@@ -45,7 +45,7 @@ func teach(ctx context.Context, task study.Lesson) (study.Learned, error) {
 }
 
 // build makes the parts of a document. A lesson takes one thread: studies run many at once.
-func (l *lesson) build() error {
+func (l *lagRun) build() error {
 	cfg := l.Document
 	cfg.Trainer.Threads = 1
 	var err error
@@ -71,12 +71,12 @@ func (l *lesson) build() error {
 }
 
 // run makes the steps. A gradient that is no number ends the lesson, not the study.
-func (l *lesson) run(ctx context.Context) (study.Learned, error) {
+func (l *lagRun) run(ctx context.Context) (study.Learned, error) {
 	var out study.Learned
 	if err := l.begin(ctx); err != nil {
 		return out, err
 	}
-	var m lessonMeter
+	var m lagMeter
 	for step := 0; ; step++ {
 		if err := l.serve(ctx, loop.Version(step)); err != nil {
 			return out, err
@@ -87,7 +87,7 @@ func (l *lesson) run(ctx context.Context) (study.Learned, error) {
 				return out, err
 			}
 			out.Curve = append(out.Curve, m.point(step, accuracy))
-			m = lessonMeter{}
+			m = lagMeter{}
 		}
 		if step == l.Document.Trainer.Steps {
 			break
@@ -118,7 +118,7 @@ func (l *lesson) run(ctx context.Context) (study.Learned, error) {
 }
 
 // begin makes version 0, by the supervised warm-up of the document at its own learning rate.
-func (l *lesson) begin(ctx context.Context) error {
+func (l *lagRun) begin(ctx context.Context) error {
 	warm := l.Document
 	warm.Trainer.Threads, warm.Trainer.LearningRate = 1, l.WarmupRate
 	first, err := parts.NewTrainer(warm, l.parts.Task, workload.Change{}, l.weights)
@@ -129,13 +129,13 @@ func (l *lesson) begin(ctx context.Context) error {
 }
 
 // serve has the engine sample with a version, the newest there is.
-func (l *lesson) serve(ctx context.Context, version loop.Version) error {
+func (l *lagRun) serve(ctx context.Context, version loop.Version) error {
 	return errors.Join(l.engine.Load(ctx, version), l.engine.Switch(ctx, version, false))
 }
 
 // sample makes the batches that the served version is to sample: version 0 those of the
 // first Lag steps and of the one after them, every other version one, Lag steps ahead.
-func (l *lesson) sample(ctx context.Context, step int) error {
+func (l *lagRun) sample(ctx context.Context, step int) error {
 	first := step + l.Lag
 	if step == 0 {
 		first = 0
@@ -151,7 +151,7 @@ func (l *lesson) sample(ctx context.Context, step int) error {
 }
 
 // next takes the batch of a step, and keeps it for the drift.
-func (l *lesson) next(step int) port.Batch {
+func (l *lagRun) next(step int) port.Batch {
 	batch := l.ahead[0]
 	l.ahead = l.ahead[1:]
 	batch.Lease, batch.Attempt, batch.Version = loop.LeaseID(step+1), 1, loop.Version(step)
@@ -165,7 +165,7 @@ func (l *lesson) next(step int) port.Batch {
 }
 
 // play samples the batch of a step: the same prompts and the same draws in every lesson of a seed.
-func (l *lesson) play(ctx context.Context, step int, version loop.Version) (port.Batch, error) {
+func (l *lagRun) play(ctx context.Context, step int, version loop.Version) (port.Batch, error) {
 	size := l.Document.Rollout.GroupSize
 	groups := l.Document.Train.Batch / size
 	batch := port.Batch{Groups: make([]port.Group, groups)}
@@ -179,7 +179,7 @@ func (l *lesson) play(ctx context.Context, step int, version loop.Version) (port
 		for s := range group.Samples {
 			id := port.RolloutID{Group: group.ID, Sample: int32(s), Attempt: 1}
 			wait.Go(func() {
-				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, port.RolloutRequest{ID: id}, lessonSampler{l.engine, id})
+				group.Samples[s], errs[g*size+s] = l.environment.Play(ctx, port.RolloutRequest{ID: id}, lagSampler{l.engine, id})
 			})
 		}
 	}
@@ -187,19 +187,19 @@ func (l *lesson) play(ctx context.Context, step int, version loop.Version) (port
 	return batch, errors.Join(errs...)
 }
 
-// lessonSampler samples one rollout.
-type lessonSampler struct {
+// lagSampler samples one rollout.
+type lagSampler struct {
 	engine *engine.Engine
 	id     port.RolloutID
 }
 
 // Sample implements [port.Sampler].
-func (s lessonSampler) Sample(ctx context.Context, r port.SampleRequest) (port.Generation, error) {
+func (s lagSampler) Sample(ctx context.Context, r port.SampleRequest) (port.Generation, error) {
 	return s.engine.Generate(ctx, port.GenerateRequest{Rollout: s.id, Prompt: r.Prompt, MaxTokens: r.MaxTokens, Check: r.Check, Sampling: r.Sampling})
 }
 
 // evaluate is the held-out accuracy of a version.
-func (l *lesson) evaluate(ctx context.Context, version loop.Version) (float64, error) {
+func (l *lagRun) evaluate(ctx context.Context, version loop.Version) (float64, error) {
 	e, err := env.Evaluate(ctx, l.parts.Task, l.parts.Verdicts, l.parts.HeldOut, func(ctx context.Context, prompts [][]int32, tokens int) ([][]int32, error) {
 		return l.engine.Greedy(ctx, version, prompts, tokens)
 	})

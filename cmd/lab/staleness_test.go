@@ -19,7 +19,7 @@ import (
 )
 
 // shortLesson is a lesson of a few steps.
-func shortLesson(t *testing.T, lag int, set ...string) study.Lesson {
+func shortLesson(t *testing.T, lag int, set ...string) study.LagRun {
 	t.Helper()
 	var overrides []config.Override
 	for _, text := range append([]string{"environment.task=reverse", "environment.letters_max=4", "environment.held_out=32", "environment.supervised_steps=20",
@@ -30,13 +30,13 @@ func shortLesson(t *testing.T, lag int, set ...string) study.Lesson {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return study.Lesson{Document: document, WarmupRate: 1e-3, Lag: lag, EvaluateEvery: 4}
+	return study.LagRun{Document: document, WarmupRate: 1e-3, Lag: lag, EvaluateEvery: 4}
 }
 
 // Batch t is sampled by version max(0, t − lag), every token of it, and trained on by version t.
 func TestLessonLag(t *testing.T) {
 	for _, lag := range []int{0, 1, 3, 20} {
-		l := &lesson{Lesson: shortLesson(t, lag), weights: &newestWeights{}}
+		l := &lagRun{LagRun: shortLesson(t, lag), weights: &newestWeights{}}
 		if err := l.build(); err != nil {
 			t.Fatal(err)
 		}
@@ -123,8 +123,8 @@ func TestLessonRepeats(t *testing.T) {
 
 // A gradient that is no number ends the lesson with what it had; a lesson that is cancelled says so.
 func TestLessonBreaks(t *testing.T) {
-	lessonOf := func() *lesson {
-		l := &lesson{Lesson: shortLesson(t, 6), weights: &newestWeights{}}
+	lessonOf := func() *lagRun {
+		l := &lagRun{LagRun: shortLesson(t, 6), weights: &newestWeights{}}
 		if err := l.build(); err != nil {
 			t.Fatal(err)
 		}

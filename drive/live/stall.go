@@ -56,7 +56,7 @@ func (r *Runtime) checkProgress() error {
 // stalled says in words why train steps have ceased, and what to change.
 func (r *Runtime) stalled(why string) error {
 	st := r.l.Status()
-	words := []string{why, r.endsInWords()}
+	words := []string{why, r.endsText()}
 	words = append(words, r.blockers(st)...)
 	words = append(words, fmt.Sprintf("at version %d the queue holds %s, a batch is %d; live: %s, in flight: %s, to be tried again: %d",
 		st.Version, several(int64(st.QueueGroups), "group"), r.cfg.BatchGroups, several(int64(st.LiveGroups), "group"), several(st.Ledger.InFlight, "rollout"), st.Retries))
@@ -64,9 +64,9 @@ func (r *Runtime) stalled(why string) error {
 	return fmt.Errorf("live: %w: %s", ErrStalled, strings.Join(words, "; "))
 }
 
-// endsInWords says how groups have ended since the last train step, the most
+// endsText says how groups have ended since the last train step, the most
 // frequent way first, with what would change it.
-func (r *Runtime) endsInWords() string {
+func (r *Runtime) endsText() string {
 	if r.ends.groups == 0 {
 		return ""
 	}
@@ -79,7 +79,7 @@ func (r *Runtime) endsInWords() string {
 	})
 	var parts []string
 	for _, k := range kinds {
-		what, change := r.endInWords(k)
+		what, change := r.endText(k)
 		number := fmt.Sprint(r.ends.kinds[k])
 		if len(kinds) == 1 {
 			number = "all"
@@ -89,8 +89,8 @@ func (r *Runtime) endsInWords() string {
 	return fmt.Sprintf("%s ended untrained since the last train step, %s", several(r.ends.groups, "group"), strings.Join(parts, ", "))
 }
 
-// endInWords names a reason, and what to do about it.
-func (r *Runtime) endInWords(k endKind) (what, change string) {
+// endText names a reason, and what to do about it.
+func (r *Runtime) endText(k endKind) (what, change string) {
 	switch k.reason {
 	case loop.ReasonZeroAdvantage:
 		return "every reward of a group was the same", "set filter.zero_advantage: false, choose a task or difficulty that the policy sometimes solves, or raise the group size"

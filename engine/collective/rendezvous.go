@@ -41,8 +41,8 @@ type Rendezvous struct {
 
 // table is a meeting with the calls that wait at it.
 type table struct {
-	meeting *meeting
-	seats   map[string]*seat
+	round *round
+	seats map[string]*seat
 	// kept: it was expected, and is not forgotten when nobody is there.
 	kept bool
 }
@@ -70,12 +70,12 @@ func (r *Rendezvous) Expect(name string, engines int) {
 		t = newTable(engines)
 		r.meetings[name] = t
 	}
-	t.meeting.engines, t.kept = engines, true
+	t.round.engines, t.kept = engines, true
 	r.settle(t)
 }
 
 func newTable(engines int) *table {
-	return &table{meeting: newMeeting(engines), seats: make(map[string]*seat)}
+	return &table{round: newRound(engines), seats: make(map[string]*seat)}
 }
 
 // Forget ends a collective that no member is to join any more: waiting members are refused.
@@ -110,13 +110,13 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 		return protocol.RendezvousReply{}, err
 	}
 	defer r.forget(name, t)
-	if reply, ok := t.meeting.ask(&req); ok {
+	if reply, ok := t.round.ask(&req); ok {
 		return reply, nil
 	}
 	if req.WaitS == 0 {
 		return protocol.RendezvousReply{}, t.over(name, &req)
 	}
-	if err := t.meeting.join(&req); err != nil {
+	if err := t.round.join(&req); err != nil {
 		return protocol.RendezvousReply{}, err
 	}
 	s := t.sit(name, req.Member)
@@ -127,9 +127,9 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 	if s.err != nil || s.reply.Epoch > 0 {
 		return s.reply, s.err
 	}
-	missing := t.meeting.missing()
+	missing := t.round.missing()
 	delete(t.seats, req.Member)
-	t.meeting.leave(req.Member)
+	t.round.leave(req.Member)
 	if stopped != nil {
 		return protocol.RendezvousReply{}, stopped
 	}
@@ -152,7 +152,7 @@ func (r *Rendezvous) table(name string) (*table, error) {
 
 // forget drops a collective whose members have never met and of whom none is there.
 func (r *Rendezvous) forget(name string, t *table) {
-	if len(t.seats) == 0 && t.meeting.epoch == 0 && !t.kept && r.meetings[name] == t {
+	if len(t.seats) == 0 && t.round.epoch == 0 && !t.kept && r.meetings[name] == t {
 		delete(r.meetings, name)
 	}
 }
@@ -170,10 +170,10 @@ func (t *table) sit(name, member string) *seat {
 
 // settle answers everybody once all are there.
 func (r *Rendezvous) settle(t *table) {
-	if !t.meeting.complete() {
+	if !t.round.complete() {
 		return
 	}
-	for member, p := range t.meeting.meet() {
+	for member, p := range t.round.meet() {
 		s := t.seats[member]
 		s.reply = p.reply
 		close(s.ready)
@@ -198,7 +198,7 @@ func (s *seat) wait(ctx context.Context, closed <-chan struct{}, d time.Duration
 
 // over tells a member that only asked that its epoch does not stand.
 func (t *table) over(name string, req *protocol.RendezvousRequest) error {
-	m := t.meeting
+	m := t.round
 	why := "it never met here"
 	switch {
 	case req.Epoch == m.epoch && m.why != "":

@@ -290,7 +290,7 @@ func TestAnyHistory(t *testing.T) {
 	met := 0
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		m := newMeeting(0)
+		m := newRound(0)
 		epoch := int64(0)
 		for range 200 {
 			req := engine(string(rune('a'+rng.IntN(5))), 1+rng.IntN(3))

@@ -108,7 +108,7 @@ func (c *Checker) startNext(a loop.Action) error {
 		return fmt.Errorf("%v: the first attempt is 1", a)
 	}
 	if g := c.open(); g != nil {
-		next := slices.IndexFunc(g.samples, func(s sampleBook) bool { return s.state == unissued })
+		next := slices.IndexFunc(g.samples, func(s sampleModel) bool { return s.state == unissued })
 		if a.Group != g.id || int(a.Sample) != next {
 			return fmt.Errorf("%v, while g%d/%d is next", a, g.id, next)
 		}
@@ -128,7 +128,7 @@ func (c *Checker) startNext(a loop.Action) error {
 }
 
 func (c *Checker) openGroup(id loop.GroupID) {
-	g := &groupBook{id: id, samples: make([]sampleBook, c.issuedMost()), start: loop.NoVersion, ready: loop.NoVersion}
+	g := &groupModel{id: id, samples: make([]sampleModel, c.issuedMost()), start: loop.NoVersion, ready: loop.NoVersion}
 	g.prompt, g.level = c.nextPrompt()
 	c.groups[id] = g
 	c.lastGroup = id
@@ -153,11 +153,11 @@ func (c *Checker) bookStart(a loop.Action) {
 		s.spans, s.tokens = 0, 0
 	}
 	s.state, s.attempt, s.slot = running, a.Attempt, a.Slot
-	c.slots[a.Slot] = slotBook{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}
+	c.slots[a.Slot] = slotModel{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}
 }
 
 // open returns the group whose rollouts are being issued, if any.
-func (c *Checker) open() *groupBook {
+func (c *Checker) open() *groupModel {
 	for _, g := range c.groups {
 		for _, s := range g.samples {
 			if s.state == unissued {

@@ -9,7 +9,7 @@ import (
 )
 
 // Checker follows a loop from outside. After every step it recomputes stamps,
-// queue, versions and ledger from its own books and compares. The zero value is
+// queue, versions and ledger from its own models and compares. The zero value is
 // not usable; see NewChecker.
 type Checker struct {
 	cfg   loop.Config
@@ -26,10 +26,10 @@ type Checker struct {
 	target    loop.Version
 	completed loop.Version
 	restored  loop.Version // the newest that no batch made, 0 for none
-	engines   []engineBook
-	slots     []slotBook
+	engines   []engineModel
+	slots     []slotModel
 
-	groups    map[loop.GroupID]*groupBook
+	groups    map[loop.GroupID]*groupModel
 	over      map[loop.GroupID]loop.End
 	lastGroup loop.GroupID
 	lastLease loop.LeaseID
@@ -37,25 +37,25 @@ type Checker struct {
 	queue     []loop.GroupID
 	held      []loop.GroupID
 	// backlog are the interrupted rollouts, the first to be resumed first.
-	backlog []retryBook
-	retries []retryBook
-	lease   leaseBook
+	backlog []retryModel
+	retries []retryModel
+	lease   leaseModel
 	// asked: the trainer has asked for a batch since its last step began.
 	asked bool
 	// taken counts the groups leased since the last completed sync, as the threshold does.
 	taken int
 
-	prompts promptBook
-	levels  []levelBook
+	prompts promptModel
+	levels  []levelModel
 	draws   uint64
 	// freshFrom is the turn of the first group to become ready after the last selection, arrivals
 	// counts those that came to the queue since.
 	freshFrom int
 	arrivals  int
-	slope     slopeBook
+	slope     slopeModel
 	gamma     [64]uint64
-	hold      holdBook
-	control   controlBook
+	hold      holdModel
+	control   controlModel
 
 	admitted int64
 	ends     map[loop.End]int64
@@ -65,7 +65,7 @@ type Checker struct {
 	want []loop.Action
 }
 
-type slotBook struct {
+type slotModel struct {
 	engine int32
 	// taken: the slot holds attempt of sample of group; unwanted: that attempt has ended already;
 	// asked: the engine has been told to interrupt it.
@@ -77,13 +77,13 @@ type slotBook struct {
 	attempt  int32
 }
 
-// retryBook is a rollout that waits to be tried again, or to be resumed.
-type retryBook struct {
+// retryModel is a rollout that waits to be tried again, or to be resumed.
+type retryModel struct {
 	group  loop.GroupID
 	sample int32
 }
 
-type leaseBook struct {
+type leaseModel struct {
 	id       loop.LeaseID
 	attempt  int32
 	failures int
@@ -105,7 +105,7 @@ const (
 	cut
 )
 
-type sampleBook struct {
+type sampleModel struct {
 	state    sampleState
 	attempt  int32
 	failures int
@@ -125,10 +125,10 @@ const (
 	inLease
 )
 
-type groupBook struct {
+type groupModel struct {
 	id       loop.GroupID
 	place    place
-	samples  []sampleBook
+	samples  []sampleModel
 	start    loop.Version
 	ready    loop.Version
 	turn     int
@@ -137,7 +137,7 @@ type groupBook struct {
 	prompt   int64
 	level    int32
 	uses     int
-	drift    driftBook
+	drift    driftModel
 	// tokens of its scored responses by version, where the goal counts them.
 	tokens map[loop.Version]int64
 }
@@ -148,9 +148,9 @@ func NewChecker(cfg loop.Config) *Checker {
 	cfg = cfg.WithDefaults()
 	c := &Checker{
 		cfg: cfg, target: loop.NoVersion,
-		groups: map[loop.GroupID]*groupBook{}, over: map[loop.GroupID]loop.End{}, ends: map[loop.End]int64{},
+		groups: map[loop.GroupID]*groupModel{}, over: map[loop.GroupID]loop.End{}, ends: map[loop.End]int64{},
 	}
-	c.levels = make([]levelBook, cfg.Levels)
+	c.levels = make([]levelModel, cfg.Levels)
 	c.gamma = weights(cfg.Gamma)
 	c.hold = newHold()
 	c.control = newControl(cfg)
@@ -158,9 +158,9 @@ func NewChecker(cfg loop.Config) *Checker {
 		c.cfg.Hold, c.hold.cost.most = 0, cfg.Hold
 	}
 	for i, n := range cfg.EngineSlots {
-		c.engines = append(c.engines, engineBook{served: loop.NoVersion, loading: loop.NoVersion})
+		c.engines = append(c.engines, engineModel{served: loop.NoVersion, loading: loop.NoVersion})
 		for range n {
-			c.slots = append(c.slots, slotBook{engine: int32(i)})
+			c.slots = append(c.slots, slotModel{engine: int32(i)})
 		}
 		if i >= c.control.engines {
 			c.engines[i].state, c.engines[i].pool = gone, pooled

@@ -20,8 +20,8 @@ const (
 // settings is the number of settings there are.
 const settings = int(loop.SettingEngines) + 1
 
-// controlBook is where the settings of a controller stand, and what it says of itself.
-type controlBook struct {
+// controlModel is where the settings of a controller stand, and what it says of itself.
+type controlModel struct {
 	// goal: there is something to keep; without it only requests move.
 	goal   bool
 	ranges [settings]loop.Range
@@ -35,11 +35,11 @@ type controlBook struct {
 	slots, engines int
 	live           float64
 	// steps are what train steps measured of filters, now is the one under way, and passes the share that passes them.
-	steps  []passBook
-	now    passBook
+	steps  []passModel
+	now    passModel
 	passes float64
 	// batch is what the newest batch was trained on.
-	batch tokenBook
+	batch tokenModel
 	// request is the setting that an event asks to be moved, -1 for none, and refused the version at which
 	// the pool could give no engine.
 	request int
@@ -51,8 +51,8 @@ type controlBook struct {
 // steers reports whether an action of this kind is the controller's word.
 func steers(k loop.ActionKind) bool { return k == loop.SettingChanged || k == loop.ControlChanged }
 
-func newControl(cfg loop.Config) controlBook {
-	b := controlBook{slots: cfg.Concurrency(), live: math.Inf(1), engines: len(cfg.EngineSlots), request: -1, refused: loop.NoVersion, passes: 1}
+func newControl(cfg loop.Config) controlModel {
+	b := controlModel{slots: cfg.Concurrency(), live: math.Inf(1), engines: len(cfg.EngineSlots), request: -1, refused: loop.NoVersion, passes: 1}
 	if cfg.EnginesStart > 0 {
 		b.engines = cfg.EnginesStart
 	}
@@ -407,7 +407,7 @@ func (c *Checker) silence(actions []loop.Action) error {
 	return nil
 }
 
-// compareControl checks a status of the controller against the books.
+// compareControl checks a status of the controller against the models.
 func (c *Checker) compareControl(st *loop.ControlStatus) error {
 	b := &c.control
 	if (st == nil) != (c.cfg.Control == nil) {

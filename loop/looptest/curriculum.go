@@ -2,8 +2,8 @@ package looptest
 
 import "github.com/headway-rl/headway/loop"
 
-// promptBook says which prompt a group gets.
-type promptBook struct {
+// promptModel says which prompt a group gets.
+type promptModel struct {
 	// passes counts those begun through the prompt set, ahead are the prompts of this one to come.
 	passes uint64
 	ahead  []int64
@@ -16,8 +16,8 @@ type requeued struct {
 	level  int32
 }
 
-// levelBook is the solve rate of a level, as far as it is known.
-type levelBook struct {
+// levelModel is the solve rate of a level, as far as it is known.
+type levelModel struct {
 	measured bool
 	// rate is an estimate in 1/65536.
 	rate int32
@@ -64,7 +64,7 @@ func (c *Checker) pass(number uint64) []int64 {
 }
 
 // requeue has the prompt of a group that ended untrained played again.
-func (c *Checker) requeue(g *groupBook, end loop.End, why loop.Reason) {
+func (c *Checker) requeue(g *groupModel, end loop.End, why loop.Reason) {
 	lost := end == loop.EndEvicted || end == loop.EndDiscarded || end == loop.EndCancelled && why != loop.ReasonSurplus
 	if !c.cfg.Requeue || !lost {
 		return
@@ -107,7 +107,7 @@ func (c *Checker) offBand(i int) int32 {
 }
 
 // solves counts the rollouts of a group that a verdict called solved.
-func (g *groupBook) solves() int {
+func (g *groupModel) solves() int {
 	n := 0
 	for _, s := range g.samples {
 		if s.state == scored && s.solved {
@@ -118,21 +118,21 @@ func (g *groupBook) solves() int {
 }
 
 // measureLevel books the solve rate of a ready group for its level.
-func (c *Checker) measureLevel(g *groupBook) {
+func (c *Checker) measureLevel(g *groupModel) {
 	if g.level == 0 {
 		return
 	}
 	l := &c.levels[g.level-1]
 	rate := int32(g.solves() * wholeRate / g.count(scored))
 	if !l.measured {
-		*l = levelBook{true, rate}
+		*l = levelModel{true, rate}
 		return
 	}
 	l.rate += (rate - l.rate) / 8
 }
 
 // inBand reports whether a ready group's share of solved rollouts is one that teaches.
-func (c *Checker) inBand(g *groupBook) bool {
+func (c *Checker) inBand(g *groupModel) bool {
 	rate := float64(g.solves()) / float64(g.count(scored))
 	return rate >= c.cfg.SolveLow-1e-9 && rate <= c.cfg.SolveHigh+1e-9
 }

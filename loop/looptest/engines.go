@@ -21,8 +21,8 @@ const (
 	switching
 )
 
-// engineBook is what the checker knows of an engine.
-type engineBook struct {
+// engineModel is what the checker knows of an engine.
+type engineModel struct {
 	state    engineState
 	stage    engineStage
 	served   loop.Version
@@ -35,7 +35,7 @@ type engineBook struct {
 }
 
 // takesRollouts reports whether the engine may be given rollouts now.
-func (c *Checker) takesRollouts(e *engineBook) bool {
+func (c *Checker) takesRollouts(e *engineModel) bool {
 	if e.state != serving || e.pool != owned || c.hopeless(e.served) {
 		return false
 	}
@@ -252,7 +252,7 @@ func (c *Checker) alone(v loop.Version) bool {
 }
 
 // loadNamed returns the engine whose load an event names.
-func (c *Checker) loadNamed(ev loop.Event, stages ...engineStage) *engineBook {
+func (c *Checker) loadNamed(ev loop.Event, stages ...engineStage) *engineModel {
 	if ev.Engine >= 0 && int(ev.Engine) < len(c.engines) {
 		e := &c.engines[ev.Engine]
 		for _, stage := range stages {
@@ -353,7 +353,7 @@ func (c *Checker) failRollouts(engine int32, why loop.Reason) {
 			continue
 		}
 		if c.engines[engine].state == gone {
-			c.slots[i] = slotBook{engine: engine}
+			c.slots[i] = slotModel{engine: engine}
 		} else if !s.unwanted {
 			c.unwant(int32(i), why)
 		}

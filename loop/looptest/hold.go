@@ -5,8 +5,8 @@ import "github.com/headway-rl/headway/loop"
 // never is the time of what has not happened, or is not known to.
 const never int64 = -1
 
-// holdBook is what the expectation of the next switch of weights is made of, in nanoseconds.
-type holdBook struct {
+// holdModel is what the expectation of the next switch of weights is made of, in nanoseconds.
+type holdModel struct {
 	// step, period and sync are the estimates of a train step's time, of the time between two ends of
 	// train steps, and of a sync's time; 0 is unknown.
 	step, period, sync int64
@@ -17,10 +17,10 @@ type holdBook struct {
 	since int64
 	spent bool
 	// cost is of an adaptive hold.
-	cost costBook
+	cost costModel
 }
 
-func newHold() holdBook { return holdBook{leased: never, ended: never, synced: never, since: never} }
+func newHold() holdModel { return holdModel{leased: never, ended: never, synced: never, since: never} }
 
 // towards moves an estimate an eighth of the way to a new value.
 func towards(estimate *int64, value int64) {
@@ -32,7 +32,7 @@ func towards(estimate *int64, value int64) {
 }
 
 // stepEnded, syncEnded, switched and forget book what the estimates are made of.
-func (h *holdBook) stepEnded(now int64) (period int64) {
+func (h *holdModel) stepEnded(now int64) (period int64) {
 	if h.leased != never {
 		towards(&h.step, now-h.leased)
 	}
@@ -44,13 +44,13 @@ func (h *holdBook) stepEnded(now int64) (period int64) {
 	return period
 }
 
-func (h *holdBook) syncEnded(now int64) { towards(&h.sync, now-h.synced) }
+func (h *holdModel) syncEnded(now int64) { towards(&h.sync, now-h.synced) }
 
 // switched gives up holding: the engines have the newest weights.
-func (h *holdBook) switched() { h.since, h.spent = never, false }
+func (h *holdModel) switched() { h.since, h.spent = never, false }
 
 // forget gives up what a restart of the run has cut short.
-func (h *holdBook) forget() {
+func (h *holdModel) forget() {
 	h.leased, h.ended, h.synced = never, never, never
 	h.since, h.spent = never, false
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// costBook is what an adaptive hold has cost.
-type costBook struct {
+// costModel is what an adaptive hold has cost.
+type costModel struct {
 	// most is the largest hold, theta what the law has come to, in periods.
 	most, theta float64
 	// slotTime is what the hold left free since the last train step ended, in slots times nanoseconds, evicted the

@@ -86,7 +86,7 @@ func (c *Checker) recovered() {
 	c.stopping, c.finished = false, false
 	for i := range c.slots {
 		s := c.slots[i]
-		c.slots[i] = slotBook{engine: s.engine}
+		c.slots[i] = slotModel{engine: s.engine}
 		if s.taken && !s.unwanted {
 			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
 		}
@@ -97,7 +97,7 @@ func (c *Checker) recovered() {
 		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
 	}
 	c.taken, c.asked = 0, false
-	c.control.quietAt, c.control.now = c.now, passBook{}
+	c.control.quietAt, c.control.now = c.now, passModel{}
 	c.hold.forget()
 	c.target, c.completed = loop.NoVersion, c.weights()
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
@@ -127,7 +127,7 @@ func (c *Checker) finish(why loop.Reason) {
 func (c *Checker) expect(a loop.Action) { c.want = append(c.want, a) }
 
 // named returns the slot an event names, nil if it names nothing that is under way.
-func (c *Checker) named(ev loop.Event) *slotBook {
+func (c *Checker) named(ev loop.Event) *slotModel {
 	if ev.Slot < 0 || int(ev.Slot) >= len(c.slots) {
 		c.counts.Late++
 		return nil
@@ -159,7 +159,7 @@ func (c *Checker) rolloutEnded(ev loop.Event) {
 		return
 	}
 	unwanted := s.unwanted
-	*s = slotBook{engine: s.engine}
+	*s = slotModel{engine: s.engine}
 	if unwanted {
 		return
 	}
@@ -176,7 +176,7 @@ func (c *Checker) rolloutEnded(ev loop.Event) {
 	}
 }
 
-func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
+func (c *Checker) sampleScored(g *groupModel, ev loop.Event) {
 	s := &g.samples[ev.Sample]
 	r := float64(ev.Reward)
 	switch {
@@ -196,7 +196,7 @@ func (c *Checker) sampleScored(g *groupBook, ev loop.Event) {
 }
 
 // failSample books the end of an attempt in flight; its slot is booked by the caller.
-func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
+func (c *Checker) failSample(g *groupModel, k int32, why loop.Reason) {
 	c.ends[loop.EndFailed]++
 	s := &g.samples[k]
 	s.state = retrying
@@ -208,7 +208,7 @@ func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
 	}
 	c.unstamp(g)
 	if s.state != lost {
-		c.retries = append(c.retries, retryBook{g.id, k})
+		c.retries = append(c.retries, retryModel{g.id, k})
 		return
 	}
 	if c.cfg.OnFailure == loop.DropGroup && g.count(lost) > len(g.samples)-c.cfg.GroupSize {
@@ -219,7 +219,7 @@ func (c *Checker) failSample(g *groupBook, k int32, why loop.Reason) {
 }
 
 // count counts the samples in any of the states.
-func (g *groupBook) count(states ...sampleState) int {
+func (g *groupModel) count(states ...sampleState) int {
 	n := 0
 	for _, s := range g.samples {
 		if slices.Contains(states, s.state) {
@@ -230,7 +230,7 @@ func (g *groupBook) count(states ...sampleState) int {
 }
 
 // uniform reports whether all rewards of the group are equal.
-func (g *groupBook) uniform() bool {
+func (g *groupModel) uniform() bool {
 	var rewards []float32
 	for _, s := range g.samples {
 		if s.state == scored {
@@ -240,7 +240,7 @@ func (g *groupBook) uniform() bool {
 	return slices.Min(rewards) == slices.Max(rewards)
 }
 
-func (c *Checker) groupReady(g *groupBook) {
+func (c *Checker) groupReady(g *groupModel) {
 	g.ready, g.turn = c.version, c.readied
 	c.readied++
 	c.measureLevel(g)
@@ -274,7 +274,7 @@ func (c *Checker) groupReady(g *groupBook) {
 
 // makeRoomFor ends what a full queue gives up as a group arrives, perhaps that
 // group, and returns it; nil where the policy or the order of readiness decides.
-func (c *Checker) makeRoomFor(g *groupBook) *groupBook {
+func (c *Checker) makeRoomFor(g *groupModel) *groupModel {
 	if !c.drawsFresh() || c.groups[c.queue[0]].turn < c.freshFrom {
 		c.makeRoom()
 		return nil
@@ -316,17 +316,17 @@ func (c *Checker) makeRoom() {
 }
 
 // notice is what a group's notices have in common.
-func (c *Checker) notice(kind loop.ActionKind, g *groupBook) loop.Action {
+func (c *Checker) notice(kind loop.ActionKind, g *groupModel) loop.Action {
 	return loop.Action{Kind: kind, Group: g.id, Count: int32(g.count(scored)), Version: c.version, StartVersion: g.start, ReadyVersion: g.ready}
 }
 
-func (c *Checker) enqueue(g *groupBook) {
+func (c *Checker) enqueue(g *groupModel) {
 	g.place = inQueue
 	c.queue = append(c.queue, g.id)
 	c.expect(c.notice(loop.GroupQueued, g))
 }
 
-func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
+func (c *Checker) endGroup(g *groupModel, end loop.End, why loop.Reason) {
 	c.cutRest(g)
 	if end == loop.EndEvicted {
 		c.hold.cost.evicted++
@@ -344,14 +344,14 @@ func (c *Checker) endGroup(g *groupBook, end loop.End, why loop.Reason) {
 func (c *Checker) unwant(slot int32, why loop.Reason) {
 	s := &c.slots[slot]
 	if c.engines[s.engine].state == gone && !c.cfg.ResumeLost {
-		*s = slotBook{engine: s.engine}
+		*s = slotModel{engine: s.engine}
 		return
 	}
 	s.unwanted = true
 	c.expect(loop.Action{Kind: loop.AbortRollout, Engine: s.engine, Slot: slot, Group: s.group, Sample: s.sample, Attempt: s.attempt, Reason: why})
 }
 
-func (c *Checker) forget(g *groupBook, end loop.End) {
+func (c *Checker) forget(g *groupModel, end loop.End) {
 	delete(c.groups, g.id)
 	c.over[g.id] = end
 	is := func(id loop.GroupID) bool { return id == g.id }
@@ -378,7 +378,7 @@ func (c *Checker) selectBatch() {
 		return
 	}
 	c.lastLease++
-	c.lease = leaseBook{id: c.lastLease, attempt: 1, version: c.version}
+	c.lease = leaseModel{id: c.lastLease, attempt: 1, version: c.version}
 	for range c.cfg.BatchGroups {
 		g := c.groups[c.preferred()]
 		g.place = inLease
@@ -471,7 +471,7 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 		c.counts.Late++
 		return
 	}
-	c.control.batch = tokenBook{}
+	c.control.batch = tokenModel{}
 	for _, id := range c.lease.groups {
 		g := c.groups[id]
 		a := c.notice(loop.GroupTrained, g)
@@ -485,7 +485,7 @@ func (c *Checker) trainStepEnded(ev loop.Event) {
 		c.ends[loop.EndTrained] += int64(g.count(scored))
 		c.forget(g, loop.EndTrained)
 	}
-	c.lease = leaseBook{}
+	c.lease = leaseModel{}
 	c.version++
 	c.control.quietAt = c.now
 	c.adaptHold(c.hold.stepEnded(c.now))
@@ -576,7 +576,7 @@ func (c *Checker) takeBack() {
 	}
 	c.queue = append(c.queue, c.lease.groups...)
 	c.taken = max(0, c.taken-len(c.lease.groups))
-	c.lease = leaseBook{}
+	c.lease = leaseModel{}
 	c.sortQueue()
 	for len(c.queue) > c.cfg.QueueGroups {
 		if c.cfg.Policy != loop.PolicyBlock {

@@ -31,7 +31,7 @@ func (c *Checker) interruptAtBatch() {
 
 // sampleInterrupted books a rollout that stopped and kept its tokens; its slot is
 // booked by the caller.
-func (c *Checker) sampleInterrupted(g *groupBook, k int32, tokens int32) {
+func (c *Checker) sampleInterrupted(g *groupModel, k int32, tokens int32) {
 	s := &g.samples[k]
 	if tokens > s.tokens {
 		s.spans++
@@ -39,25 +39,25 @@ func (c *Checker) sampleInterrupted(g *groupBook, k int32, tokens int32) {
 	}
 	if c.cfg.MaxSpans == 0 || s.spans < c.cfg.MaxSpans {
 		s.state = interrupted
-		c.backlog = append(c.backlog, retryBook{g.id, k})
+		c.backlog = append(c.backlog, retryModel{g.id, k})
 		return
 	}
 	c.ends[loop.EndCancelled]++
 	c.expect(loop.Action{Kind: loop.AbortRollout, Slot: -1, Group: g.id, Sample: k, Attempt: s.attempt, Reason: loop.ReasonSpans})
 	s.state = retrying
-	c.retries = append(c.retries, retryBook{g.id, k})
+	c.retries = append(c.retries, retryModel{g.id, k})
 	c.unstamp(g)
 }
 
 // unstamp forgets the stamp of a group of which nothing made under it is left.
-func (c *Checker) unstamp(g *groupBook) {
+func (c *Checker) unstamp(g *groupModel) {
 	if g.count(running, interrupted, scored) == 0 {
 		g.start, g.token = loop.NoVersion, false
 	}
 }
 
 // cutRest ends what a group has beside its scored rollouts, in the order of the samples.
-func (c *Checker) cutRest(g *groupBook) {
+func (c *Checker) cutRest(g *groupModel) {
 	for k := range g.samples {
 		s := &g.samples[k]
 		switch s.state {
@@ -73,14 +73,14 @@ func (c *Checker) cutRest(g *groupBook) {
 		}
 		s.state = cut
 	}
-	of := func(r retryBook) bool { return r.group == g.id }
+	of := func(r retryModel) bool { return r.group == g.id }
 	c.retries = slices.DeleteFunc(c.retries, of)
 	c.backlog = slices.DeleteFunc(c.backlog, of)
 }
 
 // sampleOver looks at a group after one of its rollouts ended for good: it may
 // be ready, or without any rollout left, of which the last ended as told.
-func (c *Checker) sampleOver(g *groupBook, end loop.End, why loop.Reason) {
+func (c *Checker) sampleOver(g *groupModel, end loop.End, why loop.Reason) {
 	kept := g.count(scored)
 	switch {
 	case kept == c.cfg.GroupSize:

@@ -2,14 +2,14 @@ package looptest
 
 import "github.com/headway-rl/headway/loop"
 
-// passBook counts the groups that became ready in a train step, and those of them that the filters let pass.
-type passBook struct {
+// passModel counts the groups that became ready in a train step, and those of them that the filters let pass.
+type passModel struct {
 	ready, passed int
 }
 
 // passShare is the share of groups that pass the filters now, by the train steps booked: the value at the end of a line
 // through four windows, whose slope counts only as far as chance alone would not have made it.
-func (b *controlBook) passShare(window int) float64 {
+func (b *controlModel) passShare(window int) float64 {
 	ready, passed := 0, 0
 	kept := b.steps[max(len(b.steps)-4*window, 0):]
 	for _, s := range kept {
@@ -21,7 +21,7 @@ func (b *controlBook) passShare(window int) float64 {
 	mean := float64(passed) / float64(ready)
 	var shares []float64 // the oldest first
 	for end := len(b.steps); end >= window && len(shares) < 4; end -= window {
-		of := passBook{}
+		of := passModel{}
 		for _, s := range b.steps[end-window : end] {
 			of.ready, of.passed = of.ready+s.ready, of.passed+s.passed
 		}
@@ -67,7 +67,7 @@ func (c *Checker) expected() float64 {
 // stepMeasured books what became ready in the train step that has ended.
 func (c *Checker) stepMeasured() {
 	b := &c.control
-	b.steps, b.now = append(b.steps, b.now), passBook{}
+	b.steps, b.now = append(b.steps, b.now), passModel{}
 	if c.cfg.Control != nil && b.ranges[loop.SettingLive].Moves() {
 		b.passes = b.passShare(c.cfg.Control.Window)
 	}

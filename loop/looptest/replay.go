@@ -7,16 +7,16 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// driftBook is what is known of how far a group's rollouts have drifted from the
+// driftModel is what is known of how far a group's rollouts have drifted from the
 // trainer, in millionths of a nat.
-type driftBook struct {
+type driftModel struct {
 	measured bool
 	value    int64
 	at       loop.Version
 }
 
-// slopeBook is the estimate of the drift per version.
-type slopeBook struct {
+// slopeModel is the estimate of the drift per version.
+type slopeModel struct {
 	known bool
 	value int64
 }
@@ -78,14 +78,14 @@ func (c *Checker) evict() {
 }
 
 // endReady ends a group out of the queue, one that had been trained as such.
-func (c *Checker) endReady(g *groupBook, end loop.End, why loop.Reason) {
+func (c *Checker) endReady(g *groupModel, end loop.End, why loop.Reason) {
 	if g.uses > 0 {
 		end = loop.EndTrained
 	}
 	c.endGroup(g, end, why)
 }
 
-func (c *Checker) expectedDrift(g *groupBook) int64 {
+func (c *Checker) expectedDrift(g *groupModel) int64 {
 	at := g.start
 	if g.drift.measured {
 		at = g.drift.at
@@ -101,21 +101,21 @@ func (c *Checker) groupMeasured(ev loop.Event) {
 		return
 	}
 	g := c.groups[ev.Group]
-	g.drift = driftBook{true, int64(math.Round(d * 1e6)), c.lease.version}
+	g.drift = driftModel{true, int64(math.Round(d * 1e6)), c.lease.version}
 	lag := int64(c.lease.version - g.start)
 	if lag <= 0 {
 		return
 	}
 	sample := g.drift.value / lag
 	if !c.slope.known {
-		c.slope = slopeBook{true, sample}
+		c.slope = slopeModel{true, sample}
 		return
 	}
 	c.slope.value += (sample - c.slope.value) / 8
 }
 
 // keepTrained puts a trained group back into the buffer, or ends it after its last use.
-func (c *Checker) keepTrained(g *groupBook) {
+func (c *Checker) keepTrained(g *groupModel) {
 	g.uses++
 	if g.uses >= c.cfg.MaxUses {
 		c.endGroup(g, loop.EndTrained, loop.ReasonUses)

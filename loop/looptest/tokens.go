@@ -2,11 +2,11 @@ package looptest
 
 import "github.com/headway-rl/headway/loop"
 
-// tokenBook counts the tokens of a batch, and those of them that are within the goal's versions.
-type tokenBook struct{ all, within int64 }
+// tokenModel counts the tokens of a batch, and those of them that are within the goal's versions.
+type tokenModel struct{ all, within int64 }
 
 // share is -1 while there is none.
-func (b tokenBook) share() float64 {
+func (b tokenModel) share() float64 {
 	if b.all == 0 {
 		return -1
 	}
@@ -15,7 +15,7 @@ func (b tokenBook) share() float64 {
 
 // tokensScored books a response's tokens by version. No version is older than the group or newer than the newest, and
 // what the event does not name is as old as the group.
-func (c *Checker) tokensScored(g *groupBook, ev loop.Event) {
+func (c *Checker) tokensScored(g *groupModel, ev loop.Event) {
 	if c.cfg.Control == nil || !c.cfg.Control.Tokens {
 		return
 	}
@@ -36,7 +36,7 @@ func (c *Checker) tokensScored(g *groupBook, ev loop.Event) {
 
 // tokensTrained books what a group adds to the batch that is trained. After 64 versions nobody knows any more which
 // version made what: all of it is as old as the group.
-func (c *Checker) tokensTrained(g *groupBook) {
+func (c *Checker) tokensTrained(g *groupModel) {
 	old := c.lease.version-g.start >= 64
 	for v, n := range g.tokens {
 		c.control.batch.all += n
@@ -72,7 +72,7 @@ func (s *TokenShares) Observe(ev *loop.Event, made []loop.VersionTokens, actions
 	if ev.Kind == loop.RolloutScored {
 		s.groups[ev.Group] = append(s.groups[ev.Group], made...)
 	}
-	var b tokenBook
+	var b tokenModel
 	for _, a := range actions {
 		if a.Kind != loop.GroupTrained {
 			continue

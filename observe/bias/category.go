@@ -61,7 +61,7 @@ func (o *Observer) promptCategories() *Categories {
 	c.judge("prompts")
 	if c.Found && len(c.Cells) > 0 {
 		worst := c.Cells[0]
-		c.Verdict += fmt.Sprintf("; prompt %s most: %d of its %d groups trained, %s of all", worst.Name, worst.Trained, worst.Started, percent(rate))
+		c.Conclusion += fmt.Sprintf("; prompt %s most: %d of its %d groups trained, %s of all", worst.Name, worst.Trained, worst.Started, percent(rate))
 	}
 	return c
 }

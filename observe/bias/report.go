@@ -25,8 +25,8 @@ type Report struct {
 	SolveRate *Categories `json:"solve_rate"`
 	// Order is length against the order in which groups enter a batch; nil for batches of one group.
 	Order *Order `json:"order"`
-	// Verdicts are those of all parts, one sentence each.
-	Verdicts []string `json:"conclusions"`
+	// Conclusions are those of all parts, one sentence each.
+	Conclusions []string `json:"conclusions"`
 }
 
 // Property compares the distribution of one property of rollouts.
@@ -53,8 +53,8 @@ type Property struct {
 	// Histogram of started and trained, for a picture.
 	Histogram []Bin `json:"histogram"`
 	// Found says that a bias was found at 95 % confidence; Verdict says what, in words.
-	Found   bool   `json:"found"`
-	Verdict string `json:"conclusion"`
+	Found      bool   `json:"found"`
+	Conclusion string `json:"conclusion"`
 }
 
 // Bin is one of a histogram: values from Low up to the next bin's Low.
@@ -84,8 +84,8 @@ type Categories struct {
 	// Ratio is the trained over the started mean, where the category is a number; else 0.
 	Ratio float64 `json:"ratio,omitempty"`
 	// Found says that a bias was found at 95 % confidence; Verdict says what, in words.
-	Found   bool   `json:"found"`
-	Verdict string `json:"conclusion"`
+	Found      bool   `json:"found"`
+	Conclusion string `json:"conclusion"`
 }
 
 // Cell is one category: groups started and, of them, trained.
@@ -111,8 +111,8 @@ type Order struct {
 	// MeanTokens by tenth of the batch, by group of a smaller one; the first selected first.
 	MeanTokens []float64 `json:"mean_tokens"`
 	// Found says that the slope's interval leaves out 0; Verdict says it in words.
-	Found   bool   `json:"found"`
-	Verdict string `json:"conclusion"`
+	Found      bool   `json:"found"`
+	Conclusion string `json:"conclusion"`
 }
 
 // Report compares what has ended so far.
@@ -131,7 +131,7 @@ func (o *Observer) Report() Report {
 	r.Level = o.levelCategories()
 	r.SolveRate = o.solveCategories()
 	r.Order = o.orderOf(parts)
-	r.Verdicts = r.verdicts()
+	r.Conclusions = r.verdicts()
 	return r
 }
 

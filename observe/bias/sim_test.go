@@ -57,7 +57,7 @@ func TestQueueDropIsUnbiased(t *testing.T) {
 			r, _ := simulate(t, tailness, 3000, 7, 1.3, func(cfg *loop.Config) { cfg.QueueGroups = q * cfg.BatchGroups })
 			l := r.Length
 			if math.Abs(l.Ratio-1) > 0.005 || l.Ratio95[0] > 1 || l.Ratio95[1] < 1 || l.Ratio95[1]-l.Ratio95[0] > 0.01 {
-				t.Errorf("tailness %g, q = %d: %s, want an interval that covers 1 and is no wider than 0.01", tailness, q, l.Verdict)
+				t.Errorf("tailness %g, q = %d: %s, want an interval that covers 1 and is no wider than 0.01", tailness, q, l.Conclusion)
 			}
 			if share := float64(r.TrainedGroups) / float64(r.Groups); share > 0.9 {
 				t.Errorf("tailness %g, q = %d: %.3f of the groups are trained, so that there is hardly a choice to be biased", tailness, q, share)
@@ -74,7 +74,7 @@ func TestQueueMaxIsBiased(t *testing.T) {
 		r, _ := simulate(t, 50, 1000, 7, 1.07, func(cfg *loop.Config) { cfg.Policy, cfg.MaxStaleness = loop.PolicyMax, budget })
 		l := r.Length
 		if !l.Found || l.Ratio95[1] > 0.99 || l.P > 1e-6 || !r.Order.Found || r.Order.Slope < 0 {
-			t.Errorf("budget %d: %q, p = %g, want a clear bias to the short", budget, r.Verdicts, l.P)
+			t.Errorf("budget %d: %q, p = %g, want a clear bias to the short", budget, r.Conclusions, l.P)
 		}
 		if l.Ratio <= last {
 			t.Errorf("budget %d: ratio %.3f, want more than the %.3f of the smaller budget", budget, l.Ratio, last)
@@ -89,7 +89,7 @@ func TestRedundancyIsBiased(t *testing.T) {
 	rules := func(cfg *loop.Config) { cfg.Redundancy = 2 }
 	r, _ := simulate(t, 50, 500, 3, 0.9, rules)
 	if l := r.Length; !l.Found || l.Ratio95[1] > 0.9 || r.CensoredShare != 0 {
-		t.Errorf("%q with %.3f censored, want responses a tenth shorter at least, and none censored", r.Verdicts, r.CensoredShare)
+		t.Errorf("%q with %.3f censored, want responses a tenth shorter at least, and none censored", r.Conclusions, r.CensoredShare)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestRequeueStarvesSlowPrompts(t *testing.T) {
 	r, _ := simulateWith(t, 50, 1000, 5, 1.07, requeue, shape)
 	p := r.Prompt
 	if p == nil || !p.Found || p.P > 1e-6 || len(p.Cells) == 0 {
-		t.Fatalf("%q, want prompts told apart", r.Verdicts)
+		t.Fatalf("%q, want prompts told apart", r.Conclusions)
 	}
 	worst, all := p.Cells[0], float64(r.TrainedGroups)/float64(r.Groups)
 	if worst.TrainedShare > all/2 || float64(worst.Started) < 1.2*float64(r.Groups)/40 {
@@ -118,6 +118,6 @@ func TestRequeueStarvesSlowPrompts(t *testing.T) {
 	// the same neighbours, which is enough for a difference that shows.
 	fair, _ := simulateWith(t, 50, 1000, 5, 1.07, func(cfg *loop.Config) { cfg.Prompts = 40 }, shape)
 	if share := fair.Prompt.Cells[0].TrainedShare; share < 0.9*float64(fair.TrainedGroups)/float64(fair.Groups) {
-		t.Errorf("queue-drop: %s", fair.Prompt.Verdict)
+		t.Errorf("queue-drop: %s", fair.Prompt.Conclusion)
 	}
 }

@@ -206,7 +206,7 @@ func TestAllTrained(t *testing.T) {
 	p.keep = func(*rand.Rand, made) bool { return true }
 	r := p.play(bias.Options{})
 	if r.Length.Ratio != 1 || r.Length.Found || r.Prompt.Found || r.Prompt.Freedom != 0 || r.TrainedGroups != r.Groups {
-		t.Errorf("%+v", r.Verdicts)
+		t.Errorf("%+v", r.Conclusions)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestWindow(t *testing.T) {
 	if late.Length.Ratio95 != [2]float64{} || late.Batches != 0 || late.Length.Ratio == 0 {
 		t.Errorf("an interval %v over 5 steps", late.Length.Ratio95)
 	}
-	if empty := p.play(bias.Options{Warmup: 1000}); empty.Length != nil || empty.Groups != 0 || empty.Prompt != nil || len(empty.Verdicts) != 0 {
+	if empty := p.play(bias.Options{Warmup: 1000}); empty.Length != nil || empty.Groups != 0 || empty.Prompt != nil || len(empty.Conclusions) != 0 {
 		t.Errorf("a report of nothing: %+v", empty)
 	}
 }

@@ -140,8 +140,8 @@ func Held(held, batches, steps int64) string {
 		report.Share(float64(held)/float64(steps)), report.Share(float64(batches)/float64(steps)))
 }
 
-// settingWords say where a setting stands, within what.
-func settingWords(name string, value, least, most float64) string {
+// settingText say where a setting stands, within what.
+func settingText(name string, value, least, most float64) string {
 	return fmt.Sprintf("%s %.4g (%.4g to %.4g)", report.Plain(name), value, least, most)
 }
 
@@ -149,7 +149,7 @@ func settingWords(name string, value, least, most float64) string {
 func Settings(c *loop.ControlStatus) string {
 	words := make([]string, len(c.Settings))
 	for i, s := range c.Settings {
-		words[i] = settingWords(s.Name, s.Value, s.Least, s.Most)
+		words[i] = settingText(s.Name, s.Value, s.Least, s.Most)
 	}
 	if len(words) == 0 {
 		return "none may move: control.limits leaves them where they are"

@@ -118,7 +118,7 @@ func biasPlots(r *bias.Report) []Plot {
 		start.X, start.Y = append(start.X, end), append(start.Y, below)
 		train.X, train.Y = append(train.X, end), append(train.Y, belowTrained)
 		plots = append(plots, Plot{ID: id, Title: "Started and trained, by " + p.Name, XLabel: p.Name + " in " + p.Unit, YLabel: "share of rollouts below", YMax: 1.02,
-			Series: []Series{start, train}, Description: p.Verdict + "."})
+			Series: []Series{start, train}, Description: p.Conclusion + "."})
 	}
 	if o := r.Order; o != nil {
 		s := Series{Name: "mean length"}
@@ -126,7 +126,7 @@ func biasPlots(r *bias.Report) []Plot {
 			s.X, s.Y = append(s.X, (float64(i)+0.5)/float64(len(o.MeanTokens))), append(s.Y, mean)
 		}
 		plots = append(plots, Plot{ID: "bias-order", Title: "Length by place in the batch", XLabel: "place in the batch: 0 is selected first", YLabel: "tokens",
-			Series: []Series{s}, Description: o.Verdict + "."})
+			Series: []Series{s}, Description: o.Conclusion + "."})
 	}
 	return plots
 }

@@ -21,17 +21,17 @@ import (
 func exampleBias() *bias.Report {
 	r := &bias.Report{Groups: 4350, TrainedGroups: 4000, Rollouts: 34_800, Batches: 20,
 		Length: &bias.Property{Name: "length", Unit: "tokens", Started: 34_000, Trained: 31_000, StartedMean: 1397.2, TrainedMean: 1224.9, Ratio: 0.877, Ratio95: [2]float64{0.872, 0.882},
-			Distance: 0.3, P: 1e-12, Effect: 1.2, Found: true, Verdict: "trained responses are 12 % shorter than started (95 %: 12 % to 13 %)"},
-		Environment: &bias.Property{Name: "environment time", Unit: "seconds", StartedMean: 0.25, TrainedMean: 0.25, Ratio: 1, P: 0.7, Verdict: "environment time: ratio 1.000 over too few train steps for an interval"},
+			Distance: 0.3, P: 1e-12, Effect: 1.2, Found: true, Conclusion: "trained responses are 12 % shorter than started (95 %: 12 % to 13 %)"},
+		Environment: &bias.Property{Name: "environment time", Unit: "seconds", StartedMean: 0.25, TrainedMean: 0.25, Ratio: 1, P: 0.7, Conclusion: "environment time: ratio 1.000 over too few train steps for an interval"},
 		Level: &bias.Categories{Name: "level", Cells: []bias.Cell{{Name: "1", Started: 2000, Trained: 1900, TrainedShare: 0.95}, {Name: "2", Started: 2350, Trained: 2100, TrainedShare: 0.894}},
-			ChiSquare: 44, Freedom: 1, P: 1e-10, Found: true, Verdict: "some levels are trained more than others"},
-		Order: &bias.Order{Groups: 4000, Slope: 0.18, Slope95: [2]float64{0.17, 0.19}, MeanTokens: []float64{1100, 1150, 1200, 1250, 1300}, Found: true, Verdict: "length goes with the order in a batch"},
+			ChiSquare: 44, Freedom: 1, P: 1e-10, Found: true, Conclusion: "some levels are trained more than others"},
+		Order: &bias.Order{Groups: 4000, Slope: 0.18, Slope95: [2]float64{0.17, 0.19}, MeanTokens: []float64{1100, 1150, 1200, 1250, 1300}, Found: true, Conclusion: "length goes with the order in a batch"},
 	}
 	for i := range 30 {
 		x := float64(i)
 		r.Length.Histogram = append(r.Length.Histogram, bias.Bin{Low: 64 * math.Exp2(x/4), Started: math.Exp(-(x-15)*(x-15)/40) / 11.2, Trained: math.Exp(-(x-14)*(x-14)/36) / 10.6})
 	}
-	r.Verdicts = []string{r.Length.Verdict, r.Environment.Verdict, r.Level.Verdict, r.Order.Verdict}
+	r.Conclusions = []string{r.Length.Conclusion, r.Environment.Conclusion, r.Level.Conclusion, r.Order.Conclusion}
 	return r
 }
 

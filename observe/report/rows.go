@@ -20,7 +20,7 @@ func AttributionRows(a attribution.Summary) []Row {
 			continue
 		}
 		value := fmt.Sprintf("%s  %s", Figure(part.Versions, 2), Share(part.Share))
-		note := attribution.Source(i).Words()
+		note := attribution.Source(i).Label()
 		if part.Source == a.Dominant {
 			note += " (the largest)"
 		}
@@ -59,8 +59,8 @@ func Cells(rows []Row) (table [][]string) {
 	return table
 }
 
-// WindowWords says what is measured behind so many steps of warm-up.
-func WindowWords(warmup int) string {
+// WindowText says what is measured behind so many steps of warm-up.
+func WindowText(warmup int) string {
 	if warmup == 0 {
 		return ""
 	}

@@ -46,8 +46,8 @@ func Text(w io.Writer, run Run) error {
 	for _, table := range biasTables(run.Bias) {
 		add(table)
 	}
-	if run.Bias != nil && len(run.Bias.Verdicts) > 0 {
-		parts = append(parts, strings.Join(run.Bias.Verdicts, ".\n")+".\n")
+	if run.Bias != nil && len(run.Bias.Conclusions) > 0 {
+		parts = append(parts, strings.Join(run.Bias.Conclusions, ".\n")+".\n")
 	}
 	if len(run.Notes) > 0 {
 		var notes strings.Builder

@@ -279,32 +279,32 @@ func (e *examination) targetUnreachable() {
 	}
 	f := e.add(Warning, keyTarget, Simulated)
 	f.Groups = 2 * p.groups
-	e.nearestWords(f, nearest.Summary.Control, nearest.Summary.Staleness.Mean)
+	e.nearestText(f, nearest.Summary.Control, nearest.Summary.Staleness.Mean)
 	f.Figures = append(f.Figures, Figure{"held_share", keptOf(said)})
 	f.Why += fmt.Sprintf("; in a simulation of %d train steps the target is held in %s of them", said.Steps, percent(keptOf(said)))
 }
 
-// nearestWords say what is reached with every setting at its end, and what binds.
-func (e *examination) nearestWords(f *Finding, reached *metrics.Control, mean float64) {
+// nearestText say what is reached with every setting at its end, and what binds.
+func (e *examination) nearestText(f *Finding, reached *metrics.Control, mean float64) {
 	goal := e.rules.Control
 	f.Figures = Figures{{"staleness_mean_nearest_versions", mean}}
 	switch {
 	case goal.Mean > 0 && mean > goal.Mean:
 		f.What = fmt.Sprintf("no setting within its limits keeps the mean at %s: the nearest is %s", short(goal.Mean), short(mean))
-		f.Do = fmt.Sprintf("a target of at least %s, or %s", short(math.Ceil(20*mean)/20), e.widerWords(reached))
+		f.Do = fmt.Sprintf("a target of at least %s, or %s", short(math.Ceil(20*mean)/20), e.widerText(reached))
 	case goal.Share > 0 && reached.MeasuredShare >= 0 && reached.MeasuredShare < goal.Share:
 		f.What = fmt.Sprintf("no setting within its limits has %s within %d versions: the nearest is %s", percent(goal.Share), goal.Within, percent(reached.MeasuredShare))
-		f.Do = fmt.Sprintf("a share of at most %s, more versions, or %s", percent(reached.MeasuredShare), e.widerWords(reached))
+		f.Do = fmt.Sprintf("a share of at most %s, more versions, or %s", percent(reached.MeasuredShare), e.widerText(reached))
 		f.Figures = append(f.Figures, Figure{"share_nearest", reached.MeasuredShare})
 	default:
 		f.What = "the target is missed in most train steps, though the ends of the limits would keep it"
 		f.Do = "a wider window, or narrower control.limits around what keeps it"
 	}
-	f.Why = e.bindingWords(reached)
+	f.Why = e.bindingText(reached)
 }
 
-// bindingWords name what stands at the end of its limits.
-func (e *examination) bindingWords(c *metrics.Control) string {
+// bindingText name what stands at the end of its limits.
+func (e *examination) bindingText(c *metrics.Control) string {
 	if c.Binding == "" {
 		return "every setting that would help is at the end of its limits"
 	}
@@ -316,8 +316,8 @@ func (e *examination) bindingWords(c *metrics.Control) string {
 	return c.Binding + " stands at the end of its limits"
 }
 
-// widerWords say which limit to widen.
-func (e *examination) widerWords(c *metrics.Control) string {
+// widerText say which limit to widen.
+func (e *examination) widerText(c *metrics.Control) string {
 	if setting, err := loop.ParseSetting(c.Binding); err == nil {
 		return "wider limits: " + config.ControlKey(setting)
 	}
@@ -373,14 +373,14 @@ func (e *examination) controlledStart() {
 	}
 	hold, every := goal.Ranges[loop.SettingHold], goal.Ranges[loop.SettingSyncEvery]
 	if value := e.document.Queue.Hold; value > 0 && hold.Moves() {
-		e.startWords(keyHold, value, hold, keyLimitHold)
+		e.startText(keyHold, value, hold, keyLimitHold)
 	}
 	if value := e.document.Sync.Every; value > 1 && every.Moves() {
-		e.startWords(keySyncEvery, float64(value), every, "control.limits.sync_every")
+		e.startText(keySyncEvery, float64(value), every, "control.limits.sync_every")
 	}
 }
 
-func (e *examination) startWords(key string, value float64, r loop.Range, limits string) {
+func (e *examination) startText(key string, value float64, r loop.Range, limits string) {
 	f := e.add(Info, key, Arithmetic)
 	f.What = fmt.Sprintf("%s %s is where the controller starts: it moves it from %s to %s", key, short(value), short(r.Least), short(r.Most))
 	f.Why = "the document gives it, and control.limits leaves it free"

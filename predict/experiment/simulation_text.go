@@ -71,7 +71,7 @@ func (doc *Simulation) Text(w io.Writer, d config.Config) error {
 // printFates prints what became of the tokens, where some were wasted, what
 // interruptions did and, where it was asked, the bias of what was trained.
 func (doc *Simulation) printFates(b *strings.Builder, d config.Config) error {
-	fates := report.Run{Partial: report.InterruptionRows(doc.Summary, d.Modelled.Environment.Kind != "none"), Bias: doc.Bias, Window: report.WindowWords(doc.Warmup.Steps)}
+	fates := report.Run{Partial: report.InterruptionRows(doc.Summary, d.Modelled.Environment.Kind != "none"), Bias: doc.Bias, Window: report.WindowText(doc.Warmup.Steps)}
 	if doc.Waste.WastedShare > 0 {
 		fates.Waste = report.WasteRows(doc.Summary)
 	}

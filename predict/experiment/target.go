@@ -146,7 +146,7 @@ func targetLevers(d config.Config, kept *metrics.Control) (levers []theory.Lever
 		}
 		changed := d
 		changed.Control.Target = t
-		levers = append(levers, theory.Lever{Name: "target", Change: "target " + targetWords(d.Control.Target) + " → " + targetWords(t), HoldsFixed: "everything else"})
+		levers = append(levers, theory.Lever{Name: "target", Change: "target " + targetText(d.Control.Target) + " → " + targetText(t), HoldsFixed: "everything else"})
 		documents = append(documents, changed)
 	}
 	return levers, documents
@@ -158,8 +158,8 @@ func nextTo(reached float64) float64 {
 	return math.Ceil(1.03*reached/unit) * unit
 }
 
-// targetWords are a target in few words.
-func targetWords(t config.Target) string {
+// targetText are a target in few words.
+func targetText(t config.Target) string {
 	var parts []string
 	if t.StalenessMean > 0 {
 		parts = append(parts, fmt.Sprintf("%.4g versions", t.StalenessMean))

@@ -6,9 +6,9 @@ import (
 	"github.com/headway-rl/headway/config"
 )
 
-// Lesson is one run of the study of staleness. Its policy learns a task from batches of which each
+// LagRun is one run of the study of staleness. Its policy learns a task from batches of which each
 // was sampled exactly Lag versions before it is trained on.
-type Lesson struct {
+type LagRun struct {
 	// Document has the task, the model, the batch, the number of train steps, the
 	// correction and the seed. Its schedule, queue and engines mean nothing here.
 	Document config.Config
@@ -31,7 +31,7 @@ var DriftLags = [...]int{1, 2, 4, 8, 16}
 // Learned is what came of a lesson.
 type Learned struct {
 	// Curve has a point at step 0 and at every EvaluateEvery steps.
-	Curve []LessonPoint `json:"curve"`
+	Curve []LagPoint `json:"curve"`
 	// Broke says why the policy could not be trained on, such as a gradient that is no
 	// number; "" if it could to the end. The curve ends there.
 	Broke string `json:"broke,omitempty"`
@@ -39,9 +39,9 @@ type Learned struct {
 	Drift []DriftPoint `json:"drift,omitempty"`
 }
 
-// LessonPoint is one point of a learning curve: the accuracy at a step. It also has the means of the
+// LagPoint is one point of a learning curve: the accuracy at a step. It also has the means of the
 // train steps' own statistics since the point before.
-type LessonPoint struct {
+type LagPoint struct {
 	Step int `json:"step"`
 	// Accuracy is the share of held-out prompts that are answered exactly, greedily.
 	Accuracy float64 `json:"accuracy"`
@@ -73,7 +73,7 @@ type LessonPoint struct {
 }
 
 // DriftPoint is how far a policy was from that of so many versions before, over all tokens that the
-// older one had sampled. Every figure means the same as in LessonPoint.
+// older one had sampled. Every figure means the same as in LagPoint.
 type DriftPoint struct {
 	Lag             int     `json:"lag"`
 	Tokens          int     `json:"tokens"`
@@ -88,4 +88,4 @@ type DriftPoint struct {
 
 // Teach runs a lesson. The same lesson gives the same figures however many run beside
 // it; an error is of a lesson that cannot be run.
-type Teach func(ctx context.Context, lesson Lesson) (Learned, error)
+type Teach func(ctx context.Context, lesson LagRun) (Learned, error)

@@ -168,8 +168,8 @@ var (
 
 const minibatches = 4
 
-// lesson is an arm with a seed.
-func (a stalenessArm) lesson(t StalenessTask, o StalenessOptions, seed uint64) (Lesson, error) {
+// lagRun is an arm with a seed.
+func (a stalenessArm) lagRun(t StalenessTask, o StalenessOptions, seed uint64) (LagRun, error) {
 	set := append([]string{
 		"schedule=asynchronous", fmt.Sprintf("train.batch=%d", stalenessBatch), fmt.Sprintf("rollout.group_size=%d", stalenessGroup),
 		fmt.Sprintf("environment.held_out=%d", stalenessHeldOut), fmt.Sprintf("trainer.steps=%d", o.Steps), fmt.Sprintf("seed=%d", seed),
@@ -186,13 +186,13 @@ func (a stalenessArm) lesson(t StalenessTask, o StalenessOptions, seed uint64) (
 	}
 	document, err := config.LoadWith("", overrides...)
 	if err != nil {
-		return Lesson{}, fmt.Errorf("study: %s: %w", a.key(), err)
+		return LagRun{}, fmt.Errorf("study: %s: %w", a.key(), err)
 	}
 	points := stalenessPoints
 	if o.Quick {
 		points = 3
 	}
-	l := Lesson{Document: document, WarmupRate: t.Rate, Lag: a.lag, EvaluateEvery: max(o.Steps/points, 1)}
+	l := LagRun{Document: document, WarmupRate: t.Rate, Lag: a.lag, EvaluateEvery: max(o.Steps/points, 1)}
 	if a.correction == stalenessReference {
 		l.DriftEvery = stalenessDrift
 	}
@@ -220,14 +220,14 @@ func Staleness(ctx context.Context, o StalenessOptions, by Teacher) (StalenessRe
 	task := StalenessTasks()[i]
 	arms := stalenessArms(o)
 	type one struct {
-		lesson Lesson
+		lesson LagRun
 		key    string
 	}
 	var all []one
 	// Seed by seed, so that a study that is broken off has whole sets of arms.
 	for seed := range o.Seeds {
 		for _, a := range arms {
-			l, err := a.lesson(task, o, uint64(seed)+1)
+			l, err := a.lagRun(task, o, uint64(seed)+1)
 			if err != nil {
 				return StalenessResult{}, err
 			}

@@ -17,7 +17,7 @@ import (
 func curveThrough(accuracies ...float64) Learned {
 	var l Learned
 	for i, a := range accuracies {
-		l.Curve = append(l.Curve, LessonPoint{Step: 10 * i, Accuracy: a, Reward: a / 2, KL: 0.01})
+		l.Curve = append(l.Curve, LagPoint{Step: 10 * i, Accuracy: a, Reward: a / 2, KL: 0.01})
 	}
 	return l
 }
@@ -48,7 +48,7 @@ func TestLearnedFigures(t *testing.T) {
 		t.Errorf("reward of the last quarter is %g, want 0.5", got)
 	}
 	broke := curveThrough(0.3)
-	if !math.IsNaN(broke.lastReward()) || !math.IsNaN(broke.mean(func(p *LessonPoint) float64 { return p.KL })) || broke.area(40) != 0.3 {
+	if !math.IsNaN(broke.lastReward()) || !math.IsNaN(broke.mean(func(p *LagPoint) float64 { return p.KL })) || broke.area(40) != 0.3 {
 		t.Error("a run that broke before its first point has figures of train steps, or lost its accuracy")
 	}
 	if a, ok := powerOf([]float64{1, 2, 4, 8}, []float64{3, 3 * math.Pow(2, 1.5), 24, 3 * math.Pow(8, 1.5)}); !ok || !equal64(a, 1.5) {
@@ -74,7 +74,7 @@ func TestStalenessArms(t *testing.T) {
 	for _, a := range arms {
 		keys[a.key()] = true
 		for _, task := range StalenessTasks() {
-			l, err := a.lesson(task, o, 3)
+			l, err := a.lagRun(task, o, 3)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestStalenessPrices(t *testing.T) {
 // its forward pass, and the period at which fresh data would do as well is that of equal means.
 func TestStalenessEqualTime(t *testing.T) {
 	o := StalenessOptions{Task: "reverse", Lags: []int{0, 4}, Corrections: []string{"none", "tis", "decoupled-ppo"}, Seeds: 3, Steps: 40}
-	teach := func(_ context.Context, l Lesson) (Learned, error) {
+	teach := func(_ context.Context, l LagRun) (Learned, error) {
 		seed, kind := float64(l.Document.Seed), l.Document.Trainer.Correction.Kind
 		less := map[string]float64{"none": 0.2 + 0.001*seed, "tis": 0.001 * (seed - 1.8)}[kind]
 		if l.Lag == 0 {
@@ -175,7 +175,7 @@ func TestStalenessEqualTime(t *testing.T) {
 // Where another learning rate turns the order of two corrections around, the study says so.
 func TestStalenessTurnsAround(t *testing.T) {
 	o := StalenessOptions{Task: "reverse", Lags: []int{0, 2}, Corrections: []string{"ppo-clip", "tis"}, Seeds: 3, Steps: 40}
-	teach := func(_ context.Context, l Lesson) (Learned, error) {
+	teach := func(_ context.Context, l LagRun) (Learned, error) {
 		less := 0.01 + 0.001*float64(l.Document.Seed)
 		if clip, fast := l.Document.Trainer.Correction.Kind == "ppo-clip", l.Document.Trainer.LearningRate > 3e-3; l.Lag > 0 && clip != fast {
 			less *= 10
@@ -197,7 +197,7 @@ func TestStalenessLimits(t *testing.T) {
 		{Task: "reverse", Lags: []int{0, 2}, Corrections: []string{"none", "dppo"}, Seeds: 3, Steps: 40},
 		{Task: "sort", Lags: []int{0, 2, 8}, Corrections: []string{"dppo"}, Seeds: 1, Steps: 40, Quick: true},
 	} {
-		r, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, Lesson) (Learned, error) { return curveThrough(0.1, 0.5, 1), nil }})
+		r, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, LagRun) (Learned, error) { return curveThrough(0.1, 0.5, 1), nil }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,7 +219,7 @@ func TestStaleness(t *testing.T) {
 	o := StalenessOptions{Task: "reverse", Lags: []int{0, 2, 8}, Corrections: []string{"none", "ppo-clip"}, Seeds: 3, Steps: 40}
 	var taught atomic.Int32
 	// Curves that are known: every version of lag and every seed costs a little.
-	teach := func(_ context.Context, l Lesson) (Learned, error) {
+	teach := func(_ context.Context, l LagRun) (Learned, error) {
 		taught.Add(1)
 		slow := 0.02*float64(l.Lag) + 0.01*float64(l.Document.Seed)
 		out := curveThrough(0.1, 0.5-slow, 0.9-slow, 1-slow, 1-slow)
@@ -305,7 +305,7 @@ func TestStaleness(t *testing.T) {
 func TestStalenessRefuses(t *testing.T) {
 	fault := errors.New("no such vocabulary")
 	o := StalenessOptions{Task: "reverse", Lags: []int{0}, Corrections: []string{"tis"}, Seeds: 1, Steps: 5, Quick: true}
-	_, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, Lesson) (Learned, error) { return Learned{}, fault }})
+	_, err := Staleness(t.Context(), o, Teacher{Teach: func(context.Context, LagRun) (Learned, error) { return Learned{}, fault }})
 	if !errors.Is(err, fault) || !strings.Contains(err.Error(), "lag 0, on-policy|seed 1") {
 		t.Errorf("got %v", err)
 	}

@@ -52,7 +52,7 @@ type StalenessArm struct {
 	Reached50 int      `json:"reached_50"`
 	Steps90   Estimate `json:"steps_to_90"`
 	Reached90 int      `json:"reached_90"`
-	// The rest is as LessonPoint has it.
+	// The rest is as LagPoint has it.
 	ClipFraction    Estimate `json:"clip_fraction"`
 	ActiveClip      Estimate `json:"active_clip_fraction"`
 	Masked          Estimate `json:"masked_fraction"`
@@ -147,18 +147,18 @@ func newStalenessArm(a stalenessArm, runs, fresh []Learned, steps int) Staleness
 	out.Steps90, out.Reached90 = reached(runs, 0.9)
 	for _, f := range []struct {
 		to *Estimate
-		of func(*LessonPoint) float64
+		of func(*LagPoint) float64
 	}{
-		{&out.ClipFraction, func(p *LessonPoint) float64 { return p.ClipFraction }},
-		{&out.ActiveClip, func(p *LessonPoint) float64 { return p.ActiveClip }},
-		{&out.Masked, func(p *LessonPoint) float64 { return p.Masked }},
-		{&out.Truncated, func(p *LessonPoint) float64 { return p.Truncated }},
-		{&out.MeanLogRatio, func(p *LessonPoint) float64 { return p.MeanLogRatio }},
-		{&out.EffectiveSample, func(p *LessonPoint) float64 { return p.EffectiveSample }},
-		{&out.KL, func(p *LessonPoint) float64 { return p.KL }},
-		{&out.ClipPredicted, func(p *LessonPoint) float64 { return p.ClipPredicted }},
-		{&out.ClipNormal, func(p *LessonPoint) float64 { return p.ClipNormal }},
-		{&out.SamplePredicted, func(p *LessonPoint) float64 { return p.SamplePredicted }},
+		{&out.ClipFraction, func(p *LagPoint) float64 { return p.ClipFraction }},
+		{&out.ActiveClip, func(p *LagPoint) float64 { return p.ActiveClip }},
+		{&out.Masked, func(p *LagPoint) float64 { return p.Masked }},
+		{&out.Truncated, func(p *LagPoint) float64 { return p.Truncated }},
+		{&out.MeanLogRatio, func(p *LagPoint) float64 { return p.MeanLogRatio }},
+		{&out.EffectiveSample, func(p *LagPoint) float64 { return p.EffectiveSample }},
+		{&out.KL, func(p *LagPoint) float64 { return p.KL }},
+		{&out.ClipPredicted, func(p *LagPoint) float64 { return p.ClipPredicted }},
+		{&out.ClipNormal, func(p *LagPoint) float64 { return p.ClipNormal }},
+		{&out.SamplePredicted, func(p *LagPoint) float64 { return p.SamplePredicted }},
 	} {
 		*f.to = over(func(l *Learned) float64 { return l.mean(f.of) })
 	}
@@ -227,7 +227,7 @@ func (l *Learned) lastReward() float64 {
 }
 
 // mean is a figure's over the train steps; points lie equally far apart.
-func (l *Learned) mean(of func(*LessonPoint) float64) float64 {
+func (l *Learned) mean(of func(*LagPoint) float64) float64 {
 	sum := 0.0
 	for i := range l.Curve[1:] {
 		sum += of(&l.Curve[i+1])
@@ -326,7 +326,7 @@ func (r *StalenessResult) exponents() {
 			for i, a := range r.arms {
 				if a.correction == name && a.lag > 0 && a.rate == 1 && a.minis == 1 {
 					lags = append(lags, float64(a.lag))
-					kls = append(kls, r.runs[i][seed].mean(func(p *LessonPoint) float64 { return p.KL }))
+					kls = append(kls, r.runs[i][seed].mean(func(p *LagPoint) float64 { return p.KL }))
 				}
 			}
 			if a, ok := powerOf(lags, kls); ok {

@@ -1,7 +1,7 @@
 // The words of a controller: its goal, how that is kept, and why its settings moved.
 import { fixed, percent } from "./format.js";
 
-/** @typedef {import("../../types/words.js").Control} Control */
+/** @typedef {import("../../types/wire.js").Control} Control */
 
 /** @type {Record<string, string>} */
 const REASONS = { start: "where the run begins", "above-target": "the goal did not hold", room: "the goal held with room", expected: "the closed form asks for it",

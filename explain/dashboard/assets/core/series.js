@@ -1,7 +1,7 @@
 // The run step by step, in bounded memory: a column per figure, all of one length.
 import { signal } from "./html.js";
 
-/** @typedef {import("../../types/words.js").Series} Series */
+/** @typedef {import("../../types/wire.js").Series} Series */
 
 const POINTS = 800; // asked for: more than a plot has pixels to show apart
 const MOST = 2 * POINTS; // held: then all of it is asked for again, thinned by the server

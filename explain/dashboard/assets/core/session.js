@@ -4,9 +4,9 @@ import { batch, computed, signal } from "./html.js";
 import { TokenWanted, Refused } from "./api.js";
 import { SeriesBuffer, seriesPath } from "./series.js";
 
-/** @typedef {import("../../types/words.js").Info} Info */
-/** @typedef {import("../../types/words.js").Summary} Summary */
-/** @typedef {import("../../types/words.js").Connection} Connection */
+/** @typedef {import("../../types/wire.js").Info} Info */
+/** @typedef {import("../../types/wire.js").Summary} Summary */
+/** @typedef {import("../../types/wire.js").Connection} Connection */
 
 const FRAME_MS = 250; // the state on the page changes four times a second, however often it is told
 const WAIT_MS = [500, 1000, 2000, 4000, 8000, 15000];
@@ -114,12 +114,12 @@ function reason(err) {
 /**
  * Gathers what the stream says and gives it on at most once a frame, and not at all while nobody looks.
  * @param {(state: Summary) => boolean} takeSummary
- * @param {(steps: import("../../types/words.js").Series) => boolean} takeSteps both say whether the series is still whole
+ * @param {(steps: import("../../types/wire.js").Series) => boolean} takeSteps both say whether the series is still whole
  * @param {() => Promise<void>} reload
  */
 function createFrame(takeSummary, takeSteps, reload) {
   /** @type {Summary | null} */ let newest = null;
-  /** @type {import("../../types/words.js").Series[]} */ let steps = [];
+  /** @type {import("../../types/wire.js").Series[]} */ let steps = [];
   let stale = false, loading = false, loadedAt = 0;
   /** @type {ReturnType<typeof setTimeout> | null} */ let clock = null;
   function show() {
@@ -143,7 +143,7 @@ function createFrame(takeSummary, takeSteps, reload) {
   return {
     /** @param {Summary} state */
     summary(state) { newest = state; soon(); },
-    /** @param {import("../../types/words.js").Series} part */
+    /** @param {import("../../types/wire.js").Series} part */
     step(part) {
       if (steps.length < 64) steps.push(part); else stale = true; // nobody looked for long: ask once, later
       soon();

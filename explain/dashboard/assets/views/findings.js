@@ -6,8 +6,8 @@ import { sourceColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, percent, short, signed, words } from "../core/format.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").Report} Report */
-/** @typedef {import("../../types/words.js").Finding} Finding */
+/** @typedef {import("../../types/wire.js").Report} Report */
+/** @typedef {import("../../types/wire.js").Finding} Finding */
 
 const EVERY_MS = 15_000; // a judgement takes work, and does not change from one step to the next
 
@@ -76,7 +76,7 @@ function FindingCard({ finding, rank, context }) {
     <p class="small quiet"><code>${finding.code}</code></p></section>`;
 }
 
-/** @param {{ change: import("../../types/words.js").Change, context: Context }} props */
+/** @param {{ change: import("../../types/wire.js").Change, context: Context }} props */
 function ChangeBox({ change, context }) {
   const slower = change.period_ratio - 1;
   const flags = (change.overrides ?? []).map(one => "--set " + one).join(" ");

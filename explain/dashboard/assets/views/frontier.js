@@ -4,8 +4,8 @@ import { fixed, signed } from "../core/format.js";
 import { Inputs, digits, flagOf, useAnswer } from "./frontier_inputs.js";
 import { FrontierPlot } from "./frontier_plot.js";
 
-/** @typedef {import("../../types/words.js").Frontier} Frontier */
-/** @typedef {import("../../types/words.js").FrontierPoint} FrontierPoint */
+/** @typedef {import("../../types/wire.js").Frontier} Frontier */
+/** @typedef {import("../../types/wire.js").FrontierPoint} FrontierPoint */
 
 const ORDER = ["utilization", "concurrency", "batch", "group", "queue-factor", "tail-multiplier", "tailness", "mean-tokens", "cap-tokens", "acceptance", "step-time", "sync-time", "speed-ratio"];
 // What headway predict takes; tailness and what goes with it stand in for the tail multiplier.

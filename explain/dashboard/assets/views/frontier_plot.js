@@ -4,8 +4,8 @@ import { html, useRef } from "../core/html.js";
 import { fixed } from "../core/format.js";
 import { useWidth } from "./frontier_inputs.js";
 
-/** @typedef {import("../../types/words.js").Frontier} Frontier */
-/** @typedef {import("../../types/words.js").FrontierPoint} FrontierPoint */
+/** @typedef {import("../../types/wire.js").Frontier} Frontier */
+/** @typedef {import("../../types/wire.js").FrontierPoint} FrontierPoint */
 
 const HEIGHT = 330, LEFT = 46, RIGHT = 14, TOP = 12, BOTTOM = 38;
 const PERIOD_MOST = 2.6;

@@ -9,7 +9,7 @@ import { QueuePlot } from "./queue_plot.js";
 import { ControlCard, targetLines } from "./overview_control.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").Summary} Summary */
+/** @typedef {import("../../types/wire.js").Summary} Summary */
 
 /** @param {{ context: Context }} props */
 export default function Overview({ context }) {
@@ -116,7 +116,7 @@ const IDLE_NAMES = /** @type {const} */ (["starved", "syncing", "validating", "p
 /** @param {{ summary: Summary, context: Context }} props */
 function IdleCard({ summary, context }) {
   const { health } = summary;
-  const rows = /** @type {[string, number, import("../../types/words.js").Idle | undefined][]} */ ([
+  const rows = /** @type {[string, number, import("../../types/wire.js").Idle | undefined][]} */ ([
     ["trainer", health.trainer_idle_ratio, health.idle_trainer], ["engines", health.rollout_idle_ratio, health.idle_engines]]);
   return html`<${Card} title="Idle" say=${"share of the time that each side waits, " + over(health)}>
     <div class="split">${rows.map(([name, ratio, idle]) => html`<div class="idle-row" key=${name}>

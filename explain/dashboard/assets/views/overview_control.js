@@ -6,7 +6,7 @@ import { count, percent } from "../core/format.js";
 import { goalWords, settingName, settingValue, stateWords, whyMoved } from "../core/control.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").Control} Control */
+/** @typedef {import("../../types/wire.js").Control} Control */
 
 const COLOURS = ["--line-1", "--line-2", "--line-3", "--accent", "--good", "--warn", "--bad"];
 
@@ -20,7 +20,7 @@ export function targetLines(control) {
   ];
 }
 
-/** Where a setting stands in its limits, from 0 to 1. @param {import("../../types/words.js").ControlSetting} setting @param {(number | null)[]} values */
+/** Where a setting stands in its limits, from 0 to 1. @param {import("../../types/wire.js").ControlSetting} setting @param {(number | null)[]} values */
 function within({ least, most }, values) {
   return values.map(value => value === null ? null : (value - least) / (most - least));
 }

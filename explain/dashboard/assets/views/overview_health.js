@@ -3,7 +3,7 @@ import { html } from "../core/html.js";
 import { count, fixed, lasting, percent, short, signed } from "../core/format.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").Summary} Summary */
+/** @typedef {import("../../types/wire.js").Summary} Summary */
 
 /** Which side of the queue each binding word belongs to. @type {Record<string, "production" | "consumption" | "both">} */
 const SIDES = { rollout: "production", environment: "production", sandbox: "production", verifier: "production", prefill: "production", train: "consumption", sync: "consumption", validation: "consumption", admission: "both" };

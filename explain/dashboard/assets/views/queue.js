@@ -6,7 +6,7 @@ import { QueuePlot } from "./queue_plot.js";
 import { count, fixed, lasting, many, version } from "../core/format.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").QueueGroup} QueueGroup */
+/** @typedef {import("../../types/wire.js").QueueGroup} QueueGroup */
 /** @typedef {QueueGroup & { place: "ready" | "held" | "open" }} Placed */
 
 const EVERY_MS = 1000;
@@ -18,7 +18,7 @@ export default function Queue({ context }) {
   context.style("views/queue.css");
   const ended = context.ended.value;
   const asked = useAsk(context, "queue", ended ? 0 : EVERY_MS);
-  /** @type {import("../../types/words.js").Queue | null} */ const queue = asked.data;
+  /** @type {import("../../types/wire.js").Queue | null} */ const queue = asked.data;
   const [held, setHeld] = useState(/** @type {any} */ (null));
   useEffect(() => { if (queue || asked.error) context.ready("queue"); }, [!queue, asked.error]);
   if (!queue) return asked.error ? html`<${Empty} title="The queue could not be read." bad><span>${asked.error}</span><button onClick=${asked.again}>Try again</button></${Empty}>` : html`<p class="bare" role="status">Reading the queue…</p>`;

@@ -5,7 +5,7 @@ import { count, fixed, known } from "../core/format.js";
 import { GroupReader } from "./rollouts_group.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").GroupLine} GroupLine */
+/** @typedef {import("../../types/wire.js").GroupLine} GroupLine */
 /** @typedef {Record<string, string>} Filters */
 
 const PAGE = 100;
@@ -72,7 +72,7 @@ function listKeys(context, groups, choose) {
   return () => removeEventListener("keydown", press);
 }
 
-/** What of the run can be read at all. @param {{ info: import("../../types/words.js").Info | null }} props */
+/** What of the run can be read at all. @param {{ info: import("../../types/wire.js").Info | null }} props */
 function Kept({ info }) {
   const found = /samples_every:\s*(\d+)/.exec(info?.config ?? "");
   if (!info?.has_text || !found) return null;

@@ -6,8 +6,8 @@ import { count, fixed, known, lasting, many, signed, version, words } from "../c
 import { Legend, Readout, Tokens, colourings } from "./rollouts_tokens.js";
 
 /** @typedef {import("../app.js").Context} Context */
-/** @typedef {import("../../types/words.js").GroupDetail} GroupDetail */
-/** @typedef {import("../../types/words.js").RolloutDetail} Rollout */
+/** @typedef {import("../../types/wire.js").GroupDetail} GroupDetail */
+/** @typedef {import("../../types/wire.js").RolloutDetail} Rollout */
 
 const BESIDE_TOKENS = 4000; // a group of fewer is shown whole, side by side
 
@@ -104,7 +104,7 @@ function One({ rollout, prompt, chosen, colouring, dark, token, mean }) {
 
 /**
  * What a turn says: its tokens as text, where they are known; else its text, and beside it the ids of its tokens.
- * @param {{ turn: import("../../types/words.js").Turn, place: string, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, token: import("./rollouts_tokens.js").TokenSignal }} props
+ * @param {{ turn: import("../../types/wire.js").Turn, place: string, colouring: import("./rollouts_tokens.js").Colouring, dark: boolean, token: import("./rollouts_tokens.js").TokenSignal }} props
  */
 function Words({ turn, place, colouring, dark, token }) {
   const tokens = () => html`<${Tokens} turn=${turn} place=${place} colouring=${colouring} dark=${dark} token=${token} />`;

@@ -3,7 +3,7 @@ import { html, useEffect, useRef, useState } from "../core/html.js";
 import { css, oklch, tint } from "../core/colour.js";
 import { count, fixed, signed, version } from "../core/format.js";
 
-/** @typedef {import("../../types/words.js").Turn} Turn */
+/** @typedef {import("../../types/wire.js").Turn} Turn */
 /** @typedef {{ turn: Turn, place: string, index: number }} TokenAt */
 /** @typedef {import("../vendor/signals.js").Signal<TokenAt | null>} TokenSignal the token that is looked at */
 /**
@@ -21,7 +21,7 @@ const RARE = 6; // the same for a log-probability: e^-6 is one in 400
 
 /**
  * The colourings that a group's tokens allow, the most telling first.
- * @param {import("../../types/words.js").GroupDetail} group @param {string} config @returns {Colouring[]}
+ * @param {import("../../types/wire.js").GroupDetail} group @param {string} config @returns {Colouring[]}
  */
 export function colourings(group, config) {
   const turns = (group.rollouts ?? []).flatMap(rollout => rollout.turns ?? []).filter(turn => turn.role === "policy");

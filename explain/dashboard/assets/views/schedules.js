@@ -5,8 +5,8 @@ import { kindColour } from "../core/colour.js";
 import { Inputs, useAnswer } from "./frontier_inputs.js";
 import { ScheduleDrawing, lengthOf } from "./schedules_drawing.js";
 
-/** @typedef {import("../../types/words.js").Schedules} Schedules */
-/** @typedef {import("../../types/words.js").Schedule} Schedule */
+/** @typedef {import("../../types/wire.js").Schedules} Schedules */
+/** @typedef {import("../../types/wire.js").Schedule} Schedule */
 
 const ORDER = ["rollout-time", "train-time", "logp-time", "sync-time", "switch-time", "tail-multiplier", "max-staleness", "gpus", "rollout-gpus", "concurrency", "batch", "group", "ahead", "pieces", "queue-factor", "kl-per-version", "kl-exponent", "clip-low", "clip-high"];
 const KIND_WORDS = [["generate", "generating"], ["environment", "environment"], ["logprobs", "old log-probs"], ["train", "training"], ["sync", "weight sync"], ["wait", "waiting"]];

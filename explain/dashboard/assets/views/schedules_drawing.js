@@ -5,8 +5,8 @@ import { lasting } from "../core/format.js";
 import { useWidth } from "./frontier_inputs.js";
 import { ticksOf } from "./frontier_plot.js";
 
-/** @typedef {import("../../types/words.js").Schedule} Schedule */
-/** @typedef {import("../../types/words.js").Bar} Bar */
+/** @typedef {import("../../types/wire.js").Schedule} Schedule */
+/** @typedef {import("../../types/wire.js").Bar} Bar */
 
 const LEFT = 66, RIGHT = 10, ROW = 20, GAP = 8, AXIS = 20;
 const LANES = ["rollout", "queue", "trainer", "sync"];

@@ -118,7 +118,7 @@ async function loadTile(/** @type {import("../core/api.js").API} */ api, /** @ty
 
 const seriesOf = (/** @type {Context} */ { series }) => ({ step: series.step, time_s: series.time, columns: Object.fromEntries(series.columns) });
 
-function advance(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {import("../../types/words.js").Summary} */ summary) {
+function advance(/** @type {import("./timeline_controller.js").Timeline} */ model, /** @type {import("../../types/wire.js").Summary} */ summary) {
   if (model.window.advance(summary.at_ns / 1000)) model.invalidate();
 }
 

@@ -12,12 +12,12 @@ const MARKS_MAX = 1000;
  */
 export function Moves({ context, model, marks }) {
   const control = context.summary.value?.control ?? null;
-  const [moves, setMoves] = useState(/** @type {import("../../types/words.js").ControlMove[]} */ ([]));
+  const [moves, setMoves] = useState(/** @type {import("../../types/wire.js").ControlMove[]} */ ([]));
   const [error, setError] = useState("");
   useEffect(() => {
     if (!control) return undefined;
     const stop = new AbortController();
-    context.api.get("moves", stop.signal).then((/** @type {import("../../types/words.js").Moves} */ found) => { setMoves(found.moves.slice(-MARKS_MAX)); setError(""); },
+    context.api.get("moves", stop.signal).then((/** @type {import("../../types/wire.js").Moves} */ found) => { setMoves(found.moves.slice(-MARKS_MAX)); setError(""); },
       (/** @type {Error} */ failed) => { if (!stop.signal.aborted) setError("What the controller moved could not be read: " + failed.message); });
     return () => stop.abort();
   }, [control?.moves_in_all]);
@@ -30,13 +30,13 @@ export function Moves({ context, model, marks }) {
   </div>`;
 }
 
-/** A move in words. @param {import("../../types/words.js").ControlMove} move */
+/** A move in words. @param {import("../../types/wire.js").ControlMove} move */
 export function sayMove(move) {
   const from = move.from === null ? "" : settingValue(move.from) + " to ";
   return `${clock(move.at_ns / 1000, 1e6)}, step ${move.step}: ${settingName(move.setting)} ${from}${settingValue(move.to)}, ${whyMoved(move.reason)}`;
 }
 
-/** Up or down. @param {import("../../types/words.js").ControlMove} move */
+/** Up or down. @param {import("../../types/wire.js").ControlMove} move */
 function lookOf({ from, to }) { return from !== null && to < from ? "down" : "up"; }
 
 /** Puts marks where their times are in view. @param {HTMLElement | null} row @param {any} window */

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-var sourceWords = [Sources]string{
+var sourceLabels = [Sources]string{
 	Sync:        "weights that a sync had not brought yet when the group began",
 	Inner:       "weights of train steps that share a sync",
 	Concurrency: "while its rollouts generated, on average, and while held outside a full queue",
@@ -15,8 +15,8 @@ var sourceWords = [Sources]string{
 	Fill:        "in the queue for its own batch: a step was running, or the batch not full",
 }
 
-// Words says what the source is, for people.
-func (s Source) Words() string { return sourceWords[s] }
+// Label says what the source is, for people.
+func (s Source) Label() string { return sourceLabels[s] }
 
 // Sentence names the dominant source and its share, and those that come close; "" where nothing was
 // stale.

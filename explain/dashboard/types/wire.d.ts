@@ -1,4 +1,4 @@
-// The words of explain/dashboard/words.go, attribution and diagnosis, as the pages read them.
+// The words of explain/dashboard/wire.go, attribution and diagnosis, as the pages read them.
 
 export interface Info {
   name: string; kind: "live" | "run" | "simulation"; program: string; config: string; task: string; policy: string;

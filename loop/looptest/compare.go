@@ -9,7 +9,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Ledger adds up the checker's own books: every attempt of every live group is
+// Ledger adds up the checker's own models: every attempt of every live group is
 // looked at, and every end has been counted when it happened.
 func (c *Checker) Ledger() loop.Ledger {
 	l := loop.Ledger{
@@ -32,7 +32,7 @@ func (c *Checker) Ledger() loop.Ledger {
 	return l
 }
 
-// invariants checks the books themselves after each step.
+// invariants checks the models themselves after each step.
 func (c *Checker) invariants() error {
 	l := c.Ledger()
 	if sum := l.InFlight + l.Waiting + l.Queued + l.Leased + l.Trained + l.Evicted + l.Discarded + l.Filtered +
@@ -92,7 +92,7 @@ func (c *Checker) limits() error {
 }
 
 // leasedRightly checks what every group at the trainer must fulfil.
-func (c *Checker) leasedRightly(g *groupBook) error {
+func (c *Checker) leasedRightly(g *groupModel) error {
 	if _, ended := c.over[g.id]; ended {
 		return fmt.Errorf("g%d is at the trainer though it has ended", g.id)
 	}
@@ -114,7 +114,7 @@ func (c *Checker) leasedRightly(g *groupBook) error {
 }
 
 // Compare checks a status of the loop, taken after the last observed step,
-// against the checker's books.
+// against the checker's models.
 func (c *Checker) Compare(st loop.Status) error {
 	if want := c.Ledger(); st.Ledger != want {
 		return fmt.Errorf("ledger is %+v, want %+v", st.Ledger, want)
@@ -199,7 +199,7 @@ func (c *Checker) compareEngines(engines []loop.EngineStatus) error {
 	return nil
 }
 
-func (e engineBook) describe() string {
+func (e engineModel) describe() string {
 	if e.pool != owned {
 		return [...]string{"", "leaving", "away", "starting"}[e.pool]
 	}
@@ -212,7 +212,7 @@ func (e engineBook) describe() string {
 	return [...]string{"serving", "loading", "loaded", "emptying", "switching"}[e.stage]
 }
 
-// Version returns the trainer's version by the checker's books.
+// Version returns the trainer's version by the checker's models.
 func (c *Checker) Version() loop.Version { return c.version }
 
 // mayAsk reports whether a trainer that asks has no batch and has not asked for one.
@@ -220,7 +220,7 @@ func (c *Checker) mayAsk() bool {
 	return c.cfg.TrainerAsks && c.started && !c.finished && c.lease.id == 0 && !c.asked
 }
 
-// Finished reports whether the run has finished by the checker's books.
+// Finished reports whether the run has finished by the checker's models.
 func (c *Checker) Finished() bool { return c.finished }
 
 // Blocker says in a line what the next train step waits for.

@@ -20,20 +20,20 @@ func (p *Property) judge() {
 	p.Found = differs || shape
 	switch {
 	case p.Trained == 0:
-		p.Verdict = fmt.Sprintf("%s: nothing was trained", p.Name)
+		p.Conclusion = fmt.Sprintf("%s: nothing was trained", p.Name)
 	case p.Ratio95 == [2]float64{}:
-		p.Verdict = fmt.Sprintf("%s: ratio %.3f over too few train steps for an interval", p.Name, p.Ratio)
+		p.Conclusion = fmt.Sprintf("%s: ratio %.3f over too few train steps for an interval", p.Name, p.Ratio)
 		if shape {
-			p.Verdict += fmt.Sprintf("; the distributions differ (p = %.2g)", p.P)
+			p.Conclusion += fmt.Sprintf("; the distributions differ (p = %.2g)", p.P)
 		}
 	case !differs && !shape:
-		p.Verdict = fmt.Sprintf("no %s bias found: %s", p.Name, interval)
+		p.Conclusion = fmt.Sprintf("no %s bias found: %s", p.Name, interval)
 	case !differs:
-		p.Verdict = fmt.Sprintf("%s: the means agree (%s), the distributions differ (p = %.2g, largest difference %s)", p.Name, interval, p.P, percent(p.Distance))
+		p.Conclusion = fmt.Sprintf("%s: the means agree (%s), the distributions differ (p = %.2g, largest difference %s)", p.Name, interval, p.P, percent(p.Distance))
 	case math.Abs(p.Ratio-1) < negligible:
-		p.Verdict = fmt.Sprintf("%s: a bias below %s, %s", p.Name, percent(negligible), interval)
+		p.Conclusion = fmt.Sprintf("%s: a bias below %s, %s", p.Name, percent(negligible), interval)
 	default:
-		p.Verdict = p.difference()
+		p.Conclusion = p.difference()
 	}
 }
 
@@ -56,13 +56,13 @@ func (c *Categories) judge(plural string) {
 	c.Found = c.P < significance
 	switch {
 	case c.Freedom == 0:
-		c.Verdict = fmt.Sprintf("%s: no test, too few groups of each or all alike", c.Name)
+		c.Conclusion = fmt.Sprintf("%s: no test, too few groups of each or all alike", c.Name)
 	case !c.Found:
-		c.Verdict = fmt.Sprintf("no %s bias found: chi-square %.1f with %d degrees of freedom, p = %.2g", c.Name, c.ChiSquare, c.Freedom, c.P)
+		c.Conclusion = fmt.Sprintf("no %s bias found: chi-square %.1f with %d degrees of freedom, p = %.2g", c.Name, c.ChiSquare, c.Freedom, c.P)
 	default:
-		c.Verdict = fmt.Sprintf("some %s are trained more than others (chi-square %.1f with %d degrees of freedom, p = %.2g)", plural, c.ChiSquare, c.Freedom, c.P)
+		c.Conclusion = fmt.Sprintf("some %s are trained more than others (chi-square %.1f with %d degrees of freedom, p = %.2g)", plural, c.ChiSquare, c.Freedom, c.P)
 		if c.Ratio != 0 {
-			c.Verdict += fmt.Sprintf(": the trained mean is %.3f of the started", c.Ratio)
+			c.Conclusion += fmt.Sprintf(": the trained mean is %.3f of the started", c.Ratio)
 		}
 	}
 }
@@ -74,11 +74,11 @@ func (r *Order) judge() {
 	interval := fmt.Sprintf("%s, 95 %% interval [%s, %s]", percent(r.Slope), percent(r.Slope95[0]), percent(r.Slope95[1]))
 	switch {
 	case !known:
-		r.Verdict = fmt.Sprintf("order: %s from first to last of a batch, over too few train steps for an interval", percent(r.Slope))
+		r.Conclusion = fmt.Sprintf("order: %s from first to last of a batch, over too few train steps for an interval", percent(r.Slope))
 	case !r.Found:
-		r.Verdict = "no length trend within batches found: from first to last " + interval
+		r.Conclusion = "no length trend within batches found: from first to last " + interval
 	default:
-		r.Verdict = "length goes with the order in a batch: from first to last " + interval
+		r.Conclusion = "length goes with the order in a batch: from first to last " + interval
 	}
 }
 
@@ -87,16 +87,16 @@ func (r *Report) verdicts() []string {
 	var all []string
 	for _, p := range []*Property{r.Length, r.Environment} {
 		if p != nil {
-			all = append(all, p.Verdict)
+			all = append(all, p.Conclusion)
 		}
 	}
 	for _, c := range []*Categories{r.Prompt, r.Level, r.SolveRate} {
 		if c != nil {
-			all = append(all, c.Verdict)
+			all = append(all, c.Conclusion)
 		}
 	}
 	if r.Order != nil {
-		all = append(all, r.Order.Verdict)
+		all = append(all, r.Order.Conclusion)
 	}
 	if r.CensoredShare > 0 {
 		all = append(all, fmt.Sprintf("%s of started rollouts never had a length: a bias among them is not seen", percent(r.CensoredShare)))

@@ -5,8 +5,8 @@ import (
 	"reflect"
 )
 
-// KindInWords says what JSON a field of a Go type wants, for the refusal of a body that has another.
-func KindInWords(t reflect.Type) string {
+// KindLabel says what JSON a field of a Go type wants, for the refusal of a body that has another.
+func KindLabel(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
 		return fmt.Sprintf("an integer of %d bits", t.Bits())

@@ -16,8 +16,8 @@ const (
 	roleEngine  = "engine"
 )
 
-// meeting is one collective: a deterministic state machine without a clock.
-type meeting struct {
+// round is one collective: a deterministic state machine without a clock.
+type round struct {
 	// engines is how many are expected, 0 while nobody has said.
 	engines int
 	// epoch counts how often the members have met.
@@ -37,12 +37,12 @@ type place struct {
 	reply  protocol.RendezvousReply
 }
 
-func newMeeting(engines int) *meeting {
-	return &meeting{engines: engines, waiting: make(map[string]protocol.RendezvousRequest)}
+func newRound(engines int) *round {
+	return &round{engines: engines, waiting: make(map[string]protocol.RendezvousRequest)}
 }
 
 // ask returns what a member of the epoch that stands was told, if it is unchanged.
-func (m *meeting) ask(req *protocol.RendezvousRequest) (protocol.RendezvousReply, bool) {
+func (m *round) ask(req *protocol.RendezvousRequest) (protocol.RendezvousReply, bool) {
 	p, ok := m.standing[req.Member]
 	if !ok || req.Epoch != m.epoch || p.member.Role != req.Role || p.member.Ranks != req.Ranks || p.member.Backend != req.Backend {
 		return protocol.RendezvousReply{}, false
@@ -55,7 +55,7 @@ func (m *meeting) ask(req *protocol.RendezvousRequest) (protocol.RendezvousReply
 
 // join lets a member wait for the next epoch, which ends the one that stands. One that
 // waits already under this name is replaced.
-func (m *meeting) join(req *protocol.RendezvousRequest) error {
+func (m *round) join(req *protocol.RendezvousRequest) error {
 	engines := m.engines
 	if req.Engines > 0 {
 		engines = req.Engines
@@ -92,15 +92,15 @@ func (m *meeting) join(req *protocol.RendezvousRequest) error {
 }
 
 // leave lets a member go that waits no longer.
-func (m *meeting) leave(member string) { delete(m.waiting, member) }
+func (m *round) leave(member string) { delete(m.waiting, member) }
 
 // complete reports whether everybody is there.
-func (m *meeting) complete() bool {
+func (m *round) complete() bool {
 	return m.engines > 0 && len(m.waiting) == m.engines+1 && m.trainer() != ""
 }
 
 // trainer is the name of the trainer that waits.
-func (m *meeting) trainer() string {
+func (m *round) trainer() string {
 	for name, member := range m.waiting {
 		if member.Role == roleTrainer {
 			return name
@@ -112,7 +112,7 @@ func (m *meeting) trainer() string {
 // meet begins the next epoch with those who wait: trainer first, engines in the order
 // of their names. The epoch is above any that a member has been in, so that it also
 // rises when this process has forgotten it.
-func (m *meeting) meet() map[string]place {
+func (m *round) meet() map[string]place {
 	names, trainer := m.names(), m.waiting[m.trainer()]
 	slices.SortStableFunc(names, func(a, b string) int {
 		return cmp.Compare(rankOf(m.waiting[a].Role), rankOf(m.waiting[b].Role))
@@ -144,10 +144,10 @@ func rankOf(role string) int {
 }
 
 // names are those who wait, in order.
-func (m *meeting) names() []string { return slices.Sorted(maps.Keys(m.waiting)) }
+func (m *round) names() []string { return slices.Sorted(maps.Keys(m.waiting)) }
 
 // missing says who is not there: by name, where those who met last are the ones expected.
-func (m *meeting) missing() []string {
+func (m *round) missing() []string {
 	absent := map[string][]string{}
 	for _, name := range slices.Sorted(maps.Keys(m.last)) {
 		if _, here := m.waiting[name]; !here {

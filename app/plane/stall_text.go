@@ -5,8 +5,8 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// stallWords say what a run waits for, empty for nothing.
-func stallWords(s *protocol.Stall) string {
+// stallText say what a run waits for, empty for nothing.
+func stallText(s *protocol.Stall) string {
 	if s == nil {
 		return ""
 	}
