@@ -180,6 +180,30 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// pageMax is how many words a page may have: past it a reader looks for one answer among several.
+const pageMax = 1500
+
+// TestPagesAreShort: a page of docs that is longer is two pages, or says in its title that it is a reference.
+// docs/ARCHITECTURE.md is a page with the tables of the rules that this package holds.
+func TestPagesAreShort(t *testing.T) {
+	paths, err := quoted.Pages(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range paths {
+		if !strings.HasPrefix(at, "docs/") || strings.HasPrefix(at, "docs/reference/") || at == "docs/ARCHITECTURE.md" {
+			continue
+		}
+		text, err := os.ReadFile(root + "/" + at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if words := len(strings.Fields(string(text))); words > pageMax && !strings.HasPrefix(string(text), "# Reference: ") {
+			t.Errorf("%s has %d words, more than %d: make two pages of it, or move its tables to docs/reference", at, words, pageMax)
+		}
+	}
+}
+
 // makers are the functions that make errors, by the name that a file calls them by.
 var makers = []string{"failure.Usage", "failure.Run", "fmt.Errorf", "errors.New"}
 
