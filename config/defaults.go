@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -81,9 +82,7 @@ func (c *Config) rolloutDefaults() {
 	for _, engine := range c.Engines {
 		slots += engine.Slots
 	}
-	if slots == 0 {
-		slots = max(c.Train.Batch, 1)
-	}
+	slots = cmp.Or(slots, max(c.Train.Batch, 1))
 	orCount(&c.Rollout.Concurrency, slots, c.given("rollout.concurrency"))
 	orWord(&c.Rollout.Start, "stream")
 	orNumber(&c.Rollout.Oversample, 1, c.given("rollout.oversample"))
@@ -474,9 +473,7 @@ func (c *Config) storeDefaults() {
 
 // orWord, orCount, orNumber and orSeed fill in one default.
 func orWord(value *string, fallback string) {
-	if *value == "" {
-		*value = fallback
-	}
+	*value = cmp.Or(*value, fallback)
 }
 
 func orCount(value *int, fallback int, given bool) {

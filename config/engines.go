@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -94,12 +95,8 @@ func (e *Engine) serverDefaults() {
 	}
 	orWord(&e.Weights, delivery)
 	orWord(&e.Cache, "salt")
-	if e.SilentS == 0 {
-		e.SilentS = silentDefaultS
-	}
-	if e.UpdateS == 0 {
-		e.UpdateS = updateDefaultS
-	}
+	e.SilentS = cmp.Or(e.SilentS, silentDefaultS)
+	e.UpdateS = cmp.Or(e.UpdateS, updateDefaultS)
 }
 
 // gatewayDefaults fills in how tokens are drawn and how agents become rollouts.

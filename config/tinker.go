@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 )
@@ -33,9 +34,7 @@ func (c Config) serviceEngine() int {
 // serviceDefaults fills in what is said of a service, piece_tokens apart.
 func (e *Engine) serviceDefaults() {
 	orWord(&e.Weights, "service")
-	if e.SilentS == 0 {
-		e.SilentS = serviceSilentDefault
-	}
+	e.SilentS = cmp.Or(e.SilentS, serviceSilentDefault)
 }
 
 // checkServiceURL says what is wrong with a service's address, empty for nothing. Unlike a server it may be below a

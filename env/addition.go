@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"math/rand/v2"
 )
 
@@ -31,9 +32,7 @@ func (a addition) Levels() int { return additionDigits }
 // below 1000, each written in exactly three digits with leading zeros, so that a
 // digit's place in the prompt is fixed.
 func (a addition) Draw(rng *rand.Rand, level int) Problem {
-	if level == 0 {
-		level = additionDigits
-	}
+	level = cmp.Or(level, additionDigits)
 	limit := 1
 	for range level {
 		limit *= 10

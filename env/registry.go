@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -25,12 +26,8 @@ const (
 )
 
 func (o Options) withDefaults() Options {
-	if o.LettersMin == 0 {
-		o.LettersMin = DefaultLettersMin
-	}
-	if o.LettersMax == 0 {
-		o.LettersMax = DefaultLettersMax
-	}
+	o.LettersMin = cmp.Or(o.LettersMin, DefaultLettersMin)
+	o.LettersMax = cmp.Or(o.LettersMax, DefaultLettersMax)
 	o.Growth = max(o.Growth, 1)
 	return o
 }

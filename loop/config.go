@@ -1,5 +1,7 @@
 package loop
 
+import "cmp"
+
 // Version is a policy version: the number of train steps completed. v0 is the
 // start. NoVersion stands for "unknown".
 type Version int64
@@ -225,27 +227,15 @@ type Config struct {
 
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (c Config) WithDefaults() Config {
-	if c.SyncEvery == 0 {
-		c.SyncEvery = 1
-	}
-	if c.MaxAttempts == 0 {
-		c.MaxAttempts = 3
-	}
-	if c.TrainAttempts == 0 {
-		c.TrainAttempts = 3
-	}
-	if c.MaxUses == 0 {
-		c.MaxUses = 1
-	}
-	if c.Gamma == 0 {
-		c.Gamma = 1
-	}
+	c.SyncEvery = cmp.Or(c.SyncEvery, 1)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 3)
+	c.TrainAttempts = cmp.Or(c.TrainAttempts, 3)
+	c.MaxUses = cmp.Or(c.MaxUses, 1)
+	c.Gamma = cmp.Or(c.Gamma, 1)
 	c.EngineSlots = append([]int(nil), c.EngineSlots...)
 	if c.Control != nil {
 		ctl := *c.Control
-		if ctl.Window == 0 {
-			ctl.Window = 32
-		}
+		ctl.Window = cmp.Or(ctl.Window, 32)
 		c.Control = &ctl
 	}
 	return c

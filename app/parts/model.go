@@ -2,6 +2,7 @@ package parts
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -103,9 +104,7 @@ func ServedLimits(cfg config.Config, context int) (environment.Limits, error) {
 			limits.ResponseTokens = min(limits.ResponseTokens, context-limits.PromptTokens)
 		}
 	}
-	if limits.PromptTokens == 0 {
-		limits.PromptTokens = context - limits.ResponseTokens
-	}
+	limits.PromptTokens = cmp.Or(limits.PromptTokens, context-limits.ResponseTokens)
 	if limits.PromptTokens < 1 || limits.ResponseTokens < 1 || limits.PromptTokens+limits.ResponseTokens > context {
 		key := "environment.prompt_tokens_max"
 		if e.PromptTokensMax == 0 {

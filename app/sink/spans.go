@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -65,9 +66,7 @@ type attemptKey struct{ sample, attempt int32 }
 
 // OpenSpans begins to send spans. A collector that is away is no error: it is tried with every batch.
 func OpenSpans(ctx context.Context, opt SpansOptions) (*Spans, error) {
-	if opt.Depth == 0 {
-		opt.Depth = 4096
-	}
+	opt.Depth = cmp.Or(opt.Depth, 4096)
 	options := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(strings.TrimRight(opt.URL, "/") + "/v1/traces")}
 	if opt.Token != "" {
 		options = append(options, otlptracehttp.WithHeaders(map[string]string{"Authorization": "Bearer " + opt.Token}))

@@ -115,10 +115,7 @@ func meanOfLags(l steps.Lag, staleness string, limits clipLimits) steps.Lag {
 func offPolicyRows(lines []steps.Lag) []report.OffPolicy {
 	var rows []report.OffPolicy
 	for _, l := range lines {
-		predicted := l.PredictedClipFraction
-		if predicted == 0 {
-			predicted = report.Unknown
-		}
+		predicted := cmp.Or(l.PredictedClipFraction, report.Unknown)
 		rows = append(rows, report.OffPolicy{Staleness: l.Staleness, Tokens: int64(l.Tokens), ClipFraction: l.ClipFraction, Predicted: predicted, Clipped: l.ActiveClipFraction,
 			MeanLogRatio: l.MeanLogRatio, EffectiveShare: l.EffectiveSampleSize, Health: l.Health})
 	}

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,15 +112,9 @@ func New(opt Options) (*Runtime, error) {
 	case opt.Environment == nil, opt.Trainer == nil, opt.Weights == nil, opt.Store == nil, opt.Clock == nil:
 		return nil, errors.New("live: Environment, Trainer, Weights, Store and Clock are all needed")
 	}
-	if opt.KeepVersions == 0 {
-		opt.KeepVersions = 3
-	}
-	if opt.SnapshotSteps == 0 {
-		opt.SnapshotSteps = SnapshotStepsDefault
-	}
-	if opt.SnapshotEvents == 0 {
-		opt.SnapshotEvents = SnapshotEventsDefault
-	}
+	opt.KeepVersions = cmp.Or(opt.KeepVersions, 3)
+	opt.SnapshotSteps = cmp.Or(opt.SnapshotSteps, SnapshotStepsDefault)
+	opt.SnapshotEvents = cmp.Or(opt.SnapshotEvents, SnapshotEventsDefault)
 	if opt.AcquireWithin <= 0 {
 		opt.AcquireWithin = AcquireWithinDefault
 	}

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -199,10 +200,7 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 	if s.SyncNS != nil {
 		cfg.SyncTimes, cfg.SyncNS = nil, *s.SyncNS
 	}
-	steps := s.Steps
-	if steps == 0 {
-		steps = int(float64(r.Version) * scale)
-	}
+	steps := cmp.Or(s.Steps, int(float64(r.Version)*scale))
 	cfg.Warmup = min(int(float64(r.Header.Warmup)*scale), steps-1)
 	cfg.Measured = steps - cfg.Warmup
 	cfg.PruneTokens = s.PruneTokens

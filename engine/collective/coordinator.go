@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,9 +84,7 @@ type Coordinator struct {
 
 // NewCoordinator returns a coordinator that has heard of no sender.
 func NewCoordinator(opt Options) *Coordinator {
-	if opt.Silence == 0 {
-		opt.Silence = 30 * time.Second
-	}
+	opt.Silence = cmp.Or(opt.Silence, 30*time.Second)
 	if opt.Clock == nil {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }

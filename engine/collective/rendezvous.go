@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strconv"
@@ -219,9 +220,7 @@ func checkJoin(name string, req *protocol.RendezvousRequest) error {
 	if err := protocol.CheckName(req.Member); err != nil {
 		return protocol.Refuse(protocol.CodeInvalid, "member %.140q: %v", req.Member, err)
 	}
-	if req.Ranks == 0 {
-		req.Ranks = 1
-	}
+	req.Ranks = cmp.Or(req.Ranks, 1)
 	switch {
 	case req.Role != roleTrainer && req.Role != roleEngine:
 		return protocol.Refuse(protocol.CodeInvalid, "role is %.40q: want trainer or engine", req.Role)

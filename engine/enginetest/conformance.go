@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -80,9 +81,7 @@ func (r *Report) add(what string, n int) {
 
 // Run runs the suite as subtests of t and returns what it did.
 func Run(t *testing.T, s Subject) Report {
-	if s.Patience == 0 {
-		s.Patience = 2 * time.Minute
-	}
+	s.Patience = cmp.Or(s.Patience, 2*time.Minute)
 	c := &conformance{Subject: s, report: &Report{}}
 	for _, what := range figures {
 		c.report.add(what, 0)
@@ -186,12 +185,8 @@ func (c *conformance) start(t *testing.T) {
 		t.Fatal("the engine serves a version and knows no capabilities")
 	}
 	c.caps = caps
-	if c.Context == 0 {
-		c.Context = caps.Context
-	}
-	if c.Vocabulary == 0 {
-		c.Vocabulary = caps.Vocabulary
-	}
+	c.Context = cmp.Or(c.Context, caps.Context)
+	c.Vocabulary = cmp.Or(c.Vocabulary, caps.Vocabulary)
 	if c.Context < 64 || c.Vocabulary < 32 {
 		t.Fatalf("a context of %d tokens and a vocabulary of %d are too small, or unknown: say them in the Subject", c.Context, c.Vocabulary)
 	}

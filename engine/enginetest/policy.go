@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"fmt"
 	"hash/fnv"
 
@@ -27,9 +28,7 @@ const (
 )
 
 func (h history) add(tokens ...int32) history {
-	if h == 0 {
-		h = fnvOffset
-	}
+	h = cmp.Or(h, fnvOffset)
 	for _, token := range tokens {
 		h = (h ^ history(uint32(token))) * fnvPrime
 	}

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -40,9 +41,7 @@ var (
 
 // New returns a dialect.
 func New(o Options) *Dialect {
-	if o.Grace == 0 {
-		o.Grace = 10 * time.Second
-	}
+	o.Grace = cmp.Or(o.Grace, 10*time.Second)
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}

@@ -1,6 +1,7 @@
 package llamacpp
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
@@ -61,9 +62,7 @@ var neutral = port.Sampling{Temperature: 1, TopP: 1}
 // completionOf is the request's body.
 func completionOf(r upstream.Request) completion {
 	how := r.Sampling
-	if how.TopP == 0 {
-		how.TopP = 1
-	}
+	how.TopP = cmp.Or(how.TopP, 1)
 	if how.Stop == nil {
 		how.Stop = []string{}
 	}

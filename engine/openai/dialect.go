@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -135,9 +136,7 @@ func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstre
 	case s.TopK > 0 || s.MinP > 0 || len(s.StopTokens) > 0:
 		return upstream.Call{}, fmt.Errorf("%w: OpenAI's API has no top_k, min_p and stop_token_ids, and the request has one", upstream.ErrRefused)
 	}
-	if s.TopP == 0 {
-		s.TopP = 1
-	}
+	s.TopP = cmp.Or(s.TopP, 1)
 	body := map[string]any{"model": caps.Model, "prompt": r.Prompt, "max_tokens": r.MaxTokens, "temperature": s.Temperature,
 		"top_p": s.TopP, "n": 1, "stream": true}
 	if len(s.Stop) > 0 {

@@ -1,6 +1,7 @@
 package sglang
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -46,12 +47,8 @@ func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstr
 func appendSampling(b []byte, r upstream.Request) []byte {
 	s := r.Sampling
 	topP, topK := s.TopP, s.TopK
-	if topP == 0 {
-		topP = 1
-	}
-	if topK == 0 {
-		topK = -1
-	}
+	topP = cmp.Or(topP, 1)
+	topK = cmp.Or(topK, -1)
 	b = strconv.AppendInt(append(b, `{"max_new_tokens":`...), int64(r.MaxTokens), 10)
 	b = upstream.AppendNumber(append(b, `,"temperature":`...), s.Temperature)
 	b = upstream.AppendNumber(append(b, `,"top_p":`...), topP)

@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,9 +122,7 @@ func New(o Options) (*Engine, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if o.Piece == 0 {
-		o.Piece = PieceDefault
-	}
+	o.Piece = cmp.Or(o.Piece, PieceDefault)
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}

@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -106,9 +107,7 @@ func (r *response) request(piece int) service.SampleRequest {
 		Prompt: slices.Concat(r.req.Prompt, r.tokens), MaxTokens: r.req.MaxTokens - len(r.tokens),
 		Temperature: s.Temperature, TopP: s.TopP, TopK: s.TopK, Seed: seed(r.req.Rollout, r.req.Turn, len(r.tokens)),
 	}
-	if q.TopP == 0 {
-		q.TopP = 1
-	}
+	q.TopP = cmp.Or(q.TopP, 1)
 	if len(s.Stop) > 0 {
 		q.StopTexts = s.Stop // the API takes texts or tokens; the tokens are looked for in what it brings
 		return q

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -77,13 +78,9 @@ func (o Options) withDefaults() Options {
 		given    *time.Duration
 		fallback time.Duration
 	}{{&o.Silent, SilentDefault}, {&o.Update, UpdateDefault}, {&o.Quiet, QuietDefault}} {
-		if *d.given == 0 {
-			*d.given = d.fallback
-		}
+		*d.given = cmp.Or(*d.given, d.fallback)
 	}
-	if o.Sampling == nil {
-		o.Sampling = &port.Sampling{Temperature: 1, TopP: 1}
-	}
+	o.Sampling = cmp.Or(o.Sampling, &port.Sampling{Temperature: 1, TopP: 1})
 	if o.ServerPath == nil {
 		o.ServerPath = func(dir string) string { return dir }
 	}

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -67,9 +68,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 			return nil, fmt.Errorf("the API key of %s: %s is empty", s.base, o.KeyFile)
 		}
 	}
-	if o.Connections == 0 {
-		o.Connections = 256
-	}
+	o.Connections = cmp.Or(o.Connections, 256)
 	if o.Dial == nil {
 		o.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	}

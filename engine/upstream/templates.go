@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"crypto/sha256"
@@ -56,9 +57,7 @@ func NewTemplates(o TemplatesOptions) (*Templates, error) {
 	if len(o.Engines) == 0 {
 		return nil, errors.New("upstream: templates need at least one engine")
 	}
-	if o.Tokens == 0 {
-		o.Tokens = templatesTokens
-	}
+	o.Tokens = cmp.Or(o.Tokens, templatesTokens)
 	if o.Away == nil {
 		o.Away = func(int) bool { return false }
 	}

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -97,10 +98,7 @@ func (r *refusal) error(path string) error {
 	if json.Unmarshal(r.Code, &code) != nil || code == 0 {
 		code = http.StatusInternalServerError
 	}
-	message := r.Message
-	if message == "" {
-		message = r.Type
-	}
+	message := cmp.Or(r.Message, r.Type)
 	err := &upstream.StatusError{Path: path, Status: code, Message: message}
 	switch code {
 	case http.StatusRequestTimeout, http.StatusTooEarly, http.StatusTooManyRequests:

@@ -1,6 +1,7 @@
 package vllm
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -66,9 +67,7 @@ func model(lora bool, caps *upstream.Capabilities) (string, error) {
 // appendSampling adds the fields that both ways name alike, without braces.
 func appendSampling(b []byte, r upstream.Request) []byte {
 	s := r.Sampling
-	if s.TopP == 0 {
-		s.TopP = 1
-	}
+	s.TopP = cmp.Or(s.TopP, 1)
 	if s.TopK == 0 {
 		s.TopK = -1 // every build takes -1 for all of them, older ones refuse 0
 	}

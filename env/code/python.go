@@ -2,6 +2,7 @@ package code
 
 import (
 	"bytes"
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -127,11 +128,7 @@ func parseRuns(text []byte, limit sandbox.Class) outcome {
 func (o *outcome) raised(what string) {
 	switch class := sandbox.Class(what); class {
 	case sandbox.OutOfMemory, sandbox.Processes:
-		if o.limit == "" {
-			o.limit = class
-		}
+		o.limit = cmp.Or(o.limit, class)
 	}
-	if o.what == "" {
-		o.what = what
-	}
+	o.what = cmp.Or(o.what, what)
 }

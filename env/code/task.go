@@ -1,6 +1,7 @@
 package code
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -39,9 +40,7 @@ type Task struct {
 
 // New makes the task. Options that it cannot have are an error.
 func New(o Options) (*Task, error) {
-	if o.Language == "" {
-		o.Language = Python
-	}
+	o.Language = cmp.Or(o.Language, Python)
 	orDefault(&o.OperationsMin, 1)
 	orDefault(&o.OperationsMax, max(4, o.OperationsMin))
 	orDefault(&o.Tests, 8)
@@ -64,9 +63,7 @@ func New(o Options) (*Task, error) {
 }
 
 func orDefault(v *int, otherwise int) {
-	if *v == 0 {
-		*v = otherwise
-	}
+	*v = cmp.Or(*v, otherwise)
 }
 
 // Name implements [env.Task].

@@ -1,6 +1,7 @@
 package episode
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -44,12 +45,8 @@ func (o SandboxedOptions) withDefaults() SandboxedOptions {
 	if o.CallsMax <= 0 {
 		o.CallsMax = 16
 	}
-	if o.Retries == 0 {
-		o.Retries = 1
-	}
-	if o.Python == "" {
-		o.Python = "python3"
-	}
+	o.Retries = cmp.Or(o.Retries, 1)
+	o.Python = cmp.Or(o.Python, "python3")
 	return o
 }
 

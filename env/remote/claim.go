@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -64,9 +65,7 @@ func (e *Dispatcher) checkClaim(req *protocol.ClaimRequest) error {
 	if err := checkWorker(req.Worker); err != nil {
 		return err
 	}
-	if req.Max == 0 {
-		req.Max = 1
-	}
+	req.Max = cmp.Or(req.Max, 1)
 	if req.Max < 0 || req.Max > claimsMax {
 		return protocol.Refuse(protocol.CodeInvalid, "max is %d: want 1 to %d rollouts at once", req.Max, claimsMax)
 	}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -21,9 +22,7 @@ func (e *Dispatcher) checkTokens(name string, tokens []int32) error {
 // where none is asked for.
 func (e *Dispatcher) checkPrompt(req *protocol.SampleRequest) error {
 	limits := e.opt.Limits
-	if req.MaxTokens == 0 {
-		req.MaxTokens = limits.ResponseTokens
-	}
+	req.MaxTokens = cmp.Or(req.MaxTokens, limits.ResponseTokens)
 	switch {
 	case req.Turn < 0:
 		return protocol.Refuse(protocol.CodeInvalid, "turn is %d: turns count from 0", req.Turn)

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -24,9 +25,7 @@ func cleanSampling(s *port.Sampling) port.Sampling {
 		return port.Sampling{Temperature: 1, TopP: 1}
 	}
 	out := *s
-	if out.TopP == 0 {
-		out.TopP = 1
-	}
+	out.TopP = cmp.Or(out.TopP, 1)
 	return out
 }
 

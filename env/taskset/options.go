@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -93,15 +94,9 @@ func (p *part) field() string { return strings.Join(p.path, ".") }
 
 // withDefaults fills in what is zero.
 func (o Options) withDefaults() Options {
-	if o.Work == "" {
-		o.Work = "/work"
-	}
-	if o.LineMax == 0 {
-		o.LineMax = 16 << 20
-	}
-	if o.SetMax == 0 {
-		o.SetMax = 8 << 30
-	}
+	o.Work = cmp.Or(o.Work, "/work")
+	o.LineMax = cmp.Or(o.LineMax, 16<<20)
+	o.SetMax = cmp.Or(o.SetMax, 8<<30)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -95,9 +96,7 @@ func (o Options) withDefaults() Options {
 	if o.Concurrency == 0 {
 		o.Concurrency = map[string]int{Command: 4, HTTP: 32, Tests: 64}[o.Kind]
 	}
-	if o.Concurrency == 0 {
-		o.Concurrency = 8
-	}
+	o.Concurrency = cmp.Or(o.Concurrency, 8)
 	if o.TimeoutS == 0 {
 		o.TimeoutS = 30
 		if o.Kind == Tests {

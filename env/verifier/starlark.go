@@ -1,6 +1,7 @@
 package verifier
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,9 +52,7 @@ func newStarlark(o Options) (Verifier, error) {
 	if o.Steps < 0 {
 		return nil, fmt.Errorf("verifier: %d steps for starlark: it must be above 0, or 0 for 10 million", o.Steps)
 	}
-	if o.Steps == 0 {
-		o.Steps = 10_000_000
-	}
+	o.Steps = cmp.Or(o.Steps, 10_000_000)
 	verify, err := compile(name, source, o)
 	if err != nil {
 		return nil, fmt.Errorf("verifier: starlark: %w", located(err))

@@ -2,6 +2,7 @@ package verifier
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -55,12 +56,8 @@ const (
 type tests struct{ o Options }
 
 func newTests(o Options) (Verifier, error) {
-	if o.RewardDir == "" {
-		o.RewardDir = "/logs/verifier"
-	}
-	if o.RewardKey == "" {
-		o.RewardKey = "reward"
-	}
+	o.RewardDir = cmp.Or(o.RewardDir, "/logs/verifier")
+	o.RewardKey = cmp.Or(o.RewardKey, "reward")
 	switch {
 	case !slices.Contains([]string{"", SourceLine, SourceExit, SourceFile}, o.Source):
 		return nil, fmt.Errorf("verifier: tests' source %q: it must be line, exit or file, or left out for file with Harbor's tasks and line with others", o.Source)

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -143,10 +144,7 @@ func armsTable(doc Resimulation) report.Table {
 		fmt.Sprint(doc.Measured.Staleness.P95), report.Figure(doc.Measured.PeriodS.Mean, 4), "", report.Share(doc.Measured.TrainerIdleRatio), report.Share(doc.Measured.RolloutIdleRatio),
 		report.Share(doc.Measured.Waste.WastedShare)})
 	for _, arm := range append([]Arm{doc.Own}, doc.Arms...) {
-		name := strings.Join(arm.Set, " ")
-		if name == "" {
-			name = "its own settings"
-		}
+		name := cmp.Or(strings.Join(arm.Set, " "), "its own settings")
 		if arm.Refused != "" {
 			t.Rows = append(t.Rows, []string{name, "refused"})
 			continue

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -27,9 +28,7 @@ func (doc *Comparison) targets() string {
 	for _, run := range doc.Runs {
 		goal := run.target()
 		differ = differ || goal != doc.Runs[0].target()
-		if goal == "" {
-			goal = "none"
-		}
+		goal = cmp.Or(goal, "none")
 		said = append(said, run.Name+": "+goal)
 	}
 	if !differ {

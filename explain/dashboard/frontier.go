@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -153,10 +154,7 @@ const (
 // splits are the outcomes of a setting over the split of its GPUs: at a fixed number of them, slots move with those
 // that generate, and the train step with those that train. shortest is the shortest period, relative to the setting's step.
 func splits(estimator *theory.Estimator, in theory.Input) (curve []FrontierPoint, shortest float64) {
-	beta := in.SpeedRatio
-	if beta == 0 {
-		beta = 1
-	}
+	beta := cmp.Or(in.SpeedRatio, 1)
 	share := func(rho float64) float64 { return rho * beta / (1 + rho*beta) }
 	shortest = math.Inf(1)
 	for i := range curvePoints {

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"sync"
@@ -111,15 +112,11 @@ type offPolicy struct {
 // New returns a model of a run of which nothing has been observed.
 func New(opt Options) *Model {
 	or := func(p *int, otherwise int) {
-		if *p == 0 {
-			*p = otherwise
-		}
+		*p = cmp.Or(*p, otherwise)
 	}
 	or(&opt.SpansMax, spansDefault)
 	or(&opt.GroupsMax, groupsDefault)
-	if opt.PayloadBytesMax == 0 {
-		opt.PayloadBytesMax = payloadDefault
-	}
+	opt.PayloadBytesMax = cmp.Or(opt.PayloadBytesMax, payloadDefault)
 	if opt.Context == nil {
 		opt.Context = context.Background()
 	}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -220,10 +221,7 @@ func (h Health) binds(batchGroups int) string {
 		}
 		return "what binds is not known yet."
 	}
-	what := sides[h.Binding]
-	if what == "" {
-		what = h.Binding + " binds"
-	}
+	what := cmp.Or(sides[h.Binding], h.Binding+" binds")
 	return fmt.Sprintf("%s: the trainer waits %s of the time for a batch.", what, idle(h.TrainerIdle))
 }
 

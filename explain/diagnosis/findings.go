@@ -88,9 +88,7 @@ func (f *facts) report(ctx context.Context) (Report, error) {
 			continue
 		}
 		for _, found := range c.find(f) {
-			if found.Code == "" {
-				found.Code = c.code
-			}
+			found.Code = cmp.Or(found.Code, c.code)
 			r.Findings = append(r.Findings, found)
 		}
 		if err := ctx.Err(); err != nil {

@@ -1,6 +1,7 @@
 package diagnosis
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/headway-rl/headway/loop"
@@ -186,9 +187,7 @@ type arrivals struct {
 }
 
 func (a *arrivals) add(at int64) {
-	if a.widthNS == 0 {
-		a.widthNS = 1e5
-	}
+	a.widthNS = cmp.Or(a.widthNS, 1e5)
 	for at/a.widthNS >= binsMax {
 		for i := range len(a.bins) / 2 {
 			a.bins[i] = a.bins[2*i] + a.bins[2*i+1]

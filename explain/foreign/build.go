@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sort"
@@ -255,9 +256,7 @@ func (c *collector) lack(name, words string, keys []string) Missing {
 	if near, of := c.nearest(keys); near != "" {
 		m.Why += fmt.Sprintf("; the files have %s: was %s renamed?", shortened(near), of)
 	}
-	if m.Get == "" {
-		m.Get = "give it: --set " + name + "=…"
-	}
+	m.Get = cmp.Or(m.Get, "give it: --set "+name+"=…")
 	return m
 }
 

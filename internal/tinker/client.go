@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -56,10 +57,7 @@ type Error struct {
 
 // Error says what failed and the service's words about it.
 func (e *Error) Error() string {
-	detail := e.Detail
-	if detail == "" {
-		detail = "no reason given"
-	}
+	detail := cmp.Or(e.Detail, "no reason given")
 	if e.Category != "" {
 		return fmt.Sprintf("%s: the service answers with status %d, category %s: %s", e.Operation, e.Status, e.Category, detail)
 	}
@@ -75,9 +73,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Patience < 0 {
 		return o, fmt.Errorf("patience %s: want a duration above 0, or 0 for 5 minutes", o.Patience)
 	}
-	if o.Patience == 0 {
-		o.Patience = 5 * time.Minute
-	}
+	o.Patience = cmp.Or(o.Patience, 5*time.Minute)
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}

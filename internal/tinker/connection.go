@@ -2,6 +2,7 @@ package tinker
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -116,10 +117,7 @@ func (c *connection) try(ctx context.Context, l call) (a answer, sent bool, err 
 }
 
 func (c *connection) request(ctx context.Context, l call) (*http.Request, error) {
-	method := l.method
-	if method == "" {
-		method = http.MethodPost
-	}
+	method := cmp.Or(l.method, http.MethodPost)
 	request, err := http.NewRequestWithContext(ctx, method, c.o.URL+"/api/v1/"+l.path, bytes.NewReader(l.body))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", l.operation, err)

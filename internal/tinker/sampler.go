@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -233,10 +234,7 @@ func (q SampleRequest) check() error {
 
 // json is the request without the sampler.
 func (q SampleRequest) json() map[string]any {
-	topK := q.TopK
-	if topK == 0 {
-		topK = -1
-	}
+	topK := cmp.Or(q.TopK, -1)
 	params := map[string]any{"max_tokens": q.MaxTokens, "temperature": q.Temperature, "top_p": q.TopP, "top_k": topK}
 	if q.Seed != 0 {
 		params["seed"] = q.Seed

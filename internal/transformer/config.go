@@ -1,6 +1,9 @@
 package transformer
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // Config is the shape of a model. Vocabulary has no default: the task sets it.
 type Config struct {
@@ -22,21 +25,11 @@ const (
 
 // WithDefaults returns a copy with every zero field but Vocabulary filled in.
 func (c Config) WithDefaults() Config {
-	if c.Context == 0 {
-		c.Context = DefaultContext
-	}
-	if c.Width == 0 {
-		c.Width = DefaultWidth
-	}
-	if c.Layers == 0 {
-		c.Layers = DefaultLayers
-	}
-	if c.Heads == 0 {
-		c.Heads = DefaultHeads
-	}
-	if c.Hidden == 0 {
-		c.Hidden = 4 * c.Width
-	}
+	c.Context = cmp.Or(c.Context, DefaultContext)
+	c.Width = cmp.Or(c.Width, DefaultWidth)
+	c.Layers = cmp.Or(c.Layers, DefaultLayers)
+	c.Heads = cmp.Or(c.Heads, DefaultHeads)
+	c.Hidden = cmp.Or(c.Hidden, 4*c.Width)
 	return c
 }
 

@@ -1,6 +1,10 @@
 package looptest
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"cmp"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 // promptModel says which prompt a group gets.
 type promptModel struct {
@@ -69,10 +73,7 @@ func (c *Checker) requeue(g *groupModel, end loop.End, why loop.Reason) {
 	if !c.cfg.Requeue || !lost {
 		return
 	}
-	prompt := g.prompt
-	if prompt == 0 {
-		prompt = int64(g.id)
-	}
+	prompt := cmp.Or(g.prompt, int64(g.id))
 	c.prompts.again = append(c.prompts.again, requeued{prompt, g.level})
 }
 

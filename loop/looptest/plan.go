@@ -1,6 +1,7 @@
 package looptest
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -135,9 +136,7 @@ func drawShaping(r *rand.Rand, c *loop.Config) {
 			at = float64(1+r.IntN(c.GroupSize-1)) / float64(c.GroupSize)
 		}
 		c.SolveLow, c.SolveHigh = at*r.Float64(), at+(1-at)*r.Float64()
-		if c.SolveHigh == 0 {
-			c.SolveHigh = 0.25
-		}
+		c.SolveHigh = cmp.Or(c.SolveHigh, 0.25)
 	}
 	c.Explore = float64(r.IntN(3)) / 2
 	c.Prompts = r.IntN(8) * r.IntN(2)

@@ -1,6 +1,9 @@
 package workload
 
-import "math"
+import (
+	"cmp"
+	"math"
+)
 
 // promptSigmaMax bounds the spread of prompts: at 3 one prompt in a thousand is
 // a hundred times as long as the mean.
@@ -24,9 +27,7 @@ func NewPromptScale(sigma float64, capTokens int) (PromptScale, error) {
 	if capTokens < 0 || capTokens > MaxTokens {
 		return PromptScale{}, &FieldError{"cap_tokens", capTokens, "1 to 1048576, or 0 for no cap below that"}
 	}
-	if capTokens == 0 {
-		capTokens = MaxTokens
-	}
+	capTokens = cmp.Or(capTokens, MaxTokens)
 	return PromptScale{sigma, capTokens}, nil
 }
 

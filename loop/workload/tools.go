@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -102,9 +103,7 @@ func (s ToolsSpec) Build() (*Tools, error) {
 		return nil, under("time", err)
 	}
 	t := &Tools{kind: s.CallsKind, mean: s.Calls, limit: s.CallsMax, random: s.Split == SplitRandom, time: time, failures: s.FailureRate, retries: s.Retries}
-	if t.limit == 0 {
-		t.limit = MaxToolCalls
-	}
+	t.limit = cmp.Or(t.limit, MaxToolCalls)
 	return t, nil
 }
 

@@ -1,6 +1,7 @@
 package bias
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -65,9 +66,7 @@ func homogeneity(cells []share) (chi2 float64, df, pooled int, p float64) {
 		kept = kept[:len(kept)-1]
 		kept[len(kept)-1].started += last.started
 		kept[len(kept)-1].trained += last.trained
-		if pooled == 0 {
-			pooled = 1
-		}
+		pooled = cmp.Or(pooled, 1)
 		pooled++
 		// The pool is larger than its neighbour at most; it stays last until it is large enough.
 	}

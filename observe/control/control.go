@@ -3,6 +3,7 @@
 package control
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -94,9 +95,7 @@ func (g Goal) nearest(c *loop.ControlStatus) string {
 // Sentence says how a goal is kept, and what to do where it is not.
 func (g Goal) Sentence(c *loop.ControlStatus) string {
 	measured := g.measured(c)
-	if measured == "" {
-		measured = "nothing measured yet"
-	}
+	measured = cmp.Or(measured, "nothing measured yet")
 	switch c.State {
 	case Settling:
 		return fmt.Sprintf("settling: %s; judged over %d train steps", measured, g.Window)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"strings"
@@ -21,9 +22,7 @@ func Stacked(id, title, unit string, names []string, stacks []Stack) Drawing {
 	for _, s := range stacks {
 		most = max(most, total(s.Parts))
 	}
-	if most == 0 {
-		most = 1
-	}
+	most = cmp.Or(most, 1)
 	var b, said strings.Builder
 	top := legendOf(&b, names, stacks)
 	for i, s := range stacks {

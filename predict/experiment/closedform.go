@@ -118,10 +118,7 @@ func pausedOutside(d config.Config, in theory.Input) bool {
 	decodeS, outsideS := in.Lengths.Mean()/in.DecodeTokensPerS, in.Environment.Mean()/1e9
 	in = in.WithDefaults()
 	decodedS := in.BatchRollouts * decodeS / in.ConcurrencyRollouts
-	stepS := in.StepS
-	if stepS == 0 {
-		stepS = in.Utilization * decodedS
-	}
+	stepS := cmp.Or(in.StepS, in.Utilization*decodedS)
 	periodS := max(stepS, decodedS*(1+outsideS/decodeS)/in.Acceptance)
 	return d.Modelled.Sync.TimeS/float64(max(d.Sync.Every, 1))*outsideS/(decodeS+outsideS) > pauseShare*periodS
 }

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -137,10 +138,7 @@ func (m Model) ReadParameters(active float64) float64 {
 // CacheBytes returns the cache of one rollout with that many tokens of context,
 // at that many bytes a number. Sliding-window layers keep their window alone.
 func (m Model) CacheBytes(tokens, perNumber float64) float64 {
-	perToken := m.KVBytesPerToken / 2
-	if perToken == 0 {
-		perToken = 2 * float64(m.Layers) * float64(m.KVHeads) * float64(m.HeadDim)
-	}
+	perToken := cmp.Or(m.KVBytesPerToken/2, 2*float64(m.Layers)*float64(m.KVHeads)*float64(m.HeadDim))
 	full := tokens
 	if m.WindowLayers > 0 && m.Layers > 0 {
 		share := float64(m.WindowLayers) / float64(m.Layers)

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -64,13 +65,9 @@ func (r Replica) WithDefaults() Replica {
 		{&r.WeightBytes, 2}, {&r.KVBytes, 2}, {&r.MemoryUse, 0.9}, {&r.ActivationBytes, 2 * gib}, {&r.BandwidthUse, 0.7},
 		{&r.ComputeUse, 0.6}, {&r.PrefillUse, 0.5}, {&r.StepOverheadS, 0.003}, {&r.Scale, 1},
 	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
+		*d.field = cmp.Or(*d.field, d.value)
 	}
-	if r.GPUs == 0 {
-		r.GPUs = 1
-	}
+	r.GPUs = cmp.Or(r.GPUs, 1)
 	return r
 }
 

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -92,24 +93,16 @@ func (s Sync) WithDefaults() Sync {
 		{&s.LatencyS, 0.001}, {&s.LinkBytesPerS, 450e9}, {&s.LinkUse, 0.6}, {&s.MemoryBytesPerS, 3.35e12},
 		{&s.GatherLatencyS, 0.00025}, {&s.ScaleLatencyS, 0.0003}, {&s.LoadLatencyS, 0.000015}, {&s.LoadSetupS, 1},
 	} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
+		*d.field = cmp.Or(*d.field, d.value)
 	}
-	if s.WireBytes == 0 {
-		s.WireBytes = s.TrainBytes
-	}
+	s.WireBytes = cmp.Or(s.WireBytes, s.TrainBytes)
 	for _, d := range []struct {
 		field *int
 		value int
 	}{{&s.Replicas, 1}, {&s.ReplicaGPUs, 8}, {&s.Senders, 1}, {&s.Receivers, 1}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
+		*d.field = cmp.Or(*d.field, d.value)
 	}
-	if s.Fanout == "" {
-		s.Fanout = FanoutTree
-	}
+	s.Fanout = cmp.Or(s.Fanout, FanoutTree)
 	return s
 }
 

@@ -1,6 +1,7 @@
 package hardware
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 )
@@ -36,13 +37,9 @@ func (t Trainer) WithDefaults() Trainer {
 		field *float64
 		value float64
 	}{{&t.MFU, 0.35}, {&t.BytesPerParameter, 18}, {&t.MicroBatchTokens, 16384}, {&t.MemoryUse, 0.9}} {
-		if *d.field == 0 {
-			*d.field = d.value
-		}
+		*d.field = cmp.Or(*d.field, d.value)
 	}
-	if t.Unit == 0 {
-		t.Unit = 8
-	}
+	t.Unit = cmp.Or(t.Unit, 8)
 	return t
 }
 

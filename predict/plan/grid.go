@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -204,10 +205,7 @@ func slotsOf(p *Problem, l limits) []int {
 	if p.Machine.SlotsFixed > 0 {
 		return []int{p.Machine.SlotsFixed}
 	}
-	most := l.slotsMax
-	if most == 0 {
-		most = 512
-	}
+	most := cmp.Or(l.slotsMax, 512)
 	var list []int
 	for _, perGPU := range p.Document.Search.SlotsPerGPU {
 		list = append(list, min(max(int(math.Round(perGPU*float64(l.replica))), 1), most))

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -62,10 +63,7 @@ func (w effort) steps(e *evaluator, c *Candidate) (warmup, measured int) {
 	measured = int(min(max(w.rollouts/perStep, float64(w.stepsMin)), float64(w.stepsMax)))
 	// Whatever precision asks for, a plan is to end: of the largest batches it has fewer steps, and says so.
 	measured = min(measured, max(int(effortMost*w.rollouts/perStep), stepsLeast))
-	settle := estimated.SettlingSteps
-	if settle == 0 {
-		settle = 20
-	}
+	settle := cmp.Or(estimated.SettlingSteps, 20)
 	warmup = int(min(max(settle, 20), float64(measured)))
 	// Steps that share a sync settle together, within the same bound.
 	return min(warmup*c.SyncEvery, max(int(effortMost*w.rollouts/perStep), warmup)), measured

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -82,14 +83,10 @@ const (
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (in Input) WithDefaults() Input {
 	whole := func(field *int, value int) {
-		if *field == 0 {
-			*field = value
-		}
+		*field = cmp.Or(*field, value)
 	}
 	number := func(field *float64, value float64) {
-		if *field == 0 {
-			*field = value
-		}
+		*field = cmp.Or(*field, value)
 	}
 	whole(&in.GPUsPerEngine, 1)
 	whole(&in.TrainGPUsMin, 1)

@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
@@ -115,10 +116,7 @@ func (r *recordedWork) lease(g *workGroup, now int64) {
 	if g == nil {
 		return
 	}
-	ready := g.ready
-	if ready == 0 {
-		ready = now
-	}
+	ready := cmp.Or(g.ready, now)
 	if r.groups == 0 {
 		r.began, r.firstReady, r.lastReady, r.oldest, r.newest = g.began, ready, ready, g.start, g.start
 	}

@@ -1,5 +1,7 @@
 package theory
 
+import "cmp"
+
 // Point is one setting of a search. Its fields may differ from candidate to
 // candidate, while lengths, environment and group size stay. Fields mean what they
 // mean in [Input]; zero fields take the defaults given there.
@@ -41,24 +43,16 @@ func (in *Input) point() Point {
 // complete fills in defaults, and what follows from the mean length in tokens.
 func (p *Point) complete(meanTokens float64) {
 	set := func(field *string, value string) {
-		if *field == "" {
-			*field = value
-		}
+		*field = cmp.Or(*field, value)
 	}
 	set(&p.Policy, PolicyDrop)
 	set(&p.Select, SelectOldest)
 	set(&p.Start, StartStream)
 	set(&p.SyncMode, SyncInFlight)
 	set(&p.SyncTrainer, TrainerFree)
-	if p.QueueFactor == 0 {
-		p.QueueFactor = 1
-	}
-	if p.Acceptance == 0 {
-		p.Acceptance = 1
-	}
-	if p.SyncEvery == 0 {
-		p.SyncEvery = 1
-	}
+	p.QueueFactor = cmp.Or(p.QueueFactor, 1)
+	p.Acceptance = cmp.Or(p.Acceptance, 1)
+	p.SyncEvery = cmp.Or(p.SyncEvery, 1)
 	if work := p.BatchRollouts * meanTokens; work > 0 {
 		decoded := p.ConcurrencyRollouts * p.DecodeTokensPerS
 		if p.Utilization == 0 {

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -36,12 +37,8 @@ type Options struct {
 
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (o Options) WithDefaults() Options {
-	if o.SegmentBytes == 0 {
-		o.SegmentBytes = SegmentBytesDefault
-	}
-	if o.PayloadBytesMax == 0 {
-		o.PayloadBytesMax = PayloadBytesMaxDefault
-	}
+	o.SegmentBytes = cmp.Or(o.SegmentBytes, SegmentBytesDefault)
+	o.PayloadBytesMax = cmp.Or(o.PayloadBytesMax, PayloadBytesMaxDefault)
 	return o
 }
 

@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -58,24 +59,12 @@ type Options struct {
 
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (o Options) WithDefaults() Options {
-	if o.Replicas == 0 {
-		o.Replicas = 1
-	}
-	if o.LogBytesMax == 0 {
-		o.LogBytesMax = LogBytesMaxDefault
-	}
-	if o.PayloadBytesMax == 0 {
-		o.PayloadBytesMax = PayloadBytesMaxDefault
-	}
-	if o.CacheBytes == 0 {
-		o.CacheBytes = CacheBytesDefault
-	}
-	if o.WriterTTL == 0 {
-		o.WriterTTL = WriterTTLDefault
-	}
-	if o.FreeBytesMin == 0 {
-		o.FreeBytesMin = FreeBytesMinDefault
-	}
+	o.Replicas = cmp.Or(o.Replicas, 1)
+	o.LogBytesMax = cmp.Or(o.LogBytesMax, LogBytesMaxDefault)
+	o.PayloadBytesMax = cmp.Or(o.PayloadBytesMax, PayloadBytesMaxDefault)
+	o.CacheBytes = cmp.Or(o.CacheBytes, CacheBytesDefault)
+	o.WriterTTL = cmp.Or(o.WriterTTL, WriterTTLDefault)
+	o.FreeBytesMin = cmp.Or(o.FreeBytesMin, FreeBytesMinDefault)
 	if o.Logf == nil {
 		o.Logf = func(string, ...any) {}
 	}

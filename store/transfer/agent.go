@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -184,10 +185,7 @@ func (a *Agent) ask(ctx context.Context, report protocol.ReceiverRequest) (comma
 	if a.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+a.Token)
 	}
-	client := a.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
+	client := cmp.Or(a.Client, http.DefaultClient)
 	response, err := client.Do(request)
 	if err != nil {
 		return command, err

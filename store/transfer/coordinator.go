@@ -73,9 +73,7 @@ type Coordinator struct {
 
 // NewCoordinator returns a coordinator without receivers.
 func NewCoordinator(opt Options) *Coordinator {
-	if opt.Silence == 0 {
-		opt.Silence = 30 * time.Second
-	}
+	opt.Silence = cmp.Or(opt.Silence, 30*time.Second)
 	if opt.Clock == nil {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }

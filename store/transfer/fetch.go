@@ -269,10 +269,7 @@ func (s *Store) get(ctx context.Context, address string) (*http.Response, error)
 	if s.Token != "" {
 		request.Header.Set("Authorization", "Bearer "+s.Token)
 	}
-	client := s.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
+	client := cmp.Or(s.Client, http.DefaultClient)
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, err

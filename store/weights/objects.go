@@ -2,6 +2,7 @@ package weights
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -200,9 +201,7 @@ func (r *Remote) pushFiles(ctx context.Context, s *Store, m, pushed *Manifest, w
 // pushDelta puts the delta from pushed.BaseVersion.
 func (r *Remote) pushDelta(ctx context.Context, s *Store, m, pushed *Manifest) error {
 	pushed.Kind, pushed.Encoding = KindDelta, r.Encoding
-	if pushed.Encoding == "" {
-		pushed.Encoding = Overwrite
-	}
+	pushed.Encoding = cmp.Or(pushed.Encoding, Overwrite)
 	d, err := s.Diff(ctx, pushed.BaseVersion, m.Version, pushed.Encoding)
 	if err != nil {
 		return err

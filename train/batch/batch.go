@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"sync"
@@ -41,9 +42,7 @@ type Batch struct {
 // error names the rollout and the token that cannot be trained on, and what was expected.
 func New(b port.Batch, o Options) (*Batch, error) {
 	p := &Batch{groups: b.Groups, plans: make(map[int][][]int)}
-	if o.Kind == "" {
-		o.Kind = protocol.KindTrain
-	}
+	o.Kind = cmp.Or(o.Kind, protocol.KindTrain)
 	p.lease = protocol.Lease{Lease: b.Lease, Attempt: b.Attempt, Kind: o.Kind, Version: b.Version, Groups: len(b.Groups)}
 	if b.Version < 0 || b.Version > math.MaxInt32 {
 		return nil, fmt.Errorf("batch: it starts from version %d, want from 0 to %d", b.Version, math.MaxInt32)

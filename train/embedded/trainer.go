@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,7 @@ func (o Options) Validate() error {
 // correction is Correction, complete, with ClipEpsilon as its band if it has none.
 func (o Options) correction() grpo.Correction {
 	c := o.Correction
-	if c.EpsilonLow == 0 {
-		c.EpsilonLow = o.ClipEpsilon
-	}
+	c.EpsilonLow = cmp.Or(c.EpsilonLow, o.ClipEpsilon)
 	return c.WithDefaults()
 }
 

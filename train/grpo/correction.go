@@ -1,6 +1,7 @@
 package grpo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -149,27 +150,19 @@ type Correction struct {
 
 // WithDefaults returns a copy in which what was left 0 and has a default holds it.
 func (c Correction) WithDefaults() Correction {
-	if c.Kind == "" {
-		c.Kind = PPOClip
-	}
-	if c.VersionMask == "" {
-		c.VersionMask = VersionsAll
-	}
+	c.Kind = cmp.Or(c.Kind, PPOClip)
+	c.VersionMask = cmp.Or(c.VersionMask, VersionsAll)
 	fill(&c.EpsilonLow, EpsilonDefault)
 	fill(&c.EpsilonHigh, c.EpsilonLow)
 	switch c.Kind {
 	case TIS:
-		if c.Level == "" {
-			c.Level = LevelToken
-		}
+		c.Level = cmp.Or(c.Level, LevelToken)
 		fill(&c.Cap, CapDefault)
 	case TokenMask:
 		fill(&c.Low, TokenLowDefault)
 		fill(&c.High, TokenHighDefault)
 	case SequenceMask:
-		if c.Metric == "" {
-			c.Metric = MetricGeometric
-		}
+		c.Metric = cmp.Or(c.Metric, MetricGeometric)
 		if c.Metric == MetricKL {
 			fill(&c.MaxKL, MaxKLDefault)
 			break
@@ -184,9 +177,7 @@ func (c Correction) WithDefaults() Correction {
 }
 
 func fill(value *float64, otherwise float64) {
-	if *value == 0 {
-		*value = otherwise
-	}
+	*value = cmp.Or(*value, otherwise)
 }
 
 // Validate reports the first setting that cannot be, and settings that the Kind

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"math"
@@ -75,9 +76,7 @@ func (t *Trainer) open(req protocol.LeaseRequest) error {
 		return err
 	}
 	s, world := &t.session, max(req.WorldSize, 1)
-	if s.world == 0 {
-		s.world = world
-	}
+	s.world = cmp.Or(s.world, world)
 	if s.world != world {
 		return protocol.Refuse(protocol.CodeConflict, "rank %d leases for a world of %d, but trainer %s connected with %d: connect anew to change it",
 			req.Rank, world, s.name, s.world).With("world_size", s.world)

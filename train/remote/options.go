@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,9 +65,7 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	if o.Lease == 0 {
-		o.Lease = LeaseDefault
-	}
+	o.Lease = cmp.Or(o.Lease, LeaseDefault)
 	o.SyncEvery = max(o.SyncEvery, 1)
 	if o.OnReady == nil {
 		o.OnReady = func() {}

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,9 +62,7 @@ func checkPublish(req *protocol.PublishRequest) error {
 	if err := checkCaller(req.Trainer, 0, 0); err != nil {
 		return err
 	}
-	if req.Kind == "" {
-		req.Kind = weights.KindFull
-	}
+	req.Kind = cmp.Or(req.Kind, weights.KindFull)
 	switch {
 	case req.Version < 0 || req.Lease < 0:
 		return invalid("version %d of lease %d, want neither negative", req.Version, req.Lease)

@@ -1,6 +1,7 @@
 package tinker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -142,9 +143,7 @@ func newTrainer(o Options, newModel func(ctx context.Context) (model, error)) (*
 		o.Logf = func(string, ...any) {}
 	}
 	t := &Trainer{opt: o, newModel: newModel, version: loop.NoVersion, correction: o.Correction}
-	if t.correction.EpsilonLow == 0 {
-		t.correction.EpsilonLow = o.ClipEpsilon
-	}
+	t.correction.EpsilonLow = cmp.Or(t.correction.EpsilonLow, o.ClipEpsilon)
 	t.correction = t.correction.WithDefaults()
 	return t, nil
 }

@@ -2,6 +2,7 @@ package openenv
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,10 +153,7 @@ func (s *schema) called(call *episode.Call) action {
 	if s.mode == Act && call.Name != actTool {
 		return action{call: call, mistake: fmt.Sprintf("There is no tool %q; there is %s.", call.Name, actTool)}
 	}
-	arguments := strings.TrimSpace(call.Arguments)
-	if arguments == "" {
-		arguments = "{}"
-	}
+	arguments := cmp.Or(strings.TrimSpace(call.Arguments), "{}")
 	if !isObject([]byte(arguments)) {
 		return action{call: call, mistake: "The arguments are not a JSON object."}
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"os"
@@ -96,9 +97,7 @@ type running struct {
 
 // met notes the first limit that was met.
 func (r *running) met(limit sandbox.Class) {
-	if r.limit == "" {
-		r.limit = limit
-	}
+	r.limit = cmp.Or(r.limit, limit)
 }
 
 func (a *agent) run(r request, stdin *os.File) (sandbox.Result, error) {
@@ -224,10 +223,7 @@ func (a *agent) start(c *running, r request, stdin *os.File) *sandbox.Result {
 		argv[i] = string(arg)
 	}
 	env := a.environment(r.Env)
-	dir := a.place(string(r.Path))
-	if dir == "" {
-		dir = a.setup.Places.Work
-	}
+	dir := cmp.Or(a.place(string(r.Path)), a.setup.Places.Work)
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return notBegun(126, "", "the directory %s is not there: %v", r.Path, err)
 	}
@@ -315,9 +311,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	}
 	found := error(syscall.ENOENT)
 	for where := range strings.SplitSeq(search, ":") {
-		if where == "" {
-			where = "."
-		}
+		where = cmp.Or(where, ".")
 		if !strings.HasPrefix(where, "/") {
 			where = dir + "/" + where
 		}

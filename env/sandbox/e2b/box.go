@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,9 +43,7 @@ var (
 
 // newBox returns a box whose life is lengthened until it is closed.
 func newBox(d *Driver, id sandbox.ID, spec sandbox.Spec, m made) *box {
-	if m.Domain == "" {
-		m.Domain = "e2b.app"
-	}
+	m.Domain = cmp.Or(m.Domain, "e2b.app")
 	envd := strings.NewReplacer("{id}", m.ID, "{domain}", m.Domain).Replace(d.o.Envd)
 	b := &box{driver: d, id: id, spec: spec, made: m, envd: envd, closing: make(chan struct{})}
 	b.refreshed.Go(b.refresh)

@@ -9,6 +9,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,9 +50,7 @@ var _ sandbox.Driver = (*Driver)(nil)
 // New returns a driver, which has not asked for anything. The error says what is wrong with o.
 func New(o Options) (*Driver, error) {
 	for value, otherwise := range map[*string]string{&o.URL: "https://api.e2b.app", &o.Template: "base", &o.User: "user", &o.Envd: "https://49983-{id}.{domain}"} {
-		if *value == "" {
-			*value = otherwise
-		}
+		*value = cmp.Or(*value, otherwise)
 	}
 	o.URL = strings.TrimRight(o.URL, "/")
 	if u, err := url.Parse(o.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -60,9 +59,7 @@ func New(o Options) (*Driver, error) {
 	if o.Key == "" || strings.ContainsAny(o.Key, "\r\n") {
 		return nil, errors.New("e2b: no key, or one of several lines: it is in the account's settings")
 	}
-	if o.Lifetime == 0 {
-		o.Lifetime = 5 * time.Minute
-	}
+	o.Lifetime = cmp.Or(o.Lifetime, 5*time.Minute)
 	if o.Lifetime < 15*time.Second {
 		return nil, fmt.Errorf("e2b: a lifetime of %s is too short to be lengthened in time: 15s or more", o.Lifetime)
 	}
@@ -107,10 +104,7 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 		return nil, err
 	}
 	spec.Limits = spec.Limits.WithDefaults()
-	template := spec.Image
-	if template == "" {
-		template = d.o.Template
-	}
+	template := cmp.Or(spec.Image, d.o.Template)
 	owner, _, _ := strings.Cut(string(id), ".")
 	body := map[string]any{
 		"templateID": template, "timeout": d.seconds(), "secure": true, "allow_internet_access": spec.Network,

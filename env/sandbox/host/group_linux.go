@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -88,9 +89,7 @@ func (g *Group) enterUnified(command *exec.Cmd) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.entrance = dir
-	if command.SysProcAttr == nil {
-		command.SysProcAttr = &syscall.SysProcAttr{}
-	}
+	command.SysProcAttr = cmp.Or(command.SysProcAttr, &syscall.SysProcAttr{})
 	command.SysProcAttr.UseCgroupFD, command.SysProcAttr.CgroupFD = true, int(dir.Fd())
 	return nil
 }

@@ -1,6 +1,7 @@
 package runsc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,9 +33,7 @@ var _ sandbox.Driver = (*Driver)(nil)
 
 // New makes a driver. Whether gVisor is there is said by Check and Create.
 func New(o Options) (*Driver, error) {
-	if o.Platform == "" {
-		o.Platform = "systrap"
-	}
+	o.Platform = cmp.Or(o.Platform, "systrap")
 	if o.Dir == "" {
 		o.Dir = host.DefaultDir()
 	}

@@ -1,6 +1,7 @@
 package tinkertest
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -31,9 +32,7 @@ type Fault struct {
 
 // Fail has a fault happen. Of several for the same request the first given does.
 func (s *Service) Fail(f Fault) {
-	if f.Times == 0 {
-		f.Times = 1
-	}
+	f.Times = cmp.Or(f.Times, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, &f)

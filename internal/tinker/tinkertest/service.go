@@ -1,6 +1,7 @@
 package tinkertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,15 +101,9 @@ type Service struct {
 
 // New starts a service; Close ends it.
 func New(o Options) *Service {
-	if o.Base == "" {
-		o.Base = "test/base"
-	}
-	if o.Vocabulary == 0 {
-		o.Vocabulary = 32
-	}
-	if o.Poll == 0 {
-		o.Poll = 45 * time.Second
-	}
+	o.Base = cmp.Or(o.Base, "test/base")
+	o.Vocabulary = cmp.Or(o.Vocabulary, 32)
+	o.Poll = cmp.Or(o.Poll, 45*time.Second)
 	s := &Service{
 		o: o, pipes: make(chan net.Conn), closed: make(chan struct{}),
 		sessions: map[string]bool{}, models: map[string]*model{}, samplers: map[string]*sampler{},
