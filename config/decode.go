@@ -92,8 +92,7 @@ func nesting(text []byte) int {
 // syntaxError keeps the place and the first line of what the parser says.
 func syntaxError(file string, err error) *Error {
 	found := &Error{File: file, Problem: "not YAML: " + err.Error(), Cause: err}
-	var placed yaml.Error
-	if errors.As(err, &placed) {
+	if placed, is := errors.AsType[yaml.Error](err); is {
 		found.Problem = "not YAML: " + placed.GetMessage()
 		if at := placed.GetToken(); at != nil && at.Position != nil {
 			found.Line, found.Column = at.Position.Line, at.Position.Column

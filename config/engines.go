@@ -69,12 +69,7 @@ func (e Engine) External() bool { return e.Kind != "" && e.Kind != "embedded" }
 
 // External reports whether any engine is a server of its own.
 func (c Config) External() bool {
-	for _, e := range c.Engines {
-		if e.External() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(c.Engines, Engine.External)
 }
 
 // serverDefaults fills in what is said of a server.

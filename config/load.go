@@ -82,8 +82,7 @@ func readFile(path string) ([]byte, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		problem := err.Error()
-		var pathError *fs.PathError
-		if errors.As(err, &pathError) {
+		if pathError, is := errors.AsType[*fs.PathError](err); is {
 			problem = pathError.Err.Error()
 		}
 		return nil, Errors{{File: path, Problem: "cannot be read: " + problem, Cause: err}}

@@ -223,8 +223,7 @@ func (v *validator) model(section string, err error) {
 
 // modelError places an error of package workload in the document.
 func (c Config) modelError(section string, err error) *Error {
-	var refused *workload.FieldError
-	if errors.As(err, &refused) {
+	if refused, is := errors.AsType[*workload.FieldError](err); is {
 		placed := c.problem(join(section, refused.Field), valueText(refused.Value), "is not allowed", refused.Allowed)
 		placed.Cause = err
 		return placed

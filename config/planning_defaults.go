@@ -28,12 +28,9 @@ func (c *Config) planningDefaults() {
 
 // hasPlan reports whether a section of a plan says anything.
 func (c Config) hasPlan() bool {
-	for _, section := range []any{c.Hardware, c.Prices, c.Budget, c.Search} {
-		if !reflect.ValueOf(section).IsZero() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]any{c.Hardware, c.Prices, c.Budget, c.Search}, func(section any) bool {
+		return !reflect.ValueOf(section).IsZero()
+	})
 }
 
 // hardwareDefaults fills in how well GPUs are used.

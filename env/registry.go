@@ -3,6 +3,7 @@ package env
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -41,12 +42,7 @@ var makers = map[string]func(Options) (ScoredTask, error){
 
 // Names lists the tasks in order.
 func Names() []string {
-	names := make([]string, 0, len(makers))
-	for name := range makers {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
+	return slices.Sorted(maps.Keys(makers))
 }
 
 // New makes the task of that name. An unknown name is an error that says which

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -253,10 +254,8 @@ func stops(raw json.RawMessage) ([]string, error) {
 	if len(many) > stopsMax {
 		return nil, invalid("stop", "stop has %d texts: want at most %d", len(many), stopsMax)
 	}
-	for _, text := range many {
-		if text == "" {
-			return nil, invalid("stop", "stop has an empty text, which would end every response at once")
-		}
+	if slices.Contains(many, "") {
+		return nil, invalid("stop", "stop has an empty text, which would end every response at once")
 	}
 	return many, nil
 }

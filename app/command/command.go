@@ -13,9 +13,10 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
-	"golang.org/x/term"
 )
 
 // Program is a command line: a grammar of subcommands, each with a method
@@ -122,12 +123,10 @@ func ExitCode(err error) int {
 	if err == nil {
 		return failure.ExitDone
 	}
-	var failed *failure.Error
-	if errors.As(err, &failed) {
+	if failed, is := errors.AsType[*failure.Error](err); is {
 		return failed.Code
 	}
-	var fault usageFault
-	if errors.As(err, &fault) {
+	if _, is := errors.AsType[usageFault](err); is {
 		return failure.ExitUsage
 	}
 	return failure.ExitFailure

@@ -62,8 +62,7 @@ func examineModel(document config.Config) *doctor.Model {
 
 // problemOf is what is wrong with a document, without the place and what is allowed.
 func problemOf(err error) string {
-	var placed *config.Error
-	if errors.As(err, &placed) {
+	if placed, is := errors.AsType[*config.Error](err); is {
 		return placed.Key + " " + placed.Problem
 	}
 	return err.Error()

@@ -29,9 +29,7 @@ func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), fail
 		return
 	}
 	e.busy = true
-	e.Add(1)
-	go func() {
-		defer e.Done()
+	e.Go(func() {
 		accuracy, err := evaluate()
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -41,7 +39,7 @@ func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), fail
 		} else {
 			e.fresh = &evaluation{v, accuracy}
 		}
-	}()
+	})
 }
 
 // take returns an evaluation that nobody has taken yet, nil if there is none.

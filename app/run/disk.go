@@ -75,8 +75,7 @@ func (j *Run) Stopping() string {
 
 // WithRoomHint says of an error for lack of room what to do, unless it says what to do already.
 func WithRoomHint(dir string, err error) error {
-	var failed *failure.Error
-	if !record.NoRoom(err) || errors.As(err, &failed) {
+	if _, failed := errors.AsType[*failure.Error](err); failed || !record.NoRoom(err) {
 		return err
 	}
 	return failure.Run(ResumeHint(dir, err), "%w", err)

@@ -25,8 +25,7 @@ func (c *diagnoseCmd) ofPlane(ctx context.Context, a *app.Process) (diagnosis.Re
 		return diagnosis.Report{}, err
 	}
 	status, _, err := client.get(ctx)
-	var strange *failure.Error
-	if err != nil && errors.As(err, &strange) && strange.Code == failure.ExitUsage {
+	if strange, is := errors.AsType[*failure.Error](err); is && strange.Code == failure.ExitUsage {
 		return diagnosis.Report{}, err
 	}
 	found, ok, viewErr := client.findings(ctx)

@@ -89,8 +89,7 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	probe.ExamineEnvironment(ctx, application, document, !c.NoProbe, &examined)
 	probe.ExamineFleet(ctx, document, !c.NoProbe, &examined)
 	findings, err := doctor.Check(examined)
-	var field *workload.FieldError
-	if errors.As(err, &field) { // speeds beyond what a closed form takes
+	if _, is := errors.AsType[*workload.FieldError](err); is { // speeds beyond what a closed form takes
 		return nil, experiment.FlagError(err)
 	}
 	return findings, err

@@ -152,8 +152,7 @@ func (c *simulateCmd) open(g *experiment.Grid) (w rowWriter, earlier experiment.
 	}
 	file, err := createFile("--out", c.Out)
 	if err != nil {
-		var failed *failure.Error
-		if errors.As(err, &failed) && strings.Contains(failed.Message, "exists") {
+		if failed, is := errors.AsType[*failure.Error](err); is && strings.Contains(failed.Message, "exists") {
 			failed.Hint = "name a new file, or go on with this one by --resume"
 		}
 		return nil, earlier, err

@@ -205,7 +205,7 @@ func (v liveView) View() tea.View {
 // text is the picture.
 func (v liveView) text() string {
 	var rows []string
-	for _, line := range strings.Split(v.intro, "\n") {
+	for line := range strings.SplitSeq(v.intro, "\n") {
 		if line != "" {
 			rows = append(rows, v.styles.title.Render(clip(line, v.width)))
 		}

@@ -74,13 +74,11 @@ func (r *Runtime) execute(a loop.Action) {
 // effect runs f beside the loop and posts what it ends with.
 func (r *Runtime) effect(f func() completion) {
 	r.outstanding++
-	r.wg.Add(1)
-	go func() {
-		defer r.wg.Done()
+	r.wg.Go(func() {
 		c := f()
 		c.event.Time = r.clock()
 		r.inbox <- c
-	}()
+	})
 }
 
 func (r *Runtime) setBusy(busy bool) {

@@ -3,6 +3,7 @@ package live
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -58,12 +59,7 @@ func (l EngineLoss) next(now int64) int64 {
 
 // planned reports whether an engine is gone as planned.
 func (r *Runtime) planned(engine int, now int64) bool {
-	for _, l := range r.opt.Losses {
-		if l.Engine == engine && l.lasts(now, r.l.Version()) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.opt.Losses, func(l EngineLoss) bool { return l.Engine == engine && l.lasts(now, r.l.Version()) })
 }
 
 // loseAsPlanned tells the loop of engines whose planned loss has begun, or is over. A run

@@ -3,6 +3,7 @@ package live
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -70,11 +71,7 @@ func (r *Runtime) endsText() string {
 	if r.ends.groups == 0 {
 		return ""
 	}
-	kinds := make([]endKind, 0, len(r.ends.kinds))
-	for k := range r.ends.kinds {
-		kinds = append(kinds, k)
-	}
-	slices.SortFunc(kinds, func(a, b endKind) int {
+	kinds := slices.SortedFunc(maps.Keys(r.ends.kinds), func(a, b endKind) int {
 		return cmp.Or(cmp.Compare(r.ends.kinds[b], r.ends.kinds[a]), cmp.Compare(a.end, b.end), cmp.Compare(a.reason, b.reason))
 	})
 	var parts []string

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 
@@ -318,11 +319,7 @@ func (r *Recording) stillShare(nsPerToken float64) float64 {
 // under which a version is worth scale recorded ones has its syncs at the same place
 // of the run; the last quarter stands in for those after its end.
 func (r *Recording) syncTimes(scale float64) func(loop.Version) (loadNS, switchNS int64) {
-	var known []loop.Version
-	for v := range r.syncs {
-		known = append(known, v)
-	}
-	slices.Sort(known)
+	known := slices.Sorted(maps.Keys(r.syncs))
 	n := len(known)
 	return func(v loop.Version) (int64, int64) {
 		if n == 0 {

@@ -202,10 +202,7 @@ func (r *runner) nextRollout() (at int64, slot int32) {
 		if !ok || e.held != 0 {
 			continue
 		}
-		t := e.timeOf(top.key)
-		if t < r.now {
-			t = r.now
-		}
+		t := max(e.timeOf(top.key), r.now)
 		if t < at || t == at && r.slots[top.slot].before(&r.slots[slot]) {
 			at, slot = t, int32(top.slot)
 		}

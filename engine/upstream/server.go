@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -183,9 +184,7 @@ func (s *Server) open(ctx context.Context, method string, c Call) (io.ReadCloser
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range c.Header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, c.Header)
 	if c.Body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -161,12 +161,8 @@ func isFileError(err error) bool {
 	if sandbox.ClassOf(err) != "" {
 		return false
 	}
-	for _, of := range []error{fs.ErrNotExist, fs.ErrInvalid, fs.ErrPermission, fs.ErrExist, sandbox.ErrTooLarge} {
-		if errors.Is(err, of) {
-			return true
-		}
-	}
-	return false
+	of := []error{fs.ErrNotExist, fs.ErrInvalid, fs.ErrPermission, fs.ErrExist, sandbox.ErrTooLarge}
+	return slices.ContainsFunc(of, func(of error) bool { return errors.Is(err, of) })
 }
 
 // describe is a command's end as the policy reads it: its output, its complaints, and how it ended.

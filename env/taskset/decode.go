@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -192,7 +193,7 @@ func (r *row) message(n int, m json.RawMessage) string {
 		return ""
 	}
 	name := r.text(partPrompt, fmt.Sprintf("the role of message %d of the prompt", n), role)
-	if !known(name) && role[0] == '"' {
+	if !slices.Contains(roles, name) && role[0] == '"' {
 		hint := ""
 		if near := spelling.Nearest(name, roles); near != "" {
 			hint = fmt.Sprintf("; did you mean %q?", near)
@@ -201,15 +202,6 @@ func (r *row) message(n int, m json.RawMessage) string {
 	}
 	r.content(n, content, name == "assistant" && calls != nil)
 	return name
-}
-
-func known(role string) bool {
-	for _, one := range roles {
-		if one == role {
-			return true
-		}
-	}
-	return false
 }
 
 // content checks what a message says; one that calls tools may say nothing.

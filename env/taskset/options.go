@@ -3,6 +3,7 @@ package taskset
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -113,10 +114,8 @@ func (o *Options) validate() error {
 		return fmt.Errorf("taskset: levels, the longest line and the largest set are %d, %d and %d: want none below 0", o.Levels, o.LineMax, o.SetMax)
 	}
 	for _, p := range o.Map.parts() {
-		for _, name := range p.path {
-			if name == "" {
-				return fmt.Errorf("taskset: %s is mapped to %q, in which a name is empty: want names with single dots between", p.name, p.field())
-			}
+		if slices.Contains(p.path, "") {
+			return fmt.Errorf("taskset: %s is mapped to %q, in which a name is empty: want names with single dots between", p.name, p.field())
 		}
 	}
 	return nil

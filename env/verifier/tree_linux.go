@@ -33,7 +33,7 @@ func descendants(pid int, found []int) []int {
 		if err != nil {
 			continue // it has ended
 		}
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				found = descendants(child, append(found, child))
 			}

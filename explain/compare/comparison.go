@@ -3,6 +3,7 @@ package compare
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -122,12 +123,7 @@ func (doc *Comparison) settings() {
 		}
 	}
 	doc.Settings = []Setting{}
-	var sorted []string
-	for key := range keys {
-		sorted = append(sorted, key)
-	}
-	slices.Sort(sorted)
-	for _, key := range sorted {
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		values := make([]string, len(doc.Runs))
 		var said []string
 		for i, run := range doc.Runs {

@@ -111,7 +111,7 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 
 // matches reports whether the reader has what the tag names.
 func matches(r *http.Request, etag string) bool {
-	for _, tag := range strings.Split(r.Header.Get("If-None-Match"), ",") {
+	for tag := range strings.SplitSeq(r.Header.Get("If-None-Match"), ",") {
 		if tag = strings.TrimSpace(tag); tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
 			return true
 		}
@@ -120,7 +120,7 @@ func matches(r *http.Request, etag string) bool {
 }
 
 func acceptsGzip(r *http.Request) bool {
-	for _, part := range strings.Split(r.Header.Get("Accept-Encoding"), ",") {
+	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
 		if name == "gzip" {
 			return strings.TrimSpace(quality) != "q=0"

@@ -12,8 +12,7 @@ import (
 // encodeJSON encodes a value. A number that JSON has no word for is null where there may be none, and 0 elsewhere.
 func encodeJSON(v any) ([]byte, error) {
 	body, err := json.Marshal(v)
-	var unsupported *json.UnsupportedValueError
-	if !errors.As(err, &unsupported) {
+	if _, is := errors.AsType[*json.UnsupportedValueError](err); !is {
 		return body, err
 	}
 	return json.Marshal(finite(reflect.ValueOf(v)).Interface())

@@ -3,7 +3,9 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop/workload"
@@ -200,10 +202,5 @@ func (f *facts) splitIdea(rolloutGPUs, trainGPUs, moved float64) idea {
 }
 
 func hasKey(overrides []string, key string) bool {
-	for _, o := range overrides {
-		if len(o) > len(key) && o[:len(key)+1] == key+"=" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(overrides, func(o string) bool { return strings.HasPrefix(o, key+"=") })
 }

@@ -73,12 +73,9 @@ func (s spells) longest(n int) spells {
 
 // covers reports whether one of them takes more than half of another spell.
 func (s spells) covers(p spell) bool {
-	for _, o := range s {
-		if 2*(min(o.toNS, p.toNS)-max(o.fromNS, p.fromNS)) > p.lengthNS() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s, func(o spell) bool {
+		return 2*(min(o.toNS, p.toNS)-max(o.fromNS, p.fromNS)) > p.lengthNS()
+	})
 }
 
 // within are those that the periods of some steps hold.

@@ -2,8 +2,8 @@ package foreign
 
 import (
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 
 	"github.com/headway-rl/headway/internal/spelling"
@@ -183,11 +183,7 @@ func (e *evidence) unknown() error {
 		return fmt.Errorf("nothing in these files is a logged number: they should hold a run's metrics (known frameworks: %s)",
 			namesTaken())
 	}
-	keys := make([]string, 0, len(e.seen))
-	for key := range e.seen {
-		keys = append(keys, key)
-	}
-	sort.Strings(keys)
+	keys := slices.Sorted(maps.Keys(e.seen))
 	const shown = 8
 	more := ""
 	if len(keys) > shown {

@@ -79,7 +79,7 @@ func readPrimeTraces(ctx context.Context, file string, taker Taker) error {
 
 // primeStep reads the step of rollouts/step_N/train/effective/traces.jsonl.
 func primeStep(file string) (int64, bool) {
-	for _, element := range strings.Split(filepath.ToSlash(file), "/") {
+	for element := range strings.SplitSeq(filepath.ToSlash(file), "/") {
 		if rest, is := strings.CutPrefix(element, "step_"); is {
 			if step, err := strconv.ParseInt(rest, 10, 64); err == nil {
 				return step, true

@@ -102,7 +102,7 @@ func rollConcurrency(v Values) (float64, bool) {
 func rollDevices(name string) func(Values) (float64, bool) {
 	return func(v Values) (float64, bool) {
 		count := 0
-		for _, part := range strings.Split(v.Text(name), "+") {
+		for part := range strings.SplitSeq(v.Text(name), "+") {
 			part = strings.ReplaceAll(part, " ", "")
 			if inside, isRange := strings.CutPrefix(part, "list(range("); isRange {
 				n, ok := rollRange(strings.TrimRight(inside, ")"))

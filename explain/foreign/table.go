@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -265,14 +266,7 @@ func (at *entry) merge(later *entry) {
 }
 
 // order returns the places of the entries, ascending.
-func (t *table) order() []int64 {
-	places := make([]int64, 0, len(t.rows))
-	for place := range t.rows {
-		places = append(places, place)
-	}
-	slices.Sort(places)
-	return places
-}
+func (t *table) order() []int64 { return slices.Sorted(maps.Keys(t.rows)) }
 
 func floorDivide(a, b int64) int64 {
 	q := a / b

@@ -242,8 +242,8 @@ func (s *Session) Delete(ctx context.Context, path string) error {
 // deleted reads the answer to a deletion. A server without the path of the API answers 404 or 405 as any web
 // server does; one that has it says of what it has not found.
 func deleted(path string, err error) error {
-	var said *Error
-	if err == nil || !errors.As(err, &said) {
+	said, is := errors.AsType[*Error](err)
+	if !is {
 		return err
 	}
 	switch {

@@ -175,7 +175,7 @@ func poisson(mean, p float64) int {
 	}
 	if mean <= poissonDirect {
 		term, below := math.Exp(-mean), 0.0
-		for k := 0; k < MaxToolCalls; k++ {
+		for k := range MaxToolCalls {
 			if below += term; below >= p {
 				return k
 			}
@@ -184,7 +184,7 @@ func poisson(mean, p float64) int {
 		return MaxToolCalls
 	}
 	logTerm, below := -mean, 0.0
-	for k := 0; k < MaxToolCalls; k++ {
+	for k := range MaxToolCalls {
 		if below += math.Exp(logTerm); below >= p {
 			return k
 		}

@@ -5,6 +5,7 @@ package control
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -272,15 +273,8 @@ func settingRows(c *metrics.Control) []report.Row {
 
 // reasonCounts list why settings moved, the most frequent first.
 func reasonCounts(counts map[string]int64) string {
-	names := make([]string, 0, len(counts))
-	for name := range counts {
-		names = append(names, name)
-	}
-	slices.SortFunc(names, func(a, b string) int {
-		if counts[a] != counts[b] {
-			return int(counts[b] - counts[a])
-		}
-		return strings.Compare(a, b)
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), strings.Compare(a, b))
 	})
 	words := make([]string, len(names))
 	for i, name := range names {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -94,12 +95,7 @@ func drawn(plots []Plot) ([]picture, error) {
 
 // isEmpty reports whether nothing would be seen.
 func (p Plot) isEmpty() bool {
-	for _, series := range p.Series {
-		if len(series.points()) > 0 {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(p.Series, func(s Series) bool { return len(s.points()) > 0 })
 }
 
 // Plots are the pictures of a run over its train steps.

@@ -207,12 +207,9 @@ func (d *Drawing) shipped(version loop.Version, start moment) {
 
 // shippedBefore reports whether an earlier one is of the same engine and version.
 func (a *arrows) shippedBefore(i int) bool {
-	for _, s := range a.ships[:i] {
-		if s.engine == a.ships[i].engine && s.version == a.ships[i].version {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(a.ships[:i], func(s shipment) bool {
+		return s.engine == a.ships[i].engine && s.version == a.ships[i].version
+	})
 }
 
 // settle forgets what a sync of the fleet has dealt with, drawn or not.

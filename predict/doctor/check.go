@@ -92,8 +92,8 @@ func Check(c Case) ([]Finding, error) {
 // whether they explain all of it. An error that no finding is about is bad input,
 // and nothing more can be said. Document need not be valid.
 func Refuted(document config.Config, refused error) (findings []Finding, all bool) {
-	var errs config.Errors
-	if !errors.As(refused, &errs) || document.Rollout.GroupSize < 1 || document.Train.Batch < 1 {
+	errs, is := errors.AsType[config.Errors](refused)
+	if !is || document.Rollout.GroupSize < 1 || document.Train.Batch < 1 {
 		return nil, false
 	}
 	sound := soundCounts(document)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
@@ -224,12 +225,7 @@ func (e *examination) targetAlwaysHolds() {
 
 // has reports whether the examination has found something of a kind.
 func (e *examination) has(code string) bool {
-	for i := range e.findings {
-		if e.findings[i].Code == code {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.findings, func(f Finding) bool { return f.Code == code })
 }
 
 // keptOf is the share of judged train steps in which a simulation held its goal.

@@ -3,6 +3,7 @@ package experiment
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -206,10 +207,8 @@ func splitValues(list string) []string {
 		}
 	}
 	values = append(values, strings.TrimSpace(list[from:]))
-	for _, v := range values {
-		if v == "" {
-			return nil
-		}
+	if slices.Contains(values, "") {
+		return nil
 	}
 	return values
 }

@@ -13,8 +13,7 @@ import (
 
 // FlagError names a refused field as the flag that gives it.
 func FlagError(err error) error {
-	var field *workload.FieldError
-	if errors.As(err, &field) {
+	if field, is := errors.AsType[*workload.FieldError](err); is {
 		err = fmt.Errorf("--%w", &workload.FieldError{Field: strings.ReplaceAll(field.Field, "_", "-"), Value: field.Value, Allowed: field.Allowed})
 	}
 	return failure.Usage("headway predict --help lists the flags", "%w", err)
@@ -108,8 +107,7 @@ var keysOfInput = map[string]string{"concurrency": "rollout.concurrency", "batch
 
 // KeyError names what no simulation could be of by the document's keys.
 func KeyError(err error) error {
-	var field *workload.FieldError
-	if errors.As(err, &field) && keysOfInput[field.Field] != "" {
+	if field, is := errors.AsType[*workload.FieldError](err); is && keysOfInput[field.Field] != "" {
 		err = &workload.FieldError{Field: keysOfInput[field.Field], Value: field.Value, Allowed: field.Allowed}
 	}
 	return failure.Usage("headway config FILE prints every key as it was resolved", "%w", err)

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // unplanned are keys of a simulation that a plan chooses or derives itself, with the
 // ones that say the same to a plan.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/observe/report"
@@ -139,12 +140,7 @@ func (s verlScanned) grid() Grid {
 
 // misses reports whether a mode is further off than the tolerance, as it is printed.
 func (l verlScanLine) misses() bool {
-	for _, e := range l.off {
-		if math.Round(100*math.Abs(e)) >= 100*verlTolerance {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.off, func(e float64) bool { return math.Round(100*math.Abs(e)) >= 100*verlTolerance })
 }
 
 // findings say in how many lines the tolerance is kept, and what that rests on.

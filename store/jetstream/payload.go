@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -164,10 +165,7 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	}
 	p := &s.payloads
 	p.mutex.Lock()
-	groups := make([]loop.GroupID, 0, len(p.groups))
-	for g := range p.groups {
-		groups = append(groups, g)
-	}
+	groups := slices.Collect(maps.Keys(p.groups))
 	p.mutex.Unlock()
 	dropped := 0
 	for _, g := range groups {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -101,10 +102,8 @@ func (p *payloads) take(seq uint64, c contents, size int, parts map[string]*plac
 		return
 	}
 	whole.seqs[c.chunk] = seq
-	for _, seq := range whole.seqs {
-		if seq == 0 {
-			return
-		}
+	if slices.Contains(whole.seqs, 0) {
+		return
 	}
 	delete(parts, key)
 	p.index(i.id.Group, *whole)
@@ -142,9 +141,7 @@ func (p *payloads) start(w *lease) {
 		p.store.wait.Add(1)
 		go p.commitSmall(w)
 	}
-	p.store.wait.Add(1)
-	go func() {
-		defer p.store.wait.Done()
+	p.store.wait.Go(func() {
 		for {
 			select {
 			case <-p.wake:
@@ -153,7 +150,7 @@ func (p *payloads) start(w *lease) {
 				return
 			}
 		}
-	}()
+	})
 }
 
 // reclaim removes what is no longer needed: all that lies before the first message that is,

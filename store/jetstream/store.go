@@ -227,12 +227,10 @@ func (s *Store) again(ctx context.Context, ask func(ctx context.Context) error) 
 
 // transient reports whether asking again may help: nobody answered, or the cluster has no leader.
 func transient(err error) bool {
-	var api *jetstream.APIError
-	if errors.As(err, &api) {
+	if api, is := errors.AsType[*jetstream.APIError](err); is {
 		return api.Code == 503 || api.Code == 408
 	}
-	var broken *net.OpError // the connection to a node that died
-	if errors.As(err, &broken) {
+	if _, broken := errors.AsType[*net.OpError](err); broken { // the connection to a node that died
 		return true
 	}
 	for _, e := range []error{context.DeadlineExceeded, nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected,
@@ -247,12 +245,9 @@ func transient(err error) bool {
 
 // noSpace reports whether the server refused a message because there is no room for it.
 func noSpace(err error) bool {
-	var api *jetstream.APIError
-	if !errors.As(err, &api) {
-		return false
-	}
-	return strings.Contains(api.Description, "maximum bytes exceeded") || strings.Contains(api.Description, "no space left") ||
-		strings.Contains(api.Description, "insufficient")
+	api, is := errors.AsType[*jetstream.APIError](err)
+	return is && (strings.Contains(api.Description, "maximum bytes exceeded") || strings.Contains(api.Description, "no space left") ||
+		strings.Contains(api.Description, "insufficient"))
 }
 
 // chunkBytes is how much of a payload or a snapshot goes into one message.

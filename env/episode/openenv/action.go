@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -80,12 +81,7 @@ func textFields(properties map[string]json.RawMessage, required []string) (names
 }
 
 func fields(properties map[string]json.RawMessage) string {
-	var names []string
-	for name := range properties {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Sorted(maps.Keys(properties)), ", ")
 }
 
 // withoutMetadata is a schema of an action without the field that policies have no use for.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -145,9 +146,7 @@ func (s *Server) get(ctx context.Context, path string, into any) error {
 	if err != nil {
 		return err
 	}
-	for name, values := range s.o.Header {
-		request.Header[name] = values
-	}
+	maps.Copy(request.Header, s.o.Header)
 	response, err := s.client.Do(request)
 	if err != nil {
 		return sandbox.Fail(sandbox.BackendDown, "check", "", "no answer from the OpenEnv server: %w", err)

@@ -52,7 +52,7 @@ func childrenOf(pid int) []int {
 	var children []int
 	for _, thread := range threads {
 		text, _ := os.ReadFile(dir + "/" + thread.Name() + "/children")
-		for _, field := range strings.Fields(string(text)) {
+		for field := range strings.FieldsSeq(string(text)) {
 			if child, err := strconv.Atoi(field); err == nil {
 				children = append(children, child)
 			}

@@ -26,8 +26,7 @@ const sampleEvery = 50 * time.Millisecond
 func (a *agent) serveRun(r request, ans answer) error {
 	stdin, err := a.takeStdin()
 	a.consumed <- struct{}{}
-	var bad *fault
-	if errors.As(err, &bad) {
+	if bad, is := errors.AsType[*fault](err); is {
 		ans.Fault = bad
 		return a.wire.send(ans)
 	}
@@ -37,7 +36,7 @@ func (a *agent) serveRun(r request, ans answer) error {
 	defer stdin.Close()
 	result, err := a.run(r, stdin)
 	if err != nil {
-		if errors.As(err, &bad) {
+		if bad, is := errors.AsType[*fault](err); is {
 			ans.Fault = bad
 			return a.wire.send(ans)
 		}

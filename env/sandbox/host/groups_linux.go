@@ -150,12 +150,7 @@ func (g *Groups) enable(base string) (string, bool) {
 func hasAll(file string) bool {
 	text, _ := os.ReadFile(file)
 	has := strings.Fields(string(text))
-	for _, c := range []string{"memory", "pids", "cpu"} {
-		if !slices.Contains(has, c) {
-			return false
-		}
-	}
-	return true
+	return slices.Contains(has, "memory") && slices.Contains(has, "pids") && slices.Contains(has, "cpu")
 }
 
 // ownGroup is the group of this process in the hierarchy of version 2.

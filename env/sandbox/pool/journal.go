@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/headway-rl/headway/env/sandbox"
@@ -154,12 +154,7 @@ func (b *journal) write(l line) error {
 func (b *journal) left() []sandbox.ID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	ids := make([]sandbox.ID, 0, len(b.open))
-	for id := range b.open {
-		ids = append(ids, id)
-	}
-	slices.SortFunc(ids, func(a, b sandbox.ID) int { return strings.Compare(string(a), string(b)) })
-	return ids
+	return slices.Sorted(maps.Keys(b.open))
 }
 
 // close ends the file. What is open stays in it for the next process.

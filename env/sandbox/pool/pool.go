@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"sync"
@@ -183,8 +184,6 @@ func (p *Pool) Status() Status {
 
 func copied(counts map[sandbox.Class]int64) map[sandbox.Class]int64 {
 	out := make(map[sandbox.Class]int64, len(counts))
-	for class, n := range counts {
-		out[class] = n
-	}
+	maps.Copy(out, counts)
 	return out
 }
