@@ -18,10 +18,7 @@ func (s *Server) joinMeeting(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req protocol.RendezvousRequest
-	if err := readJSON(r, &req); err != nil {
-		return err
-	}
-	if err := checkWait(req.WaitS); err != nil {
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
 	reply, err := port.Join(r.Context(), r.PathValue("name"), req)

@@ -21,10 +21,7 @@ func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 		return absent("engines on other nodes receive weights", "a run that keeps weights")
 	}
 	var req protocol.ReceiverRequest
-	if err := readJSON(r, &req); err != nil {
-		return err
-	}
-	if err := checkWait(req.WaitS); err != nil {
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
 	command, err := port.Next(r.Context(), r.PathValue("name"), req)

@@ -208,9 +208,12 @@ func pathNumber(r *http.Request, name string) (int64, error) {
 	return n, nil
 }
 
-// checkWait refuses a wait that is no number of seconds from 0 to 60.
-func checkWait(seconds float64) error {
-	if math.IsNaN(seconds) || seconds < 0 || seconds > waitMax {
+// readWaiting reads a message and refuses a wait in it that is no number of seconds from 0 to 60.
+func readWaiting(r *http.Request, message any, wait *float64) error {
+	if err := readJSON(r, message); err != nil {
+		return err
+	}
+	if seconds := *wait; math.IsNaN(seconds) || seconds < 0 || seconds > waitMax {
 		return protocol.Refuse(protocol.CodeInvalid, "wait_s is %g: want 0 to %d seconds, and to ask again after them", seconds, waitMax).With("wait_s_max", waitMax)
 	}
 	return nil

@@ -22,10 +22,7 @@ func (s *Server) claimRollouts(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req protocol.ClaimRequest
-	if err := readJSON(r, &req); err != nil {
-		return err
-	}
-	if err := checkWait(req.WaitS); err != nil {
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
 	claims, err := port.Claim(r.Context(), req)

@@ -21,10 +21,7 @@ func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {
 		return absent("weights are sent to engines", "an engine with weights: distributed")
 	}
 	var req protocol.SenderRequest
-	if err := readJSON(r, &req); err != nil {
-		return err
-	}
-	if err := checkWait(req.WaitS); err != nil {
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

@@ -52,10 +52,7 @@ func (s *Server) leaseBatch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var req protocol.LeaseRequest
-	if err := readJSON(r, &req); err != nil {
-		return err
-	}
-	if err := checkWait(req.WaitS); err != nil {
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
 	body, err := port.Lease(r.Context(), req)

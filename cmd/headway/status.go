@@ -24,6 +24,7 @@ import (
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -92,11 +93,7 @@ func (c *statusCmd) look(ctx context.Context, a *app.Process, client *statusClie
 		if !c.Watch || err != nil && errors.Is(err, syscall.EPIPE) {
 			return err
 		}
-		timer := time.NewTimer(time.Duration(c.Every * float64(time.Second)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, time.Duration(c.Every*float64(time.Second))) != nil {
 			return nil
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Between two looks at an engine that does not answer yet: at first, and at most.
@@ -77,11 +79,7 @@ func (f *Fleet) await(ctx context.Context, engine int) error {
 		if dead := f.o.Driver.Alive(ctx, engine); dead != nil && ctx.Err() == nil {
 			return dead
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return fmt.Errorf("it runs and does not answer: %w; it was given up: %w", err, context.Cause(ctx))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headway-rl/headway/internal/pause"
 	service "github.com/headway-rl/headway/internal/tinker"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -160,17 +161,13 @@ const (
 // askAgain asks for a piece, and some times more where the service has failed it: a sample changes nothing, and what samples
 // behind a service (a vLLM that is being started again) fails in the same words as a request that is wrong.
 func (e *Engine) askAgain(ctx context.Context, w *weights, q service.SampleRequest) (service.Sequence, error) {
-	for try, pause := 0, againFirst; ; try, pause = try+1, 2*pause {
+	for try, wait := 0, againFirst; ; try, wait = try+1, 2*wait {
 		s, err := e.ask(ctx, w, q)
 		if err == nil || try == againMost || !answered(err) || errors.Is(err, port.ErrEngineDown) || ctx.Err() != nil {
 			return s, err
 		}
 		e.counts.retries.Add(1)
-		timer := time.NewTimer(pause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return s, context.Cause(ctx)
 		}
 	}

@@ -88,6 +88,14 @@ type Command struct {
 	Time time.Duration
 }
 
+// Longest is how long a command may run in a box with these limits.
+func (c Command) Longest(l Limits) time.Duration {
+	if c.Time > 0 {
+		return min(l.Time, c.Time)
+	}
+	return l.Time
+}
+
 // Result is what became of a command that ran.
 type Result struct {
 	// Exit is its code, 128 and the signal's number where one ended it.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Bounds bound what a verifier is asked. Zero values stand for those that Options name.
@@ -158,11 +159,7 @@ func (j *Bounded) retried(ctx context.Context, c Case) (Verdict, error) {
 			return Verdict{}, err
 		}
 		j.count(func(s *Status) { s.Retries++ })
-		timer := time.NewTimer(max(after, backOff(try)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, max(after, backOff(try))) != nil {
 			return Verdict{}, fmt.Errorf("%w (waiting to ask again after: %w)", ctx.Err(), err)
 		}
 	}

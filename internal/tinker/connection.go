@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	pauses "github.com/headway-rl/headway/internal/pause"
 )
 
 const (
@@ -257,14 +259,7 @@ func (p *pause) next() time.Duration {
 
 // wait ends with an error when the context does.
 func (p *pause) wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return pauses.For(ctx, d)
 }
 
 // jsonCall is a call with a JSON body.

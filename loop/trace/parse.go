@@ -280,23 +280,14 @@ func (w *wire) record() (Record, error) {
 }
 
 func (w *wire) asEvent(r *Record) error {
-	kind, err := eventKinds.parse(w.event)
-	if err != nil {
-		return err
-	}
-	reason, err := reasons.parse(w.reason)
-	if err != nil {
-		return err
-	}
-	verdict, err := verdicts.parse(w.verdict)
-	if err != nil {
-		return err
-	}
+	var err error
+	kind, reason, verdict := eventKinds.parse(w.event, &err), reasons.parse(w.reason, &err), verdicts.parse(w.verdict, &err)
 	var setting loop.Setting
 	if len(w.setting) > 0 {
-		if setting, err = settings.parse(w.setting); err != nil {
-			return err
-		}
+		setting = settings.parse(w.setting, &err)
+	}
+	if err != nil {
+		return err
 	}
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
 		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
@@ -306,25 +297,13 @@ func (w *wire) asEvent(r *Record) error {
 }
 
 func (w *wire) asAction(r *Record) error {
-	kind, err := actionKinds.parse(w.action)
-	if err != nil {
-		return err
-	}
-	reason, err := reasons.parse(w.reason)
-	if err != nil {
-		return err
-	}
-	end, err := ends.parse(w.end)
-	if err != nil {
-		return err
-	}
+	var err error
+	kind, reason, end := actionKinds.parse(w.action, &err), reasons.parse(w.reason, &err), ends.parse(w.end, &err)
 	var setting loop.Setting
 	if len(w.setting) > 0 {
-		if setting, err = settings.parse(w.setting); err != nil {
-			return err
-		}
+		setting = settings.parse(w.setting, &err)
 	}
-	control, err := controls.parse(w.control)
+	control := controls.parse(w.control, &err)
 	if err != nil {
 		return err
 	}
@@ -341,11 +320,13 @@ type names[K ~uint8] struct {
 	strict func(string) (K, error)
 }
 
-func (n *names[K]) parse(word []byte) (K, error) {
-	if k, ok := n.known[string(word)]; ok {
-		return k, nil
+// parse returns a word's value. An unknown word sets err, unless another did before.
+func (n *names[K]) parse(word []byte, err *error) K {
+	k, ok := n.known[string(word)]
+	if !ok && *err == nil {
+		k, *err = n.strict(string(word))
 	}
-	return n.strict(string(word))
+	return k
 }
 
 // collect asks for the name of every value until one is unknown.

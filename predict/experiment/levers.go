@@ -1,13 +1,13 @@
 package experiment
 
 import (
+	"context"
 	"fmt"
 	"math"
-	"runtime"
-	"sync"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/predict/theory"
 )
@@ -39,23 +39,11 @@ func simulatedLevers(d config.Config, setting theory.Input, base metrics.Summary
 		rule.Setting = asDrop
 		levers, documents = append(levers, rule), append(documents, changed)
 	}
-	under = make([]TargetLever, len(levers))
-	var wait sync.WaitGroup
-	next := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), len(levers)) {
-		wait.Go(func() {
-			for i := range next {
-				summary := simulateLever(&levers[i], documents[i], setting, base)
-				under[i] = leverOf(levers[i].Change, summary, base)
-			}
-		})
-	}
-	for i := range levers {
-		next <- i
-	}
-	close(next)
-	wait.Wait()
-	return levers, under, nil
+	under, _, err = parallel.All(context.Background(), len(levers), nil, func(i int) (TargetLever, error) {
+		summary := simulateLever(&levers[i], documents[i], setting, base)
+		return leverOf(levers[i].Change, summary, base), nil
+	})
+	return levers, under, err
 }
 
 // hasFactor reports whether the queue's size is a choice of its own: what bounded

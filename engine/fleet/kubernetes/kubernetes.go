@@ -21,6 +21,7 @@ import (
 
 	"github.com/headway-rl/headway/engine/fleet"
 	"github.com/headway-rl/headway/internal/kubernetes"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Options of the driver.
@@ -126,11 +127,7 @@ func (d *Driver) Start(ctx context.Context, engine int) error {
 		case err != nil && !again(err):
 			return fmt.Errorf("pod %s: %w", d.Pod(engine), err)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return fmt.Errorf("pod %s is not ready: %w; it was given up: %w", d.Pod(engine), d.waits(p, err), context.Cause(ctx))
 		}
 	}
@@ -174,11 +171,7 @@ func (d *Driver) Stop(ctx context.Context, engine int) error {
 		if err != nil && !again(err) {
 			return fmt.Errorf("whether pod %s goes: %w", d.Pod(engine), err)
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return fmt.Errorf("pod %s is still there: %w", d.Pod(engine), context.Cause(ctx))
 		}
 	}
@@ -226,11 +219,7 @@ func (d *Driver) want(ctx context.Context, engine int, w wish) (replicas int, er
 		if !is || failure.Kind != kubernetes.Conflict && failure.Kind != kubernetes.Down && failure.Kind != kubernetes.Quota {
 			return replicas, err
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			return 0, err
 		}
 	}

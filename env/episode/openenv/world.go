@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // World is one episode on a server. It is used as an episode.World is: Close at any time, the rest by
@@ -111,11 +112,7 @@ func (w *World) start(ctx context.Context, reset map[string]json.RawMessage) (ob
 			return observed, err
 		}
 		// Half of it is random, so that those who wait do not come back together.
-		timer := time.NewTimer(wait/2 + rand.N(wait/2+1))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait/2+rand.N(wait/2+1)) != nil {
 			return observation{}, err
 		}
 	}

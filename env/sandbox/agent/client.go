@@ -59,10 +59,7 @@ func (b *Box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return sandbox.Result{}, err
 	}
 	l := b.options.Setup.Limits
-	allowed := l.Time
-	if command.Time > 0 && command.Time < allowed {
-		allowed = command.Time
-	}
+	allowed := command.Longest(l)
 	r := request{Op: opRun, Path: []byte(command.Dir), Time: allowed, Env: entries(command.Env)}
 	for _, arg := range command.Argv {
 		r.Argv = append(r.Argv, []byte(arg))

@@ -153,10 +153,7 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return sandbox.Result{}, err
 	}
 	l := b.spec.Limits
-	longest := l.Time
-	if command.Time > 0 {
-		longest = min(longest, command.Time)
-	}
+	longest := command.Longest(l)
 	text, err := b.carried(ctx, shell.Command(b.spec.Env, command, `<"$in" `), command.Stdin)
 	if err != nil {
 		return sandbox.Result{}, err

@@ -214,10 +214,7 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return sandbox.Result{}, err
 	}
 	l := b.spec.Limits
-	longest := l.Time
-	if command.Time > 0 {
-		longest = min(longest, command.Time)
-	}
+	longest := command.Longest(l)
 	begun := time.Now()
 	e, exit, limit, err := b.script(ctx, "run", shell.Command(b.spec.Env, command, ""), command.Stdin, l.Output, longest)
 	if err != nil {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/internal/kubernetes"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // Options of the driver.
@@ -340,11 +341,7 @@ func (d *Driver) ready(ctx context.Context, r resource, id sandbox.ID, spec sand
 				return &box{driver: d, id: id, spec: spec, pod: pod, closing: make(chan struct{})}, err
 			}
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if pause.For(ctx, wait) != nil {
 			ready := claim.condition("Ready")
 			return nil, fmt.Errorf("not ready yet: %s %s: %w", ready.Reason, ready.Message, ctx.Err())
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 const (
@@ -94,12 +95,8 @@ func (p *Pool) destroy(m *member) bool {
 		if try == 3 {
 			p.o.Logf("sandbox pool: the box %s does not end, it is tried again until it does: %v", m.id, err)
 		}
-		wait := time.NewTimer(min(100*time.Millisecond<<min(try, 10), 30*time.Second))
-		select {
-		case <-p.endCtx.Done():
-			wait.Stop()
+		if pause.For(p.endCtx, min(100*time.Millisecond<<min(try, 10), 30*time.Second)) != nil {
 			return false
-		case <-wait.C:
 		}
 	}
 }

@@ -94,12 +94,8 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		return sandbox.Result{}, err
 	}
 	l := b.spec.Limits
-	limit := l.Time
-	if command.Time > 0 {
-		limit = min(limit, command.Time)
-	}
 	r := request{
-		Verb: "run", Job: rand.Text(), Wait: firstWait, Time: limit.Seconds(), Env: b.env(command.Env),
+		Verb: "run", Job: rand.Text(), Wait: firstWait, Time: command.Longest(l).Seconds(), Env: b.env(command.Env),
 		Output: l.Output, Memory: l.Memory, Processes: l.Processes, Disk: l.Disk, Stdin: command.Stdin,
 	}
 	for _, argument := range command.Argv {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 //go:embed supervise.py
@@ -157,12 +158,7 @@ func (s *server) send(ctx context.Context, op string, id sandbox.ID, path, kind 
 	var failed error
 	for attempt := range attempts {
 		if attempt > 0 {
-			timer := time.NewTimer(100 * time.Millisecond << attempt)
-			select {
-			case <-timer.C:
-			case <-ctx.Done():
-				timer.Stop()
-			}
+			_ = pause.For(ctx, 100*time.Millisecond<<attempt)
 		}
 		again := false
 		if again, failed = s.once(ctx, op, id, path, kind, name, body, into); !again || ctx.Err() != nil {
