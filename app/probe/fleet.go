@@ -27,9 +27,7 @@ func ExamineFleet(ctx context.Context, document config.Config, probe bool, exami
 	if found == nil {
 		return
 	}
-	if examined.Environment == nil {
-		examined.Environment = &doctor.EnvironmentFound{}
-	}
+	examined.Environment = cmp.Or(examined.Environment, &doctor.EnvironmentFound{})
 	found.Driver = document.Fleet.Driver
 	examined.Environment.Fleet = found
 }

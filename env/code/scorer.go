@@ -57,9 +57,7 @@ type Scorer struct {
 
 // NewScorer returns the scorer of a task's programs.
 func NewScorer(task *Task, boxes Boxes, o ScorerOptions) *Scorer {
-	if o.ProgramS == 0 {
-		o.ProgramS = ProgramDefault
-	}
+	o.ProgramS = cmp.Or(o.ProgramS, ProgramDefault)
 	if o.Clock == nil {
 		began := time.Now()
 		o.Clock = func() int64 { return time.Since(began).Nanoseconds() }

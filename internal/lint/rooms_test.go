@@ -154,7 +154,7 @@ var rules = []rule{
 	{room: "engine/sglang", may: []string{"engine/upstream"},
 		what: "SGLang's words",
 		why:  "a dialect knows its server and nothing of the others"},
-	{room: "engine/tinker", may: []string{"internal/pause", "internal/tinker", "loop", "loop/port"},
+	{room: "engine/tinker", claim: pure, may: []string{"internal/pause", "internal/tinker", "loop", "loop/port"},
 		what: "sampling by a service of Tinker's API",
 		why:  "an adapter knows its service and nothing of the others"},
 	{room: "engine/upstream", may: []string{"internal/socket", "loop", "loop/port"},

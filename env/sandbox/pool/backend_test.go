@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/internal/pause"
 )
 
 // backend is a driver whose faults are scripted. It keeps what it saw, and complains of what must not be.
@@ -91,7 +92,7 @@ func (d *backend) Create(ctx context.Context, id sandbox.ID, _ sandbox.Spec) (sa
 	if took < 0 {
 		<-ctx.Done()
 		err = ctx.Err()
-	} else if cut := pause(ctx, took); cut != nil {
+	} else if cut := pause.For(ctx, took); cut != nil {
 		err = cut
 	}
 
@@ -129,18 +130,6 @@ func (d *backend) answered(n int, err error) {
 	d.log = append(d.log, event{time.Now(), false, n, err})
 }
 
-// pause lets time pass, or what of it the context leaves.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 func (d *backend) List(_ context.Context, owner string) ([]sandbox.ID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -157,7 +146,7 @@ func (d *backend) Destroy(ctx context.Context, id sandbox.ID) error {
 	d.mu.Lock()
 	d.destroying++
 	d.mu.Unlock()
-	err := pause(ctx, d.ending)
+	err := pause.For(ctx, d.ending)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.destroying--
