@@ -2,6 +2,8 @@ package api
 
 import (
 	"math"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -70,7 +72,8 @@ func FuzzDecodeJSON(f *testing.F) {
 
 func TestWaits(t *testing.T) {
 	for seconds, fine := range map[float64]bool{0: true, 0.5: true, 60: true, 60.1: false, -1: false, math.Inf(1): false, math.NaN(): false} {
-		if err := checkWait(seconds); (err == nil) != fine {
+		r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("{}"))
+		if err := readWaiting(r, &protocol.ClaimRequest{}, &seconds); (err == nil) != fine {
 			t.Errorf("%v: %v", seconds, err)
 		}
 	}

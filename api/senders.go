@@ -7,12 +7,6 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 )
 
-// senderRoutes has the path of the process from which engines take their tensors. It lists the tensors
-// of a version, which may be many.
-func (s *Server) senderRoutes() {
-	s.route("POST /api/v1/senders/{name}", RoleTrainer, s.nextSending, replyAsIs, tokensBody)
-}
-
 // nextSending takes the sender's word and waits for what it is to do. It goes on through a drain, in
 // which engines still change weights, and ends when the server closes.
 func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {

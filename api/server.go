@@ -57,10 +57,11 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.planeRoutes()
 	s.trainerRoutes()
 	s.rolloutRoutes()
-	s.meetingRoutes()
+	s.route("POST /api/v1/rendezvous/{name}", RoleTrainer|RoleEngine, s.joinMeeting, takesWork)
 	s.receiverRoutes()
-	s.senderRoutes()
-	s.settingRoutes()
+	// A sender lists the tensors of a version, which may be many.
+	s.route("POST /api/v1/senders/{name}", RoleTrainer, s.nextSending, replyAsIs, tokensBody)
+	s.route("POST /api/v1/settings/{name}", RoleAdmin, s.requestSetting)
 	s.gatewayRoutes()
 	s.mux.HandleFunc("/", s.nowhere)
 	return s, nil

@@ -6,11 +6,6 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 )
 
-// settingRoutes has the path that moves a run's settings. It is for who runs it: the admin alone.
-func (s *Server) settingRoutes() {
-	s.route("POST /api/v1/settings/{name}", RoleAdmin, s.requestSetting)
-}
-
 // requestSetting asks for a setting's value.
 func (s *Server) requestSetting(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().Settings

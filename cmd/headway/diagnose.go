@@ -40,7 +40,7 @@ type diagnoseCmd struct {
 func (c *diagnoseCmd) Run(a *app.Process) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	show := newDiagnoseProgress(a)
+	show := &diagnoseProgress{command.NewStatusLine(a)}
 	r, err := c.diagnose(ctx, a, show)
 	show.Clear()
 	if err != nil {
@@ -147,10 +147,6 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 
 // diagnoseProgress tells on stderr what is being done.
 type diagnoseProgress struct{ command.StatusLine }
-
-func newDiagnoseProgress(a *app.Process) *diagnoseProgress {
-	return &diagnoseProgress{command.NewStatusLine(a)}
-}
 
 func (p *diagnoseProgress) update(what string, share float64) {
 	if share > 0 {

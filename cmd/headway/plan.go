@@ -53,7 +53,7 @@ func (c *planCmd) Run(application *app.Process) error {
 	if err != nil {
 		return err
 	}
-	show := newPlanProgress(application)
+	show := &planProgress{command.NewStatusLine(application)}
 	problem.Progress = show.update
 	made, err := plan.Make(problem)
 	show.Clear()
@@ -194,10 +194,6 @@ func (c *planCmd) presets(application *app.Process) error {
 // planProgress tells on stderr how far a plan is: in place on a terminal, now and
 // then elsewhere.
 type planProgress struct{ command.StatusLine }
-
-func newPlanProgress(application *app.Process) *planProgress {
-	return &planProgress{command.NewStatusLine(application)}
-}
 
 // update is called from one goroutine at a time.
 func (p *planProgress) update(stage string, done, all int) {

@@ -38,7 +38,7 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
-	show := newCaseProgress(a)
+	show := &caseProgress{StatusLine: command.NewStatusLine(a)}
 	result, err := reproduce.Run(ctx, reproduce.Options{Quick: c.Quick, Simulation: experiment.DevicesOf, Said: show.update}, c.Name...)
 	show.Clear()
 	if err != nil {
@@ -115,10 +115,6 @@ func writeWhole(path string, fill func(io.Writer) error) error {
 type caseProgress struct {
 	command.StatusLine
 	name string
-}
-
-func newCaseProgress(a *app.Process) *caseProgress {
-	return &caseProgress{StatusLine: command.NewStatusLine(a)}
 }
 
 // update is called as simulations end.

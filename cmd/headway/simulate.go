@@ -214,7 +214,7 @@ func (c *simulateCmd) several(application *app.Process) error {
 
 // runGrid makes the simulations of a grid behind those that were made earlier, and shows how far it is.
 func runGrid(application *app.Process, g *experiment.Grid, earlier experiment.Tally, take func(*experiment.Point) error) (experiment.Tally, error) {
-	show := newGridProgress(application, earlier.Settings*g.Seeds, g.Simulations())
+	show := &gridProgress{newTicker(application, "simulations", earlier.Settings*g.Seeds), g.Simulations()}
 	defer show.Clear()
 	return g.Run(earlier, show.update, take)
 }

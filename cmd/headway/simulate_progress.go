@@ -102,8 +102,4 @@ type gridProgress struct {
 	all int64
 }
 
-func newGridProgress(application *app.Process, from, all int64) *gridProgress {
-	return &gridProgress{newTicker(application, "simulations", from), all}
-}
-
 func (g *gridProgress) update(done int64) { g.ticker.update(done, g.all) }

@@ -27,7 +27,6 @@ type topView struct {
 	every   float64
 	ask     func() tea.Msg
 	styles  styles
-	colour  bool
 
 	status protocol.Status
 	at     time.Time
@@ -45,7 +44,7 @@ type topView struct {
 }
 
 func newTopView(address string, now func() time.Time, every float64, plain bool) *topView {
-	return &topView{address: address, now: now, every: every, styles: stylesOf(plain), colour: !plain, width: widthDefault, height: heightDefault}
+	return &topView{address: address, now: now, every: every, styles: stylesOf(plain), width: widthDefault, height: heightDefault}
 }
 
 // take remembers a status.

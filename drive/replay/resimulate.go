@@ -224,10 +224,9 @@ type work struct {
 	// lasted is the number of steps begun when the first group was asked for that the
 	// run never started; 0 if none was.
 	lasted int
-	// stepFactor and outsideFactor multiply times, capTokens cuts responses, 0 none; cut counts those.
+	// stepFactor and outsideFactor multiply times, capTokens cuts responses, 0 none.
 	stepFactor, outsideFactor float64
 	capTokens                 int32
-	cut                       int64
 	// asked for, and made up.
 	rollouts, rolloutsMade int64
 	stepsAsked, stepsMade  int64

@@ -25,18 +25,15 @@ type group struct {
 	step         loop.Version // that trained it, -1 for none
 	opened       int64        // ns
 	readyAt      int64
-	endedAt      int64
 	tokens       int64
 	reward       float64
 	least, most  float32
 	scored, size int32
 	lastSlot     int32
 	lane         int32
-	lease        loop.LeaseID
 	place        place
 	end          loop.End
 	staleness    loop.Version
-	uses         int32
 	// from is its staleness by source, known says that it is.
 	from  [attribution.Sources]float32
 	known bool
@@ -147,16 +144,16 @@ func (s *groups) action(a *loop.Action, now int64) {
 	case loop.GroupLeased:
 		if g := s.live[a.Group]; g != nil {
 			s.draw.leaves(a.Group, g.lane, SpanQueued)
-			g.place, g.lane, g.lease = placeLeased, -1, a.Lease
+			g.place, g.lane = placeLeased, -1
 			if s.lease != a.Lease {
 				s.leased, s.lease = s.leased[:0], a.Lease
 			}
 			s.leased = append(s.leased, a.Group)
 		}
 	case loop.GroupTrained:
-		s.trained(a, now)
+		s.trained(a)
 	case loop.GroupEnded:
-		s.gone(a, now)
+		s.gone(a)
 	}
 }
 
@@ -202,14 +199,13 @@ func (s *groups) waits(a *loop.Action, now int64) {
 	g.place, g.lane = placeQueued, s.draw.waits(a.Group, g.start)
 }
 
-func (s *groups) trained(a *loop.Action, now int64) {
+func (s *groups) trained(a *loop.Action) {
 	g := s.live[a.Group]
 	if g == nil {
 		return
 	}
 	g.staleness, _, _ = a.Staleness()
-	g.step, g.end, g.endedAt = a.Version+1, loop.EndTrained, now
-	g.uses++
+	g.step, g.end = a.Version+1, loop.EndTrained
 	if g.lastSlot >= 0 && int(g.lastSlot) < len(s.draw.slotTrack) {
 		s.draw.arrows.add(flow{from: g.readyAt, to: s.draw.run.Lease.SinceNS, track: int32(s.draw.slotTrack[g.lastSlot]), version: int32(g.start), group: g.id})
 	}
@@ -221,13 +217,13 @@ func (s *groups) trained(a *loop.Action, now int64) {
 	s.forget(g)
 }
 
-func (s *groups) gone(a *loop.Action, now int64) {
+func (s *groups) gone(a *loop.Action) {
 	g := s.live[a.Group]
 	if g == nil {
 		return
 	}
 	s.draw.leaves(g.id, g.lane, SpanFailed)
-	g.end, g.endedAt = a.End, now
+	g.end = a.End
 	s.forget(g)
 }
 

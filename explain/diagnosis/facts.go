@@ -55,7 +55,7 @@ type facts struct {
 	// Shares of groups, or of rollouts where a log counts those: dropped for room or staleness, filtered,
 	// failed, at the length cap.
 	dropped, filtered, failed, truncated measured
-	clip, logRatio, ess                  measured
+	clip, ess                            measured
 	// Off-policy figures per step, for what persists.
 	logRatios []float64
 
@@ -139,15 +139,15 @@ func (w *own) shares(f *facts) {
 
 // learned averages what the trainer said.
 func (w *own) learned(f *facts) {
-	var clip, ratio, ess, n float64
+	var clip, ess, n float64
 	for i := range w.rows {
 		if r := &w.rows[i]; r.learned {
-			clip, ratio, ess, n = clip+r.clip, ratio+r.logRatio, ess+r.ess, n+1
+			clip, ess, n = clip+r.clip, ess+r.ess, n+1
 			f.logRatios = append(f.logRatios, r.logRatio)
 		}
 	}
 	if n > 0 {
-		f.clip, f.logRatio, f.ess = known(clip/n), known(ratio/n), known(ess/n)
+		f.clip, f.ess = known(clip/n), known(ess/n)
 	}
 }
 

@@ -154,7 +154,6 @@ func (w logWindow) measure(f *facts) {
 	f.trainerIdle = w.mean(func(s *foreign.Step) foreign.Figure { return s.TrainerIdle })
 	f.rolloutIdle = w.mean(func(s *foreign.Step) foreign.Figure { return s.RolloutIdle })
 	f.clip = w.mean(func(s *foreign.Step) foreign.Figure { return s.ClipFraction })
-	f.logRatio = w.mean(func(s *foreign.Step) foreign.Figure { return s.MeanLogRatio })
 	f.ess = w.mean(func(s *foreign.Step) foreign.Figure { return s.EffectiveSampleSize })
 	f.logRatios = w.series(func(s *foreign.Step) foreign.Figure { return s.MeanLogRatio })
 	f.truncated = w.mean(func(s *foreign.Step) foreign.Figure { return s.TruncatedShare })

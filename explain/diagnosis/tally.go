@@ -32,7 +32,6 @@ const rowsMax = 1 << 16
 
 // tally folds what metrics does not keep step by step.
 type tally struct {
-	cfg    loop.Config
 	rows   []row
 	now    row
 	groups map[loop.GroupID]*liveGroup
@@ -48,7 +47,7 @@ type tally struct {
 }
 
 func newTally(cfg loop.Config) *tally {
-	t := &tally{cfg: cfg, groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
+	t := &tally{groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
 	for i, slots := range cfg.EngineSlots {
 		for range slots {
 			t.engineOf = append(t.engineOf, int32(i))

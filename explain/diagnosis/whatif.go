@@ -21,8 +21,8 @@ type arm struct {
 	trainerIdle       float64
 	rolloutIdle       float64
 	// dropped is the share of groups given up for room or staleness, bias the mean length trained over
-	// the mean length sampled, truncated the share of rollouts at the cap.
-	dropped, bias, truncated float64
+	// the mean length sampled.
+	dropped, bias float64
 	// stalenessHalf and periodHalf are of the 95 % intervals of the differences from the run's own settings,
 	// whose rollouts and steps are the same; 0 where there is none.
 	stalenessHalf, periodHalf float64
@@ -162,7 +162,7 @@ func armOf(s metrics.Summary, steps []metrics.Step) arm {
 		staleness: estimate.OfSeries(column(steps, func(p *metrics.Step) float64 { return p.Staleness })),
 		period:    estimate.OfSeries(column(steps, func(p *metrics.Step) float64 { return float64(p.PeriodNS) / 1e9 })),
 		pqs:       s.PQS.Mean, iqs: s.IQS.Mean, p95: float64(s.Staleness.P95),
-		trainerIdle: s.TrainerIdleRatio, rolloutIdle: s.RolloutIdleRatio, bias: 1, truncated: s.Length.TruncatedShare,
+		trainerIdle: s.TrainerIdleRatio, rolloutIdle: s.RolloutIdleRatio, bias: 1,
 	}
 	if c := s.Control; c != nil {
 		a.held, _ = heldShare(c)

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
+	estimated "github.com/headway-rl/headway/observe/estimate"
 )
 
 // ArmsResult is a comparison as one JSON document, which [ArmsHTML] and [ArmsText] print.
@@ -141,12 +140,10 @@ func estimate(values []float64) (e Estimate, ok bool) {
 	if len(values) == 0 {
 		return e, false
 	}
-	e.Seeds = len(values)
-	mean, sd := stat.MeanStdDev(values, nil)
-	e.Mean = mean
-	if n := float64(len(values)); n > 1 {
-		half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * sd / math.Sqrt(n)
-		e.Interval95 = &[2]float64{mean - half, mean + half}
+	v := estimated.OfSeeds(values)
+	e.Mean, e.Seeds = v.Mean, len(values)
+	if v.Known() {
+		e.Interval95 = &[2]float64{v.Low(), v.High()}
 	}
 	return e, true
 }

@@ -22,10 +22,9 @@ type axis struct {
 type axisPart struct {
 	text string // a single value, as given; "" for a range
 	size int64
-	// Value i of a range is from + i·step or, if geometric, from·step^i; to is the last
-	// one's limit, which the last of evenly spaced values meets exactly.
-	from, to, step float64
-	geometric      bool
+	// Value i of a range is from + i·step or, if geometric, from·step^i.
+	from, step float64
+	geometric  bool
 }
 
 // at is the value at an index.
@@ -158,7 +157,7 @@ func parsePart(text string) (axisPart, error) {
 	if err != nil || err2 != nil || !isFiniteNumber(first) || !isFiniteNumber(last) || !isFiniteNumber(by) {
 		return axisPart{}, fmt.Errorf("the range %s is not made of numbers: FROM..TO/STEP, FROM..TOxFACTOR or FROM..TO#N", text)
 	}
-	p := axisPart{from: first, to: last}
+	p := axisPart{from: first}
 	steps := 0.0
 	switch rest[at] {
 	case '/':

@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"math"
 
-	"gonum.org/v1/gonum/stat"
-	"gonum.org/v1/gonum/stat/distuv"
-
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/internal/parallel"
+	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
@@ -116,14 +114,9 @@ func over[T any](runs []T, of func(T) float64) Interval {
 
 // interval is the mean of values with Student's 95 % interval.
 func interval(values []float64) Interval {
-	switch len(values) {
-	case 0:
+	if len(values) == 0 {
 		return Interval{}
-	case 1:
-		return Interval{Mean: values[0], Low: math.NaN(), High: math.NaN(), Seeds: 1}
 	}
-	mean, deviation := stat.MeanStdDev(values, nil)
-	n := float64(len(values))
-	half := distuv.StudentsT{Sigma: 1, Nu: n - 1}.Quantile(0.975) * deviation / math.Sqrt(n)
-	return Interval{Mean: mean, Low: mean - half, High: mean + half, Seeds: len(values)}
+	v := estimate.OfSeeds(values)
+	return Interval{Mean: v.Mean, Low: v.Low(), High: v.High(), Seeds: len(values)}
 }

@@ -111,16 +111,15 @@ var newline = []byte{'\n'}
 
 // logPlace is what the headers of a message of the log say.
 type logPlace struct {
-	line   int64
-	epoch  uint64
-	piece  int // -1: whole lines
-	append string
+	line  int64
+	epoch uint64
+	piece int // -1: whole lines
 }
 
 func logPlaceOf(h nats.Header) (logPlace, error) {
 	line, err := strconv.ParseInt(h.Get(headerLine), 10, 64)
 	epoch, err2 := strconv.ParseUint(h.Get(headerEpoch), 10, 64)
-	p := logPlace{line: line, epoch: epoch, piece: -1, append: h.Get(headerAppend)}
+	p := logPlace{line: line, epoch: epoch, piece: -1}
 	if text := h.Get(headerPiece); text != "" {
 		var err3 error
 		p.piece, err3 = strconv.Atoi(text)
