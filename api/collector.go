@@ -24,6 +24,20 @@ func one(name, help string, kind prometheus.ValueType, read func(s protocol.Stat
 	return figure{name, help, kind, nil, func(s protocol.Status, emit func(float64, ...string)) { emit(read(s)) }}
 }
 
+// of is a figure of a part of the status, which is nil where a control plane has none.
+func of[T any](part func(protocol.Status) *T, name, help string, kind prometheus.ValueType, labels []string, read func(part *T, emit func(value float64, labels ...string))) figure {
+	return figure{name, help, kind, labels, func(s protocol.Status, emit func(float64, ...string)) {
+		if p := part(s); p != nil {
+			read(p, emit)
+		}
+	}}
+}
+
+// single is a figure of a part without labels.
+func single[T any](part func(protocol.Status) *T, name, help string, kind prometheus.ValueType, read func(part *T) float64) figure {
+	return of(part, name, help, kind, nil, func(p *T, emit func(float64, ...string)) { emit(read(p)) })
+}
+
 const (
 	gauge   = prometheus.GaugeValue
 	counter = prometheus.CounterValue

@@ -9,23 +9,23 @@ var controlStates = []string{"settling", "keeping", "correcting", "unreachable",
 
 // controlFigures say how a goal is kept; a run without one has none of them.
 var controlFigures = []figure{
-	ofControl("headway_control_state", "1 for what the controller does: settling, keeping, correcting, unreachable or silent; a run without a target has no such series.", []string{"state"},
+	of(controlOf, "headway_control_state", "1 for what the controller does: settling, keeping, correcting, unreachable or silent; a run without a target has no such series.", gauge, []string{"state"},
 		func(c *protocol.Control, emit func(float64, ...string)) {
 			oneOf(controlStates, func(w string) bool { return w == c.State }, emit)
 		}),
-	ofControl("headway_control_target", "The target: mean is the largest mean staleness in versions, share the least share of what is trained within the target's versions.", []string{"of"},
+	of(controlOf, "headway_control_target", "The target: mean is the largest mean staleness in versions, share the least share of what is trained within the target's versions.", gauge, []string{"of"},
 		func(c *protocol.Control, emit func(float64, ...string)) {
 			ofGoal(c, c.TargetMean, c.TargetShare, emit)
 		}),
-	ofControl("headway_control_measured", "What the target was measured to be over its window of train steps, -1 while unknown.", []string{"of"},
+	of(controlOf, "headway_control_measured", "What the target was measured to be over its window of train steps, -1 while unknown.", gauge, []string{"of"},
 		func(c *protocol.Control, emit func(float64, ...string)) {
 			ofGoal(c, c.MeasuredMean, c.MeasuredShare, emit)
 		}),
-	counted("headway_control_steps_total", "Train steps that were judged by the target.", func(c *protocol.Control) int64 { return c.Steps }),
-	counted("headway_control_held_steps_total", "Train steps with the target held over the window that ended with them.", func(c *protocol.Control) int64 { return c.HeldSteps }),
-	counted("headway_control_held_batches_total", "Train steps whose own batch met the target, which is stricter.", func(c *protocol.Control) int64 { return c.HeldBatches }),
-	counted("headway_control_moves_total", "Changes of settings that the controller made.", func(c *protocol.Control) int64 { return c.Moves }),
-	ofControl("headway_control_setting", "Where a setting stands that the controller may move: value, and least and most as its limits.", []string{"setting", "bound"},
+	single(controlOf, "headway_control_steps_total", "Train steps that were judged by the target.", counter, func(c *protocol.Control) float64 { return float64(c.Steps) }),
+	single(controlOf, "headway_control_held_steps_total", "Train steps with the target held over the window that ended with them.", counter, func(c *protocol.Control) float64 { return float64(c.HeldSteps) }),
+	single(controlOf, "headway_control_held_batches_total", "Train steps whose own batch met the target, which is stricter.", counter, func(c *protocol.Control) float64 { return float64(c.HeldBatches) }),
+	single(controlOf, "headway_control_moves_total", "Changes of settings that the controller made.", counter, func(c *protocol.Control) float64 { return float64(c.Moves) }),
+	of(controlOf, "headway_control_setting", "Where a setting stands that the controller may move: value, and least and most as its limits.", gauge, []string{"setting", "bound"},
 		func(c *protocol.Control, emit func(float64, ...string)) {
 			for _, s := range c.Settings {
 				emit(s.Value, s.Name, "value")
@@ -35,21 +35,7 @@ var controlFigures = []figure{
 		}),
 }
 
-// ofControl is a gauge of a run with a goal.
-func ofControl(name, help string, labels []string, read func(c *protocol.Control, emit func(float64, ...string))) figure {
-	return figure{name, help, gauge, labels, func(s protocol.Status, emit func(float64, ...string)) {
-		if s.Control != nil {
-			read(s.Control, emit)
-		}
-	}}
-}
-
-// counted is a counter of a run with a goal.
-func counted(name, help string, read func(c *protocol.Control) int64) figure {
-	f := ofControl(name, help, nil, func(c *protocol.Control, emit func(float64, ...string)) { emit(float64(read(c))) })
-	f.kind = counter
-	return f
-}
+func controlOf(s protocol.Status) *protocol.Control { return s.Control }
 
 // ofGoal emits the kinds that a goal has.
 func ofGoal(c *protocol.Control, mean, share float64, emit func(float64, ...string)) {

@@ -17,8 +17,5 @@ func (s *Server) joinMeeting(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	reply, err := port.Join(r.Context(), r.PathValue("name"), req)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, reply)
+	return writeReply(w, reply, err)
 }

@@ -25,10 +25,7 @@ func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	command, err := port.Next(r.Context(), r.PathValue("name"), req)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, command)
+	return writeReply(w, command, err)
 }
 
 func (s *Server) chunks(w http.ResponseWriter, r *http.Request) error {

@@ -185,6 +185,14 @@ func writeJSON(w http.ResponseWriter, message any) error {
 	return nil
 }
 
+// writeReply answers with what a port said, unless that is an error.
+func writeReply(w http.ResponseWriter, message any, err error) error {
+	if err != nil {
+		return err
+	}
+	return writeJSON(w, message)
+}
+
 // writeBody answers with a whole body. That a client has left is no error of the server's.
 func writeBody(w http.ResponseWriter, status int, kind string, body []byte) {
 	header := w.Header()

@@ -48,9 +48,6 @@ func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Cont
 			return err
 		}
 		reply, err := call(port, r.Context(), r.PathValue("id"), req)
-		if err != nil {
-			return err
-		}
-		return writeJSON(w, reply)
+		return writeReply(w, reply, err)
 	}
 }

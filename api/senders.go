@@ -22,8 +22,5 @@ func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {
 	defer cancel(nil)
 	defer context.AfterFunc(s.ending, func() { cancel(errDraining) })()
 	reply, err := port.Next(ctx, r.PathValue("name"), req)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, reply)
+	return writeReply(w, reply, err)
 }

@@ -39,10 +39,7 @@ func (s *Server) connectTrainer(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	reply, err := port.Connect(r.Context(), req)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, reply)
+	return writeReply(w, reply, err)
 }
 
 // leaseBatch answers with a batch as it lies; 204 says that none came in time.
@@ -90,10 +87,7 @@ func batchCall[Request, Reply any](s *Server, fresh func() Request, call func(Tr
 			return err
 		}
 		reply, err := call(port, r.Context(), loop.LeaseID(lease), req)
-		if err != nil {
-			return err
-		}
-		return writeJSON(w, reply)
+		return writeReply(w, reply, err)
 	}
 }
 
@@ -131,10 +125,7 @@ func (s *Server) publishWeights(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	reply, err := port.Publish(r.Context(), req, next)
-	if err != nil {
-		return err
-	}
-	return writeJSON(w, reply)
+	return writeReply(w, reply, err)
 }
 
 // readParts reads the manifest of a publish and returns what hands out its files, each as

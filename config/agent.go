@@ -111,10 +111,7 @@ func (v *validator) decodeCurve() {
 func (v *validator) prefill() {
 	c := v.config
 	p := c.Modelled.Prefill
-	if !c.says(p, "modelled.prefill") {
-		return
-	}
-	if v.unused("modelled.prefill", "mode", p.Mode, prefillModes) {
+	if !c.says(p, "modelled.prefill") || v.unused("modelled.prefill", "mode", p.Mode, prefillModes) {
 		return
 	}
 	switch {

@@ -180,13 +180,8 @@ func (f field) rangeText() string {
 
 // inRange reports whether a number is within the field's bounds.
 func (f field) inRange(value float64) bool {
-	if f.low != nil && (value < f.low.value || f.low.exclusive && value == f.low.value) {
-		return false
-	}
-	if f.high != nil && (value > f.high.value || f.high.exclusive && value == f.high.value) {
-		return false
-	}
-	return true
+	below := f.low != nil && (value < f.low.value || f.low.exclusive && value == f.low.value)
+	return !below && !(f.high != nil && (value > f.high.value || f.high.exclusive && value == f.high.value))
 }
 
 // scalar is the type of the field's value, or of what its lists hold in the end.

@@ -44,10 +44,8 @@ func newRound(engines int) *round {
 // ask returns what a member of the epoch that stands was told, if it is unchanged.
 func (m *round) ask(req *protocol.RendezvousRequest) (protocol.RendezvousReply, bool) {
 	p, ok := m.standing[req.Member]
-	if !ok || req.Epoch != m.epoch || p.member.Role != req.Role || p.member.Ranks != req.Ranks || p.member.Backend != req.Backend {
-		return protocol.RendezvousReply{}, false
-	}
-	if req.Engines > 0 && req.Engines != m.engines {
+	if !ok || req.Epoch != m.epoch || p.member.Role != req.Role || p.member.Ranks != req.Ranks || p.member.Backend != req.Backend ||
+		req.Engines > 0 && req.Engines != m.engines {
 		return protocol.RendezvousReply{}, false
 	}
 	return p.reply, true

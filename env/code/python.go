@@ -80,10 +80,7 @@ func parsePython(stdout []byte, programs int) []outcome {
 		}
 		limit, length, _ := strings.Cut(string(head), " ")
 		size, err := strconv.Atoi(length)
-		if err != nil || size < 0 || !isAnswer(limit) {
-			return outcomes
-		}
-		if size > len(rest) {
+		if err != nil || size < 0 || size > len(rest) || !isAnswer(limit) {
 			return outcomes
 		}
 		outcomes = append(outcomes, parseRuns(rest[:size], sandbox.Class(strings.TrimPrefix(limit, "-"))))

@@ -227,10 +227,7 @@ func (h Health) binds(batchGroups int) string {
 
 // rate writes a rate with three digits.
 func rate(v float64) string {
-	switch {
-	case v >= 1000:
-		return fmt.Sprintf("%.0f", v)
-	case v >= 100:
+	if v >= 100 {
 		return fmt.Sprintf("%.0f", v)
 	}
 	return fmt.Sprintf("%.3g", v)

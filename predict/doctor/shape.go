@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -238,7 +239,7 @@ func (e *examination) keptLength(all, kept, n int) float64 {
 				batch[g].tokens += r.tokens
 			}
 		}
-		slices.SortFunc(batch, func(a, b keptGroup) int { return compare(a.at, b.at) })
+		slices.SortFunc(batch, func(a, b keptGroup) int { return cmp.Compare(a.at, b.at) })
 		for _, g := range batch[:kept] {
 			total += g.tokens
 			count += s
@@ -253,14 +254,4 @@ type (
 	keptGroup struct{ at, tokens float64 }
 )
 
-func earlier(a, b timed) int { return compare(a.at, b.at) }
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
-}
+func earlier(a, b timed) int { return cmp.Compare(a.at, b.at) }

@@ -290,14 +290,7 @@ func (s *search) aroundBudget(n int) []int {
 		}
 	}
 	slices.SortStableFunc(near, func(a, b int) int {
-		x, y := p.objective(s.ranked[a].figures()), p.objective(s.ranked[b].figures())
-		switch {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
-		}
-		return 0
+		return cmp.Compare(p.objective(s.ranked[a].figures()), p.objective(s.ranked[b].figures()))
 	})
 	return near[:min(len(near), n)]
 }

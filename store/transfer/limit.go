@@ -32,10 +32,7 @@ func (b *Bucket) Take(ctx context.Context, n int) error {
 		return ctx.Err()
 	}
 	wait := b.reserve(n)
-	if wait <= 0 {
-		return ctx.Err()
-	}
-	if pause.For(ctx, wait) != nil {
+	if wait <= 0 || pause.For(ctx, wait) != nil {
 		return ctx.Err()
 	}
 	return nil

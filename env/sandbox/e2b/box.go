@@ -31,6 +31,7 @@ type box struct {
 	envd   string
 
 	closing   chan struct{} // closed once by Close
+	once      sync.Once
 	refreshed sync.WaitGroup
 	mu        sync.Mutex // held while it is
 	gone      bool       // the sandbox has ended
@@ -260,11 +261,7 @@ func (b *box) Reset(ctx context.Context) error {
 func (b *box) Close(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.closing:
-	default:
-		close(b.closing)
-	}
+	b.once.Do(func() { close(b.closing) })
 	b.refreshed.Wait()
 	if b.gone {
 		return nil

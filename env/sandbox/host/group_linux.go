@@ -169,10 +169,7 @@ const giveUp = 10 * time.Second
 // Kill ends all processes of the group.
 func (g *Group) Kill() {
 	dirs := g.dirs()
-	if len(dirs) == 0 {
-		return
-	}
-	if g.unified && writeExisting(filepath.Join(dirs[0], "cgroup.kill"), "1") == nil {
+	if len(dirs) == 0 || g.unified && writeExisting(filepath.Join(dirs[0], "cgroup.kill"), "1") == nil {
 		return
 	}
 	// One that forks while it is looked at is met the next time.

@@ -62,8 +62,9 @@ type box struct {
 	oom    int // times that the pod's kernel has ended something for its memory
 
 	closing chan struct{} // closed once by Close
-	mu      sync.Mutex    // held while it is
-	gone    bool          // the claim is deleted
+	once    sync.Once
+	mu      sync.Mutex // held while it is
+	gone    bool       // the claim is deleted
 }
 
 var (
@@ -299,11 +300,7 @@ func (b *box) Reset(ctx context.Context) error {
 func (b *box) Close(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.closing:
-	default:
-		close(b.closing)
-	}
+	b.once.Do(func() { close(b.closing) })
 	if b.gone {
 		return nil
 	}

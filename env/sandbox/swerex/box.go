@@ -32,8 +32,9 @@ type box struct {
 	link   string
 
 	closing chan struct{} // closed once by Close
-	mu      sync.Mutex    // held while it is
-	gone    bool          // the server has ended the box
+	once    sync.Once
+	mu      sync.Mutex // held while it is
+	gone    bool       // the server has ended the box
 }
 
 var (
@@ -243,11 +244,7 @@ func (b *box) Restore(ctx context.Context, snapshot []byte) error {
 func (b *box) Close(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	select {
-	case <-b.closing:
-	default:
-		close(b.closing)
-	}
+	b.once.Do(func() { close(b.closing) })
 	if b.gone {
 		return nil
 	}
