@@ -51,7 +51,7 @@ var environmentFigures = []figure{
 	of(verifierOf, "headway_verifier_failures_total", "Rollouts that the verifier could not judge, by class.", counter, []string{"class"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
 		byName(v.Failures, emit)
 	}),
-	ofVerifier("headway_verifier_seconds", "Time of a verdict, and of the wait for it.", gauge, []string{"part", "statistic"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
+	of(verifierOf, "headway_verifier_seconds", "Time of a verdict, and of the wait for it.", gauge, []string{"part", "statistic"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
 		for part, q := range map[string]protocol.Quantiles{"verdict": v.JudgeS, "wait": v.WaitS} {
 			emit(q.P50, part, "p50")
 			emit(q.P90, part, "p90")

@@ -281,7 +281,6 @@ func (w *work) Rollout(r sim.Rollout) sim.Response {
 		StartNS: s.startNS, FirstNS: float64(s.firstNS), TokenNS: float64(s.tokenNS)}
 	if w.capTokens > 0 && res.Tokens > w.capTokens {
 		res.Tokens, res.Reward, res.Mark = w.capTokens, 0, loop.MarkNone
-		w.cut++
 	}
 	return res
 }

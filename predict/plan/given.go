@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 )
 
 // unplanned are keys of a simulation that a plan chooses or derives itself, with the
