@@ -64,10 +64,7 @@ func (r *Record) openSpans() error {
 	if err != nil {
 		return err
 	}
-	model := r.Cfg.Model.Path
-	if model == "" {
-		model = r.Cfg.Environment.Task
-	}
+	model := cmp.Or(r.Cfg.Model.Path, r.Cfg.Environment.Task)
 	r.Spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Logf})
 	return err
 }

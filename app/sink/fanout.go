@@ -72,15 +72,9 @@ type queue struct {
 
 // Start begins to feed sinks.
 func Start(sinks []Sink, opt Options) *Fanout {
-	if opt.Depth == 0 {
-		opt.Depth = 4096
-	}
-	if opt.Retry == 0 {
-		opt.Retry = 5 * time.Second
-	}
-	if opt.Patience == 0 {
-		opt.Patience = 15 * time.Second
-	}
+	opt.Depth = cmp.Or(opt.Depth, 4096)
+	opt.Retry = cmp.Or(opt.Retry, 5*time.Second)
+	opt.Patience = cmp.Or(opt.Patience, 15*time.Second)
 	if opt.Logf == nil {
 		opt.Logf = func(string, ...any) {}
 	}

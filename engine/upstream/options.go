@@ -68,12 +68,8 @@ type Options struct {
 
 // withDefaults returns a copy in which nothing is left open.
 func (o Options) withDefaults() Options {
-	if o.Delivery == "" {
-		o.Delivery = DeliveryNone
-	}
-	if o.Cache == "" {
-		o.Cache = CacheSalt
-	}
+	o.Delivery = cmp.Or(o.Delivery, DeliveryNone)
+	o.Cache = cmp.Or(o.Cache, CacheSalt)
 	for _, d := range []struct {
 		given    *time.Duration
 		fallback time.Duration
