@@ -64,7 +64,7 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 		"modelled.verifier.time.mean_s=2", "modelled.verifier.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
 		"rollout.drift.begin=10", "rollout.drift.environment_factor=3", "rollout.drift.step_factor=2",
 		"modelled.train.step_by=rollouts", "modelled.train.step_by=constant", "modelled.train.step_cv=0.3", "modelled.train.failure_rate=0.1", "modelled.sync.load_s=3",
-		"engines.1.speed=1.5", "modelled.failures.engine_mtbf_s=400", "modelled.failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
+		"engines.1.modelled_speed=1.5", "modelled.failures.engine_mtbf_s=400", "modelled.failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
 		"failures.engine_plan.0.down_s=90", "failures.engine_plan.0.engine=b", "modelled.evaluate.occupies=trainer", "modelled.evaluate.occupies=none", "evaluate.every=3", "evaluate.prompts=90", "modelled.evaluate.time_s=3",
 	} {
 		if simulated(set) == base {
