@@ -151,7 +151,7 @@ func (p *Plane) adopt(header trace.Header) error {
 		return failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
 	}
 	merged := reachedAs(began, p.Cfg)
-	if changed := changedLines(string(merged.YAML()), string(p.Cfg.YAML())); len(changed) > 0 {
+	if changed := changes(merged, p.Cfg); len(changed) > 0 {
 		return failure.Usage("leave these as they were, or begin a run under another --name",
 			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.Dir, strings.Join(changed, "\n  "))
 	}
@@ -181,60 +181,27 @@ func reachedAs(began, now config.Config) config.Config {
 	return merged
 }
 
-// changedLines says which lines of two documents differ, a few of them.
-func changedLines(before, now string) []string {
+// changes say which values of two documents differ, a few of them.
+func changes(before, now config.Config) []string {
 	var out []string
-	a, b := keyed(before), keyed(now)
-	for _, line := range a {
-		if other, there := b.value(line.key); !there || other != line.value {
-			out = append(out, fmt.Sprintf("%s began as %q, now %q", line.key, line.value, other))
-		}
+	values := map[string]string{}
+	for _, leaf := range now.Leaves() {
+		values[leaf.Key] = leaf.Value
 	}
-	for _, line := range b {
-		if _, there := a.value(line.key); !there {
-			out = append(out, fmt.Sprintf("%s began without a value, now %q", line.key, line.value))
+	for _, leaf := range before.Leaves() {
+		if other, there := values[leaf.Key]; !there || other != leaf.Value {
+			out = append(out, fmt.Sprintf("%s began as %q, now %q", leaf.Key, leaf.Value, other))
+		}
+		delete(values, leaf.Key)
+	}
+	for _, leaf := range now.Leaves() {
+		if _, there := values[leaf.Key]; there {
+			out = append(out, fmt.Sprintf("%s began without a value, now %q", leaf.Key, leaf.Value))
 		}
 	}
 	const most = 8
 	if len(out) > most {
 		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
-	}
-	return out
-}
-
-// keyedLines are the lines of a resolved document by their dotted key.
-type keyedLines []struct{ key, value string }
-
-func (k keyedLines) value(key string) (string, bool) {
-	for _, line := range k {
-		if line.key == key {
-			return line.value, true
-		}
-	}
-	return "", false
-}
-
-// keyed splits a document that this program wrote, a key a line, two spaces a level.
-func keyed(document string) keyedLines {
-	var out keyedLines
-	var path []string
-	item := 0
-	for line := range strings.Lines(document) {
-		line = strings.TrimRight(line, "\n")
-		text := strings.TrimLeft(line, " ")
-		if text == "" || strings.HasPrefix(text, "#") {
-			continue
-		}
-		level := (len(line) - len(text)) / 2
-		if strings.HasPrefix(text, "- ") {
-			item++
-			text = fmt.Sprintf("%d.", item) + text[2:]
-		}
-		key, value, _ := strings.Cut(text, ":")
-		path = append(path[:min(level, len(path))], key)
-		if value = strings.TrimSpace(value); value != "" {
-			out = append(out, struct{ key, value string }{strings.Join(path, "."), value})
-		}
 	}
 	return out
 }

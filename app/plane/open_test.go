@@ -1,0 +1,33 @@
+package plane
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// What differs between two documents is named by its key, also within a list.
+func TestChangesOfADocument(t *testing.T) {
+	read := func(text string) config.Config {
+		t.Helper()
+		c, err := config.Parse("test", []byte(text))
+		if err == nil {
+			c, err = c.Resolve()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	before := read("engines: [{name: a, slots: 8}, {name: b, slots: 8}]\nenvironment: {name: words}\n")
+	if same := changes(before, before); len(same) > 0 {
+		t.Errorf("a document differs from itself: %q", same)
+	}
+	now := read("engines: [{name: a, slots: 8}, {name: c, slots: 8}]\nfilter: {solve_rate: {drop: true, high: 0.9}}\n")
+	want := []string{`filter.solve_rate.drop began as "false", now "true"`, `engines.1.name began as "b", now "c"`, `environment.name began as "words", now ""`,
+		`filter.solve_rate.low began without a value, now "0.1"`, `filter.solve_rate.high began without a value, now "0.9"`}
+	if got := changes(before, now); !slices.Equal(got, want) {
+		t.Errorf("it says\n%q, want\n%q", got, want)
+	}
+}
