@@ -45,14 +45,14 @@ var environmentFigures = []figure{
 			emit(p.P99S, p.Part, "p99")
 		}
 	}),
-	single(verifierOf, "headway_verifier_judging", "Rollouts that are being judged.", gauge, func(v *protocol.Verifier) float64 { return float64(v.Judging) }),
+	single(verifierOf, "headway_verifier_judging", "Rollouts that are being judged.", gauge, func(v *protocol.Verifier) float64 { return float64(v.Running) }),
 	single(verifierOf, "headway_verifier_waiting", "Rollouts that wait to be judged.", gauge, func(v *protocol.Verifier) float64 { return float64(v.Waiting) }),
 	single(verifierOf, "headway_verifier_verdicts_total", "Verdicts that were given.", counter, func(v *protocol.Verifier) float64 { return float64(v.Verdicts) }),
 	of(verifierOf, "headway_verifier_failures_total", "Rollouts that the verifier could not judge, by class.", counter, []string{"class"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
 		byName(v.Failures, emit)
 	}),
 	of(verifierOf, "headway_verifier_seconds", "Time of a verdict, and of the wait for it.", gauge, []string{"part", "statistic"}, func(v *protocol.Verifier, emit func(float64, ...string)) {
-		for part, q := range map[string]protocol.Quantiles{"verdict": v.JudgeS, "wait": v.WaitS} {
+		for part, q := range map[string]protocol.Quantiles{"verdict": v.VerdictS, "wait": v.WaitS} {
 			emit(q.P50, part, "p50")
 			emit(q.P90, part, "p90")
 			emit(q.P99, part, "p99")

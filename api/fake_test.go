@@ -38,7 +38,7 @@ func newPlane() *plane {
 			Joining: []protocol.SenderJoining{{Engine: "e1"}, {Engine: "e2", Late: true}, {Engine: "e3", Late: true}, {Engine: "e4", Late: true}}},
 		Control: &protocol.Control{TargetMean: 2, TargetShare: 0.95, ControlStatus: loop.ControlStatus{State: "correcting", MeasuredMean: 2.5, MeasuredShare: -1, Steps: 40, HeldSteps: 30,
 			HeldBatches: 20, Moves: 3, Settings: []loop.SettingStatus{{Name: "hold", Value: 0.2, Most: 0.3}}}},
-		Environment: &protocol.EnvironmentStatus{Kind: "tasks", Verifier: &protocol.Verifier{Kind: "exact", Failures: map[string]int64{"verifier_crash": 1}, JudgeS: protocol.Quantiles{P50: 0.5}},
+		Environment: &protocol.EnvironmentStatus{Kind: "tasks", Verifier: &protocol.Verifier{Kind: "exact", Failures: map[string]int64{"verifier_crash": 1}, VerdictS: protocol.Quantiles{P50: 0.5}},
 			Episodes: protocol.Episodes{Scored: 9, Failed: 2, Failures: map[string]int64{"lost": 2}, Limits: map[string]int64{"timeout": 3},
 				Parts: []protocol.Spent{{Part: "tool", TotalS: 20}}, Whole: protocol.Spent{P99S: 5}}}},
 		events: make(chan []byte), subscribed: make(chan struct{}, 8)}

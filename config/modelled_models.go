@@ -65,7 +65,7 @@ func (c Config) OutsideModel() (*workload.Times, error) {
 	if err != nil {
 		return nil, err
 	}
-	judge, err := c.VerifierModel()
+	verifier, err := c.VerifierModel()
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (c Config) OutsideModel() (*workload.Times, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range []*workload.Times{environment, start, judge, call} {
+	for _, s := range []*workload.Times{environment, start, verifier, call} {
 		if s.Grouped() {
 			return nil, nil
 		}
@@ -93,7 +93,7 @@ func (c Config) OutsideModel() (*workload.Times, error) {
 	times := make([][]float64, samples)
 	for i := range times {
 		g := uint64(i)
-		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + judge.Draw(source(workload.StreamJudge), g, 0, 1)
+		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + verifier.Draw(source(workload.StreamVerifier), g, 0, 1)
 		calls := tools.Calls(source(workload.StreamCalls), g, 0, 1, 1)
 		ns += callsNS(tools, call.Mean(), source(workload.StreamTool), g, calls)
 		if calls > 0 || !environment.Zero() {

@@ -56,9 +56,9 @@ modelled:
 	if err != nil || start.Mean() != 20e9 {
 		t.Errorf("starts take %v ns (%v), want 20e9", start.Mean(), err)
 	}
-	judge, err := c.VerifierModel()
-	if err != nil || math.Abs(judge.Mean()-2e9) > 1 {
-		t.Errorf("verdicts take %v ns (%v), want 2e9", judge.Mean(), err)
+	verifier, err := c.VerifierModel()
+	if err != nil || math.Abs(verifier.Mean()-2e9) > 1 {
+		t.Errorf("verdicts take %v ns (%v), want 2e9", verifier.Mean(), err)
 	}
 	change, err := c.ChangeModel()
 	if err != nil || change.Length(100, 5) != 150 || change.Length(100, 4) != 140 || change.Length(100, 99) != 150 || change.CallsFactor(10) != 0.5 {

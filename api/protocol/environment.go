@@ -107,14 +107,14 @@ type Verifier struct {
 	Kind string `json:"kind"`
 	// Waiting rollouts have no verdict yet, and their turn has not come. Judging ones have their turn.
 	Waiting  int   `json:"waiting"`
-	Judging  int   `json:"running"`
+	Running  int   `json:"running"`
 	Verdicts int64 `json:"verdicts"`
 	Retries  int64 `json:"retries"`
 	// Failures by class.
 	Failures map[string]int64 `json:"failures,omitempty"`
-	// WaitS and JudgeS are the times of the last cases, in seconds.
-	WaitS  Quantiles `json:"wait_s"`
-	JudgeS Quantiles `json:"verdict_s"`
+	// WaitS and VerdictS are the times of the last cases, in seconds.
+	WaitS    Quantiles `json:"wait_s"`
+	VerdictS Quantiles `json:"verdict_s"`
 }
 
 // Quantiles of a time in seconds.

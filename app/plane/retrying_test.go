@@ -41,7 +41,7 @@ func (f *failingTemplate) Decode(ctx context.Context, _ []int32) (string, error)
 }
 
 // What no server renders is held until one does or the wait is over; what a server answers is not.
-func TestPatientTemplate(t *testing.T) {
+func TestRetryingTemplate(t *testing.T) {
 	refused := &url.Error{Op: "Post", URL: "http://127.0.0.1:1/tokenize", Err: syscall.ECONNREFUSED}
 	for name, c := range map[string]struct {
 		down time.Duration
@@ -83,7 +83,7 @@ func TestPatientTemplate(t *testing.T) {
 }
 
 // Who leaves is not waited for, and the other questions are held as well.
-func TestPatientTemplateLeft(t *testing.T) {
+func TestRetryingTemplateLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := &failingTemplate{until: time.Now().Add(time.Minute), err: io.EOF}
 		template := retryingTemplate{inner, 10 * time.Minute, func() {}}

@@ -34,10 +34,10 @@ const tasksFile = "tasks.json"
 
 // Player plays the rollouts of a control plane inside its process, with the tasks, sandboxes and verifier of its document.
 type Player struct {
-	cfg     config.Config
-	tasks   *taskset.Set      // nil where the environment has the prompts
-	judge   *verifier.Bounded // nil where the environment gives the rewards
-	openenv *openenv.Server   // nil for environment.kind tasks
+	cfg      config.Config
+	tasks    *taskset.Set      // nil where the environment has the prompts
+	verifier *verifier.Bounded // nil where the environment gives the rewards
+	openenv  *openenv.Server   // nil for environment.kind tasks
 	// Pool has the sandboxes, nil where nothing runs in one, and before Open.
 	Pool          *pool.Pool
 	log           *player.Log      // nil before open
@@ -75,7 +75,7 @@ func New(cfg config.Config) (*Player, config.Config, error) {
 		s.openenv, err = parts.OpenenvOf(cfg.Environment.OpenEnv)
 	}
 	if err == nil && cfg.Environment.Verifier.Kind != "none" {
-		s.judge, err = parts.VerifierOf(cfg)
+		s.verifier, err = parts.VerifierOf(cfg)
 	}
 	if err != nil {
 		return nil, cfg, errors.Join(err, s.Close())
@@ -160,7 +160,7 @@ func (s *Player) keepTasks(dir string) error {
 func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
-		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Judge: s.judgePort(),
+		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Verifier: s.verifierPort(),
 		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.logf,
 	})
 	if err != nil {
@@ -171,12 +171,12 @@ func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http
 	return nil
 }
 
-// judgePort is the verifier as a port, which is nil where there is none.
-func (s *Player) judgePort() verifier.Verifier {
-	if s.judge == nil {
+// verifierPort is the verifier as a port, which is nil where there is none.
+func (s *Player) verifierPort() verifier.Verifier {
+	if s.verifier == nil {
 		return nil
 	}
-	return s.judge
+	return s.verifier
 }
 
 // task is the task of a claim.
@@ -235,8 +235,8 @@ func (s *Player) Close() error {
 		defer cancel()
 		errs = append(errs, s.Pool.Close(ctx))
 	}
-	if s.judge != nil {
-		errs = append(errs, s.judge.Close())
+	if s.verifier != nil {
+		errs = append(errs, s.verifier.Close())
 	}
 	if s.log != nil {
 		errs = append(errs, s.log.Close())

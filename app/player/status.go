@@ -44,8 +44,8 @@ func (s *Player) Status(now time.Time) *protocol.EnvironmentStatus {
 			out.Sandboxes = SandboxStatus(s.Pool.Status())
 		}
 	}
-	if s.judge != nil {
-		out.Verifier = verifierStatus(s.judge.Status())
+	if s.verifier != nil {
+		out.Verifier = verifierStatus(s.verifier.Status())
 	}
 	return out
 }
@@ -63,9 +63,9 @@ func SandboxStatus(s pool.Status) *protocol.Sandboxes {
 
 func verifierStatus(s verifier.Status) *protocol.Verifier {
 	return &protocol.Verifier{
-		Kind: s.Kind, Waiting: s.Waiting, Judging: s.Judging, Verdicts: s.Verdicts, Retries: s.Retries, Failures: byClass(s.Failures),
-		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
-		JudgeS: protocol.Quantiles{P50: s.JudgeS[0], P90: s.JudgeS[1], P99: s.JudgeS[2]},
+		Kind: s.Kind, Waiting: s.Waiting, Running: s.Running, Verdicts: s.Verdicts, Retries: s.Retries, Failures: byClass(s.Failures),
+		WaitS:    protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
+		VerdictS: protocol.Quantiles{P50: s.VerdictS[0], P90: s.VerdictS[1], P99: s.VerdictS[2]},
 	}
 }
 

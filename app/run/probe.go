@@ -48,9 +48,9 @@ type Prober struct {
 // Probe rollouts get group numbers far above a run's, so that no draw is used twice.
 const ProbeGroups loop.GroupID = 1 << 40
 
-// calibrate runs the engines for a moment while a scratch trainer makes a few
+// measure runs the engines for a moment while a scratch trainer makes a few
 // steps, as they will run together. The engines serve version 0.
-func calibrate(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (experiment.Probe, error) {
+func measure(ctx context.Context, cfg loop.Config, engines []port.Engine, environment port.Environment, scratch port.Trainer, now func() time.Time) (experiment.Probe, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeS*time.Second)
 	defer cancel()
 	p := NewProber(cfg, engines, environment)

@@ -85,7 +85,7 @@ func (j *Run) Predict(ctx context.Context) error {
 		return err
 	}
 	defer done()
-	c, err := calibrate(ctx, j.Rules, j.Engines, j.Environment, scratch, j.App.Now)
+	c, err := measure(ctx, j.Rules, j.Engines, j.Environment, scratch, j.App.Now)
 	j.TakePaces() // the probe's are not the run's
 	for _, e := range j.Engines {
 		if timed, ok := port.As[port.Timed](e); ok {

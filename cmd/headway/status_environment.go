@@ -79,7 +79,7 @@ func (p *statusPage) verifier(v *protocol.Verifier) {
 		return
 	}
 	text := fmt.Sprintf("%s · %s, each takes %s (p99 %s) · %d judged now, %d wait", report.Plain(v.Kind), report.Counted(v.Verdicts, "verdict"),
-		shortSeconds(v.JudgeS.P50), shortSeconds(v.JudgeS.P99), v.Judging, v.Waiting)
+		shortSeconds(v.VerdictS.P50), shortSeconds(v.VerdictS.P99), v.Running, v.Waiting)
 	if len(v.Failures) > 0 {
 		text += " · failures: " + classText(v.Failures)
 	}

@@ -19,7 +19,7 @@ func TestStatusOfAnEnvironment(t *testing.T) {
 			Parts: []protocol.Spent{{Part: "model", Episodes: 200, MeanS: 2.5, P50S: 2, P99S: 9}, {Part: "tool", Episodes: 150, MeanS: 0.25, P50S: 0.2, P99S: 1.5}}},
 		Sandboxes: &protocol.Sandboxes{Driver: "process", Lacks: "files and network\x1b[2J are the host's", Leased: 9, Warm: 2, WarmWanted: 4, Waiting: 1, Created: 100, Reused: 20, Hits: 90,
 			StartS: protocol.Quantiles{P50: 0.007, P99: 0.03}, Broken: true, Failures: map[string]int64{"start_failed": 5}},
-		Verifier: &protocol.Verifier{Kind: "tests", Verdicts: 200, Judging: 1, JudgeS: protocol.Quantiles{P50: 0.1, P99: 0.4}},
+		Verifier: &protocol.Verifier{Kind: "tests", Verdicts: 200, Running: 1, VerdictS: protocol.Quantiles{P50: 0.1, P99: 0.4}},
 	}
 	url := serveStatus(t, status, api.Options{})
 	out, _, code := askStatus(t, url)

@@ -18,8 +18,8 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// shortLesson is a lesson of a few steps.
-func shortLesson(t *testing.T, lag int, set ...string) study.LagRun {
+// shortLagRun is a lesson of a few steps.
+func shortLagRun(t *testing.T, lag int, set ...string) study.LagRun {
 	t.Helper()
 	var overrides []config.Override
 	for _, text := range append([]string{"environment.task=reverse", "environment.letters_max=4", "environment.held_out=32", "environment.supervised_steps=20",
@@ -34,9 +34,9 @@ func shortLesson(t *testing.T, lag int, set ...string) study.LagRun {
 }
 
 // Batch t is sampled by version max(0, t − lag), every token of it, and trained on by version t.
-func TestLessonLag(t *testing.T) {
+func TestLagRunLag(t *testing.T) {
 	for _, lag := range []int{0, 1, 3, 20} {
-		l := &lagRun{LagRun: shortLesson(t, lag), weights: &newestWeights{}}
+		l := &lagRun{LagRun: shortLagRun(t, lag), weights: &newestWeights{}}
 		if err := l.build(); err != nil {
 			t.Fatal(err)
 		}
@@ -84,9 +84,9 @@ func TestLessonLag(t *testing.T) {
 
 // The same lesson twice is the same; without lag a correction changes nothing but roundings; all
 // lessons of a seed begin with the same policy, whatever their learning rate.
-func TestLessonRepeats(t *testing.T) {
+func TestLagRunRepeats(t *testing.T) {
 	run := func(lag int, set ...string) study.Learned {
-		l := shortLesson(t, lag, set...)
+		l := shortLagRun(t, lag, set...)
 		if lag == 0 {
 			l.DriftEvery = 4
 		}
@@ -122,9 +122,9 @@ func TestLessonRepeats(t *testing.T) {
 }
 
 // A gradient that is no number ends the lesson with what it had; a lesson that is cancelled says so.
-func TestLessonBreaks(t *testing.T) {
+func TestLagRunBreaks(t *testing.T) {
 	lessonOf := func() *lagRun {
-		l := &lagRun{LagRun: shortLesson(t, 6), weights: &newestWeights{}}
+		l := &lagRun{LagRun: shortLagRun(t, 6), weights: &newestWeights{}}
 		if err := l.build(); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +143,7 @@ func TestLessonBreaks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if out, err := teach(ctx, shortLesson(t, 0)); !errors.Is(err, context.Canceled) {
+	if out, err := teach(ctx, shortLagRun(t, 0)); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled: %v, %+v", err, out)
 	}
 }

@@ -23,7 +23,7 @@ const (
 	waitsTool
 	calls
 	environs // in its environment after the last turn
-	waitsJudge
+	waitsVerifier
 	judged
 	// done and failed need a slot to be reported from.
 	done
@@ -35,7 +35,7 @@ var partOf = [...]metrics.Part{
 	ready: metrics.PartInterrupted, waitsPrefill: metrics.PartQueue, prefills: metrics.PartPrefill, decodes: metrics.PartDecode,
 	waitsSandbox: metrics.PartSandboxWait, waitsStart: metrics.PartSandboxWait, starts: metrics.PartSandboxStart,
 	waitsTool: metrics.PartToolWait, calls: metrics.PartTool, environs: metrics.PartEnvironment,
-	waitsJudge: metrics.PartJudgeWait, judged: metrics.PartJudge, done: metrics.PartInterrupted, failed: metrics.PartInterrupted,
+	waitsVerifier: metrics.PartVerifierWait, judged: metrics.PartVerifier, done: metrics.PartInterrupted, failed: metrics.PartInterrupted,
 }
 
 // agent is a rollout attempt under Config.Agents, in a slot or without one. What it
@@ -99,7 +99,7 @@ type agents struct {
 
 func newAgents(cfg *Agents, engines int) *agents {
 	w := &agents{cfg: cfg, prefill: make([]prefiller, engines), changing: !cfg.Change.Off()}
-	w.stations[atTool].limit, w.stations[atJudge].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.JudgeWorkers, cfg.PrefillWorkers
+	w.stations[atTool].limit, w.stations[atVerifier].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.VerifierWorkers, cfg.PrefillWorkers
 	if s := cfg.Sandboxes; s != nil {
 		w.stations[atSandbox].limit, w.stations[atStarter].limit = s.Limit, s.Starting
 	}
@@ -109,7 +109,7 @@ func newAgents(cfg *Agents, engines int) *agents {
 	}{
 		{&w.draw.calls, workload.StreamCalls}, {&w.draw.turn, workload.StreamTurn}, {&w.draw.tool, workload.StreamTool},
 		{&w.draw.fault, workload.StreamToolFault}, {&w.draw.start, workload.StreamSandbox},
-		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife}, {&w.draw.judge, workload.StreamJudge},
+		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife}, {&w.draw.judge, workload.StreamVerifier},
 	} {
 		*d.source = workload.NewSource(cfg.Seed, d.stream)
 	}
@@ -150,12 +150,12 @@ func (w *agents) readNS(tokens int64, relative float64) int64 {
 	return int64(math.Round(ns))
 }
 
-// judgeNS is how long the verdict on an attempt takes.
-func (w *agents) judgeNS(t workload.Turn) int64 {
-	if w.cfg.Judge.Zero() {
+// verdictNS is how long the verdict on an attempt takes.
+func (w *agents) verdictNS(t workload.Turn) int64 {
+	if w.cfg.Verifier.Zero() {
 		return 0
 	}
-	return w.cfg.Judge.Draw(w.draw.judge, t.Group, t.Sample, t.Attempt)
+	return w.cfg.Verifier.Draw(w.draw.judge, t.Group, t.Sample, t.Attempt)
 }
 
 // startAgent gives the rollout in a slot an agent and has it begin.
@@ -314,12 +314,12 @@ func (r *runner) wantSandbox(a *agent) {
 
 // toJudge has an agent judged.
 func (r *runner) toJudge(a *agent) {
-	if r.agents.cfg.Judge.Zero() {
+	if r.agents.cfg.Verifier.Zero() {
 		r.report(a, done)
 		return
 	}
-	if r.enter(atJudge, a, waitsJudge) {
-		r.serve(atJudge, a)
+	if r.enter(atVerifier, a, waitsVerifier) {
+		r.serve(atVerifier, a)
 	}
 }
 
@@ -351,8 +351,8 @@ func (r *runner) serve(at place, a *agent) {
 		r.startSandbox(a)
 	case atTool:
 		r.wait(a, calls, min(w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()), max(a.diesNS-r.now, 0)))
-	case atJudge:
-		r.wait(a, judged, w.judgeNS(a.turnOf()))
+	case atVerifier:
+		r.wait(a, judged, w.verdictNS(a.turnOf()))
 	case atPool:
 		r.wait(a, prefills, r.prefillNS(a))
 	}
@@ -461,7 +461,7 @@ func (r *runner) timeUp(a *agent) {
 			r.toJudge(a)
 		}
 	case judged:
-		r.leave(atJudge)
+		r.leave(atVerifier)
 		r.report(a, done)
 	case done:
 		r.scoreAgent(a)

@@ -59,7 +59,7 @@ func (r *runner) endAgent(a *agent) {
 	case calls:
 		r.leave(atTool)
 	case judged:
-		r.leave(atJudge)
+		r.leave(atVerifier)
 	}
 	if a.sandbox {
 		a.sandbox = false

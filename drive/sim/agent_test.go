@@ -40,7 +40,7 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 	}
 	a := &sim.Agents{Seed: rng.Uint64(), PromptTokens: int32(pick(3) * 500), PrefillNSPerToken: float64(pick(3)) * 4e5,
 		Prefill: sim.PrefillMode(pick(3)), PrefillWorkers: 1 + pick(3), ToolWorkers: pick(3) * 3, ToolTokens: int32(pick(2) * 300),
-		JudgeWorkers: pick(3) * 2}
+		VerifierWorkers: pick(3) * 2}
 	if !chance(4) {
 		a.Tools = tools(tb, workload.ToolsSpec{Calls: 4 * rng.Float64(), CallsKind: []string{"fixed", "poisson", "geometric"}[pick(3)], CallsMax: 12,
 			Split: []string{"even", "random"}[pick(2)], Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: float64(pick(3) * 4)},
@@ -57,7 +57,7 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 			Warm: pick(3) * 4, Uses: pick(3) * 2, ResetNS: int64(pick(2)) * 1e9}
 	}
 	if chance(2) {
-		a.Judge = lognormal(8 * rng.Float64())
+		a.Verifier = lognormal(8 * rng.Float64())
 	}
 	if !chance(5) {
 		c.Agents = a
@@ -131,11 +131,11 @@ func TestEveryFeature(t *testing.T) {
 func latencyAddsUp(t *testing.T, s metrics.Summary) {
 	t.Helper()
 	l := s.Latency
-	sum := l.QueueS + l.PrefillS + l.DecodeS + l.SandboxWaitS + l.SandboxStartS + l.ToolWaitS + l.ToolS + l.EnvironmentS + l.JudgeWaitS + l.JudgeS + l.InterruptedS
+	sum := l.QueueS + l.PrefillS + l.DecodeS + l.SandboxWaitS + l.SandboxStartS + l.ToolWaitS + l.ToolS + l.EnvironmentS + l.VerifierWaitS + l.VerifierS + l.InterruptedS
 	if d := sum - l.EndToEndS; d > 1e-6*sum || d < -1e-6*sum {
 		t.Errorf("latency of %v s, its parts %v s: %+v", l.EndToEndS, sum, l)
 	}
-	for _, part := range []float64{l.QueueS, l.PrefillS, l.DecodeS, l.SandboxWaitS, l.SandboxStartS, l.ToolWaitS, l.ToolS, l.EnvironmentS, l.JudgeWaitS, l.JudgeS, l.InterruptedS} {
+	for _, part := range []float64{l.QueueS, l.PrefillS, l.DecodeS, l.SandboxWaitS, l.SandboxStartS, l.ToolWaitS, l.ToolS, l.EnvironmentS, l.VerifierWaitS, l.VerifierS, l.InterruptedS} {
 		if part < 0 {
 			t.Errorf("a part of the latency is negative: %+v", l)
 		}

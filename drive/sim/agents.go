@@ -52,10 +52,10 @@ type Agents struct {
 	Change workload.Change
 	// Sandboxes are what tools and environment run in; nil for none.
 	Sandboxes *Sandboxes
-	// Judge is the time of a verdict, nil for none. At most JudgeWorkers are judged at once, 0
+	// Verifier is the time of a verdict, nil for none. At most VerifierWorkers are judged at once, 0
 	// for no limit.
-	Judge        *workload.Times
-	JudgeWorkers int
+	Verifier        *workload.Times
+	VerifierWorkers int
 }
 
 // Sandboxes models their start and number.
@@ -90,7 +90,7 @@ func (a *Agents) validate(c *Config, bad func(format string, args ...any)) {
 	if c.Lockstep {
 		bad("Agents under Lockstep are not modelled: leave one of the two out")
 	}
-	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.JudgeWorkers < 0 {
+	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.VerifierWorkers < 0 {
 		bad("Agents has a negative number of tokens or workers")
 	}
 	if !(a.PrefillNSPerToken >= 0) || math.IsInf(a.PrefillNSPerToken, 0) {

@@ -61,14 +61,14 @@ func produced(t *testing.T, s setup) (float64, string) {
 }
 
 // A judge without limits is an environment: the same events, byte for byte.
-func TestJudgeWithoutLimitIsAnEnvironment(t *testing.T) {
+func TestVerifierWithoutLimitIsAnEnvironment(t *testing.T) {
 	s := small
 	s.envS = 7
 	plain := run(t, s.config(t))
 	exponential := service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 7})
 	environment := small
 	environment.sim = func(c *sim.Config) { c.Work = constantEnvironment{c.Work, 7e9} }
-	judged := run(t, small.agents(&sim.Agents{Judge: exponential}).config(t))
+	judged := run(t, small.agents(&sim.Agents{Verifier: exponential}).config(t))
 	if want := run(t, environment.config(t)); judged.EndNS != want.EndNS || judged.Ledger != want.Ledger || !slices.Equal(judged.Summary.Staleness.Histogram, want.Summary.Staleness.Histogram) {
 		t.Errorf("judged until %d, %+v; in an environment until %d, %+v", judged.EndNS, judged.Ledger, want.EndNS, want.Ledger)
 	}
@@ -114,7 +114,7 @@ func TestLimitedServicesBind(t *testing.T) {
 		rate    float64
 		binding string
 	}{
-		"verifier": {sim.Agents{Judge: fixed(t, 20), JudgeWorkers: 6}, 6.0 / 20, "verifier"},
+		"verifier": {sim.Agents{Verifier: fixed(t, 20), VerifierWorkers: 6}, 6.0 / 20, "verifier"},
 		"tool":     {sim.Agents{Tools: tools(t, one), ToolWorkers: 5}, 5.0 / 20, "environment"},
 		"starter":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 30), Starting: 9}}, 9.0 / 30, "sandbox"},
 		"sandbox":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 10), Limit: 7}}, 7 / (secondsFed + 10), "sandbox"},
@@ -187,14 +187,14 @@ func TestEngineSpeeds(t *testing.T) {
 
 // C rollouts of exponential length and a verifier of exponential time with k workers are
 // the machine-repair model: births at rate (C−n)/E[L], deaths at min(n, k)/u.
-func TestJudgeIsAMachineRepairQueue(t *testing.T) {
+func TestVerifierIsAMachineRepairQueue(t *testing.T) {
 	lengths, err := workload.LengthSpec{Kind: workload.KindExponential, MeanTokens: 3000}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const think, u, k, c = 3000 * nsPerToken / 1e9, 12.0, 4, 24
 	s := setup{c: c, s: 1, b: 8, q: 2, rho: 0.01, warmup: 100, steps: 6000}
-	s = s.agents(&sim.Agents{Seed: 5, Judge: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: u}), JudgeWorkers: k})
+	s = s.agents(&sim.Agents{Seed: 5, Verifier: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: u}), VerifierWorkers: k})
 	cfg := s.config(t)
 	accept, err := workload.NewAcceptance(1)
 	if err != nil {
@@ -211,7 +211,7 @@ func TestJudgeIsAMachineRepairQueue(t *testing.T) {
 	}
 	rate := busy / sum / u
 	near(t, "production", res.Throughput.ProductionRolloutsPerS, rate, 0.01)
-	near(t, "wait for a verifier", res.Latency.JudgeWaitS, waiting/sum/rate, 0.04)
+	near(t, "wait for a verifier", res.Latency.VerifierWaitS, waiting/sum/rate, 0.04)
 }
 
 // A call that fails a share f of the times is made 1 + f + … + f^r times, and its
@@ -342,7 +342,7 @@ func everything(t *testing.T, factor float64) setup {
 		Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindPoisson, Split: workload.SplitRandom,
 			Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: factor * 2}, FailureRate: 0.05, Retries: 1}),
 		Sandboxes: &sim.Sandboxes{Start: fixed(9), Limit: 40, Starting: 6, TimeoutNS: int64(factor * 60e9), FailureRate: 0.02, Retries: 2},
-		Judge:     fixed(2), JudgeWorkers: 5,
+		Verifier:  fixed(2), VerifierWorkers: 5,
 	}
 	return s.agents(a, func(c *sim.Config) {
 		c.NSPerToken *= factor
@@ -445,7 +445,7 @@ func TestLittleIdentityOfAgents(t *testing.T) {
 			Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.02},
 				FailureRate: 0.2, Retries: 100}), ToolWorkers: 6, ToolTokens: 30, PrefillNSPerToken: 1e4, Prefill: sim.PrefillEngine,
 			Sandboxes: &sim.Sandboxes{Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.1}), Limit: 40, Starting: 10},
-			Judge:     fixed(t, 0.01), JudgeWorkers: 4,
+			Verifier:  fixed(t, 0.01), VerifierWorkers: 4,
 		}
 		cfg.EngineSpeed, cfg.Validation = []float64{1.4, 0.6}, sim.Validation{Every: 9, Rollouts: 60}
 		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { counted.observe(ev, actions) }

@@ -9,7 +9,7 @@ const (
 	atSandbox place = iota // has one, from its start on
 	atStarter
 	atTool
-	atJudge
+	atVerifier
 	atPool
 	placeCount
 )

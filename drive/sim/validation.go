@@ -148,7 +148,7 @@ func sink(h []validating) {
 func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response, relative float64) int64 {
 	turn := workload.Turn{Group: uint64(group), Attempt: 1}
 	calls := w.callsOf(turn, res.Tokens, version)
-	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.judgeNS(turn)
+	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.verdictNS(turn)
 	if s := w.cfg.Sandboxes; s != nil && (s.Early || calls > 0 || res.EnvironmentNS > 0) {
 		ns += w.startNS(turn)
 	}

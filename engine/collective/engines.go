@@ -15,8 +15,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// seatWaitS is how long an engine's place at a meeting waits before it is taken again.
-const seatWaitS = 60
+// meetWaitS is how long an engine's place at a meeting waits before it is taken again.
+const meetWaitS = 60
 
 var _ upstream.Sender = (*Coordinator)(nil)
 
@@ -101,7 +101,7 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 		}
 		sent <- err
 	}()
-	g, err := c.seat(both, o, ranks, backend)
+	g, err := c.meet(both, o, ranks, backend)
 	if err == nil {
 		c.seated(o, net.JoinHostPort(g.Address, strconv.Itoa(g.Port)))
 		late.Reset(lateAfter)
@@ -123,10 +123,10 @@ func (c *Coordinator) Meet(ctx context.Context, engine string, ranks int, join f
 	return upstream.Group{}, err
 }
 
-// seat takes an engine's place at the meeting until the sender is there too. Who is told that others
+// meet takes an engine's place in the round until the sender is there too. Who is told that others
 // are missing asks again.
-func (c *Coordinator) seat(ctx context.Context, o *order, ranks int, backend string) (upstream.Group, error) {
-	req := protocol.RendezvousRequest{Member: nameable(o.Engine), Role: "engine", Ranks: ranks, Backend: backend, WaitS: seatWaitS}
+func (c *Coordinator) meet(ctx context.Context, o *order, ranks int, backend string) (upstream.Group, error) {
+	req := protocol.RendezvousRequest{Member: nameable(o.Engine), Role: "engine", Ranks: ranks, Backend: backend, WaitS: meetWaitS}
 	for {
 		reply, err := c.opt.Meetings.Join(ctx, o.Rendezvous, req)
 		if err == nil {

@@ -34,31 +34,31 @@ type RendezvousOptions struct {
 type Rendezvous struct {
 	opt RendezvousOptions
 
-	mu       sync.Mutex
-	meetings map[string]*table
-	closed   chan struct{}
-	once     sync.Once
+	mu     sync.Mutex
+	rounds map[string]*openRound
+	closed chan struct{}
+	once   sync.Once
 }
 
-// table is a meeting with the calls that wait at it.
-type table struct {
-	round *round
-	seats map[string]*seat
+// openRound is a round with the calls that wait for it.
+type openRound struct {
+	round   *round
+	waiters map[string]*waiter
 	// kept: it was expected, and is not forgotten when nobody is there.
 	kept bool
 }
 
-// seat is one call that waits.
-type seat struct {
+// waiter is one call that waits.
+type waiter struct {
 	// ready is closed when reply or err is set.
 	ready chan struct{}
 	reply protocol.RendezvousReply
 	err   error
 }
 
-// NewRendezvous returns a rendezvous without any meeting.
+// NewRendezvous returns a rendezvous without any round.
 func NewRendezvous(opt RendezvousOptions) *Rendezvous {
-	return &Rendezvous{opt: opt, meetings: make(map[string]*table), closed: make(chan struct{})}
+	return &Rendezvous{opt: opt, rounds: make(map[string]*openRound), closed: make(chan struct{})}
 }
 
 // Expect sets how many engines the collective of that name waits for. It counts from the
@@ -66,32 +66,32 @@ func NewRendezvous(opt RendezvousOptions) *Rendezvous {
 func (r *Rendezvous) Expect(name string, engines int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.meetings[name]
+	t := r.rounds[name]
 	if t == nil {
 		t = newTable(engines)
-		r.meetings[name] = t
+		r.rounds[name] = t
 	}
 	t.round.engines, t.kept = engines, true
 	r.settle(t)
 }
 
-func newTable(engines int) *table {
-	return &table{round: newRound(engines), seats: make(map[string]*seat)}
+func newTable(engines int) *openRound {
+	return &openRound{round: newRound(engines), waiters: make(map[string]*waiter)}
 }
 
 // Forget ends a collective that no member is to join any more: waiting members are refused.
 func (r *Rendezvous) Forget(name string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t := r.meetings[name]
+	t := r.rounds[name]
 	if t == nil {
 		return
 	}
-	delete(r.meetings, name)
-	for member, s := range t.seats {
+	delete(r.rounds, name)
+	for member, s := range t.waiters {
 		s.err = protocol.Refuse(protocol.CodeExpired, "rendezvous %s: it has been given up", name)
 		close(s.ready)
-		delete(t.seats, member)
+		delete(t.waiters, member)
 	}
 }
 
@@ -120,7 +120,7 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 	if err := t.round.join(&req); err != nil {
 		return protocol.RendezvousReply{}, err
 	}
-	s := t.sit(name, req.Member)
+	s := t.enter(name, req.Member)
 	r.settle(t)
 	r.mu.Unlock()
 	stopped := s.wait(ctx, r.closed, time.Duration(req.WaitS*float64(time.Second)))
@@ -129,7 +129,7 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 		return s.reply, s.err
 	}
 	missing := t.round.missing()
-	delete(t.seats, req.Member)
+	delete(t.waiters, req.Member)
 	t.round.leave(req.Member)
 	if stopped != nil {
 		return protocol.RendezvousReply{}, stopped
@@ -139,51 +139,51 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 }
 
 // table finds a collective, or begins one.
-func (r *Rendezvous) table(name string) (*table, error) {
-	t := r.meetings[name]
+func (r *Rendezvous) table(name string) (*openRound, error) {
+	t := r.rounds[name]
 	if t == nil {
-		if len(r.meetings) >= MeetingsMax {
+		if len(r.rounds) >= MeetingsMax {
 			return nil, protocol.Refuse(protocol.CodeBusy, "there are %d collectives, the most there may be: use one of their names", MeetingsMax)
 		}
 		t = newTable(r.opt.Engines)
-		r.meetings[name] = t
+		r.rounds[name] = t
 	}
 	return t, nil
 }
 
 // forget drops a collective whose members have never met and of whom none is there.
-func (r *Rendezvous) forget(name string, t *table) {
-	if len(t.seats) == 0 && t.round.epoch == 0 && !t.kept && r.meetings[name] == t {
-		delete(r.meetings, name)
+func (r *Rendezvous) forget(name string, t *openRound) {
+	if len(t.waiters) == 0 && t.round.epoch == 0 && !t.kept && r.rounds[name] == t {
+		delete(r.rounds, name)
 	}
 }
 
-// sit notes that a call waits. A call of the same member that still waits is told to stop.
-func (t *table) sit(name, member string) *seat {
-	if old := t.seats[member]; old != nil {
+// enter notes that a call waits. A call of the same member that still waits is told to stop.
+func (t *openRound) enter(name, member string) *waiter {
+	if old := t.waiters[member]; old != nil {
 		old.err = protocol.Refuse(protocol.CodeConflict, "rendezvous %s: another call of member %s has taken this one's place: each process needs a name of its own", name, member)
 		close(old.ready)
 	}
-	s := &seat{ready: make(chan struct{})}
-	t.seats[member] = s
+	s := &waiter{ready: make(chan struct{})}
+	t.waiters[member] = s
 	return s
 }
 
 // settle answers everybody once all are there.
-func (r *Rendezvous) settle(t *table) {
+func (r *Rendezvous) settle(t *openRound) {
 	if !t.round.complete() {
 		return
 	}
 	for member, p := range t.round.meet() {
-		s := t.seats[member]
+		s := t.waiters[member]
 		s.reply = p.reply
 		close(s.ready)
-		delete(t.seats, member)
+		delete(t.waiters, member)
 	}
 }
 
 // wait waits for an answer; an error says why it stopped before the time was over.
-func (s *seat) wait(ctx context.Context, closed <-chan struct{}, d time.Duration) error {
+func (s *waiter) wait(ctx context.Context, closed <-chan struct{}, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -198,7 +198,7 @@ func (s *seat) wait(ctx context.Context, closed <-chan struct{}, d time.Duration
 }
 
 // over tells a member that only asked that its epoch does not stand.
-func (t *table) over(name string, req *protocol.RendezvousRequest) error {
+func (t *openRound) over(name string, req *protocol.RendezvousRequest) error {
 	m := t.round
 	why := "it never met here"
 	switch {

@@ -165,8 +165,8 @@ func TestMissing(t *testing.T) {
 			c.refused(t, protocol.CodeUnavailable, "after 60 s: "+word+"; ask again")
 		}
 		wait(join(ctx, r, engine("a", 1)), "the trainer, engines, of which the trainer says how many")
-		if len(r.meetings) != 0 {
-			t.Errorf("%d collectives are kept that never met", len(r.meetings))
+		if len(r.rounds) != 0 {
+			t.Errorf("%d collectives are kept that never met", len(r.rounds))
 		}
 		first := trainer("t")
 		first.Engines = 2
@@ -278,8 +278,8 @@ func TestForget(t *testing.T) {
 		join(t.Context(), r, trainer("t")).at(t, 1, 0, 2)
 		again.at(t, 1, 1, 2)
 		r.Forget("weights")
-		if len(r.meetings) != 0 {
-			t.Errorf("%d collectives are kept", len(r.meetings))
+		if len(r.rounds) != 0 {
+			t.Errorf("%d collectives are kept", len(r.rounds))
 		}
 	})
 }
@@ -360,7 +360,7 @@ func TestForgottenAndBegunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRendezvous(RendezvousOptions{Engines: 1})
 		given := join(t.Context(), r, engine("e0", 1))
-		old := r.meetings["weights"]
+		old := r.rounds["weights"]
 		r.Forget("weights")
 		waiting := join(t.Context(), r, engine("e1", 1))
 		given.refused(t, protocol.CodeExpired, "it has been given up")

@@ -33,7 +33,7 @@ func (d *restartDialect) Restart(_ context.Context, _ *Server, u Update) error {
 
 func (d *restartDialect) Stop() error { d.stopped = true; return nil }
 
-func TestRoadRestart(t *testing.T) {
+func TestDeliveryRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.caps.Pause, f.caps.UpdateDisk, f.caps.Salt, f.mute = false, false, false, true
@@ -77,7 +77,7 @@ func TestRoadRestart(t *testing.T) {
 }
 
 // What a program makes a server of need not be in the layout of Hugging Face, but it must be there.
-func TestRoadRestartOfAFile(t *testing.T) {
+func TestDeliveryRestartOfAFile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.mute = true
@@ -97,7 +97,7 @@ func TestRoadRestartOfAFile(t *testing.T) {
 }
 
 // Headway itself starts such a server: it need not run before the first switch, and comes back after its end.
-func TestRoadRestartStartsWhatDoesNotRun(t *testing.T) {
+func TestDeliveryRestartStartsWhatDoesNotRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.caps.Pause, f.caps.UpdateDisk, f.caps.Score, f.mute = false, false, true, true

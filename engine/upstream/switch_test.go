@@ -442,7 +442,7 @@ func TestALoadOfAServerThatIsDown(t *testing.T) {
 	})
 }
 
-func TestRoadNoneServesVersion0(t *testing.T) {
+func TestDeliveryNoneServesVersion0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.paused, f.caps.VersionSpans = true, true // by a process that died in a switch

@@ -46,7 +46,7 @@ func (f *failing) serve(t *testing.T) *upstream.Server {
 	return s
 }
 
-func TestRoadsOfAnUpdate(t *testing.T) {
+func TestWaysOfAnUpdate(t *testing.T) {
 	reload := `/collective_rpc {"kwargs":{"weights_path":"/w/7"},"method":"reload_weights"}`
 	label := `/update_weight_version {"new_version":"v7"}`
 	send := `/update_weights {"update_info":{"path":"/w/7"}}`

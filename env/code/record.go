@@ -41,7 +41,7 @@ func (r *record) met(o outcome) {
 
 // failed notes why there is no verdict. Where the context has ended, whoever asked for it has given it up.
 func (r *record) failed(ctx context.Context, err error, nowNS int64) {
-	r.to(episode.Judge, "", nowNS)
+	r.to(episode.Verifier, "", nowNS)
 	r.Failure, r.Note = sandbox.ClassOf(err), err.Error()
 	if ctx.Err() != nil || r.Failure == "" {
 		r.Failure = episode.Unwanted

@@ -110,7 +110,7 @@ func (t *scoring) Score(ctx context.Context, response []int32) (env.Score, error
 	var score env.Score
 	if err == nil {
 		score = j.task.score(t.problem, response, outcomes[0].runs)
-		r.to(episode.Judge, "", j.o.Clock())
+		r.to(episode.Verifier, "", j.o.Clock())
 		r.met(outcomes[0])
 		r.Reward = &score.Reward
 	} else {

@@ -209,7 +209,7 @@ func (p *play) verdict(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !(math.Abs(v.Reward) <= rewardMax) { // a verifier without a Judge around it
+	if !(math.Abs(v.Reward) <= rewardMax) { // a verifier without a Bounded around it
 		return sandbox.Fail(sandbox.VerifierProtocol, "verify", "", "the reward is %v, which is no number that can be trained on", v.Reward)
 	}
 	if v.Limit != "" {
@@ -223,11 +223,11 @@ func (p *play) verdict(ctx context.Context) error {
 func (p *play) ask(ctx context.Context, c verifier.Case) (verifier.Verdict, error) {
 	timed, ok := p.judge.(verifier.Timed)
 	if !ok {
-		p.spans.enter(Judge, "")
+		p.spans.enter(Verifier, "")
 		return p.judge.Verify(ctx, c)
 	}
-	p.spans.enter(JudgeWait, "")
-	return timed.VerifyTimed(ctx, c, func() { p.spans.enter(Judge, "") })
+	p.spans.enter(VerifierWait, "")
+	return timed.VerifyTimed(ctx, c, func() { p.spans.enter(Verifier, "") })
 }
 
 func (p *play) sum() error {

@@ -376,7 +376,7 @@ func TestEnterOutside(t *testing.T) {
 	o, err := episode.Play(t.Context(), question(), &script{lines: []line{{text: "1"}}}, w, says(t, verifier.Options{}), episode.Options{})
 	before := lines(o.Record)
 	episode.Mark(kept, sandbox.Lost)
-	episode.Enter(kept, episode.Judge, "late")()
+	episode.Enter(kept, episode.Verifier, "late")()
 	if err != nil || lines(o.Record) != before || o.Limits[sandbox.Disk] != 1 || o.Record.Limits["disk"] != 1 {
 		t.Errorf("%s, %v, %v", lines(o.Record), o.Limits, err)
 	}

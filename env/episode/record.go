@@ -13,12 +13,12 @@ const (
 	SandboxWait  Kind = "sandbox_wait"  // no box may start
 	SandboxStart Kind = "sandbox_start" // a box starts
 	Tool         Kind = "tool"          // a command or a step of an environment runs
-	JudgeWait    Kind = "verifier_wait" // the verifier is busy with others
-	Judge        Kind = "verifier"      // the verdict is made
+	VerifierWait Kind = "verifier_wait" // the verifier is busy with others
+	Verifier     Kind = "verifier"      // the verdict is made
 )
 
 // earlier are the kinds that records of earlier versions have, with the present ones.
-var earlier = map[Kind]Kind{"judge_wait": JudgeWait, "judge": Judge}
+var earlier = map[Kind]Kind{"judge_wait": VerifierWait, "judge": Verifier}
 
 // UnmarshalText reads a kind from a record, which an earlier version may have written.
 func (k *Kind) UnmarshalText(text []byte) error {

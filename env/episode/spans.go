@@ -128,7 +128,7 @@ func (r *recorder) fail(class sandbox.Class) {
 }
 
 // sameWork tells a turn's tools from its judging, which may meet the same limit once more.
-func sameWork(a, b Span) bool { return (a.Kind == Judge) == (b.Kind == Judge) }
+func sameWork(a, b Span) bool { return (a.Kind == Verifier) == (b.Kind == Verifier) }
 
 func isLimit(class sandbox.Class) bool {
 	for _, c := range sandbox.Classes {

@@ -54,9 +54,9 @@ func someResults(n int) []Result {
 	return results
 }
 
-// TestBookOrder: the counts are those of the results, in whatever order they came, through whatever
+// TestCountsOrder: the counts are those of the results, in whatever order they came, through whatever
 // restarts, and whatever the file has been cut by.
-func TestBookOrder(t *testing.T) {
+func TestCountsOrder(t *testing.T) {
 	results := someResults(20_000)
 	want := ""
 	for try := range 3 {
@@ -104,7 +104,7 @@ func TestBookOrder(t *testing.T) {
 	}
 }
 
-func TestBookLists(t *testing.T) {
+func TestCountsLists(t *testing.T) {
 	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	at := time.UnixMilli(5)
 	record(t, b,
@@ -142,7 +142,7 @@ func TestBookLists(t *testing.T) {
 	}
 }
 
-func TestBrokenBook(t *testing.T) {
+func TestBrokenCounts(t *testing.T) {
 	dir := t.TempDir()
 	for text, want := range map[string]string{
 		"something else\n":                             "it begins with",
@@ -163,8 +163,8 @@ func TestBrokenBook(t *testing.T) {
 	}
 }
 
-// TestBookWriteFails: what could not be written is counted, said, and written by the next call.
-func TestBookWriteFails(t *testing.T) {
+// TestCountsWriteFails: what could not be written is counted, said, and written by the next call.
+func TestCountsWriteFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "task_counts.log")
 	b := opened(t, path)
 	record(t, b, Result{Task: "a", Solved: true, Reward: 1})
@@ -273,7 +273,7 @@ func TestFeedForgets(t *testing.T) {
 	}
 }
 
-func TestBookTogether(t *testing.T) {
+func TestCountsTogether(t *testing.T) {
 	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	f := feedOf(t, numbered(t, 4), b, Rule{ScoredMin: 3, Share: 0.5})
 	var wg sync.WaitGroup

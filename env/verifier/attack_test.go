@@ -70,7 +70,7 @@ for i in range(60000): os.mkdir("/tests/%d" % i)'; chmod 000 /tests`, "exit 1", 
 				t.Fatal(err)
 			}
 			a.o.Kind = verifier.Tests
-			v, err := newJudge(t, a.o).Verify(t.Context(), testsCase(box, a.test, a.hidden))
+			v, err := newBounded(t, a.o).Verify(t.Context(), testsCase(box, a.test, a.hidden))
 			if err != nil || v.Exact || !strings.HasPrefix(told(v)+" ", zero) {
 				t.Errorf("%s, %v", told(v), err)
 			}
@@ -98,7 +98,7 @@ if unittest.main(exit=False, argv=["x"]).result.wasSuccessful():
     print("headway-result", token, "1/1")
 `}
 		for range 2 { // the second finds what the first has left
-			v, err := newJudge(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), testsCase(box, "python3 test_it.py", hidden))
+			v, err := newBounded(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), testsCase(box, "python3 test_it.py", hidden))
 			if err != nil || v.Reward != 1 {
 				t.Errorf("%s: %s, %v", name, told(v), err)
 			}

@@ -83,7 +83,7 @@ func (j *Bounded) VerifyTimed(ctx context.Context, c Case, began func()) (Verdic
 	start := time.Now()
 	j.count(func(s *Status) {
 		s.Waiting--
-		s.Judging++
+		s.Running++
 		j.waits.add(start.Sub(asked))
 	})
 	began()
@@ -110,7 +110,7 @@ func (j *Bounded) bounded(ctx context.Context, c Case) (Verdict, error) {
 	ended := make(chan end, 1)
 	go func() {
 		v, err := j.retried(limited, c)
-		j.count(func(s *Status) { s.Judging-- })
+		j.count(func(s *Status) { s.Running-- })
 		<-j.slots
 		ended <- end{v, err}
 	}()

@@ -36,7 +36,7 @@ func (f contextFunc) Verify(ctx context.Context, _ verifier.Case) (verifier.Verd
 func (f contextFunc) Close() error { return nil }
 
 // So many cases are judged at once; the others wait, and their wait is told from their judging.
-func TestJudgeBoundsConcurrency(t *testing.T) {
+func TestBoundedConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := verifier.Bound(contextFunc(func(context.Context) (verifier.Verdict, error) {
 			time.Sleep(time.Second)
@@ -59,15 +59,15 @@ func TestJudgeBoundsConcurrency(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if s := j.Status(); s.Judging != 2 || s.Waiting != 4 {
-			t.Errorf("%d are judged and %d wait", s.Judging, s.Waiting)
+		if s := j.Status(); s.Running != 2 || s.Waiting != 4 {
+			t.Errorf("%d are judged and %d wait", s.Running, s.Waiting)
 		}
 		all.Wait()
 		if waits[0] != 2 || waits[time.Second] != 2 || waits[2*time.Second] != 2 {
 			t.Errorf("waits %v", waits)
 		}
 		s := j.Status()
-		if s.Verdicts != 6 || s.JudgeTotal != 6*time.Second || s.WaitTotal != 6*time.Second || s.JudgeS != [3]float64{1, 1, 1} || s.WaitS[2] != 2 {
+		if s.Verdicts != 6 || s.VerdictTotal != 6*time.Second || s.WaitTotal != 6*time.Second || s.VerdictS != [3]float64{1, 1, 1} || s.WaitS[2] != 2 {
 			t.Errorf("%+v", s)
 		}
 	})
@@ -75,7 +75,7 @@ func TestJudgeBoundsConcurrency(t *testing.T) {
 
 // One that is over time is a failure of its own class, whether the verifier heeds its context or not;
 // one that does not is still at work, and keeps its slot.
-func TestJudgeTimeout(t *testing.T) {
+func TestBoundedTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		stuck := verifier.Bound(contextFunc(func(context.Context) (verifier.Verdict, error) {
@@ -91,7 +91,7 @@ func TestJudgeTimeout(t *testing.T) {
 		if _, err := stuck.Verify(ctx, verifier.Case{}); !errors.Is(err, context.DeadlineExceeded) || sandbox.ClassOf(err) != "" {
 			t.Errorf("%v: the caller's time is over", err)
 		}
-		if s := stuck.Status(); s.Judging != 1 || s.Waiting != 0 || s.Failures[sandbox.VerifierTimeout] != 1 {
+		if s := stuck.Status(); s.Running != 1 || s.Waiting != 0 || s.Failures[sandbox.VerifierTimeout] != 1 {
 			t.Errorf("%+v", s)
 		}
 		close(release)
@@ -118,7 +118,7 @@ func TestJudgeTimeout(t *testing.T) {
 }
 
 // Only what is safe is asked again, and so often.
-func TestJudgeRetries(t *testing.T) {
+func TestBoundedRetries(t *testing.T) {
 	lost := sandbox.Fail(sandbox.Lost, "run", "", "gone")
 	for _, test := range []struct {
 		name   string
@@ -155,7 +155,7 @@ func TestJudgeRetries(t *testing.T) {
 }
 
 // A verifier that panics has crashed, and the run goes on.
-func TestJudgeOutlivesPanics(t *testing.T) {
+func TestBoundedOutlivesPanics(t *testing.T) {
 	j := verifier.Bound(verifierFunc(func(verifier.Case) (verifier.Verdict, error) { panic("no idea") }), verifier.Bounds{})
 	if _, err := j.Verify(t.Context(), verifier.Case{}); sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), "no idea") {
 		t.Errorf("%v", err)

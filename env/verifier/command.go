@@ -18,15 +18,15 @@ import (
 // does is the user's own and runs as this process does: it is no place for the policy's code.
 type programs struct {
 	o     Options
-	idle  chan *seat
-	seats []*seat
+	idle  chan *slot
+	seats []*slot
 
 	closing sync.Once
 	closed  chan struct{}
 }
 
-// seat is the place of one process. Whoever took it out of programs.idle has it alone.
-type seat struct {
+// slot is the place of one process. Whoever took it out of programs.idle has it alone.
+type slot struct {
 	process *process
 	// failed counts processes that ended since the last answer; the next process starts at notBefore.
 	failed    int
@@ -52,9 +52,9 @@ func newCommand(o Options) (Verifier, error) {
 			return nil, fmt.Errorf("verifier: command: %w", err)
 		}
 	}
-	p := &programs{o: o, idle: make(chan *seat, o.Concurrency), closed: make(chan struct{})}
+	p := &programs{o: o, idle: make(chan *slot, o.Concurrency), closed: make(chan struct{})}
 	for range o.Concurrency {
-		s := &seat{}
+		s := &slot{}
 		p.seats = append(p.seats, s)
 		p.idle <- s
 	}
@@ -63,7 +63,7 @@ func newCommand(o Options) (Verifier, error) {
 
 // Verify implements Verifier.
 func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
-	var s *seat
+	var s *slot
 	select {
 	case s = <-p.idle:
 	case <-ctx.Done():
@@ -91,7 +91,7 @@ func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
 var errClosed = sandbox.Fail(sandbox.VerifierCrash, "verify", "", "the verifier is closed")
 
 // judge asks the seat's process, which it starts where there is none and ends where it failed.
-func (p *programs) judge(ctx context.Context, s *seat, c Case) (Verdict, error) {
+func (p *programs) judge(ctx context.Context, s *slot, c Case) (Verdict, error) {
 	id := rand.Text() // which text of the policy's that the program prints by mistake cannot have
 	text, err := c.request(id)
 	if err != nil {
@@ -119,7 +119,7 @@ func (p *programs) judge(ctx context.Context, s *seat, c Case) (Verdict, error) 
 }
 
 // start makes a process, once its predecessor's failure is long enough ago.
-func (p *programs) start(ctx context.Context, s *seat) error {
+func (p *programs) start(ctx context.Context, s *slot) error {
 	if wait := time.Until(s.notBefore); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
@@ -140,7 +140,7 @@ func (p *programs) start(ctx context.Context, s *seat) error {
 }
 
 // end ends the seat's process and tells the end of what it wrote to standard error.
-func (s *seat) end() string {
+func (s *slot) end() string {
 	tail := s.process.end()
 	s.process = nil
 	if tail == "" {

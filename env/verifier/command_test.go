@@ -118,7 +118,7 @@ func program(t *testing.T, how string, o verifier.Options) *verifier.Bounded {
 		env[name] = value
 	}
 	o.Env = env
-	return newJudge(t, o)
+	return newBounded(t, o)
 }
 
 // Processes live from case to case, there are as many as may judge at once, and each answers its own.

@@ -16,8 +16,8 @@ func caseOf(response, answer string) verifier.Case {
 	return verifier.Case{Task: &taskset.Task{ID: "t1", Answer: json.RawMessage(answer)}, Rollout: "g1-s0-a0", Response: response}
 }
 
-// newJudge makes a verifier, which ends with the test.
-func newJudge(t *testing.T, o verifier.Options) *verifier.Bounded {
+// newBounded makes a verifier, which ends with the test.
+func newBounded(t *testing.T, o verifier.Options) *verifier.Bounded {
 	t.Helper()
 	j, err := verifier.New(o)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestExact(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.options.Kind, test.options.Range = verifier.Exact, [2]float64{-1, 2}
-			v, err := newJudge(t, test.options).Verify(t.Context(), caseOf(test.response, test.answer))
+			v, err := newBounded(t, test.options).Verify(t.Context(), caseOf(test.response, test.answer))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,7 +90,7 @@ func TestExact(t *testing.T) {
 // A task without an answer was not judged: that is no reward of 0.
 func TestExactWithoutAnswer(t *testing.T) {
 	for _, answer := range []string{``, `null`, `{}`, `[]`, `[{}]`, `[null]`} {
-		j := newJudge(t, verifier.Options{Kind: verifier.Exact})
+		j := newBounded(t, verifier.Options{Kind: verifier.Exact})
 		if _, err := j.Verify(t.Context(), caseOf("", answer)); sandbox.ClassOf(err) != sandbox.Refused {
 			t.Errorf("answer %q: %v", answer, err)
 		}

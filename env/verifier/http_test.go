@@ -21,7 +21,7 @@ func serve(t *testing.T, o verifier.Options, handler http.HandlerFunc) *verifier
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	o.Kind, o.URL = verifier.HTTP, server.URL+"/verify"
-	return newJudge(t, o)
+	return newBounded(t, o)
 }
 
 func TestHTTP(t *testing.T) {
@@ -129,7 +129,7 @@ func TestHTTPUnreachable(t *testing.T) {
 	}
 	at := listener.Addr().String()
 	listener.Close()
-	j := newJudge(t, verifier.Options{Kind: verifier.HTTP, URL: "http://user:secret@" + at, Retries: 1})
+	j := newBounded(t, verifier.Options{Kind: verifier.HTTP, URL: "http://user:secret@" + at, Retries: 1})
 	_, err = j.Verify(t.Context(), caseOf("1", `1`))
 	if sandbox.ClassOf(err) != sandbox.VerifierCrash || strings.Contains(err.Error(), "secret") {
 		t.Error(err)

@@ -54,7 +54,7 @@ func TestStarlark(t *testing.T) {
 		{`[x for x in range(1000000000)]`, "", `1`, "verifier_crash: too many steps"},
 		{"def verify(response, answer, task, messages):\n  return answer['b']", "", `{"a":1}`, `verifier_crash: expression:2:16`},
 	} {
-		j := newJudge(t, verifier.Options{Kind: verifier.Starlark, Expression: test.expression, Steps: 100_000})
+		j := newBounded(t, verifier.Options{Kind: verifier.Starlark, Expression: test.expression, Steps: 100_000})
 		v, err := j.Verify(t.Context(), caseOf(test.response, test.answer))
 		class, says, _ := strings.Cut(test.want, ": ")
 		if strings.HasPrefix(class, "verifier_") {
@@ -117,7 +117,7 @@ func TestStarlarkIsFrozen(t *testing.T) {
 	if err := os.WriteFile(file, []byte(program), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	j := newJudge(t, verifier.Options{Kind: verifier.Starlark, File: file})
+	j := newBounded(t, verifier.Options{Kind: verifier.Starlark, File: file})
 	if _, err := j.Verify(t.Context(), caseOf("", `"change"`)); sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), "frozen") {
 		t.Errorf("a program kept state: %v", err)
 	}
@@ -131,14 +131,14 @@ func TestStarlarkIsFrozen(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if s := j.Status(); s.Verdicts != 50 || s.Waiting != 0 || s.Judging != 0 {
+	if s := j.Status(); s.Verdicts != 50 || s.Waiting != 0 || s.Running != 0 {
 		t.Errorf("%+v", s)
 	}
 }
 
 // What is too large is refused before Starlark sees it.
 func TestStarlarkInputIsBounded(t *testing.T) {
-	j := newJudge(t, verifier.Options{Kind: verifier.Starlark, Expression: "len(response) > 0"})
+	j := newBounded(t, verifier.Options{Kind: verifier.Starlark, Expression: "len(response) > 0"})
 	_, err := j.Verify(t.Context(), caseOf(strings.Repeat("x", 17<<20), `1`))
 	if sandbox.ClassOf(err) != sandbox.Refused {
 		t.Errorf("%v", err)
@@ -164,7 +164,7 @@ func TestStarlarkDecodesWhateverText(t *testing.T) {
 		{`len(json.decode(response)) == 20001`, "[0" + strings.Repeat(", [[{}]]", 20000) + "]", ""},
 		{"str(json.decode(response)) == response", strings.Repeat("[", 9000) + strings.Repeat("]", 9000), ""},
 	} {
-		j := newJudge(t, verifier.Options{Kind: verifier.Starlark, Expression: test.expression})
+		j := newBounded(t, verifier.Options{Kind: verifier.Starlark, Expression: test.expression})
 		v, err := j.Verify(t.Context(), verifier.Case{Task: &taskset.Task{ID: "t"}, Response: test.response})
 		name := fmt.Sprintf("%.60s of %.10s...", test.expression, test.response)
 		if test.says == "" && (err != nil || v.Reward != 1) {

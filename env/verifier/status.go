@@ -14,15 +14,15 @@ type Status struct {
 	Kind string
 	// Waiting cases, and those that are being judged, which those are among that were given up but
 	// whose verifier has not returned.
-	Waiting, Judging int
+	Waiting, Running int
 	// Verdicts given, retries made, and cases that the caller gave up.
 	Verdicts, Retries, GivenUp int64
 	// Failures by class; Limits of the sandbox that code met while it was judged.
 	Failures, Limits map[sandbox.Class]int64
-	// WaitS and JudgeS are quantiles of the last cases' times in seconds: 50 %, 90 %, 99 %; all 0 while
-	// there were none. WaitTotal and JudgeTotal are the sums since the start.
-	WaitS, JudgeS         [3]float64
-	WaitTotal, JudgeTotal time.Duration
+	// WaitS and VerdictS are quantiles of the last cases' times in seconds: 50 %, 90 %, 99 %; all 0 while
+	// there were none. WaitTotal and VerdictTotal are the sums since the start.
+	WaitS, VerdictS         [3]float64
+	WaitTotal, VerdictTotal time.Duration
 }
 
 // tell counts how a case ended.
@@ -47,7 +47,7 @@ func (j *Bounded) Status() Status {
 	s := j.status
 	s.Failures, s.Limits = maps.Clone(s.Failures), maps.Clone(s.Limits)
 	s.WaitS, s.WaitTotal = j.waits.quantiles(), j.waits.total
-	s.JudgeS, s.JudgeTotal = j.judged.quantiles(), j.judged.total
+	s.VerdictS, s.VerdictTotal = j.judged.quantiles(), j.judged.total
 	return s
 }
 

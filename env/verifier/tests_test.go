@@ -114,7 +114,7 @@ func TestTests(t *testing.T) {
 			if test.options.Source == "file" {
 				test.options.RewardDir = sandbox.Work + "/rewards"
 			}
-			v, err := newJudge(t, test.options).Verify(t.Context(), testsCase(box, test.test, nil))
+			v, err := newBounded(t, test.options).Verify(t.Context(), testsCase(box, test.test, nil))
 			class, says, failed := strings.Cut(test.want, ": ")
 			if failed && strings.HasPrefix(class, "verifier_") {
 				if string(sandbox.ClassOf(err)) != class || !strings.Contains(err.Error(), says) || v.Reward != 0 {
@@ -145,7 +145,7 @@ func TestTestsReplaceWhatIsInTheWay(t *testing.T) {
 		if r, err := box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", left}}); err != nil || r.Exit != 0 {
 			t.Fatalf("%s: %+v, %v", left, r, err)
 		}
-		j := newJudge(t, verifier.Options{Kind: verifier.Tests, Source: "file", RewardDir: sandbox.Work + "/rewards"})
+		j := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "file", RewardDir: sandbox.Work + "/rewards"})
 		v, err := j.Verify(t.Context(), testsCase(box, "./hidden/test.sh", map[string]string{"/work/hidden/test.sh": "#!/bin/sh\necho 0.25 > rewards/reward.txt\n"}))
 		if err != nil || v.Reward != 0.25 {
 			t.Errorf("%s: %v, %v", left, v, err)
@@ -167,7 +167,7 @@ func TestTestsOfHarbor(t *testing.T) {
 		}
 		c := testsCase(box, "bash /tests/test.sh", map[string]string{"/tests/test.sh": "echo 0.25 > /logs/verifier/reward.txt; echo $EXTRA > /logs/verifier/extra"})
 		c.Task.Wants.VerifierEnv = map[string]string{"EXTRA": "given"}
-		v, err := newJudge(t, verifier.Options{Kind: verifier.Tests, Source: "file"}).Verify(t.Context(), c)
+		v, err := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "file"}).Verify(t.Context(), c)
 		if err != nil || v.Reward != 0.25 {
 			t.Errorf("%s: %v, %v", left, v, err)
 		}
@@ -181,7 +181,7 @@ func TestTestsOfHarbor(t *testing.T) {
 func TestTestsMeetLimitsOfABox(t *testing.T) {
 	c := testsCase(bwrapBox(t), "sleep 3600", nil)
 	c.Task.Wants.VerifierTimeoutS = 0.3
-	v, err := newJudge(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), c)
+	v, err := newBounded(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), c)
 	if err != nil || v.Limit != sandbox.Timeout || v.Reward != 0 || v.Note == "" {
 		t.Errorf("%v, %v", v, err)
 	}
@@ -189,7 +189,7 @@ func TestTestsMeetLimitsOfABox(t *testing.T) {
 	if _, err := full.Box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", "head -c 20000000 /dev/zero > full; true"}}); err != nil {
 		t.Fatal(err)
 	}
-	v, err = newJudge(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), full)
+	v, err = newBounded(t, verifier.Options{Kind: verifier.Tests}).Verify(t.Context(), full)
 	if err != nil || v.Limit != sandbox.Disk || v.Reward != 0 || v.Note == "" {
 		t.Errorf("a disk that the policy filled: %v, %v", v, err)
 	}
@@ -201,7 +201,7 @@ func TestTestsLeaveTheHostAlone(t *testing.T) {
 	if err := os.WriteFile(theirs, []byte("theirs"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	j := newJudge(t, verifier.Options{Kind: verifier.Tests})
+	j := newBounded(t, verifier.Options{Kind: verifier.Tests})
 	_, err := j.Verify(t.Context(), testsCase(processBox(t), "true", map[string]string{theirs: "ours"}))
 	if sandbox.ClassOf(err) != sandbox.Refused || !strings.Contains(err.Error(), "no files of its own") {
 		t.Error(err)
@@ -230,7 +230,7 @@ func TestTestsMeetLimits(t *testing.T) {
 		{"no program to run, and a limit", verifier.Options{}, sandbox.Result{Exit: 127, Limit: sandbox.Processes}, "0 processes"},
 	} {
 		test.options.Kind = verifier.Tests
-		j := newJudge(t, test.options)
+		j := newBounded(t, test.options)
 		v, err := j.Verify(t.Context(), testsCase(&fakeBox{result: test.result}, "test", nil))
 		if err != nil {
 			if class, says, _ := strings.Cut(test.want, ": "); string(sandbox.ClassOf(err)) != class || !strings.Contains(err.Error(), says) {
@@ -251,7 +251,7 @@ func TestTestsMeetLimits(t *testing.T) {
 func TestTestsFailWithTheBox(t *testing.T) {
 	for _, class := range []sandbox.Class{sandbox.Lost, sandbox.StartFailed, sandbox.Quota, sandbox.BackendDown, sandbox.Protocol} {
 		for at := range 6 {
-			j := newJudge(t, verifier.Options{Kind: verifier.Tests, Source: "file"})
+			j := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "file"})
 			box := &fakeBox{failAt: at + 1, err: sandbox.Fail(class, "run", "t.1", "no")}
 			v, err := j.Verify(t.Context(), testsCase(box, "test", map[string]string{"/tests/a": "x"}))
 			if sandbox.ClassOf(err) != class || v.Reward != 0 || v.Note != "" {
@@ -259,7 +259,7 @@ func TestTestsFailWithTheBox(t *testing.T) {
 			}
 		}
 	}
-	j := newJudge(t, verifier.Options{Kind: verifier.Tests})
+	j := newBounded(t, verifier.Options{Kind: verifier.Tests})
 	full := &fakeBox{failAt: 3, err: sandbox.Fail(sandbox.Disk, "write", "t.1", "full")}
 	if v, err := j.Verify(t.Context(), testsCase(full, "test", map[string]string{"/tests/a": "x"})); err != nil || v.Reward != 0 || v.Limit != sandbox.Disk {
 		t.Errorf("a disk that the policy filled: %v, %v", v, err)
@@ -268,7 +268,7 @@ func TestTestsFailWithTheBox(t *testing.T) {
 
 // What cannot be judged is said before anything runs.
 func TestTestsRefused(t *testing.T) {
-	j := newJudge(t, verifier.Options{Kind: verifier.Tests})
+	j := newBounded(t, verifier.Options{Kind: verifier.Tests})
 	for says, c := range map[string]verifier.Case{
 		"has none":              testsCase(nil, "true", nil),
 		"no test that can be":   testsCase(&fakeBox{}, "", nil),
@@ -281,7 +281,7 @@ func TestTestsRefused(t *testing.T) {
 			t.Errorf("%v, which does not say %q", err, says)
 		}
 	}
-	given := newJudge(t, verifier.Options{Kind: verifier.Tests, Test: "true", Source: "exit"})
+	given := newBounded(t, verifier.Options{Kind: verifier.Tests, Test: "true", Source: "exit"})
 	if v, err := given.Verify(t.Context(), testsCase(processBox(t), "", nil)); err != nil || v.Reward != 1 {
 		t.Errorf("the run's own test: %v, %v", v, err)
 	}
@@ -345,7 +345,7 @@ func FuzzTests(f *testing.F) {
 			o.Source = "file"
 		}
 		box := &rewardBox{fakeBox{result: sandbox.Result{Stdout: []byte(output), Exit: exit}}, file}
-		checkReward(t, newJudge(t, o), testsCase(box, "test", nil))
+		checkReward(t, newBounded(t, o), testsCase(box, "test", nil))
 	})
 }
 

@@ -67,7 +67,7 @@ func TestSchedulesEndWithWhoAsked(t *testing.T) {
 }
 
 // One answer is computed at a time; so many wait, and more are refused.
-func TestWorkshop(t *testing.T) {
+func TestComputeQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newComputeQueue()
 		ctx, leave := context.WithCancel(t.Context())

@@ -20,7 +20,7 @@ const (
 	StreamToolFault   Stream = 13 // which of them fail
 	StreamSandbox     Stream = 14 // start-up times of sandboxes
 	StreamStartFault  Stream = 15 // which start-ups fail
-	StreamJudge       Stream = 16 // verifiers' times
+	StreamVerifier    Stream = 16 // verifiers' times
 	StreamStep        Stream = 17 // how long a train step takes
 	StreamStepFault   Stream = 18 // which train steps fail
 	StreamEngine      Stream = 19 // when engines are lost, and for how long

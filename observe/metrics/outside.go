@@ -21,9 +21,9 @@ const (
 	PartTool
 	// PartEnvironment is the environment's time after the last turn.
 	PartEnvironment
-	// PartJudgeWait waits for the verifier, PartJudge for its verdict.
-	PartJudgeWait
-	PartJudge
+	// PartVerifierWait waits for the verifier, PartVerifier for its verdict.
+	PartVerifierWait
+	PartVerifier
 	// PartInterrupted stands without a slot while nothing else of it goes on.
 	PartInterrupted
 
@@ -48,8 +48,8 @@ type Latency struct {
 	ToolWaitS     float64 `json:"tool_wait_s"`
 	ToolS         float64 `json:"tool_s"`
 	EnvironmentS  float64 `json:"environment_s"`
-	JudgeWaitS    float64 `json:"verifier_wait_s"`
-	JudgeS        float64 `json:"verifier_s"`
+	VerifierWaitS float64 `json:"verifier_wait_s"`
+	VerifierS     float64 `json:"verifier_s"`
 	InterruptedS  float64 `json:"interrupted_s"`
 }
 
@@ -244,7 +244,7 @@ func (w *window) latency(o *outside) Latency {
 		EndToEndS: mean(all), QueueS: mean(p[PartQueue]), PrefillS: mean(p[PartPrefill]), DecodeS: mean(p[PartDecode]),
 		SandboxWaitS: mean(p[PartSandboxWait]), SandboxStartS: mean(p[PartSandboxStart]),
 		ToolWaitS: mean(p[PartToolWait]), ToolS: mean(p[PartTool]), EnvironmentS: mean(p[PartEnvironment]),
-		JudgeWaitS: mean(p[PartJudgeWait]), JudgeS: mean(p[PartJudge]), InterruptedS: mean(p[PartInterrupted]),
+		VerifierWaitS: mean(p[PartVerifierWait]), VerifierS: mean(p[PartVerifier]), InterruptedS: mean(p[PartInterrupted]),
 	}
 }
 
@@ -271,7 +271,7 @@ func (r *Recorder) services() Services {
 // which they do that and generate nothing.
 func (l Latency) binding(reading, validating float64) string {
 	engine := l.QueueS + l.PrefillS + l.DecodeS
-	sandbox, judge := l.SandboxWaitS+l.SandboxStartS, l.JudgeWaitS+l.JudgeS
+	sandbox, judge := l.SandboxWaitS+l.SandboxStartS, l.VerifierWaitS+l.VerifierS
 	environment := l.ToolWaitS + l.ToolS + l.EnvironmentS
 	switch {
 	case environment+sandbox+judge <= engine:

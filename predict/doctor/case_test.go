@@ -100,7 +100,7 @@ func agentsOf(t *testing.T, d config.Config) *sim.Agents {
 		return nil
 	}
 	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,
-		Judge: must[*workload.Times](t)(d.VerifierModel()), JudgeWorkers: d.Modelled.Verifier.Concurrency}
+		Verifier: must[*workload.Times](t)(d.VerifierModel()), VerifierWorkers: d.Modelled.Verifier.Concurrency}
 	if r.Sandbox.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Times](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
 			Starting: r.Sandbox.StartConcurrency, TimeoutNS: int64(1e9 * r.Sandbox.StartTimeoutS), FailureRate: r.Sandbox.FailureRate, Retries: r.Sandbox.Retries}

@@ -146,7 +146,7 @@ func agents(d config.Config) (*sim.Agents, error) {
 	if err != nil {
 		return nil, err
 	}
-	judge, err := d.VerifierModel()
+	verifier, err := d.VerifierModel()
 	if err != nil {
 		return nil, err
 	}
@@ -158,7 +158,7 @@ func agents(d config.Config) (*sim.Agents, error) {
 		Seed: d.Seed, PromptTokens: int32(d.Modelled.PromptTokens),
 		Prefill: prefillModes[d.Modelled.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: d.Modelled.Prefill.Workers,
 		Tools: tools, ToolWorkers: d.Modelled.Tools.Concurrency, ToolTokens: int32(d.Modelled.Tools.OutputTokens), Change: change,
-		Judge: judge, JudgeWorkers: d.Modelled.Verifier.Concurrency,
+		Verifier: verifier, VerifierWorkers: d.Modelled.Verifier.Concurrency,
 	}
 	if s := d.Modelled.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,

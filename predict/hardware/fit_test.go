@@ -7,7 +7,7 @@ import (
 )
 
 // A replica with known efficiencies is found again from its own speeds.
-func TestCalibrationFindsWhatMadeThePoints(t *testing.T) {
+func TestFitFindsWhatMadeThePoints(t *testing.T) {
 	truth := replica(t)
 	truth.PromptTokens, truth.MeanTokens, truth.MeanSquareTokens = 50, 100, 15000
 	truth.BandwidthUse, truth.ComputeUse, truth.StepOverheadS = 0.55, 0.42, 0.0045
@@ -43,7 +43,7 @@ func TestOneSpeedFitsBandwidthAlone(t *testing.T) {
 }
 
 // With noise of ±5 % the fit is no further from the truth than the noise.
-func TestCalibrationAveragesNoise(t *testing.T) {
+func TestFitAveragesNoise(t *testing.T) {
 	truth := replica(t)
 	truth.BandwidthUse, truth.StepOverheadS = 0.6, 0.004
 	var points []DecodePoint
@@ -63,7 +63,7 @@ func TestCalibrationAveragesNoise(t *testing.T) {
 	}
 }
 
-func TestAbsurdCalibrationsAreRefused(t *testing.T) {
+func TestAbsurdFitsAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		points []DecodePoint
 		want   string

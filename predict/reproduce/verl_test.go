@@ -84,9 +84,9 @@ func calibrated(t *testing.T, family string, assumed verlAssumptions) (fitted, [
 	return c, rows[family]
 }
 
-// TestVerlCalibrationGivesItsRow: what the colocated row prints comes out again, each
+// TestVerlFitGivesItsRow: what the colocated row prints comes out again, each
 // timer by the formula that went backwards.
-func TestVerlCalibrationGivesItsRow(t *testing.T) {
+func TestVerlFitGivesItsRow(t *testing.T) {
 	for _, family := range []string{"7b-128", "30b-128"} {
 		c, rows := calibrated(t, family, verlCentral)
 		r := rows[0]

@@ -36,8 +36,8 @@ type Options struct {
 	Task func(claim protocol.Claim) (*taskset.Task, error)
 	// World makes what a rollout acts on, nil for nothing. The context is that of the rollout.
 	World func(ctx context.Context, claim protocol.Claim, task *taskset.Task) (episode.World, error)
-	// Judge gives verdicts; nil where the world's own rewards are all there is.
-	Judge verifier.Verifier
+	// Verifier gives verdicts; nil where the world's own rewards are all there is.
+	Verifier verifier.Verifier
 	// TurnsMax and Timeout bound a rollout; a task may say less.
 	TurnsMax int
 	Timeout  time.Duration

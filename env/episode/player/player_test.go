@@ -116,7 +116,7 @@ func newFixture(t *testing.T, gateway http.HandlerFunc) *fixture {
 			return &taskset.Task{ID: "t1", Messages: []json.RawMessage{json.RawMessage(`{"role":"user","content":"6*7?"}`)}, Answer: json.RawMessage(`"42"`)}, nil
 		},
 		World: func(context.Context, protocol.Claim, *taskset.Task) (episode.World, error) { return f.world, nil },
-		Judge: judgeFunc(func(_ context.Context, c verifier.Case) (verifier.Verdict, error) {
+		Verifier: judgeFunc(func(_ context.Context, c verifier.Case) (verifier.Verdict, error) {
 			return verifier.Verdict{Reward: 0.5, Exact: c.Response == "42"}, nil
 		}),
 		Clock:  func() int64 { return time.Since(began).Nanoseconds() },
@@ -253,12 +253,12 @@ func TestFailures(t *testing.T) {
 		set          func(*fixture)
 	}{
 		{"the verifier crashes", "environment", sandbox.VerifierCrash, answers, func(f *fixture) {
-			f.opt.Judge = judgeFunc(func(context.Context, verifier.Case) (verifier.Verdict, error) {
+			f.opt.Verifier = judgeFunc(func(context.Context, verifier.Case) (verifier.Verdict, error) {
 				return verifier.Verdict{}, sandbox.Fail(sandbox.VerifierCrash, "verify", "", "exit 3")
 			})
 		}},
 		{"the verifier is late", "timeout", sandbox.VerifierTimeout, answers, func(f *fixture) {
-			f.opt.Judge = judgeFunc(func(context.Context, verifier.Case) (verifier.Verdict, error) {
+			f.opt.Verifier = judgeFunc(func(context.Context, verifier.Case) (verifier.Verdict, error) {
 				return verifier.Verdict{}, sandbox.Fail(sandbox.VerifierTimeout, "verify", "", "60 s")
 			})
 		}},

@@ -73,7 +73,7 @@ func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *task
 
 // episode plays the chat, and takes for a failure what the run says that a limit is.
 func (p *Players) episode(ctx context.Context, policy *chatPolicy, task *taskset.Task, world episode.World) (episode.Outcome, error) {
-	outcome, err := episode.Play(ctx, task, policy, world, p.opt.Judge, episode.Options{
+	outcome, err := episode.Play(ctx, task, policy, world, p.opt.Verifier, episode.Options{
 		Rollout: policy.rollout, TurnsMax: p.opt.TurnsMax, Timeout: p.opt.Timeout, Clock: p.opt.Clock,
 	})
 	if err != nil {

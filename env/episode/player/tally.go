@@ -79,7 +79,7 @@ func (t *Tally) Episodes() protocol.Episodes {
 }
 
 // Kinds are the parts of an episode in the order in which they are shown.
-var Kinds = []episode.Kind{episode.Model, episode.SandboxWait, episode.SandboxStart, episode.Tool, episode.JudgeWait, episode.Judge}
+var Kinds = []episode.Kind{episode.Model, episode.SandboxWait, episode.SandboxStart, episode.Tool, episode.VerifierWait, episode.Verifier}
 
 // durations are times of which mean and quantiles are asked: counted by buckets, each 2 % wider
 // than the one before, so that a quantile is off by 1 %.
