@@ -156,7 +156,7 @@ func (p *Parts) ScratchTrainer(ctx context.Context) (port.Trainer, func(), error
 		err = p.copyVersion(ctx, store)
 	}
 	if err == nil {
-		err = made.Restore(ctx, 0)
+		err = made.Restore(ctx, 0, 0)
 	}
 	if err != nil {
 		remove()

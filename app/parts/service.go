@@ -182,8 +182,8 @@ func (t retryingTrainer) Train(ctx context.Context, batch port.Batch) (port.Step
 }
 
 // Restore implements port.Trainer: a service that is not there is waited for.
-func (t retryingTrainer) Restore(ctx context.Context, version loop.Version) error {
-	return t.patiently(ctx, func() error { return t.Trainer.Restore(ctx, version) })
+func (t retryingTrainer) Restore(ctx context.Context, version loop.Version, outstanding loop.LeaseID) error {
+	return t.patiently(ctx, func() error { return t.Trainer.Restore(ctx, version, outstanding) })
 }
 
 // Initialize implements port.Trainer: a service that is not there is waited for.

@@ -125,7 +125,7 @@ func (l *lagRun) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(first.Initialize(ctx), l.trainer.Restore(ctx, 0))
+	return errors.Join(first.Initialize(ctx), l.trainer.Restore(ctx, 0, 0))
 }
 
 // serve has the engine sample with a version, the newest there is.

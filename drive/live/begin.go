@@ -35,7 +35,7 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if stopped, err := r.initialize(ctx); stopped || err != nil {
 			return err
 		}
-	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version()); err != nil {
+	} else if err := r.opt.Trainer.Restore(ctx, r.l.Version(), r.l.Status().Lease); err != nil {
 		return fmt.Errorf("live: taking the trainer to version %d: %w", r.l.Version(), err)
 	}
 	r.now = r.l.Status().TimeNS

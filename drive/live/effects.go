@@ -115,7 +115,7 @@ func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 			return failed(err)
 		}
 		if ok && lease == a.Lease {
-			if err := r.opt.Trainer.Restore(r.ctx, a.Version+1); err != nil {
+			if err := r.opt.Trainer.Restore(r.ctx, a.Version+1, 0); err != nil {
 				return failed(err)
 			}
 			ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1

@@ -266,6 +266,9 @@ type fakeTrainer struct {
 	drifts  bool
 	at      loop.Version
 	batches []port.Batch
+	// restored: the batch that is trained first was said to Restore, as outstanding or as none.
+	restored    bool
+	outstanding loop.LeaseID
 	// ask, if not nil, asks for the next batch; the first is true.
 	ask func(first bool)
 }
@@ -293,17 +296,29 @@ func (t *fakeTrainer) Initialize(ctx context.Context) error {
 	return t.weights.Publish(ctx, port.Publication{})
 }
 
-func (t *fakeTrainer) Restore(ctx context.Context, v loop.Version) error {
+func (t *fakeTrainer) Restore(ctx context.Context, v loop.Version, outstanding loop.LeaseID) error {
 	if _, ok, _ := t.weights.Committed(v); !ok {
 		return fmt.Errorf("version %d is not there", v)
 	}
-	t.at = v
+	t.at, t.restored, t.outstanding = v, true, outstanding
+	return nil
+}
+
+// offered holds the port to its word: after a restart the first batch is of the lease that Restore was told of.
+func (t *fakeTrainer) offered(b port.Batch) error {
+	if told := t.outstanding; t.restored && (told != 0) != (b.Attempt > 1) || told != 0 && told != b.Lease {
+		return fmt.Errorf("lease %d, attempt %d after Restore was told that lease %d is outstanding", b.Lease, b.Attempt, told)
+	}
+	t.restored, t.outstanding = false, 0
 	return nil
 }
 
 func (t *fakeTrainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
 	if b.Version != t.at {
 		return port.StepReport{}, fmt.Errorf("batch from version %d, trainer at %d", b.Version, t.at)
+	}
+	if err := t.offered(b); err != nil {
+		return port.StepReport{}, err
 	}
 	select {
 	case <-time.After(time.Duration(t.work.StepNS(b.Lease, 0, 0))):

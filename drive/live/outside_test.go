@@ -41,7 +41,7 @@ func (t *distantTrainer) Initialize(ctx context.Context) error {
 }
 
 // Restore does nothing: the trainer's state is its own.
-func (t *distantTrainer) Restore(context.Context, loop.Version) error { return nil }
+func (t *distantTrainer) Restore(context.Context, loop.Version, loop.LeaseID) error { return nil }
 
 // goBack publishes an earlier state as the version after at.
 func (t *distantTrainer) goBack(ctx context.Context, at loop.Version) error {

@@ -319,8 +319,10 @@ type Trainer interface {
 	// batch.Lease as what produced it; it returns once that version is whole. An error that
 	// wraps ErrLeaseReturned gives the batch back.
 	Train(ctx context.Context, batch Batch) (StepReport, error)
-	// Restore takes the trainer (weights and optimizer) to a published version.
-	Restore(ctx context.Context, version loop.Version) error
+	// Restore takes the trainer (weights and optimizer) to a published version. The lease outstanding is the one that
+	// the run's log holds out, 0 for none. Unless its version is published, Train is called with it
+	// again; until then it is neither lost nor over.
+	Restore(ctx context.Context, version loop.Version, outstanding loop.LeaseID) error
 	// Initialize makes version 0 from the run's seed and publishes it.
 	Initialize(ctx context.Context) error
 	// Close frees what the trainer holds.

@@ -60,7 +60,7 @@ func (t *Trainer) step(ctx context.Context, batch port.Batch) (port.StepReport, 
 		norm, err := t.optimize(shares)
 		if err != nil && i > 0 {
 			// The next attempt must start from the version that is published.
-			err = errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version))
+			err = errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version, 0))
 		}
 		if err != nil {
 			return report, err

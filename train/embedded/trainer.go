@@ -163,7 +163,7 @@ func (t *Trainer) Train(ctx context.Context, batch port.Batch) (port.StepReport,
 	}
 	if err := t.publish(ctx, batch.Lease); err != nil {
 		// Another attempt must start from the version that is published.
-		return report, errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version))
+		return report, errors.Join(err, t.Restore(context.WithoutCancel(ctx), t.version, 0))
 	}
 	return report, t.wait(ctx, began, t.least(batch.Version))
 }
@@ -215,7 +215,7 @@ func (t *Trainer) publish(ctx context.Context, lease loop.LeaseID) error {
 }
 
 // Restore implements port.Trainer.
-func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
+func (t *Trainer) Restore(ctx context.Context, version loop.Version, _ loop.LeaseID) error {
 	model, err := t.opt.Weights.Model(ctx, version)
 	if err != nil {
 		return err

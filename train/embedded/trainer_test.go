@@ -130,7 +130,7 @@ func TestRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := second.Restore(t.Context(), 3); err != nil {
+	if err := second.Restore(t.Context(), 3, 0); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := second.Train(t.Context(), batches[3]); err != nil {
@@ -250,7 +250,7 @@ func TestRefuses(t *testing.T) {
 			t.Fatalf("%s: the trainer moved to version %d", name, tr.version)
 		}
 	}
-	if err := tr.Restore(t.Context(), 9); err == nil {
+	if err := tr.Restore(t.Context(), 9, 0); err == nil {
 		t.Error("restored a version that is not there")
 	}
 	bad := options(t)

@@ -154,6 +154,14 @@ func expired(lease loop.LeaseID, attempt int32) *protocol.Refusal {
 		lease, attempt).With("lease", lease).With("attempt", attempt)
 }
 
+// notOut refuses a call on a lease that is not on offer: it may be yet to come after a restart. It is called with mu held.
+func (t *Trainer) notOut(lease loop.LeaseID, attempt int32) *protocol.Refusal {
+	if lease == t.awaited {
+		return protocol.Refuse(protocol.CodeUnavailable, "the run was restarted and does not have lease %d on offer yet: it stays yours, try again in a moment", lease)
+	}
+	return expired(lease, attempt)
+}
+
 // committed finds the version that a lease was committed as, here or before a restart. It
 // is called with mu held.
 func (t *Trainer) committed(lease loop.LeaseID) (loop.Version, bool) {
@@ -181,7 +189,7 @@ func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string, rank i
 	t.expire()
 	o := t.offer
 	if o == nil || o.lease != lease || o.withdrawn {
-		return nil, expired(lease, attempt)
+		return nil, t.notOut(lease, attempt)
 	}
 	if rank == anyRank && !o.countsOfAny(attempt) || rank != anyRank && !o.counts(rank, attempt) {
 		return nil, expired(lease, attempt)

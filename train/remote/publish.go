@@ -175,7 +175,7 @@ func (t *Trainer) checkMade(p *publication) error {
 	if t.offer == nil || t.offer.lease != p.Lease {
 		version, ok := t.committed(p.Lease)
 		if !ok {
-			return expired(p.Lease, p.Attempt)
+			return t.notOut(p.Lease, p.Attempt)
 		}
 		if version != p.Version {
 			return protocol.Refuse(protocol.CodeConflict, "lease %d was committed as version %d, not %d", p.Lease, version, p.Version).With("version", version)

@@ -90,11 +90,11 @@ func (t *Trainer) touchAll() {
 
 // serving refuses calls that come before the run stands or after this process gave it up. It is called with mu held.
 func (t *Trainer) serving() error {
-	switch t.phase {
-	case starting:
-		return protocol.Refuse(protocol.CodeUnavailable, "the run is starting: try again in a moment")
-	case closed:
+	switch {
+	case t.phase == closed:
 		return protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping: go on when it is back; the lease stays yours until then")
+	case t.phase == starting, t.phase == draining && t.version < 0: // it drains before the run stood
+		return protocol.Refuse(protocol.CodeUnavailable, "the run is starting: try again in a moment")
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,7 @@ func TestConnectActions(t *testing.T) {
 		for v := range loop.Version(4) {
 			r.must(r.write(v, loop.LeaseID(v)))
 		}
-		r.must(r.Restore(t.Context(), 3))
+		r.must(r.Restore(t.Context(), 3, 0))
 		for holds, want := range map[loop.Version]string{-1: protocol.ActionLoad, 0: protocol.ActionRepublish, 2: protocol.ActionRepublish, 3: protocol.ActionTrain, 4: protocol.ActionLoad} {
 			reply, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: holds})
 			r.must(err)
@@ -167,7 +168,7 @@ func TestRestored(t *testing.T) {
 		for v := range loop.Version(4) {
 			r.must(r.write(v, loop.LeaseID(v)))
 		}
-		r.must(r.Restore(t.Context(), 3))
+		r.must(r.Restore(t.Context(), 3, 0))
 		one := loop.Version(1)
 		_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 1})
 		r.must(err)
@@ -215,7 +216,7 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 		before.refused(err, protocol.CodeUnavailable, "the lease stays yours")
 
 		r := rigOn(t, before.store, nil)
-		r.must(r.Restore(t.Context(), 0))
+		r.must(r.Restore(t.Context(), 0, 5))
 		out = r.train(groups(5, 2, 0, 2))
 		synctest.Wait()
 		for range 4 {
@@ -232,12 +233,74 @@ func TestLeaseOutlivesRestart(t *testing.T) {
 	})
 }
 
+// Between Restore and Train the batch that the log holds out is on its way to be offered: every call on it is told to
+// come again, not that it is over; a call on any other lease is told that at once.
+func TestRestartBeforeTheOffer(t *testing.T) {
+	one := []func(r *rig, lease loop.LeaseID) error{
+		func(r *rig, lease loop.LeaseID) error {
+			_, err := r.Renew(r.t.Context(), lease, protocol.RenewRequest{Trainer: "a", Attempt: 1})
+			return err
+		},
+		func(r *rig, lease loop.LeaseID) error {
+			_, err := r.Ack(r.t.Context(), lease, protocol.AckRequest{Trainer: "a", Attempt: 1, ForwardVersion: -1, StepVersion: -1})
+			return err
+		},
+		func(r *rig, lease loop.LeaseID) error {
+			return r.Nack(r.t.Context(), lease, protocol.NackRequest{Trainer: "a", Attempt: 1})
+		},
+		func(r *rig, lease loop.LeaseID) error {
+			_, err := r.publish(ofLease("a", protocol.Lease{Lease: lease, Attempt: 1}), model(1, 2))
+			return err
+		},
+	}
+	for _, drained := range []bool{false, true} {
+		for i, call := range one {
+			t.Run(fmt.Sprint(drained, i), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r := newRig(t, nil)
+					r.must(r.write(0, 0))
+					if drained {
+						r.Drain()
+					}
+					r.refused(call(r, 5), protocol.CodeUnavailable, "the run is starting")
+					r.must(r.Restore(t.Context(), 0, 5))
+					r.refused(call(r, 4), protocol.CodeExpired, "lease 4")
+					r.refused(call(r, 6), protocol.CodeExpired, "lease 6")
+					r.refused(call(r, 5), protocol.CodeUnavailable, "does not have lease 5 on offer yet")
+					out := r.train(groups(5, 2, 0, 2))
+					synctest.Wait()
+					_, err := r.Renew(t.Context(), 5, protocol.RenewRequest{Trainer: "a", Attempt: 1})
+					r.must(err)
+					_, err = r.publish(ofLease("a", protocol.Lease{Lease: 5, Attempt: 1}), model(1, 2))
+					r.must(err)
+					r.trained(out)
+					r.manifest(1, 5)
+				})
+			})
+			t.Run(fmt.Sprint("over", drained, i), func(t *testing.T) {
+				r := newRig(t, nil)
+				r.must(r.write(0, 0))
+				r.must(r.Restore(t.Context(), 0, 0)) // the log says that it went back
+				r.refused(call(r, 5), protocol.CodeExpired, "lease 5")
+				// And where the batch is offered no more, because the trainer went back meanwhile.
+				zero := loop.Version(0)
+				r.must(r.Restore(t.Context(), 0, 5))
+				_, err := r.Publish(t.Context(), protocol.PublishRequest{Trainer: "a", Version: 1, RestoredFrom: &zero}, nil)
+				r.must(err)
+				r.refused(call(r, 5), protocol.CodeUnavailable, "lease 5")
+				r.returned(r.train(groups(5, 2, 0, 2)))
+				r.refused(call(r, 5), protocol.CodeExpired, "lease 5")
+			})
+		}
+	}
+}
+
 // What was given out anew after a restart is not committed by who held it before.
 func TestRestartGivesOutAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.must(r.write(0, 0))
-		r.must(r.Restore(t.Context(), 0))
+		r.must(r.Restore(t.Context(), 0, 0))
 		out := r.train(groups(5, 2, 0, 2))
 		l := r.lease("a", 0, 0)
 		if l.Attempt != 2 {
@@ -264,7 +327,7 @@ func TestRestartBetweenLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.must(r.write(0, 0))
-		r.must(r.Restore(t.Context(), 0))
+		r.must(r.Restore(t.Context(), 0, 0))
 		out := r.train(groups(5, 2, 0, 4))
 		l := r.lease("a", 1, 2)
 		l.Attempt = 1 // what rank 0 has
@@ -283,7 +346,7 @@ func TestRankWaitsForLostPublish(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, nil)
 		r.must(r.write(0, 0))
-		r.must(r.Restore(t.Context(), 0))
+		r.must(r.Restore(t.Context(), 0, 0))
 		r.train(groups(5, 2, 0, 4))
 		next := make(chan *protocol.Lease)
 		go func() {
@@ -308,7 +371,7 @@ func TestPublishIsTheCommit(t *testing.T) {
 		before.trained(out)
 
 		r := rigOn(t, before.store, nil)
-		r.must(r.Restore(t.Context(), 0)) // as the log has it
+		r.must(r.Restore(t.Context(), 0, 5)) // as the log has it
 		reply, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 1})
 		r.must(err)
 		if reply.Action != protocol.ActionTrain || reply.Version != 1 {
@@ -320,7 +383,7 @@ func TestPublishIsTheCommit(t *testing.T) {
 			t.Fatalf("ack: %+v", ack)
 		}
 		// The runtime finds the manifest itself (port.Weights.Committed) and goes on from it.
-		r.must(r.Restore(t.Context(), 1))
+		r.must(r.Restore(t.Context(), 1, 0))
 		out = r.train(groups(6, 1, 1, 2))
 		_, err = r.publish(ofLease("a", r.lease("a", 0, 0)), model(3, 4))
 		r.must(err)
@@ -337,7 +400,7 @@ func TestRestoredAcrossRestart(t *testing.T) {
 		before.must(err)
 
 		r := rigOn(t, before.store, nil)
-		r.must(r.Restore(t.Context(), 0))
+		r.must(r.Restore(t.Context(), 0, 0))
 		r.returned(r.train(groups(5, 2, 0, 2)))
 		if len(r.went) != 1 || r.went[0] != 1 {
 			t.Fatalf("the loop was told of %v, want version 1", r.went)
@@ -354,7 +417,7 @@ func TestForeignVersion(t *testing.T) {
 	r := newRig(t, nil)
 	r.must(r.write(0, 0))
 	r.must(r.write(1, 77))
-	r.must(r.Restore(t.Context(), 0))
+	r.must(r.Restore(t.Context(), 0, 0))
 	if o := <-r.train(groups(5, 2, 0, 2)); o.err == nil || errors.Is(o.err, port.ErrLeaseReturned) {
 		t.Fatalf("Train: %v, want a failure", o.err)
 	}

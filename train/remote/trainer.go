@@ -29,6 +29,8 @@ type Trainer struct {
 	phase   phase
 	// version is the newest that is committed, with or without weights.
 	version loop.Version
+	// awaited is the lease that the log holds out and that Train is yet to offer again, 0 for none.
+	awaited loop.LeaseID
 	// restored is the newest version that a trainer made of an earlier state, loop.NoVersion for none.
 	restored loop.Version
 	// untold are restored versions that the loop may not know of, because the process ended in between.
@@ -108,7 +110,7 @@ func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, err
 func (t *Trainer) offerBatch(b port.Batch, packed *batch.Batch) (*offer, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.asked = false
+	t.asked, t.awaited = false, 0
 	switch {
 	case t.phase == closed:
 		return nil, errors.New("trainer: it is closed")
@@ -153,8 +155,8 @@ func (t *Trainer) stop(o *offer, err error) {
 }
 
 // Restore implements port.Trainer: the run stands at a version, which a trainer that connects
-// is told to load.
-func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
+// is told to load. Calls on the outstanding lease are unavailable until it is on offer again.
+func (t *Trainer) Restore(_ context.Context, version loop.Version, outstanding loop.LeaseID) error {
 	versions, err := t.opt.Weights.Versions()
 	if err != nil {
 		return err
@@ -172,11 +174,14 @@ func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
 		if m.RestoredFrom != nil {
 			untold = append(untold, v)
 		}
+		if m.Lease == outstanding {
+			outstanding = 0
+		}
 		newest = v
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.version, t.untold = newest, untold
+	t.version, t.untold, t.awaited = newest, untold, outstanding
 	if n := len(untold); n > 0 {
 		t.restored = untold[n-1]
 	}
@@ -188,7 +193,7 @@ func (t *Trainer) Restore(_ context.Context, version loop.Version) error {
 // the trainer that connects, for which it waits.
 func (t *Trainer) Initialize(ctx context.Context) error {
 	if _, err := t.opt.Weights.Manifest(0); err == nil {
-		return t.Restore(ctx, 0)
+		return t.Restore(ctx, 0, 0)
 	} else if !errors.Is(err, weights.ErrNotFound) {
 		return err
 	}
@@ -196,7 +201,7 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 		if err := t.opt.Initial(ctx); err != nil {
 			return err
 		}
-		return t.Restore(ctx, 0)
+		return t.Restore(ctx, 0, 0)
 	}
 	t.mu.Lock()
 	t.phase = initializing

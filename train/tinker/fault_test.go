@@ -201,7 +201,7 @@ func TestResume(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := again.Restore(t.Context(), versions.Newest()); err != nil {
+		if err := again.Restore(t.Context(), versions.Newest(), 0); err != nil {
 			t.Fatal(err)
 		}
 		trainAll(t, again, batches[2])
@@ -220,17 +220,17 @@ func TestRestoreWhereItIs(t *testing.T) {
 	b := batch(rand.New(rand.NewPCG(1, 1)), newToy(5), 0)
 	trainAll(t, tr, b)
 	calls := len(h.calls)
-	if err := tr.Restore(t.Context(), 1); err != nil || len(h.calls) != calls {
+	if err := tr.Restore(t.Context(), 1, 0); err != nil || len(h.calls) != calls {
 		t.Errorf("%v, %v", err, h.calls[calls:])
 	}
-	if err := tr.Restore(t.Context(), 0); err != nil || strings.Join(h.calls[calls:], " ") != "2 create 2 load 2 save sampler" {
+	if err := tr.Restore(t.Context(), 0, 0); err != nil || strings.Join(h.calls[calls:], " ") != "2 create 2 load 2 save sampler" {
 		t.Errorf("%v, %v", err, h.calls[calls:])
 	}
 	r, err := o.Versions.read(0)
 	if err != nil || r.Sampler != "tinker://2/sampler/r-v000000" || r.State != "tinker://1/state/r-v000000" || !slices.Equal(r.Former, []string{"tinker://1/sampler/r-v000000"}) {
 		t.Errorf("version 0 is recorded as %+v, %v", r, err)
 	}
-	if err := tr.Restore(t.Context(), 5); !errors.Is(err, ErrNotFound) {
+	if err := tr.Restore(t.Context(), 5, 0); !errors.Is(err, ErrNotFound) {
 		t.Error(err)
 	}
 	if h.unloaded != 0 {
@@ -243,7 +243,7 @@ func TestRestoreWhereItIs(t *testing.T) {
 		}
 		return nil
 	}
-	if err := tr.Restore(t.Context(), 1); err == nil || h.unloaded != h.models-2 {
+	if err := tr.Restore(t.Context(), 1, 0); err == nil || h.unloaded != h.models-2 {
 		t.Errorf("%v: of %d models %d were given back, want the one that was not restored", err, h.models, h.unloaded)
 	}
 	h.before = nil

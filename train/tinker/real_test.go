@@ -109,7 +109,7 @@ func TestRealServiceLearns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := again.Restore(t.Context(), 1); err != nil {
+		if err := again.Restore(t.Context(), 1, 0); err != nil {
 			t.Fatal(err)
 		}
 		restored := realLogprobs(t, again, tokens)

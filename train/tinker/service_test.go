@@ -229,7 +229,7 @@ func TestServiceForgetsPruned(t *testing.T) {
 				t.Errorf("%s is there still", path)
 			}
 		}
-		if err := tr.Restore(t.Context(), 2); err != nil || len(s.Paths()) != 5 { // what it is sampled from, once more
+		if err := tr.Restore(t.Context(), 2, 0); err != nil || len(s.Paths()) != 5 { // what it is sampled from, once more
 			t.Errorf("%v, %v", err, s.Paths())
 		}
 	})

@@ -165,7 +165,7 @@ func (t *Trainer) Initialize(ctx context.Context) error {
 // Restore implements port.Trainer. The model that goes on from the version saves the state that the version is sampled
 // from anew. There are services (SkyRL's own backend) that sample only from states saved by a model that they still
 // hold. The model that saved it before may be of a process that has ended.
-func (t *Trainer) Restore(ctx context.Context, version loop.Version) error {
+func (t *Trainer) Restore(ctx context.Context, version loop.Version, _ loop.LeaseID) error {
 	path, err := t.opt.Versions.statePath(version)
 	if err != nil {
 		return fmt.Errorf("trainer: %w", err)
@@ -233,7 +233,7 @@ func (t *Trainer) Train(ctx context.Context, batch port.Batch) (port.StepReport,
 		return port.StepReport{}, err
 	}
 	if t.model == nil {
-		if err := t.Restore(ctx, t.version); err != nil {
+		if err := t.Restore(ctx, t.version, 0); err != nil {
 			return port.StepReport{}, err
 		}
 	}

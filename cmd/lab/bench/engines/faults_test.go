@@ -341,7 +341,7 @@ func (c *checkingTrainer) publish(ctx context.Context, v loop.Version, lease loo
 func (c *checkingTrainer) Initialize(ctx context.Context) error { return c.publish(ctx, 0, 0) }
 
 // Restore implements port.Trainer.
-func (c *checkingTrainer) Restore(context.Context, loop.Version) error { return nil }
+func (c *checkingTrainer) Restore(context.Context, loop.Version, loop.LeaseID) error { return nil }
 
 // Close implements port.Trainer.
 func (c *checkingTrainer) Close() error { return nil }
