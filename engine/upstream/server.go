@@ -88,9 +88,22 @@ func NewServer(o ServerOptions) (*Server, error) {
 		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
 		DisableCompression: true, Proxy: http.ProxyFromEnvironment,
 	}
-	s.http = &http.Client{Transport: transport}
+	s.http = &http.Client{Transport: transport, CheckRedirect: sameServer}
 	return s, nil
 }
+
+// sameServer follows redirects within a server alone. Any other would take prompts to an address that
+// the document does not name.
+func sameServer(next *http.Request, before []*http.Request) error {
+	first := before[0].URL
+	if next.URL.Host != first.Host || next.URL.Scheme != first.Scheme || len(before) >= redirectsMax {
+		return http.ErrUseLastResponse
+	}
+	return nil
+}
+
+// redirectsMax bounds the redirects of one request.
+const redirectsMax = 5
 
 // URL is the server's address, without a path.
 func (s *Server) URL() string { return s.base }
@@ -204,7 +217,11 @@ func (s *Server) open(ctx context.Context, method string, c Call) (io.ReadCloser
 		if res.StatusCode >= 500 { // such connections are reset, however healthy the server is
 			s.http.CloseIdleConnections()
 		}
-		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: strings.TrimSpace(string(text)), After: retryAfter(res.Header)}
+		message := strings.TrimSpace(string(text))
+		if to := res.Header.Get("Location"); res.StatusCode/100 == 3 && to != "" {
+			message = fmt.Sprintf("it redirects to %.200q, which is not followed: name the server's own address in url", to)
+		}
+		return nil, &StatusError{Path: c.Path, Status: res.StatusCode, Message: message, After: retryAfter(res.Header)}
 	}
 	return res.Body, nil
 }

@@ -191,6 +191,7 @@ func TestRefusedDrafts(t *testing.T) {
 		{"a path", full, []add{{"../a", nil}}, "without separators"},
 		{"hidden", full, []add{{".a", nil}}, "begins with a dot"},
 		{"the manifest", full, []add{{ManifestName, nil}}, "which the store needs itself"},
+		{"the view's directory", full, []add{{ModelName, good}, {"hf", nil}}, `the file name "hf", which the store needs itself`},
 		{"undeclared", declared(File{Name: ModelName}), []add{{"b", nil}}, "was not declared"},
 		{"missing", declared(File{Name: ModelName}, File{Name: "b"}), []add{{ModelName, good}}, `"b" was declared and did not come`},
 		{"shorter than declared", declared(File{Name: "b", Size: 3}), []add{{"b", []byte("ab")}}, "has 2 bytes, want the 3"},

@@ -34,8 +34,8 @@ func checkName(name string) error {
 		return fmt.Errorf("the file name %q, want UTF-8 without separators, colons and control characters", name)
 	case name[0] == '.':
 		return fmt.Errorf("the file name %q, want none that begins with a dot", name)
-	case name == ManifestName || name == derivedName:
-		return fmt.Errorf("the file name %q, which the store needs itself", name)
+	case name == ManifestName || name == derivedName || name == viewName:
+		return fmt.Errorf("the file name %q, which the store needs itself: choose another", name)
 	}
 	return nil
 }
