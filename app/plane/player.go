@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/app/player"
 )
 
 // openPlayer opens what rollouts are played with here, where they are.
@@ -48,5 +47,5 @@ func (p *Plane) codeStatus() *protocol.EnvironmentStatus {
 	if w == nil || w.Clock.Load() == nil { // the pool is there before the clock is
 		return nil
 	}
-	return &protocol.EnvironmentStatus{Kind: p.Cfg.Environment.Kind, Sandboxes: player.SandboxStatus(w.Pool.Status())}
+	return &protocol.EnvironmentStatus{Kind: p.Cfg.Environment.Kind, Sandboxes: w.Pool.Status()}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/env/sandbox"
-	"github.com/headway-rl/headway/env/sandbox/pool"
 	"github.com/headway-rl/headway/env/verifier"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -41,24 +40,13 @@ func (s *Player) Status(now time.Time) *protocol.EnvironmentStatus {
 		out.Episodes.Playing = players.Playing()
 		out.TaskCounts = s.shown.status(s.counts, now)
 		if s.Pool != nil { // which is there before the players are, as the counts are
-			out.Sandboxes = SandboxStatus(s.Pool.Status())
+			out.Sandboxes = s.Pool.Status()
 		}
 	}
 	if s.verifier != nil {
 		out.Verifier = verifierStatus(s.verifier.Status())
 	}
 	return out
-}
-
-// SandboxStatus is what a pool of sandboxes does, for a status.
-func SandboxStatus(s pool.Status) *protocol.Sandboxes {
-	return &protocol.Sandboxes{
-		Driver: s.Driver, Secure: s.Boundary.Secure(), Lacks: s.Boundary.Why,
-		Leased: s.Leased, Warm: s.Warm, Starting: s.Starting, Ending: s.Ending, Waiting: s.Waiting, WarmWanted: s.WarmWanted,
-		Created: s.Created, Reused: s.Reused, Hits: s.Hits, Orphans: s.Orphans, Failures: byClass(s.Failures), Broken: s.Broken,
-		StartS: protocol.Quantiles{P50: s.StartS[0], P90: s.StartS[1], P99: s.StartS[2]},
-		WaitS:  protocol.Quantiles{P50: s.WaitS[0], P90: s.WaitS[1], P99: s.WaitS[2]},
-	}
 }
 
 func verifierStatus(s verifier.Status) *protocol.Verifier {

@@ -223,7 +223,7 @@ var rules = []rule{
 	{room: "env/sandbox/kubernetes", may: []string{"env/sandbox", "env/sandbox/shell", "internal/kubernetes", "internal/pause"}, modules: []string{"github.com/coder/websocket"},
 		what: "agent-sandbox on Kubernetes",
 		why:  "a driver knows the port and never another driver"},
-	{room: "env/sandbox/pool", may: []string{"env/sandbox", "internal/pause"}, modules: []string{"github.com/prometheus/client_golang"},
+	{room: "env/sandbox/pool", may: []string{"api/protocol", "env/sandbox", "internal/pause"}, modules: []string{"github.com/prometheus/client_golang"},
 		what: "boxes on demand: warm, bounded, tried again, found after a crash",
 		why:  "it knows the port alone, so that every driver gets the same pool"},
 	{room: "env/sandbox/process", may: []string{"env/sandbox", "env/sandbox/agent", "env/sandbox/host"},

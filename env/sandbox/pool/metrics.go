@@ -56,10 +56,10 @@ func (p *Pool) Collect(ch chan<- prometheus.Metric) {
 	for desc, value := range map[*prometheus.Desc]int64{createdDesc: s.Created, reusedDesc: s.Reused, hitsDesc: s.Hits, orphansDesc: s.Orphans} {
 		ch <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, float64(value))
 	}
-	byClass(ch, failuresDesc, s.Failures)
-	byClass(ch, limitsDesc, s.Limits)
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	byClass(ch, failuresDesc, p.counts.failures)
+	byClass(ch, limitsDesc, p.counts.limits)
 	for desc, h := range map[*prometheus.Desc]*times{startDesc: &p.counts.start, waitDesc: &p.counts.wait} {
 		ch <- prometheus.MustNewConstHistogram(desc, uint64(h.count), h.sumS, h.cumulative(bounds))
 	}

@@ -109,25 +109,3 @@ func (o Options) validate() error {
 	refuse(o.BreakAfter < 0, "break after %d: expected how many failed starts in a row", o.BreakAfter)
 	return errors.Join(wrong...)
 }
-
-// Status is what a pool says of itself. It is made of copies.
-type Status struct {
-	Driver   string
-	Boundary sandbox.Boundary
-	// Boxes that are leased, stand ready, start or end (those that are reset, too); leases that wait
-	// for one.
-	Leased, Warm, Starting, Ending, Waiting int
-	// WarmWanted is how many are to stand ready by the demand measured.
-	WarmWanted int
-	// Created and Reused count boxes handed out; Hits those of them that stood ready.
-	Created, Reused, Hits int64
-	// Failures by class, of starts and of commands; Limits the limits that commands met.
-	Failures, Limits map[sandbox.Class]int64
-	// Orphans were left by an earlier process and have been removed.
-	Orphans int64
-	// Broken: the breaker is open, or tries its one start.
-	Broken bool
-	// StartS and WaitS are quantiles of the time that starts and leases took, in seconds: 50 %, 90 %,
-	// 99 %; all 0 while there were none. They are within 3 %.
-	StartS, WaitS [3]float64
-}

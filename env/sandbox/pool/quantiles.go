@@ -3,6 +3,8 @@ package pool
 import (
 	"math"
 	"time"
+
+	"github.com/headway-rl/headway/api/protocol"
 )
 
 // Bins of times grow by a twentieth from a microsecond to more than an hour.
@@ -47,8 +49,8 @@ func (h *times) quantile(q float64) float64 {
 	return above(bins - 1)
 }
 
-func (h *times) quantiles() [3]float64 {
-	return [3]float64{h.quantile(0.5), h.quantile(0.9), h.quantile(0.99)}
+func (h *times) quantiles() protocol.Quantiles {
+	return protocol.Quantiles{P50: h.quantile(0.5), P90: h.quantile(0.9), P99: h.quantile(0.99)}
 }
 
 // cumulative is the histogram with the bounds given, as Prometheus has it. A bin that a bound divides

@@ -38,7 +38,7 @@ func TestRealBoxes(t *testing.T) {
 			}
 			wait.Wait()
 			s := p.Status()
-			if s.Created+s.Reused < 20 || s.Reused == 0 || s.Failures[sandbox.Lost] == 0 {
+			if s.Created+s.Reused < 20 || s.Reused == 0 || s.Failures[string(sandbox.Lost)] == 0 {
 				t.Errorf("20 rollouts or more, some of whose boxes were lost: %+v", s)
 			}
 			t.Logf("%+v", s)
@@ -120,7 +120,7 @@ func TestRealBoxDiesWhileItStands(t *testing.T) {
 			if err := result(t.Context(), l); err != nil {
 				t.Errorf("after all that stood ready were destroyed: %v", err)
 			}
-			if p.Status().Failures[sandbox.Lost] == 0 {
+			if p.Status().Failures[string(sandbox.Lost)] == 0 {
 				t.Errorf("the boxes that were destroyed are not counted: %+v", p.Status())
 			}
 			if err := p.Close(t.Context()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
@@ -65,7 +66,7 @@ func TestDeadBoxesAreNotHandedOut(t *testing.T) {
 			t.Errorf("got %s of the dead %v: %v", l.ID(), ids, err)
 		}
 		s := p.Status()
-		if s.Failures[sandbox.Lost] < 1 || s.Hits != 0 {
+		if s.Failures[string(sandbox.Lost)] < 1 || s.Hits != 0 {
 			t.Errorf("status %+v", s)
 		}
 		ended(t, p, d)
@@ -81,7 +82,7 @@ func TestDeadBoxesAreReplaced(t *testing.T) {
 		ids, _ := d.List(t.Context(), "run")
 		d.kill(ids[1])
 		time.Sleep(checkEvery + 2*tendEvery)
-		if s := p.Status(); s.Failures[sandbox.Lost] != 1 || s.Warm != 3 || d.there() != 3 {
+		if s := p.Status(); s.Failures[string(sandbox.Lost)] != 1 || s.Warm != 3 || d.there() != 3 {
 			t.Errorf("%d boxes, %+v", d.there(), s)
 		}
 		l := lease(t, p, "a")
@@ -174,8 +175,8 @@ func TestQuantiles(t *testing.T) {
 			h.add(time.Duration(s * float64(time.Second)))
 		}
 		slices.Sort(all)
-		for i, q := range []float64{0.5, 0.9, 0.99} {
-			want, got := all[int(math.Ceil(q*5000))-1], h.quantiles()[i]
+		for _, q := range []float64{0.5, 0.9, 0.99} {
+			want, got := all[int(math.Ceil(q*5000))-1], h.quantile(q)
 			if math.Abs(got/want-1) > 0.03 {
 				t.Errorf("scale %v: the %v quantile is %v, want %v", scale, q, got, want)
 			}
@@ -190,7 +191,7 @@ func TestQuantiles(t *testing.T) {
 		}
 	}
 	var none times
-	if none.quantiles() != [3]float64{} {
+	if none.quantiles() != (protocol.Quantiles{}) {
 		t.Error("quantiles of nothing are not 0")
 	}
 	none.add(0)

@@ -147,7 +147,7 @@ func (t technology) manyLeases(ctx context.Context, driver sandbox.Driver) error
 		}
 	}
 	row(fmt.Sprintf("lease, %d at one instant, a few start at once", t.many), times,
-		fmt.Sprintf("all there after %v, a start alone %.1f/%.1f ms", all.Round(time.Millisecond), s.StartS[0]*1000, s.StartS[2]*1000))
+		fmt.Sprintf("all there after %v, a start alone %.1f/%.1f ms", all.Round(time.Millisecond), s.StartS.P50*1000, s.StartS.P99*1000))
 	return nil
 }
 
