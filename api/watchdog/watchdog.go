@@ -53,7 +53,7 @@ func (d *Watchdog) Look(v View) (stall *protocol.Stall, stop bool) {
 	} else {
 		stop = still >= stopFactor*patience
 	}
-	return &protocol.Stall{SinceS: still, Findings: judge(d.facts(v, still), d.opt)}, stop
+	return &protocol.Stall{SinceS: still, Findings: findings(d.facts(v, still), d.opt)}, stop
 }
 
 // remember notes progress, and since when engines are in their states.

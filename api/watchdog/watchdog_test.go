@@ -126,7 +126,7 @@ func TestFindings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			v := healthy()
 			c.change(&v)
-			findings := judgeStill(v, options)
+			findings := findingsOf(v, options)
 			first := findings[0]
 			if first.Code != c.code || first.Subject != c.subject || !strings.Contains(first.Message, c.says) {
 				t.Errorf("first is %+v, want %s of %q: %s", first, c.code, c.subject, c.says)
@@ -150,8 +150,8 @@ func TestFindingsAreFew(t *testing.T) {
 	for range 1000 {
 		v.Status.Engines = append(v.Status.Engines, protocol.Engine{Name: "e", State: "lost"})
 	}
-	first := judgeStill(v, options)
-	if len(first) != findingsMax || !slices.Equal(first, judgeStill(v, options)) {
+	first := findingsOf(v, options)
+	if len(first) != findingsMax || !slices.Equal(first, findingsOf(v, options)) {
 		t.Errorf("%d findings", len(first))
 	}
 }
@@ -164,7 +164,7 @@ func TestCodesAreCovered(t *testing.T) {
 		covered[c.code] = true
 		v := healthy()
 		c.change(&v)
-		for _, f := range judgeStill(v, options) {
+		for _, f := range findingsOf(v, options) {
 			if !advice.MatchString(f.Message) {
 				t.Errorf("%s: %s: %q says not what to do", name, f.Code, f.Message)
 			}
@@ -371,11 +371,11 @@ func TestNothingIsHeldUpBySyncsOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// judgeStill judges a run that is known to stand still: it takes everything in the view to have been so for as long as Options.AfterS.
-func judgeStill(v View, o Options) []protocol.Finding {
+// findingsOf judges a run that is known to stand still: it takes everything in the view to have been so for as long as Options.AfterS.
+func findingsOf(v View, o Options) []protocol.Finding {
 	f := facts{View: v, stillS: o.patience(v), holdS: o.AfterS, engineS: make([]float64, len(v.Status.Engines))}
 	for i := range f.engineS {
 		f.engineS[i] = o.AfterS
 	}
-	return judge(f, o)
+	return findings(f, o)
 }

@@ -32,7 +32,7 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("{\"prompt\": \"a\"}\n{\"prompt\": \n{\"no\": 1}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file := document(t, fmt.Sprintf(stageDocument, model, engine, stageFile(t), "process", "", 3))
+	file := document(t, fmt.Sprintf(stageDocument, model, engine, taskFile(t), "process", "", 3))
 	judged := `environment.verifier={kind: tests, test: "test -s n.txt"}`
 	cases := []struct {
 		name string
@@ -50,7 +50,7 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 		{"command", []string{`environment.verifier={command: [/no/such/verifier]}`}, map[string]string{"error verifier environment.verifier.kind": "/no/such/verifier"}},
 		{"http", []string{`environment.verifier={url: "` + noServer + `", retries: 0}`}, map[string]string{"error verifier environment.verifier.kind": "connection refused"}},
 		{"no root", []string{"sandbox={driver: bwrap, root: /no/such/root}"}, map[string]string{"error sandbox sandbox.driver": ""}},
-		{"e2b", []string{fmt.Sprintf("sandbox={driver: e2b, url: %q, key_file: %q}", noServer, stageFile(t))}, map[string]string{"error sandbox sandbox.driver": "has no secret"}},
+		{"e2b", []string{fmt.Sprintf("sandbox={driver: e2b, url: %q, key_file: %q}", noServer, taskFile(t))}, map[string]string{"error sandbox sandbox.driver": "has no secret"}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func closedAddress(t *testing.T) string {
 func TestDoctorNoProbeOfEnvironments(t *testing.T) {
 	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the verifier was asked") }))
 	defer asked.Close()
-	file := document(t, fmt.Sprintf(stageDocument, scriptedModel(t), closedAddress(t), stageFile(t), "process", "", 3))
+	file := document(t, fmt.Sprintf(stageDocument, scriptedModel(t), closedAddress(t), taskFile(t), "process", "", 3))
 	_, d, keys := diagnosed(t, file, "--no-probe", "--set", fmt.Sprintf("environment.verifier={url: %q}", asked.URL))
 	if findingOf(d, keys, "info tasks environment.tasks.file") == "" || slices.Contains(keys, "info sandbox sandbox.driver") || slices.Contains(keys, "info verifier environment.verifier.kind") {
 		t.Errorf("found %q", keys)

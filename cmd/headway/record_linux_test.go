@@ -172,7 +172,7 @@ func serveKilled(t *testing.T, dir string) {
 // serveTasks plays a task file with a tool in sandboxes.
 func serveTasks(t *testing.T, dir string) {
 	const steps = 6
-	s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, reader()), stageFile(t), "process", "", steps), "--json")
+	s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, reader()), taskFile(t), "process", "", steps), "--json")
 	s.train(steps)
 	s.final()
 }

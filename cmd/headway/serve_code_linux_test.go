@@ -11,11 +11,11 @@ func TestServeCode(t *testing.T) {
 	driver, dir := sandboxDriver(t, "bwrap"), t.TempDir()
 	s := startServe(t, dir, "environment: {task: code, held_out: 8}\nsandbox: {reuse: reset}\nrollout: {group_size: 4, concurrency: 8}\ntrain: {batch: 8}\ntrainer: {kind: embedded, steps: 2}\n")
 	<-s.ended
-	if left := stageLeft(t, driver, dir); len(left) > 0 {
+	if left := sandboxesLeft(t, driver, dir); len(left) > 0 {
 		t.Errorf("the run left the sandboxes %v\n%s", left, s.text())
 	}
 	scored := 0
-	for _, r := range stageRecords(t, dir) {
+	for _, r := range playedRecords(t, dir) {
 		if r.Reward != nil {
 			scored++
 		}

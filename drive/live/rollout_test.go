@@ -88,16 +88,16 @@ func (p *payloads) PutSample(s port.Sample) error {
 	return nil
 }
 
-// stage is one rollout on two engines, played at the speed of a token a second.
-type stage struct {
+// scene is one rollout on two engines, played at the speed of a token a second.
+type scene struct {
 	r        *Runtime
 	p        *rollout
 	engines  [2]*countingEngine
 	payloads *payloads
 }
 
-func newStage(e port.Environment) *stage {
-	s := &stage{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
+func newScene(e port.Environment) *scene {
+	s := &scene{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
 	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64)}
 	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
@@ -106,7 +106,7 @@ func newStage(e port.Environment) *stage {
 }
 
 // events returns what has been posted since the last call.
-func (s *stage) events() (out []loop.Event) {
+func (s *scene) events() (out []loop.Event) {
 	synctest.Wait()
 	for len(s.r.inbox) > 0 {
 		out = append(out, (<-s.r.inbox).event)
@@ -115,7 +115,7 @@ func (s *stage) events() (out []loop.Event) {
 }
 
 // at lets time pass until so many seconds and a half.
-func (s *stage) at(seconds int) {
+func (s *scene) at(seconds int) {
 	time.Sleep(time.Duration(seconds)*time.Second + 500*time.Millisecond - time.Duration(s.r.opt.Clock()))
 }
 
@@ -134,7 +134,7 @@ func expect(t *testing.T, got []loop.Event, kinds ...loop.EventKind) {
 // nothing, and the sample knows its spans and the state that it was resumed in.
 func TestInterruptedWhileSampling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(turns{tokens: 4})
+		s := newScene(turns{tokens: 4})
 		go s.r.play(s.p)
 		s.at(2)
 		s.p.interrupt()
@@ -180,7 +180,7 @@ func TestInterruptedWhileSampling(t *testing.T) {
 // without it, and what follows waits for a slot.
 func TestInterruptedInItsEnvironment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(turns{tokens: 2, toolS: 4})
+		s := newScene(turns{tokens: 2, toolS: 4})
 		go s.r.play(s.p)
 		s.at(3) // two tokens, then the tool until second 6
 		s.p.interrupt()
@@ -221,7 +221,7 @@ func TestInterruptedInItsEnvironment(t *testing.T) {
 func TestInterruptAsItCompletes(t *testing.T) {
 	for toolS, want := range map[int]loop.EventKind{0: loop.RolloutScored, 5: loop.RolloutInterrupted} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newStage(oneTurn{toolS})
+			s := newScene(oneTurn{toolS})
 			s.p.engine = &stubborn{}
 			go s.r.play(s.p)
 			synctest.Wait()
@@ -262,7 +262,7 @@ func TestAbortOfAnInterrupted(t *testing.T) {
 	for name, s := range map[string]int{"in its response": 2, "in its tool": 5} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				stage := newStage(turns{tokens: 4, toolS: 3})
+				stage := newScene(turns{tokens: 4, toolS: 3})
 				done := make(chan struct{})
 				go func() { stage.r.play(stage.p); close(done) }()
 				stage.at(s)
@@ -285,7 +285,7 @@ func TestAbortRightAfterAResume(t *testing.T) {
 	for name, at := range map[string]int{"in its response": 2, "at its end": 8} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage(turns{tokens: 2, toolS: 3})
+				s := newScene(turns{tokens: 2, toolS: 3})
 				go s.r.play(s.p)
 				s.at(at)
 				s.p.interrupt()
@@ -304,7 +304,7 @@ func TestAbortRightAfterAResume(t *testing.T) {
 // TestFailsWhereItWasResumed: the engine's error ends it in the slot it has then.
 func TestFailsWhereItWasResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(turns{tokens: 4})
+		s := newScene(turns{tokens: 4})
 		s.engines[1].fail = errors.New("out of memory")
 		go s.r.play(s.p)
 		s.at(2)
@@ -325,7 +325,7 @@ func TestOneAnswerASlot(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
-			s := newStage(turns{tokens: 3, toolS: rng.IntN(3)})
+			s := newScene(turns{tokens: 3, toolS: rng.IntN(3)})
 			done := make(chan struct{})
 			go func() { s.r.play(s.p); close(done) }()
 			holds := true

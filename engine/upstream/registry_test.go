@@ -29,7 +29,7 @@ func withRegistry(t *testing.T, test func(t *testing.T, f *fakeServer, s *fakeSe
 	})
 }
 
-// remembers fails unless the book has these groups, and the server was told so often to leave one.
+// remembers fails unless the registry has these groups, and the server was told so often to leave one.
 func (b *fakeRegistry) remembers(t *testing.T, f *fakeServer, parts int, names ...string) {
 	t.Helper()
 	if got := f.count("part"); !slices.Equal(b.names, names) || got != parts {

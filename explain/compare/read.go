@@ -56,7 +56,7 @@ func readOwn(ctx context.Context, path string, header trace.Header, show Meter) 
 	if !run.Ended {
 		run.Warnings = append(run.Warnings, "its trace has no end: the run goes on, or was interrupted")
 	}
-	j := experiment.Judge(experiment.Window(recording.Series, int(header.Warmup)))
+	j := experiment.SettlingOf(experiment.Window(recording.Series, int(header.Warmup)))
 	for _, u := range j.Unsettled {
 		run.Warnings = append(run.Warnings, u.Why)
 	}

@@ -24,7 +24,7 @@ func tornWarning(recording *replay.Recording) string {
 
 // unsettledAfter says which means over the steps after a warm-up have not settled, and why.
 func unsettledAfter(series []metrics.Step, warmup loop.Version) []experiment.Unsettled {
-	return append([]experiment.Unsettled{}, experiment.Judge(experiment.Window(series, int(warmup))).Unsettled...)
+	return append([]experiment.Unsettled{}, experiment.SettlingOf(experiment.Window(series, int(warmup))).Unsettled...)
 }
 
 // unsettledText says which of the figures of a resimulation are of a window that cannot be judged, and

@@ -26,7 +26,7 @@ var hardest = []string{
 // Whatever is asked for within the bounds ends after so many events, and says what it left out.
 func TestSchedulesAreBounded(t *testing.T) {
 	m := newTestModel(1000)
-	m.workshop.eventsMax /= 64 // the same bound, in less time
+	m.computing.eventsMax /= 64 // the same bound, in less time
 	data, left := m.Data(), 0
 	for _, query := range hardest {
 		var s Schedules

@@ -36,10 +36,10 @@ func (m *Model) Data() http.Handler {
 	get("series", m.answerSeries)
 	get("findings", func(r *http.Request) (any, error) { return m.Findings(r.Context()) })
 	get("frontier", func(r *http.Request) (any, error) {
-		return m.workshop.do(r.Context(), func() (any, error) { return m.answerFrontier(r) })
+		return m.computing.do(r.Context(), func() (any, error) { return m.answerFrontier(r) })
 	})
 	get("schedules", func(r *http.Request) (any, error) {
-		return m.workshop.do(r.Context(), func() (any, error) { return m.answerSchedules(r) })
+		return m.computing.do(r.Context(), func() (any, error) { return m.answerSchedules(r) })
 	})
 	get("groups", m.answerGroups)
 	get("groups/{id}", m.answerGroup)

@@ -86,8 +86,8 @@ type Model struct {
 	forms     forms
 	// moves are those of a controller.
 	moves moves
-	// workshop computes what takes longer.
-	workshop *computeQueue
+	// computing computes what takes longer.
+	computing *computeQueue
 	// findings is the newest diagnosis.
 	findings findings
 	// closedMean is the closed form at what was measured over closedAt steps.
@@ -122,7 +122,7 @@ func New(opt Options) *Model {
 	}
 	opt.Info.TimelineLevelMin, opt.Info.TimelineLevelMax = levelMin, levelMax
 	m := &Model{opt: opt, rec: opt.Recorder, series: newSeries(), state: "starting",
-		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{}), workshop: newComputeQueue()}
+		reads: newReadings(opt.PayloadBytesMax), changed: make(chan struct{}), computing: newComputeQueue()}
 	if m.rec == nil {
 		m.rec = metrics.NewRecorder(opt.Rules)
 		m.rec.Warmup, m.rec.CapTokens, m.rec.StepsMax = opt.Warmup, opt.CapTokens, recorderSteps

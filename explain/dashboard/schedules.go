@@ -103,7 +103,7 @@ func (m *Model) Schedules(ctx context.Context, given map[string]float64, topolog
 		if topology != "" && topology != t.name {
 			continue
 		}
-		line, err := scheduleLine(ctx, in, t.name, t.title, t.arm, m.workshop.eventsMax)
+		line, err := scheduleLine(ctx, in, t.name, t.title, t.arm, m.computing.eventsMax)
 		if err != nil {
 			return Schedules{}, err
 		}
@@ -129,7 +129,7 @@ func (m *Model) scheduleOf(ctx context.Context, v map[string]float64) (schedule.
 	if rollout >= gpus {
 		return schedule.Input{}, invalid("rollout-gpus=%d of gpus=%d: the trainer needs one at least", rollout, gpus)
 	}
-	lengths, err := m.workshop.lengths.of(ctx, v["tail-multiplier"], group)
+	lengths, err := m.computing.lengths.of(ctx, v["tail-multiplier"], group)
 	if err != nil {
 		return schedule.Input{}, err
 	}

@@ -75,17 +75,17 @@ type Confidence struct {
 	IndependentSteps *float64 `json:"independent_steps"`
 }
 
-// Judgement is what the series of a simulation says of its means.
-type Judgement struct {
+// Settling is what the series of a simulation says of its means.
+type Settling struct {
 	confidence Confidence
 	Unsettled  []Unsettled
 }
 
 // settled reports whether every mean has.
-func (j Judgement) settled() bool { return len(j.Unsettled) == 0 }
+func (j Settling) settled() bool { return len(j.Unsettled) == 0 }
 
 // drifts reports whether what has not settled moves, so that a longer warm-up may help.
-func (j Judgement) drifts() bool {
+func (j Settling) drifts() bool {
 	for _, u := range j.Unsettled {
 		if u.cause == estimate.Transient || u.cause == estimate.Trend {
 			return true
@@ -94,8 +94,8 @@ func (j Judgement) drifts() bool {
 	return false
 }
 
-// Judge looks at the steps of the measured window.
-func Judge(steps []metrics.Step) Judgement {
+// SettlingOf looks at the steps of the measured window.
+func SettlingOf(steps []metrics.Step) Settling {
 	column := func(f func(*metrics.Step) float64) []float64 {
 		x := make([]float64, len(steps))
 		for i := range steps {
@@ -107,7 +107,7 @@ func Judge(steps []metrics.Step) Judgement {
 	periods := column(func(s *metrics.Step) float64 { return float64(s.PeriodNS) / 1e9 })
 	tokens := column(func(s *metrics.Step) float64 { return float64(s.Tokens) })
 	scale := math.Max(estimate.OfSeries(staleness).Mean, versionScale)
-	var j Judgement
+	var j Settling
 	figure := func(name, what string, x []float64, scale float64) estimate.Settling {
 		v := estimate.SettlingOf(x, scale)
 		if !v.OK() {
@@ -193,7 +193,7 @@ func detected(steps []metrics.Step) int {
 // settledRun is a simulation with what is to be thought of its means.
 type settledRun struct {
 	sim.Result
-	Judgement
+	Settling
 	warmup Warmup
 	// attribution says where its staleness came from.
 	attribution attribution.Summary
@@ -263,7 +263,7 @@ func (run *settledRun) once(c Case, show Progress, observe func(*sim.Config) err
 	}
 	run.attribution = attributed.Summary()
 	run.tried += run.Events
-	run.Judgement = Judge(Window(run.Series, cfg.Warmup))
+	run.Settling = SettlingOf(Window(run.Series, cfg.Warmup))
 	run.warmup.DetectedSteps = detected(run.Series)
 	return nil
 }

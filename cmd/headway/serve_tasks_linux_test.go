@@ -42,16 +42,16 @@ store: {samples_every: 0}
 failures: {max_attempts: 20}
 `
 
-// stageTasks is how many tasks there are; the answer of task i is stageAnswer(i), which lies in a file.
+// stageTasks is how many tasks there are; the answer of task i is taskAnswer(i), which lies in a file.
 const stageTasks = 6
 
-func stageAnswer(i int) string { return fmt.Sprint(1000 + 37*i) }
+func taskAnswer(i int) string { return fmt.Sprint(1000 + 37*i) }
 
-func stageFile(t *testing.T) string {
+func taskFile(t *testing.T) string {
 	t.Helper()
 	var text strings.Builder
 	for i := range stageTasks {
-		fmt.Fprintf(&text, `{"id": "t%d", "prompt": "task %d: what is in n.txt?", "answer": %q, "files": {"n.txt": %q}}`+"\n", i, i, stageAnswer(i), stageAnswer(i)+"\n")
+		fmt.Fprintf(&text, `{"id": "t%d", "prompt": "task %d: what is in n.txt?", "answer": %q, "files": {"n.txt": %q}}`+"\n", i, i, taskAnswer(i), taskAnswer(i)+"\n")
 	}
 	path := filepath.Join(t.TempDir(), "tasks.jsonl")
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
@@ -76,8 +76,8 @@ func reader() func(*http.Request, string) string {
 	}
 }
 
-// checkStageBatches holds every reward that was trained on against what was said for it.
-func checkStageBatches(t *testing.T, batches []*batchtest.Tensors) {
+// checkPlayedBatches holds every reward that was trained on against what was said for it.
+func checkPlayedBatches(t *testing.T, batches []*batchtest.Tensors) {
 	t.Helper()
 	right := 0
 	for _, b := range batches {
@@ -89,7 +89,7 @@ func checkStageBatches(t *testing.T, batches []*batchtest.Tensors) {
 			}
 			said := strings.TrimSuffix(chat[strings.LastIndex(chat, assistantTurn)+len(assistantTurn):], "\x00")
 			want := float32(0)
-			if said == stageAnswer(task) {
+			if said == taskAnswer(task) {
 				want = 1
 				right++
 			}
@@ -119,7 +119,7 @@ func sandboxDriver(t *testing.T, name string) sandbox.Driver {
 	return driver
 }
 
-func stageLeft(t *testing.T, driver sandbox.Driver, dir string) []sandbox.ID {
+func sandboxesLeft(t *testing.T, driver sandbox.Driver, dir string) []sandbox.ID {
 	t.Helper()
 	left, err := driver.List(t.Context(), parts.SandboxOwner(config.Config{}, filepath.Join(dir, "runs", "r")))
 	if err != nil {
@@ -128,8 +128,8 @@ func stageLeft(t *testing.T, driver sandbox.Driver, dir string) []sandbox.ID {
 	return left
 }
 
-// stageRecords are the records of a run's episodes.
-func stageRecords(t *testing.T, dir string) (records []episode.Record) {
+// playedRecords are the records of a run's episodes.
+func playedRecords(t *testing.T, dir string) (records []episode.Record) {
 	t.Helper()
 	if err := player.ReadLog(filepath.Join(dir, "runs", "r"), func(r episode.Record) error {
 		records = append(records, r)
@@ -147,9 +147,9 @@ func TestServeTasks(t *testing.T) {
 			const steps = 3
 			driver, dir := sandboxDriver(t, name), t.TempDir()
 			url := scriptedServer(t, reader())
-			s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), url, stageFile(t), name, ", reuse: reset, warm_min: 2", steps))
+			s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), url, taskFile(t), name, ", reuse: reset, warm_min: 2", steps))
 			batches := s.train(steps)
-			checkStageBatches(t, batches)
+			checkPlayedBatches(t, batches)
 			status := s.status()
 			e := status.Environment
 			if e == nil || e.Tasks != stageTasks || e.Episodes.Scored < 8*steps || e.Episodes.Failed > 0 || e.Sandboxes == nil || e.Sandboxes.Driver != name || e.TaskCounts == nil || len(e.TaskCounts.Levels) != 1 || e.TaskCounts.Levels[0].Attempts < 1 || e.Verifier == nil || e.Verifier.Kind != "exact" {
@@ -163,18 +163,18 @@ func TestServeTasks(t *testing.T) {
 			}
 			_ = s.cmd.Process.Signal(os.Interrupt)
 			<-s.ended
-			if left := stageLeft(t, driver, dir); len(left) > 0 {
+			if left := sandboxesLeft(t, driver, dir); len(left) > 0 {
 				t.Errorf("a run that has ended left the sandboxes %v\n%s", left, s.text())
 			}
-			checkStageRecords(t, stageRecords(t, dir), e)
-			checkStageCounts(t, dir, stageRecords(t, dir))
-			checkStageTimeline(t, filepath.Join(dir, "runs", "r"))
+			checkPlayedRecords(t, playedRecords(t, dir), e)
+			checkPlayedCounts(t, dir, playedRecords(t, dir))
+			checkPlayedTimeline(t, filepath.Join(dir, "runs", "r"))
 		})
 	}
 }
 
-// checkStageCounts holds the counts of tasks against the records of their episodes.
-func checkStageCounts(t *testing.T, dir string, records []episode.Record) {
+// checkPlayedCounts holds the counts of tasks against the records of their episodes.
+func checkPlayedCounts(t *testing.T, dir string, records []episode.Record) {
 	t.Helper()
 	counts, err := taskset.OpenCounts(filepath.Join(dir, "runs", "r", "task_counts.log"))
 	if err != nil {
@@ -206,9 +206,9 @@ func checkStageCounts(t *testing.T, dir string, records []episode.Record) {
 	}
 }
 
-// checkStageRecords holds the records of a run's episodes against its status, and their spans against
+// checkPlayedRecords holds the records of a run's episodes against its status, and their spans against
 // one another.
-func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.EnvironmentStatus) {
+func checkPlayedRecords(t *testing.T, records []episode.Record, e *protocol.EnvironmentStatus) {
 	t.Helper()
 	scored, boxes := 0, map[string]bool{}
 	for _, r := range records {
@@ -233,8 +233,8 @@ func checkStageRecords(t *testing.T, records []episode.Record, e *protocol.Envir
 	}
 }
 
-// checkStageTimeline draws the run.
-func checkStageTimeline(t *testing.T, runDir string) {
+// checkPlayedTimeline draws the run.
+func checkPlayedTimeline(t *testing.T, runDir string) {
 	t.Helper()
 	drawing := filepath.Join(t.TempDir(), "timeline.json")
 	if code, _, stderr := headway(t, "replay", runDir, "--timeline", drawing, "--timeline-steps", "0", "--timeline-from", "0"); code != failure.ExitDone {

@@ -11,9 +11,9 @@ import (
 	"github.com/headway-rl/headway/env/episode"
 )
 
-// stageOpen is how many sandboxes are open when the control plane is killed: 8, and 100 where
+// openSandboxes is how many sandboxes are open when the control plane is killed: 8, and 100 where
 // HEADWAY_LONG is set.
-func stageOpen() int {
+func openSandboxes() int {
 	if os.Getenv("HEADWAY_LONG") != "" {
 		return 100
 	}
@@ -26,8 +26,8 @@ func TestServeTasksKilled(t *testing.T) {
 	for _, name := range []string{"process", "bwrap"} {
 		t.Run(name, func(t *testing.T) {
 			const steps = 2
-			open := stageOpen()
-			driver, dir, file, model := sandboxDriver(t, name), t.TempDir(), stageFile(t), scriptedModel(t)
+			open := openSandboxes()
+			driver, dir, file, model := sandboxDriver(t, name), t.TempDir(), taskFile(t), scriptedModel(t)
 			var killed atomic.Bool
 			answer := reader()
 			url := scriptedServer(t, func(r *http.Request, chat string) string {
@@ -44,14 +44,14 @@ func TestServeTasksKilled(t *testing.T) {
 					t.Fatalf("the sandboxes are %+v\n%s", e, s.text())
 				}
 			}
-			if there := stageLeft(t, driver, dir); len(there) < open {
+			if there := sandboxesLeft(t, driver, dir); len(there) < open {
 				t.Fatalf("%d sandboxes are open, want %d", len(there), open)
 			}
 			s.kill()
 			killed.Store(true)
 
 			s = startServe(t, dir, document, "--json")
-			checkStageBatches(t, s.train(steps))
+			checkPlayedBatches(t, s.train(steps))
 			status := s.final()
 			if !strings.Contains(s.text(), fmt.Sprintf("removed %d sandboxes of an earlier process", open)) || status.Environment.Sandboxes.Orphans != int64(open) {
 				t.Errorf("%d orphans were removed, want %d\n%s", status.Environment.Sandboxes.Orphans, open, s.text())
@@ -59,16 +59,16 @@ func TestServeTasksKilled(t *testing.T) {
 			if !status.Ledger.Balanced || status.Ledger.Trained != int64(open*steps) || status.Recovery == nil {
 				t.Errorf("the ledger is %+v after the recovery %+v", status.Ledger, status.Recovery)
 			}
-			if left := stageLeft(t, driver, dir); len(left) > 0 {
+			if left := sandboxesLeft(t, driver, dir); len(left) > 0 {
 				t.Errorf("a run that was killed and has ended left the sandboxes %v", left)
 			}
-			checkStageAttempts(t, stageRecords(t, dir))
+			checkPlayedAttempts(t, playedRecords(t, dir))
 		})
 	}
 }
 
-// checkStageAttempts holds that no attempt has ended twice.
-func checkStageAttempts(t *testing.T, records []episode.Record) {
+// checkPlayedAttempts holds that no attempt has ended twice.
+func checkPlayedAttempts(t *testing.T, records []episode.Record) {
 	t.Helper()
 	seen := map[string]bool{}
 	for _, r := range records {

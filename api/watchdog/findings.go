@@ -40,8 +40,8 @@ const findingsMax = 12
 // about them before there is room.
 var follows = []string{"engine_paused", "hold", "straggler", "short_batch", "queue_full"}
 
-// judge asks every rule and orders what they say.
-func judge(f facts, o Options) []protocol.Finding {
+// findings asks every rule and orders what they say.
+func findings(f facts, o Options) []protocol.Finding {
 	var suspects []suspect
 	for _, rule := range []func(facts, Options) []suspect{disk, engines, sender, joining, trainer, workers, held, stragglers, batch, queue} {
 		suspects = append(suspects, rule(f, o)...)
