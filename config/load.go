@@ -205,7 +205,11 @@ func (d *decoder) override(target reflect.Value, override string) {
 	if place.Kind() == reflect.Struct {
 		place.SetZero() // a section replaces the section
 	}
+	before, said := place.Interface(), d.origin.places[key]
 	d.value(body, known, place, key)
+	if place.Kind() == reflect.String && said.rank == rankDocument && place.Interface() == before {
+		d.origin.places[key] = said // it repeats the document, and takes nothing of what stands beside it back
+	}
 }
 
 // locate follows a dotted key to its field. The index of a list's element may
