@@ -152,7 +152,7 @@ test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test
 
 $(ENVIRONMENTS)/installed: env/episode/openenv/testdata/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)
-	$(ENVIRONMENTS)/bin/pip install -q --require-hashes -r env/episode/openenv/testdata/requirements.txt
+	$(ENVIRONMENTS)/bin/pip install -q --no-deps --require-hashes -r env/episode/openenv/testdata/requirements.txt
 	touch $@
 
 .PHONY: test-kubernetes
