@@ -102,17 +102,6 @@ func (f *Fanout) Send(s Step) {
 	}
 }
 
-// Dropped is how many steps each sink has lost, by name.
-func (f *Fanout) Dropped() map[string]int64 {
-	out := map[string]int64{}
-	if f != nil {
-		for _, l := range f.queues {
-			out[l.sink.Name()] += l.dropped.Load()
-		}
-	}
-	return out
-}
-
 // Close sends what still waits and ends the sinks; well says how the run ended. A sink that has been failing is
 // tried once more. It waits no longer than Options.Patience. It may be called more than once.
 func (f *Fanout) Close(well bool) {

@@ -155,3 +155,14 @@ func TestWhatIsBrokenIsLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// Dropped is how many steps each sink has lost, by name.
+func (f *Fanout) Dropped() map[string]int64 {
+	out := map[string]int64{}
+	if f != nil {
+		for _, l := range f.queues {
+			out[l.sink.Name()] += l.dropped.Load()
+		}
+	}
+	return out
+}

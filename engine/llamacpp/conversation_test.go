@@ -124,12 +124,6 @@ func TestConversation(t *testing.T) {
 	t.Run("responses", func(t *testing.T) { responses(t, s, &caps) })
 	t.Run("text", func(t *testing.T) { texts(t, s, &caps) })
 	t.Run("scores", func(t *testing.T) { scores(t, s, &caps) })
-	t.Run("load", func(t *testing.T) {
-		load, err := d.Load(limited(t), s, &caps)
-		if err != nil || load.Running != 0 || load.Waiting != 0 {
-			t.Errorf("nothing is under way, it says %+v, %v", load, err)
-		}
-	})
 }
 
 // responses end by their limit, by an end of sequence, by a text, by a token and by the context.

@@ -1,12 +1,9 @@
 package llamacpp
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"net/http"
-	"strconv"
-	"strings"
 	"sync"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -111,55 +108,4 @@ func (d *Dialect) probeSampling(ctx context.Context, s *upstream.Server, caps *u
 		caps.Missing = append(caps.Missing, upstream.Missing{What: "its log-probs are of the model's own distribution (no post_sampling_probs): temperature 1 without cuts alone can be trained on", Flag: "a newer llama-server"})
 	}
 	return nil
-}
-
-// Load implements upstream.Dialect.
-func (*Dialect) Load(ctx context.Context, s *upstream.Server, caps *upstream.Capabilities) (upstream.Load, error) {
-	load := upstream.Load{Running: -1, Waiting: -1, Cache: -1}
-	own, ok := caps.Private.(*learnt)
-	switch {
-	case ok && own.Metrics:
-		return metrics(ctx, s)
-	case ok && own.Listing:
-		var slots []struct {
-			Busy bool `json:"is_processing"`
-		}
-		if err := s.Call(ctx, http.MethodGet, "/slots", nil, &slots); err != nil {
-			return load, err
-		}
-		load.Running = 0
-		for _, slot := range slots {
-			if slot.Busy {
-				load.Running++
-			}
-		}
-	}
-	return load, nil
-}
-
-// metrics reads the load from the server's metrics.
-func metrics(ctx context.Context, s *upstream.Server) (upstream.Load, error) {
-	load := upstream.Load{Running: -1, Waiting: -1, Cache: -1}
-	body, err := s.Open(ctx, http.MethodGet, upstream.Call{Path: "/metrics"})
-	if err != nil {
-		return load, err
-	}
-	defer body.Close()
-	lines := bufio.NewScanner(body)
-	for lines.Scan() {
-		name, text, found := strings.Cut(lines.Text(), " ")
-		value, err := strconv.ParseFloat(text, 64)
-		if !found || err != nil {
-			continue
-		}
-		switch name {
-		case "llamacpp:requests_processing":
-			load.Running = int(value)
-		case "llamacpp:requests_deferred":
-			load.Waiting = int(value)
-		case "llamacpp:kv_cache_usage_ratio":
-			load.Cache = value
-		}
-	}
-	return load, lines.Err()
 }

@@ -168,8 +168,3 @@ func (Dialect) Update(context.Context, *upstream.Server, upstream.Update, *upstr
 func (Dialect) Version(context.Context, *upstream.Server, *upstream.Capabilities) (string, error) {
 	return "", nil
 }
-
-// Load is unknown.
-func (Dialect) Load(context.Context, *upstream.Server, *upstream.Capabilities) (upstream.Load, error) {
-	return upstream.Load{Running: -1, Waiting: -1, Cache: -1}, nil
-}

@@ -233,7 +233,7 @@ func (p *prober) controls() error {
 		}
 	}
 	var err error
-	p.found.load, err = p.first(nil, pathLoads, pathGetLoad)
+	p.found.load, err = p.first(nil, "/v1/loads", "/get_load")
 	return err
 }
 

@@ -55,9 +55,6 @@ func converse(t *testing.T, address string) *upstream.Capabilities {
 	if version, err := New().Version(limited(t), s, caps); err != nil || version != "default" {
 		t.Errorf("it serves %q: %v", version, err)
 	}
-	if load, err := New().Load(limited(t), s, caps); err != nil || load != (upstream.Load{}) {
-		t.Errorf("its load is %+v: %v", load, err)
-	}
 	if tokens, err := New().Encode(limited(t), s, "a b", caps); err != nil || !slices.Equal(tokens, []int32{23, 22, 24}) {
 		t.Errorf("the text has the tokens %v: %v", tokens, err)
 	}

@@ -78,24 +78,3 @@ func TestRequest(t *testing.T) {
 		}
 	}
 }
-
-func TestLoads(t *testing.T) {
-	for text, want := range map[string]upstream.Load{
-		`{"loads":[{"dp_rank":0,"num_running_reqs":2,"num_waiting_reqs":1,"token_usage":0.25},{"num_running_reqs":1,"num_waiting_reqs":0,"token_usage":0.5}]}`: {Running: 3, Waiting: 1, Cache: 0.5},
-		`[{"dp_rank":0,"num_reqs":5,"num_waiting_reqs":2,"num_tokens":80}]`:                                                                                    {Running: 3, Waiting: 2},
-		`{"num_running_reqs":4,"num_waiting_reqs":1}`:                                                                                                          {Running: 4, Waiting: 1},
-		`{"loads":[]}`: {},
-	} {
-		ranks, err := readLoads([]byte(text))
-		if err != nil {
-			t.Errorf("%s: %v", text, err)
-			continue
-		}
-		if got := sum(ranks); got != want {
-			t.Errorf("%s: got %+v, want %+v", text, got, want)
-		}
-	}
-	if _, err := readLoads([]byte(`"busy"`)); err == nil {
-		t.Error("a load that is none is no error")
-	}
-}

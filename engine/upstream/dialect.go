@@ -33,8 +33,6 @@ type Dialect interface {
 	// Version is the label of what the server says that it serves, as Update.Label gave it;
 	// empty where it does not say.
 	Version(ctx context.Context, s *Server, caps *Capabilities) (string, error)
-	// Load is how busy the server says it is.
-	Load(ctx context.Context, s *Server, caps *Capabilities) (Load, error)
 }
 
 // Restarter is implemented by dialects whose servers take new weights only by being started again.
@@ -204,11 +202,4 @@ type Update struct {
 	Cache string
 	// Lora: Dir is an adapter, not a model.
 	Lora bool
-}
-
-// Load is how busy a server is; -1 where it does not say.
-type Load struct {
-	Running, Waiting int
-	// Cache is the share of its cache that is in use, 0 to 1.
-	Cache float64
 }

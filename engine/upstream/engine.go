@@ -166,15 +166,6 @@ func (e *Engine) Capabilities() (Capabilities, bool) {
 	return *e.caps, true
 }
 
-// Busy is how busy the server says it is.
-func (e *Engine) Busy(ctx context.Context) (Load, error) {
-	caps, err := e.ready(ctx)
-	if err != nil {
-		return Load{}, err
-	}
-	return e.opt.Dialect.Load(ctx, e.opt.Server, caps)
-}
-
 // known returns the capabilities, nil before the first probe and after a loss.
 func (e *Engine) known() *Capabilities {
 	e.mu.Lock()

@@ -490,8 +490,6 @@ func (fakeDialect) Version(ctx context.Context, s *Server, _ *Capabilities) (str
 	return v.Label, err
 }
 
-func (fakeDialect) Load(context.Context, *Server, *Capabilities) (Load, error) { return Load{}, nil }
-
 func (fakeDialect) Score(ctx context.Context, s *Server, _ []int32, _ *Capabilities) ([]float32, error) {
 	var scores []float32
 	err := s.Call(ctx, http.MethodGet, "/score", nil, &scores)

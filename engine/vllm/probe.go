@@ -1,9 +1,11 @@
 package vllm
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -292,9 +294,17 @@ func (p *prober) score() error {
 	return err
 }
 
+// stats looks whether the metrics have a line of vLLM's own: without one it was started with --disable-log-stats.
 func (p *prober) stats() error {
-	load, err := p.Load(p.ctx, p.s, p.caps)
+	body, err := p.s.Open(p.ctx, http.MethodGet, upstream.Call{Path: "/metrics"})
+	if err == nil {
+		defer body.Close()
+		var text []byte
+		text, err = io.ReadAll(body)
+		for line := range bytes.Lines(text) {
+			p.busy = p.busy || bytes.HasPrefix(line, []byte("vllm:num_requests_running"))
+		}
+	}
 	_, err = answered(err)
-	p.busy = load.Running >= 0
 	return err
 }

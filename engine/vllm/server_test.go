@@ -203,7 +203,7 @@ func TestAbortEndsAResponse(t *testing.T) {
 func TestEndOfAConnectionEndsItsResponse(t *testing.T) {
 	s, caps, _ := real(t)
 	ctx := limited(t)
-	if load, err := New().Load(ctx, s, caps); err != nil || load.Running < 0 {
+	if load, err := loadOf(ctx, s); err != nil || load.Running < 0 {
 		t.Skip("the server does not say how busy it is:", err)
 	}
 	needs(t, caps.Pause, caps)
@@ -215,7 +215,7 @@ func TestEndOfAConnectionEndsItsResponse(t *testing.T) {
 	defer func() { _ = New().Resume(context.WithoutCancel(ctx), s, caps) }()
 	st.cancel()
 	for {
-		load, err := New().Load(ctx, s, caps)
+		load, err := loadOf(ctx, s)
 		if err != nil {
 			t.Fatal("it goes on without its connection:", err)
 		}

@@ -90,7 +90,7 @@ func TestPauseStopsTokens(t *testing.T) {
 			t.Fatal(label, err)
 		}
 	}
-	if load, err := New().Load(ctx, s, caps); err != nil || load.Running < 1 || load.Cache < 0 {
+	if load, err := loadOf(ctx, s); err != nil || load.Running < 1 || load.Cache < 0 {
 		t.Errorf("in a pause the load is %+v, %v", load, err)
 	}
 	if after := sampled(t, s); after != before {

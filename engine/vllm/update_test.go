@@ -152,38 +152,6 @@ func TestAbortsByID(t *testing.T) {
 	}
 }
 
-func TestLoad(t *testing.T) {
-	unknown := upstream.Load{Running: -1, Waiting: -1, Cache: -1}
-	for name, test := range map[string]struct {
-		metrics string
-		want    upstream.Load
-		fails   bool
-	}{
-		"one engine": {`# HELP vllm:num_requests_running Number
-vllm:num_requests_running{engine="0",model_name="a } b"} 3.0
-vllm:num_requests_waiting{engine="0",model_name="a"} 2.0
-vllm:num_requests_waiting_by_reason{engine="0",reason="capacity"} 9.0
-vllm:kv_cache_usage_perc{engine="0"} 0.25 1795278676
-`, upstream.Load{Running: 3, Waiting: 2, Cache: 0.25}, false},
-		"two engines of an older build": {`vllm:num_requests_running{engine="0"} 3
-vllm:num_requests_running{engine="1"} 4
-vllm:num_requests_waiting{engine="0"} 0
-vllm:gpu_cache_usage_perc{engine="0"} 0.5
-vllm:gpu_cache_usage_perc{engine="1"} 0.7
-`, upstream.Load{Running: 7, Waiting: 0, Cache: 0.6}, false},
-		"without stats it is not idle": {"python_info 1.0\n", unknown, false},
-		"no metrics":                   {"404", unknown, false},
-		"a gauge without a number":     {"vllm:num_requests_running{} x\n", unknown, true},
-		"a server in bad health":       {"500", unknown, true},
-	} {
-		f := &failing{answers: map[string]string{"/metrics": test.metrics}}
-		got, err := New().Load(t.Context(), f.serve(t), nil)
-		if got.Running != test.want.Running || got.Waiting != test.want.Waiting || got.Cache-test.want.Cache > 1e-9 || test.want.Cache-got.Cache > 1e-9 || (err != nil) != test.fails {
-			t.Errorf("%s: %+v, %v; want %+v", name, got, err, test.want)
-		}
-	}
-}
-
 func TestVersion(t *testing.T) {
 	for answer, want := range map[string]string{`{"weight_version":"v7"}`: "v7", "404": ""} {
 		f := &failing{answers: map[string]string{"/weight_info": answer}}

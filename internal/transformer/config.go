@@ -74,13 +74,6 @@ func (t Tensor) Elements() int {
 	return n
 }
 
-// Tensors lists the model's tensors in the order of the flat vector. Matrices
-// are stored input by output.
-func (c Config) Tensors() []Tensor {
-	l := newLayout(c)
-	return l.tensors
-}
-
 // ParameterCount is the number of elements of the flat vector.
 func (c Config) ParameterCount() int { return newLayout(c).count }
 

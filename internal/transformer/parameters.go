@@ -83,9 +83,6 @@ func (p *Parameters) Clone() *Parameters {
 	return &Parameters{config: p.config, layout: p.layout, data: append([]float32(nil), p.data...)}
 }
 
-// Config is the shape the weights were made for.
-func (p *Parameters) Config() Config { return p.config }
-
 // Data is the flat vector itself, not a copy.
 func (p *Parameters) Data() []float32 { return p.data }
 

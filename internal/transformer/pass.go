@@ -196,18 +196,6 @@ func (p *Pass) Forward(w *Parameters, b *Batch, logp []float32) error {
 	return nil
 }
 
-// Entropy is the mean entropy, in nats, of the policy over the scored tokens
-// of the last Forward.
-func (p *Pass) Entropy() float64 {
-	var sum float64
-	for _, q := range p.probs[:p.scored*p.config.Vocabulary] {
-		if q > 0 {
-			sum -= float64(q) * math.Log(float64(q))
-		}
-	}
-	return sum / float64(max(p.scored, 1))
-}
-
 func (p *Pass) embed(w *Parameters) {
 	width := p.config.Width
 	x := p.layers[0].input

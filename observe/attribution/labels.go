@@ -1,10 +1,5 @@
 package attribution
 
-import (
-	"fmt"
-	"strings"
-)
-
 var sourceLabels = [Sources]string{
 	Sync:        "weights that a sync had not brought yet when the group began",
 	Inner:       "weights of train steps that share a sync",
@@ -17,19 +12,6 @@ var sourceLabels = [Sources]string{
 
 // Label says what the source is, for people.
 func (s Source) Label() string { return sourceLabels[s] }
-
-// Sentence names the dominant source and its share, and those that come close; "" where nothing was
-// stale.
-func (s Summary) Sentence() string {
-	if s.Dominant == "" {
-		return ""
-	}
-	sentence := fmt.Sprintf("%s: %.0f %% of the staleness", s.Dominant, 100*s.Share)
-	if len(s.Ties) > 0 {
-		sentence += ", with " + strings.Join(s.Ties, " and ") + " within 5 % of it"
-	}
-	return sentence
-}
 
 // Reasons are an Idle's parts by name, in one order.
 func (i Idle) Reasons() []Reason {

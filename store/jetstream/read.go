@@ -96,32 +96,6 @@ func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 	return s.readFrom(s.ctx, line, end)
 }
 
-// Follow calls visit with the log's lines after the first line lines, and goes on with new ones until
-// the context ends. It gives several whole lines at a time, first the number of their first. It keeps
-// a standby's replica warm.
-func (s *Store) Follow(ctx context.Context, line int64, visit func(first int64, lines []byte) error) error {
-	r, err := s.readFrom(ctx, line, 0)
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	for {
-		text, err := r.message()
-		if err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			return err
-		}
-		if len(text) > 0 {
-			first := r.lines.line - int64(bytes.Count(text, newline)) + 1
-			if err := visit(first, text); err != nil {
-				return err
-			}
-		}
-	}
-}
-
 // readFrom opens a reader of the messages that hold the lines after line.
 func (s *Store) readFrom(ctx context.Context, line int64, end uint64) (*logReader, error) {
 	start, err := s.seekLine(ctx, line+1)

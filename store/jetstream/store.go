@@ -277,24 +277,6 @@ func (s *Store) Usage() (logBytes, payloadBytes int64) {
 	return s.events.bytes.Load(), s.payloads.used()
 }
 
-// Remove deletes everything of the run; the store can only be closed after it.
-func (s *Store) Remove(ctx context.Context) error {
-	s.stopWriting()
-	var errs []error
-	for _, name := range []string{s.names.log, s.names.head, s.names.kept, s.names.data} {
-		errs = append(errs, s.js.DeleteStream(ctx, name))
-	}
-	for _, err := range []error{s.js.DeleteKeyValue(ctx, s.names.bucket), s.js.DeleteObjectStore(ctx, s.names.objects)} {
-		if !errors.Is(err, jetstream.ErrBucketNotFound) && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("store: removing %s: %w", s.options.Run, err)
-	}
-	return nil
-}
-
 // Close completes the mirror, gives the lease back and disconnects. A second Close does nothing.
 func (s *Store) Close() error {
 	var err error

@@ -399,3 +399,17 @@ func TestGolden(t *testing.T) {
 		}
 	}
 }
+
+// Bytes is the whole body in memory.
+func (b *Body) Bytes() ([]byte, error) {
+	out := collector(make([]byte, 0, b.size))
+	_, err := b.WriteTo(&out)
+	return slices.Clip(out), err
+}
+
+type collector []byte
+
+func (c *collector) Write(p []byte) (int, error) {
+	*c = append(*c, p...)
+	return len(p), nil
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"sync"
 	"unsafe"
 
@@ -308,18 +307,4 @@ func narrow(to []byte, values []loop.Version, mask []uint8) {
 	for i, v := range values {
 		binary.LittleEndian.PutUint32(to[4*i:], uint32(v)|(uint32(mask[i])-1))
 	}
-}
-
-// Bytes is the whole body in memory.
-func (b *Body) Bytes() ([]byte, error) {
-	out := collector(make([]byte, 0, b.size))
-	_, err := b.WriteTo(&out)
-	return slices.Clip(out), err
-}
-
-type collector []byte
-
-func (c *collector) Write(p []byte) (int, error) {
-	*c = append(*c, p...)
-	return len(p), nil
 }

@@ -21,15 +21,6 @@ func (m *Moments) add(lag int32, logRatio float64) {
 	m.Square[at] += logRatio * logRatio
 }
 
-// Add takes in a sequence's sampled tokens; the arguments are those of [Sequence].
-func (m *Moments) Add(proximal, behaviour []float32, sampled []uint8, lags []int32) {
-	for k := range proximal {
-		if isSampled(sampled, k) {
-			m.add(lags[k], float64(proximal[k])-float64(behaviour[k]))
-		}
-	}
-}
-
 // Merge takes in what another part has seen.
 func (m *Moments) Merge(o *Moments) {
 	for lag := range m.Tokens {

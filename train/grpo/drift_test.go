@@ -155,3 +155,12 @@ func TestMoments(t *testing.T) {
 		t.Error("no tokens have a mean")
 	}
 }
+
+// Add takes in a sequence's sampled tokens; the arguments are those of [Sequence].
+func (m *Moments) Add(proximal, behaviour []float32, sampled []uint8, lags []int32) {
+	for k := range proximal {
+		if isSampled(sampled, k) {
+			m.add(lags[k], float64(proximal[k])-float64(behaviour[k]))
+		}
+	}
+}

@@ -20,10 +20,16 @@ const (
 	metricCacheOld = "vllm:gpu_cache_usage_perc"
 )
 
-// Load reads the server's metrics. Metrics without a line of vLLM's own mean that it was started
-// with --disable-log-stats, and not that it is idle.
-func (Dialect) Load(ctx context.Context, s *upstream.Server, _ *upstream.Capabilities) (upstream.Load, error) {
-	unknown := upstream.Load{Running: -1, Waiting: -1, Cache: -1}
+// load is how busy a server is; -1 where it does not say.
+type load struct {
+	Running, Waiting int
+	// Cache is the share of its cache that is in use, 0 to 1.
+	Cache float64
+}
+
+// loadOf reads the server's metrics.
+func loadOf(ctx context.Context, s *upstream.Server) (load, error) {
+	unknown := load{Running: -1, Waiting: -1, Cache: -1}
 	body, err := s.Open(ctx, http.MethodGet, upstream.Call{Path: "/metrics"})
 	if absent(err) {
 		return unknown, nil
@@ -36,19 +42,19 @@ func (Dialect) Load(ctx context.Context, s *upstream.Server, _ *upstream.Capabil
 	if err != nil {
 		return unknown, fmt.Errorf("/metrics: %w", err)
 	}
-	load := unknown
+	l := unknown
 	if m, ok := sums[metricRunning]; ok {
-		load.Running = int(m.sum)
+		l.Running = int(m.sum)
 	}
 	if m, ok := sums[metricWaiting]; ok {
-		load.Waiting = int(m.sum)
+		l.Waiting = int(m.sum)
 	}
 	for _, name := range []string{metricCacheOld, metricCache} {
 		if m, ok := sums[name]; ok {
-			load.Cache = m.sum / float64(m.series)
+			l.Cache = m.sum / float64(m.series)
 		}
 	}
-	return load, nil
+	return l, nil
 }
 
 // metric is a gauge over the server's engines, of which there is one for every data-parallel rank.
