@@ -211,13 +211,3 @@ func run(t *testing.T, c Case, warmup, measured int) probe {
 	}
 	return p
 }
-
-// Value returns the figure of a name, and whether there is one.
-func (f Figures) Value(name string) (value float64, ok bool) {
-	for _, figure := range f {
-		if figure.Name == name {
-			return figure.Value, true
-		}
-	}
-	return 0, false
-}

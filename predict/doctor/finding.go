@@ -96,6 +96,16 @@ func rounded(x float64) float64 {
 	return math.Round(x/unit) * unit
 }
 
+// Value returns the figure of a name, and whether there is one.
+func (f Figures) Value(name string) (value float64, ok bool) {
+	for _, figure := range f {
+		if figure.Name == name {
+			return figure.Value, true
+		}
+	}
+	return 0, false
+}
+
 // Finding is one thing a config's owner should know.
 type Finding struct {
 	// Severity says how much it matters.
