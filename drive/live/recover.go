@@ -175,13 +175,15 @@ func Recover(store port.Store, now func() int64) (*Resume, error) {
 func recoverNewest(store port.Store, h trace.Header) (r *Resume, passed []string, err error) {
 	for before := int64(math.MaxInt64); ; {
 		line, data, err := store.ReadSnapshot(before)
-		if err != nil {
+		if err != nil && !errors.Is(err, port.ErrSnapshotDamaged) {
 			return nil, nil, fmt.Errorf("live: reading a snapshot: %w", err)
 		}
-		if data == nil {
+		if err == nil && data == nil {
 			break
 		}
-		r, err := recoverFrom(store, h, line, data)
+		if err == nil {
+			r, err = recoverFrom(store, h, line, data)
+		}
 		if err == nil {
 			return r, passed, nil
 		}

@@ -386,11 +386,12 @@ type Store interface {
 	// first Append of a run. A log may give up old lines, never this one.
 	Header() (h trace.Header, ok bool)
 	// Snapshot keeps a state of the run as of the log's first line lines, all of which have been
-	// appended before. A store keeps the newest two at least, and may give up the lines before
-	// the oldest that it keeps, where its log is bounded.
+	// appended before. It has been read back when the call returns. A store keeps the newest two that verify,
+	// and may give up the lines before the older of them, where its log is bounded.
 	Snapshot(line int64, state []byte) error
 	// ReadSnapshot returns the newest snapshot as of fewer than before lines, and its line; a
-	// nil state if there is none. Those that do not verify, or are ahead of the log, are passed over.
+	// nil state if there is none. For one that does not verify, or is ahead of the log, it returns
+	// its line and an error that wraps ErrSnapshotDamaged.
 	ReadSnapshot(before int64) (line int64, state []byte, err error)
 	// ReadLog returns the log's lines after the first line lines, as it is now; 0 begins with the
 	// header. Lines that have been given up are an error that wraps ErrLogTrimmed.
@@ -401,6 +402,9 @@ type Store interface {
 	// Close flushes and closes.
 	Close() error
 }
+
+// ErrSnapshotDamaged is wrapped by the error of a snapshot that cannot be used; one before it may.
+var ErrSnapshotDamaged = errors.New("it cannot be used")
 
 // ErrLogTrimmed is wrapped by the error of a log that is asked for lines it has given up.
 var ErrLogTrimmed = errors.New("the log has given up these lines")

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/internal/replace"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Snapshot keeps a state of the run as of the log's first line lines. It is written
-// aside and renamed, so that it is there whole or not at all.
+// aside, read back and renamed, so that it is there whole or not at all.
 func (s *Store) Snapshot(line int64, state []byte) error {
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()
@@ -46,6 +47,9 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	}
 	path := s.snapshotPath(line)
 	err = writeFile(path+temporary, s.options.Always, snapshotHeader(at, last, state), state)
+	if err == nil {
+		err = readsBack(path+temporary, at, last, state)
+	}
 	if err == nil {
 		err = os.Rename(path+temporary, path)
 	}
@@ -105,9 +109,21 @@ func writeFile(path string, sync bool, parts ...[]byte) error {
 	return errors.Join(err, f.Close())
 }
 
+// readsBack reports whether a snapshot's file holds what was written.
+func readsBack(path string, at mark, last string, state []byte) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if header := snapshotHeader(at, last, state); !bytes.HasPrefix(data, header) || !bytes.Equal(data[len(header):], state) {
+		return fmt.Errorf("it does not read back as it was written, so that nothing is given up for it: %w", errDamaged)
+	}
+	return nil
+}
+
 // ReadSnapshot returns the newest snapshot as of fewer than before lines, and its
-// line; nil if there is none. One that does not verify, or that is ahead of the log,
-// is passed over.
+// line; nil if there is none. For one that does not verify, or that is ahead of the log,
+// it returns its line and an error that wraps port.ErrSnapshotDamaged.
 func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error) {
 	lines, err := s.snapshots()
 	if err != nil {
@@ -127,9 +143,14 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		if err != nil {
 			return 0, nil, fmt.Errorf("store: %w", err)
 		}
-		if at, _, state, ok := parseSnapshot(data); ok && at.line == line && line <= end.line && at.offset <= end.offset {
-			return line, state, nil
+		at, _, state, ok := parseSnapshot(data)
+		switch {
+		case !ok || at.line != line:
+			return line, nil, fmt.Errorf("%w: %s is %w", port.ErrSnapshotDamaged, s.snapshotPath(line), errDamaged)
+		case line > end.line || at.offset > end.offset:
+			return line, nil, fmt.Errorf("%w: the log has only %d lines: it has lost its end", port.ErrSnapshotDamaged, end.line)
 		}
+		return line, state, nil
 	}
 	return 0, nil, nil
 }
@@ -190,15 +211,15 @@ func (s *Store) snapshots() ([]int64, error) {
 	return lines, nil
 }
 
-// pruneSnapshots deletes all but the newest snapshots, and forgets their marks. Those
+// pruneSnapshots deletes all but the newest snapshots that verify, and forgets their marks. Those
 // ahead of the log are of a log that is gone, and go first.
 func (s *Store) pruneSnapshots() error {
 	lines, err := s.snapshots()
 	if err != nil {
 		return err
 	}
-	fits := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.end.line })
-	kept := fits[max(len(fits)-snapshotsKept, 0):]
+	good := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.end.line || !s.verifies(line) })
+	kept := good[max(len(good)-snapshotsKept, 0):]
 	for _, line := range lines {
 		if slices.Contains(kept, line) {
 			continue
@@ -209,4 +230,11 @@ func (s *Store) pruneSnapshots() error {
 	}
 	s.marks = slices.DeleteFunc(s.marks, func(m mark) bool { return !slices.Contains(kept, m.line) })
 	return nil
+}
+
+// verifies reports whether a snapshot's file is what was written.
+func (s *Store) verifies(line int64) bool {
+	data, err := os.ReadFile(s.snapshotPath(line))
+	at, _, _, ok := parseSnapshot(data)
+	return err == nil && ok && at.line == line
 }

@@ -96,7 +96,7 @@ func (c *cluster) whole(t *testing.T, s *Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	for _, name := range []string{s.names.log, s.names.head, s.names.kept, s.names.data, "KV_" + s.names.bucket} {
+	for _, name := range append(s.names.kept[:], s.names.log, s.names.head, s.names.data, "KV_"+s.names.bucket) {
 		for {
 			try, cancel := context.WithTimeout(ctx, 2*time.Second)
 			stream, err := s.js.Stream(try, name)

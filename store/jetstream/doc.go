@@ -3,11 +3,12 @@
 //
 // # What is where
 //
-// A run has four streams, a key-value bucket and, if asked for, an object store:
+// A run has six streams, a key-value bucket and, if asked for, an object store:
 //
 //	headway_RUN_log        the event log: a message for what one Append brought, of whole lines
 //	headway_RUN_header     the log's first line
-//	headway_RUN_snapshots  the newest two snapshots
+//	headway_RUN_snapshots  the newest two snapshots, in two of the three streams that are called
+//	                       headway_RUN_snapshots, …_snapshots2 and …_snapshots3
 //	headway_RUN_payload    rollouts' payloads: small ones that were put at the same time share a
 //	                       message, a large one has its own, or several
 //	headway_RUN_writer     the writer's lease
@@ -21,6 +22,15 @@
 // several replicas is answered after a majority has written it to its Raft log, likewise without
 // waiting for the disk. Any minority of nodes may be lost. Surviving a loss of power everywhere is
 // Options.Always, and sync_interval: always of a cluster.
+//
+// # What damage takes
+//
+// A server that was killed reads its files up to the first record that does not verify, and drops
+// what follows in that file. Each snapshot therefore lies in a stream of its own. A snapshot is read back
+// before anything is given up for it, and so are those before it. One that is damaged is said in the log,
+// does not count among the two that are kept, and nothing is trimmed to it. Lines that the log has given
+// up are read from the mirror. With a damaged file of the log itself the log may end early: see
+// drive/live, which compares it with the versions that are published.
 //
 // # One writer
 //
@@ -47,7 +57,7 @@
 // what somebody needs. Of the log, the lines that the older of the two snapshots covers are
 // given up. Of payloads, everything before the first that is still needed is purged at once.
 // Forgotten payloads behind it are deleted message by message where they are many bytes. There are
-// two snapshots and one that is being written, whose size is the run's. The server keeps each stream
+// two snapshots and one that is being written, whose size is the run's, each in a stream of its own. The server keeps each stream
 // in files of up to 4 or 8 MB, and removes one when nothing in it is needed. Memory holds an index of
 // the payloads that are needed, some of them (Options.CacheBytes), and nothing that grows with the
 // run.

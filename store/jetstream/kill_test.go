@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -204,7 +205,7 @@ func (k *told) check(t *testing.T, where string) {
 	if lines := enc.Position().Line; lines < k.lines || lines != s.events.lines() {
 		t.Fatalf("the mirror has %d lines and the log %d, of %d acknowledged", lines, s.events.lines(), k.lines)
 	}
-	line, state, err := s.ReadSnapshot(1 << 60)
+	line, state, err := newestSnapshot(s)
 	if err != nil || line < k.snapshot || k.snapshot > 0 && string(state) != fmt.Sprint("state at ", line) {
 		t.Fatalf("the newest snapshot is of line %d (%q), of %d acknowledged: %v", line, state, k.snapshot, err)
 	}
@@ -228,6 +229,15 @@ func (k *told) check(t *testing.T, where string) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// newestSnapshot is the newest that is whole: the one that was being written when the process was killed is not.
+func newestSnapshot(s *Store) (line int64, state []byte, err error) {
+	line, state, err = s.ReadSnapshot(math.MaxInt64)
+	if errors.Is(err, port.ErrSnapshotDamaged) {
+		line, state, err = s.ReadSnapshot(line)
+	}
+	return line, state, err
 }
 
 // A writer with the server inside is killed at random moments; everything that it was

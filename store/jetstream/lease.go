@@ -99,6 +99,9 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 	if err := s.payloads.load(ctx); err != nil {
 		return err
 	}
+	if err := s.scrub(ctx); err != nil {
+		return err
+	}
 	m, err := openMirror(s)
 	if err != nil {
 		return err

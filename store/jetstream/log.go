@@ -184,7 +184,7 @@ func (l *eventLog) begin(s *Store, line []byte) error {
 	if err != nil {
 		return fmt.Errorf("store: the first line of a log must be its header: %w", err)
 	}
-	if _, err := s.writeChunks(s.ctx, s.names.header, line); err != nil {
+	if err := s.writeChunks(s.ctx, s.names.header, line); err != nil {
 		return fmt.Errorf("store: the log's header: %w", err)
 	}
 	l.header, l.began = r.Header, true

@@ -75,8 +75,8 @@ func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message
 const headerChunks = "Headway-Chunks"
 
 // writeChunks replaces what is kept under a subject: SUBJECT.0 and so on, the last chunk
-// written at last, and returns the sequence of the first. What is not whole does not verify.
-func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) (first uint64, err error) {
+// written at last. What is not whole does not verify.
+func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) error {
 	limit := min(s.chunkBytes(), 1<<20)
 	count := max(1, (len(body)+limit-1)/limit)
 	says := fmt.Sprintf("%d %d %08x", count, len(body), crc32.Checksum(body, castagnoli))
@@ -84,34 +84,29 @@ func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) (f
 		m := nats.NewMsg(subject + "." + strconv.Itoa(i))
 		m.Header[headerChunks] = []string{says}
 		m.Data = body[i*limit : min((i+1)*limit, len(body))]
-		seq, err := s.publishChunk(ctx, m)
-		if err != nil {
-			return 0, err
-		}
-		if i == 0 {
-			first = seq
+		if err := s.publishChunk(ctx, m); err != nil {
+			return err
 		}
 	}
-	return first, nil
+	return nil
 }
 
-// publishChunk stores a chunk and returns its sequence; one that is stored twice does no harm.
-func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) (seq uint64, err error) {
+// publishChunk stores a chunk; one that is stored twice does no harm.
+func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) error {
 	if err := s.disk.room(len(m.Data)); err != nil {
-		return 0, err
+		return err
 	}
-	err = s.again(ctx, func(ctx context.Context) error {
-		ack, err := s.js.PublishMsg(ctx, m)
-		if err == nil {
-			seq = ack.Sequence
-		}
+	return s.again(ctx, func(ctx context.Context) error {
+		_, err := s.js.PublishMsg(ctx, m)
 		return err
 	})
-	return seq, err
 }
 
 // errDamaged says that something is not, or not wholly, what was written.
 var errDamaged = errors.New("damaged: a part is missing or its checksum does not match")
+
+// errTorn is errDamaged where the rest of the parts is missing.
+var errTorn = fmt.Errorf("a part is missing, because the process ended while it was written or the disk lost it: %w", errDamaged)
 
 // readChunks reads from a stream what writeChunks wrote, and verifies it.
 func (s *Store) readChunks(ctx context.Context, stream, subject string) ([]byte, error) {
@@ -145,23 +140,24 @@ func (s *Store) chunk(ctx context.Context, stream, subject string) (m message, e
 		return err
 	})
 	if errors.Is(err, errNoMessage) {
-		err = errDamaged
+		err = errTorn
 	}
 	return m, err
 }
 
-// subjectsOf lists the subjects of a stream that begin with a prefix, without it.
-func (s *Store) subjectsOf(ctx context.Context, stream jetstream.Stream, prefix string) ([]string, error) {
-	var out []string
-	err := s.again(ctx, func(ctx context.Context) error {
+// subjectsOf lists the subjects of a stream that begin with a prefix, without it, and the sequence of the stream's
+// last message at that time.
+func (s *Store) subjectsOf(ctx context.Context, stream jetstream.Stream, prefix string) (out []string, last uint64, err error) {
+	err = s.again(ctx, func(ctx context.Context) error {
 		info, err := stream.Info(ctx, jetstream.WithSubjectFilter(prefix+".>"))
 		if err != nil {
 			return err
 		}
+		out, last = nil, info.State.LastSeq
 		for subject := range info.State.Subjects {
 			out = append(out, strings.TrimPrefix(subject, prefix+"."))
 		}
 		return nil
 	})
-	return out, err
+	return out, last, err
 }

@@ -73,7 +73,8 @@ func (a *assembler) add(at logPlace, data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// ReadLog returns the log's lines after the first line lines, as it is now.
+// ReadLog returns the log's lines after the first line lines, as it is now. Lines that the log has given up
+// are read from the mirror, where there is one.
 func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 	if s.ctx.Err() != nil {
 		return nil, ErrClosed
@@ -93,7 +94,19 @@ func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 	if line == lines {
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
-	return s.readFrom(s.ctx, line, end)
+	r, err := s.readFrom(s.ctx, line, end)
+	if errors.Is(err, port.ErrLogTrimmed) {
+		mirrored, err2 := s.readMirrored(line, lines, end)
+		if err2 != nil {
+			return nil, fmt.Errorf("%w; %w", err, err2)
+		}
+		s.options.Logf("store: the log has given up line %d: it is read from the mirror %s", line+1, s.mirror.path)
+		return mirrored, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // readFrom opens a reader of the messages that hold the lines after line.

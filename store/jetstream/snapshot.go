@@ -1,10 +1,11 @@
 package jetstream
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,34 +13,59 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // snapshotsKept is how many snapshots stay: the newest, and one before it in case the newest
 // turns out to be damaged.
 const snapshotsKept = 2
 
+// slotsOfSnapshots is how many streams hold snapshots: the two that stay lie in one each, and the next is
+// written into the third. A server that was killed reads a stream's file up to the first record
+// that does not verify, and drops what follows. A damaged snapshot therefore takes no other with it.
+const slotsOfSnapshots = snapshotsKept + 1
+
+// slot is one of the streams that hold snapshots.
+type slot struct {
+	stream        jetstream.Stream
+	name, subject string // of the stream, and what its subjects begin with
+}
+
 // states is what the store knows of the snapshots.
 type states struct {
 	mutex sync.Mutex // held while one is written
-	// first is the sequence of the first chunk, by line, of the snapshots that this process
-	// wrote and that are kept.
-	first map[int64]uint64
-	// total are the bytes that the stream takes.
+	slots [slotsOfSnapshots]slot
+	// total are the bytes that the streams take.
 	total atomic.Int64
 }
 
+// snapshot is one that a slot holds, whole or not.
+type snapshot struct {
+	slot *slot
+	line int64
+	// last is the sequence of the slot's last message when it was listed.
+	last uint64
+}
+
+func (k snapshot) subject() string { return k.slot.subject + "." + strconv.FormatInt(k.line, 10) }
+
 // SnapshotBytes returns what the snapshots take, in bytes as the server counts them: two, and
-// for a moment three. On the disk there are at most two of the server's files of 4 MB more,
-// as long as snapshots are written.
+// for a moment three. On the disk there are at most two of the server's files of 4 MB more a
+// stream, as long as snapshots are written.
 func (s *Store) SnapshotBytes() int64 { return s.states.total.Load() }
 
 // measureSnapshots looks up what the snapshots take.
 func (s *Store) measureSnapshots(ctx context.Context) error {
-	state, err := s.streamInfo(ctx, s.kept)
-	if err != nil {
-		return fmt.Errorf("store: the snapshots: %w", err)
+	total := int64(0)
+	for i := range s.states.slots {
+		state, err := s.streamInfo(ctx, s.states.slots[i].stream)
+		if err != nil {
+			return fmt.Errorf("store: the snapshots: %w", err)
+		}
+		total += int64(state.Bytes)
 	}
-	s.states.total.Store(int64(state.Bytes))
+	s.states.total.Store(total)
 	return nil
 }
 
@@ -51,9 +77,9 @@ func (s *Store) WantsSnapshot() bool {
 	return s.events.sinceSnapshot.Load() >= s.options.LogBytesMax/4
 }
 
-// Snapshot keeps a state of the run as of the log's first line lines. When it is durable, the log
-// gives up lines, as far as the mirror has them. Those are the lines that the older of the two
-// snapshots kept covers.
+// Snapshot keeps a state of the run as of the log's first line lines. It is read back, and so is every one
+// before it, before anything is given up for it. The two newest that verify are kept. The log then gives
+// up lines, as far as the mirror has them: those that the older of the two covers.
 func (s *Store) Snapshot(line int64, state []byte) error {
 	if _, err := s.writer(); err != nil {
 		return err
@@ -63,127 +89,226 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	}
 	s.states.mutex.Lock()
 	defer s.states.mutex.Unlock()
-	first, err := s.writeChunks(s.ctx, s.snapshotSubject(line), state)
+	good, bad, err := s.verifySnapshots(s.ctx)
+	if err != nil {
+		return fmt.Errorf("store: the snapshots before the one at line %d: %w", line, err)
+	}
+	s.sayDamaged(bad)
+	good = good[max(0, len(good)-snapshotsKept):]
+	written, err := s.writeSnapshot(line, state, good)
 	if err != nil {
 		return fmt.Errorf("store: snapshot at line %d: %w", line, err)
 	}
 	s.events.sinceSnapshot.Store(0)
-	lines, err := s.dropSnapshots(line, first)
-	if err != nil {
+	good = slices.DeleteFunc(good, func(k snapshot) bool { return k.line == line })
+	good = append(good[max(0, len(good)+1-snapshotsKept):], written)
+	if err := s.dropSnapshots(good); err != nil {
 		return fmt.Errorf("store: removing old snapshots: %w", err)
 	}
-	if len(lines) == snapshotsKept {
-		covered := lines[0]
-		if s.events.bytes.Load() > s.options.LogBytesMax/4*3 {
-			covered = lines[1] // a run that cannot go on is worse than one snapshot to go back to
-		}
-		err := s.trim(s.ctx, covered)
-		if _, deposed := s.writer(); deposed != nil {
-			return deposed // its successor trims the log as well
-		}
-		if err != nil && !errors.Is(err, context.Canceled) {
-			s.options.Logf("store: giving up old lines of the log: %v", err)
-		}
+	return s.trimCovered(good)
+}
+
+// trimCovered gives up the log's lines that the snapshots kept cover, all of which verify.
+func (s *Store) trimCovered(kept []snapshot) error {
+	if len(kept) < snapshotsKept {
+		return nil
+	}
+	covered := kept[0].line
+	if s.events.bytes.Load() > s.options.LogBytesMax/4*3 {
+		covered = kept[1].line // a run that cannot go on is worse than one snapshot to go back to
+	}
+	err := s.trim(s.ctx, covered)
+	if _, deposed := s.writer(); deposed != nil {
+		return deposed // its successor trims the log as well
+	}
+	if err != nil && !errors.Is(err, context.Canceled) {
+		s.options.Logf("store: giving up old lines of the log: %v", err)
 	}
 	return nil
 }
 
-// dropSnapshots removes all but the newest snapshots after one was written, whose first chunk
-// has the sequence first, and returns the lines of those that stay.
-func (s *Store) dropSnapshots(line int64, first uint64) ([]int64, error) {
-	lines, err := s.snapshots(s.ctx)
+// writeSnapshot writes a snapshot into a slot that holds none of those to keep, and reads it back.
+func (s *Store) writeSnapshot(line int64, state []byte, keep []snapshot) (snapshot, error) {
+	free := slices.IndexFunc(s.states.slots[:], func(x slot) bool {
+		return !slices.ContainsFunc(keep, func(k snapshot) bool { return k.slot.name == x.name })
+	})
+	to := snapshot{slot: &s.states.slots[free], line: line}
+	if err := s.emptySlot(to.slot); err != nil {
+		return to, err
+	}
+	if err := s.writeChunks(s.ctx, to.subject(), state); err != nil {
+		return to, err
+	}
+	back, err := s.readChunks(s.ctx, to.slot.name, to.subject())
+	if err == nil && !bytes.Equal(back, state) {
+		err = errDamaged
+	}
 	if err != nil {
-		return nil, err
+		return to, fmt.Errorf("it does not read back as it was written, so that nothing is given up for it: %w", err)
 	}
-	// What is before the first that stays goes at once, with the files that it was in.
-	begins := s.states.first
-	s.states.first = map[int64]uint64{}
-	from := uint64(math.MaxUint64)
-	for _, kept := range lines[max(0, len(lines)-snapshotsKept):] {
-		at, known := begins[kept]
-		if kept == line {
-			at, known = first, true
-		}
-		if known {
-			s.states.first[kept] = at
-		}
-		from = min(from, at) // 0 where that is not known
-	}
-	if from > 1 && len(lines) > snapshotsKept {
-		if err := s.purge(s.ctx, s.kept, jetstream.WithPurgeSequence(from)); err != nil {
-			return nil, err
-		}
-		if lines, err = s.snapshots(s.ctx); err != nil {
-			return nil, err
-		}
-	}
-	// What another writer left between those that stay.
-	for len(lines) > snapshotsKept {
-		if err := s.purge(s.ctx, s.kept, jetstream.WithPurgeSubject(s.snapshotSubject(lines[0])+".*")); err != nil {
-			return nil, err
-		}
-		lines = lines[1:]
-	}
-	return lines, s.measureSnapshots(s.ctx)
+	return to, nil
 }
 
-func (s *Store) snapshotSubject(line int64) string {
-	return s.names.snapshots + "." + strconv.FormatInt(line, 10)
+// emptySlot removes what a slot holds. What a successor of this writer puts there meanwhile stays.
+func (s *Store) emptySlot(x *slot) error {
+	state, err := s.streamInfo(s.ctx, x.stream)
+	if err != nil || state.Msgs == 0 {
+		return err
+	}
+	return s.purge(s.ctx, x.stream, jetstream.WithPurgeSequence(state.LastSeq+1))
 }
 
-// snapshots lists the lines of all snapshots, ascending; those that are not whole too.
-func (s *Store) snapshots(ctx context.Context) ([]int64, error) {
-	subjects, err := s.subjectsOf(ctx, s.kept, s.names.snapshots)
+// dropSnapshots removes the snapshots that are older than those kept, or damaged, with the files that they
+// were in. One that is newer is a successor's.
+func (s *Store) dropSnapshots(kept []snapshot) error {
+	there, err := s.snapshots(s.ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var lines []int64
-	for _, subject := range subjects {
-		digits, _, _ := strings.Cut(subject, ".")
-		if line, err := strconv.ParseInt(digits, 10, 64); err == nil {
-			lines = append(lines, line)
+	for _, old := range there {
+		if slices.ContainsFunc(kept, func(k snapshot) bool { return k.slot == old.slot && k.line == old.line }) || old.line > kept[len(kept)-1].line {
+			continue
+		}
+		what := jetstream.WithPurgeSequence(old.last + 1)
+		if slices.ContainsFunc(kept, func(k snapshot) bool { return k.slot == old.slot }) {
+			what = jetstream.WithPurgeSubject(old.subject() + ".*")
+		}
+		if err := s.purge(s.ctx, old.slot.stream, what); err != nil {
+			return err
 		}
 	}
-	slices.Sort(lines)
-	return slices.Compact(lines), nil
+	return s.measureSnapshots(s.ctx)
+}
+
+// snapshots lists all snapshots by their lines, ascending; those that are not whole too.
+func (s *Store) snapshots(ctx context.Context) ([]snapshot, error) {
+	var out []snapshot
+	for i := range s.states.slots {
+		x := &s.states.slots[i]
+		subjects, last, err := s.subjectsOf(ctx, x.stream, x.subject)
+		if err != nil {
+			return nil, err
+		}
+		var lines []int64
+		for _, subject := range subjects {
+			digits, _, _ := strings.Cut(subject, ".")
+			if line, err := strconv.ParseInt(digits, 10, 64); err == nil {
+				lines = append(lines, line)
+			}
+		}
+		slices.Sort(lines)
+		for _, line := range slices.Compact(lines) {
+			out = append(out, snapshot{slot: x, line: line, last: last})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b snapshot) int { return cmp.Compare(a.line, b.line) })
+	return out, nil
+}
+
+// damagedSnapshot is a snapshot that cannot be used, and why.
+type damagedSnapshot struct {
+	snapshot
+	why error
+}
+
+// verifySnapshots reads every snapshot, and returns those that verify and those that do not by their lines, ascending.
+func (s *Store) verifySnapshots(ctx context.Context) (good []snapshot, bad []damagedSnapshot, err error) {
+	there, err := s.snapshots(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	known := s.events.lines()
+	for _, k := range there {
+		if k.line > known {
+			bad = append(bad, damagedSnapshot{k, aheadOfLog(known)})
+			continue
+		}
+		_, err := s.readChunks(ctx, k.slot.name, k.subject())
+		switch {
+		case errors.Is(err, errDamaged):
+			bad = append(bad, damagedSnapshot{k, err})
+		case err != nil:
+			return nil, nil, err
+		default:
+			good = append(good, k)
+		}
+	}
+	return good, bad, nil
+}
+
+func aheadOfLog(known int64) error {
+	return fmt.Errorf("the log has only %d lines: it has lost its end", known)
+}
+
+// sayDamaged says which snapshots cannot be used.
+func (s *Store) sayDamaged(bad []damagedSnapshot) {
+	for _, b := range bad {
+		s.options.Logf("store: the snapshot as of line %d (stream %s) cannot be used and does not count among the %d that are kept: %v", b.line, b.slot.name, snapshotsKept, b.why)
+	}
+}
+
+// scrub reads all snapshots and says which are damaged.
+func (s *Store) scrub(ctx context.Context) error {
+	_, bad, err := s.verifySnapshots(ctx)
+	if err != nil {
+		return fmt.Errorf("store: verifying the snapshots: %w", err)
+	}
+	s.sayDamaged(bad)
+	return nil
 }
 
 // ReadSnapshot returns the newest snapshot as of fewer than before lines, and its line; nil if
-// there is none. One that is damaged, or ahead of the log, is passed over.
+// there is none. For one that is damaged, or ahead of the log, it returns its line and an error that
+// wraps port.ErrSnapshotDamaged.
 func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error) {
 	if s.ctx.Err() != nil {
 		return 0, nil, ErrClosed
 	}
-	lines, err := s.snapshots(s.ctx)
+	there, err := s.snapshots(s.ctx)
 	if err != nil {
 		return 0, nil, fmt.Errorf("store: %w", err)
 	}
+	there = slices.DeleteFunc(there, func(k snapshot) bool { return k.line >= before })
 	known := s.events.lines()
-	for _, line := range slices.Backward(lines) {
-		if line >= before || line > known {
+	var damaged error
+	for _, k := range slices.Backward(there) {
+		if damaged != nil && k.line != line {
+			break // two slots may hold the same line
+		}
+		if line = k.line; line > known {
+			damaged = aheadOfLog(known)
 			continue
 		}
-		state, err := s.readChunks(s.ctx, s.names.kept, s.snapshotSubject(line))
-		if errors.Is(err, errDamaged) {
-			continue
+		state, err := s.readChunks(s.ctx, k.slot.name, k.subject())
+		if err == nil {
+			return line, append([]byte{}, state...), nil
 		}
-		if err != nil {
+		if !errors.Is(err, errDamaged) {
 			return 0, nil, fmt.Errorf("store: snapshot at line %d: %w", line, err)
 		}
-		return line, append([]byte{}, state...), nil
+		damaged = err
+	}
+	if damaged != nil {
+		return line, nil, fmt.Errorf("%w: %w", port.ErrSnapshotDamaged, damaged)
 	}
 	return 0, nil, nil
 }
 
-// makeRoom gives up what the newest snapshot covers of a log that is full: whoever is to take
+// makeRoom gives up what the newest snapshot that verifies covers of a log that is full: whoever is to take
 // another snapshot has lines to append before it.
 func (s *Store) makeRoom() {
-	lines, err := s.snapshots(s.ctx)
-	if err != nil || len(lines) == 0 {
+	there, err := s.snapshots(s.ctx)
+	if err != nil {
 		return
 	}
-	if err := s.trim(s.ctx, lines[len(lines)-1]); err != nil {
-		s.options.Logf("store: making room in the log: %v", err)
+	for _, k := range slices.Backward(there) {
+		if _, err := s.readChunks(s.ctx, k.slot.name, k.subject()); err != nil {
+			continue
+		}
+		if err := s.trim(s.ctx, k.line); err != nil {
+			s.options.Logf("store: making room in the log: %v", err)
+		}
+		return
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +43,7 @@ type Store struct {
 	// Three connections, so that a large payload is in the way of neither the log nor the lease.
 	control, put, get *nats.Conn
 	js, putJS         jetstream.JetStream
-	log, kept, data   jetstream.Stream
+	log, data         jetstream.Stream
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -64,10 +65,12 @@ var (
 
 // names are what the run's streams and subjects are called.
 type names struct {
-	log, head, kept, data   string // streams: the log, its header, snapshots, payloads
+	log, head, data         string // streams: the log, its header, payloads
 	logSubject, dataSubject string
-	header, snapshots       string // what the subjects of the streams head and kept begin with
-	bucket, objects         string // buckets of the lease and of objects
+	header                  string // what the subjects of the stream head begin with
+	// kept are the streams of snapshots, snapshots what their subjects begin with.
+	kept, snapshots [slotsOfSnapshots]string
+	bucket, objects string // buckets of the lease and of objects
 }
 
 // namesOf derives the names of a run's streams from its own name.
@@ -81,12 +84,20 @@ func namesOf(run string) names {
 		}
 	}
 	r := b.String()
-	return names{
-		log: "headway_" + r + "_log", head: "headway_" + r + "_header", kept: "headway_" + r + "_snapshots", data: "headway_" + r + "_payload",
+	n := names{
+		log: "headway_" + r + "_log", head: "headway_" + r + "_header", data: "headway_" + r + "_payload",
 		bucket: "headway_" + r + "_writer", objects: "headway_" + r + "_objects",
 		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload",
-		header: "headway." + r + ".header", snapshots: "headway." + r + ".snapshot",
+		header: "headway." + r + ".header",
 	}
+	for i := range n.kept {
+		number := ""
+		if i > 0 {
+			number = strconv.Itoa(i + 1)
+		}
+		n.kept[i], n.snapshots[i] = "headway_"+r+"_snapshots"+number, "headway."+r+".snapshot"+number
+	}
+	return n
 }
 
 // Open connects, starts the embedded server first where there is no URL, and makes the
@@ -172,11 +183,17 @@ func (s *Store) streams() []streamOf {
 	// The header is not with the snapshots: the server gives a file back as soon as all that
 	// was before the first message needed is gone, and what is gone behind it only after minutes.
 	head := base(s.names.head, -1, s.names.header+".>")
-	kept := base(s.names.kept, -1, s.names.snapshots+".>")
-	kept.MaxMsgsPerSubject = 1 // which also makes the server's files 4 MB and not 8
 	data := base(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
 	data.AllowDirect = true
-	return []streamOf{{&s.log, log}, {nil, head}, {&s.kept, kept}, {&s.data, data}}
+	all := []streamOf{{&s.log, log}, {nil, head}, {&s.data, data}}
+	for i, name := range s.names.kept {
+		kept := base(name, -1, s.names.snapshots[i]+".>")
+		kept.MaxMsgsPerSubject = 1 // which also makes the server's files 4 MB and not 8
+		x := &s.states.slots[i]
+		x.name, x.subject = name, s.names.snapshots[i]
+		all = append(all, streamOf{&x.stream, kept})
+	}
+	return all
 }
 
 // makeStream makes a stream, or changes one that is there; a cluster that has just

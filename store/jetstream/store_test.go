@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,8 +38,11 @@ func open(t *testing.T, o Options) *Store {
 func damage(t *testing.T, store port.Store, line int64) {
 	t.Helper()
 	s := store.(*Store)
-	subject := s.snapshotSubject(line) + ".0"
-	m, err := s.leaderLast(t.Context(), s.names.kept, subject)
+	there, err := s.snapshots(t.Context())
+	must(t, err)
+	i := slices.IndexFunc(there, func(k snapshot) bool { return k.line == line })
+	subject := there[i].subject() + ".0"
+	m, err := s.leaderLast(t.Context(), there[i].slot.name, subject)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -206,12 +206,16 @@ func TestMirrorAndRetention(t *testing.T) {
 			t.Fatalf("the log takes %d bytes of at most %d", used, o.LogBytesMax)
 		}
 	}
-	if _, err := s.ReadLog(0); !errors.Is(err, port.ErrLogTrimmed) {
+	if _, err := s.readFrom(t.Context(), 0, 0); !errors.Is(err, port.ErrLogTrimmed) {
 		t.Errorf("the log still begins with its first line: %v", err)
 	}
+	read := logText(t, s) // from the mirror, which may be some lines behind, and from the log
 	must(t, s.Close())
 	whole, err := os.ReadFile(path)
 	must(t, err)
+	if !bytes.Equal(read, whole) {
+		t.Errorf("the log is read as %d bytes, want the %d of the mirror", len(read), len(whole))
+	}
 	if n := int64(bytes.Count(whole, newline)); n != enc.Position().Line {
 		t.Fatalf("the mirror has %d lines of %d", n, enc.Position().Line)
 	}

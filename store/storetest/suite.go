@@ -36,6 +36,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 		{"Log", testLog}, {"LogOpenedAgain", testLogOpenedAgain}, {"LargeLines", testLargeLines}, {"Header", testHeader},
 		{"Payloads", testPayloads}, {"PayloadsOpenedAgain", testPayloadsOpenedAgain}, {"LargePayload", testLargePayload},
 		{"Retain", testRetain}, {"Limit", testLimit}, {"Snapshots", testSnapshots}, {"DamagedSnapshot", testDamagedSnapshot},
+		{"DamagedIsNotKept", testDamagedIsNotKept},
 		{"Concurrent", testConcurrent}, {"Closed", testClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, place(t)) })
@@ -383,16 +384,57 @@ func checkSnapshot(t *testing.T, s port.Store, before, line int64, state []byte)
 	}
 }
 
-// A damaged snapshot is passed over for the one before it.
+// A damaged snapshot is said by its line, and the one before it is there.
 func testDamagedSnapshot(t *testing.T, p Place) {
 	s, _, _ := begin(t, p, 5)
 	must(t, s.Snapshot(2, []byte("two")))
 	must(t, s.Snapshot(4, []byte("four")))
 	p.Damage(t, s, 4)
-	checkSnapshot(t, s, math.MaxInt64, 2, []byte("two"))
+	checkDamaged(t, s, math.MaxInt64, 4)
+	checkSnapshot(t, s, 4, 2, []byte("two"))
 	p.Damage(t, s, 2)
-	if line, state, err := s.ReadSnapshot(math.MaxInt64); err != nil || state != nil {
+	checkDamaged(t, s, 4, 2)
+	if line, state, err := s.ReadSnapshot(2); err != nil || state != nil {
 		t.Errorf("both snapshots are damaged, and that of line %d was read (%v)", line, err)
+	}
+	must(t, s.Close())
+}
+
+func checkDamaged(t *testing.T, s port.Store, before, line int64) {
+	t.Helper()
+	if got, state, err := s.ReadSnapshot(before); got != line || state != nil || !errors.Is(err, port.ErrSnapshotDamaged) {
+		t.Errorf("the newest snapshot before line %d is of line %d with %d bytes (%v), want line %d, damaged", before, got, len(state), err, line)
+	}
+}
+
+// A damaged snapshot does not count among the two that are kept: the good one before it stays until two newer ones
+// are there, and the log after it too.
+func testDamagedIsNotKept(t *testing.T, p Place) {
+	s, enc, all := begin(t, p, 5)
+	states := map[int64][]byte{2: []byte("two"), 4: []byte("four"), 6: []byte("six"), 7: []byte("seven")}
+	must(t, s.Snapshot(2, states[2]))
+	must(t, s.Snapshot(4, states[4]))
+	p.Damage(t, s, 4)
+	for range 2 {
+		line := Event(enc, 100)
+		all = append(all, line...)
+		must(t, s.Append([][]byte{line}))
+	}
+	must(t, s.Snapshot(6, states[6]))
+	checkSnapshot(t, s, math.MaxInt64, 6, states[6])
+	checkSnapshot(t, s, 4, 2, states[2])
+	must(t, s.Close())
+	s = p.Open(t)
+	checkSnapshot(t, s, 4, 2, states[2])
+	if got, want := read(t, s, 2), after(all, 2); !bytes.Equal(got, want) {
+		t.Errorf("the log after the older good snapshot has %d bytes, want %d", len(got), len(want))
+	}
+	p.Damage(t, s, 2)
+	p.Damage(t, s, 6)
+	must(t, s.Snapshot(7, states[7]))
+	checkSnapshot(t, s, math.MaxInt64, 7, states[7])
+	if line, state, err := s.ReadSnapshot(7); err != nil || state != nil {
+		t.Errorf("the damaged snapshots stay: that of line %d was found (%v)", line, err)
 	}
 	must(t, s.Close())
 }

@@ -1,0 +1,197 @@
+package jetstream
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// flipBit changes a bit of the last place that has a text in the server's files of messages. It reports
+// whether there was one.
+func flipBit(t *testing.T, dir, text string) (found bool) {
+	t.Helper()
+	must(t, filepath.WalkDir(filepath.Join(dir, "nats"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".blk" {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		must(t, err)
+		at := bytes.LastIndex(data, []byte(text))
+		if at < 0 {
+			return nil
+		}
+		found = true
+		f, err := os.OpenFile(path, os.O_WRONLY, 0)
+		must(t, err)
+		_, err = f.WriteAt([]byte{data[at] ^ 1}, int64(at))
+		must(t, errors.Join(err, f.Close()))
+		return nil
+	}))
+	return found
+}
+
+// killed is a copy of a running store's directory: what a process that is killed now leaves.
+func killed(t *testing.T, dir string) string {
+	t.Helper()
+	copied := filepath.Join(t.TempDir(), "killed")
+	must(t, os.CopyFS(copied, os.DirFS(dir)))
+	return copied
+}
+
+// stateAt is a snapshot as of a line, which can be told apart on the disk.
+func stateAt(line int64) []byte { return bytes.Repeat(fmt.Appendf(nil, "state %d.", line), 3000) }
+
+// fill appends lines, and takes a snapshot of the last.
+func fill(t *testing.T, s *Store, enc *trace.Encoder, lines int) {
+	t.Helper()
+	for i := range lines {
+		must(t, s.Append([][]byte{storetest.Event(enc, int64(i))}))
+	}
+	must(t, s.Snapshot(enc.Position().Line, stateAt(enc.Position().Line)))
+}
+
+// newestGood reads the newest snapshot that verifies, and says how many are damaged; 0 for none.
+func newestGood(t *testing.T, s *Store) (line int64, damaged int) {
+	t.Helper()
+	for before := int64(math.MaxInt64); ; before = line {
+		var state []byte
+		var err error
+		line, state, err = s.ReadSnapshot(before)
+		switch {
+		case errors.Is(err, port.ErrSnapshotDamaged):
+			damaged++
+			continue
+		case err != nil:
+			t.Fatal(err)
+		case state != nil && !bytes.Equal(state, stateAt(line)):
+			t.Fatalf("the snapshot as of line %d is not what was kept", line)
+		}
+		return line, damaged
+	}
+}
+
+// checkWhole fails unless the log reads from a line to its end, the mirror apart.
+func checkWhole(t *testing.T, s *Store, line, lines int64) {
+	t.Helper()
+	r, err := s.readFrom(t.Context(), line, s.events.last)
+	must(t, err)
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if must(t, err); line == 0 || line+int64(bytes.Count(text, newline)) != lines || s.events.lines() != lines {
+		t.Fatalf("%d lines after the snapshot as of line %d, and %d in all, want %d", bytes.Count(text, newline), line, s.events.lines(), lines)
+	}
+}
+
+// A bit of the newest snapshot changes on the disk, the run takes another and is killed: the server reads the file
+// up to the damage and drops what follows it. A snapshot that verifies is there all the same, and the log after it.
+func TestFlippedBitInTheNewestSnapshot(t *testing.T) {
+	for _, mirror := range []bool{false, true} {
+		for more := range 4 {
+			t.Run(fmt.Sprint(mirror, more), func(t *testing.T) {
+				dir := t.TempDir()
+				o := Options{Dir: filepath.Join(dir, "nats")}
+				if mirror {
+					o.TracePath = filepath.Join(dir, trace.FileName)
+				}
+				s := open(t, o)
+				enc := begin(t, s)
+				for range 3 {
+					fill(t, s, enc, 100)
+				}
+				if !flipBit(t, dir, fmt.Sprintf("state %d.", enc.Position().Line)) {
+					t.Fatal("the newest snapshot is not on the disk")
+				}
+				for range more {
+					fill(t, s, enc, 20)
+				}
+				left := killed(t, dir)
+				o.Dir = filepath.Join(left, "nats")
+				if mirror {
+					o.TracePath = filepath.Join(left, trace.FileName)
+				}
+				again := open(t, o)
+				line, _ := newestGood(t, again)
+				checkWhole(t, again, line, enc.Position().Line)
+				if more > 1 && line != enc.Position().Line {
+					t.Errorf("the newest snapshot that verifies is of line %d, want %d", line, enc.Position().Line)
+				}
+			})
+		}
+	}
+}
+
+// With both snapshots damaged the run is read from its mirror. Without one the error says what is lost.
+func TestBothSnapshotsDamaged(t *testing.T) {
+	for _, mirror := range []bool{false, true} {
+		t.Run(fmt.Sprint(mirror), func(t *testing.T) {
+			dir := t.TempDir()
+			o := Options{Dir: filepath.Join(dir, "nats")}
+			if mirror {
+				o.TracePath = filepath.Join(dir, trace.FileName)
+			}
+			s := open(t, o)
+			enc := begin(t, s)
+			for range 3 {
+				fill(t, s, enc, 100)
+			}
+			for _, line := range []int64{201, 301} {
+				if !flipBit(t, dir, fmt.Sprintf("state %d.", line)) {
+					t.Fatalf("the snapshot as of line %d is not on the disk", line)
+				}
+			}
+			must(t, s.Close())
+			again := open(t, o)
+			if line, _ := newestGood(t, again); line != 0 {
+				t.Fatalf("the snapshot as of line %d verifies", line)
+			}
+			if mirror {
+				if text := logText(t, again); int64(bytes.Count(text, newline)) != enc.Position().Line {
+					t.Errorf("the log reads to line %d, want %d", bytes.Count(text, newline), enc.Position().Line)
+				}
+				return
+			}
+			_, err := again.ReadLog(0)
+			if !errors.Is(err, port.ErrLogTrimmed) || !strings.Contains(err.Error(), "store.trace: none") || !strings.Contains(err.Error(), "begins with line 202") {
+				t.Errorf("the log without its beginning: %v", err)
+			}
+		})
+	}
+}
+
+// A writer is killed, a bit of its newest snapshot changes, and another goes on: as often as that is done, a
+// snapshot that verifies is there, and the log after it.
+func TestFlippedBitsBetweenKills(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	k := &told{puts: map[loop.GroupID]int{}}
+	for range 3 {
+		k.live(t, dir, 800, nil)
+		if k.snapshot == 0 || !flipBit(t, dir, fmt.Sprintf("state at %d", k.snapshot)) {
+			t.Fatalf("the newest snapshot, at line %d, is not on the disk", k.snapshot)
+		}
+	}
+	s := open(t, childOptions(dir))
+	line, state, err := s.ReadSnapshot(math.MaxInt64)
+	for errors.Is(err, port.ErrSnapshotDamaged) {
+		line, state, err = s.ReadSnapshot(line)
+	}
+	if err != nil || string(state) != fmt.Sprint("state at ", line) {
+		t.Fatalf("the newest snapshot is of line %d (%q): %v", line, state, err)
+	}
+	lines := s.events.lines()
+	if checkWhole(t, s, line, lines); lines < k.lines {
+		t.Errorf("the log has %d lines of %d acknowledged", lines, k.lines)
+	}
+}
