@@ -43,8 +43,9 @@ func (s *Server) route(pattern string, roles Role, h handler, flags ...flag) {
 	for _, f := range flags {
 		all |= f
 	}
-	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		if err := s.guard(w, r, roles|RoleAdmin, all, h); err != nil {
+	roles |= RoleAdmin
+	s.handle(pattern, roles, func(w http.ResponseWriter, r *http.Request) {
+		if err := s.guard(w, r, roles, all, h); err != nil {
 			s.fail(w, r, err)
 		}
 	})
@@ -180,15 +181,25 @@ type caller struct {
 
 // admit finds out who asks and whether the roles of a path have it.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (caller, error) {
+	var secret []byte
+	if header := r.Header.Values("Authorization"); len(header) == 1 {
+		secret = bearer(header[0])
+	}
+	if _, _, ok := cutKey(string(secret)); ok {
+		return s.admitAgent(r, string(secret), roles)
+	}
+	r.Header.Del(protocol.RolloutHeader) // only a key names a rollout
+	if roles == roleAgent {
+		return caller{}, s.noKey(w, string(secret))
+	}
 	if s.opt.Tokens == nil {
 		return caller{role: 0, place: -1}, nil
 	}
-	header := r.Header.Values("Authorization")
-	if len(header) != 1 || bearer(header[0]) == nil {
+	if secret == nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "no token: send the header Authorization: Bearer TOKEN")
 	}
-	role, place := s.opt.Tokens.find(bearer(header[0]))
+	role, place := s.opt.Tokens.find(secret)
 	if role == 0 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "the token is not known: want one of the server's token file, which is read at its start")
@@ -280,9 +291,9 @@ func (s *Server) account(r *http.Request, reply *reply, took time.Duration) {
 	if reply.role != 0 {
 		who = reply.role.String()
 	}
-	line := fmt.Sprintf("api: %s %.200q %d %d bytes %.1f ms %s", r.Method, r.URL.EscapedPath(), reply.status, reply.bytes, float64(took.Microseconds())/1000, who)
+	line := fmt.Sprintf("api: %s %.200q %d %d bytes %.1f ms %s", r.Method, unsigned(r.URL.EscapedPath()), reply.status, reply.bytes, float64(took.Microseconds())/1000, who)
 	if reply.payload != nil {
-		line += fmt.Sprintf(" body %q", reply.payload)
+		line += fmt.Sprintf(" body %q", unsigned(string(reply.payload)))
 	}
 	s.opt.Debugf("%s", line)
 }

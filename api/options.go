@@ -17,6 +17,8 @@ type Options struct {
 	Tokens *Tokens
 	// TLS, if not nil, has the certificate that every path is served under.
 	TLS *tls.Config
+	// Run is the run's name, which keys of its rollouts are bound to; it may be empty.
+	Run string
 	// Version is the program's, for the page and the metrics; empty is unknown.
 	Version string
 	// Pages are the files of the browser's pages by path, "/" among them; nil for none. They need no token, and

@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"container/list"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/sha256"
 	"io"
 	"net/http"
@@ -40,8 +42,10 @@ type replies struct {
 
 type replyKey struct {
 	// place of the caller's token: one caller never sees another's replies.
-	place             int
-	method, path, key string
+	place        int
+	method, path string
+	// key is the hash of the Idempotency-Key.
+	key [sha256.Size]byte
 }
 
 // kept is a reply, or one on its way.
@@ -52,8 +56,24 @@ type kept struct {
 	whole  bool
 	status int
 	kind   string
-	text   []byte
-	at     time.Time
+	// text is sealed: a claim's reply has secrets.
+	text []byte
+	at   time.Time
+}
+
+// seal encrypts a reply by what its caller sends again, which is kept nowhere.
+type seal struct{ cipher.AEAD }
+
+func newSeal(key string, body []byte) (seal, error) {
+	hash := sha256.New()
+	hash.Write([]byte("reply\x00" + key + "\x00"))
+	hash.Write(body)
+	block, err := aes.NewCipher(hash.Sum(nil))
+	if err != nil {
+		return seal{}, err
+	}
+	sealed, err := cipher.NewGCMWithRandomNonce(block)
+	return seal{sealed}, err
 }
 
 func newReplies(o Options) *replies {
@@ -118,14 +138,18 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, who caller, key st
 	if err != nil {
 		return err
 	}
-	name := replyKey{who.place, r.Method, r.URL.Path, key}
+	sealed, err := newSeal(key, text)
+	if err != nil {
+		return err
+	}
+	name := replyKey{who.place, r.Method, r.URL.Path, sha256.Sum256([]byte(key))}
 	for {
 		k, mine, err := s.replies.begin(name, sha256.Sum256(text))
 		if err != nil {
 			return err
 		}
 		if mine {
-			return s.first(w, r, k, text, h)
+			return s.first(w, r, k, text, sealed, h)
 		}
 		select {
 		case <-k.ended:
@@ -133,15 +157,19 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, who caller, key st
 			return r.Context().Err()
 		}
 		if k.whole {
+			again, err := sealed.Open(nil, nil, k.text, nil)
+			if err != nil {
+				return err
+			}
 			w.Header().Set("Idempotency-Replayed", "true")
-			writeBody(w, k.status, k.kind, k.text)
+			writeBody(w, k.status, k.kind, again)
 			return nil
 		}
 	}
 }
 
 // first makes the reply of a key and keeps it.
-func (s *Server) first(w http.ResponseWriter, r *http.Request, k *kept, text []byte, h handler) error {
+func (s *Server) first(w http.ResponseWriter, r *http.Request, k *kept, text []byte, sealed seal, h handler) error {
 	r.Body = io.NopCloser(bytes.NewReader(text))
 	copied := &copiedReply{ResponseWriter: w, status: http.StatusOK}
 	keep := false
@@ -150,7 +178,7 @@ func (s *Server) first(w http.ResponseWriter, r *http.Request, k *kept, text []b
 		return err
 	}
 	if copied.status == http.StatusOK && !copied.tooLarge {
-		k.status, k.kind, k.text, keep = copied.status, w.Header().Get("Content-Type"), copied.text, true
+		k.status, k.kind, k.text, keep = copied.status, w.Header().Get("Content-Type"), sealed.Seal(nil, nil, copied.text, nil), true
 	}
 	return nil
 }

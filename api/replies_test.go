@@ -107,7 +107,7 @@ func TestRepliesAreBounded(t *testing.T) {
 	now := time.Unix(0, 0)
 	c := newReplies(Options{Clock: func() time.Time { return now }, RepliesMax: 10, ReplyBytesMax: 20_000, ReplyAge: time.Minute})
 	add := func(i, size int) {
-		k, mine, err := c.begin(replyKey{key: fmt.Sprint(i)}, sha256.Sum256(nil))
+		k, mine, err := c.begin(replyKey{key: sha256.Sum256([]byte(fmt.Sprint(i)))}, sha256.Sum256(nil))
 		if err != nil || !mine {
 			t.Fatalf("%d: %v %v", i, mine, err)
 		}

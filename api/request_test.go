@@ -15,20 +15,20 @@ func TestBodiesRefused(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":          {"", "the body is empty"},
 		"blank":          {" \n", "the body is empty"},
-		"list":           {`["secret"]`, "no JSON object"},
-		"text":           {`"secret"`, "no JSON object"},
+		"list":           {`["hidden"]`, "no JSON object"},
+		"text":           {`"hidden"`, "no JSON object"},
 		"null":           {`null`, "no JSON object"},
-		"torn":           {`{"worker":"secret`, "ends in the middle"},
-		"syntax":         {`{"worker":secret}`, "not JSON at byte 11"},
+		"torn":           {`{"worker":"hidden`, "ends in the middle"},
+		"syntax":         {`{"worker":hidden}`, "not JSON at byte 11"},
 		"NaN":            {`{"reward":NaN}`, "NaN and Infinity are no JSON"},
-		"unknown":        {`{"secret":1}`, "want worker"},
+		"unknown":        {`{"hidden":1}`, "want worker"},
 		"near":           {`{"rewrad":1}`, `did you mean "reward"`},
-		"kind":           {`{"reward":"secret"}`, `field "reward"`},
+		"kind":           {`{"reward":"hidden"}`, `field "reward"`},
 		"kind of number": {`{"tokens":[1.5]}`, "holds a number: want an integer of 32 bits"},
 		"single":         {`{"reward":1e300}`, "at most 3.4e38"},
 		"range":          {`{"tokens":[4294967296]}`, "holds a number: want an integer of 32 bits"},
 		"overflow":       {`{"reward":1e400}`, `field "reward"`},
-		"trailing":       {`{"worker":"w"} {"worker":"secret"}`, "more follows the JSON object at byte 14"},
+		"trailing":       {`{"worker":"w"} {"worker":"hidden"}`, "more follows the JSON object at byte 14"},
 		"trailing brace": {`{"worker":"w"}}`, "more follows"},
 		"deep":           {`{"worker":` + strings.Repeat("[", 1_000_000), "nested 1000001 levels deep"},
 		"not UTF-8":      {"{\"\xff\":1}", "unknown field"},
@@ -40,7 +40,7 @@ func TestBodiesRefused(t *testing.T) {
 			if err == nil || refusal.Code != protocol.CodeInvalid || !strings.Contains(refusal.Message, c.want) {
 				t.Fatalf("got %v, want %q", err, c.want)
 			}
-			if strings.Contains(refusal.Message, "secret") && name != "unknown" {
+			if strings.Contains(refusal.Message, "hidden") && name != "unknown" {
 				t.Errorf("the message quotes the body: %s", refusal.Message)
 			}
 		})

@@ -10,9 +10,9 @@ import (
 // rolloutRoutes has the paths of environment workers.
 func (s *Server) rolloutRoutes() {
 	s.route("POST /api/v1/rollouts/claim", RoleEnvironment, s.claimRollouts, takesWork)
-	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample), tokensBody)
-	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch))
-	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish), tokensBody)
+	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample, func(r *protocol.SampleRequest) *string { return &r.Secret }), tokensBody)
+	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch, func(r *protocol.TouchRequest) *string { return &r.Secret }))
+	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish, func(r *protocol.FinishRequest) *string { return &r.Secret }), tokensBody)
 }
 
 // claimRollouts waits for rollouts to play; 204 says that none came in time.
@@ -33,11 +33,13 @@ func (s *Server) claimRollouts(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	s.keys.grant(&claims)
 	return writeJSON(w, claims)
 }
 
-// rolloutCall handles a call that names a claim in its path.
-func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Context, string, Request) (Reply, error)) handler {
+// rolloutCall handles a call that names a claim in its path and proves by the claim's secret that it is
+// the caller's. The port never sees the secret.
+func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Context, string, Request) (Reply, error), secretOf func(*Request) *string) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		port, err := s.rollouts()
 		if err != nil {
@@ -47,7 +49,12 @@ func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Cont
 		if err := readJSON(r, &req); err != nil {
 			return err
 		}
-		reply, err := call(port, r.Context(), r.PathValue("id"), req)
+		id, secret := r.PathValue("id"), secretOf(&req)
+		if err := s.keys.check(id, *secret); err != nil {
+			return err
+		}
+		*secret = ""
+		reply, err := call(port, r.Context(), id, req)
 		return writeReply(w, reply, err)
 	}
 }

@@ -69,6 +69,22 @@ func (w *workplace) post(path, body string) (int, string) {
 	return reply.StatusCode, string(bytes.TrimSpace(text))
 }
 
+// claim claims the rollout that is offered.
+func (w *workplace) claim() protocol.Claim {
+	w.t.Helper()
+	var claims protocol.Claims
+	status, text := w.post("claim", `{"worker":"w","environments":["reverse"],"max":4,"wait_s":60}`)
+	if err := json.Unmarshal([]byte(text), &claims); err != nil || status != http.StatusOK || len(claims.Rollouts) != 1 {
+		w.t.Fatalf("claim answered %d %s: %v", status, text, err)
+	}
+	return claims.Rollouts[0]
+}
+
+// with adds a claim's secret to a body that names its worker.
+func with(secret, body string) string {
+	return strings.Replace(body, `"worker"`, `"secret":"`+secret+`","worker"`, 1)
+}
+
 // play plays a rollout and logs it once its sample is there.
 func (w *workplace) play(group loop.GroupID) (sample func() port.Sample) {
 	var wg sync.WaitGroup
@@ -87,10 +103,10 @@ func (w *workplace) play(group loop.GroupID) (sample func() port.Sample) {
 func TestRolloutPaths(t *testing.T) {
 	w := newWorkplace(t)
 	done := w.play(12)
-	status, text := w.post("claim", `{"worker":"w","environments":["reverse"],"max":4,"wait_s":60}`)
-	want := `{"rollouts":[{"id":"g12-s0-a1","group":12,"sample":0,"attempt":1,"environment":"reverse","prompt":12,"seed":9,"deadline_s":60}]}`
-	if status != http.StatusOK || text != want {
-		t.Fatalf("claim answered %d %s, want %s", status, text, want)
+	c := w.claim()
+	want := protocol.Claim{ID: "g12-s0-a1", Group: 12, Attempt: 1, Key: c.Key, Secret: c.Secret, Environment: "reverse", Prompt: 12, Seed: 9, DeadlineS: 60}
+	if c != want || !strings.HasPrefix(c.Key, "g12-s0-a1.") || len(c.Secret) != 43 || strings.Contains(c.Key, c.Secret) {
+		t.Fatalf("claimed %+v, want %+v", c, want)
 	}
 	for _, step := range []struct{ path, body, want string }{
 		{"g12-s0-a1/touch", `{"worker":"w"}`, `{"deadline_s":60,"wanted":true}`},
@@ -99,7 +115,7 @@ func TestRolloutPaths(t *testing.T) {
 		{"g12-s0-a1/finish", `{"worker":"w","reward":0.75,"response_text":"b."}`, `{"counted":true}`},
 		{"g12-s0-a1/touch", `{"worker":"w"}`, `{"deadline_s":0,"wanted":false}`},
 	} {
-		if status, text := w.post(step.path, step.body); status != http.StatusOK || text != step.want {
+		if status, text := w.post(step.path, with(c.Secret, step.body)); status != http.StatusOK || text != step.want {
 			t.Errorf("%s answered %d %s, want %s", step.path, status, text, step.want)
 		}
 	}
@@ -108,9 +124,9 @@ func TestRolloutPaths(t *testing.T) {
 	}
 
 	done = w.play(13)
-	w.post("claim", `{"worker":"w","wait_s":60}`)
+	c = w.claim()
 	own := `{"worker":"w","reward":1,"tokens":[0,5,1,4,2],"loss_mask":[0,0,0,1,1],"logprobs":[0,0,0,-0.5,-1],"versions":[-1,-1,-1,2,3]}`
-	if status, text := w.post("g13-s0-a1/finish", own); status != http.StatusOK {
+	if status, text := w.post("g13-s0-a1/finish", with(c.Secret, own)); status != http.StatusOK {
 		t.Errorf("sampled elsewhere: %d %s", status, text)
 	}
 	if s := done(); len(s.LossMask) != 5 || s.ResponseTokens() != 2 {
@@ -129,7 +145,7 @@ func TestRolloutPaths(t *testing.T) {
 func TestRolloutRefusals(t *testing.T) {
 	w := newWorkplace(t)
 	w.play(1)
-	w.post("claim", `{"worker":"w","wait_s":60}`)
+	c := w.claim()
 	for _, bad := range []struct {
 		path, body string
 		status     int
@@ -144,27 +160,32 @@ func TestRolloutRefusals(t *testing.T) {
 		{"g1-s0-a1/sample", `{"worker":"w","prompt":[0,99],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt[1]"},
 		{"g1-s0-a1/sample", `{"worker":"w","prompt":[4294967296],"max_tokens":8}`, 400, protocol.CodeInvalid, "prompt"},
 		{"g1-s0-a1/finish", `{"worker":"w","reward":1}`, 400, protocol.CodeInvalid, "Sample first"},
+		{"g1-s0-a1/finish", `{"worker":"w"}`, 400, protocol.CodeInvalid, "reward is missing or null"},
+		{"g1-s0-a1/finish", `{"worker":"w","reward":null}`, 400, protocol.CodeInvalid, "reward is missing or null"},
 		{"g1-s0-a1/finish", `{"worker":"w","reward":1e99}`, 400, protocol.CodeInvalid, "reward"},
 		{"g1-s0-a1/finish", `{"worker":"w","reward":NaN}`, 400, protocol.CodeInvalid, "finite"},
-		{"g1-s0-a1/finish", `{"worker":"v","reward":1}`, 409, protocol.CodeConflict, "worker w"},
+		{"g1-s0-a1/finish", `{"worker":"v","reward":1}`, 409, protocol.CodeConflict, "under the name v"},
 		{"g1-s0-a2/finish", `{"worker":"w","reward":1}`, 410, protocol.CodeExpired, "claim another"},
 		{"one/finish", `{"worker":"w","reward":1}`, 404, protocol.CodeNotFound, "g12-s3-a1"},
 		{"g1-s0-a1/sample", `{"worker":"w","prompt":[` + strings.Repeat("1,", 4096) + `1]}`, 413, protocol.CodeTooLarge, ""},
 	} {
+		if bad.path != "claim" {
+			bad.body = with(c.Secret, bad.body)
+		}
 		status, text := w.post(bad.path, bad.body)
 		var body protocol.ErrorBody
 		if err := json.Unmarshal([]byte(text), &body); err != nil || status != bad.status || body.Error.Code != bad.code || !strings.Contains(body.Error.Message, bad.word) {
 			t.Errorf("%s %.60s answered %d %s: want %d %s with %q", bad.path, bad.body, status, text, bad.status, bad.code, bad.word)
 		}
 	}
-	if status, text := w.post("g1-s0-a1/sample", `{"worker":"w","prompt":[0],"max_tokens":8}`); status != 200 {
+	if status, text := w.post("g1-s0-a1/sample", with(c.Secret, `{"worker":"w","prompt":[0],"max_tokens":8}`)); status != 200 {
 		t.Errorf("the claim did not survive bad calls: %d %s", status, text)
 	}
 	w.server.Drain()
 	if status, _ := w.post("claim", `{"worker":"w","wait_s":60}`); status != 503 {
 		t.Errorf("claim under a drain: %d", status)
 	}
-	if status, _ := w.post("g1-s0-a1/touch", `{"worker":"w"}`); status != 200 {
+	if status, _ := w.post("g1-s0-a1/touch", with(c.Secret, `{"worker":"w"}`)); status != 200 {
 		t.Errorf("touch under a drain: %d", status)
 	}
 }
@@ -182,5 +203,47 @@ func TestNoEnvironment(t *testing.T) {
 		if reply.Code != http.StatusNotFound || !strings.Contains(reply.Body.String(), "environment.kind") {
 			t.Errorf("%s answered %d %s", path, reply.Code, reply.Body)
 		}
+	}
+}
+
+// Whoever has not the claim's secret can neither sample nor touch nor finish it, and learns nothing of it:
+// not which rollouts there are, not who plays them. Who has it can do so under the claim's name alone.
+func TestSecretsOfClaims(t *testing.T) {
+	w := newWorkplace(t)
+	w.play(1)
+	mine := w.claim()
+	w.play(2)
+	other := w.claim()
+	if mine.Secret == other.Secret || mine.Key == other.Key {
+		t.Fatalf("two claims have the same secret: %+v, %+v", mine, other)
+	}
+	calls := map[string]string{"touch": `{"worker":"w"}`, "sample": `{"worker":"w","prompt":[0],"max_tokens":8}`, "finish": `{"worker":"w","reward":1}`,
+		"finish ": `{"worker":"v","failed":"no"}`}
+	_, signature, _ := strings.Cut(mine.Key, ".")
+	for call, body := range calls {
+		call = strings.TrimSpace(call)
+		refusals := make(map[string]bool)
+		for _, id := range []string{mine.ID, "g7-s0-a1", "g1-s0-a2"} {
+			for _, secret := range []string{other.Secret, mine.Key, signature, "x", mine.Secret[1:], strings.ToUpper(mine.Secret)} {
+				status, text := w.post(id+"/"+call, with(secret, body))
+				if status != http.StatusGone || strings.Contains(text, secret) && secret != "x" {
+					t.Errorf("%s of %s with another secret: %d %s", call, id, status, text)
+				}
+				refusals[strings.ReplaceAll(text, id, "ID")] = true
+			}
+			if status, text := w.post(id+"/"+call, body); status != http.StatusBadRequest || !strings.Contains(text, "secret is missing") {
+				t.Errorf("%s of %s without a secret: %d %s", call, id, status, text)
+			}
+		}
+		if len(refusals) != 1 {
+			t.Errorf("refusals of %s tell rollouts apart: %v", call, refusals)
+		}
+	}
+	status, text := w.post(mine.ID+"/touch", with(mine.Secret, `{"worker":"v"}`))
+	if status != http.StatusConflict || strings.Contains(text, `"w"`) || strings.Contains(text, "worker w") {
+		t.Errorf("under another name: %d %s", status, text)
+	}
+	if status, text := w.post(mine.ID+"/touch", with(mine.Secret, calls["touch"])); status != http.StatusOK {
+		t.Errorf("with its secret: %d %s", status, text)
 	}
 }

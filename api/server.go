@@ -19,6 +19,9 @@ type Server struct {
 	mux     *http.ServeMux
 	origins *http.CrossOriginProtection
 	replies *replies
+	keys    *claimKeys
+	// routes are all that is answered, in the order in which they were added.
+	routes  []Route
 	metrics *metrics
 	streams chan struct{}
 	// busy has a semaphore for each role; the last is of requests without a token.
@@ -46,6 +49,7 @@ func New(options Options, ports Ports) (*Server, error) {
 		return nil, err
 	}
 	s.replies = newReplies(s.opt)
+	s.keys = newClaimKeys(s.opt.Run)
 	s.metrics = newMetrics(s.opt.Version, s.current)
 	s.metrics.registry.MustRegister(portsCollector{s.ports})
 	s.streams = make(chan struct{}, s.opt.StreamsMax)
@@ -63,7 +67,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.route("POST /api/v1/senders/{name}", RoleTrainer, s.nextSending, replyAsIs, tokensBody)
 	s.route("POST /api/v1/settings/{name}", RoleAdmin, s.requestSetting)
 	s.gatewayRoutes()
-	s.mux.HandleFunc("/", s.nowhere)
+	s.handle("/", 0, s.nowhere)
 	return s, nil
 }
 

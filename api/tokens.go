@@ -29,10 +29,15 @@ const (
 	RoleAdmin
 	// roleAny is whoever is known.
 	roleAny = RoleTrainer | RoleEnvironment | RoleEngine | RoleViewer | RoleAdmin
+	// roleAgent is the holder of a rollout's key. No token has it.
+	roleAgent Role = RoleAdmin << 1
 )
 
-// roleNames in the order of their bits.
-var roleNames = [...]string{"trainer", "environment", "engine", "viewer", "admin"}
+// roleNames in the order of their bits; tokenRoles are those that a token file may have.
+var (
+	roleNames  = [...]string{"trainer", "environment", "engine", "viewer", "admin", "agent"}
+	tokenRoles = roleNames[:5]
+)
 
 // String returns the role's name, several joined by "or".
 func (r Role) String() string {
@@ -124,7 +129,7 @@ func ParseTokens(text io.Reader) (*Tokens, error) {
 		return nil, err
 	}
 	if len(tokens.known) == 0 {
-		return nil, errors.New("holds no token: want lines \"ROLE TOKEN\", ROLE one of " + strings.Join(roleNames[:], ", "))
+		return nil, errors.New("holds no token: want lines \"ROLE TOKEN\", ROLE one of " + strings.Join(tokenRoles, ", "))
 	}
 	return tokens, nil
 }
@@ -136,14 +141,14 @@ func parseToken(line string) (token, error) {
 		return token{}, fmt.Errorf("has %d words: want \"ROLE TOKEN\"", len(fields))
 	}
 	var role Role
-	for i, name := range roleNames {
+	for i, name := range tokenRoles {
 		if fields[0] == name {
 			role = 1 << i
 		}
 	}
 	if role == 0 {
 		// The word is not quoted: in a line written the wrong way round it is the token.
-		return token{}, errors.New("begins with an unknown role: want one of " + strings.Join(roleNames[:], ", "))
+		return token{}, errors.New("begins with an unknown role: want one of " + strings.Join(tokenRoles, ", "))
 	}
 	if len(fields[1]) < tokenCharsMin {
 		return token{}, fmt.Errorf("the token of role %s has %d characters: want at least %d, random ones, as from openssl rand -base64 32", role, len(fields[1]), tokenCharsMin)

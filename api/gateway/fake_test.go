@@ -185,7 +185,7 @@ func (h *house) post(path, body string) *httptest.ResponseRecorder {
 	h.t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
-	r.Header.Set("Authorization", "Bearer g1-s0-a0")
+	r.Header.Set(protocol.RolloutHeader, "g1-s0-a0")
 	h.gateway.ServeHTTP(&wavering{ResponseRecorder: w}, r)
 	return w
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -145,15 +144,12 @@ func (g *Gateway) Close() error {
 // ServeHTTP implements http.Handler.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) { g.mux.ServeHTTP(w, r) }
 
-// rolloutOf names the rollout that a request is for.
+// rolloutOf names the rollout that a request is for, as the caller has found it by the key.
 func rolloutOf(r *http.Request) (string, error) {
 	if id := r.Header.Get(protocol.RolloutHeader); id != "" {
 		return id, nil
 	}
-	if scheme, key, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "bearer") && strings.TrimSpace(key) != "" {
-		return strings.TrimSpace(key), nil
-	}
-	return "", protocol.Refuse(protocol.CodeUnauthorized, "no rollout is named: give the id of a claim, such as g12-s3-a1, as the API key or in the header %s", protocol.RolloutHeader)
+	return "", protocol.Refuse(protocol.CodeUnauthorized, "no rollout is named: want the claim's key as the API key")
 }
 
 // model is the policy as a client sees it.

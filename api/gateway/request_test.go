@@ -237,8 +237,7 @@ func TestRolloutIsNamed(t *testing.T) {
 		header, value string
 		status        int
 	}{
-		{"Authorization", "Bearer g1-s0-a0", 200}, {"Authorization", "bearer  g1-s0-a0", 200}, {protocol.RolloutHeader, "g1-s0-a0", 200},
-		{"Authorization", "Bearer g9-s0-a0", 404}, {"Authorization", "Basic g1-s0-a0", 401}, {"Authorization", "Bearer ", 401}, {"X", "y", 401},
+		{protocol.RolloutHeader, "g1-s0-a0", 200}, {protocol.RolloutHeader, "g9-s0-a0", 404}, {protocol.RolloutHeader, "", 401}, {"Authorization", "Bearer g1-s0-a0", 401},
 	} {
 		r := httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(`{"prompt":[1]}`))
 		r.Header.Set(c.header, c.value)

@@ -128,7 +128,7 @@ func TestDisconnect(t *testing.T) {
 				step = roomy{&steppingWriter{w, gate}}
 			}
 			req := httptest.NewRequest(http.MethodPost, "/v1/chat/completions", strings.NewReader(`{"stream":true,"messages":[{"role":"user","content":"x"}]}`)).WithContext(ctx)
-			req.Header.Set("Authorization", "Bearer g1-s0-a0")
+			req.Header.Set(protocol.RolloutHeader, "g1-s0-a0")
 			h.gateway.ServeHTTP(step, req)
 			cancel()
 			h.port.running.Wait()

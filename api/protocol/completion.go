@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// RolloutHeader names the rollout of a request under /v1; its value is a claim's id.
+// RolloutHeader names the rollout of a request under /v1 between parts of one process; its value is a
+// claim's id. The server sets it from the API key.
 const RolloutHeader = "X-Headway-Rollout"
 
 // CodeContextExceeded (400) refuses a prompt that is too long under /v1. Agents look for this word,

@@ -26,6 +26,11 @@ type Claim struct {
 	Group   loop.GroupID `json:"group"`
 	Sample  int32        `json:"sample"`
 	Attempt int32        `json:"attempt"`
+	// Key is the API key of an agent that plays the rollout, ID and a signature. It samples for this
+	// rollout under /v1 while the claim lasts, and does nothing else. Secret is the worker's own: sample,
+	// touch and finish ask for it. Both are empty between parts of one process.
+	Key    string `json:"key,omitempty"`
+	Secret string `json:"secret,omitempty"`
 	// Environment is the name of the environment to play. Prompt is the number of the prompt in its
 	// set (the group's own number where there is no set). Level is the difficulty from 1, 0 for none.
 	Environment string `json:"environment"`
@@ -42,6 +47,8 @@ type Claim struct {
 // turn begins with the prompt and response of the turn before.
 type SampleRequest struct {
 	Worker string `json:"worker"`
+	// Secret is the claim's.
+	Secret string `json:"secret"`
 	// Turn counts the rollout's calls from 0, so that a repeated call gets the same answer.
 	Turn int `json:"turn"`
 	// Prompt token ids, MaxTokens of the response; 0 means the run's limit.
@@ -104,9 +111,12 @@ type TurnReply struct {
 // 200 the rollout is durable: its payload and its place in the ledger survive a crash.
 type FinishRequest struct {
 	Worker string `json:"worker"`
-	// Reward is finite. Exact says that the answer is wholly right.
-	Reward float32 `json:"reward"`
-	Exact  bool    `json:"exact,omitempty"`
+	// Secret is the claim's.
+	Secret string `json:"secret"`
+	// Reward is finite, and nil only beside Failed: a judge that divided by zero says null, which is no 0.
+	// Exact says that the answer is wholly right.
+	Reward *float32 `json:"reward,omitempty"`
+	Exact  bool     `json:"exact,omitempty"`
 	// Failed, if not empty, says that the environment failed and why; Reward counts for nothing.
 	// Reason is environment or timeout.
 	Failed string `json:"failed,omitempty"`
@@ -135,6 +145,8 @@ type FinishReply struct {
 // TouchRequest keeps a claim while its worker is busy with tools: POST /api/v1/rollouts/{id}/touch.
 type TouchRequest struct {
 	Worker string `json:"worker"`
+	// Secret is the claim's.
+	Secret string `json:"secret"`
 }
 
 // TouchReply says how long the claim lasts, and whether the rollout is still wanted.

@@ -23,7 +23,7 @@ import (
 func (p *Plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
 	opt := api.Options{
-		Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Run: p.name, Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		Drain: 5 * time.Second, Logf: p.logf, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.App.Getenv("HEADWAY_DEBUG") != "" {

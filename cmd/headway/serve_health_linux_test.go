@@ -35,13 +35,13 @@ func (s *served) until(text string) bool {
 }
 
 // claim claims one rollout.
-func (s *served) claim() string {
+func (s *served) claim() protocol.Claim {
 	s.t.Helper()
 	for {
 		var claims protocol.Claims
 		switch status := s.ask("/api/v1/rollouts/claim", protocol.ClaimRequest{Worker: "w", Max: 1, WaitS: 5}, &claims); {
 		case status == http.StatusOK && len(claims.Rollouts) > 0:
-			return claims.Rollouts[0].ID
+			return claims.Rollouts[0]
 		case status != http.StatusOK && status != http.StatusNoContent:
 			s.t.Fatalf("claim: %d", status)
 		}
@@ -49,14 +49,14 @@ func (s *served) claim() string {
 }
 
 // chat asks once, and returns the status and the answer.
-func (s *served) chat(rollout string) (int, string) {
+func (s *served) chat(key string) (int, string) {
 	body := `{"messages":[{"role":"user","content":"a"}],"max_tokens":8}`
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, s.url+"/v1/chat/completions", strings.NewReader(body))
 	if err != nil {
 		return 0, err.Error()
 	}
 	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set(protocol.RolloutHeader, rollout)
+	r.Header.Set("Authorization", "Bearer "+key)
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
 		return 0, err.Error()
@@ -91,11 +91,11 @@ func TestChatsOutliveTheirServer(t *testing.T) {
 	t.Cleanup(front.Close)
 	engine := fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 8}", front.URL)
 	s := startServe(t, t.TempDir(), fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engine, 3))
-	rollout := s.claim()
+	key := s.claim().Key
 	down.Store(true)
 	answered := make(chan string, 1)
 	go func() {
-		status, text := s.chat(rollout)
+		status, text := s.chat(key)
 		answered <- fmt.Sprint(status, " ", text)
 	}()
 	if !s.until("engine a: nobody answers at " + front.URL) {

@@ -173,11 +173,11 @@ func (s *served) refusesWeights() {
 	for s.ask("/api/v1/rollouts/claim", protocol.ClaimRequest{Worker: "chat", Max: 1, WaitS: 5}, &claims) == http.StatusNoContent {
 	}
 	for _, c := range claims.Rollouts {
-		if code, text := s.call("/v1/chat/completions", "application/json", chat, protocol.RolloutHeader, c.ID); code != http.StatusBadRequest || !strings.Contains(string(text), "gateway.template") {
+		if code, text := s.call("/v1/chat/completions", "application/json", chat, "Authorization", "Bearer "+c.Key); code != http.StatusBadRequest || !strings.Contains(string(text), "gateway.template") {
 			s.t.Errorf("a chat is answered with %d %s", code, text)
 		}
 		if s.sample(c) {
-			s.ask("/api/v1/rollouts/"+c.ID+"/finish", protocol.FinishRequest{Worker: "chat"}, nil)
+			s.ask("/api/v1/rollouts/"+c.ID+"/finish", protocol.FinishRequest{Worker: "chat", Secret: c.Secret, Reward: new(float32(0))}, nil)
 		}
 	}
 }

@@ -245,7 +245,7 @@ func (s *served) play() {
 				continue // it is not wanted any more, or the run has ended
 			}
 			reward := float32(c.Sample % 2)
-			s.ask("/api/v1/rollouts/"+c.ID+"/finish", protocol.FinishRequest{Worker: "w", Reward: reward, Exact: reward == 1}, nil)
+			s.ask("/api/v1/rollouts/"+c.ID+"/finish", protocol.FinishRequest{Worker: "w", Secret: c.Secret, Reward: new(reward), Exact: reward == 1}, nil)
 		}
 	}
 }
@@ -253,9 +253,9 @@ func (s *served) play() {
 func (s *served) sample(c protocol.Claim) bool {
 	if c.Sample%2 == 0 {
 		request := map[string]any{"model": "any", "prompt": servedPrompt(c), "max_tokens": 32}
-		return s.ask("/v1/completions", request, nil, protocol.RolloutHeader, c.ID) == http.StatusOK
+		return s.ask("/v1/completions", request, nil, "Authorization", "Bearer "+c.Key) == http.StatusOK
 	}
-	return s.ask("/api/v1/rollouts/"+c.ID+"/sample", protocol.SampleRequest{Worker: "w", Prompt: servedPrompt(c), MaxTokens: 32}, nil) == http.StatusOK
+	return s.ask("/api/v1/rollouts/"+c.ID+"/sample", protocol.SampleRequest{Worker: "w", Secret: c.Secret, Prompt: servedPrompt(c), MaxTokens: 32}, nil) == http.StatusOK
 }
 
 // train makes the steps of the run, and returns the batches.
@@ -440,7 +440,7 @@ func TestServeServersKeepsItsModel(t *testing.T) {
 	}
 	for name, path := range map[string]string{"a copy": tinyModel(t, servedPolicy.Vocabulary), "a directory that is gone": filepath.Join(dir, "gone")} {
 		s = begin(path)
-		if got := s.claim(); got == "" {
+		if got := s.claim().ID; got == "" {
 			t.Errorf("with %s: no rollout", name)
 		}
 		s.kill()

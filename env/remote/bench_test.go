@@ -65,7 +65,7 @@ func BenchmarkRollout(b *testing.B) {
 				}
 				for _, c := range got.Rollouts {
 					e.Sample(b.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{1, 2, 3}, MaxTokens: 256})
-					if reply, err := e.Finish(b.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1}); err != nil || !reply.Counted {
+					if reply, err := e.Finish(b.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))}); err != nil || !reply.Counted {
 						b.Error(reply, err)
 					}
 				}
@@ -104,9 +104,9 @@ func BenchmarkHTTP(b *testing.B) {
 				}
 				for _, c := range got.Rollouts {
 					var reply protocol.SampleReply
-					w.post(b.Context(), c.ID+"/sample", protocol.SampleRequest{Worker: "w", Prompt: []int32{1, 2, 3}, MaxTokens: 256}, &reply)
+					w.post(b.Context(), c.ID+"/sample", protocol.SampleRequest{Worker: "w", Secret: c.Secret, Prompt: []int32{1, 2, 3}, MaxTokens: 256}, &reply)
 					var done protocol.FinishReply
-					if _, err := w.post(b.Context(), c.ID+"/finish", protocol.FinishRequest{Worker: "w", Reward: 1}, &done); err != nil || !done.Counted {
+					if _, err := w.post(b.Context(), c.ID+"/finish", protocol.FinishRequest{Worker: "w", Secret: c.Secret, Reward: new(float32(1))}, &done); err != nil || !done.Counted {
 						b.Error(done, err)
 					}
 				}

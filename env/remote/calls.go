@@ -2,6 +2,8 @@ package remote
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -99,6 +101,7 @@ func (e *Dispatcher) Touch(_ context.Context, id string, req protocol.TouchReque
 // logged. A repeated call waits with the first, or gets its answer. A call refused as invalid
 // leaves the claim as it was.
 func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
+	req.Failed = protocol.Printable(req.Failed, failedBytesMax) // it goes into logs, terminals and status
 	if err := checkFinish(&req); err != nil {
 		return protocol.FinishReply{}, err
 	}
@@ -138,16 +141,35 @@ func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishR
 }
 
 func answerOf(req *protocol.FinishRequest) answer {
-	return answer{reward: req.Reward, exact: req.Exact, failed: req.Failed, tokens: len(req.Tokens)}
+	a := answer{exact: req.Exact, failed: req.Failed, sampled: sampledHash(req)}
+	if req.Reward != nil {
+		a.reward = *req.Reward
+	}
+	return a
+}
+
+// sampledHash is a hash of the sequence that a worker sampled itself, zero without one.
+func sampledHash(req *protocol.FinishRequest) (sum [sha256.Size]byte) {
+	if len(req.Tokens) == 0 {
+		return sum
+	}
+	hash := sha256.New()
+	for _, list := range []any{req.Tokens, req.LossMask, req.Logprobs, req.Versions} { // each of one length by now
+		_ = binary.Write(hash, binary.LittleEndian, list)
+	}
+	return [sha256.Size]byte(hash.Sum(nil))
 }
 
 // finished answers a call to finish with what the first one was answered with.
 func (o *outcome) finished(id string, again answer) (protocol.FinishReply, error) {
 	if o.answer != again {
-		return protocol.FinishReply{}, protocol.Refuse(protocol.CodeConflict, "rollout %s was finished before, with other words: the reward was %g, and now it is %g", id, o.answer.reward, again.reward)
+		return protocol.FinishReply{}, protocol.Refuse(protocol.CodeConflict, "rollout %s was finished before, with other words: send the same reward and tokens again, or nothing", id)
 	}
 	return protocol.FinishReply{Counted: o.counted}, nil
 }
+
+// failedBytesMax bounds what is kept of a worker's words for a failure.
+const failedBytesMax = 4 << 10
 
 // Reasons of a failed environment.
 const (
@@ -155,10 +177,14 @@ const (
 	reasonTimeout     = "timeout"
 )
 
+func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
 func checkFinish(req *protocol.FinishRequest) error {
-	switch reward := float64(req.Reward); {
-	case math.IsNaN(reward) || math.IsInf(reward, 0):
-		return protocol.Refuse(protocol.CodeInvalid, "reward is %g: want a finite number", reward)
+	switch {
+	case req.Failed == "" && req.Reward == nil:
+		return protocol.Refuse(protocol.CodeInvalid, "reward is missing or null: want a finite number, or failed for a rollout that came to none").With("field", "reward")
+	case req.Reward != nil && !finite(float64(*req.Reward)):
+		return protocol.Refuse(protocol.CodeInvalid, "reward is %g: want a finite number", *req.Reward)
 	case req.Reason != "" && req.Failed == "":
 		return protocol.Refuse(protocol.CodeInvalid, "reason is %q without failed: say in failed what happened, or leave both out", req.Reason)
 	case req.Class != "" && req.Failed == "":
@@ -199,7 +225,7 @@ func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 	e.release(s)
 	s.state, s.answer = stateAccepted, answerOf(req)
 	s.sample = r.sample()
-	s.sample.ID, s.sample.Reward, s.sample.Exact = s.task.ID, req.Reward, req.Exact
+	s.sample.ID, s.sample.Reward, s.sample.Exact = s.task.ID, *req.Reward, req.Exact
 	s.sample.Prompt, s.sample.Response, s.sample.Answer = req.PromptText, req.ResponseText, req.AnswerText
 	s.signal()
 	return nil

@@ -33,7 +33,9 @@ func TestEnd(t *testing.T) {
 				var waiting, finishing, sampling error
 				var wg sync.WaitGroup
 				wg.Go(func() { _, waiting = e.Claim(t.Context(), protocol.ClaimRequest{Worker: "u", WaitS: 60}) })
-				wg.Go(func() { _, finishing = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1}) })
+				wg.Go(func() {
+					_, finishing = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
+				})
 				wg.Go(func() {
 					_, sampling = e.Sample(t.Context(), d.ID, protocol.SampleRequest{Worker: "v", Prompt: []int32{20}})
 				})
@@ -77,7 +79,7 @@ func TestDrain(t *testing.T) {
 			} else {
 				go func() { <-q.done; q.cancel() }()
 			}
-			reply, err := e.Finish(t.Context(), claim.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+			reply, err := e.Finish(t.Context(), claim.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 			if i == 0 && (err != nil || !reply.Counted) {
 				t.Errorf("finished under a drain: %+v, %v", reply, err)
 			}
@@ -109,7 +111,7 @@ func TestDrainGivesUp(t *testing.T) {
 		refused(t, sampling, protocol.CodeUnavailable, "is stopping")
 		_, err := e.Turn(t.Context(), idle.ID, protocol.TurnRequest{Prompt: []int32{20}}, nil)
 		refused(t, err, protocol.CodeUnavailable, "is stopping")
-		_, err = e.Finish(t.Context(), idle.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err = e.Finish(t.Context(), idle.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeUnavailable, "is stopping")
 		<-p.done
 		empty(t, e)

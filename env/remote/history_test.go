@@ -99,7 +99,7 @@ func (h *history) play(name, id string) {
 	if h.draw(3) == 0 {
 		h.pause()
 	}
-	finish := protocol.FinishRequest{Worker: name, Reward: 1}
+	finish := protocol.FinishRequest{Worker: name, Reward: new(float32(1))}
 	if h.draw(10) == 0 {
 		finish.Failed = "broken"
 	}

@@ -1,6 +1,10 @@
 package remote
 
-import "github.com/headway-rl/headway/api/protocol"
+import (
+	"crypto/sha256"
+
+	"github.com/headway-rl/headway/api/protocol"
+)
 
 // outcomeKind is a way in which a claim ends.
 type outcomeKind uint8
@@ -23,7 +27,8 @@ type answer struct {
 	reward float32
 	exact  bool
 	failed string
-	tokens int
+	// sampled is a hash of the sequence that came along, zero without one.
+	sampled [sha256.Size]byte
 }
 
 // outcome is what became of a claim.

@@ -17,7 +17,7 @@ func TestSampledElsewhere(t *testing.T) {
 		p := play(t, e, id(1, 0, 1))
 		c := claim(t, e, "w")
 		good := func() protocol.FinishRequest {
-			return protocol.FinishRequest{Worker: "w", Reward: 1, Tokens: []int32{20, 1, 2}, LossMask: []uint8{0, 1, 1}, Logprobs: []float32{0, -1, 0}, Versions: []loop.Version{0, 0, 5}}
+			return protocol.FinishRequest{Worker: "w", Reward: new(float32(1)), Tokens: []int32{20, 1, 2}, LossMask: []uint8{0, 1, 1}, Logprobs: []float32{0, -1, 0}, Versions: []loop.Version{0, 0, 5}}
 		}
 		for word, change := range map[string]func(*protocol.FinishRequest){
 			"3 tokens, 2 loss_mask":   func(r *protocol.FinishRequest) { r.LossMask = r.LossMask[:2] },
@@ -31,9 +31,10 @@ func TestSampledElsewhere(t *testing.T) {
 			"versions[1] is 6":        func(r *protocol.FinishRequest) { r.Versions[1] = 6 },
 			"versions[2] is -1":       func(r *protocol.FinishRequest) { r.Versions[2] = -1 },
 			"stand without tokens":    func(r *protocol.FinishRequest) { r.Tokens = nil },
-			"nothing was sampled":     func(r *protocol.FinishRequest) { *r = protocol.FinishRequest{Worker: "w", Reward: 1} },
-			"reward is NaN":           func(r *protocol.FinishRequest) { r.Reward = float32(math.NaN()) },
-			"reward is +Inf":          func(r *protocol.FinishRequest) { r.Reward = float32(math.Inf(1)) },
+			"nothing was sampled":     func(r *protocol.FinishRequest) { *r = protocol.FinishRequest{Worker: "w", Reward: new(float32(1))} },
+			"reward is missing or nu": func(r *protocol.FinishRequest) { r.Reward = nil },
+			"reward is NaN":           func(r *protocol.FinishRequest) { r.Reward = new(float32(math.NaN())) },
+			"reward is +Inf":          func(r *protocol.FinishRequest) { r.Reward = new(float32(math.Inf(1))) },
 			"without failed":          func(r *protocol.FinishRequest) { r.Reason = "timeout" },
 			`reason is "tired"`:       func(r *protocol.FinishRequest) { r.Failed, r.Reason = "no", "tired" },
 			`class is "lost" without`: func(r *protocol.FinishRequest) { r.Class = "lost" },
@@ -58,6 +59,22 @@ func TestSampledElsewhere(t *testing.T) {
 			t.Errorf("played %+v, %v", p.sample, p.err)
 		}
 		e.Logged(id(1, 0, 1), true)
+		if again, err := e.Finish(t.Context(), c.ID, good()); err != nil || !again.Counted {
+			t.Errorf("finished again: %+v, %v", again, err)
+		}
+		for name, change := range map[string]func(*protocol.FinishRequest){
+			"token":    func(r *protocol.FinishRequest) { r.Tokens[2] = 3 },
+			"mask":     func(r *protocol.FinishRequest) { r.LossMask[1] = 0 },
+			"log-prob": func(r *protocol.FinishRequest) { r.Logprobs[1] = -2 },
+			"version":  func(r *protocol.FinishRequest) { r.Versions[1] = 1 },
+		} {
+			req := good()
+			change(&req)
+			_, err := e.Finish(t.Context(), c.ID, req)
+			if refused(t, err, protocol.CodeConflict, "other words"); err == nil {
+				t.Errorf("finished again with another %s", name)
+			}
+		}
 
 		play(t, e, id(2, 0, 1))
 		c = claim(t, e, "w")
@@ -113,13 +130,13 @@ func TestBadCalls(t *testing.T) {
 			refused(t, err, code, "")
 		}
 		_, err = e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "v", Prompt: []int32{0}, MaxTokens: 4})
-		refused(t, err, protocol.CodeConflict, "claimed by worker w")
+		refused(t, err, protocol.CodeConflict, "not claimed under the name v")
 		if got := sample(t, e, "w", c.ID, 0, 20); len(got.Tokens) != 2 {
 			t.Errorf("the claim did not survive: %+v", got)
 		}
 		go e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Turn: 1, Prompt: []int32{20, 1, 2}})
 		synctest.Wait()
-		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeConflict, "still being sampled")
 	})
 }

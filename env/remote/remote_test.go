@@ -36,7 +36,7 @@ func TestRollout(t *testing.T) {
 		finished := make(chan error, 2)
 		for i := range 2 { // a repeated call waits with the first
 			go func() {
-				reply, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 0.5, Exact: true, ResponseText: "ab"})
+				reply, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(0.5)), Exact: true, ResponseText: "ab"})
 				counted[i] = reply.Counted
 				finished <- err
 			}()
@@ -61,14 +61,14 @@ func TestRollout(t *testing.T) {
 		if counted != [2]bool{true, true} {
 			t.Errorf("counted %v", counted)
 		}
-		again, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 0.5, Exact: true})
+		again, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(0.5)), Exact: true})
 		if err != nil || !again.Counted {
 			t.Errorf("finished again: %+v, %v", again, err)
 		}
-		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeConflict, "other words")
-		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "v", Reward: 0.5, Exact: true})
-		refused(t, err, protocol.CodeConflict, "claimed by worker w")
+		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "v", Reward: new(float32(0.5)), Exact: true})
+		refused(t, err, protocol.CodeConflict, "not claimed under the name v")
 		empty(t, e)
 	})
 }
@@ -269,7 +269,7 @@ func claim2(t *testing.T, e *Dispatcher, worker string) []protocol.Claim {
 func lateCalls(t *testing.T, e *Dispatcher, id, worker string) []error {
 	t.Helper()
 	_, sampled := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: worker, Prompt: []int32{20}, MaxTokens: 4})
-	_, finished := e.Finish(t.Context(), id, protocol.FinishRequest{Worker: worker, Reward: 1})
+	_, finished := e.Finish(t.Context(), id, protocol.FinishRequest{Worker: worker, Reward: new(float32(1))})
 	return []error{sampled, finished}
 }
 
@@ -374,7 +374,7 @@ func TestUnwanted(t *testing.T) {
 		time.AfterFunc(time.Second/2, p.cancel)
 		_, err := e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})
 		refused(t, err, protocol.CodeExpired, "no longer wanted")
-		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeExpired, "no longer wanted")
 		if reply, err := e.Touch(t.Context(), c.ID, protocol.TouchRequest{Worker: "w"}); err != nil || reply.Wanted {
 			t.Errorf("touched: %+v, %v", reply, err)
@@ -383,7 +383,7 @@ func TestUnwanted(t *testing.T) {
 		c = claim(t, e, "w")
 		play(t, e, id(3, 0, 2))
 		<-old.done
-		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err = e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeExpired, "g3-s0-a2 has taken its place")
 	})
 }
@@ -407,7 +407,7 @@ func TestGivenUpAfterFinish(t *testing.T) {
 					<-p.done
 					giveUp(e, p)
 				}()
-				reply, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+				reply, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 				if err != nil || reply.Counted {
 					t.Errorf("answered %+v, %v", reply, err)
 				}
@@ -431,7 +431,17 @@ func TestFailures(t *testing.T) {
 				t.Errorf("failed by %q: %+v, %v; played %v", reason, reply, err, p.err)
 			}
 		}
-		p := play(t, e, id(2, 0, 1))
+		// What a worker says becomes one short line: a log and a terminal are not its to write in.
+		p := play(t, e, id(3, 0, 1))
+		long := "no\x1b[2J\n10:00:00 all is well" + strings.Repeat("x", 900_000)
+		if _, err := e.Finish(t.Context(), claim(t, e, "w").ID, protocol.FinishRequest{Worker: "w", Failed: long}); err != nil {
+			t.Error(err)
+		}
+		<-p.done
+		if said := p.err.Error(); len(said) > failedBytesMax+200 || strings.ContainsAny(said, "\x1b\n") || !strings.Contains(said, `no\x1b[2J\n10:00`) || !strings.Contains(said, "bytes more)") {
+			t.Errorf("failed by %.200q, %d bytes", said, len(said))
+		}
+		p = play(t, e, id(2, 0, 1))
 		p.slot.err = errors.New("out of memory")
 		c := claim(t, e, "w")
 		_, err := e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})

@@ -134,7 +134,7 @@ func (a *agentRun) play(c protocol.Claim, rng *rand.Rand) {
 		}
 	}
 	calls.Wait()
-	_, err := a.env.Finish(a.t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: rng.Float32()})
+	_, err := a.env.Finish(a.t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(rng.Float32())})
 	if err != nil {
 		if code := protocol.RefusalOf(err).Code; code != protocol.CodeExpired && code != protocol.CodeUnavailable && code != protocol.CodeConflict {
 			a.t.Errorf("%s: %v", c.ID, err)

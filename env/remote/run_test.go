@@ -223,7 +223,7 @@ func (w *worker) play(c protocol.Claim, mortal bool) bool {
 	}
 	problem := env.TrainingProblem(w.run.task, c.Seed, c.Prompt, int(c.Level))
 	var reply protocol.SampleReply
-	ask := protocol.SampleRequest{Worker: w.name, Prompt: problem.Prompt}
+	ask := protocol.SampleRequest{Worker: w.name, Secret: c.Secret, Prompt: problem.Prompt}
 	if mortal && death == 1 || w.rng.IntN(5) == 0 {
 		dropped, cancel := context.WithTimeout(w.run.t.Context(), 3*time.Millisecond)
 		w.post(dropped, c.ID+"/sample", ask, &reply)
@@ -239,7 +239,7 @@ func (w *worker) play(c protocol.Claim, mortal bool) bool {
 		return false
 	}
 	score := w.run.task.Score(problem, reply.Tokens)
-	finish := protocol.FinishRequest{Worker: w.name, Reward: float32(score.Reward), Exact: score.Exact}
+	finish := protocol.FinishRequest{Worker: w.name, Secret: c.Secret, Reward: new(float32(score.Reward)), Exact: score.Exact}
 	var done protocol.FinishReply
 	if w.rng.IntN(5) == 0 {
 		dropped, cancel := context.WithTimeout(w.run.t.Context(), time.Millisecond)

@@ -221,13 +221,13 @@ func (e *Dispatcher) enter(id, worker string) (*session, *outcome, error) {
 	s, was, err := e.find(id)
 	switch {
 	case was != nil && was.worker != worker:
-		return nil, was, otherWorker(id, was.worker, worker)
+		return nil, was, otherWorker(id, worker)
 	case was != nil:
 		return nil, was, was.refusal(id)
 	case err != nil:
 		return nil, nil, err
 	case s.worker != worker:
-		return nil, nil, otherWorker(id, s.worker, worker)
+		return nil, nil, otherWorker(id, worker)
 	}
 	e.open(s)
 	return s, nil, nil
@@ -280,8 +280,9 @@ func (e *Dispatcher) unknown(id string, rollout port.RolloutID) error {
 	return protocol.Refuse(protocol.CodeExpired, "rollout %s is not being played: it ended long ago or before the control plane started, and nothing can be added to it: claim another", id)
 }
 
-func otherWorker(id, holder, worker string) error {
-	return protocol.Refuse(protocol.CodeConflict, "rollout %s is claimed by worker %s, not by %s: each worker names its own claims", id, holder, worker).With("worker", holder)
+// otherWorker refuses a call without naming the worker that holds the claim.
+func otherWorker(id, worker string) error {
+	return protocol.Refuse(protocol.CodeConflict, "rollout %s was not claimed under the name %s: send the name that claimed it", id, worker)
 }
 
 // leave ends a call that enter began: the claim lasts its time from now.

@@ -162,7 +162,7 @@ func TestAnyTree(t *testing.T) {
 				histories = append(histories, append(slices.Clone(prompt), reply.Tokens...))
 				last = reply.Finish
 			}
-			go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+			go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 			s := <-done
 			if got := branchesOf(&s); !slices.Equal(got, model.branches) {
 				t.Errorf("seed %d: the sample has\n%s\nwant\n%s", seed, strings.Join(got, "\n"), strings.Join(model.branches, "\n"))
@@ -293,7 +293,7 @@ func agents(t *testing.T, e *Dispatcher, task port.RolloutID, rng *rand.Rand) (a
 	}
 	callers.Wait()
 	if rng.IntN(4) > 0 {
-		go e.Finish(t.Context(), claims.Rollouts[0].ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		go e.Finish(t.Context(), claims.Rollouts[0].ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 	} // else the claim expires
 	<-played
 	if err != nil || len(s.Tokens) == 0 {

@@ -46,7 +46,7 @@ func TestTurns(t *testing.T) {
 				t.Errorf("%v is added to branch %d of %d, want %d of %d", turn.prompt, reply.Branch, reply.Branches, turn.branch, turn.branches)
 			}
 		}
-		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		<-p.done
 		s := p.sample
 		if want := []int32{20, 1, 2, 21, 2, 3, 22, 4, 5, 20, 1, 9, 21, 3, 4, 20, 5, 6}; !slices.Equal(s.Tokens, want) {
@@ -84,7 +84,7 @@ func TestTurnTakenBack(t *testing.T) {
 		defer cancel()
 		e.Turn(ctx, c.ID, protocol.TurnRequest{Prompt: []int32{29}}, nil)
 		// Its client is gone, so that nothing keeps the rollout from being finished.
-		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		<-p.done
 		if p.err != nil || !slices.Equal(p.sample.Tokens, append([]int32{20}, reply.Tokens...)) || p.sample.Breaks != nil {
 			t.Errorf("sample %+v, %v: want what was answered with %v", p.sample, p.err, reply.Tokens)
@@ -146,14 +146,14 @@ func TestFinishDropsTurns(t *testing.T) {
 			return over
 		}
 		first := call(20)
-		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeInvalid, "an agent under /v1, a worker by sample")
 		refused(t, err, protocol.CodeInvalid, "ends by failed, with reason environment or timeout")
 		if err := <-first; err != nil {
 			t.Fatalf("a finish that was refused ended the call: %v", err)
 		}
 		running, waiting := call(21), call(22)
-		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, <-running, protocol.CodeConflict, "is finished")
 		refused(t, <-waiting, protocol.CodeConflict, "is finished")
 		<-p.done
@@ -292,7 +292,7 @@ func TestTurnRefused(t *testing.T) {
 		}
 		_, err = e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}})
 		refused(t, err, protocol.CodeConflict, "sampled by an agent")
-		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w"})
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(0))})
 		<-p.done
 		refused(t, turn(c.ID, one), protocol.CodeConflict, "is finished")
 		e.Logged(id(1, 0, 1), true)
@@ -368,7 +368,7 @@ func TestTurnResumes(t *testing.T) {
 		answer(true, []port.ResumePoint{{At: 1, Version: 3}}, 20, 1, 2, 3, 22)
 		answer(false, []port.ResumePoint{{At: 1, Version: 4}}, 20, 1, 2, 3, 22)
 		answer(true, []port.ResumePoint{{At: 2, Version: 5}}, 23)
-		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: 1})
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		s := <-done
 		want := []port.ResumePoint{{At: 5, Version: 3}, {At: 6, Version: 4}, {At: 9, Version: 1}, {At: 11, Version: 2}, {At: 12, Version: 5}}
 		if !slices.Equal(s.Resumes, want) || len(s.Tokens) != 12 || !slices.Equal(s.Breaks, []int32{8}) {

@@ -16,12 +16,12 @@ def main() -> None:
     parser.add_argument("--url", default="http://localhost:7070")
     parser.add_argument("--concurrency", type=int, default=64)
     said = parser.parse_args()
-    client = OpenAI(base_url=said.url + "/v1", api_key="the rollout's name", max_retries=5, timeout=600)
+    client = OpenAI(base_url=said.url + "/v1", api_key="each rollout has its own", max_retries=5, timeout=600)
 
     @headway.environment("addition")
     def play(task: headway.Task, _: object) -> headway.Result:
         asked, right = question(task.seed, task.prompt)
-        reply = client.with_options(api_key=task.id).chat.completions.create(
+        reply = client.with_options(api_key=task.openai().api_key).chat.completions.create(
             model="policy", messages=[{"role": "user", "content": asked}], max_tokens=8
         )
         answer = reply.choices[0].message.content or ""

@@ -41,7 +41,8 @@ async def play(task: headway.Task) -> headway.Result:
         AgentConfig(
             # By its id, or the library takes its default harness, which gives the policy a shell on this machine.
             harness=NullHarnessConfig(id="null"), runtime=SubprocessConfig(), model="policy", max_turns=1,
-            client=EvalClientConfig(base_url=point.base_url, headers=point.headers, api_key_var="HEADWAY_TOKEN"),
+            # The headers have the rollout's key. No variable of the worker's, such as its token, is the agent's.
+            client=EvalClientConfig(base_url=point.base_url, headers=point.headers, api_key_var="HEADWAY_UNSET"),
             timeout=TimeoutConfig(rollout=120),
         )
     )  # fmt: skip

@@ -130,7 +130,7 @@ def test_chat(serve: Start) -> None:
 
 
 def test_key_with_a_token(serve: Start, tmp_path: Path) -> None:
-    """Where the server asks for tokens, the API key has the worker's and the rollout's name."""
+    """The API key is the claim's: it samples for that rollout, and no token of the worker's is in it."""
     tokens = tmp_path / "tokens"
     tokens.write_text("".join(f"{role} {secret}\n" for role, secret in SECRETS.items()))
     tokens.chmod(0o600)
@@ -143,10 +143,20 @@ def test_key_with_a_token(serve: Start, tmp_path: Path) -> None:
         assert api.client == {"base_url": api.base_url, "api_key": api.api_key}
         assert api.environ["OPENAI_BASE_URL"] == api.base_url
         assert SECRETS["environment"] not in repr(api)
-        refused = httpx.post(
-            f"{api.base_url}/completions", json={"prompt": [1]}, headers={"Authorization": f"Bearer {task.id}"}
-        )
-        assert refused.status_code == 401
+        token = SECRETS["environment"]
+        for key, says in ((task.id, "id alone"), (f"{token}:{task.id}", "TOKEN:ROLLOUT"), (token, "claim's key")):
+            said = httpx.post(
+                f"{api.base_url}/completions", json={"prompt": [1]}, headers={"Authorization": f"Bearer {key}"}
+            )
+            assert said.status_code in (401, 403)
+            assert says in said.text
+            assert token not in said.text
+        for path in (f"rollouts/{task.id}/finish", "rollouts/claim", "status"):
+            said = httpx.request(
+                "GET" if path == "status" else "POST", f"{server.url}/api/v1/{path}", headers=api.headers,
+                json={"worker": "w", "secret": api.api_key, "reward": 1e6},
+            )  # fmt: skip
+            assert said.status_code == 403
         with connected(task) as http:
             complete(http, [0, *word_of(task), 1])
         return 1.0
@@ -155,7 +165,8 @@ def test_key_with_a_token(serve: Start, tmp_path: Path) -> None:
         "--steps", "1", environment__kind="remote", trainer__kind="embedded", server__token_file=str(tokens)
     )  # fmt: skip
     assert headway.work(server.url, play, 8, worker="w", token=SECRETS["environment"]) >= 16
-    assert all(key.startswith(SECRETS["environment"] + ":g") for key in keys)
+    assert all(key.startswith("g") and SECRETS["environment"] not in key for key in keys)
+    assert not any(key in line for key in keys for line in server.output)
 
 
 def test_without_a_worker() -> None:

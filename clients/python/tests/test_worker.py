@@ -308,8 +308,8 @@ def test_a_private_authority_is_passed_on(tmp_path: Path) -> None:
     paths = ssl.get_default_verify_paths()
     if not (paths.cafile and Path(paths.cafile).exists()):
         pytest.skip("there is no file of certificates to name")
-    api = Transport("https://nowhere", verify=paths.cafile).openai("g1-s0-a1")
+    api = Transport("https://nowhere", verify=paths.cafile).openai("g1-s0-a1", "g1-s0-a1.signature")
     assert api.ca == api.environ["SSL_CERT_FILE"] == api.environ["REQUESTS_CA_BUNDLE"] == paths.cafile
-    known = Transport("https://nowhere").openai("g1-s0-a1")
+    known = Transport("https://nowhere").openai("g1-s0-a1", "g1-s0-a1.signature")
     assert known.ca == ""
     assert set(known.environ) == {"OPENAI_BASE_URL", "OPENAI_API_KEY"}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -162,8 +163,8 @@ func TestPlayed(t *testing.T) {
 		if waited := time.Since(began); waited != 13*time.Second {
 			t.Errorf("it waited %v for the gateway, which asked for 2, 1 and 10 s", waited)
 		}
-		want := protocol.FinishRequest{Worker: "players", Reward: 0.5, Exact: true, PromptText: "6*7?", ResponseText: "42", AnswerText: `"42"`}
-		if got := f.plane.finished; len(got) != 1 || fmt.Sprint(got[0]) != fmt.Sprint(want) {
+		want := protocol.FinishRequest{Worker: "players", Reward: new(float32(0.5)), Exact: true, PromptText: "6*7?", ResponseText: "42", AnswerText: `"42"`}
+		if got := f.plane.finished; len(got) != 1 || !reflect.DeepEqual(got[0], want) {
 			t.Errorf("finished with %+v, want %+v", got, want)
 		}
 		r := f.records[0]

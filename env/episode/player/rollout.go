@@ -160,7 +160,7 @@ func failed(record episode.Record) protocol.FinishRequest {
 func scored(task *taskset.Task, outcome episode.Outcome) protocol.FinishRequest {
 	began := min(len(task.Messages), len(outcome.Messages))
 	return protocol.FinishRequest{
-		Reward: float32(outcome.Verdict.Reward), Exact: outcome.Verdict.Exact,
+		Reward: new(float32(outcome.Verdict.Reward)), Exact: outcome.Verdict.Exact,
 		PromptText: readable(outcome.Messages[:began]), ResponseText: readable(outcome.Messages[began:]), AnswerText: cut(string(task.Answer), textMax),
 	}
 }

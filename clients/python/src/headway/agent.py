@@ -5,20 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-#: Names the rollout of a request, for programs that can set headers.
-ROLLOUT_HEADER = "X-Headway-Rollout"
-
 
 @dataclass(frozen=True)
 class OpenAI:
-    """Where a rollout's calls go, and how they name it: `openai.OpenAI(**task.openai().client)`.
+    """Where a rollout's calls go, and the key that names it: `openai.OpenAI(**task.openai().client)`.
 
     Calls of one rollout are sampled one after the other. Those that go on from the messages of an earlier one
     are one sequence with it; a history that was changed begins another, with the same reward.
     """
 
     base_url: str
-    #: The rollout, behind the worker's token where the server asks for one: pass it on as you would a secret.
+    #: The claim's key: it samples for this rollout while the claim lasts, and can do nothing else.
     api_key: str
     rollout: str
     #: PEM file of the authority that signed the server's certificate; empty where the system knows it. For a client
@@ -28,7 +25,7 @@ class OpenAI:
     @property
     def headers(self) -> dict[str, str]:
         """Headers of a request, for a client that is given headers alone."""
-        return {"Authorization": f"Bearer {self.api_key}", ROLLOUT_HEADER: self.rollout}
+        return {"Authorization": f"Bearer {self.api_key}"}
 
     @property
     def client(self) -> dict[str, Any]:

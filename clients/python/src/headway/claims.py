@@ -104,11 +104,16 @@ class Worker:
         }  # fmt: skip
         reply = self._transport.post("/api/v1/rollouts/claim", message, timeout_s=_CLAIM_WAIT_S + 30.0, stop=self._stop)
         claims = list(reply.get("rollouts") or ())
+        if any("key" not in claim or "secret" not in claim for claim in claims):
+            raise errors.Internal("claims without key and secret: this control plane is older than this client")
         now = time.monotonic()
         with self._lock:
             for claim in claims:
                 fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
-                task = Task(claim["id"], claim.get("environment", ""), **fields, _openai=self._transport.openai)
+                task = Task(
+                    claim["id"], claim.get("environment", ""), **fields, _key=claim["key"], _secret=claim["secret"],
+                    _openai=self._transport.openai,
+                )  # fmt: skip
                 claim["task"] = task
                 self._running[task.id] = (task, now)
                 self._deadline_s = float(claim.get("deadline_s") or self._deadline_s)
@@ -143,8 +148,12 @@ class Worker:
         with self._lock:
             setattr(self, what, getattr(self, what) + 1)
 
+    def _signed(self, task: Task) -> dict[str, Any]:
+        """What every call for a claim begins with."""
+        return {"worker": self.name, "secret": task._secret}
+
     def _finish(self, task: Task, said: dict[str, Any]) -> None:
-        self._transport.post(f"/api/v1/rollouts/{task.id}/finish", {"worker": self.name, **said}, timeout_s=120.0)
+        self._transport.post(f"/api/v1/rollouts/{task.id}/finish", self._signed(task) | said, timeout_s=120.0)
 
     def _failure(self, task: Task, error: BaseException, reason: str) -> dict[str, Any]:
         """What a finish says of a rollout that came to nothing."""
@@ -152,7 +161,7 @@ class Worker:
         _log.warning("%s failed: %r", task.id, error)
         # One of this package begins with its class, such as verifier_crash, as the server's own failures do.
         text = str(error) if isinstance(error, errors.HeadwayError) else f"{type(error).__name__}: {error}"
-        said: dict[str, Any] = {"reward": 0.0, "failed": text[:1000], "reason": reason}
+        said: dict[str, Any] = {"failed": text[:1000], "reason": reason}
         if isinstance(error, errors.HeadwayError) and error.kind:
             said["class"] = error.kind
         return said
@@ -189,7 +198,7 @@ class Worker:
         """Keep a claim, and learn whether it is wanted."""
         try:
             reply = self._transport.post(
-                f"/api/v1/rollouts/{task.id}/touch", {"worker": self.name}, timeout_s=5.0, patience_s=0.0
+                f"/api/v1/rollouts/{task.id}/touch", self._signed(task), timeout_s=5.0, patience_s=0.0
             )
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
             task._unwanted.set()

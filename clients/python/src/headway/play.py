@@ -42,7 +42,10 @@ class Task:
     sample: int
     attempt: int
     _unwanted: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
-    _openai: Callable[[str], OpenAI] | None = field(default=None, repr=False, compare=False)
+    #: The claim's key, for an agent, and its secret, which stays with the worker.
+    _key: str = field(default="", repr=False, compare=False)
+    _secret: str = field(default="", repr=False, compare=False)
+    _openai: Callable[[str, str], OpenAI] | None = field(default=None, repr=False, compare=False)
 
     @property
     def wanted(self) -> bool:
@@ -58,7 +61,7 @@ class Task:
             raise Unwanted(f"{self.id} is not wanted any more")
         if self._openai is None:
             raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
-        return self._openai(self.id)
+        return self._openai(self.id, self._key)
 
 
 @dataclass(frozen=True)
@@ -114,8 +117,8 @@ class Sampler:
             raise errors.Invalid(f"sample of {max_tokens} tokens after {len(prompt_ids)}: want at least one of each")
         turn, self._turn = self._turn, self._turn + 1
         message = {
-            "worker": self._worker, "turn": turn, "prompt": [operator.index(t) for t in prompt_ids],
-            "max_tokens": int(max_tokens),
+            "worker": self._worker, "secret": self._task._secret, "turn": turn,
+            "prompt": [operator.index(t) for t in prompt_ids], "max_tokens": int(max_tokens),
         }  # fmt: skip
         reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
         return Sampled(

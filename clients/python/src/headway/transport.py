@@ -62,9 +62,8 @@ class Transport:
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
         self._ca = verify if isinstance(verify, str) else ""
-        self._token = _token(os.environ.get("HEADWAY_TOKEN", "") if token is None else token)
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
+        if sent := _token(os.environ.get("HEADWAY_TOKEN", "") if token is None else token):
+            headers["Authorization"] = f"Bearer {sent}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
             checked = _authority(verify) if isinstance(verify, str) else verify
@@ -82,9 +81,8 @@ class Transport:
         self.stopped.set()
         self._http.close()
 
-    def openai(self, rollout: str) -> OpenAI:
-        """Where an agent samples for a rollout, at the address that is in use."""
-        key = f"{self._token}:{rollout}" if self._token else rollout
+    def openai(self, rollout: str, key: str) -> OpenAI:
+        """Where an agent samples for a rollout, by its claim's key, at the address that is in use."""
         return OpenAI(self.url + "/v1", key, rollout, self._ca)
 
     def post(self, path: str, message: Mapping[str, Any], **options: Any) -> dict[str, Any]:

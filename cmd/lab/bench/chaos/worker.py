@@ -24,13 +24,14 @@ def play(client: httpx.Client, worker: str, journal: "Journal") -> bool:
     draw = random.Random(f"{claim['seed']}/{claim['prompt']}")
     word = [3 + draw.randrange(26) for _ in range(draw.randint(2, 5))]
     path = f"/api/v1/rollouts/{claim['id']}"
-    sampled = client.post(f"{path}/sample", json={"worker": worker, "turn": 0, "prompt": [0, *word, 1], "max_tokens": 6})
+    mine = {"worker": worker, "secret": claim["secret"]}
+    sampled = client.post(f"{path}/sample", json={**mine, "turn": 0, "prompt": [0, *word, 1], "max_tokens": 6})
     if sampled.status_code != 200:
         return True
     want = [*reversed(word), 2]
     said = sampled.json()["tokens"]
     reward = sum(a == b for a, b in zip(want, said)) / max(len(want), len(said))
-    finished = client.post(f"{path}/finish", json={"worker": worker, "reward": reward, "exact": want == said})
+    finished = client.post(f"{path}/finish", json={**mine, "reward": reward, "exact": want == said})
     if finished.status_code == 200 and finished.json()["counted"]:
         journal.write(claim["group"], claim["sample"], claim["attempt"])
     return True

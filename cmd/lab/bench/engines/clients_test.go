@@ -68,7 +68,7 @@ func (c *clients) rollout(ctx context.Context, draw *rand.Rand, worker string, c
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, turnMax, errors.New("a finish hangs"))
 	defer cancel()
-	_, err := c.run.environ.Finish(ctx, claim.ID, protocol.FinishRequest{Worker: worker, Reward: float32(draw.IntN(2))})
+	_, err := c.run.environ.Finish(ctx, claim.ID, protocol.FinishRequest{Worker: worker, Reward: new(float32(draw.IntN(2)))})
 	if err != nil {
 		c.refusal(ctx, claim, err)
 		return

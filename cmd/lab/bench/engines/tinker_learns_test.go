@@ -207,7 +207,7 @@ func (p *learnPlane) play(ctx context.Context, name string) bool {
 	}
 	var reply protocol.SampleReply
 	path := "/api/v1/rollouts/" + claim.ID
-	if !p.post(ctx, path+"/sample", protocol.SampleRequest{Worker: name, Prompt: prompt, MaxTokens: kindTokens}, &reply) {
+	if !p.post(ctx, path+"/sample", protocol.SampleRequest{Worker: name, Secret: claim.Secret, Prompt: prompt, MaxTokens: kindTokens}, &reply) {
 		return false
 	}
 	right := 0
@@ -217,7 +217,7 @@ func (p *learnPlane) play(ctx context.Context, name string) bool {
 		}
 	}
 	var done protocol.FinishReply
-	finish := protocol.FinishRequest{Worker: name, Reward: float32(right) / kindTokens, Exact: right == kindTokens}
+	finish := protocol.FinishRequest{Worker: name, Secret: claim.Secret, Reward: new(float32(right) / kindTokens), Exact: right == kindTokens}
 	if p.post(ctx, path+"/finish", finish, &done) && done.Counted {
 		p.finished.Add(1)
 	}

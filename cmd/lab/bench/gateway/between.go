@@ -219,18 +219,20 @@ func headway(program, dir, engine, model string, streams int) (*arm, func(), err
 
 // claim takes a rollout to play; its end gives it a reward.
 func claim(url string) (string, http.Header, func() error, error) {
-	var claims struct{ Rollouts []struct{ ID string } }
+	var claims struct {
+		Rollouts []struct{ ID, Key, Secret string }
+	}
 	if err := post(url+"/api/v1/rollouts/claim", map[string]any{"worker": "bench", "wait_s": 30}, &claims); err != nil {
 		return "", nil, nil, err
 	}
 	if len(claims.Rollouts) != 1 {
 		return "", nil, nil, errors.New("no rollout to claim")
 	}
-	id := claims.Rollouts[0].ID
+	c := claims.Rollouts[0]
 	end := func() error {
-		return post(url+"/api/v1/rollouts/"+id+"/finish", map[string]any{"worker": "bench", "reward": 1}, nil)
+		return post(url+"/api/v1/rollouts/"+c.ID+"/finish", map[string]any{"worker": "bench", "secret": c.Secret, "reward": 1}, nil)
 	}
-	return url, http.Header{"X-Headway-Rollout": {id}}, end, nil
+	return url, http.Header{"Authorization": {"Bearer " + c.Key}}, end, nil
 }
 
 func post(url string, body, reply any) error {

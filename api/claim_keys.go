@@ -1,0 +1,160 @@
+package api
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/api/protocol"
+)
+
+// claimKeys signs what a claim allows. The key, for an agent, samples for one rollout under /v1. The
+// secret, for its worker, samples, touches and finishes it. Both are signatures and stored nowhere: whoever
+// has the signing secret can check them without asking the rollout. That secret is drawn when the
+// server is made, because the end of the process ends all claims.
+type claimKeys struct {
+	secret [sha256.Size]byte
+	run    string
+}
+
+// Purposes of a signature: a key is never a secret.
+const (
+	purposeKey    = "key"
+	purposeSecret = "secret"
+)
+
+// macChars is the length of a signature in base64.
+var macChars = base64.RawURLEncoding.EncodedLen(sha256.Size)
+
+func newClaimKeys(run string) *claimKeys {
+	k := &claimKeys{run: run}
+	_, _ = rand.Read(k.secret[:]) // it ends the process rather than fail
+	return k
+}
+
+// sign is the signature of a claim for a purpose. Neither purpose nor id has a zero byte.
+func (k *claimKeys) sign(purpose, id string) string {
+	mac := hmac.New(sha256.New, k.secret[:])
+	mac.Write([]byte(purpose + "\x00" + id + "\x00" + k.run))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
+// key is an agent's API key: ROLLOUT.SIGNATURE.
+func (k *claimKeys) key(id string) string { return id + "." + k.sign(purposeKey, id) }
+
+// rollout is the claim that a key samples for, empty for a key that was not signed here.
+func (k *claimKeys) rollout(key string) string {
+	id, mac, ok := cutKey(key)
+	if !ok || !hmac.Equal([]byte(mac), []byte(k.sign(purposeKey, id))) {
+		return ""
+	}
+	return id
+}
+
+// check refuses a call of a worker without its claim's secret. The refusal is the same for every
+// rollout: nobody learns from it which there are, or who plays them.
+func (k *claimKeys) check(id, secret string) error {
+	switch {
+	case !isClaimID(id): // it may be somebody's secret
+		return protocol.Refuse(protocol.CodeNotFound, "the rollout is named by %d characters that are no claim's: want the id of a claim, such as g12-s3-a1", len(id))
+	case secret == "":
+		return protocol.Refuse(protocol.CodeInvalid, "secret is missing: send the claim's secret, which stands beside its id in the answer to claim. A client that knows of no secret is too old for this control plane").With("field", "secret")
+	case !hmac.Equal([]byte(secret), []byte(k.sign(purposeSecret, id))):
+		return protocol.Refuse(protocol.CodeExpired, "the secret is of no claim of %s that this control plane has given out since it started: claim another", id)
+	}
+	return nil
+}
+
+// grant gives every claim its key and its secret.
+func (k *claimKeys) grant(claims *protocol.Claims) {
+	for i := range claims.Rollouts {
+		c := &claims.Rollouts[i]
+		c.Key, c.Secret = k.key(c.ID), k.sign(purposeSecret, c.ID)
+	}
+}
+
+// cutKey takes a text apart that has the form of a key, whoever signed it.
+func cutKey(text string) (id, mac string, ok bool) {
+	at := strings.LastIndexByte(text, '.')
+	if at < 0 || len(text)-at-1 != macChars || !isClaimID(text[:at]) {
+		return "", "", false
+	}
+	return text[:at], text[at+1:], true
+}
+
+// isClaimID reports whether a text has the form of a claim's id: g12-s3-a1.
+func isClaimID(text string) bool {
+	parts := strings.Split(text, "-")
+	if len(parts) != 3 {
+		return false
+	}
+	for i, letter := range []string{"g", "s", "a"} {
+		digits, ok := strings.CutPrefix(parts[i], letter)
+		n, err := strconv.ParseInt(digits, 10, 64)
+		if !ok || err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
+			return false
+		}
+	}
+	return true
+}
+
+// admitAgent lets the holder of a key in where the path is for agents, and names the rollout to the handler.
+func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, error) {
+	if roles&roleAgent == 0 {
+		return caller{}, protocol.Refuse(protocol.CodeForbidden, "a rollout's key samples for it at /v1/chat/completions and /v1/completions, and may do nothing else here")
+	}
+	id := s.keys.rollout(key)
+	named := r.Header.Get(protocol.RolloutHeader)
+	switch {
+	case id == "":
+		return caller{}, protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this control plane has given out since it started: claim another rollout")
+	case named != "" && named != id:
+		return caller{}, protocol.Refuse(protocol.CodeInvalid, "the API key and the header %s name different rollouts: leave the header out", protocol.RolloutHeader)
+	}
+	r.Header.Set(protocol.RolloutHeader, id)
+	return caller{role: roleAgent, place: -1}, nil
+}
+
+// noKey refuses a call that samples without a rollout's key, and says what it has instead.
+func (s *Server) noKey(w http.ResponseWriter, secret string) error {
+	if s.opt.Tokens != nil {
+		if role, _ := s.opt.Tokens.find([]byte(secret)); role != 0 {
+			return protocol.Refuse(protocol.CodeForbidden, "a token of role %s may not sample under /v1: the API key is the claim's key, as claim has answered it", role).With("role", role.String())
+		}
+	}
+	w.Header().Set("WWW-Authenticate", "Bearer")
+	const want = "want the claim's key as the API key, which stands beside its id in the answer to claim"
+	_, last, colon := cutLast(secret, ':')
+	switch {
+	case secret == "":
+		return protocol.Refuse(protocol.CodeUnauthorized, "no API key: "+want)
+	case colon && isClaimID(last):
+		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is TOKEN:ROLLOUT, which would give the worker's token to its agent: "+want)
+	case isClaimID(secret):
+		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is a claim's id alone: "+want)
+	}
+	return protocol.Refuse(protocol.CodeUnauthorized, "the API key is not known: "+want)
+}
+
+func cutLast(text string, sep byte) (before, after string, found bool) {
+	if at := strings.LastIndexByte(text, sep); at >= 0 {
+		return text[:at], text[at+1:], true
+	}
+	return text, "", false
+}
+
+// Signatures in what a log is told: a key anywhere, and the field of a body that has a secret.
+var (
+	keyText    = regexp.MustCompile(`(g\d+-s\d+-a\d+)\.[A-Za-z0-9_-]{8,}`)
+	secretText = regexp.MustCompile(`(?i)("secret"\s*:\s*")[^"]*`)
+)
+
+// unsigned takes keys and secrets out of a text for the log.
+func unsigned(text string) string {
+	return secretText.ReplaceAllString(keyText.ReplaceAllString(text, "$1.…"), "$1…")
+}

@@ -1,0 +1,93 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/api/protocol"
+)
+
+// offering gives out one rollout at every claim.
+type offering struct{ Rollouts }
+
+func (offering) Claim(context.Context, protocol.ClaimRequest) (protocol.Claims, error) {
+	return protocol.Claims{Rollouts: []protocol.Claim{{ID: "g1-s0-a1"}}}, nil
+}
+
+func (offering) Touch(_ context.Context, _ string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+	return protocol.TouchReply{Wanted: req.Secret == ""}, nil
+}
+
+// A signature is of one purpose, one rollout, one run and one process.
+func TestSignatures(t *testing.T) {
+	k := newClaimKeys("r")
+	seen := map[string]string{}
+	add := func(what, mac string) {
+		if other, twice := seen[mac]; twice || len(mac) != macChars {
+			t.Errorf("%s has the signature of %q, %q", what, other, mac)
+		}
+		seen[mac] = what
+	}
+	for _, id := range []string{"g1-s0-a1", "g1-s0-a2", "g11-s0-a1"} {
+		add("key "+id, k.sign(purposeKey, id))
+		add("secret "+id, k.sign(purposeSecret, id))
+	}
+	add("another process", newClaimKeys("r").sign(purposeKey, "g1-s0-a1"))
+	other := *k
+	other.run = "s"
+	add("another run", other.sign(purposeKey, "g1-s0-a1"))
+	if id := k.rollout(k.key("g1-s0-a1")); id != "g1-s0-a1" {
+		t.Errorf("the key's rollout is %q", id)
+	}
+	for _, bad := range []string{"", ".", "g1-s0-a1", "g1-s0-a1.", k.key("g1-s0-a1") + "A", "x." + k.sign(purposeKey, "x"), other.key("g1-s0-a1")} {
+		if id := k.rollout(bad); id != "" {
+			t.Errorf("%q is a key of %s", bad, id)
+		}
+	}
+}
+
+// A claim that is sent again is answered with the same key and secret, and neither is kept in clear. No port
+// sees a secret.
+func TestClaimsSentAgain(t *testing.T) {
+	c := start(t, Options{}, nil)
+	if err := c.server.Mount(Ports{Plane: c.plane, Rollouts: offering{}}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func() answer {
+		return c.do("POST", "/api/v1/rollouts/claim", `{"worker":"w"}`, "Idempotency-Key", "the-callers-own")
+	}
+	first, again := ask(), ask()
+	var claims protocol.Claims
+	if err := json.Unmarshal([]byte(first.body), &claims); err != nil || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+		t.Fatalf("%v: first %v, again %v", err, first, again)
+	}
+	key, secret := claims.Rollouts[0].Key, claims.Rollouts[0].Secret
+	for name, k := range c.server.replies.byKey {
+		if text := string(k.text); strings.Contains(text, secret) || strings.Contains(text, key) || strings.Contains(text, "g1-s0-a1") || strings.Contains(string(name.key[:]), "callers") {
+			t.Errorf("kept in clear: %q", text)
+		}
+	}
+	if a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/touch", `{"worker":"w","secret":"`+secret+`"}`); a.status != http.StatusOK || !strings.Contains(a.body, "true") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+// Neither key nor secret is in a log, whatever is logged and wherever a client has put them.
+func TestKeysAreNotLogged(t *testing.T) {
+	c := start(t, Options{LogPayloads: true}, func(s *Server) { s.route("POST /test", roleAny, echo) })
+	key, secret := c.server.keys.key("g1-s0-a1"), c.server.keys.sign(purposeSecret, "g1-s0-a1")
+	bearer := []string{"Authorization", "Bearer " + key}
+	for _, body := range []string{`{"worker":"w","secret":"` + secret + `"}`, `{ "SECRET" : "` + secret, `{"worker":"` + key + `"}`} {
+		c.do("POST", "/test", body)
+		c.do("POST", "/api/v1/rollouts/g1-s0-a1/finish", body, bearer...)
+		c.do("POST", "/v1/completions", body, bearer...)
+	}
+	c.do("POST", "/api/v1/rollouts/"+key+"/finish", `{"worker":"w"}`)
+	c.do("GET", "/api/v1/status?x="+key, "", bearer...)
+	if text := c.logs.String(); strings.Contains(text, secret) || strings.Contains(text, strings.TrimPrefix(key, "g1-s0-a1.")) || !strings.Contains(text, `secret\":\"…`) || !strings.Contains(text, "g1-s0-a1.…") {
+		t.Errorf("logged: %s", text)
+	}
+}

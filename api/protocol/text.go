@@ -1,0 +1,39 @@
+package protocol
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Printable makes a client's text fit for one line of a log, a terminal or a status. It keeps at most
+// so many bytes, and escapes as Go does what is no visible character. A terminal would obey control
+// characters, and a newline would forge a line of the log.
+func Printable(text string, most int) string {
+	cut := 0
+	if len(text) > most {
+		for most > 0 && !utf8.RuneStart(text[most]) {
+			most--
+		}
+		cut, text = len(text)-most, text[:most]
+	}
+	var b strings.Builder
+	for i := 0; i < len(text); {
+		c, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case c == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[i])
+		case unicode.IsPrint(c):
+			b.WriteRune(c)
+		default:
+			b.WriteString(strings.Trim(strconv.QuoteRune(c), "'"))
+		}
+		i += size
+	}
+	if cut > 0 {
+		fmt.Fprintf(&b, "… (%d bytes more)", cut)
+	}
+	return b.String()
+}

@@ -1,0 +1,23 @@
+package protocol
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                          "",
+		`no "room" for \n, ü, 猫`:    `no "room" for \n, ü, 猫`,
+		"a\nb\tc\r":                 `a\nb\tc\r`,
+		"\x1b[2J\x00\x7f":           `\x1b[2J\x00\x7f`,
+		"\u009b1m \u202edoog\u2066": `\u009b1m \u202edoog\u2066`,
+		"\xff\xfeab\ufffd":          `\xff\xfeab` + "\ufffd",
+		strings.Repeat("a", 41):     strings.Repeat("a", 40) + "… (1 bytes more)",
+		strings.Repeat("猫", 14):     strings.Repeat("猫", 13) + "… (3 bytes more)",
+	} {
+		if got := Printable(text, 40); got != want {
+			t.Errorf("%q is shown as %q, want %q", text, got, want)
+		}
+	}
+}
