@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
@@ -157,6 +160,15 @@ func RefuseRunAsDocument(path string) error {
 		hint = ServeHint(path)
 	}
 	return failure.Usage(hint, "%s is a directory, and a config file is expected", path)
+}
+
+// CheckName refuses a --name that is no directory's, or that a terminal or a log would not show as it is.
+func CheckName(name string) error {
+	hidden := !utf8.ValidString(name) || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) })
+	if hidden || name != filepath.Base(name) || name == "." || name == ".." {
+		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory: want visible characters and spaces, without slashes", name)
+	}
+	return nil
 }
 
 // CheckFolder refuses a folder of all runs that is no folder.

@@ -58,8 +58,8 @@ func (c *runCmd) Run(a *app.Process) error {
 	if name == "" {
 		name = fmt.Sprintf("%s-%s", cfg.Environment.Task, a.Now().Format("20060102-150405"))
 	}
-	if name != filepath.Base(name) || name == "." || name == ".." {
-		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", name)
+	if err := origin.CheckName(name); err != nil {
+		return err
 	}
 	if err := origin.CheckFolder(cfg.Store.Dir); err != nil {
 		return err

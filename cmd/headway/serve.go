@@ -46,8 +46,8 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 		return err
 	}
 	warnOf(a, cfg)
-	if c.Name != filepath.Base(c.Name) || c.Name == "." || c.Name == ".." {
-		return failure.Usage("choose a plain name, and --dir for the folder", "--name %q is not a name for a directory", c.Name)
+	if err := origin.CheckName(c.Name); err != nil {
+		return err
 	}
 	if err := checkExposure(cfg); err != nil {
 		return err
