@@ -85,7 +85,7 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	clear(e.Probs)
 	*e = event{Tokens: e.Tokens[:0], Named: e.Named[:0], Probs: e.Probs[:0]}
 	if err := json.Unmarshal(data, e); err != nil {
-		return fmt.Errorf("llama-server sends what is no event: %w: %.200q", err, data)
+		return fmt.Errorf("llama-server sends what is no event: %w: %w", err, upstream.Excerpt(data))
 	}
 	if e.Error != nil {
 		return fmt.Errorf("llama-server breaks off: %d %s: %s", e.Error.Code, e.Error.Type, e.Error.Message)

@@ -29,7 +29,7 @@ type decoder struct{}
 func (decoder) Event(data []byte, d *upstream.Delta) error {
 	var c completion
 	if err := json.Unmarshal(data, &c); err != nil {
-		return fmt.Errorf("%s: an event that is not understood: %w: %.200q", pathCompletions, err, data)
+		return fmt.Errorf("%s: an event that is not understood: %w: %w", pathCompletions, err, upstream.Excerpt(data))
 	}
 	if c.Error != nil {
 		err := &upstream.StatusError{Path: pathCompletions, Status: http.StatusInternalServerError, Message: c.Error.Message}

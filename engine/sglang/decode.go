@@ -181,7 +181,7 @@ func entries(c *upstream.Scanner, seen int, into *upstream.Delta) bool {
 func (d *decoder) parse(data []byte, into *upstream.Delta) error {
 	var event map[string]json.RawMessage
 	if err := json.Unmarshal(data, &event); err != nil {
-		return fmt.Errorf("an event that is not understood: %w: %.200q", err, data)
+		return fmt.Errorf("an event that is not understood: %w: %w", err, upstream.Excerpt(data))
 	}
 	if problem, ok := event["error"]; ok {
 		return streamError(problem)
@@ -192,7 +192,7 @@ func (d *decoder) parse(data []byte, into *upstream.Delta) error {
 		return fmt.Errorf("an event that is not understood: %w", err)
 	}
 	if meta == nil {
-		return fmt.Errorf("an event without meta_info: %.200q", data)
+		return fmt.Errorf("an event without meta_info: %w", upstream.Excerpt(data))
 	}
 	var reason *finishReason
 	var entries [][]json.RawMessage
@@ -248,7 +248,7 @@ func field(object map[string]json.RawMessage, name string, value any) error {
 		return nil
 	}
 	if err := json.Unmarshal(text, value); err != nil {
-		return fmt.Errorf("%s: %w: %.200q", name, err, text)
+		return fmt.Errorf("%s: %w: %w", name, err, upstream.Excerpt(text))
 	}
 	return nil
 }

@@ -164,7 +164,7 @@ func (c *call) read() error {
 	for {
 		data, err := events.Next()
 		if err != nil {
-			return reading(err)
+			return reading(c.e.quoted(err))
 		}
 		if string(data) == endMark {
 			c.regular = true
@@ -174,7 +174,7 @@ func (c *call) read() error {
 			return nil
 		}
 		d.reset()
-		if err := decoder.Event(data, &d); err != nil {
+		if err := c.e.quoted(decoder.Event(data, &d)); err != nil {
 			if errors.Is(err, ErrRefused) || errors.Is(err, ErrLied) {
 				return err
 			}

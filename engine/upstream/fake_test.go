@@ -454,7 +454,7 @@ type fakeDecoder struct{}
 func (fakeDecoder) Event(data []byte, d *Delta) error {
 	var e fakeEvent
 	if err := json.Unmarshal(data, &e); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", err, Excerpt(data))
 	}
 	if e.E != "" {
 		return errors.New(e.E)

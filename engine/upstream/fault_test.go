@@ -58,6 +58,34 @@ func TestBrokenCallsGoOn(t *testing.T) {
 	}
 }
 
+// An event that is not understood may hold a completion: no log has it, unless payloads may be logged.
+func TestEventsAreNotQuoted(t *testing.T) {
+	for name, says := range map[string]string{"event": `{"T":["what was sampled`, "line": "{}\n<what was sampled"} {
+		for _, payloads := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFakeServer(t)
+				f.fault = func(int, fakeCall) fault { return fault{says: says} }
+				var said strings.Builder
+				var mu sync.Mutex
+				e := newFakeEngine(t, f, func(o *Options) {
+					o.LogPayloads = payloads
+					o.Logf = func(format string, args ...any) {
+						mu.Lock()
+						defer mu.Unlock()
+						fmt.Fprintf(&said, format+"\n", args...)
+					}
+				})
+				_, err := e.Generate(t.Context(), request(0, 30))
+				mu.Lock()
+				defer mu.Unlock()
+				if text := fmt.Sprintln(said.String(), err, e.Status()); strings.Contains(text, "what was sampled") != payloads {
+					t.Errorf("%s, payloads in logs %v: %s", name, payloads, text)
+				}
+			})
+		}
+	}
+}
+
 // What is told of is never taken back: the event that ends a response waits for the stream's end.
 func TestTrap9WhatIsToldIsNotSampledAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -249,7 +277,7 @@ func TestLiesAreErrors(t *testing.T) {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFakeServer(t)
-				f.fault = func(int, fakeCall) fault { return fault{says: says, after: 2} }
+				f.fault = func(int, fakeCall) fault { return fault{says: says} }
 				e := newFakeEngine(t, f, nil)
 				_, err := e.Generate(t.Context(), request(0, 10))
 				if !errors.Is(err, ErrLied) || errors.Is(err, port.ErrEngineDown) {

@@ -62,6 +62,8 @@ type Options struct {
 	// Traceparent is the W3C header that a rollout's calls carry, so that the server's own spans become
 	// children of the rollout's. It is nil, or empty text, for none.
 	Traceparent func(id port.RolloutID) string
+	// LogPayloads lets the beginning of events that are not understood into errors, completions in them.
+	LogPayloads bool
 	// Logf is told news for people, by several goroutines; nil for none.
 	Logf func(format string, args ...any)
 }

@@ -250,6 +250,9 @@ func (s *Server) Call(ctx context.Context, method, path string, body, reply any)
 		return nil
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
+		if body != nil { // the reply may hold what was sampled
+			return fmt.Errorf("%s answers something that is not understood: %w: %w", path, err, Excerpt(text))
+		}
 		return fmt.Errorf("%s answers something that is not understood: %w: %.200q", path, err, text)
 	}
 	return nil

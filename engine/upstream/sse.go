@@ -27,8 +27,8 @@ type EventReader struct {
 	begin, end int   // what is in the buffer and not read yet
 	err        error // of from, once what came before it has been read
 	data       []byte
-	begun      bool   // the first line has been read
-	strange    []byte // the beginning of the first line that belongs to no event
+	begun      bool  // the first line has been read
+	strange    error // stands for the first line that belongs to no event
 }
 
 // NewEventReader returns a reader of the events in a reply's body.
@@ -91,7 +91,7 @@ func (r *EventReader) other(line []byte) error {
 		return nil
 	}
 	if r.strange == nil {
-		r.strange = append([]byte{}, line[:min(len(line), 200)]...)
+		r.strange = Excerpt(line)
 	}
 	if !isFieldName(name) {
 		return r.noEvents()
@@ -113,7 +113,7 @@ func isFieldName(name []byte) bool {
 
 // noEvents is the error of a stream in which something stands that belongs to no event.
 func (r *EventReader) noEvents() error {
-	return fmt.Errorf("the reply is no stream of events, it says %.200q: %w", r.strange, io.ErrUnexpectedEOF)
+	return fmt.Errorf("the reply is no stream of events, it has a line of %w: %w", r.strange, io.ErrUnexpectedEOF)
 }
 
 // ended makes the error of a stream that ended, inside an event or between two.

@@ -28,14 +28,14 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	e := &d.event
 	if !e.scan(data) {
 		if err := e.parse(data); err != nil {
-			return fmt.Errorf("%s: an event that is not understood: %w: %.200q", d.path, err, data)
+			return fmt.Errorf("%s: an event that is not understood: %w: %w", d.path, err, upstream.Excerpt(data))
 		}
 	}
 	if e.refused != nil {
 		return e.refused.error(d.path)
 	}
 	if err := e.agree(); err != nil {
-		return fmt.Errorf("%w: %s: %w: %.200q", upstream.ErrLied, d.path, err, data)
+		return fmt.Errorf("%w: %s: %w: %w", upstream.ErrLied, d.path, err, upstream.Excerpt(data))
 	}
 	finish, err := finishOf(e.finish)
 	if err != nil {
