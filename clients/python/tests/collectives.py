@@ -19,7 +19,7 @@ from conftest import ROOT
 from headway import tensors as arrays
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(ROOT / "engines" / "hf_shim" / "src"))
+sys.path.insert(0, str(ROOT / "examples" / "hf_shim" / "src"))
 
 from hf_shim import groups  # noqa: E402
 
@@ -244,7 +244,7 @@ sys.stdin.read()
 def process(plane: Plane, engine: str, group: str) -> subprocess.Popen[bytes]:
     """An engine that is a process, and never receives."""
     seq, port = plane.meet(engine, group)
-    command = [sys.executable, "-c", PROCESS, str(ROOT / "engines" / "hf_shim" / "src"), str(port), group]
+    command = [sys.executable, "-c", PROCESS, str(ROOT / "examples" / "hf_shim" / "src"), str(port), group]
     made = subprocess.Popen(command, stdin=subprocess.PIPE)
     assert "error" not in plane.end(seq)
     return made

@@ -20,7 +20,7 @@ import headway
 from headway import tensors as arrays
 
 torch = pytest.importorskip("torch")
-SHIM = ROOT / "engines" / "hf_shim" / "src"
+SHIM = ROOT / "examples" / "hf_shim" / "src"
 sys.path.insert(0, str(SHIM))
 
 from hf_shim import architecture  # noqa: E402
