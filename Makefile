@@ -209,4 +209,5 @@ generate: ## rewrite what is generated from the code: JSON schema, tables of the
 	$(GO) test ./env/sandbox/sandboxtest -run Document -rewrite
 	$(GO) test ./predict/doctor -run Document -rewrite
 	HEADWAY_REWRITE=1 $(GO) test ./cmd/headway -run Reference
+	HEADWAY_REWRITE=1 $(GO) test ./api -run AccessDocument
 	$(GO) run ./cmd/headway reproduce --markdown docs/reproduce.md

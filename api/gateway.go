@@ -25,7 +25,7 @@ func (s *Server) gatewayRoutes() {
 // completions adds a path of the gateway. Its requests are admitted as all others are, and refused
 // in the form that clients of OpenAI's API read.
 func (s *Server) completions(pattern string, roles Role, flags flag) {
-	s.handle(pattern, roles, func(w http.ResponseWriter, r *http.Request) {
+	s.handle(pattern, roles, flags, func(w http.ResponseWriter, r *http.Request) {
 		own := r.Clone(r.Context()) // whose headers may be changed
 		if err := s.guard(w, own, roles, flags, s.handToGateway); err != nil {
 			s.failCompletion(w, r, err)

@@ -33,6 +33,8 @@ const (
 	replyAsIs
 	// always: it is answered by a standby, too.
 	always
+	// takesSecret: its body proves by the claim's secret whose the rollout is.
+	takesSecret
 	// unbounded: it does not count among its role's requests; it has a bound of its own.
 	unbounded
 )
@@ -44,7 +46,7 @@ func (s *Server) route(pattern string, roles Role, h handler, flags ...flag) {
 		all |= f
 	}
 	roles |= RoleAdmin
-	s.handle(pattern, roles, func(w http.ResponseWriter, r *http.Request) {
+	s.handle(pattern, roles, all, func(w http.ResponseWriter, r *http.Request) {
 		if err := s.guard(w, r, roles, all, h); err != nil {
 			s.fail(w, r, err)
 		}

@@ -43,7 +43,7 @@ func (s *Server) planeRoutes() {
 // readRollouts adds a path of the pages that answers with prompts, responses and what was expected of them: for those who
 // may have the batches that these go into.
 func (s *Server) readRollouts(pattern string) {
-	s.handle(pattern, RoleTrainer|RoleAdmin, func(w http.ResponseWriter, r *http.Request) {
+	s.handle(pattern, RoleTrainer|RoleAdmin, always, func(w http.ResponseWriter, r *http.Request) {
 		err := s.guard(w, r, RoleTrainer|RoleAdmin, always, s.view)
 		if refusal, ok := errors.AsType[*protocol.Refusal](err); ok && refusal.Code == protocol.CodeForbidden && refusal.Detail["role"] != nil {
 			err = protocol.Refuse(protocol.CodeForbidden, "prompts, responses and expected answers are for a token of role %s: this one is of role %s, which may see everything else here", RoleTrainer|RoleAdmin, refusal.Detail["role"]).With("role", refusal.Detail["role"])
@@ -69,7 +69,7 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) error {
 
 // open adds a path that asks nobody.
 func (s *Server) open(pattern string, h handler) {
-	s.handle(pattern, 0, func(w http.ResponseWriter, r *http.Request) {
+	s.handle(pattern, 0, always, func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.fail(w, r, err)
 		}

@@ -20,10 +20,10 @@ type Server struct {
 	origins *http.CrossOriginProtection
 	replies *replies
 	keys    *claimKeys
-	// routes are all that is answered, in the order in which they were added.
-	routes  []Route
-	metrics *metrics
-	streams chan struct{}
+	// endpoints are all that is answered, in the order in which they were added.
+	endpoints []endpoint
+	metrics   *metrics
+	streams   chan struct{}
 	// busy has a semaphore for each role; the last is of requests without a token.
 	busy [len(roleNames) + 1]chan struct{}
 
@@ -67,7 +67,7 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.route("POST /api/v1/senders/{name}", RoleTrainer, s.nextSending, replyAsIs, tokensBody)
 	s.route("POST /api/v1/settings/{name}", RoleAdmin, s.requestSetting)
 	s.gatewayRoutes()
-	s.handle("/", 0, s.nowhere)
+	s.handle("/", 0, always, s.nowhere)
 	return s, nil
 }
 
