@@ -9,7 +9,7 @@ import (
 )
 
 // Printable makes a client's text fit for one line of a log, a terminal or a status. It keeps at most
-// so many bytes, and escapes as Go does what is no visible character. A terminal would obey control
+// so many bytes, and escapes as Go does what is no visible character and no tab. A terminal would obey control
 // characters, and a newline would forge a line of the log.
 func Printable(text string, most int) string {
 	cut := 0
@@ -25,7 +25,7 @@ func Printable(text string, most int) string {
 		switch {
 		case c == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[i])
-		case unicode.IsPrint(c):
+		case unicode.IsPrint(c), c == '\t':
 			b.WriteRune(c)
 		default:
 			b.WriteString(strings.Trim(strconv.QuoteRune(c), "'"))

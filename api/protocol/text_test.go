@@ -9,7 +9,7 @@ func TestPrintable(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		`no "room" for \n, ü, 猫`:    `no "room" for \n, ü, 猫`,
-		"a\nb\tc\r":                 `a\nb\tc\r`,
+		"a\nb\tc\r":                 `a\nb` + "\tc" + `\r`,
 		"\x1b[2J\x00\x7f":           `\x1b[2J\x00\x7f`,
 		"\u009b1m \u202edoog\u2066": `\u009b1m \u202edoog\u2066`,
 		"\xff\xfeab\ufffd":          `\xff\xfeab` + "\ufffd",

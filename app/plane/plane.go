@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -315,7 +316,17 @@ func (p *Plane) currentState() string { return *p.state.Load() }
 func (p *Plane) logf(format string, args ...any) {
 	p.messages.Lock()
 	defer p.messages.Unlock()
-	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), fmt.Sprintf(format, args...))
+	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), logText(fmt.Sprintf(format, args...)))
+}
+
+// logText is a message as it stands in the log. It may hold the words of engines and workers: what a
+// terminal would obey is escaped, and no line after the first looks like a message of its own.
+func logText(text string) string {
+	var lines []string
+	for line := range strings.SplitSeq(text, "\n") {
+		lines = append(lines, protocol.Printable(line, len(line)))
+	}
+	return strings.Join(lines, "\n    ")
 }
 
 // summary tells what the run came to: by print, or the operator where that is nil.
