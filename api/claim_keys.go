@@ -117,7 +117,7 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 		return caller{}, protocol.Refuse(protocol.CodeInvalid, "the API key and the header %s name different rollouts: leave the header out", protocol.RolloutHeader)
 	}
 	r.Header.Set(protocol.RolloutHeader, id)
-	return caller{role: roleAgent, place: -1}, nil
+	return caller{role: roleAgent}, nil
 }
 
 // noKey refuses a call that samples without a rollout's key, and says what it has instead.

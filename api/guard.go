@@ -140,7 +140,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 		return err
 	}
 	if reply, ok := w.(*reply); ok {
-		reply.role = who.role
+		reply.role, reply.token = who.role, who.token
 	}
 	if flags&always == 0 && !s.draining() {
 		if err := s.ports().Plane.Ready(); err != nil {
@@ -177,8 +177,8 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 // caller is who asks.
 type caller struct {
 	role Role
-	// place of the token in its file, -1 where nobody is asked.
-	place int
+	// token tells one token from another, also after their file has been read again; zero where none is asked for.
+	token tokenID
 }
 
 // admit finds out who asks and whether the roles of a path have it.
@@ -195,21 +195,21 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (call
 		return caller{}, s.noKey(w, string(secret))
 	}
 	if s.opt.Tokens == nil {
-		return caller{role: 0, place: -1}, nil
+		return caller{}, nil
 	}
 	if secret == nil {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "no token: send the header Authorization: Bearer TOKEN")
 	}
-	role, place := s.opt.Tokens.find(secret)
+	role, token := s.opt.Tokens.find(secret)
 	if role == 0 {
 		w.Header().Set("WWW-Authenticate", "Bearer")
-		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "the token is not known: want one of the server's token file, which is read at its start")
+		return caller{}, protocol.Refuse(protocol.CodeUnauthorized, "the token is not known: want one of the server's token file, which is read again when it changes")
 	}
 	if role&roles == 0 {
 		return caller{}, protocol.Refuse(protocol.CodeForbidden, "a token of role %s may not do this: it takes %s", role, roles).With("role", role.String())
 	}
-	return caller{role, place}, nil
+	return caller{role, token}, nil
 }
 
 // enter counts a request among its role's.

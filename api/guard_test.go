@@ -315,7 +315,7 @@ func TestListenOffLoopback(t *testing.T) {
 // TLS is a real handshake with a certificate from files; without it nothing is heard.
 func TestTLS(t *testing.T) {
 	certificate, key, pool := selfSigned(t)
-	config, err := LoadTLS(certificate, key)
+	config, err := LoadTLS(certificate, key, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -338,13 +338,13 @@ func TestTLS(t *testing.T) {
 	if a, err := c.try("GET", "/api/v1/status", ""); err == nil && a.status == 200 {
 		t.Error("answers without TLS")
 	}
-	if _, err := LoadTLS(key, certificate); err == nil || !strings.Contains(err.Error(), "PEM") {
+	if _, err := LoadTLS(key, certificate, nil); err == nil || !strings.Contains(err.Error(), "PEM") {
 		t.Errorf("the wrong way round: %v", err)
 	}
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := LoadTLS(certificate, key); runtime.GOOS != "windows" && (err == nil || !strings.Contains(err.Error(), "chmod 600")) {
+	if _, err := LoadTLS(certificate, key, nil); runtime.GOOS != "windows" && (err == nil || !strings.Contains(err.Error(), "chmod 600")) {
 		t.Errorf("a key that all may read: %v", err)
 	}
 }

@@ -16,6 +16,7 @@ func (s *Server) joinMeeting(w http.ResponseWriter, r *http.Request) error {
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
+	req.Caller = callerOf(w, r)
 	reply, err := port.Join(r.Context(), r.PathValue("name"), req)
 	return writeReply(w, reply, err)
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"runtime"
 	"time"
+
+	"github.com/headway-rl/headway/internal/reread"
 )
 
 // Options give the addresses of a control plane and the limits of a client. The zero value serves
@@ -124,9 +126,19 @@ func (o Options) validate() error {
 	return nil
 }
 
-// LoadTLS reads a certificate and its private key, both PEM. The key is refused if everybody on
-// the machine may read or change it.
-func LoadTLS(certificate, key string) (*tls.Config, error) {
+// LoadTLS reads a certificate and its private key, both PEM, and reads them again when one of the files
+// changes. Files that cannot be used then leave the certificate before, and logf is told. The key is
+// refused if everybody on the machine may read or change it.
+func LoadTLS(certificate, key string, logf func(format string, args ...any)) (*tls.Config, error) {
+	read := func() (*tls.Certificate, error) { return readCertificate(certificate, key) }
+	files, err := reread.New("the certificate "+certificate, read, logf, certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return files.Get(), nil }, MinVersion: tls.VersionTLS12}, nil
+}
+
+func readCertificate(certificate, key string) (*tls.Certificate, error) {
 	if info, err := os.Stat(key); err == nil && runtime.GOOS != "windows" { // whose modes say nothing
 		if mode := info.Mode().Perm(); mode&0o007 != 0 || mode&0o020 != 0 {
 			return nil, fmt.Errorf("api: the private key %s has mode %04o, which lets others read or change it: chmod 600 %s", key, mode, key)
@@ -136,5 +148,5 @@ func LoadTLS(certificate, key string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("api: cannot serve TLS with %s and %s: %w: want a PEM certificate (with its chain) and its unencrypted private key", certificate, key, err)
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, nil
+	return &pair, nil
 }

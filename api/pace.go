@@ -38,6 +38,7 @@ type reply struct {
 	bytes    int64
 	began    bool
 	role     Role
+	token    tokenID
 	// room is nil where nobody knows of it. extendedAt is when a deadline was last set.
 	room       *room
 	extendedAt time.Time

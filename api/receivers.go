@@ -1,7 +1,9 @@
 package api
 
 import (
+	"encoding/hex"
 	"net/http"
+	"net/netip"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
@@ -24,6 +26,7 @@ func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
+	req.Caller = callerOf(w, r)
 	command, err := port.Next(r.Context(), r.PathValue("name"), req)
 	return writeReply(w, command, err)
 }
@@ -35,4 +38,16 @@ func (s *Server) chunks(w http.ResponseWriter, r *http.Request) error {
 	}
 	port.ServeHTTP(w, r)
 	return nil
+}
+
+// callerOf says who sent a request that has been admitted.
+func callerOf(w http.ResponseWriter, r *http.Request) protocol.Caller {
+	var out protocol.Caller
+	if address, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		out.Peer = address.Addr().Unmap()
+	}
+	if reply, ok := w.(*reply); ok && reply.role != 0 {
+		out.Role, out.Token = reply.role.String(), hex.EncodeToString(reply.token[:8])
+	}
+	return out
 }

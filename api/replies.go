@@ -41,8 +41,8 @@ type replies struct {
 }
 
 type replyKey struct {
-	// place of the caller's token: one caller never sees another's replies.
-	place        int
+	// token of the caller: one caller never sees another's replies.
+	token        tokenID
 	method, path string
 	// key is the hash of the Idempotency-Key.
 	key [sha256.Size]byte
@@ -142,7 +142,7 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, who caller, key st
 	if err != nil {
 		return err
 	}
-	name := replyKey{who.place, r.Method, r.URL.Path, sha256.Sum256([]byte(key))}
+	name := replyKey{who.token, r.Method, r.URL.Path, sha256.Sum256([]byte(key))}
 	for {
 		k, mine, err := s.replies.begin(name, sha256.Sum256(text))
 		if err != nil {

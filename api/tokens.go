@@ -10,6 +10,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"github.com/headway-rl/headway/internal/reread"
 )
 
 // Role is what a token may do. Roles are bits, so that a path can allow several.
@@ -56,6 +58,8 @@ func (r Role) String() string {
 // Tokens are the secrets of a token file, kept as hashes. A nil *Tokens lets every caller in.
 type Tokens struct {
 	known []token
+	// file is where they are read again from, nil for those of a text.
+	file *reread.Value[*Tokens]
 }
 
 type token struct {
@@ -68,6 +72,16 @@ const tokenCharsMin = 16
 
 // tokensMax bounds a token file: every request is held against all of them.
 const tokensMax = 1024
+
+// WatchTokens reads a token file as ReadTokens does, and reads it again when it changes. A file that
+// cannot be used then leaves the tokens before, and logf is told.
+func WatchTokens(path string, logf func(format string, args ...any)) (*Tokens, error) {
+	file, err := reread.New("the token file "+path, func() (*Tokens, error) { return ReadTokens(path) }, logf, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Tokens{file: file}, nil
+}
 
 // ReadTokens reads a token file. It is refused if everybody on the machine may read or change it.
 func ReadTokens(path string) (*Tokens, error) {
@@ -161,17 +175,22 @@ func parseToken(line string) (token, error) {
 	return token{hash: sha256.Sum256([]byte(fields[1])), role: role}, nil
 }
 
-// find returns the role of a secret, and its place in the file. It compares hashes, all of
-// them and each wholly, so that its time says nothing of how close a guess was.
-func (t *Tokens) find(secret []byte) (role Role, place int) {
+// tokenID tells one token from another: the hash of it.
+type tokenID [sha256.Size]byte
+
+// find returns the role of a secret and its identity, both zero where it is not known. It compares
+// hashes, all of them and each wholly, so that its time says nothing of how close a guess was.
+func (t *Tokens) find(secret []byte) (role Role, token tokenID) {
+	if t.file != nil {
+		t = t.file.Get()
+	}
 	hash := sha256.Sum256(secret)
-	place = -1
 	for i := range t.known {
 		same := subtle.ConstantTimeCompare(hash[:], t.known[i].hash[:])
 		role |= Role(same) * t.known[i].role
-		place = subtle.ConstantTimeSelect(same, i, place)
+		subtle.ConstantTimeCopy(same, token[:], t.known[i].hash[:])
 	}
-	return role, place
+	return role, token
 }
 
 // bearer returns the secret of an Authorization header, nil for another scheme.

@@ -46,6 +46,7 @@ var renamed = []Renamed{
 	{kindKey, "queue.size", "queue.capacity", "it was a synonym under policy replay"},
 	{"flag", "plan --calibrate", "plan --measured", "headway calibrate measures an engine; this takes what a run measured"},
 	{"flag", "receive --sync", "receive --durable", "a sync is of weights; this says that a version survives a loss of power"},
+	{"flag", "receive --verify", "receive", "every file is compared with its hash, so that the flag is gone"},
 	{"json", "latency.judge_wait_s", "latency.verifier_wait_s", whyVerifier},
 	{"json", "latency.judge_s", "latency.verifier_s", whyVerifier},
 	{"value", "binding: judge", "binding: verifier", whyVerifier},

@@ -22,6 +22,8 @@ type RendezvousRequest struct {
 	// WaitS is how long to wait for the others, at most 60; CodeUnavailable names who is missing after it.
 	// With 0 nothing is waited for: the answer is the epoch that stands, or CodeExpired.
 	WaitS float64 `json:"wait_s"`
+	// Caller is who sent this, which the server fills in. Its role, where it has one, is the one that Role may name.
+	Caller Caller `json:"-"`
 }
 
 // RendezvousReply is what a member initialises its process group with. The trainer is rank 0;

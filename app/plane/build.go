@@ -30,14 +30,14 @@ func (p *Plane) serverOptions() (api.Options, error) {
 		opt.Debugf = p.logf
 	}
 	if s.TokenFile != "" {
-		tokens, err := api.ReadTokens(s.TokenFile)
+		tokens, err := api.WatchTokens(s.TokenFile, p.logf)
 		if err != nil {
 			return opt, failure.Usage("", "%w", err)
 		}
 		opt.Tokens = tokens
 	}
 	if s.TLSCert != "" {
-		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey)
+		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey, p.logf)
 		if err != nil {
 			return opt, failure.Usage("", "%w", err)
 		}
@@ -62,7 +62,7 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 		p.meetings.Close()
 		return nil
 	})
-	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: TransferPrefix, Engines: parts.NamesOf(p.Cfg)})
+	p.receivers = transfer.NewCoordinator(transfer.Options{Origin: TransferPrefix, Digest: p.source.Digest, Engines: p.stagesOf()})
 	p.buildSenders()
 	if err := p.Parts.Build(p.surroundings()); err != nil {
 		return err

@@ -48,6 +48,15 @@ func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold boo
 	return err
 }
 
+// stagesOf says how many stages each engine has.
+func (p *Plane) stagesOf() map[string]int {
+	out := make(map[string]int, len(p.Cfg.Engines))
+	for _, e := range p.Cfg.Engines {
+		out[e.Name] = max(e.Stages, 1)
+	}
+	return out
+}
+
 // offer lets the receivers of an engine fetch a version from here, in the forms they want
 // it in, and those before the last two no more.
 func (p *Plane) offer(ctx context.Context, engine string, version loop.Version) error {

@@ -83,6 +83,7 @@ func TestRenamedFlags(t *testing.T) {
 	for _, c := range []struct{ line, want string }{
 		{"plan --calibrate runs/a", "headway: --calibrate is now --measured: "},
 		{"receive --sync --engine e http://localhost:1", "headway: --sync is now --durable: "},
+		{"receive --verify --engine e http://localhost:1", "headway: --verify is no flag any more: "},
 	} {
 		code, stdout, stderr := headway(t, strings.Fields(c.line)...)
 		if code != failure.ExitUsage || stdout != "" || !strings.HasPrefix(stderr, c.want) {

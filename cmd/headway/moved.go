@@ -21,12 +21,15 @@ func (c *movedStudyCmd) Run() error {
 // kindFlag is the kind of the flags in the table of names that changed.
 const kindFlag = "flag"
 
-// renamedFlag refuses a flag of an earlier release, given as COMMAND --FLAG, and names the present one.
+// renamedFlag refuses a flag of an earlier release, given as COMMAND --FLAG, and names the present one if there is one.
 func renamedFlag(old string) error {
 	for _, r := range config.RenamedNames() {
 		if r.Kind == kindFlag && r.Old == old {
 			_, was, _ := strings.Cut(old, " ")
 			_, now, _ := strings.Cut(r.New, " ")
+			if now == "" {
+				return failure.Usage("leave "+was+" out", "%s is no flag any more: %s", was, r.Why)
+			}
 			return failure.Usage("headway "+r.New, "%s is now %s: %s", was, now, r.Why)
 		}
 	}

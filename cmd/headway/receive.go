@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -13,10 +13,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/reread"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/store/transfer"
@@ -33,41 +32,44 @@ type receiveCmd struct {
 	Keep      int     `default:"2" help:"Versions kept beside the one that is served."`
 	Listen    string  `placeholder:"ADDRESS" help:"Pass on what arrives to other receivers, at this address."`
 	Address   string  `placeholder:"URL" help:"How other receivers reach --listen (default: its address)."`
+	TLSCert   string  `name:"tls-cert" placeholder:"FILE" help:"Certificate (PEM, with its chain) of --listen; it is needed where that is not loopback."`
+	TLSKey    string  `name:"tls-key" placeholder:"FILE" help:"Private key (PEM) of --tls-cert."`
 	Form      string  `enum:",bf16,fp8-tensor,fp8-channel,fp8-block" default:"" help:"Have weights cast on their way: bf16, or fp8-tensor, fp8-channel or fp8-block (E4M3 with scales)."`
 	Shared    string  `placeholder:"DIR" help:"Read versions in place: the control plane's directory of versions on a shared disk."`
 	Objects   string  `placeholder:"RUN" help:"Take versions from the object store of a run, which serves with store.nats.objects; with --nats."`
 	NATS      string  `name:"nats" placeholder:"URL" help:"The NATS cluster of --objects."`
 	OnSwitch  string  `placeholder:"COMMAND" help:"Shell command that has the engine serve HEADWAY_WEIGHTS (a directory), version HEADWAY_VERSION."`
 	RateLimit float64 `placeholder:"BYTES_PER_S" help:"Most that is received a second, and most that is passed on."`
-	CA        string  `name:"ca" placeholder:"FILE" help:"Certificates (PEM) that the control plane's is checked against, beside the system's."`
+	CA        string  `name:"ca" placeholder:"FILE" help:"Certificates (PEM) that those of the control plane and of other receivers are checked against, beside the system's."`
 	TokenFile string  `placeholder:"FILE" help:"File with the token of the role engine."`
-	Verify    bool    `help:"Compare every file with its hash in the manifest, not only every chunk with its checksum."`
+	Verify    bool    `hidden:"" help:"Flag of an earlier release: every file is compared with its hash."`
 	Durable   bool    `help:"Have a version survive a loss of power before it counts as loaded."`
 	Sync      bool    `hidden:"" help:"Earlier name of --durable."`
 }
 
 // Run receives until it is interrupted.
 func (c *receiveCmd) Run(a *app.Process) error {
-	if c.Sync {
+	switch {
+	case c.Sync:
 		return renamedFlag("receive --sync")
+	case c.Verify:
+		return renamedFlag("receive --verify")
 	}
 	if c.Stage < 0 || c.Keep < 1 || c.RateLimit < 0 {
 		return failure.Usage("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
 	}
-	token := ""
-	if c.TokenFile != "" {
-		var err error
-		if token, err = readToken(c.TokenFile, "engine"); err != nil { // never admin's: it goes to other receivers, too
-			return err
-		}
+	token, err := c.token(a)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	handleInterrupts(ctx, func() { cancel(errReceiveInterrupted) })
-	client, err := c.client()
+	trust, err := c.trust()
 	if err != nil {
 		return err
 	}
+	client := transfer.NewClient(trust, c.from())
 	delivery, done, err := c.delivery(ctx, a, client, token)
 	if err != nil {
 		return err
@@ -75,7 +77,7 @@ func (c *receiveCmd) Run(a *app.Process) error {
 	defer done()
 	agent := &transfer.Agent{
 		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Delivery: delivery, Client: client,
-		Logf: func(format string, args ...any) { fmt.Fprintf(a.Stderr, format+"\n", args...) },
+		Logf: logTo(a),
 	}
 	if agent.Name == "" {
 		agent.Name = fmt.Sprintf("%s-%d", c.Engine, c.Stage)
@@ -90,7 +92,7 @@ func (c *receiveCmd) Run(a *app.Process) error {
 		if !overTCP {
 			return failure.Usage("leave it out: there is nothing to pass on", "--listen has no effect with --shared and --objects")
 		}
-		stop, err := c.passOn(a, store, agent)
+		stop, err := c.passOn(a, store, agent, trust)
 		if err != nil {
 			return err
 		}
@@ -102,24 +104,33 @@ func (c *receiveCmd) Run(a *app.Process) error {
 	return nil
 }
 
-// client trusts the system's certificates and those of --ca.
-func (c *receiveCmd) client() (*http.Client, error) {
-	if c.CA == "" {
+// token reads the token file, again when it changes.
+func (c *receiveCmd) token(a *app.Process) (func() string, error) {
+	if c.TokenFile == "" {
 		return nil, nil
 	}
+	read := func() (string, error) { return readToken(c.TokenFile, "engine") } // never admin's: a receiver needs no more
+	file, err := reread.New("--token-file "+c.TokenFile, read, logTo(a), c.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	return file.Get, nil
+}
+
+// trust is TLS with the system's certificates and those of --ca.
+func (c *receiveCmd) trust() (*tls.Config, error) {
 	pool, err := x509.SystemCertPool()
 	if err != nil {
 		pool = x509.NewCertPool()
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if transport.TLSClientConfig, err = trusting(c.CA, pool); err != nil {
-		return nil, err
+	if c.CA == "" {
+		return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 	}
-	return &http.Client{Transport: transport}, nil
+	return trusting(c.CA, pool)
 }
 
 // delivery is how versions come here, and what ends it.
-func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.Client, token string) (transfer.Delivery, func(), error) {
+func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.Client, token func() string) (transfer.Delivery, func(), error) {
 	nothing := func() {}
 	switch {
 	case c.Shared != "" && c.Objects != "":
@@ -145,40 +156,13 @@ func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.
 		delivery, done, err := c.objectDelivery(ctx, a)
 		return delivery, func() { done(); held.Release() }, err
 	}
-	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Durable, Verify: c.Verify, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
+	return &transfer.Store{Dir: c.Dir, Keep: c.Keep, Token: token, Form: c.Form, Client: client, Always: c.Durable, Limit: transfer.NewBucket(c.RateLimit)}, held.Release, nil
 }
 
 // sharedPatience is how much later than its publish a version may show up on a shared disk.
 const sharedPatience = 30 * time.Second
 
 var errReceiveInterrupted = errors.New("the receiver was interrupted")
-
-// passOn serves what arrives to other receivers.
-func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transfer.Agent) (stop func(), err error) {
-	if err := api.CheckListen(c.Listen, store.Token != ""); err != nil {
-		return nil, failure.Usage("name a token file (--token-file), or listen on 127.0.0.1", "--listen %s would give weights to everyone who reaches it: there is no token", c.Listen)
-	}
-	if host, _, err := net.SplitHostPort(c.Listen); err != nil || c.Address == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
-		return nil, failure.Usage("say how others reach it: --address http://HOST:PORT", "--listen %s is no address that other nodes can use", c.Listen)
-	}
-	listener, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return nil, failure.Usage("choose another port", "--listen %s: %w", c.Listen, err)
-	}
-	store.Source = &transfer.Source{Limit: transfer.NewBucket(c.RateLimit), Token: store.Token}
-	agent.Address = c.Address
-	if agent.Address == "" {
-		agent.Address = "http://" + listener.Addr().String()
-	}
-	agent.Address = strings.TrimSuffix(agent.Address, "/") + plane.TransferPrefix
-	server := &http.Server{Handler: store.Source.Handler(plane.TransferPrefix), ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 16 << 10}
-	go func() {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			fmt.Fprintf(a.Stderr, "passing on: %v\n", err)
-		}
-	}()
-	return func() { server.Close() }, nil
-}
 
 // onSwitch runs the operator's command with the version in its environment.
 func (c *receiveCmd) onSwitch(ctx context.Context, a *app.Process, version loop.Version, dir string) error {

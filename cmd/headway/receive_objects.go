@@ -46,8 +46,8 @@ func (c *receiveCmd) objectDelivery(ctx context.Context, a *app.Process) (transf
 }
 
 // Fetch implements transfer.Delivery.
-func (o *objectDelivery) Fetch(ctx context.Context, version loop.Version, _ []string) (transfer.Phases, error) {
-	began := o.now()
+func (o *objectDelivery) Fetch(ctx context.Context, load transfer.Load) (transfer.Phases, error) {
+	began, version := o.now(), load.Version
 	if err := o.discardForeign(ctx, version); err != nil {
 		return transfer.Phases{}, err
 	}

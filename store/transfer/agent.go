@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -21,18 +20,22 @@ import (
 // Agent is the receiver's side: it asks a control plane what to do, has versions
 // brought here over its Delivery, and switches.
 type Agent struct {
-	// Control is the control plane's URL; Token is sent as the bearer.
-	Control, Token string
-	// Name, Engine and Stage say who it is; Address is the URL of its Store's Source, empty for none.
+	// Control is the control plane's URL.
+	Control string
+	// Token returns what is sent there as the bearer, "" for nothing; nil returns that.
+	Token func() string
+	// Name, Engine and Stage say who it is; Address is the URL of its Store's Source, empty for none, and
+	// Secret that Source's.
 	// Form is the type that its engine wants weights in, such as bf16; empty as they were published.
 	Name, Engine string
 	Stage        int
 	Address      string
+	Secret       string
 	Form         string
 	Delivery     Delivery
 	// OnSwitch is called when the version in dir is to be served; an error quarantines the stage. Nil does nothing.
 	OnSwitch func(ctx context.Context, version loop.Version, dir string) error
-	// Client of the requests; nil means http.DefaultClient.
+	// Client of the requests; nil means one of NewClient without certificates of its own.
 	Client *http.Client
 	// Logf is told of the agent's actions, by several goroutines, but one at a time; nil tells no one.
 	Logf func(format string, args ...any)
@@ -60,8 +63,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
 	report, again := protocol.ReceiverRequest{}, retryFirst
 	for ctx.Err() == nil {
-		report.Engine, report.Stage, report.Address, report.Form = a.Engine, a.Stage, a.Address, a.Form
-		report.Instance = a.instance
+		a.sign(&report)
 		report.Served, report.Loaded, report.WaitS = a.served, a.loaded, agentWaitS
 		command, err := a.ask(ctx, report)
 		if err != nil {
@@ -89,6 +91,12 @@ func (a *Agent) Run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
+// sign says in a report who sends it.
+func (a *Agent) sign(report *protocol.ReceiverRequest) {
+	report.Engine, report.Stage, report.Address, report.Secret, report.Form = a.Engine, a.Stage, a.Address, a.Secret, a.Form
+	report.Instance = a.instance
+}
+
 // takeLeave has the control plane forget this receiver, if it can be reached at once.
 func (a *Agent) takeLeave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -99,14 +107,16 @@ func (a *Agent) takeLeave(ctx context.Context) {
 	}
 }
 
-// parents are where to fetch from: a path is one at the control plane.
-func (a *Agent) parents(named []string) []string {
-	out := make([]string, len(named))
-	for i, parent := range named {
-		out[i] = parent
-		if strings.HasPrefix(parent, "/") {
-			out[i] = a.Control + parent
+// load is what a command says to fetch. A path is one at the control plane, the only parent that gets
+// this receiver's token.
+func (a *Agent) load(command protocol.ReceiverReply) Load {
+	out := Load{Version: command.Version, Offer: command.Offer}
+	for _, parent := range command.Parents {
+		if strings.HasPrefix(parent.URL, "/") {
+			out.Parents = append(out.Parents, Parent{URL: a.Control + parent.URL, Control: true})
+			continue
 		}
+		out.Parents = append(out.Parents, Parent{URL: parent.URL, Key: parent.Key, Dial: parent.Dial})
 	}
 	return out
 }
@@ -117,7 +127,8 @@ const heartbeatEvery = 5 * time.Second
 
 // heartbeat says now and then that the receiver is there.
 func (a *Agent) heartbeat(ctx context.Context) {
-	word := protocol.ReceiverRequest{Instance: a.instance, Engine: a.Engine, Stage: a.Stage, Address: a.Address, Form: a.Form, Served: loop.NoVersion, Loaded: loop.NoVersion}
+	word := protocol.ReceiverRequest{Served: loop.NoVersion, Loaded: loop.NoVersion}
+	a.sign(&word)
 	for pause.For(ctx, heartbeatEvery) == nil {
 		if _, err := a.ask(ctx, word); err != nil && ctx.Err() == nil {
 			a.logf("telling %s that this is alive: %v", a.Control, err)
@@ -137,7 +148,10 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 		}
 		var p Phases
 		if err == nil {
-			p, err = a.Delivery.Fetch(ctx, command.Version, a.parents(command.Parents))
+			p, err = a.Delivery.Fetch(ctx, a.load(command))
+		}
+		if p.Forged != nil {
+			a.logf("version %d was fetched again from the control plane alone, since another receiver sent something else: %v", command.Version, p.Forged)
 		}
 		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
 		if err == nil {
@@ -182,11 +196,8 @@ func (a *Agent) ask(ctx context.Context, report protocol.ReceiverRequest) (comma
 		return command, err
 	}
 	request.Header.Set("Content-Type", "application/json")
-	if a.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+a.Token)
-	}
-	client := cmp.Or(a.Client, http.DefaultClient)
-	response, err := client.Do(request)
+	authorize(request, a.Token)
+	response, err := staying(a.Client).Do(request)
 	if err != nil {
 		return command, err
 	}

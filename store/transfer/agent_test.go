@@ -19,7 +19,7 @@ import (
 // slowRoad brings a version in an hour, and in the middle of a word.
 type slowRoad struct{ transfer.Delivery }
 
-func (slowRoad) Fetch(context.Context, loop.Version, []string) (transfer.Phases, error) {
+func (slowRoad) Fetch(context.Context, transfer.Load) (transfer.Phases, error) {
 	time.Sleep(time.Hour + 9*time.Second)
 	return transfer.Phases{}, nil
 }

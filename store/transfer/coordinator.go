@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -28,13 +30,22 @@ const (
 	StateLost = "lost"
 )
 
+// stagesMax is how many stages an engine may have, and receiversMax how many receivers there may be.
+const stagesMax, receiversMax = 64, 4096
+
 // Options of a coordinator.
 type Options struct {
-	// Origin is from where a published version can be fetched, the prefix included. It is a URL, or a
-	// path at the control plane, which a receiver reaches under an address that only it knows.
+	// Origin is the path at the control plane from where a published version can be fetched, the prefix
+	// included. A receiver reaches it under an address that only it knows, and passes versions on below
+	// the same path.
 	Origin string
-	// Engines are the names that receivers may belong to; nil takes any.
-	Engines []string
+	// Digest is the hash of what is offered there of a version in a form, empty where it is not offered.
+	Digest func(version loop.Version, form string) string
+	// Lookup resolves the host of a receiver's address; nil means the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
+	// Engines are the names that receivers may belong to, each with the number of its stages; nil takes
+	// any name, and 64 stages of each.
+	Engines map[string]int
 	// Silence after which a receiver is lost; 0 means 30 s.
 	Silence time.Duration
 	// Clock returns the time since some start, never falling; nil means the process's.
@@ -48,6 +59,8 @@ type receiver struct {
 	open          int // polls under way
 	stage         int
 	address, form string
+	dial, secret  string     // of address
+	peer          netip.Addr // from which it announced address
 	served        loop.Version
 	loaded        loop.Version
 	state         string
@@ -55,20 +68,27 @@ type receiver struct {
 	command       protocol.ReceiverReply // outstanding, Seq 0 if none
 	failed        error                  // of the last command
 	reload        bool
+	told          chan struct{} // closed when there is another command
+}
+
+// staged is an engine with stages on other nodes.
+type staged struct {
+	stages []*receiver   // in their order
+	moved  chan struct{} // closed when one of them is another, or in another state
 }
 
 // Coordinator takes the stages of engines on other nodes through loads and switches. Every stage of
 // an engine holds a version before any of them serves it. It decides nothing about when: the loop
 // does, through the engine's port.
 type Coordinator struct {
-	opt   Options
-	mu    sync.Mutex
-	all   map[string]*receiver
-	chain map[offerKey][]string // receivers in the order in which they were told to load it
+	opt     Options
+	mu      sync.Mutex
+	all     map[string]*receiver
+	engines map[string]*staged    // by name, those that have receivers or are waited for
+	chain   map[offerKey][]string // receivers in the order in which they were told to load it
 	// seq numbers commands, from a start that no process before this one has reached: a report of
 	// its commands is not taken for one of ours.
-	seq   int64
-	moved chan struct{} // closed at every change
+	seq int64
 }
 
 // NewCoordinator returns a coordinator without receivers.
@@ -78,13 +98,30 @@ func NewCoordinator(opt Options) *Coordinator {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }
 	}
-	return &Coordinator{opt: opt, all: make(map[string]*receiver), chain: make(map[offerKey][]string), seq: time.Now().UnixNano(), moved: make(chan struct{})}
+	if opt.Digest == nil {
+		opt.Digest = func(loop.Version, string) string { return "" }
+	}
+	if opt.Lookup == nil {
+		opt.Lookup = lookup
+	}
+	return &Coordinator{opt: opt, all: make(map[string]*receiver), engines: make(map[string]*staged), chain: make(map[offerKey][]string), seq: time.Now().UnixNano()}
 }
 
-// change tells everyone who waits. c.mu must be held.
-func (c *Coordinator) change() {
-	close(c.moved)
-	c.moved = make(chan struct{})
+// engine finds an engine by name, or begins it. c.mu must be held.
+func (c *Coordinator) engine(name string) *staged {
+	e := c.engines[name]
+	if e == nil {
+		e = &staged{moved: make(chan struct{})}
+		c.engines[name] = e
+	}
+	return e
+}
+
+// change wakes those who wait for the stages of an engine. c.mu must be held.
+func (c *Coordinator) change(engine string) {
+	e := c.engine(engine)
+	close(e.moved)
+	e.moved = make(chan struct{})
 }
 
 // Next takes a receiver's word and answers with what it is to do.
@@ -92,13 +129,14 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 	if err := protocol.CheckName(name); err != nil {
 		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "the receiver's name is %q: %v", name, err)
 	}
-	if req.Engine == "" || req.Stage < 0 {
-		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %q and stage %d: want an engine of the run and a stage from 0", name, req.Engine, req.Stage)
+	if err := c.placed(name, &req); err != nil {
+		return protocol.ReceiverReply{}, err
 	}
-	if len(c.opt.Engines) > 0 && !slices.Contains(c.opt.Engines, req.Engine) {
-		return protocol.ReceiverReply{}, protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %q: the run has %s", name, req.Engine, strings.Join(c.opt.Engines, ", "))
+	dial, err := c.announced(ctx, name, &req)
+	if err != nil {
+		return protocol.ReceiverReply{}, err
 	}
-	r, err := c.hear(name, req)
+	r, err := c.hear(name, dial, req)
 	if err != nil {
 		return protocol.ReceiverReply{}, err
 	}
@@ -110,12 +148,12 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 	wait := time.NewTimer(time.Duration(min(max(req.WaitS, 0), 60) * float64(time.Second)))
 	defer wait.Stop()
 	for {
-		command, moved := c.due(r)
+		command, told := c.due(r)
 		if command.Seq != 0 {
 			return command, nil
 		}
 		select {
-		case <-moved:
+		case <-told:
 		case <-wait.C:
 			return protocol.ReceiverReply{Version: loop.NoVersion}, nil
 		case <-ctx.Done():
@@ -124,11 +162,27 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 	}
 }
 
+// placed refuses a receiver of an engine or a stage that the run has not. One that is taken in costs the
+// engine its work until it has loaded a version.
+func (c *Coordinator) placed(name string, req *protocol.ReceiverRequest) error {
+	stages := stagesMax
+	if len(c.opt.Engines) > 0 {
+		var known bool
+		if stages, known = c.opt.Engines[req.Engine]; !known {
+			return protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %.80q: the run has %s", name, req.Engine, strings.Join(slices.Sorted(maps.Keys(c.opt.Engines)), ", "))
+		}
+	}
+	if req.Engine == "" || req.Stage < 0 || req.Stage >= stages {
+		return protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %.80q and stage %d: want an engine of the run and one of its stages, from 0 to %d. The document says how many it has: engines.*.stages", name, req.Engine, req.Stage, stages-1)
+	}
+	return nil
+}
+
 // due returns a receiver's command, and what is closed when there may be another.
 func (c *Coordinator) due(r *receiver) (protocol.ReceiverReply, <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return r.command, c.moved
+	return r.command, r.told
 }
 
 // leave ends a poll.
@@ -144,27 +198,50 @@ func (c *Coordinator) forget(r *receiver) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.all[r.name] == r {
-		delete(c.all, r.name)
-		c.change()
+		c.remove(r)
 	}
 }
 
-// hear notes what a receiver says of itself, and counts its poll.
-func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) (*receiver, error) {
+// remove takes a receiver away. c.mu must be held.
+func (c *Coordinator) remove(r *receiver) {
+	delete(c.all, r.name)
+	e := c.engine(r.engine)
+	e.stages = slices.DeleteFunc(e.stages, func(other *receiver) bool { return other == r })
+	c.change(r.engine)
+}
+
+// add makes room for a receiver that has come. c.mu must be held.
+func (c *Coordinator) add(name string, req *protocol.ReceiverRequest) (*receiver, error) {
+	e := c.engine(req.Engine)
+	for _, other := range e.stages {
+		if other.stage != req.Stage {
+			continue
+		}
+		if !c.silent(other) {
+			return nil, protocol.Refuse(protocol.CodeConflict, "stage %d of engine %s is receiver %s already: stop it, or name another stage", req.Stage, req.Engine, other.name)
+		}
+		c.remove(other)
+		break
+	}
+	if len(c.all) >= receiversMax {
+		return nil, protocol.Refuse(protocol.CodeBusy, "there are %d receivers, the most there may be: stop some of them", receiversMax)
+	}
+	r := &receiver{name: name, instance: req.Instance, engine: req.Engine, stage: req.Stage, state: StateServing, served: loop.NoVersion, loaded: loop.NoVersion, told: make(chan struct{})}
+	c.all[name] = r
+	e.stages = append(e.stages, r)
+	slices.SortFunc(e.stages, func(a, b *receiver) int { return cmp.Compare(a.stage, b.stage) })
+	c.change(r.engine)
+	return r, nil
+}
+
+// hear notes what a receiver says of itself, and counts its poll. Others connect to dial.
+func (c *Coordinator) hear(name, dial string, req protocol.ReceiverRequest) (r *receiver, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := c.all[name]
-	if r == nil {
-		for _, other := range c.all {
-			if other.engine == req.Engine && other.stage == req.Stage && !c.silent(other) {
-				return nil, protocol.Refuse(protocol.CodeConflict, "stage %d of engine %s is receiver %s already: stop it, or name another stage", req.Stage, req.Engine, other.name)
-			}
-			if other.engine == req.Engine && other.stage == req.Stage {
-				delete(c.all, other.name)
-			}
+	if r = c.all[name]; r == nil {
+		if r, err = c.add(name, &req); err != nil {
+			return nil, err
 		}
-		r = &receiver{name: name, instance: req.Instance, engine: req.Engine, stage: req.Stage, state: StateServing, served: loop.NoVersion, loaded: loop.NoVersion}
-		c.all[name] = r
 	}
 	if r.engine != req.Engine || r.stage != req.Stage {
 		return nil, protocol.Refuse(protocol.CodeConflict, "receiver %s is stage %d of engine %s already, and now says stage %d of %s: choose another name", name, r.stage, r.engine, req.Stage, req.Engine)
@@ -176,14 +253,16 @@ func (c *Coordinator) hear(name string, req protocol.ReceiverRequest) (*receiver
 		c.renew(r, req.Instance)
 	}
 	r.open++
-	r.heard, r.address, r.form = c.opt.Clock(), req.Address, req.Form
+	r.heard, r.form = c.opt.Clock(), req.Form
+	r.address, r.dial, r.secret, r.peer = req.Address, dial, req.Secret, req.Caller.Peer
 	if r.state == StateLost {
 		r.state, r.reload = StateQuarantined, true
+		c.change(r.engine)
 	}
 	if req.Done != 0 && req.Done == r.command.Seq {
 		c.carriedOut(r, req)
+		c.change(r.engine)
 	}
-	c.change()
 	return r, nil
 }
 
@@ -195,6 +274,7 @@ func (c *Coordinator) renew(r *receiver, instance string) {
 	}
 	r.instance, r.command = instance, protocol.ReceiverReply{}
 	r.state, r.served, r.loaded = StateQuarantined, loop.NoVersion, loop.NoVersion
+	c.change(r.engine)
 }
 
 // carriedOut ends a receiver's command. c.mu must be held.
@@ -226,16 +306,12 @@ func (c *Coordinator) silent(r *receiver) bool {
 	return r.open == 0 && c.opt.Clock()-r.heard > c.opt.Silence
 }
 
-// stages are the receivers of an engine by stage. c.mu must be held.
+// stages are the receivers of an engine, in the order of their stages. c.mu must be held.
 func (c *Coordinator) stages(engine string) []*receiver {
-	var out []*receiver
-	for _, r := range c.all {
-		if r.engine == engine {
-			out = append(out, r)
-		}
+	if e := c.engines[engine]; e != nil {
+		return e.stages
 	}
-	slices.SortFunc(out, func(a, b *receiver) int { return cmp.Compare(a.stage, b.stage) })
-	return out
+	return nil
 }
 
 // Load has every stage of an engine fetch a version beside what it serves, and returns
@@ -246,10 +322,9 @@ func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Vers
 		if r.loaded == version && r.state == StateServing {
 			continue
 		}
-		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Parents: c.parents(r, version), Reload: r.reload})
+		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: c.opt.Digest(version, r.form), Parents: c.parents(r, version), Reload: r.reload})
 		r.state = StateLoading
 	}
-	c.change()
 	c.mu.Unlock()
 	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version })
 }
@@ -269,7 +344,6 @@ func (c *Coordinator) Switch(ctx context.Context, engine string, version loop.Ve
 		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveSwitch, Version: version})
 		r.state = StateSwitching
 	}
-	c.change()
 	c.mu.Unlock()
 	err := c.await(ctx, engine, version, func(r *receiver) bool { return r.served == version && r.state == StateServing })
 	if err != nil {
@@ -283,6 +357,8 @@ func (c *Coordinator) command(r *receiver, command protocol.ReceiverReply) {
 	c.seq++
 	command.Seq = c.seq
 	r.command, r.failed = command, nil
+	close(r.told)
+	r.told = make(chan struct{})
 }
 
 // parentsMax bounds how many a receiver may try before the origin.
@@ -290,7 +366,7 @@ const parentsMax = 3
 
 // parents are whom a receiver fetches from: those before it in the chain, nearest first, then
 // the origin. c.mu must be held.
-func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
+func (c *Coordinator) parents(r *receiver, version loop.Version) []protocol.ReceiverParent {
 	key := offerKey{version, r.form}
 	chain := slices.DeleteFunc(c.chain[key], func(name string) bool { return name == r.name })
 	c.chain[key] = append(chain, r.name)
@@ -299,13 +375,13 @@ func (c *Coordinator) parents(r *receiver, version loop.Version) []string {
 			delete(c.chain, old)
 		}
 	}
-	var urls []string
-	for i := len(chain) - 1; i >= 0 && len(urls) < parentsMax; i-- {
+	var out []protocol.ReceiverParent
+	for i := len(chain) - 1; i >= 0 && len(out) < parentsMax; i-- {
 		if other := c.all[chain[i]]; other != nil && other.address != "" && other.state != StateQuarantined && !c.silent(other) {
-			urls = append(urls, other.address)
+			out = append(out, protocol.ReceiverParent{URL: other.address, Dial: other.dial, Key: SignKey(other.secret, version, r.form, time.Now().Add(keyLife))})
 		}
 	}
-	return append(urls, c.opt.Origin)
+	return append(out, protocol.ReceiverParent{URL: c.opt.Origin})
 }
 
 // await waits until every stage of an engine is as wanted, one of them failed or is silent.
@@ -326,7 +402,7 @@ func (c *Coordinator) await(ctx context.Context, engine string, version loop.Ver
 				open++
 			}
 		}
-		moved := c.moved
+		moved := c.engine(engine).moved
 		c.mu.Unlock()
 		if err != nil || open == 0 {
 			return err
@@ -351,7 +427,7 @@ func (c *Coordinator) quarantine(engine string) {
 			r.state = StateQuarantined
 		}
 	}
-	c.change()
+	c.change(engine)
 }
 
 // Forms are the types that the receivers of an engine want weights in, in order.

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,7 @@ func (s *stage) run(ctx context.Context, c *transfer.Coordinator) error {
 	for {
 		report.Instance = s.instance
 		report.Engine, report.Stage, report.Address = s.engine, s.number, s.address
+		report.Secret, report.Caller.Peer = "a secret of sixteen or more", netip.MustParseAddr("127.0.0.1")
 		report.Served, report.Loaded, report.WaitS = s.served, s.loaded, 20
 		command, err := c.Next(ctx, s.name, report)
 		if err != nil {
@@ -81,12 +83,12 @@ func start(t *testing.T, c *transfer.Coordinator, stages ...*stage) (stop func()
 
 func TestTwoPhases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
 		if err := c.Load(context.Background(), "none", 1); err != nil {
 			t.Fatalf("an engine without receivers: %v", err)
 		}
-		a := &stage{name: "a", engine: "e", number: 0, address: "A"}
-		b := &stage{name: "b", engine: "e", number: 1, address: "B"}
+		a := &stage{name: "a", engine: "e", number: 0, address: "http://127.0.0.1:1/t"}
+		b := &stage{name: "b", engine: "e", number: 1, address: "http://127.0.0.1:2/t"}
 		stop := start(t, c, a, b)
 		defer stop()
 		if err := c.Switch(context.Background(), "e", 3); err == nil || !strings.Contains(err.Error(), "does not hold version 3") {
@@ -107,10 +109,14 @@ func TestTwoPhases(t *testing.T) {
 		// The second to be told fetches from the first, and from the origin if that fails.
 		var parents []string
 		for _, s := range []*stage{a, b} {
-			parents = append(parents, strings.Join(s.told[0].Parents, "+"))
+			var urls []string
+			for _, p := range s.told[0].Parents {
+				urls = append(urls, p.URL)
+			}
+			parents = append(parents, strings.Join(urls, "+"))
 		}
 		slices.Sort(parents)
-		if want := []string{"A+origin", "origin"}; !slices.Equal(parents, want) {
+		if want := []string{"/t", "http://127.0.0.1:1/t+/t"}; !slices.Equal(parents, want) {
 			t.Errorf("parents %v, want %v", parents, want)
 		}
 		// Loading what is held already tells nobody anything.
@@ -126,7 +132,7 @@ func TestTwoPhases(t *testing.T) {
 
 func TestQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
 		failing := protocol.ReceiveLoad
 		a := &stage{name: "a", engine: "e", number: 0}
 		b := &stage{name: "b", engine: "e", number: 1, fail: func(r protocol.ReceiverReply) string {
@@ -178,7 +184,7 @@ func TestQuarantine(t *testing.T) {
 // A receiver that was restarted has lost what its stage served, whatever it held on disk.
 func TestRestartedStage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := transfer.NewCoordinator(transfer.Options{Origin: "origin"})
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
 		a := &stage{name: "a", engine: "e"}
 		stop := start(t, c, a)
 		if got := c.Unsound(); !slices.Equal(got, []string{"e"}) {
@@ -203,7 +209,7 @@ func TestRestartedStage(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := transfer.NewCoordinator(transfer.Options{Origin: "origin", Silence: 30 * time.Second})
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t", Silence: 30 * time.Second})
 		a := &stage{name: "a", engine: "e", number: 0}
 		stop := start(t, c, a)
 		if err := c.Load(context.Background(), "e", 1); err != nil {

@@ -17,8 +17,8 @@ import (
 // Delivery is a way for versions to come to a receiver. They come from other nodes over TCP ([Store]), on
 // a disk that all share ([Shared]), or through an object store.
 type Delivery interface {
-	// Fetch brings a version here, whole or not at all; parents are of use to [Store] alone.
-	Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error)
+	// Fetch brings a version here, whole or not at all; its offer and parents are of use to [Store] alone.
+	Fetch(ctx context.Context, load Load) (Phases, error)
 	// Path is the directory of a version that has been fetched.
 	Path(version loop.Version) string
 	// Served says which version is served from now on, which is not to be removed.
@@ -70,8 +70,8 @@ const lookAgain = 20 * time.Millisecond
 
 // Fetch implements Delivery: it waits until the version's manifest, which is there last, can be seen.
 // Then it reads all files once, so that an engine finds them in this node's memory.
-func (s Shared) Fetch(ctx context.Context, version loop.Version, _ []string) (p Phases, err error) {
-	began := time.Now()
+func (s Shared) Fetch(ctx context.Context, load Load) (p Phases, err error) {
+	began, version := time.Now(), load.Version
 	for {
 		_, err = os.Stat(filepath.Join(s.Path(version), manifestName))
 		if !errors.Is(err, fs.ErrNotExist) || time.Since(began) >= s.Patience {

@@ -32,11 +32,11 @@ func TestSharedDiskMayLag(t *testing.T) {
 			write("manifest.json", "{}")
 		}()
 		began := time.Now()
-		p, err := delivery.Fetch(context.Background(), 3, nil)
+		p, err := delivery.Fetch(context.Background(), transfer.Load{Version: 3})
 		if waited := time.Since(began); err != nil || p.Bytes != 10 || waited < 5*time.Second {
 			t.Errorf("%d bytes after %v (%v), want the 10 as soon as the manifest was there", p.Bytes, waited, err)
 		}
-		_, err = delivery.Fetch(context.Background(), 4, nil)
+		_, err = delivery.Fetch(context.Background(), transfer.Load{Version: 4})
 		if err == nil || !strings.Contains(err.Error(), "version 4") || !strings.Contains(err.Error(), dir) {
 			t.Errorf("a version that does not come: %v", err)
 		}
@@ -53,7 +53,7 @@ func TestForms(t *testing.T) {
 		if form != "" {
 			sizes = castParts
 		}
-		c, err := transfer.OpenCopy(7, form, []byte("{}\n"), sizes, dir)
+		c, err := transfer.OpenCopy(7, form, manifestOf(t, dir, sizes), sizes, dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestForms(t *testing.T) {
 	server := serve(t, source)
 	for form, want := range map[string]int64{"": 5000, "bf16": 1000} {
 		store := &transfer.Store{Dir: t.TempDir(), Form: form}
-		p, err := store.Fetch(context.Background(), 7, []string{server})
+		p, err := store.Fetch(context.Background(), from(t, 7, form, server))
 		if err != nil || p.Bytes != want {
 			t.Errorf("form %q: %d bytes (%v), want %d", form, p.Bytes, err, want)
 		}

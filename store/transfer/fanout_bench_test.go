@@ -64,7 +64,7 @@ func version(b *testing.B, dir string, n int, limit float64) (url string, parts 
 		}
 		f.Close()
 	}
-	c, err := transfer.OpenCopy(7, "", []byte("{}\n"), parts, dir)
+	c, err := transfer.OpenCopy(7, "", manifestOf(b, dir, parts), parts, dir)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -88,12 +88,12 @@ func fan(b *testing.B, dir, url string, n int, limit float64) time.Duration {
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i, store := range stores {
-		from := []string{url}
+		chain := from(b, 7, "", url)
 		if i > 0 {
-			from = []string{urls[i-1], url}
+			chain = from(b, 7, "", urls[i-1], url)
 		}
 		wg.Go(func() {
-			if _, err := store.Fetch(context.Background(), 7, from); err != nil {
+			if _, err := store.Fetch(context.Background(), chain); err != nil {
 				b.Error(err)
 			}
 		})

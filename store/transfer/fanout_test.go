@@ -38,7 +38,7 @@ func publish(t testing.TB, sizes ...int) (dir string, parts []transfer.Part) {
 // origin serves a version as a control plane does.
 func origin(t testing.TB, dir string, parts []transfer.Part) string {
 	t.Helper()
-	c, err := transfer.OpenCopy(7, "", []byte("{}\n"), parts, dir)
+	c, err := transfer.OpenCopy(7, "", manifestOf(t, dir, parts), parts, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +77,12 @@ func TestFanOut(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		for i := n - 1; i >= 0; i-- { // the last first: it waits for its parent to begin
-			from := []string{url}
+			chain := from(t, 7, "", url)
 			if chained && i > 0 {
-				from = []string{urls[i-1], url}
+				chain = from(t, 7, "", urls[i-1], url)
 			}
 			wg.Go(func() {
-				if _, err := stores[i].Fetch(context.Background(), 7, from); err != nil {
+				if _, err := stores[i].Fetch(context.Background(), chain); err != nil {
 					t.Errorf("chained %t: receiver %d: %v", chained, i, err)
 				}
 			})
@@ -125,7 +125,7 @@ func TestParentsFail(t *testing.T) {
 		}))
 		defer bad.Close()
 		store := &transfer.Store{Dir: t.TempDir()}
-		p, err := store.Fetch(context.Background(), 7, []string{bad.URL + "/t", good})
+		p, err := store.Fetch(context.Background(), from(t, 7, "", bad.URL+"/t", good))
 		if err != nil || p.Parents != 2 {
 			t.Fatalf("%s: %v after %d parents, want the second to help", name, err, p.Parents)
 		}
@@ -134,7 +134,9 @@ func TestParentsFail(t *testing.T) {
 			t.Errorf("%s: what arrived is not what was sent (%v)", name, err)
 		}
 		alone := &transfer.Store{Dir: t.TempDir()}
-		if _, err := alone.Fetch(context.Background(), 7, []string{bad.URL + "/t"}); err == nil || alone.Has(7) {
+		fromIt := from(t, 7, "", bad.URL+"/t", good)
+		fromIt.Parents = fromIt.Parents[:1]
+		if _, err := alone.Fetch(context.Background(), fromIt); err == nil || alone.Has(7) {
 			t.Errorf("%s: a version that did not arrive is there (%v)", name, err)
 		}
 		if left, _ := filepath.Glob(filepath.Join(alone.Dir, "*")); len(left) != 0 {
@@ -146,11 +148,12 @@ func TestParentsFail(t *testing.T) {
 // A name that leads out of the directory is refused, whoever offers it.
 func TestNamesStayInside(t *testing.T) {
 	for _, name := range []string{"../evil", "/etc/evil", "a/b", "..", "manifest.json", ""} {
+		offer := transfer.Offer{Version: 7, ManifestText: "{}", Parts: []transfer.Part{{Name: name, Size: 0}}}
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_ = json.NewEncoder(w).Encode(transfer.Offer{Version: 7, ManifestText: "{}", Parts: []transfer.Part{{Name: name, Size: 0}}})
+			_ = json.NewEncoder(w).Encode(offer)
 		}))
 		store := &transfer.Store{Dir: t.TempDir()}
-		if _, err := store.Fetch(context.Background(), 7, []string{server.URL}); err == nil {
+		if _, err := store.Fetch(context.Background(), from(t, 7, "", server.URL)); err == nil {
 			t.Errorf("a file called %q was taken", name)
 		}
 		server.Close()

@@ -27,19 +27,16 @@ type Store struct {
 	Dir string
 	// Source offers what arrives to others; nil to pass on nothing.
 	Source *Source
-	// Client of the requests; nil means http.DefaultClient.
+	// Client of the requests; nil means one of NewClient without certificates of its own.
 	Client *http.Client
-	// Token is sent as the bearer; "" for none.
-	Token string
+	// Token returns what is sent as the bearer to the control plane, never to another parent; nil for nothing.
+	Token func() string
 	// Limit bounds what is received; nil for no bound.
 	Limit *Bucket
 	// Form that versions are fetched in; "" as they were published.
 	Form string
 	// Always syncs a version before it is in place.
 	Always bool
-	// Verify compares every file with the hash in its manifest as well, and not only every chunk with the checksum that
-	// came with it. It is for parents that are not trusted. It reads all of it again.
-	Verify bool
 	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
 	// Idle is how long a parent may send nothing before the next is asked; 0 means 30 s.
@@ -58,6 +55,31 @@ type Phases struct {
 	// Bytes received, Parents how many had to be asked.
 	Bytes   int64 `json:"bytes"`
 	Parents int   `json:"parents"`
+	// Forged says which bytes had to be fetched again from the control plane, since others had sent something
+	// else; nil for none.
+	Forged error `json:"-"`
+}
+
+// Load is what a receiver is told to fetch.
+type Load struct {
+	// Version is its number.
+	Version loop.Version
+	// Offer is the Digest of what the control plane offers of it. Nothing else is installed.
+	Offer string
+	// Parents are where it may be fetched from, the best first; the last is the control plane.
+	Parents []Parent
+}
+
+// Parent is where a version can be fetched from.
+type Parent struct {
+	// URL of a Source, the prefix included.
+	URL string
+	// Control marks the control plane, the only one that is sent the Store's Token.
+	Control bool
+	// Key is sent to all others.
+	Key string
+	// Dial is the host and port to connect to; empty for those of URL.
+	Dial string
 }
 
 // manifestName is the file that makes a directory a version.
@@ -81,28 +103,43 @@ func (s *Store) Clean() error {
 	return err
 }
 
-// Fetch brings a version here, whole or not at all, from the first of parents that has it. When one fails or falls
-// silent in the middle the next goes on where it ended. Parents are URLs of Sources, the prefix included. A version
-// that is here already under that number is kept if its manifest is the same. It may be another run's, or in another
-// form.
-func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []string) (Phases, error) {
-	var p Phases
-	if len(parents) == 0 {
-		return p, fmt.Errorf("transfer: version %d: no source to fetch it from", version)
+// Fetch brings a version here, whole or not at all, from the first of its parents that has it. When one fails or falls
+// silent in the middle the next goes on where it ended. Every parent's offer must be the control plane's, and every
+// file that arrives must have its hash. Where one has not, all of it is fetched again, from the control plane alone. A
+// version that is here already under that number is kept if its manifest is the same. It may be another run's, or in
+// another form.
+func (s *Store) Fetch(ctx context.Context, load Load) (Phases, error) {
+	p, err := s.fetch(ctx, load)
+	if !errors.Is(err, errForged) || len(load.Parents) < 2 {
+		return p, err
+	}
+	load.Parents = load.Parents[len(load.Parents)-1:]
+	again, errAgain := s.fetch(ctx, load)
+	again.Forged = err
+	again.Parents += p.Parents
+	return again, errAgain
+}
+
+func (s *Store) fetch(ctx context.Context, load Load) (p Phases, err error) {
+	if len(load.Parents) == 0 || load.Offer == "" {
+		return p, fmt.Errorf("transfer: version %d: the control plane named %d sources and the hash %q: want both", load.Version, len(load.Parents), load.Offer)
 	}
 	began := time.Now()
 	var c *Copy
+	var verified chan error
 	var problems []error
-	for _, parent := range parents {
+	for _, parent := range load.Parents {
 		p.Parents++
-		var err error
-		if c == nil {
+		offer, err := s.ask(ctx, load, parent)
+		if err == nil && c == nil {
 			var here bool
-			if c, here, err = s.begin(ctx, version, parent); here {
+			if c, here, err = s.begin(offer); here {
 				return p, nil
 			}
-		} else {
-			err = s.same(ctx, c, parent)
+			if err == nil {
+				verified = make(chan error, 1)
+				go func() { verified <- c.verify(ctx) }()
+			}
 		}
 		if err == nil {
 			err = s.stream(ctx, c, parent, began, &p)
@@ -110,20 +147,25 @@ func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []strin
 		if err == nil {
 			break
 		}
-		problems = append(problems, fmt.Errorf("from %s: %w", parent, err))
+		problems = append(problems, fmt.Errorf("from %s: %w", parent.URL, err))
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	if c == nil || c.Here() < c.Chunks() {
-		err := fmt.Errorf("transfer: version %d did not arrive: %w", version, errors.Join(problems...))
-		if c != nil {
-			s.abandon(c, err)
-		}
+	if c == nil {
+		return p, fmt.Errorf("transfer: version %d did not arrive: %w", load.Version, errors.Join(problems...))
+	}
+	if c.Here() < c.Chunks() {
+		err := fmt.Errorf("transfer: version %d did not arrive: %w", load.Version, errors.Join(problems...))
+		s.abandon(c, err)
+		<-verified
 		return p, err
 	}
 	p.Bytes, p.TransferS = c.Size(), time.Since(began).Seconds()
-	if err := s.commit(c); err != nil {
+	if err = <-verified; err == nil {
+		err = s.commit(c)
+	}
+	if err != nil {
 		s.abandon(c, err)
 		return p, err
 	}
@@ -131,12 +173,9 @@ func (s *Store) Fetch(ctx context.Context, version loop.Version, parents []strin
 	return p, nil
 }
 
-// begin asks a parent what the version is made of and makes room for it, unless it is here.
-func (s *Store) begin(ctx context.Context, version loop.Version, parent string) (c *Copy, here bool, err error) {
-	offer, err := s.ask(ctx, version, parent)
-	if err != nil {
-		return nil, false, err
-	}
+// begin makes room for an offered version, unless it is here.
+func (s *Store) begin(offer *Offer) (c *Copy, here bool, err error) {
+	version := offer.Version
 	if there, err := os.ReadFile(filepath.Join(s.Path(version), manifestName)); err == nil {
 		if string(there) == offer.ManifestText {
 			return nil, true, nil
@@ -157,20 +196,12 @@ func (s *Store) begin(ctx context.Context, version loop.Version, parent string) 
 	return c, false, nil
 }
 
-// same refuses to go on with a parent whose version is not the one that has begun to arrive.
-func (s *Store) same(ctx context.Context, c *Copy, parent string) error {
-	offer, err := s.ask(ctx, c.Version, parent)
-	if err == nil && offer.ManifestText != string(c.Manifest) {
-		err = errors.New("it has another version under that number")
-	}
-	return err
-}
-
-// ask asks a parent for its offer of a version.
-func (s *Store) ask(ctx context.Context, version loop.Version, parent string) (*Offer, error) {
+// ask asks a parent for its offer of a version, and refuses another than the control plane's.
+func (s *Store) ask(ctx context.Context, load Load, parent Parent) (*Offer, error) {
+	version := load.Version
 	ctx, cancel := context.WithTimeout(ctx, Patience+s.idle())
 	defer cancel()
-	response, err := s.get(ctx, fmt.Sprintf("%s/%d?form=%s", parent, version, url.QueryEscape(s.Form)))
+	response, err := s.get(ctx, parent, fmt.Sprintf("/%d?form=%s", version, url.QueryEscape(s.Form)))
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +222,9 @@ func (s *Store) ask(ctx context.Context, version loop.Version, parent string) (*
 			return nil, fmt.Errorf("it offers a version of more than %d bytes", int64(versionBytesMax))
 		}
 	}
+	if found := offer.Digest(); found != load.Offer {
+		return nil, fmt.Errorf("it offers another version under that number: its hash is %s, the control plane's %s", found, load.Offer)
+	}
 	return &offer, nil
 }
 
@@ -201,7 +235,7 @@ const versionBytesMax = 64 << 40
 const offerBytesMax = 256 << 20
 
 // stream takes the chunks that are missing from one parent.
-func (s *Store) stream(ctx context.Context, c *Copy, parent string, began time.Time, p *Phases) error {
+func (s *Store) stream(ctx context.Context, c *Copy, parent Parent, began time.Time, p *Phases) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	silence := time.AfterFunc(s.idle(), func() { cancel(fmt.Errorf("%w for %s", errSilent, s.idle())) })
@@ -233,8 +267,8 @@ func (h heard) Read(p []byte) (int, error) {
 }
 
 // receive takes the chunks; word is called whenever the parent has sent something.
-func (s *Store) receive(ctx context.Context, c *Copy, parent string, began time.Time, p *Phases, word func()) error {
-	response, err := s.get(ctx, fmt.Sprintf("%s/%d/chunks?from=%d&form=%s", parent, c.Version, c.Here(), url.QueryEscape(s.Form)))
+func (s *Store) receive(ctx context.Context, c *Copy, parent Parent, began time.Time, p *Phases, word func()) error {
+	response, err := s.get(ctx, parent, fmt.Sprintf("/%d/chunks?from=%d&form=%s", c.Version, c.Here(), url.QueryEscape(s.Form)))
 	if err != nil {
 		return err
 	}
@@ -260,17 +294,18 @@ func (s *Store) receive(ctx context.Context, c *Copy, parent string, began time.
 	return nil
 }
 
-// get makes one request and refuses everything but its success.
-func (s *Store) get(ctx context.Context, address string) (*http.Response, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+// get makes one request of a parent and refuses everything but its success.
+func (s *Store) get(ctx context.Context, parent Parent, path string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(dialing(ctx, parent.Dial), http.MethodGet, parent.URL+path, nil)
 	if err != nil {
 		return nil, err
 	}
-	if s.Token != "" {
-		request.Header.Set("Authorization", "Bearer "+s.Token)
+	if parent.Control {
+		authorize(request, s.Token)
+	} else {
+		authorize(request, func() string { return parent.Key })
 	}
-	client := cmp.Or(s.Client, http.DefaultClient)
-	response, err := client.Do(request)
+	response, err := staying(s.Client).Do(request)
 	if err != nil {
 		return nil, err
 	}
@@ -284,11 +319,6 @@ func (s *Store) get(ctx context.Context, address string) (*http.Response, error)
 
 // commit puts a version that has arrived in its place, its manifest last.
 func (s *Store) commit(c *Copy) error {
-	if s.Verify {
-		if err := c.verify(); err != nil {
-			return err
-		}
-	}
 	if s.Always {
 		if err := c.sync(); err != nil {
 			return err

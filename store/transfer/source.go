@@ -2,8 +2,6 @@ package transfer
 
 import (
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,9 +24,9 @@ import (
 type Source struct {
 	// Limit bounds what is sent, in bytes a second over all connections; nil for no bound.
 	Limit *Bucket
-	// Token that requests must bring as the bearer; "" asks for none. A control plane, which checks
-	// tokens itself, leaves it empty.
-	Token string
+	// Secret signs the keys that requests must bring as the bearer, each for one version. A control plane,
+	// which asks for tokens itself, leaves it empty: then no key is asked for.
+	Secret string
 
 	mu     sync.Mutex
 	copies map[offerKey]*Copy
@@ -135,15 +133,16 @@ func (s *Source) Handler(prefix string) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+prefix+"/{version}", s.offer)
 	mux.HandleFunc("GET "+prefix+"/{version}/chunks", s.chunks)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sent := sha256.Sum256([]byte(r.Header.Get("Authorization")))
-		want := sha256.Sum256([]byte("Bearer " + s.Token))
-		if s.Token != "" && subtle.ConstantTimeCompare(sent[:], want[:]) != 1 {
-			http.Error(w, "the token is missing or wrong", http.StatusUnauthorized)
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return mux
+}
+
+// Digest is the hash of what is offered of a version in a form, empty where it is not offered.
+func (s *Source) Digest(version loop.Version, form string) string {
+	c := s.Find(version, form)
+	if c == nil {
+		return ""
+	}
+	return offerDigest(string(c.Manifest), c.Parts)
 }
 
 // named finds the copy that a request names, or answers it.
@@ -154,7 +153,14 @@ func (s *Source) named(w http.ResponseWriter, r *http.Request) *Copy {
 		return nil
 	}
 	form := r.URL.Query().Get("form")
-	c := s.await(r.Context(), offerKey{loop.Version(version), form})
+	wanted := offerKey{loop.Version(version), form}
+	if s.Secret != "" {
+		if err := checkKey(s.Secret, bearerOf(r.Header.Get("Authorization")), wanted, time.Now()); err != nil {
+			http.Error(w, err.Error(), http.StatusUnauthorized)
+			return nil
+		}
+	}
+	c := s.await(r.Context(), wanted)
 	if c == nil {
 		http.Error(w, fmt.Sprintf("version %d%s is not here", version, inForm(form)), http.StatusNotFound)
 	}

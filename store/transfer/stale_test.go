@@ -28,7 +28,8 @@ func run(t *testing.T, version loop.Version, form, text string) string {
 	if err := os.WriteFile(filepath.Join(dir, "model.safetensors"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := transfer.OpenCopy(version, form, []byte(`{"of":"`+text+`"}`), []transfer.Part{{Name: "model.safetensors", Size: int64(len(text))}}, dir)
+	parts := []transfer.Part{{Name: "model.safetensors", Size: int64(len(text))}}
+	c, err := transfer.OpenCopy(version, form, manifestOf(t, dir, parts), parts, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestAnotherRunsVersion(t *testing.T) {
 	dir := t.TempDir()
 	for _, try := range []struct{ form, text string }{{"", "first run"}, {"", "second run"}, {"bf16", "second run, cast"}} {
 		store := &transfer.Store{Dir: dir, Form: try.form}
-		if _, err := store.Fetch(context.Background(), 7, []string{run(t, 7, try.form, try.text)}); err != nil {
+		if _, err := store.Fetch(context.Background(), from(t, 7, try.form, run(t, 7, try.form, try.text))); err != nil {
 			t.Fatal(err)
 		}
 		if got := content(t, store, 7); got != try.text {
@@ -62,7 +63,7 @@ func TestAnotherRunsVersion(t *testing.T) {
 	store := &transfer.Store{Dir: dir}
 	url := run(t, 8, "", "the same")
 	for i, want := range []int64{8, 0} {
-		if p, err := store.Fetch(context.Background(), 8, []string{url}); err != nil || p.Bytes != want {
+		if p, err := store.Fetch(context.Background(), from(t, 8, "", url)); err != nil || p.Bytes != want {
 			t.Errorf("fetch %d took %d bytes (%v), want %d", i, p.Bytes, err, want)
 		}
 	}
@@ -72,13 +73,13 @@ func TestAnotherRunsVersion(t *testing.T) {
 func TestPruningKeepsWhatMatters(t *testing.T) {
 	store := &transfer.Store{Dir: t.TempDir(), Keep: 1}
 	for _, v := range []loop.Version{49, 50} {
-		if _, err := store.Fetch(context.Background(), v, []string{run(t, v, "", "old run")}); err != nil {
+		if _, err := store.Fetch(context.Background(), from(t, v, "", run(t, v, "", "old run"))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	store.Served(1)
 	for _, v := range []loop.Version{1, 2, 3} {
-		if _, err := store.Fetch(context.Background(), v, []string{run(t, v, "", "new run")}); err != nil {
+		if _, err := store.Fetch(context.Background(), from(t, v, "", run(t, v, "", "new run"))); err != nil {
 			t.Fatal(err)
 		}
 		if !store.Has(v) {
@@ -100,7 +101,7 @@ func TestSilentParent(t *testing.T) {
 	defer close(over)
 	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasSuffix(r.URL.Path, "chunks") {
-			http.Redirect(w, r, strings.TrimSuffix(good, "/t")+r.URL.String(), http.StatusFound)
+			passOn(t, w, strings.TrimSuffix(good, "/t")+r.URL.String())
 			return
 		}
 		_, _ = w.Write(make([]byte, 5))
@@ -112,7 +113,7 @@ func TestSilentParent(t *testing.T) {
 	}))
 	defer silent.Close()
 	store := &transfer.Store{Dir: t.TempDir(), Idle: 2 * time.Second}
-	p, err := store.Fetch(context.Background(), 7, []string{silent.URL + "/t", good})
+	p, err := store.Fetch(context.Background(), from(t, 7, "", silent.URL+"/t", good))
 	if err != nil || p.Parents != 2 {
 		t.Errorf("%v after %d parents, want the second to help", err, p.Parents)
 	}
@@ -126,11 +127,13 @@ func TestParentsOfTwoRuns(t *testing.T) {
 		if strings.HasSuffix(r.URL.Path, "chunks") {
 			return // nothing comes
 		}
-		http.Redirect(w, r, strings.TrimSuffix(good, "/t")+r.URL.String(), http.StatusFound)
+		passOn(t, w, strings.TrimSuffix(good, "/t")+r.URL.String())
 	}))
 	defer cut.Close()
 	store := &transfer.Store{Dir: t.TempDir()}
-	_, err := store.Fetch(context.Background(), 7, []string{cut.URL + "/t", run(t, 7, "", "another run")})
+	load := from(t, 7, "", cut.URL+"/t", good)
+	load.Parents[1].URL = run(t, 7, "", "another run")
+	_, err := store.Fetch(context.Background(), load)
 	if err == nil || !strings.Contains(err.Error(), "another version under that number") || store.Has(7) {
 		t.Errorf("%v, want a refusal", err)
 	}
@@ -139,7 +142,7 @@ func TestParentsOfTwoRuns(t *testing.T) {
 // Words of a process that is gone, or of a control plane before this one, are taken for nothing else.
 func TestWordsOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := transfer.NewCoordinator(transfer.Options{Origin: "origin", Silence: 30 * time.Second, Engines: []string{"e"}})
+		c := transfer.NewCoordinator(transfer.Options{Origin: "origin", Silence: 30 * time.Second, Engines: map[string]int{"e": 2}})
 		say := func(instance string, req protocol.ReceiverRequest) (protocol.ReceiverReply, error) {
 			req.Instance, req.Engine = instance, "e"
 			return c.Next(context.Background(), "a", req)
@@ -229,8 +232,8 @@ func TestVerify(t *testing.T) {
 		}
 		source := &transfer.Source{}
 		source.Add(c)
-		store := &transfer.Store{Dir: t.TempDir(), Verify: true, Always: true}
-		_, err = store.Fetch(context.Background(), 7, []string{serve(t, source)})
+		store := &transfer.Store{Dir: t.TempDir(), Always: true}
+		_, err = store.Fetch(context.Background(), from(t, 7, "", serve(t, source)))
 		if right != (err == nil) || right != store.Has(7) {
 			t.Errorf("a manifest of %q: %v, there %t", text, err, store.Has(7))
 		}
@@ -244,7 +247,7 @@ func TestImpossibleOffers(t *testing.T) {
 			_ = json.NewEncoder(w).Encode(transfer.Offer{Version: 7, ManifestText: "{}", Parts: parts})
 		}))
 		store := &transfer.Store{Dir: t.TempDir()}
-		if _, err := store.Fetch(context.Background(), 7, []string{server.URL}); err == nil || !strings.Contains(err.Error(), "it offers") {
+		if _, err := store.Fetch(context.Background(), transfer.Load{Version: 7, Offer: "sha256:0", Parents: []transfer.Parent{{URL: server.URL}}}); err == nil || !strings.Contains(err.Error(), "it offers") {
 			t.Errorf("%v: %v", parts, err)
 		}
 		server.Close()
@@ -254,7 +257,7 @@ func TestImpossibleOffers(t *testing.T) {
 // What a process that was killed while it removed a version left is removed by the next.
 func TestRemovalIsWhole(t *testing.T) {
 	store := &transfer.Store{Dir: t.TempDir()}
-	if _, err := store.Fetch(context.Background(), 7, []string{run(t, 7, "", "text")}); err != nil {
+	if _, err := store.Fetch(context.Background(), from(t, 7, "", run(t, 7, "", "text"))); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(store.Path(7), filepath.Join(store.Dir, ".gone-v000007-1")); err != nil {
@@ -310,7 +313,7 @@ func TestTakingLeave(t *testing.T) {
 // A limit is no silence: a link slower than a chunk in the time that a parent may be silent.
 func TestSlowLinks(t *testing.T) {
 	dir, parts := publish(t, 600<<10)
-	c, err := transfer.OpenCopy(7, "", []byte("{}"), parts, dir)
+	c, err := transfer.OpenCopy(7, "", manifestOf(t, dir, parts), parts, dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -322,7 +325,7 @@ func TestSlowLinks(t *testing.T) {
 				source.Add(c)
 				store := &transfer.Store{Dir: to, Idle: time.Second, Limit: transfer.NewBucket(limit), Client: pipeTo(t, source.Handler("/t"))}
 				began := time.Now()
-				if _, err := store.Fetch(t.Context(), 7, []string{"http://pipe/t"}); err != nil {
+				if _, err := store.Fetch(t.Context(), transfer.Load{Version: 7, Offer: source.Digest(7, ""), Parents: []transfer.Parent{{URL: "http://pipe/t"}}}); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(began); took <= store.Idle {
