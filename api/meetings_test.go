@@ -63,3 +63,37 @@ func TestRendezvousPath(t *testing.T) {
 		}
 	}
 }
+
+// TestRendezvousRoles: a member's role is its token's, whatever its body says.
+func TestRendezvousRoles(t *testing.T) {
+	tokens, err := api.ParseTokens(strings.NewReader("trainer trainer-secret-0123456789\nengine engine-secret-0123456789\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := api.New(api.Options{Tokens: tokens}, api.Ports{Plane: readyPlane{}, Meetings: collective.NewRendezvous(collective.RendezvousOptions{Engines: 1})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := httptest.NewServer(s.Handler())
+	defer listener.Close()
+	for _, c := range []struct {
+		role, as string
+		status   int
+	}{{"engine", "trainer", 403}, {"trainer", "engine", 403}, {"engine", "engine", 503}, {"trainer", "trainer", 503}} {
+		body := `{"member":"m","role":"` + c.as + `","backend":"gloo","epoch":0,"wait_s":0.01`
+		if c.as == "trainer" {
+			body += `,"address":"10.0.0.7:29500"`
+		}
+		request, _ := http.NewRequest(http.MethodPost, listener.URL+"/api/v1/rendezvous/weights", strings.NewReader(body+"}"))
+		request.Header.Set("Authorization", "Bearer "+c.role+"-secret-0123456789")
+		reply, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := io.ReadAll(reply.Body)
+		reply.Body.Close()
+		if reply.StatusCode != c.status {
+			t.Errorf("a token of role %s as %s: %d %s, want %d", c.role, c.as, reply.StatusCode, text, c.status)
+		}
+	}
+}

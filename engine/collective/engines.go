@@ -179,7 +179,7 @@ func (c *Coordinator) give(command protocol.SenderCommand) *order {
 	c.number(o)
 	if o.Kind == protocol.SenderJoin {
 		// A name of its own for each try: nobody who still waits at an earlier one is met.
-		name := "broadcast-" + nameable(o.Engine) + "-" + strconv.FormatInt(o.Seq, 36)
+		name := ownPrefix + nameable(o.Engine) + "-" + strconv.FormatInt(o.Seq, 36)
 		o.Rendezvous, o.Group = name, name
 		c.groups[o.Engine] = &group{name: name, since: c.opt.Clock()}
 	}

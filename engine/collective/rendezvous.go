@@ -44,6 +44,8 @@ type Rendezvous struct {
 type openRound struct {
 	round   *round
 	waiters map[string]*waiter
+	// caller began it.
+	caller protocol.Caller
 	// kept: it was expected, and is not forgotten when nobody is there.
 	kept bool
 }
@@ -54,6 +56,8 @@ type waiter struct {
 	ready chan struct{}
 	reply protocol.RendezvousReply
 	err   error
+	// token is the caller's.
+	token string
 }
 
 // NewRendezvous returns a rendezvous without any round.
@@ -104,9 +108,12 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 	if err := checkJoin(name, &req); err != nil {
 		return protocol.RendezvousReply{}, err
 	}
+	if err := checkCaller(name, &req); err != nil {
+		return protocol.RendezvousReply{}, err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	t, err := r.table(name)
+	t, err := r.table(name, &req)
 	if err != nil {
 		return protocol.RendezvousReply{}, err
 	}
@@ -117,10 +124,13 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 	if req.WaitS == 0 {
 		return protocol.RendezvousReply{}, t.over(name, &req)
 	}
+	if err := t.taken(name, &req); err != nil {
+		return protocol.RendezvousReply{}, err
+	}
 	if err := t.round.join(&req); err != nil {
 		return protocol.RendezvousReply{}, err
 	}
-	s := t.enter(name, req.Member)
+	s := t.enter(name, &req)
 	r.settle(t)
 	r.mu.Unlock()
 	stopped := s.wait(ctx, r.closed, time.Duration(req.WaitS*float64(time.Second)))
@@ -139,13 +149,17 @@ func (r *Rendezvous) Join(ctx context.Context, name string, req protocol.Rendezv
 }
 
 // table finds a collective, or begins one.
-func (r *Rendezvous) table(name string) (*openRound, error) {
+func (r *Rendezvous) table(name string, req *protocol.RendezvousRequest) (*openRound, error) {
 	t := r.rounds[name]
 	if t == nil {
 		if len(r.rounds) >= MeetingsMax {
 			return nil, protocol.Refuse(protocol.CodeBusy, "there are %d collectives, the most there may be: use one of their names", MeetingsMax)
 		}
+		if err := r.roomFor(req); err != nil {
+			return nil, err
+		}
 		t = newTable(r.opt.Engines)
+		t.caller = req.Caller
 		r.rounds[name] = t
 	}
 	return t, nil
@@ -159,12 +173,13 @@ func (r *Rendezvous) forget(name string, t *openRound) {
 }
 
 // enter notes that a call waits. A call of the same member that still waits is told to stop.
-func (t *openRound) enter(name, member string) *waiter {
+func (t *openRound) enter(name string, req *protocol.RendezvousRequest) *waiter {
+	member := req.Member
 	if old := t.waiters[member]; old != nil {
 		old.err = protocol.Refuse(protocol.CodeConflict, "rendezvous %s: another call of member %s has taken this one's place: each process needs a name of its own", name, member)
 		close(old.ready)
 	}
-	s := &waiter{ready: make(chan struct{})}
+	s := &waiter{ready: make(chan struct{}), token: req.Caller.Token}
 	t.waiters[member] = s
 	return s
 }

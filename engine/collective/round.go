@@ -78,6 +78,9 @@ func (m *round) join(req *protocol.RendezvousRequest) error {
 	if req.Role == roleEngine {
 		others++
 	}
+	if engines == 0 && others > enginesMax {
+		return protocol.Refuse(protocol.CodeBusy, "%d engines wait, and no trainer: the most there may be are %d", others-1, enginesMax)
+	}
 	if engines > 0 && others > engines {
 		return protocol.Refuse(protocol.CodeConflict, "%d engines are there, and %d are expected: stop one, or have the trainer expect more", others, engines).With("engines", engines)
 	}
