@@ -1,8 +1,8 @@
 // Package gateway makes rollouts of programs that speak OpenAI's API. Their samples under /v1 are
 // recorded token by token, and weights change underneath without them noticing.
 //
-// A request names its rollout, a claim of env/remote, in the header X-Headway-Rollout or as its API
-// key. Chats are rendered into tokens once. Of a message that the policy wrote, the very tokens
+// A request names its rollout, a claim of env/remote, in the header X-Headway-Rollout. The server before
+// it sets that from the API key. Chats are rendered into tokens once. Of a message that the policy wrote, the very tokens
 // that it sampled stay in every later prompt, and only the added part is rendered. A history that
 // was changed begins a new branch, which is trained on as a sequence of its own.
 //
