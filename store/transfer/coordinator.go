@@ -319,14 +319,21 @@ func (c *Coordinator) stages(engine string) []*receiver {
 func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Version) error {
 	c.mu.Lock()
 	for _, r := range c.stages(engine) {
-		if r.loaded == version && r.state == StateServing {
-			continue
+		if r.loaded != version || r.state != StateServing {
+			c.load(r, version)
 		}
-		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: c.opt.Digest(version, r.form), Parents: c.parents(r, version), Reload: r.reload})
-		r.state = StateLoading
 	}
 	c.mu.Unlock()
-	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version })
+	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version }, func(r *receiver) error {
+		c.load(r, version)
+		return nil
+	})
+}
+
+// load has a receiver fetch a version. c.mu must be held.
+func (c *Coordinator) load(r *receiver, version loop.Version) {
+	c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: c.opt.Digest(version, r.form), Parents: c.parents(r, version), Reload: r.reload})
+	r.state = StateLoading
 }
 
 // Switch has every stage of an engine serve a version that all of them hold. When one
@@ -345,7 +352,9 @@ func (c *Coordinator) Switch(ctx context.Context, engine string, version loop.Ve
 		r.state = StateSwitching
 	}
 	c.mu.Unlock()
-	err := c.await(ctx, engine, version, func(r *receiver) bool { return r.served == version && r.state == StateServing })
+	err := c.await(ctx, engine, version, func(r *receiver) bool { return r.served == version && r.state == StateServing }, func(*receiver) error {
+		return errors.New("it joined meanwhile, and does not hold the version")
+	})
 	if err != nil {
 		c.quarantine(engine)
 	}
@@ -384,22 +393,31 @@ func (c *Coordinator) parents(r *receiver, version loop.Version) []protocol.Rece
 	return append(out, protocol.ReceiverParent{URL: c.opt.Origin})
 }
 
-// await waits until every stage of an engine is as wanted, one of them failed or is silent.
-func (c *Coordinator) await(ctx context.Context, engine string, version loop.Version, wanted func(*receiver) bool) error {
+// await waits until every stage of an engine is as wanted, one of them failed or is silent. idle is called,
+// with c.mu held, for a stage that is not as wanted and has nothing to do: it joined after the commands were given.
+func (c *Coordinator) await(ctx context.Context, engine string, version loop.Version, wanted func(*receiver) bool, idle func(*receiver) error) error {
 	look := time.NewTicker(c.opt.Silence / 10)
 	defer look.Stop()
 	for {
 		c.mu.Lock()
 		open, err := 0, error(nil)
+		because := func(r *receiver, why error) {
+			err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s): %w", version, r.stage, engine, r.name, why))
+		}
 		for _, r := range c.stages(engine) {
 			switch {
 			case r.failed != nil:
-				err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s): %w", version, r.stage, engine, r.name, r.failed))
+				because(r, r.failed)
 			case c.silent(r):
 				r.state, r.served, r.loaded = StateLost, loop.NoVersion, loop.NoVersion
 				err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s) was last heard of %.0f s ago", version, r.stage, engine, r.name, (c.opt.Clock()-r.heard).Seconds()))
 			case !wanted(r):
 				open++
+				if r.command.Seq == 0 {
+					if why := idle(r); why != nil {
+						because(r, why)
+					}
+				}
 			}
 		}
 		moved := c.engine(engine).moved

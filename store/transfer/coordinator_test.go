@@ -241,3 +241,34 @@ func TestSilence(t *testing.T) {
 		}
 	})
 }
+
+// A stage that joins while its engine loads or switches is not waited for in vain: it loads too, and what
+// is switched without it fails.
+func TestStageJoinsMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
+		slowly := func(protocol.ReceiverReply) string { time.Sleep(10 * time.Second); return "" }
+		stop := start(t, c, &stage{name: "a", engine: "e", number: 0, fail: slowly})
+		defer stop()
+		for i, step := range []struct {
+			do   func(context.Context, string, loop.Version) error
+			want string
+		}{{c.Load, ""}, {c.Switch, "stage 2 of engine e (receiver 2): it joined meanwhile"}} {
+			ended := make(chan error)
+			go func() { ended <- step.do(ctx, "e", 3) }()
+			synctest.Wait()
+			number := i + 1
+			stop := start(t, c, &stage{name: string(rune('0' + number)), engine: "e", number: number})
+			defer stop()
+			if err := <-ended; step.want == "" && err != nil || step.want != "" && (err == nil || !strings.Contains(err.Error(), step.want)) {
+				t.Errorf("step %d: %v, want %q", i, err, step.want)
+			}
+		}
+		if got := c.Unsound(); !slices.Equal(got, []string{"e"}) {
+			t.Errorf("unsound: %v", got)
+		}
+		time.Sleep(time.Minute) // until the slow one has done what it was told
+	})
+}
