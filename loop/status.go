@@ -105,6 +105,9 @@ func (l *Loop) Ledger() Ledger { return l.s.Ledger }
 // Version returns the trainer's version.
 func (l *Loop) Version() Version { return l.s.Trained }
 
+// NextLease is the lease that the next new batch is given: the loop has given out every one below it, and no other.
+func (l *Loop) NextLease() LeaseID { return l.s.NextLease }
+
 // Lost reports whether an engine counts as lost.
 func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engineLost }
 

@@ -20,6 +20,9 @@ func (r *Runtime) begin(ctx context.Context) error {
 		}
 	}
 	if r.opt.Resume != nil {
+		if err := r.lostEnd(); err != nil { // before anything is changed
+			return err
+		}
 		if _, err := r.opt.Store.Retain(r.counted.Counts); err != nil {
 			return fmt.Errorf("live: forgetting payloads that do not count: %w", err)
 		}

@@ -106,6 +106,9 @@ type Result struct {
 	Attribution attribution.Summary
 }
 
+// ErrLogLost is wrapped by the error of a run whose log does not reach to what has been published. Nothing was changed.
+var ErrLogLost = errors.New("the event log has lost its end")
+
 // ErrStalled is wrapped by the error of a run in which train steps have ceased.
 var ErrStalled = errors.New("the run has stalled")
 

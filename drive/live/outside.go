@@ -2,6 +2,7 @@ package live
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -169,26 +170,65 @@ func (r *Runtime) findRestored() error {
 	}
 }
 
+// lostEnd says, as an error, that the log has lost its end: above its newest version there is one of a lease that the
+// log never gave out, or one with none right below it. The loop gives out leases in their order, and each is in the
+// log before a trainer sees it, a deposed writer's too.
+func (r *Runtime) lostEnd() error {
+	listed, ok := port.As[port.Lister](r.opt.Weights)
+	if !ok {
+		return nil
+	}
+	versions, err := listed.Versions()
+	if err != nil {
+		return fmt.Errorf("live: the versions that are published: %w", err)
+	}
+	at := r.l.Version()
+	for next := at + 1; len(versions) > 0; versions = versions[1:] {
+		v := versions[0]
+		if v <= at {
+			continue
+		}
+		lease, there, err := r.opt.Weights.Committed(v)
+		switch {
+		case err != nil:
+			return err
+		case there && (v != next || lease >= r.l.NextLease()):
+			return fmt.Errorf("live: %w: it ends at version %d and lease %d, and version %d of lease %d is published, the newest of all is %d. "+
+				"Restore the log from a copy. To give up what was trained since version %d, move the versions above it out of the run's weights",
+				ErrLogLost, at, r.l.NextLease()-1, v, lease, versions[len(versions)-1], at)
+		}
+		next = v + 1
+	}
+	return nil
+}
+
 // setAside takes versions out of the run that the log cannot come to: above its newest one
 // there may be the version of the batch that is at the trainer, and versions that no batch
-// made. Any other is of a writer that had been deposed, and so is what follows it.
+// made. Any other is of a writer that had been deposed, and so is what follows it. The newest goes
+// first, so that a process that dies meanwhile leaves no gap.
 func (r *Runtime) setAside() error {
 	weights, ok := port.As[port.Asider](r.opt.Weights)
 	if !ok {
 		return nil
 	}
-	status, foreign := r.l.Status(), false
+	status, foreign := r.l.Status(), []loop.Version(nil)
 	for v := status.Version + 1; ; v++ {
 		lease, there, err := r.opt.Weights.Committed(v)
-		if err != nil || !there {
+		if err != nil {
 			return err
 		}
-		foreign = foreign || lease != 0 && (v != status.Version+1 || lease != status.Lease)
-		if foreign {
+		if !there {
+			break
+		}
+		if len(foreign) > 0 || lease != 0 && (v != status.Version+1 || lease != status.Lease) {
+			foreign = append(foreign, v)
 			r.logf("version %d of lease %d is not of this run's log, which ends at version %d with lease %d at the trainer (0: none): it is set aside", v, lease, status.Version, status.Lease)
-			if err := weights.SetAside(v); err != nil {
-				return err
-			}
 		}
 	}
+	for _, v := range slices.Backward(foreign) {
+		if err := weights.SetAside(v); err != nil {
+			return err
+		}
+	}
+	return nil
 }

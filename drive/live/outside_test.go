@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -217,7 +219,7 @@ func TestForeignVersions(t *testing.T) {
 		name  string
 		wrong loop.LeaseID // added to the lease at the trainer
 		aside []loop.Version
-	}{{"of the batch at the trainer", 0, nil}, {"of another batch", 100, []loop.Version{5, 6}}} {
+	}{{"of the batch at the trainer", 0, nil}, {"of an earlier batch", -1, []loop.Version{6, 5}}} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, d := distantWorld(nil)
@@ -262,6 +264,71 @@ func TestForeignVersions(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// listedWeights list their versions.
+type listedWeights struct{ *asideWeights }
+
+func (w listedWeights) Versions() ([]loop.Version, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Sorted(maps.Keys(w.leases)), nil
+}
+
+// TestLostEndOfTheLog: a log that ends before what has been published stops the start with an error that says so, and
+// nothing is changed: no version is set aside, none is made anew. Moved out of the way, they are given up.
+func TestLostEndOfTheLog(t *testing.T) {
+	for name, published := range map[string]map[loop.Version]loop.LeaseID{
+		"of leases to come":                     {5: 1000},
+		"after one of the batch at the trainer": {5: 0, 6: 1000},
+		"the versions between are pruned":       {38: 39, 39: 40},
+		"no batch made it, and none before it":  {7: 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { checkLostEnd(t, published) })
+		})
+	}
+}
+
+func checkLostEnd(t *testing.T, published map[loop.Version]loop.LeaseID) {
+	w, d := distantWorld(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	d.fail = func(b port.Batch) error {
+		if b.Version == 4 {
+			cancel()
+			return ctx.Err()
+		}
+		return nil
+	}
+	d.r = w.runtime(t, nil)
+	if _, err := d.r.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	maps.Copy(w.weights.leases, published)
+	weights := listedWeights{&asideWeights{fakeWeights: w.weights}}
+	before, log, payloads := w.change, w.store.log.Len(), len(w.store.samples)
+	w.change = func(o *live.Options) {
+		before(o)
+		o.Weights = weights
+	}
+	d.r = w.runtime(t, w.resume(t))
+	if _, err := d.r.Run(t.Context()); !errors.Is(err, live.ErrLogLost) || !strings.Contains(err.Error(), "it ends at version 4") {
+		t.Fatalf("ended by %v", err)
+	}
+	if len(weights.aside) > 0 || len(w.weights.leases) != 5+len(published) || len(w.store.samples) != payloads || w.store.log.Len() != log {
+		t.Errorf("versions %v were set aside, %v are there, %d payloads of %d, a log of %d bytes of %d",
+			weights.aside, w.weights.leases, len(w.store.samples), payloads, w.store.log.Len(), log)
+	}
+	for v := range published {
+		delete(w.weights.leases, v)
+	}
+	w.trainer.at, d.fail = 4, nil
+	d.r = w.runtime(t, w.resume(t))
+	d.r.TrainerReady()
+	if res, err := d.r.Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
+		t.Errorf("without them it ended by %v: %v", res.Reason, err)
 	}
 }
 

@@ -366,6 +366,12 @@ type Asider interface {
 	SetAside(version loop.Version) error
 }
 
+// Lister is implemented by stores of weights that can list what they hold.
+type Lister interface {
+	// Versions that are published, with or without weights, ascending.
+	Versions() ([]loop.Version, error)
+}
+
 // Store keeps the run's event log and the payloads of groups.
 type Store interface {
 	// Append adds lines to the event log; when it returns they survive the end of this process. An

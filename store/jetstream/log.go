@@ -97,6 +97,9 @@ func (s *Store) tryLogEnd(ctx context.Context) (last uint64, lines int64, epoch 
 	}
 	s.events.bytes.Store(int64(info.State.Bytes))
 	m, err := s.leaderGet(try, s.names.log, info.State.LastSeq)
+	if errors.Is(err, errNoMessage) {
+		return 0, 0, 0, s.damagedLog(info.State.LastSeq, "its last")
+	}
 	if err != nil {
 		return 0, 0, 0, err
 	}

@@ -26,6 +26,9 @@ type logReader struct {
 	end    uint64 // the last sequence to read; 0: go on with what comes
 	lines  assembler
 	rest   []byte
+	// instead, if not nil, reads the lines after so many from elsewhere, where the log is damaged.
+	instead func(line int64) (io.ReadCloser, error)
+	mirror  io.ReadCloser // what instead returned
 }
 
 // assembler puts the messages of the log together again to whole lines, once each.
@@ -95,17 +98,18 @@ func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(nil)), nil
 	}
 	r, err := s.readFrom(s.ctx, line, end)
-	if errors.Is(err, port.ErrLogTrimmed) {
+	if errors.Is(err, port.ErrLogTrimmed) || errors.Is(err, errDamaged) {
 		mirrored, err2 := s.readMirrored(line, lines, end)
 		if err2 != nil {
 			return nil, fmt.Errorf("%w; %w", err, err2)
 		}
-		s.options.Logf("store: the log has given up line %d: it is read from the mirror %s", line+1, s.mirror.path)
+		s.options.Logf("%v: the lines after %d are read from the mirror %s", err, line, s.mirror.path)
 		return mirrored, nil
 	}
 	if err != nil {
 		return nil, err
 	}
+	r.instead = func(line int64) (io.ReadCloser, error) { return s.readMirrored(line, lines, end) }
 	return r, nil
 }
 
@@ -147,6 +151,9 @@ func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
 			}
 			return err
 		})
+		if errors.Is(err, errNoMessage) {
+			err = s.damagedLog(seq, fmt.Sprintf("of %d to %d", first, last))
+		}
 		failed = errors.Join(failed, err)
 		return at
 	}
@@ -191,7 +198,7 @@ func (r *logReader) message() ([]byte, error) {
 		return nil, fmt.Errorf("store: reading the log: %w", err)
 	}
 	if meta.Sequence.Stream != r.next {
-		return nil, fmt.Errorf("store: message %d of the log: %w", r.next, port.ErrLogTrimmed)
+		return nil, r.store.gap(r.ctx, r.next, r.lines.line)
 	}
 	r.next++
 	at, err := logPlaceOf(m.Headers())
@@ -201,11 +208,31 @@ func (r *logReader) message() ([]byte, error) {
 	return r.lines.add(at, m.Data())
 }
 
+// gap says why a message of the log is not there: it has been given up since, or is damaged.
+func (s *Store) gap(ctx context.Context, seq uint64, line int64) error {
+	state, err := s.streamInfo(ctx, s.log)
+	if err == nil && state.FirstSeq <= seq {
+		return s.damagedLog(seq, fmt.Sprintf("after line %d", line))
+	}
+	return errors.Join(fmt.Errorf("store: message %d of the log: %w", seq, port.ErrLogTrimmed), err)
+}
+
+// damagedLog says that a message of the log is lost, and what to do.
+func (s *Store) damagedLog(seq uint64, where string) error {
+	return fmt.Errorf("store: message %d of the log (stream %s), %s, is missing or damaged: restore the run from a copy, as docs/standby-and-backup.md says: %w", seq, s.names.log, where, errDamaged)
+}
+
 // Read implements io.Reader.
 func (r *logReader) Read(p []byte) (int, error) {
 	for len(r.rest) == 0 {
+		if r.mirror != nil {
+			return r.mirror.Read(p)
+		}
 		var err error
-		if r.rest, err = r.message(); err != nil {
+		if r.rest, err = r.message(); errors.Is(err, errDamaged) && r.instead != nil {
+			err = r.turnTo(err)
+		}
+		if err != nil {
 			return 0, err
 		}
 	}
@@ -214,9 +241,21 @@ func (r *logReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// turnTo goes on with the mirror, where it has what the log has lost.
+func (r *logReader) turnTo(damage error) (err error) {
+	if r.mirror, err = r.instead(r.lines.line); err != nil {
+		return fmt.Errorf("%w; %w", damage, err)
+	}
+	r.store.options.Logf("%v: the lines after %d are read from the mirror %s", damage, r.lines.line, r.store.mirror.path)
+	return nil
+}
+
 // Close ends the reading.
 func (r *logReader) Close() error {
 	r.it.Stop()
 	r.cancel()
+	if r.mirror != nil {
+		return r.mirror.Close()
+	}
 	return nil
 }

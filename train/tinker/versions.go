@@ -123,6 +123,9 @@ func (v *Versions) Newest() loop.Version {
 	return loop.NoVersion
 }
 
+// Versions implements port.Lister.
+func (v *Versions) Versions() ([]loop.Version, error) { return v.all() }
+
 // Committed implements port.Weights.
 func (v *Versions) Committed(version loop.Version) (lease loop.LeaseID, ok bool, err error) {
 	r, err := v.read(version)
