@@ -8,7 +8,8 @@ import (
 // View is what is known of a run at a moment. Times are seconds; how long ago and how
 // long since, never dates.
 type View struct {
-	// NowS is the time, by a clock that never goes back; only differences count.
+	// NowS is the time, by a clock that never goes back and stands still while the control plane cannot answer;
+	// only differences count.
 	NowS float64
 	// Status is the control plane's. Its Stall is not looked at.
 	Status protocol.Status

@@ -19,7 +19,8 @@ import (
 
 // Host is what parts are told of the control plane that they are of; the zero value is of a run in one process.
 type Host struct {
-	// Name is the run's; clock, in nanoseconds, counts how long a trainer holds a batch.
+	// Name is the run's; clock, in nanoseconds, counts how long a trainer holds a batch and a worker a claim. Nil means
+	// the process's, for claims.
 	Name  string
 	Clock func() int64
 	// Epoch is the writer's, which versions are committed under; fence refuses to commit one once this process is not
@@ -123,7 +124,7 @@ func (p *Parts) openEnvironment() (err error) {
 	g := p.Cfg.Gateway
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed, Clock: p.host.Clock,
 	})
 	if err != nil {
 		return err

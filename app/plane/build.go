@@ -76,7 +76,7 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 // surroundings are what the parts of this control plane are told of it.
 func (p *Plane) surroundings() parts.Host {
 	a := parts.Host{
-		Name: p.name, Clock: p.App.Clock(0), Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Name: p.name, Clock: p.present, Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
@@ -156,6 +156,7 @@ func (p *Plane) onSync(d live.SyncDone) {
 }
 
 func (p *Plane) onDiskFull(cause error) {
+	p.noRoom.Store(cause != nil)
 	if cause != nil {
 		p.logf("no room in %s%s: %v. The run waits, nothing is lost; free space or raise store.nats.payload_bytes_max or log_bytes_max", p.Dir, record.FreeText(p.Dir), cause)
 	} else {

@@ -79,6 +79,11 @@ type Plane struct {
 	recovered atomic.Pointer[protocol.Recovery]
 	synced    atomic.Pointer[protocol.Sync]
 	writer    atomic.Pointer[protocol.Writer]
+	// present is the time in which this process could answer, in nanoseconds: see beginPresence. absent is what was
+	// said of it last. noRoom: the run waits for room in its store.
+	present func() int64
+	absent  bool
+	noRoom  atomic.Bool
 	// takeover: another process was the writer when this one began.
 	takeover bool
 	// deposed is closed when this process is the writer no more.
@@ -151,6 +156,9 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	p.awaits("", "")
+	ticking, stopTicking := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopTicking()
+	p.beginPresence(ticking)
 	if err := p.openHosted(ctx, resume != nil); err != nil && ctx.Err() == nil {
 		return err
 	}
@@ -233,7 +241,7 @@ func (p *Plane) Drain(cancel context.CancelCauseFunc) {
 		p.Workers.Drain()
 	}
 	run.Stop()
-	time.AfterFunc(limit, func() { cancel(fmt.Errorf("the drain took longer than server.drain_s (%s)", limit)) })
+	p.later(limit, func() { cancel(fmt.Errorf("the drain took longer than server.drain_s (%s)", limit)) })
 }
 
 // farewell keeps answering for a moment after the last step, so that whoever waits

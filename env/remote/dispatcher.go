@@ -43,7 +43,8 @@ type Options struct {
 	// Newest is the newest version that an engine may serve. Nil means that rollouts sampled elsewhere
 	// are refused, because a version from the future could not be recognised.
 	Newest func() loop.Version
-	// Clock returns nanoseconds, never falling. Nil means the process's monotonic clock.
+	// Clock returns nanoseconds, never falling, and may stand still: claims age by it. Nil means the process's
+	// monotonic clock.
 	Clock func() int64
 }
 

@@ -131,6 +131,9 @@ func (s *session) overdue(now int64) bool {
 	return s.state == stateClaimed && s.calls == 0 && now >= s.deadline
 }
 
+// lookAgain is the least time between two looks at a claim.
+const lookAgain = 100 * time.Millisecond
+
 // look ends a claim that has expired, or looks again when it may have.
 func (e *Dispatcher) look(s *session) {
 	e.mu.Lock()
@@ -139,7 +142,7 @@ func (e *Dispatcher) look(s *session) {
 	case s.overdue(now):
 		e.expire(s, now)
 	case s.state == stateClaimed && s.calls == 0:
-		s.timer.Reset(time.Duration(s.deadline - now))
+		s.timer.Reset(max(time.Duration(s.deadline-now), lookAgain)) // the clock stood still meanwhile
 	}
 }
 

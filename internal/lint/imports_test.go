@@ -9,7 +9,7 @@ import (
 )
 
 // testModules are what tests may import beyond their room's rule.
-var testModules = []string{"github.com/cockroachdb/datadriven", "gonum.org/v1/gonum", "github.com/goccy/go-yaml", "github.com/klauspost/compress", "github.com/coder/websocket"}
+var testModules = []string{"github.com/cockroachdb/datadriven", "gonum.org/v1/gonum", "github.com/goccy/go-yaml", "github.com/klauspost/compress", "github.com/coder/websocket", "github.com/nats-io/nats-server/v2"}
 
 // ruleOf returns the rule of a room.
 func ruleOf(room string) (rule, bool) {

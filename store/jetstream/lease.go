@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -53,6 +54,31 @@ func (s *Store) Holding() error {
 	}
 	return nil
 }
+
+// Stalled returns an error while writes of this process would wait, or count for nothing. It does not hold the run's
+// lease, or a connection to NATS is broken. Or a write, or a renewal of the lease, has waited for longer than
+// stallAfter. Stalled does not ask the server.
+func (s *Store) Stalled() error {
+	l, err := s.writer()
+	if err != nil {
+		return err
+	}
+	for _, c := range []*nats.Conn{s.control, s.put, s.get} {
+		if !c.IsConnected() {
+			return fmt.Errorf("store: the connection to NATS is broken (%v)", c.Status())
+		}
+	}
+	if since := s.events.since.Load(); since != nil && time.Since(*since) > stallAfter {
+		return fmt.Errorf("store: an append has waited for %v", time.Since(*since).Round(time.Millisecond))
+	}
+	if silent := time.Since(*l.renewed.Load()); silent > s.options.WriterTTL/3+stallAfter {
+		return fmt.Errorf("store: the writer's lease was not renewed for %v", silent.Round(time.Millisecond))
+	}
+	return nil
+}
+
+// stallAfter is how long a write may take before Stalled says that it waits.
+const stallAfter = time.Second
 
 // fence ends the lease: this process writes no more.
 func (l *lease) fence() {

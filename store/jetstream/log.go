@@ -47,6 +47,8 @@ type eventLog struct {
 	began  bool // header is there
 	// bytes are what the stream takes, sinceSnapshot what was appended since the last snapshot.
 	bytes, sinceSnapshot atomic.Int64
+	// since is when the append under way began, nil while there is none.
+	since atomic.Pointer[time.Time]
 }
 
 // load reads the header and where the log ends.
@@ -165,6 +167,9 @@ func (s *Store) Append(lines [][]byte) error {
 	if n := int64(total + len(messages)*messageOverhead); len(messages) > 1 && l.bytes.Load()+n > s.options.LogBytesMax {
 		return l.full(s, nil) // rather than after some of them
 	}
+	began := time.Now()
+	l.since.Store(&began)
+	defer l.since.Store(nil)
 	for i, m := range messages {
 		first := l.line + 1
 		err := l.publish(s, w, m)

@@ -107,13 +107,16 @@ func (t *Trainer) expire() {
 	}
 }
 
+// lookAgain is the least time between two looks at a lease: its clock may stand still.
+const lookAgain = 100 * time.Millisecond
+
 // untilSilent is how long until a rank can have been silent for too long.
 func (t *Trainer) untilSilent(o *offer) time.Duration {
 	left, now := t.opt.Lease, t.opt.Clock()
 	for rank := range o.taken {
 		left = min(left, t.opt.Lease-t.session.rank(rank).silent(now))
 	}
-	return max(left, 0) + time.Millisecond // silent for longer than a lease
+	return max(left, lookAgain) + time.Millisecond // silent for longer than a lease
 }
 
 // ending is how a lease ended in this process.

@@ -31,7 +31,8 @@ const LeaseDefault = time.Minute
 type Options struct {
 	// Weights is where versions are published.
 	Weights Weights
-	// Clock is the time since some instant, in nanoseconds; it never goes back, even when the wall clock does.
+	// Clock is the time since some instant, in nanoseconds: leases age by it. It never goes back, even when the wall
+	// clock does, and may stand still.
 	Clock func() int64
 	// Lease is how long a batch stays with a trainer of which a rank is silent; 0 means LeaseDefault.
 	Lease time.Duration
