@@ -1,7 +1,7 @@
 package plane
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -24,21 +24,31 @@ const (
 // groupsMax is how many groups are remembered of an engine whose server answers to none.
 const groupsMax = 16
 
-// fileRegistry implements [upstream.CollectiveRegistry] by a file. Where it cannot be written the run goes on: what is
-// lost is memory of a server, after a crash.
+// notes keeps what the next writer of a run is to know, whichever directory that has.
+type notes interface {
+	Note(ctx context.Context, name string, text []byte) error
+	Noted(ctx context.Context, name string) ([]byte, error)
+}
+
+// groupsNote is the name under which groups are noted in a cluster.
+const groupsNote = "collectives"
+
+// fileRegistry implements [upstream.CollectiveRegistry] by a file, and by a note where writers have a cluster in
+// common. Where they cannot be written the run goes on: what is lost is memory of a server, after a crash.
 type fileRegistry struct {
-	path string
-	logf func(format string, args ...any)
+	path  string
+	notes notes // nil where the directory is all that writers have in common
+	logf  func(format string, args ...any)
 
 	mu     sync.Mutex
 	groups map[string][]string // by engine, the oldest first
 	failed bool                // it was said that the file cannot be written
 }
 
-// openRegistry reads what the process before has noted.
-func openRegistry(dir string, logf func(format string, args ...any)) *fileRegistry {
+// openRegistry reads what the process before has noted, in the directory and in notes, nil for none.
+func openRegistry(dir string, notes notes, logf func(format string, args ...any)) *fileRegistry {
 	path, err := replace.Renamed(dir, earlierGroupsFile, groupsFile)
-	b := &fileRegistry{path: path, logf: logf}
+	b := &fileRegistry{path: path, notes: notes, logf: logf}
 	var text []byte
 	if err == nil {
 		text, err = os.ReadFile(path)
@@ -46,13 +56,43 @@ func openRegistry(dir string, logf func(format string, args ...any)) *fileRegist
 	if err == nil {
 		err = json.Unmarshal(text, &b.groups)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	if err = errors.Join(err, b.readNote()); err != nil {
 		logf("which groups engines were left in is not known (%v): with NCCL each keeps memory of an engine's GPUs until its server is started again", err)
 	}
 	if b.groups == nil {
 		b.groups = make(map[string][]string)
 	}
 	return b
+}
+
+// readNote adds the groups that another writer has noted, whose directory may have been another.
+func (b *fileRegistry) readNote() error {
+	if b.notes == nil {
+		return nil
+	}
+	text, err := b.notes.Noted(context.Background(), groupsNote)
+	if err != nil || text == nil {
+		return err
+	}
+	noted := make(map[string][]string)
+	if err := json.Unmarshal(text, &noted); err != nil {
+		return err
+	}
+	if noted == nil { // the text was null
+		return nil
+	}
+	for engine, names := range b.groups {
+		for _, name := range names {
+			if !slices.Contains(noted[engine], name) {
+				noted[engine] = append(noted[engine], name)
+			}
+		}
+	}
+	b.groups = noted
+	return nil
 }
 
 // Joining implements [upstream.CollectiveRegistry].
@@ -89,19 +129,26 @@ func (b *fileRegistry) change(engine string, with func(names []string) []string)
 	}
 }
 
-// write replaces the file as a whole. b.mu must be held.
+// write replaces file and note as a whole. b.mu must be held.
 func (b *fileRegistry) write() error {
+	text, err := json.Marshal(b.groups)
+	if err != nil {
+		return err
+	}
+	if b.notes != nil {
+		err = b.notes.Note(context.Background(), groupsNote, text)
+	}
+	return errors.Join(err, b.writeFile(append(text, '\n')))
+}
+
+func (b *fileRegistry) writeFile(text []byte) error {
 	if len(b.groups) == 0 {
 		if err := os.Remove(b.path); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
 	}
-	var text bytes.Buffer
-	if err := json.NewEncoder(&text).Encode(b.groups); err != nil {
-		return err
-	}
-	if err := os.WriteFile(b.path+".new", text.Bytes(), 0o644); err != nil {
+	if err := os.WriteFile(b.path+".new", text, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(b.path+".new", b.path)

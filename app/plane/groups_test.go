@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,16 +22,16 @@ func TestFileRegistry(t *testing.T) {
 			t.Errorf("of %s it has %q, want %q", engine, got, want)
 		}
 	}
-	b := openRegistry(dir, logf)
+	b := openRegistry(dir, nil, logf)
 	b.Joining("e0", "a")
 	b.Joining("e1", "b")
 	b.Joining("e0", "c")
-	b = openRegistry(dir, logf)
+	b = openRegistry(dir, nil, logf)
 	knows(b, "e0", "a", "c")
 	knows(b, "e1", "b")
 	b.Left("e0", "a")
 	b.Left("e0", "unknown")
-	b = openRegistry(dir, logf)
+	b = openRegistry(dir, nil, logf)
 	knows(b, "e0", "c")
 	b.Left("e0", "c")
 	b.Left("e1", "b")
@@ -40,7 +41,7 @@ func TestFileRegistry(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, earlierGroupsFile), []byte(`{"e1":["of an earlier version"]}`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	b = openRegistry(dir, logf)
+	b = openRegistry(dir, nil, logf)
 	knows(b, "e1", "of an earlier version")
 	b.Left("e1", "of an earlier version")
 	if files, err := os.ReadDir(dir); err != nil || len(files) != 0 {
@@ -56,12 +57,45 @@ func TestFileRegistry(t *testing.T) {
 	if err := os.WriteFile(b.path, []byte("no JSON"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	knows(openRegistry(dir, logf), "e0")
-	b = openRegistry(filepath.Join(dir, "none"), logf)
+	knows(openRegistry(dir, nil, logf), "e0")
+	b = openRegistry(filepath.Join(dir, "none"), nil, logf)
 	b.Joining("e0", "a")
 	b.Joining("e0", "b")
 	knows(b, "e0", "a", "b")
 	if len(said) != 2 || !strings.Contains(said[0], "is not known") || !strings.Contains(said[1], "cannot be noted") {
 		t.Errorf("said %q", said)
+	}
+}
+
+// heldNotes has notes in memory, as writers in common have them in a cluster.
+type heldNotes map[string][]byte
+
+func (h heldNotes) Note(_ context.Context, name string, text []byte) error {
+	h[name] = slices.Clone(text)
+	return nil
+}
+
+func (h heldNotes) Noted(_ context.Context, name string) ([]byte, error) { return h[name], nil }
+
+// TestRegistryOfAStandby: a control plane with another directory knows the groups of the one before.
+func TestRegistryOfAStandby(t *testing.T) {
+	shared := heldNotes{}
+	logf := func(format string, args ...any) { t.Errorf(format, args...) }
+	first := openRegistry(t.TempDir(), shared, logf)
+	first.Joining("e0", "a")
+	first.Joining("e1", "b")
+	first.Left("e1", "b")
+	dir := t.TempDir()
+	standby := openRegistry(dir, nil, logf)
+	standby.Joining("e0", "its own, of long ago")
+	standby = openRegistry(dir, shared, logf)
+	if got := standby.Remembered("e0"); !slices.Equal(got, []string{"a", "its own, of long ago"}) || standby.Remembered("e1") != nil {
+		t.Errorf("it has %q and %q", got, standby.Remembered("e1"))
+	}
+	for _, name := range []string{"a", "its own, of long ago"} {
+		standby.Left("e0", name)
+	}
+	if got := openRegistry(t.TempDir(), shared, logf).Remembered("e0"); got != nil {
+		t.Errorf("every group was left, and the next one has %q", got)
 	}
 }

@@ -17,7 +17,11 @@ import (
 func (p *Plane) buildSenders() {
 	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.logf})
-		p.groups = openRegistry(p.Dir, p.logf)
+		var shared notes
+		if p.Cfg.Store.NATS.URL != "" {
+			shared = p.log
+		}
+		p.groups = openRegistry(p.Dir, shared, p.logf)
 	}
 }
 
