@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -83,6 +84,9 @@ func New(cfg config.Config, dir string, rules loop.Config, logf func(format stri
 // prepare makes what needs no directory, so that a bad task leaves none behind.
 func (p *Parts) prepare() error {
 	if p.Cfg.External() {
+		if err := p.carriesConnections(machine.Descriptors()); err != nil {
+			return err
+		}
 		if err := refuseRehearsal(p.Cfg); err != nil {
 			return err
 		}
@@ -104,6 +108,9 @@ func (p *Parts) prepare() error {
 	}
 	task := p.Task
 	if err := refuseDrift(p.Cfg, task); err != nil {
+		return err
+	}
+	if err := p.carriesSlots(machine.Memory()); err != nil {
 		return err
 	}
 	limits := task.Limits()

@@ -57,6 +57,13 @@ func NewDecoder(c Config, slots, rows int) (*Decoder, error) {
 	}, nil
 }
 
+// DecoderBytes is what NewDecoder takes for every slot and for every row of a step, in bytes of memory.
+func DecoderBytes(c Config) (slot, row int64) {
+	slot = int64(c.Layers) * int64(c.Width) * int64(pad16(c.Context)+c.Context)
+	row = int64(6*c.Width + c.Hidden + 1 + c.Vocabulary)
+	return 4*slot + 8, 4 * row
+}
+
 // Rows is the largest number of rows a step takes.
 func (d *Decoder) Rows() int { return d.rows }
 

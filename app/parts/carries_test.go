@@ -1,0 +1,42 @@
+package parts
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/config"
+)
+
+// More rollouts at once than the machine has memory or descriptors for are refused by their key, with the
+// number that it carries, before anything is made for them.
+func TestConcurrencyIsCarried(t *testing.T) {
+	parts := func(settings ...string) *Parts {
+		t.Helper()
+		cfg, err := config.Load("", settings...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return &Parts{Cfg: cfg}
+	}
+	cfg := parts("rollout.concurrency=16777216").Cfg // a tebibyte
+	if _, err := New(cfg, "", RunRules(cfg), nil); err == nil || !strings.Contains(err.Error(), "rollout.concurrency") || !strings.Contains(err.Error(), "at most ") {
+		t.Errorf("sixteen million rollouts in one engine: %v", err)
+	}
+	cfg = parts("rollout.concurrency=1000").Cfg
+	p, err := New(cfg, "", RunRules(cfg), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.carriesSlots(64 << 20); err == nil || !strings.Contains(err.Error(), "64 MiB of memory") {
+		t.Errorf("a thousand in 64 MiB: %v", err)
+	}
+	if err := p.carriesSlots(1 << 30); err != nil {
+		t.Errorf("a thousand in 1 GiB: %v", err)
+	}
+	if err := p.carriesConnections(1024); err == nil || !strings.Contains(err.Error(), "ulimit -n") || !strings.Contains(err.Error(), "at most 896,") {
+		t.Errorf("a thousand over 1024 descriptors: %v", err)
+	}
+	if err := p.carriesConnections(20000); err != nil {
+		t.Errorf("a thousand over 20000 descriptors: %v", err)
+	}
+}
