@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/loop"
+)
+
+// damageDocument is a control plane that has all its parts inside, and takes a snapshot every few steps.
+const damageDocument = `
+seed: 7
+rollout: {concurrency: 24, group_size: 4}
+train: {batch: 16}
+queue: {policy: drop, factor: 2}
+model: {layers: 1, width: 16, heads: 2}
+engines: [{kind: embedded, decode_step_s: 0.0005}]
+environment: {kind: embedded, task: reverse, service_time: {kind: lognormal, mean_s: 0.002, tailness: 70}}
+trainer: {kind: embedded, steps: %d}
+store: {snapshot_every: 3, samples_every: 0, trace: %s}
+evaluate: {prompts: 20, every: 0}
+filter: {zero_advantage: false}
+`
+
+// flipNewest changes a bit after the last place that has a text, of the file that was changed last among those of
+// the streams whose names begin so. It reports whether there was one.
+func flipNewest(t *testing.T, dir, stream, text string) bool {
+	t.Helper()
+	newest, at, changed := "", int64(0), time.Time{}
+	root := filepath.Join(dir, "runs", "r", "state", "nats")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".blk" || !strings.Contains(path, "/"+stream) {
+			return nil // the server removes files meanwhile
+		}
+		info, err := d.Info()
+		if err != nil {
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if i := bytes.LastIndex(data, []byte(text)); err == nil && i >= 0 && info.ModTime().After(changed) {
+			newest, at, changed = path, int64(i+len(text)), info.ModTime()
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if newest == "" {
+		return false
+	}
+	f, err := os.OpenFile(newest, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	one := make([]byte, 1)
+	if _, err = f.ReadAt(one, at); err == nil {
+		one[0] ^= 1
+		_, err = f.WriteAt(one, at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return true
+}
+
+// A bit of the newest snapshot changes on the disk, the run takes more of them, and is killed. It goes on from where
+// it was, as often as that is done, with a mirror of the log and without.
+func TestServeOutlivesDamagedSnapshots(t *testing.T) {
+	const steps = 60
+	for _, trace := range []string{"none", "full"} {
+		t.Run(trace, func(t *testing.T) {
+			dir := t.TempDir()
+			document := fmt.Sprintf(damageDocument, steps, trace)
+			s := startServe(t, dir, document, "--json")
+			for version := loop.Version(8); version < 40; {
+				s.reaches(version)
+				if !flipNewest(t, dir, "headway_r_snapshots", "headway state 2 ") {
+					t.Fatal("no snapshot is on the disk")
+				}
+				version = s.reaches(version + 8).Version
+				s.kill()
+				s = startServe(t, dir, document, "--json")
+				if again := s.reaches(0).Version; again < version {
+					t.Fatalf("it went back from version %d to %d:\n%s", version, again, s.text())
+				}
+				version += 2
+			}
+			if status := s.final(); status.Version != steps || !status.Ledger.Balanced {
+				t.Errorf("it ended at version %d of %d, ledger %+v", status.Version, steps, status.Ledger)
+			}
+		})
+	}
+}
+
+// A bit in the middle of the log changes, without a mirror to read it from, and the control plane is killed: the next
+// start says what is lost and where, and leaves every version where it is.
+func TestServeSaysThatItsLogIsDamaged(t *testing.T) {
+	dir := t.TempDir()
+	document := fmt.Sprintf(damageDocument, 4000, "none")
+	s := startServe(t, dir, document)
+	s.reaches(9)
+	if !flipNewest(t, dir, "headway_r_log", `"kind":"train-step-ended"`) && !flipNewest(t, dir, "headway_r_log", "train-step-ended") {
+		t.Fatal("no train step is in the log on the disk")
+	}
+	s.reaches(20)
+	s.kill()
+	versions := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "runs", "r", "weights", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return names
+	}
+	before := versions()
+	s = startServe(t, dir, document)
+	<-s.ended
+	if text := s.text() + s.stdout.String(); !strings.Contains(text, "the event log has lost its end") && !strings.Contains(text, "is missing or damaged: restore") {
+		t.Errorf("it says:\n%s", text)
+	}
+	for _, name := range versions() {
+		if strings.Contains(name, "orphan-") {
+			t.Errorf("%s was set aside; before there were %v", name, before)
+		}
+	}
+}
