@@ -262,7 +262,7 @@ var rules = []rule{
 	{room: "store/storetest", claim: pure, may: []string{"loop", "loop/port", "loop/trace"},
 		what: "what every store must pass",
 		why:  "it knows the port alone, so that every store is held to the same"},
-	{room: "store/transfer", may: []string{"api/protocol", "internal/pause", "loop"},
+	{room: "store/transfer", may: []string{"api/protocol", "internal/parallel", "internal/pause", "loop"},
 		what: "versions to every engine and stage: fan-out, two-phase switch, quarantine",
 		why:  "it moves files and knows nothing of what is in them"},
 	{room: "store/weights", may: []string{"internal/replace", "internal/transformer", "loop", "loop/port"}, modules: []string{"github.com/klauspost/compress"},

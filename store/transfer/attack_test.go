@@ -295,3 +295,33 @@ func TestDigest(t *testing.T) {
 		}
 	}
 }
+
+// A receiver is not taken over with another token while it lives; it may change its own.
+func TestTakenOverReceivers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t", Silence: 30 * time.Second})
+		say := func(instance, token string, leaving bool) error {
+			req := protocol.ReceiverRequest{Engine: "e", Instance: instance, Leaving: leaving}
+			req.Caller.Token = token
+			_, err := c.Next(t.Context(), "a", req)
+			return err
+		}
+		if err := say("first", "its own", false); err != nil {
+			t.Fatal(err)
+		}
+		for _, leaving := range []bool{false, true} {
+			if err := say("second", "another", leaving); err == nil || !strings.Contains(err.Error(), "with another token") || len(c.Versions()) != 1 {
+				t.Errorf("another token, leaving %t: %v, %+v", leaving, err, c.Versions())
+			}
+		}
+		for _, next := range [][2]string{{"first", "its new one"}, {"restarted", "its new one"}} {
+			if err := say(next[0], next[1], false); err != nil {
+				t.Errorf("%v: %v", next, err)
+			}
+		}
+		time.Sleep(31 * time.Second)
+		if err := say("second", "another", false); err != nil {
+			t.Errorf("after a silence: %v", err)
+		}
+	})
+}

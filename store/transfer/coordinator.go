@@ -61,6 +61,7 @@ type receiver struct {
 	address, form string
 	dial, secret  string     // of address
 	peer          netip.Addr // from which it announced address
+	token         string     // that it called with, told from others
 	served        loop.Version
 	loaded        loop.Version
 	state         string
@@ -250,11 +251,15 @@ func (c *Coordinator) hear(name, dial string, req protocol.ReceiverRequest) (r *
 		if r.open > 0 {
 			return nil, protocol.Refuse(protocol.CodeConflict, "another process is receiver %s at this moment: stop it, or choose another --name", name)
 		}
+		if r.token != req.Caller.Token && !c.silent(r) {
+			return nil, protocol.Refuse(protocol.CodeConflict, "receiver %s was heard of %.0f s ago with another token: start this process with that one, or wait for %.0f s of silence", name, (c.opt.Clock() - r.heard).Seconds(), c.opt.Silence.Seconds())
+		}
 		c.renew(r, req.Instance)
 	}
 	r.open++
 	r.heard, r.form = c.opt.Clock(), req.Form
 	r.address, r.dial, r.secret, r.peer = req.Address, dial, req.Secret, req.Caller.Peer
+	r.token = req.Caller.Token
 	if r.state == StateLost {
 		r.state, r.reload = StateQuarantined, true
 		c.change(r.engine)
