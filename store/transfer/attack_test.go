@@ -325,3 +325,36 @@ func TestTakenOverReceivers(t *testing.T) {
 		}
 	})
 }
+
+// A parent that sends a byte now and then does not hold a receiver up.
+func TestTricklingParent(t *testing.T) {
+	dir, parts := publish(t, 100<<10)
+	c, err := transfer.OpenCopy(7, "", manifestOf(t, dir, parts), parts, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		source := &transfer.Source{}
+		source.Add(c)
+		good := source.Handler("/t")
+		client := pipeTo(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Host != "slow" || !strings.HasSuffix(r.URL.Path, "/chunks") {
+				good.ServeHTTP(w, r)
+				return
+			}
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte{0})
+				w.(http.Flusher).Flush()
+				time.Sleep(10 * time.Second)
+			}
+		}))
+		store := &transfer.Store{Dir: to, Client: client}
+		began := time.Now()
+		p, err := store.Fetch(t.Context(), transfer.Load{Version: 7, Offer: source.Digest(7, ""), Parents: []transfer.Parent{{URL: "http://slow/t"}, {URL: "http://good/t"}}})
+		if took := time.Since(began); err != nil || p.Parents != 2 || took > time.Minute {
+			t.Errorf("%v after %v and %d parents, want the second to help after 30 s", err, took, p.Parents)
+		}
+		time.Sleep(time.Minute) // until the slow one has seen that nobody listens
+	})
+}

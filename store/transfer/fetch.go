@@ -39,8 +39,7 @@ type Store struct {
 	Always bool
 	// Keep is how many versions stay beside the one that is served; 0 means 2.
 	Keep int
-	// Idle is how long a parent may send nothing before the next is asked; 0 means 30 s.
-	// It bounds how slow a link may be: a chunk has to pass in that time.
+	// Idle is how long a parent may send next to nothing, less than 16 KiB/s, before the next is asked; 0 means 30 s.
 	Idle time.Duration
 
 	served atomic.Int64 // the version that Served named, plus 1
@@ -240,34 +239,44 @@ func (s *Store) stream(ctx context.Context, c *Copy, parent Parent, began time.T
 	defer cancel(nil)
 	silence := time.AfterFunc(s.idle(), func() { cancel(fmt.Errorf("%w for %s", errSilent, s.idle())) })
 	defer silence.Stop()
-	err := s.receive(ctx, c, parent, began, p, func() { silence.Reset(s.idle()) })
+	enough, came := int64(bytesPerSMin*s.idle().Seconds()), int64(0)
+	err := s.receive(ctx, c, parent, began, p, func(n int) {
+		if came += int64(n); n == 0 || came >= enough {
+			came = 0
+			silence.Reset(s.idle())
+		}
+	})
 	if cause := context.Cause(ctx); errors.Is(cause, errSilent) {
 		return cause
 	}
 	return err
 }
 
-// errSilent ends a stream whose parent sends nothing.
-var errSilent = errors.New("it sent nothing")
+// bytesPerSMin is the slowest that a parent may be. One that sends a byte now and then would hold its
+// receivers up for as long as it likes.
+const bytesPerSMin = 16 << 10
+
+// errSilent ends a stream whose parent sends nothing, or next to nothing.
+var errSilent = errors.New("it sent nothing, or next to nothing,")
 
 func (s *Store) idle() time.Duration { return cmp.Or(s.Idle, 30*time.Second) }
 
-// heard calls word whenever something was read.
+// heard tells word how much was read.
 type heard struct {
 	io.Reader
-	word func()
+	word func(n int)
 }
 
 func (h heard) Read(p []byte) (int, error) {
 	n, err := h.Reader.Read(p)
 	if n > 0 {
-		h.word()
+		h.word(n)
 	}
 	return n, err
 }
 
-// receive takes the chunks; word is called whenever the parent has sent something.
-func (s *Store) receive(ctx context.Context, c *Copy, parent Parent, began time.Time, p *Phases, word func()) error {
+// receive takes the chunks; word is told how much the parent has sent, and 0 while this end waits for its own limit.
+func (s *Store) receive(ctx context.Context, c *Copy, parent Parent, began time.Time, p *Phases, word func(n int)) error {
 	response, err := s.get(ctx, parent, fmt.Sprintf("/%d/chunks?from=%d&form=%s", c.Version, c.Here(), url.QueryEscape(s.Form)))
 	if err != nil {
 		return err
@@ -277,7 +286,7 @@ func (s *Store) receive(ctx context.Context, c *Copy, parent Parent, began time.
 	buffer := make([]byte, ChunkBytes)
 	for i := c.Here(); i < c.Chunks(); i++ {
 		data := buffer[:c.chunkBytes(i)]
-		if err := s.Limit.pieces(ctx, len(data), func(int) error { word(); return nil }); err != nil {
+		if err := s.Limit.pieces(ctx, len(data), func(int) error { word(0); return nil }); err != nil {
 			return err // while this end waits for its own limit the parent is not silent
 		}
 		sum, err := readChunk(body, uint32(i), data)
