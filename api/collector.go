@@ -38,6 +38,15 @@ func single[T any](part func(protocol.Status) *T, name, help string, kind promet
 	return of(part, name, help, kind, nil, func(p *T, emit func(float64, ...string)) { emit(read(p)) })
 }
 
+// bounds is a figure of every bound.
+func bounds(name, help string, kind prometheus.ValueType, read func(protocol.Bound) float64) figure {
+	return figure{name, help, kind, []string{"bound"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, b := range s.Bounds {
+			emit(read(b), b.Name)
+		}
+	}}
+}
+
 const (
 	gauge   = prometheus.GaugeValue
 	counter = prometheus.CounterValue
@@ -137,6 +146,10 @@ var planeFigures = []figure{
 	one("headway_workers_silent", "Environment workers that hold claims and are silent.", gauge, func(s protocol.Status) float64 { return float64(len(s.Workers.Silent)) }),
 	one("headway_rollouts_claimed", "Rollouts at environment workers.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Claimed) }),
 	one("headway_rollouts_offered", "Rollouts that wait for an environment worker.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Offered) }),
+	bounds("headway_bound_held", "What is taken of a bound on clients together, in the unit of its name.", gauge, func(b protocol.Bound) float64 { return float64(b.Held) }),
+	bounds("headway_bound_max", "The bound.", gauge, func(b protocol.Bound) float64 { return float64(b.Max) }),
+	bounds("headway_bound_binding", "1 while new work waits for the bound or is refused.", gauge, func(b protocol.Bound) float64 { return truth(b.Binding) }),
+	bounds("headway_bound_refused_total", "Calls that were refused at the bound.", counter, func(b protocol.Bound) float64 { return float64(b.Refused) }),
 	{"headway_staleness_versions", "Staleness of the groups trained in the last steps.", gauge, []string{"statistic"}, func(s protocol.Status, emit func(float64, ...string)) {
 		emit(s.Staleness.Mean, "mean")
 		emit(s.Staleness.P50, "p50")

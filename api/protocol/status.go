@@ -29,6 +29,8 @@ type Status struct {
 	Gateway *Gateway `json:"gateway,omitempty"`
 	// Environment is what the control plane plays itself; nil where workers of somebody else's play.
 	Environment *EnvironmentStatus `json:"environment,omitempty"`
+	// Bounds are on what clients together may take of this process; empty before it has any.
+	Bounds []Bound `json:"bounds,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Control is the goal that the run keeps, and how; nil without one.
@@ -179,6 +181,19 @@ type Gateway struct {
 	Turns   int64 `json:"turns"`
 	Aborted int64 `json:"aborted"`
 	Tokens  int64 `json:"tokens"`
+}
+
+// Bound is on what clients together may take of a control plane.
+type Bound struct {
+	// Name says of what, with its unit: rollouts_bytes of all rollouts under way, rollout_bytes of the
+	// largest, and those of the server.
+	Name string `json:"name"`
+	// Held is how much of Max is taken. Binding: new work waits for it or is refused. Refused counts
+	// the calls that were.
+	Held    int64 `json:"held"`
+	Max     int64 `json:"max"`
+	Binding bool  `json:"binding"`
+	Refused int64 `json:"refused"`
 }
 
 // Trainer is the trainer's side of the lease.

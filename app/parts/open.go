@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
@@ -124,7 +125,7 @@ func (p *Parts) openEnvironment() (err error) {
 	g := p.Cfg.Gateway
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), Newest: p.newestServed, Clock: p.host.Clock,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock,
 	})
 	if err != nil {
 		return err

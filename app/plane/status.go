@@ -58,7 +58,7 @@ func (p *Plane) Status() protocol.Status {
 	s.Binding = v.Summary.Throughput.Binding
 	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
 	if p.Workers != nil {
-		s.Workers = p.Workers.Status()
+		s.Workers, s.Bounds = p.Workers.Status(), p.Workers.Bounds()
 	}
 	if p.gateway != nil {
 		g := p.gateway.Status()

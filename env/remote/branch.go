@@ -15,7 +15,9 @@ type turn struct {
 	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
 	prompt    []int32
 	maxTokens int
-	sampling  *port.Sampling
+	// asked is how many tokens the prompt had.
+	asked    int
+	sampling *port.Sampling
 	// number counts a worker's calls to Sample from 0; -1 for a call of Turn.
 	number int
 	// dropped is closed when nobody waits for the response any more: it is not recorded.
@@ -33,7 +35,7 @@ type turn struct {
 }
 
 func newTurn(number int, prompt []int32, maxTokens int, sampling *port.Sampling) *turn {
-	return &turn{number: number, prompt: slices.Clone(prompt), maxTokens: maxTokens, sampling: sampling,
+	return &turn{number: number, prompt: slices.Clone(prompt), asked: len(prompt), maxTokens: maxTokens, sampling: sampling,
 		dropped: make(chan struct{}), done: make(chan struct{})}
 }
 

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
-	"github.com/headway-rl/headway/loop/port"
 )
 
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and
@@ -28,7 +27,7 @@ func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleR
 		return protocol.SampleReply{}, err
 	}
 	defer e.leave(s)
-	t, err := s.turn(&req, e.opt.Sampling)
+	t, err := e.turn(s, &req)
 	if err != nil {
 		return protocol.SampleReply{}, err
 	}
@@ -52,7 +51,7 @@ func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleR
 }
 
 // turn finds the turn that a call asks for, or begins it.
-func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*turn, error) {
+func (e *Dispatcher) turn(s *session, req *protocol.SampleRequest) (*turn, error) {
 	r := &s.record
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]
@@ -75,8 +74,13 @@ func (s *session) turn(req *protocol.SampleRequest, sampling *port.Sampling) (*t
 	case len(req.Prompt) < len(history) || !slices.Equal(req.Prompt[:len(history)], history):
 		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d sampled tokens of prompt and response so far", req.Turn, s.id, len(history)).With("tokens", len(history))
 	}
-	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, sampling)
+	if err := e.admit(s, req.Prompt); err != nil {
+		return nil, err
+	}
+	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, e.opt.Sampling)
 	r.turns = append(r.turns, t)
+	s.pending += promptBytes(t.asked)
+	e.count(s)
 	s.queue = append(s.queue, t)
 	s.signal()
 	return t, nil
@@ -227,6 +231,8 @@ func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 	s.sample = r.sample()
 	s.sample.ID, s.sample.Reward, s.sample.Exact = s.task.ID, *req.Reward, req.Exact
 	s.sample.Prompt, s.sample.Response, s.sample.Answer = req.PromptText, req.ResponseText, req.AnswerText
+	s.pending += int64(len(req.Tokens))*tokenBytes + int64(len(req.PromptText)+len(req.ResponseText)+len(req.AnswerText))
+	e.count(s)
 	s.signal()
 	return nil
 }

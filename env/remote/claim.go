@@ -118,6 +118,8 @@ func (e *Dispatcher) grant(s *session, worker string) {
 	s.state, s.worker, s.deadline = stateClaimed, worker, e.opt.Clock()+int64(e.opt.ClaimTTL)
 	s.timer = time.AfterFunc(e.opt.ClaimTTL, func() { e.look(s) })
 	e.claimed++
+	e.room.grants++
+	s.grant = e.room.grants
 	e.workers.hold(worker)
 }
 

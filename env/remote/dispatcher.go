@@ -40,6 +40,9 @@ type Options struct {
 	PolicyOnly bool
 	// TurnWait is how long a call of Turn waits for its first token; 0 for as long as it takes.
 	TurnWait time.Duration
+	// RoomBytesMax bounds the memory that all rollouts under way hold, RolloutBytesMax that of one, both
+	// in bytes: see room. Defaults 3 GiB and 384 MiB, at most half of the former.
+	RoomBytesMax, RolloutBytesMax int64
 	// Newest is the newest version that an engine may serve. Nil means that rollouts sampled elsewhere
 	// are refused, because a version from the future could not be recognised.
 	Newest func() loop.Version
@@ -74,6 +77,7 @@ type Dispatcher struct {
 	past    past
 	workers workers
 	claimed int
+	room    room
 	// claimErr, once set, answers every claim; noClaims is closed with it.
 	claimErr error
 	noClaims chan struct{}
@@ -95,6 +99,8 @@ func New(opt Options) (*Dispatcher, error) {
 		return nil, fmt.Errorf("env/remote: limits %+v: want 0, for none, or more", opt.Limits)
 	case !slices.Contains([]string{"", SamplingOverride, SamplingRefuse, SamplingAllow}, opt.ClientSampling):
 		return nil, fmt.Errorf("env/remote: ClientSampling is %q: want %s, %s or %s", opt.ClientSampling, SamplingOverride, SamplingRefuse, SamplingAllow)
+	case opt.RoomBytesMax < 0 || opt.RolloutBytesMax < 0:
+		return nil, fmt.Errorf("env/remote: rollouts may hold %d bytes, one of them %d: want 0, for the default, or more", opt.RoomBytesMax, opt.RolloutBytesMax)
 	case opt.TurnWait < 0:
 		return nil, fmt.Errorf("env/remote: a turn that waits %v: want 0, for as long as it takes, or more", opt.TurnWait)
 	}
@@ -102,6 +108,7 @@ func New(opt Options) (*Dispatcher, error) {
 		began := time.Now()
 		opt.Clock = func() int64 { return int64(time.Since(began)) }
 	}
+	opt.withRoom()
 	return &Dispatcher{
 		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[port.RolloutID]*session),
 		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
@@ -212,6 +219,10 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})
 	default:
 		s.record.sampled(t, g)
+		if t.numbered() {
+			s.pending -= promptBytes(t.asked)
+		}
+		e.count(s)
 		close(t.done)
 	}
 }

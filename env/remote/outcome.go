@@ -16,10 +16,11 @@ const (
 	outcomeBroken
 	outcomeUnlogged
 	outcomeStopped
+	outcomeOverflow
 )
 
 func (k outcomeKind) String() string {
-	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged", "stopped"}[k]
+	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged", "stopped", "too large"}[k]
 }
 
 // answer is what a worker finished a rollout with, as far as two of them are compared.
@@ -50,6 +51,8 @@ func (o *outcome) refusal(id string) error {
 		r = protocol.Refuse(protocol.CodeExpired, "the claim of %s has expired, because %s; it is tried again, and this work counts for nothing. Claim another, and call touch while tools work", id, o.reason)
 	case outcomeUnwanted:
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: %s; its work counts for nothing: claim another", id, o.reason)
+	case outcomeOverflow:
+		r = protocol.Refuse(protocol.CodeTooLarge, "rollout %s was ended as failed: %s. Claim another", id, o.reason)
 	case outcomeUnlogged:
 		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before %s was logged: it is played again as another attempt, if it is still needed: claim again, elsewhere or later", id)
 	case outcomeStopped:

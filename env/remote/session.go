@@ -59,6 +59,10 @@ type session struct {
 	// timer looks at the claim when it may have expired.
 	timer  *time.Timer
 	record record
+	// pending is what it holds beside its record, in bytes; counted is its part of the sum of all.
+	pending, counted int64
+	// grant is the place of its claim among all claims.
+	grant int64
 	// running is the turn that the sampler is asked for, queue those after it.
 	running *turn
 	queue   []*turn
@@ -182,6 +186,7 @@ func (e *Dispatcher) end(s *session, o outcome) {
 	}
 	o.worker, o.answer = s.worker, s.answer
 	s.state, s.outcome = stateEnded, o
+	e.count(s)
 	delete(e.sessions, s.id)
 	if e.latest[keyOf(s.task.ID)] == s {
 		delete(e.latest, keyOf(s.task.ID))

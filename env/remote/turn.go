@@ -24,7 +24,7 @@ func (e *Dispatcher) Turn(ctx context.Context, id string, req protocol.TurnReque
 	if err != nil {
 		return protocol.TurnReply{}, err
 	}
-	defer e.depart(s)
+	defer e.depart(s, t)
 	reply, err := e.settle(ctx, s, t, e.follow(ctx, s, t))
 	if err != nil {
 		if t.flow != nil {
@@ -88,28 +88,30 @@ func (e *Dispatcher) enqueue(id string, t *turn) (*session, error) {
 		return nil, err
 	case s.state != stateClaimed:
 		return nil, finished(id)
-	case s.record.size >= recordTokensMax:
-		return nil, protocol.Refuse(protocol.CodeTooLarge, "rollout %s has %d tokens in %d branches, and may have %d: finish it, or begin fewer branches", id, s.record.size, len(s.record.branches), recordTokensMax).With("limit", recordTokensMax)
 	case len(s.record.turns) > 0:
 		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is sampled by its worker's numbered calls: go on with those, or claim another for an agent", id)
 	}
+	if err := e.admit(s, t.prompt); err != nil {
+		return nil, err
+	}
 	s.queue = append(s.queue, t)
+	s.pending += promptBytes(t.asked)
+	e.count(s)
 	s.signal()
 	e.open(s)
 	return s, nil
 }
-
-// recordTokensMax bounds what is recorded of one rollout: an agent may call in a circle.
-const recordTokensMax = 16 << 20
 
 func finished(id string) error {
 	return protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", id)
 }
 
 // depart ends the call that enqueue began.
-func (e *Dispatcher) depart(s *session) {
+func (e *Dispatcher) depart(s *session, t *turn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	s.pending -= promptBytes(t.asked)
+	e.count(s)
 	e.leave(s)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -167,7 +168,7 @@ func TestFinishDropsTurns(t *testing.T) {
 func TestTurnBound(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := open(t, nil)
-		play(t, e, id(1, 0, 1))
+		p := play(t, e, id(1, 0, 1))
 		c := claim(t, e, "w")
 		ask(t, e, c.ID, 20)
 		ask(t, e, c.ID, 20, 1, 2, 21)
@@ -177,10 +178,19 @@ func TestTurnBound(t *testing.T) {
 		if r.size != 9 {
 			t.Errorf("counted %d tokens, want 6 and 3", r.size)
 		}
-		r.size = recordTokensMax
+		r.size = int(e.opt.RolloutBytesMax / tokenBytes)
 		e.mu.Unlock()
-		_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{23}}, nil)
-		refused(t, err, protocol.CodeTooLarge, "tokens in 2 branches")
+		for range 2 { // the rollout has ended
+			_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{23}}, nil)
+			refused(t, err, protocol.CodeTooLarge, "tokens in 2 branches")
+		}
+		<-p.done
+		if p.err == nil || !strings.Contains(p.err.Error(), BoundRollout) {
+			t.Errorf("the runtime hears %v", p.err)
+		}
+		if b := e.Bounds(); b[0].Held != 0 || b[1].Refused != 1 {
+			t.Errorf("bounds %+v: want nothing held, and one call refused", b)
+		}
 	})
 }
 
