@@ -34,6 +34,8 @@ type collectiveServer struct {
 	groups   map[string]*bufio.ReadWriter
 	joined   []string
 	left     []string
+	// session is open between a begin and an end of an update.
+	session bool
 }
 
 // lineLogprob is the log-prob of every token under a version.
@@ -54,6 +56,7 @@ func newCollectiveServer(t *testing.T) *collectiveServer {
 		},
 		"POST /pause_generation": s.pause, "POST /continue_generation": s.resume, "POST /generate": s.generate, "POST /abort_request": replyNothing,
 		"POST /init_weights_update_group": s.join, "POST /destroy_weights_update_group": s.part, "POST /update_weights_from_distributed": s.receive,
+		"POST /begin_weight_update": s.bracket(true), "POST /end_weight_update": s.bracket(false),
 	} {
 		mux.HandleFunc(path, handle)
 	}
@@ -74,12 +77,16 @@ func replyNothing(w http.ResponseWriter, _ *http.Request) { replyJSON(w, map[str
 
 // succeeded answers as SGLang does what can fail.
 func succeeded(w http.ResponseWriter, err error) {
+	w.Header().Set("Content-Type", "application/json")
+	if err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+	}
 	replyJSON(w, map[string]any{"success": err == nil, "message": fmt.Sprint(err)})
 }
 
 func (s *collectiveServer) describe(w http.ResponseWriter, _ *http.Request) {
 	paths := map[string]any{}
-	for _, path := range []string{"/generate", "/pause_generation", "/continue_generation", "/init_weights_update_group", "/destroy_weights_update_group", "/update_weights_from_distributed"} {
+	for _, path := range []string{"/generate", "/pause_generation", "/continue_generation", "/init_weights_update_group", "/destroy_weights_update_group", "/update_weights_from_distributed", "/begin_weight_update", "/end_weight_update"} {
 		paths[path] = map[string]any{}
 	}
 	replyJSON(w, map[string]any{"paths": paths})
@@ -146,11 +153,27 @@ func (s *collectiveServer) part(w http.ResponseWriter, r *http.Request) {
 	err := json.NewDecoder(r.Body).Decode(&c)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.groups[c.Name] != nil {
-		s.left = append(s.left, c.Name)
+	if s.groups[c.Name] == nil {
+		succeeded(w, errors.New("The group to be destroyed does not exist."))
+		return
 	}
+	s.left = append(s.left, c.Name)
 	delete(s.groups, c.Name)
 	succeeded(w, err)
+}
+
+// bracket begins or ends the session within which tensors are taken, once each.
+func (s *collectiveServer) bracket(begins bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.session == begins {
+			succeeded(w, fmt.Errorf("begin %t while a weight-update session is already open: %t", begins, s.session))
+			return
+		}
+		s.session = begins
+		succeeded(w, nil)
+	}
 }
 
 func (s *collectiveServer) receive(w http.ResponseWriter, r *http.Request) {
@@ -161,8 +184,8 @@ func (s *collectiveServer) receive(w http.ResponseWriter, r *http.Request) {
 	group, version := s.groups[c.Name], 0
 	switch {
 	case err != nil:
-	case group == nil || !s.paused || !slices.Equal(c.Names, []string{"lm_head.weight"}):
-		err = fmt.Errorf("group %q, paused %t, tensors %q", c.Name, s.paused, c.Names)
+	case group == nil || !s.paused || !s.session || !slices.Equal(c.Names, []string{"lm_head.weight"}):
+		err = fmt.Errorf("group %q, paused %t, session %t, tensors %q", c.Name, s.paused, s.session, c.Names)
 	default:
 		_, err = fmt.Fscanln(group, &version)
 	}

@@ -23,6 +23,8 @@ type found struct {
 	server, model, load string
 	// tokenize and detokenize are empty where chats cannot be rendered.
 	tokenize, detokenize string
+	// session: tensors are taken only between a begin and an end.
+	session bool
 	// router: the address is that of a router.
 	router bool
 	// priority: requests may have one; low: the lower is earlier.
@@ -83,13 +85,15 @@ func (*Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capa
 }
 
 // Update implements [upstream.Dialect]. A server that is paused in place refuses to flush its cache,
-// so that is asked for only where the pause was a retraction.
-func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, _ *upstream.Capabilities) error {
+// so that is asked for only where the pause was a retraction. A flush that is refused all the same comes
+// after the weights have changed, and a failed read of a directory may leave weights of both versions: after
+// any error the weights are unknown, as the caller takes them to be.
+func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
 	if u.Lora {
 		return errors.New("adapters are not supported here: weights disk and distributed update the whole model")
 	}
 	if u.Group.Name != "" {
-		return updateDistributed(ctx, s, u)
+		return updateDistributed(ctx, s, u, learnt(caps).session)
 	}
 	return succeed(ctx, s, "/update_weights_from_disk", map[string]any{
 		"model_path": u.Dir, "weight_version": u.Label,

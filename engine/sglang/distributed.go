@@ -2,6 +2,7 @@ package sglang
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ const (
 	pathInitGroup    = "/init_weights_update_group"
 	pathDestroyGroup = "/destroy_weights_update_group"
 	pathDistributed  = "/update_weights_from_distributed"
+	pathBegin        = "/begin_weight_update"
+	pathEnd          = "/end_weight_update"
 )
 
 // bucketBytes bounds the tensors of one request: a server makes room for all of them before it
@@ -42,9 +45,41 @@ func (*Dialect) Part(ctx context.Context, s *upstream.Server, g upstream.Group, 
 // server on the CPU that stands for it. They have no code for it.
 var noSuchGroup = []string{"group to be destroyed does not exist", "there is no group "}
 
-// updateDistributed has the server receive the tensors bucket by bucket. The label comes with the last
-// one, and so does the flush: until then the server serves neither version.
-func updateDistributed(ctx context.Context, s *upstream.Server, u upstream.Update) error {
+// updateDistributed has the server receive the tensors. A server that has sessions takes tensors only
+// between their begin and their end. A failed update ends its session too, where the server still answers.
+func updateDistributed(ctx context.Context, s *upstream.Server, u upstream.Update, session bool) error {
+	if !session {
+		return receive(ctx, s, u)
+	}
+	if err := begin(ctx, s); err != nil {
+		return err
+	}
+	err := receive(ctx, s, u)
+	if err != nil && ctx.Err() != nil {
+		return err // the next begin ends what is left open
+	}
+	return errors.Join(err, succeed(ctx, s, pathEnd, map[string]any{}))
+}
+
+// begin opens a session of all runners. A session that a process before this one left open is ended first.
+func begin(ctx context.Context, s *upstream.Server) error {
+	body := map[string]any{"selector": "all"}
+	err := succeed(ctx, s, pathBegin, body)
+	if err == nil || !strings.Contains(err.Error(), sessionOpen) {
+		return err
+	}
+	if err := succeed(ctx, s, pathEnd, map[string]any{}); err != nil {
+		return err
+	}
+	return succeed(ctx, s, pathBegin, body)
+}
+
+// sessionOpen is a part of the words by which SGLang refuses a second session. It has no code for it.
+const sessionOpen = "already open"
+
+// receive has the server receive the tensors bucket by bucket. The label comes with the last one, and so
+// does the flush: until then the server serves neither version.
+func receive(ctx context.Context, s *upstream.Server, u upstream.Update) error {
 	left := u.Tensors
 	for len(left) > 0 {
 		n, err := bucket(left)

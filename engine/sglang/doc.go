@@ -9,6 +9,8 @@
 //   - A switch pauses in place, which keeps keys and values and cannot flush them, or retracts where
 //     they are to be computed anew. Updates carry their label, so that /update_weight_version, which
 //     aborts everything by default, is not needed.
+//   - Since 0.5.21 tensors of a collective are taken only within a session, from /begin_weight_update to
+//     /end_weight_update. Older releases have neither path. Updates by a directory need none.
 //   - Log-probs are of the distribution after temperature and before cuts, unless the server is told
 //     otherwise. Which of the three it is, is found out by sampling.
 //   - A router (sgl-model-gateway) passes sampling on to any of its workers, and no control. It is

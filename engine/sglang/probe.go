@@ -215,7 +215,7 @@ func (p *prober) controls() error {
 		return nil
 	}
 	has := map[string]bool{}
-	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache", pathInitGroup, pathDestroyGroup, pathDistributed} {
+	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache", pathInitGroup, pathDestroyGroup, pathDistributed, pathBegin, pathEnd} {
 		there, err := p.there(path)
 		if err != nil {
 			return err
@@ -225,6 +225,7 @@ func (p *prober) controls() error {
 	p.caps.Pause = has["/pause_generation"] && has["/continue_generation"]
 	p.caps.UpdateDisk = has["/update_weights_from_disk"]
 	p.caps.UpdateDistributed = has[pathInitGroup] && has[pathDestroyGroup] && has[pathDistributed] && p.apart == ""
+	p.found.session = has[pathBegin] && has[pathEnd] // since 0.5.21
 	// The cache is dropped by an update, where requests can be retracted before.
 	p.caps.Flush = p.caps.Pause && p.caps.UpdateDisk
 	if p.caps.Pause && !p.s.Guest {
