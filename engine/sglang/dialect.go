@@ -85,9 +85,9 @@ func (*Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capa
 }
 
 // Update implements [upstream.Dialect]. A server that is paused in place refuses to flush its cache,
-// so that is asked for only where the pause was a retraction. A flush that is refused all the same comes
-// after the weights have changed, and a failed read of a directory may leave weights of both versions: after
-// any error the weights are unknown, as the caller takes them to be.
+// so that is asked for only where the pause was a retraction. The server refuses a flush only after it has
+// changed the weights. A directory that it cannot read may leave it weights of both versions. So the
+// weights are unknown after any error.
 func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
 	if u.Lora {
 		return errors.New("adapters are not supported here: weights disk and distributed update the whole model")
