@@ -191,18 +191,36 @@ def test_update_in_the_middle(shim: Start, checkpoint: Checkpoints) -> None:
 
 
 def test_flush(shim: Start, checkpoint: Checkpoints) -> None:
-    """No flush while requests run or stand in place, by its own path or with an update."""
+    """No flush while requests run or stand in place. With an update it is refused after the weights have changed."""
     server = shim()
     (held,) = hold(server, body("r|"))
     status, said = server.call("/flush_cache", {})
     assert status == 400 and "1 running" in said
     update = {"model_path": str(checkpoint("llama", 1)), "weight_version": "v1"}
     status, answer = server.call("/update_weights_from_disk", update)
-    assert status == 400 and not answer["success"] and "flush_cache false" in answer["message"]
-    assert server.ask("/update_weights_from_disk", {**update, "flush_cache": False})["success"]
+    assert status == 400 and not answer["success"] and "Weights were updated" in answer["message"]
+    assert server.ask("/model_info")["weight_version"] == "v1"
     server.ask("/continue_generation", {})
     assert [s["version"] for s in held.end()["meta_info"]["weight_versions"]] == ["default", "v1"]
     assert "flushed" in server.ask("/flush_cache")
+
+
+def test_session(shim: Start) -> None:
+    """Tensors of a group are taken within a session alone, and there is one session at a time."""
+    server = shim()
+    for path, wanted, word in (
+        ("/update_weights_from_distributed", update_of({}, "g"), "must run between"),
+        ("/end_weight_update", {}, "no weight-update session is open"),
+        ("/begin_weight_update", {"selector": "all"}, ""),
+        ("/begin_weight_update", {}, "already open"),
+        ("/update_weights_from_distributed", update_of({}, "g"), "no group g"),
+        ("/end_weight_update", {}, ""),
+        ("/update_weights_from_distributed", update_of({}, "g"), "must run between"),
+    ):
+        status, answer = server.call(path, wanted)
+        assert (status, answer["success"]) == ((400, False) if word else (200, True)) and word in answer["message"]
+    status, answer = server.call("/begin_weight_update", {"selector": "other"})
+    assert status == 400 and "selector" in answer["error"]["message"]
 
 
 def test_refused_update(shim: Start, tmp_path: Path) -> None:
@@ -272,6 +290,7 @@ def served(server: Shim, directory: Path, label: str) -> None:
 def test_update_by_a_group(shim: Start, checkpoint: Checkpoints) -> None:
     """Tensors broadcast over gloo, in two requests, are served; what does not fit is refused before anybody waits."""
     server, new = shim(), checkpoint("llama", 1)
+    server.ask("/begin_weight_update", {})
     tensors = load_file(new / "model.safetensors")
     with Trainer(meeting("g"), new) as trainer:
         assert server.ask("/init_weights_update_group", trainer.meeting)["success"]
@@ -292,6 +311,7 @@ def test_update_by_a_group(shim: Start, checkpoint: Checkpoints) -> None:
 def test_a_tied_head_that_is_sent(shim: Start, checkpoint: Checkpoints) -> None:
     """Some senders repeat the embedding: it is taken, and is no tensor of the model's."""
     server, new = shim(model=checkpoint("tied", 0)), checkpoint("tied", 1)
+    server.ask("/begin_weight_update", {})
     tensors = load_file(new / "model.safetensors")
     assert "lm_head.weight" not in tensors
     with Trainer(meeting("g"), new, "tensors['lm_head.weight'] = tensors['model.embed_tokens.weight']") as trainer:
@@ -305,6 +325,7 @@ def test_a_tied_head_that_is_sent(shim: Start, checkpoint: Checkpoints) -> None:
 def test_a_trainer_that_is_killed(shim: Start, checkpoint: Checkpoints) -> None:
     """The update fails, the old weights are served, and another group is joined."""
     server, new = shim(), checkpoint("llama", 1)
+    server.ask("/begin_weight_update", {})
     update = {**update_of(load_file(new / "model.safetensors"), "g"), "weight_version": "v1"}
     with concurrent.futures.ThreadPoolExecutor() as pool:
         trainer = Trainer(meeting("g"), new)
@@ -327,6 +348,7 @@ def test_a_trainer_that_is_killed(shim: Start, checkpoint: Checkpoints) -> None:
 def test_a_trainer_that_sends_nothing(shim: Start, checkpoint: Checkpoints) -> None:
     """Leaving the group ends the update, and so does the client that asked for it when it goes away."""
     server, new = shim(), checkpoint("llama", 1)
+    server.ask("/begin_weight_update", {})
     tensors = load_file(new / "model.safetensors")
     with concurrent.futures.ThreadPoolExecutor() as pool:
         trainer = Trainer(meeting("g"), new)
@@ -355,6 +377,7 @@ def test_a_group_that_does_not_come_about(
 ) -> None:
     """A group may be left while others are still awaited; its name may be used again, and the server ends."""
     server, new = shim(), checkpoint("llama", 1)
+    server.ask("/begin_weight_update", {})
     monkeypatch.setattr(groups, "PATIENCE", timedelta(seconds=15))
     with socket.create_server(("127.0.0.1", 0)) as nobody, concurrent.futures.ThreadPoolExecutor() as pool:
         nowhere = {**meeting("g"), "master_port": nobody.getsockname()[1]}

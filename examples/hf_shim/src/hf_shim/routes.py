@@ -36,6 +36,7 @@ class Routes:
             "/init_weights_update_group": (post, self._init_group),
             "/update_weights_from_distributed": (post, self._update_from_group),
             "/destroy_weights_update_group": (post, self._destroy_group),
+            "/begin_weight_update": (post, self._begin_update), "/end_weight_update": (post, self._end_update),
             "/update_weight_version": (post, self._update_version),
             "/model_info": (get, self._model), "/get_model_info": (get, self._model),
             "/get_weight_version": (get, self._version), "/server_info": (get, self._server),
@@ -122,7 +123,7 @@ class Routes:
 
     async def _update_from_group(self, incoming: Incoming) -> Reply:
         given = {"group_name": GROUP_DEFAULT, **incoming.json()}
-        known = ("names", "dtypes", "shapes", "group_name", *UPDATE_FIELDS)
+        known = ("names", "dtypes", "shapes", "group_name", "selector", *UPDATE_FIELDS)
         refuse_unknown(given, known, "/update_weights_from_distributed")
         if given.get("load_format") is not None:
             raise Refusal(f"load_format is {given['load_format']!r}: this server takes one tensor after the other")
@@ -131,11 +132,22 @@ class Routes:
                 raise Refusal(f"{name}: want a list")
         count = len(given["names"])
         how = _how(given)
+        _selector(given)
         return await self._done(lambda: self._service.update_from_group(given, **how), f"Received {count} tensors")
 
     async def _destroy_group(self, incoming: Incoming) -> Reply:
         name = incoming.json().get("group_name", GROUP_DEFAULT)
         return await self._done(lambda: self._service.leave(name), f"Left {name}")
+
+    async def _begin_update(self, incoming: Incoming) -> Reply:
+        given = incoming.json()
+        refuse_unknown(given, ("selector",), "/begin_weight_update")
+        _selector(given)
+        return await self._done(self._service.begin_update, "Success")
+
+    async def _end_update(self, incoming: Incoming) -> Reply:
+        refuse_unknown(incoming.json(), (), "/end_weight_update")
+        return await self._done(self._service.end_update, "Success")
 
     async def _done(self, work: Callable[[], Awaitable[Any]], message: str) -> Reply:
         try:
@@ -266,6 +278,12 @@ class Routes:
 
 def _refused(message: str, status: int) -> Reply:
     return Reply.of({"error": {"message": message, "code": status}}, status)
+
+
+def _selector(given: dict[str, Any]) -> None:
+    """Which models a call is for: there is no draft here."""
+    if given.get("selector", "all") not in ("target", "draft", "all"):
+        raise Refusal(f"selector is {given['selector']!r}: want target, draft or all")
 
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:

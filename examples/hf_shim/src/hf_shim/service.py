@@ -27,6 +27,8 @@ class Service:
     def __init__(self, engine: Engine, directory: Path) -> None:
         self.engine, self.directory = engine, directory
         self.groups = Groups()
+        #: Tensors of a group are taken only while a session is open, as SGLang takes them since 0.5.21.
+        self.session = False
         self.throughput = 0.0
         self.closed = False
         self._gate = asyncio.Lock()
@@ -140,12 +142,13 @@ class Service:
 
     async def _replace(self, read: Callable[[], dict[str, Any]], label: str | None, flush: bool) -> int:
         async with self._gate:
-            if flush:
-                self.engine.check_flush()
             tensors = await self._apart(read)
             await self._apart(lambda: self.engine.replace(tensors, label))
             if flush:
-                self.engine.flush()
+                try:
+                    self.engine.flush()
+                except Refusal as problem:  # SGLang, too, has changed the weights and their label by then
+                    raise Refusal(f"Weights were updated, but the cache was not flushed: {problem}") from None
             return len(self.engine.running) + len(self.engine.waiting)
 
     async def update_from_disk(self, directory: Path, **how: Any) -> int:
@@ -156,12 +159,28 @@ class Service:
 
     async def update_from_group(self, wanted: dict[str, Any], **how: Any) -> int:
         """Serves tensors that a group's first member broadcasts."""
+        if not self.session:
+            raise Refusal(
+                "update_weights_from_distributed must run between begin_weight_update() and end_weight_update()"
+            )
         model = self.engine.model
         try:
             return await self.update(lambda: self.groups.receive(wanted, model), **how)
         except asyncio.CancelledError:  # the client is gone: the engine does not wait for tensors on its behalf
             self.groups.give_up(wanted["group_name"])
             raise
+
+    async def begin_update(self) -> None:
+        """Opens the session of an update by a group; there is one at a time."""
+        if self.session:
+            raise Refusal("a weight-update session is already open; call end_weight_update() first")
+        self.session = True
+
+    async def end_update(self) -> None:
+        """Closes it."""
+        if not self.session:
+            raise Refusal("no weight-update session is open; call begin_weight_update() first")
+        self.session = False
 
     async def join(self, wanted: dict[str, Any]) -> None:
         """Joins a group. It waits for the others on a thread of its own, and generation goes on."""
