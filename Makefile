@@ -21,6 +21,8 @@ RUNSC_VERSION := v0.0.0-20260905035102-160fafc42237
 RUNSC_SUM := h1:AU5+CtCvnBnxdZRNcZt1NfSLqgkXZVT3N/u6u1aXg44=
 # Servers of OpenEnv and SWE-ReX, which the tests of their clients speak to.
 ENVIRONMENTS := $(HOME)/.cache/headway/environments
+# Released engines whose sources make test-protocols reads.
+WHEELS := $(HOME)/.cache/headway/wheels
 RUNSC := $(HOME)/.cache/headway/runsc-$(RUNSC_VERSION)/runsc
 # A control plane of Kubernetes: the version is that of internal/kubernetes/kubernetestest/testdata/controlplane/go.mod.
 KUBERNETES_VERSION := v1.34.4
@@ -154,6 +156,16 @@ $(ENVIRONMENTS)/installed: env/episode/openenv/testdata/requirements.txt
 	$(PYTHON) -m venv $(ENVIRONMENTS)
 	$(ENVIRONMENTS)/bin/pip install -q --no-deps --require-hashes -r env/episode/openenv/testdata/requirements.txt
 	touch $@
+
+# Wheels of two releases of one package cannot stand in one file of requirements.
+.PHONY: test-protocols
+test-protocols: ## hold the words of the dialects against the sources of released engines (downloads 0.2 GB once, installs nothing)
+	for set in oldest newest; do \
+		$(PYTHON) -m pip download --quiet --disable-pip-version-check --no-deps --require-hashes --only-binary :all: \
+			--python-version 3.11 --platform manylinux_2_34_x86_64 --platform manylinux_2_28_x86_64 --exists-action i \
+			-d $(WHEELS) -r cmd/lab/bench/protocols/requirements/$$set.txt || exit 1; \
+	done
+	HEADWAY_WHEELS=$(WHEELS) $(GO) test -count 1 ./cmd/lab/bench/protocols
 
 .PHONY: test-kubernetes
 test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
