@@ -10,5 +10,6 @@
 //   - A handler that reads a body by itself may read more names than those in its own lines.
 //   - Answers are not compared. Options may leave a route out.
 //   - Updates of adapters (LoRA) are not asked.
-//   - The words of examples/hf_shim and of Tinker's service are not compared yet.
+//   - Of examples/hf_shim the routes and the names of fields are compared: not their kinds, and not those
+//     of /generate. The words of Tinker's service are not compared yet.
 package protocols

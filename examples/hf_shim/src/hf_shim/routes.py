@@ -246,7 +246,7 @@ class Routes:
         given = incoming.json()
         known = (
             "model", "prompt", "messages", "tools", "add_special_tokens", "add_generation_prompt",
-            "continue_final_message", "chat_template_kwargs", "return_token_strs",
+            "continue_final_message", "chat_template_kwargs",
         )  # fmt: skip
         refuse_unknown(given, known, "/tokenize")
         prompt, messages = given.get("prompt"), given.get("messages")
@@ -263,9 +263,8 @@ class Routes:
             if not isinstance(messages, list):
                 raise Refusal("messages: want a list of them")
             ids = self._tokenizer.render(messages, given.get("tools"), flag(given, "add_generation_prompt", True), more)
-        words = self._tokenizer.texts(ids) if flag(given, "return_token_strs", False) else None
         context = self._service.engine.model.architecture.context
-        return Reply.of({"count": len(ids), "max_model_len": context, "tokens": ids, "token_strs": words})
+        return Reply.of({"count": len(ids), "max_model_len": context, "tokens": ids})
 
     async def _detokenize(self, incoming: Incoming) -> Reply:
         assert self._tokenizer is not None

@@ -66,10 +66,6 @@ class Tokenizer:
         text: str = self._backend.decode(tokens, skip_special_tokens=skip_special)
         return text
 
-    def texts(self, tokens: list[int]) -> list[str]:
-        """The vocabulary's own words for tokens."""
-        return [self._backend.id_to_token(t) or "" for t in tokens]
-
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None, generation: bool, more: dict[str, Any]
     ) -> list[int]:
