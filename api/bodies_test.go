@@ -40,11 +40,11 @@ func TestRefusalsAreHeard(t *testing.T) {
 	}
 }
 
-// Bodies that are each allowed may not take more together than their role's room, which is
-// free again once they are decoded, also while their request waits, and when one broke off.
+// Bodies that are each allowed may not take more memory together than their role's room. Once they are
+// decoded they take what their message does, until their request has ended.
 func TestBodiesTogether(t *testing.T) {
 	decoded, wait := make(chan struct{}), make(chan struct{})
-	c := start(t, Options{BodyBytesMax: 1000, BodiesBytesMax: 1500}, func(s *Server) {
+	c := start(t, Options{BodyBytesMax: 1000, BodiesBytesMax: 26000}, func(s *Server) {
 		s.route("POST /test/wait", roleAny, func(_ http.ResponseWriter, r *http.Request) error {
 			var message struct{ Text string }
 			if err := readJSON(r, &message); err != nil {
@@ -72,7 +72,7 @@ func TestBodiesTogether(t *testing.T) {
 	}
 	go send("/test/read")
 	<-decoded
-	if a := c.do("POST", "/test/read", json); a.status != 429 || a.code() != protocol.CodeBusy || !strings.Contains(a.body, "1500 bytes") {
+	if a := c.do("POST", "/test/read", json); a.status != 429 || a.code() != protocol.CodeBusy || !strings.Contains(a.body, "may take 26000") {
 		t.Errorf("beyond the room: %d %s", a.status, a.body)
 	}
 	if a := c.do("POST", "/test/wait", json); a.status != 429 {
@@ -88,5 +88,57 @@ func TestBodiesTogether(t *testing.T) {
 	<-decoded
 	if status := <-ended; status != 200 {
 		t.Errorf("afterwards: %d", status)
+	}
+}
+
+// A decoded body holds its room as long as its request does, by what the message takes: a short text may
+// become a long list. One body alone is never refused for the room.
+func TestDecodedBodiesAreCounted(t *testing.T) {
+	decoded, wait := make(chan struct{}), make(chan struct{})
+	var server *Server
+	c := start(t, Options{BodyBytesMax: 1000, BodiesBytesMax: 20000}, func(s *Server) {
+		server = s
+		s.route("POST /test/list", roleAny, func(_ http.ResponseWriter, r *http.Request) error {
+			var message struct{ List []int64 }
+			if err := readJSON(r, &message); err != nil {
+				return err
+			}
+			decoded <- struct{}{}
+			<-wait
+			return nil
+		}, tokensBody)
+	})
+	json := `{"List":[` + strings.Repeat("0,", 400) + `0]}`
+	ended := make(chan int)
+	send := func() { ended <- c.do("POST", "/test/list", json).status }
+	go send()
+	<-decoded
+	bound := server.current().Bounds[0]
+	if bound.Name != boundBodies || bound.Held < 401*8 || bound.Held > 2*401*8 || bound.Binding {
+		t.Errorf("a list of 401 numbers waits: %+v", bound)
+	}
+	go send()
+	select {
+	case status := <-ended:
+		if status != 429 {
+			t.Errorf("another beside it: %d", status)
+		}
+	case <-decoded:
+		close(wait)
+		t.Fatal("another passed beside it")
+	}
+	close(wait)
+	if status := <-ended; status != 200 {
+		t.Errorf("the first: %d", status)
+	}
+	go send()
+	<-decoded
+	if status := <-ended; status != 200 {
+		t.Errorf("afterwards: %d", status)
+	}
+	for server.current().Bounds[0].Held != 0 { // it is given back once the reply is out
+	}
+	if bound := server.current().Bounds[0]; bound.Refused != 1 {
+		t.Errorf("in the end: %+v", bound)
 	}
 }

@@ -58,17 +58,18 @@ func (s *Server) handToGateway(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// handedBody is a body in memory. Closing it gives back the room that it took.
+// handedBody is a body in memory. Closing it says that it is decoded.
 type handedBody struct {
 	*bytes.Reader
 	held *held
 }
 
-// Close says that the body has been decoded.
+// Close leaves room for what is made of the body, until the request has ended.
 func (b *handedBody) Close() error {
 	if b.held != nil {
-		b.held.release()
+		b.held.keep(chatFactor * b.held.text)
 	}
+	b.Reader = bytes.NewReader(nil) // its text is not needed any more
 	return nil
 }
 

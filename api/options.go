@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/internal/reread"
 )
 
@@ -34,8 +35,8 @@ type Options struct {
 	// BodyBytesMax bounds a request's body that holds tokens: those that sample and finish. Those
 	// without tokens are bounded by 1 MiB, or this if it is less. Default 256 MiB.
 	BodyBytesMax int64
-	// BodiesBytesMax bounds the bodies that requests of one role have in memory at a time, weights
-	// apart; more are CodeBusy. Default twice BodyBytesMax.
+	// BodiesBytesMax bounds the memory that the bodies of requests take at a time, weights apart and
+	// decoded ones included. One role may have half of it. More are CodeBusy. Default an eighth of the memory.
 	BodiesBytesMax int64
 	// WeightsBytesMax bounds the body that publishes a version. Default 64 GiB.
 	WeightsBytesMax int64
@@ -79,7 +80,7 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	orInt(&o.HeaderBytesMax, 32<<10)
 	orInt(&o.BodyBytesMax, 256<<20)
-	orInt(&o.BodiesBytesMax, 2*o.BodyBytesMax)
+	orInt(&o.BodiesBytesMax, machine.Memory()/8)
 	orInt(&o.WeightsBytesMax, 64<<30)
 	orInt(&o.HeaderPatience, 10*time.Second)
 	orInt(&o.BodyPatience, 30*time.Second)

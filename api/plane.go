@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -79,6 +80,7 @@ func (s *Server) open(pattern string, h handler) {
 // current is the plane's status, with the drain that it may not know of.
 func (s *Server) current() protocol.Status {
 	status := s.ports().Plane.Status()
+	status.Bounds = append(slices.Clone(status.Bounds), s.bounds()...)
 	if s.draining() && status.State == "running" {
 		status.State = "draining"
 	}

@@ -35,7 +35,7 @@ func readJSON(r *http.Request, message any) error {
 	if err != nil {
 		return err
 	}
-	defer releaseBody(r)
+	defer keepMessage(r, message)
 	return decodeJSON(text, message)
 }
 

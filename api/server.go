@@ -27,8 +27,9 @@ type Server struct {
 	// busy has a semaphore for each role; the last is of requests without a token.
 	busy [len(roleNames) + 1]chan struct{}
 
-	// held has the bytes of bodies in memory, by role as busy.
-	held [len(roleNames) + 1]atomic.Int64
+	// held has the bytes of memory that bodies take, by role as busy, and heldInAll those of all.
+	held                     [len(roleNames) + 1]atomic.Int64
+	heldInAll, bodiesRefused atomic.Int64
 
 	// working ends when no more work is given out, ending when the server closes.
 	working, ending         context.Context

@@ -268,7 +268,7 @@ var rules = []rule{
 	{room: "store/weights", may: []string{"internal/replace", "internal/transformer", "loop", "loop/port"}, modules: []string{"github.com/klauspost/compress"},
 		what: "weight files: safetensors, manifests, deltas and casts",
 		why:  "adapters know the ports and never each other"},
-	{room: "api", may: []string{"api/protocol", "internal/reread", "internal/socket", "internal/spelling", "loop", "observe/attribution", "observe/control", "observe/metrics"}, modules: []string{"github.com/prometheus/client_golang"},
+	{room: "api", may: []string{"api/protocol", "internal/machine", "internal/reread", "internal/socket", "internal/spelling", "loop", "observe/attribution", "observe/control", "observe/metrics"}, modules: []string{"github.com/prometheus/client_golang"},
 		what: "the HTTP side of a control plane: authentication, limits, a handler per path",
 		why:  "what a request means is decided behind its ports"},
 	{room: "api/gateway", may: []string{"api/protocol", "loop"}, modules: []string{"github.com/prometheus/client_golang"},
