@@ -25,9 +25,10 @@ func (s *Server) bodyLimit(flags flag) int64 {
 	return min(smallBodyBytesMax, s.opt.BodyBytesMax)
 }
 
-// decodingFactor is what a body takes of memory until it is decoded, for each of its bytes. It is measured
-// at worst: a list of 64-bit numbers of one digit each, whose growth copies it. It has the text twice, the
-// decoder's copy, and the list before and after it grew. chatFactor is of a request of an agent that is
+// decodingFactor is what a body takes of memory until it is decoded, for each of its bytes: an estimate of
+// the peak at worst, of a list of 64-bit numbers of one digit each. Decoding one allocates 30 times its text in all,
+// and 4.6 times are alive in the end. At the peak there are the text, the decoder's copy of it, and the list before and
+// after it grew. chatFactor is of a request of an agent that is
 // decoded: its messages, and the tokens that they are rendered to.
 const decodingFactor, chatFactor = 10, 2
 
