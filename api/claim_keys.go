@@ -129,23 +129,15 @@ func (s *Server) noKey(w http.ResponseWriter, secret string) error {
 	}
 	w.Header().Set("WWW-Authenticate", "Bearer")
 	const want = "want the claim's key as the API key, which stands beside its id in the answer to claim"
-	_, last, colon := cutLast(secret, ':')
-	switch {
+	switch colon := strings.LastIndexByte(secret, ':'); {
 	case secret == "":
 		return protocol.Refuse(protocol.CodeUnauthorized, "no API key: "+want)
-	case colon && isClaimID(last):
+	case colon >= 0 && isClaimID(secret[colon+1:]):
 		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is TOKEN:ROLLOUT, which would give the worker's token to its agent: "+want)
 	case isClaimID(secret):
 		return protocol.Refuse(protocol.CodeUnauthorized, "the API key is a claim's id alone: "+want)
 	}
 	return protocol.Refuse(protocol.CodeUnauthorized, "the API key is not known: "+want)
-}
-
-func cutLast(text string, sep byte) (before, after string, found bool) {
-	if at := strings.LastIndexByte(text, sep); at >= 0 {
-		return text[:at], text[at+1:], true
-	}
-	return text, "", false
 }
 
 // Signatures in what a log is told: a key anywhere, and the field of a body that has a secret.

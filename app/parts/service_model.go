@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/replace"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -60,11 +61,7 @@ func (p *Parts) KeepShape(base string) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(p.Dir, shapeFile)
-	if err := os.WriteFile(path+".new", append(text, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
+	return replace.File(filepath.Join(p.Dir, shapeFile), append(text, '\n'), 0o644)
 }
 
 // prepareHosted reads the model of a run at a service, whose weights are there. A run that has begun needs the

@@ -148,8 +148,5 @@ func (b *fileRegistry) writeFile(text []byte) error {
 		}
 		return nil
 	}
-	if err := os.WriteFile(b.path+".new", text, 0o644); err != nil {
-		return err
-	}
-	return os.Rename(b.path+".new", b.path)
+	return replace.File(b.path, text, 0o644)
 }

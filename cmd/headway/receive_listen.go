@@ -33,7 +33,7 @@ func (c *receiveCmd) from() netip.Addr {
 	if u, err := url.Parse(c.Address); c.Address != "" && err == nil {
 		host = u.Hostname()
 	}
-	if u, err := url.Parse(c.URL); c.Listen == "" || err != nil || loopback(u.Hostname()) {
+	if u, err := url.Parse(c.URL); c.Listen == "" || err != nil || ownMachine(u.Hostname()) {
 		return netip.Addr{}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -47,19 +47,13 @@ func (c *receiveCmd) from() netip.Addr {
 	return netip.Addr{}
 }
 
-// loopback reports whether a host is this machine's loopback.
-func loopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
-
 // passOn serves what arrives to other receivers.
 func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transfer.Agent, trust *tls.Config) (stop func(), err error) {
 	host, _, err := net.SplitHostPort(c.Listen)
 	if err != nil || c.Address == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		return nil, failure.Usage("say how others reach it: --address https://HOST:PORT", "--listen %s is no address that other nodes can use", c.Listen)
 	}
-	certificate, err := c.certificate(a, host)
+	certificate, err := c.certificate(a)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +90,7 @@ func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transf
 }
 
 // certificate is the TLS of --listen; nil on loopback, where none is needed.
-func (c *receiveCmd) certificate(a *app.Process, host string) (*tls.Config, error) {
+func (c *receiveCmd) certificate(a *app.Process) (*tls.Config, error) {
 	if (c.TLSCert == "") != (c.TLSKey == "") {
 		return nil, failure.Usage("give both, or neither", "--tls-cert and --tls-key belong together")
 	}
@@ -107,7 +101,7 @@ func (c *receiveCmd) certificate(a *app.Process, host string) (*tls.Config, erro
 		}
 		return config, nil
 	}
-	if loopback(host) {
+	if api.CheckListen(c.Listen, false) == nil {
 		return nil, nil
 	}
 	return nil, failure.Usage("name --tls-cert and --tls-key, of the authority that --ca names, or listen on 127.0.0.1", "--listen %s would send weights in clear between machines: there is no certificate", c.Listen)
