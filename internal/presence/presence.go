@@ -66,10 +66,3 @@ func (c *Clock) now(at int64) int64 {
 	}
 	return c.counted + max(min(at-c.last, int64(Gap))-c.grace, 0)
 }
-
-// Absent reports whether the clock stands still because the process cannot answer, as of the last tick.
-func (c *Clock) Absent() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return !c.able
-}
