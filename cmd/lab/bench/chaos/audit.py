@@ -1,6 +1,6 @@
 """Judge a run that was killed again and again, from its files alone and without Headway's code.
 
-usage: audit.py RUN TRAINER_JOURNAL WORKER_JOURNAL...
+usage: audit.py RUN [TRAINER_JOURNAL WORKER_JOURNAL...]
 
 It reads the event log's mirror, the manifests of the published versions, what the trainer wrote down of its
 batches and what the workers wrote down of their acknowledged rollouts, and prints one JSON object. It ends with 1
@@ -11,6 +11,8 @@ if something is not as it must be:
   no group is trained twice;
   what the trainer says it published is what the manifests say, made of the groups that the log leased;
   no acknowledged rollout is lost: it is in the log, and its sample was never started again after it.
+
+Without journals, as of a run that trains in its own process, the last two are passed over.
 """
 
 import json
@@ -184,13 +186,14 @@ def check_workers(audit: Audit, journals: list[pathlib.Path], log: dict[str, Any
 
 def main() -> int:
     """Audit the run that is named."""
-    run, trainer, *workers = (pathlib.Path(a) for a in sys.argv[1:])
+    run, *journals = (pathlib.Path(a) for a in sys.argv[1:])
     audit = Audit()
     log = read_log(audit, run)
     check_ledger(audit, log)
     leases = check_versions(audit, run, log)
-    check_trainer(audit, trainer, leases, log)
-    check_workers(audit, workers, log)
+    if journals:
+        check_trainer(audit, journals[0], leases, log)
+        check_workers(audit, journals[1:], log)
     print(json.dumps({"sound": not audit.problems, "problems": audit.problems[:50], **audit.figures}))
     return 1 if audit.problems else 0
 

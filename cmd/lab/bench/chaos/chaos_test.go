@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	kills = flag.Int("chaos.kills", 50, "how many kills")
+	kills = flag.Int("chaos.kills", 20, "how many kills of each process")
 	seed  = flag.Uint64("chaos.seed", 0, "seed of the moments and the victims; 0 draws one")
 )
 
@@ -28,14 +28,15 @@ type job struct {
 	url     string
 	planes  []*process
 	victims []*process
-	// favoured are half of the victims; the next kill comes within so long after the last.
-	favoured []*process
-	within   time.Duration
+	// within is the longest time between two kills.
+	within time.Duration
 	// freezes: one blow in five freezes a control plane for longer than its lease lasts.
 	freezes bool
-	// histogram counts the states of the loop that kills hit, killed the victims.
+	// histogram counts the states of the loop that kills hit, killed the victims by kind, frozen those that were stopped for a while.
 	histogram map[string]int
 	killed    map[string]int
+	frozen    int
+	seed      uint64
 }
 
 // document is small and quick: steps of a fraction of a second, leases and claims that
@@ -64,7 +65,7 @@ func TestSurvivesKills(t *testing.T) {
 	address := ports(t, 1)[0]
 	j.plane(address)
 	j.start(newFront(t, address))
-	j.favoured, j.within = j.planes, 800*time.Millisecond // so that it is hit while it recovers, too
+	j.within = 800 * time.Millisecond // so that it is hit while it recovers, too
 	j.torment()
 	j.judge()
 }
@@ -74,7 +75,7 @@ func TestSurvivesKills(t *testing.T) {
 func TestClusterSurvivesKills(t *testing.T) {
 	j := newJob(t)
 	urls := j.cluster()
-	j.favoured, j.within, j.freezes = j.victims, 2*time.Second, true
+	j.within, j.freezes = 2*time.Second, true
 	addresses := ports(t, 2)
 	for _, address := range addresses {
 		j.plane(address, "--nats", urls, "--set", "store.nats.replicas=3", "--set", "store.nats.writer_s=1")
@@ -82,6 +83,28 @@ func TestClusterSurvivesKills(t *testing.T) {
 	j.start(newFront(t, addresses...))
 	j.torment()
 	j.judge()
+}
+
+// TestRunSurvivesKills kills a run that is one process, and resumes it.
+func TestRunSurvivesKills(t *testing.T) {
+	j := newJob(t)
+	args := []string{j.path("headway"), "run", j.path("job.yaml"), "--set", "environment.kind=embedded", "--set", "trainer.kind=embedded", "--dir", j.path("runs"), "--name", "chaos", "--json"}
+	p := j.process("run", args...)
+	j.victims = append(j.victims, p)
+	rng, run := j.draw(), j.path("runs/chaos")
+	p.start()
+	for range j.left()["run"] {
+		p.awaitTrace(run, p.traced(run)+rng.Int64N(300_000))
+		p.kill()
+		j.killed["run"]++
+		p.args = []string{j.path("headway"), "run", "--resume", run, "--json"}
+		p.start()
+	}
+	p.awaitTrace(run, p.traced(run)+300_000)
+	if err := p.terminate(time.Minute); err != nil {
+		t.Errorf("the run did not end in order: %v\n%s", err, p.tail())
+	}
+	j.audit()
 }
 
 func newJob(t *testing.T) *job {
@@ -257,31 +280,27 @@ func loopState(s status, err error) string {
 	return "filling"
 }
 
-// torment kills one of the victims after the other, at moments drawn uniformly.
+// torment kills every kind of process as often as it is still to be killed, in an order and at moments drawn uniformly.
 func (j *job) torment() {
-	drawn := *seed
-	if drawn == 0 {
-		drawn = rand.Uint64()
+	rng := j.draw()
+	var order []string
+	for kind, n := range j.left() {
+		order = append(order, slices.Repeat([]string{kind}, n)...)
 	}
-	rng := rand.New(rand.NewPCG(drawn, 1))
-	j.t.Logf("seed %d: go test ./cmd/lab/bench/chaos -run '%s$' -chaos.seed %d", drawn, j.t.Name(), drawn)
-	for range *kills {
+	slices.Sort(order) // a seed repeats the run
+	rng.Shuffle(len(order), func(a, b int) { order[a], order[b] = order[b], order[a] })
+	for _, kind := range order {
 		pass(time.Duration(rng.Float64() * float64(j.within)))
-		victim := j.favoured[rng.IntN(len(j.favoured))]
-		if rng.IntN(2) == 0 {
-			victim = j.victims[rng.IntN(len(j.victims))]
-		}
-		state := loopState(j.status())
+		of := slices.DeleteFunc(slices.Clone(j.victims), func(p *process) bool { return p.kind() != kind })
+		victim := of[rng.IntN(len(of))]
 		if j.freezes && rng.IntN(5) == 0 {
-			victim = j.planes[rng.IntN(len(j.planes))]
-			victim.freeze(3 * time.Second)
-			j.histogram[state]++
-			j.killed[victim.name+" frozen"]++
-			continue
+			j.histogram[loopState(j.status())]++
+			j.planes[rng.IntN(len(j.planes))].freeze(3 * time.Second)
+			j.frozen++
 		}
+		j.histogram[loopState(j.status())]++
 		victim.kill()
-		j.histogram[state]++
-		j.killed[victim.name]++
+		j.killed[kind]++
 		pass(time.Duration(rng.Float64() * 0.3 * float64(time.Second)))
 		victim.start()
 		for _, p := range j.planes { // one that was deposed, or lost its cluster, ends; its supervisor starts it again
@@ -292,6 +311,16 @@ func (j *job) torment() {
 	}
 	healed := j.await("a control plane", time.Minute, func(s status) bool { return s.State == "running" })
 	j.await("train steps after the last kill", 2*time.Minute, func(s status) bool { return s.Version >= healed.Version+5 && s.Ledger.Balanced })
+}
+
+// draw returns the randomness of a test and says how to repeat it.
+func (j *job) draw() *rand.Rand {
+	j.seed = *seed
+	if j.seed == 0 {
+		j.seed = rand.Uint64()
+	}
+	j.t.Logf("seed %d: go test ./cmd/lab/bench/chaos -run '%s$' -chaos.seed %d", j.seed, j.t.Name(), j.seed)
+	return rand.New(rand.NewPCG(j.seed, 1))
 }
 
 // pass lets time pass: moments are what this test is about, and its subject is processes
@@ -320,14 +349,19 @@ func (j *job) judge() {
 	if err := j.planes[at].terminate(40 * time.Second); err != nil {
 		t.Errorf("the control plane did not end in order: %v\n%s", err, j.planes[at].tail())
 	}
-	t.Logf("killed %v; loop states hit %v; version %d", j.killed, j.histogram, writer.Version)
+	t.Logf("killed %v, frozen %d; loop states hit %v; version %d", j.killed, j.frozen, j.histogram, writer.Version)
 	for _, state := range states {
-		if *kills >= 50 && j.histogram[state] == 0 {
+		if *kills >= 20 && j.total() >= 50 && j.histogram[state] == 0 {
 			t.Errorf("no kill hit the state %q: %v", state, j.histogram)
 		}
 	}
-	run := j.path("runs/chaos")
-	out, err := exec.Command(j.python, "audit.py", run, j.path("trainer.jsonl"), j.path("worker.jsonl")).CombinedOutput()
+	j.audit(j.path("trainer.jsonl"), j.path("worker.jsonl"))
+}
+
+// audit has the remains judged, and writes the kills down.
+func (j *job) audit(journals ...string) {
+	t, run := j.t, j.path("runs/chaos")
+	out, err := exec.Command(j.python, append([]string{"audit.py", run}, journals...)...).Output()
 	t.Logf("audit: %s", out)
 	if err != nil {
 		t.Errorf("the audit found the run unsound: %v", err)
@@ -338,4 +372,5 @@ func (j *job) judge() {
 	if out, err := exec.Command(j.path("headway"), "weights", "verify", "--run", run).CombinedOutput(); err != nil {
 		t.Errorf("weights verify: %v\n%s", err, out)
 	}
+	j.write(out)
 }

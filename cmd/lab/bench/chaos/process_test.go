@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,6 +29,31 @@ type process struct {
 	cmd    *exec.Cmd
 	ended  chan error
 	starts int
+}
+
+// kind is the process's name without its number: nats for nats-2.
+func (p *process) kind() string {
+	kind, _, _ := strings.Cut(p.name, "-")
+	return kind
+}
+
+// traced is how long the mirror of a run's log is, in bytes.
+func (p *process) traced(run string) int64 {
+	info, err := os.Stat(filepath.Join(run, "trace.ndjson"))
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
+// awaitTrace waits until a run's log is longer than so many bytes.
+func (p *process) awaitTrace(run string, size int64) {
+	p.t.Helper()
+	for deadline := time.Now().Add(2 * time.Minute); p.traced(run) <= size; pass(5 * time.Millisecond) {
+		if gone, err := p.gone(); gone || time.Now().After(deadline) {
+			p.t.Fatalf("the log has %d bytes and does not reach %d (ended: %v, %v)\n%s", p.traced(run), size, gone, err, p.tail())
+		}
+	}
 }
 
 // start runs the program, what it says appended to its log.
