@@ -53,8 +53,10 @@ type Environment struct {
 // Sandbox is what code of the policy runs in, in a run. Simulations use
 // modelled.sandbox instead; neither section takes values from the other.
 type Sandbox struct {
-	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process. Driver process runs plain processes of this user, which is no boundary. Default bwrap.
+	// Driver makes the sandboxes: bwrap (namespaces by bubblewrap, limits by control groups), runsc (gVisor), swerex (a SWE-ReX server), kubernetes (agent-sandbox), e2b, or process. Driver process runs plain processes of this user, which is no boundary and takes boundary none. Default bwrap.
 	Driver string `json:"driver,omitempty" allowed:"process bwrap runsc swerex kubernetes e2b"`
+	// Boundary none says that code of the policy may run where nothing keeps it from the files, processes and network of this user. Driver process takes it, and swerex and kubernetes without isolated. Default a run begins with a boundary alone.
+	Boundary string `json:"boundary,omitempty" allowed:"none"`
 	// Root is the directory of a root file system, which bwrap and runsc give every sandbox to read. Default the host's own programs, without its data.
 	Root string `json:"root,omitempty"`
 	// Image names what kubernetes or e2b start a sandbox from: an image, or a template. Default the backend's own.
@@ -63,7 +65,7 @@ type Sandbox struct {
 	URLs []string `json:"urls,omitempty"`
 	// ServerBoxes is the number of sandboxes that one swerex server has at once; they see one another. Default 1.
 	ServerBoxes int `json:"server_boxes,omitempty" min:"1" max:"100000"`
-	// Isolated says that the containers or pods of swerex or kubernetes keep files, processes and network apart from all that matters. Headway cannot find that out. Default false: code that the policy writes is then not run there.
+	// Isolated says that the containers or pods of swerex or kubernetes keep files, processes and network apart from all that matters. Headway cannot find that out. Default false: code of the policy then runs there with boundary none alone.
 	Isolated bool `json:"isolated,omitempty"`
 	// URL of the API of e2b. Default that of e2b itself.
 	URL string `json:"url,omitempty"`
@@ -264,11 +266,22 @@ const (
 // Played reports whether rollouts are chats that players inside the control plane play.
 func (e Environment) Played() bool { return e.Kind == "tasks" || e.Kind == "openenv" }
 
-// UsesSandbox reports whether a run has sandboxes: its policy has tools, its tasks are judged
-// where code runs, or its embedded task runs programs.
-func (c Config) UsesSandbox() bool {
+// UsesSandbox reports whether a run has sandboxes, since it runs code of the policy: see [Config.RunsCode].
+func (c Config) UsesSandbox() bool { return c.RunsCode() != "" }
+
+// RunsCode names the key for which a run executes code of its policy, and is empty for a run that executes none. The
+// policy has tools, its tasks are judged where its code runs, or its embedded task is programs.
+func (c Config) RunsCode() string {
 	e := c.Environment
-	return e.Kind == "tasks" && (len(e.Tools) > 0 || e.Verifier.Kind == "tests") || e.Kind == "embedded" && e.Task == "code"
+	switch {
+	case e.Kind == "tasks" && len(e.Tools) > 0:
+		return "environment.tools"
+	case e.Kind == "tasks" && e.Verifier.Kind == "tests":
+		return "environment.verifier.kind tests"
+	case e.Kind == "embedded" && e.Task == "code":
+		return "environment.task code"
+	}
+	return ""
 }
 
 // playedDefaults fills in how rollouts are played inside the control plane, and what in.

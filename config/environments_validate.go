@@ -14,6 +14,7 @@ var driverKeys = []struct {
 	drivers []string
 	said    func(Sandbox) bool
 }{
+	{"boundary", []string{"process", "swerex", "kubernetes"}, func(s Sandbox) bool { return s.Boundary != "" }},
 	{"root", []string{"bwrap", "runsc"}, func(s Sandbox) bool { return s.Root != "" }},
 	{"mounts", []string{"bwrap", "runsc"}, func(s Sandbox) bool { return len(s.Mounts) > 0 }},
 	{"image", []string{"kubernetes", "e2b"}, func(s Sandbox) bool { return s.Image != "" }},
@@ -166,6 +167,9 @@ func (v *validator) sandboxes() {
 	for _, k := range driverKeys {
 		v.idle("sandbox."+k.key, k.said(s) && !slices.Contains(k.drivers, s.Driver), "with driver "+s.Driver, "driver "+strings.Join(k.drivers, " or ")+", or leave it out")
 	}
+	if s.Isolated && s.Boundary != "" {
+		v.fail("sandbox.boundary", s.Boundary, "says the opposite of sandbox.isolated", "one of the two")
+	}
 	if s.Driver == "swerex" && len(s.URLs) == 0 {
 		v.fail("sandbox.urls", nil, "is missing: driver swerex asks servers", "their addresses, such as [http://host:8000]")
 	}
@@ -245,8 +249,11 @@ func environmentURL(text string) string {
 func (c Config) environmentWarnings(warn func(key, format string, args ...any)) {
 	e, s := c.Environment, c.Sandbox
 	if c.UsesSandbox() {
-		if s.Driver == "process" {
+		switch {
+		case s.Driver == "process" && s.Boundary == "none":
 			warn("sandbox.driver", "process is no boundary: code of the policy can do whatever this user can, to files, to processes and over the network; bwrap or runsc")
+		case s.Driver == "process":
+			warn("sandbox.driver", "process is no boundary, and a run is refused: bwrap or runsc, or sandbox.boundary none beside process")
 		}
 		if n := len(s.URLs) * max(s.ServerBoxes, 1); s.Driver == "swerex" && n < c.Rollout.Concurrency && s.Max == 0 {
 			warn("sandbox.urls", "the servers have %d sandboxes at once, fewer than rollout.concurrency (%d): the others wait for one in their slots", n, c.Rollout.Concurrency)

@@ -71,12 +71,17 @@ type Greedy interface {
 }
 
 // New makes the task with its verifier, or reads the model of engines that are servers. It makes no directory, so that a bad
-// document leaves none behind; dir has the model of a run that goes on. New tells the operator
-// through logf; nil tells no one.
+// document leaves none behind; dir has the model of a run that goes on. It refuses to run code of the policy without a
+// boundary: see [UsableDriver]. New tells the operator through logf; nil tells no one.
 func New(cfg config.Config, dir string, rules loop.Config, logf func(format string, args ...any)) (*Parts, error) {
 	p := &Parts{Cfg: cfg, Dir: dir, Rules: rules, logf: logf}
 	if p.logf == nil {
 		p.logf = func(string, ...any) {}
+	}
+	if cfg.UsesSandbox() {
+		if _, _, err := UsableDriver(context.Background(), cfg); err != nil {
+			return p, err
+		}
 	}
 	return p, p.prepare()
 }

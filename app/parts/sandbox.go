@@ -1,7 +1,6 @@
 package parts
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -77,30 +76,15 @@ func SandboxOwner(cfg config.Config, dir string) string {
 	return "headway-" + hex.EncodeToString(sum[:6])
 }
 
-// UsableDriver is the driver of a document, where its sandboxes can be made here and are the boundary
-// that the document relies on.
-func UsableDriver(ctx context.Context, cfg config.Config) (sandbox.Driver, error) {
-	driver, err := DriverOf(cfg)
-	if err != nil {
-		return nil, err
-	}
-	boundary, err := driver.Check(ctx)
-	if err != nil {
-		return nil, failure.Run("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", cfg.Sandbox.Driver, err)
-	}
-	if !boundary.Secure() && cfg.Sandbox.Driver != "process" {
-		return nil, failure.Run("run it where the boundary holds. If code of the policy may have all rights of this user, write sandbox.driver: process",
-			"sandboxes of %s are no boundary here: %s", cfg.Sandbox.Driver, cmp.Or(boundary.Why, "files, processes or network are shared with the host"))
-	}
-	return driver, nil
-}
-
 // OpenPool removes what an earlier process of the run has left behind, says so, and makes the pool. A
 // command in its boxes may take as long as the longest, where that is more than sandbox.timeout_s.
 func OpenPool(ctx context.Context, cfg config.Config, dir string, longest time.Duration, logf func(string, ...any)) (*pool.Pool, error) {
-	driver, err := UsableDriver(ctx, cfg)
+	driver, boundary, err := UsableDriver(ctx, cfg)
 	if err != nil {
 		return nil, err
+	}
+	if said := partial(boundary); said != "" {
+		logf("sandbox.driver %s: %s", cfg.Sandbox.Driver, said)
 	}
 	options := poolOptions(cfg, driver, dir, logf)
 	options.Spec.Limits.Time = max(options.Spec.Limits.Time, longest)

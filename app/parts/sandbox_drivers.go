@@ -2,11 +2,15 @@ package parts
 
 import (
 	"cmp"
+	"fmt"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/env/sandbox"
+	"github.com/headway-rl/headway/env/sandbox/bwrap"
 	"github.com/headway-rl/headway/env/sandbox/e2b"
 	sandboxkubernetes "github.com/headway-rl/headway/env/sandbox/kubernetes"
+	"github.com/headway-rl/headway/env/sandbox/process"
+	"github.com/headway-rl/headway/env/sandbox/runsc"
 	"github.com/headway-rl/headway/env/sandbox/swerex"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/kubernetes"
@@ -32,6 +36,19 @@ func DriverOf(cfg config.Config) (driver sandbox.Driver, err error) {
 		return nil, failure.Run("headway doctor says what is missing, and how to get it", "sandbox.driver %s: %w", s.Driver, err)
 	}
 	return driver, nil
+}
+
+// localDriver makes a driver whose sandboxes are on this machine, which has to have Linux.
+func localDriver(name string) (sandbox.Driver, error) {
+	switch name {
+	case "process":
+		return process.New("")
+	case "bwrap":
+		return bwrap.New("")
+	case "runsc":
+		return runsc.New(runsc.Options{})
+	}
+	return nil, fmt.Errorf("there is no driver of that name")
 }
 
 func swerexOf(s config.Sandbox) (sandbox.Driver, error) {

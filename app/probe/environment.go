@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/env/verifier"
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/doctor"
 )
 
@@ -89,24 +90,21 @@ func examineOpenEnv(ctx context.Context, o config.OpenEnv, probe bool) *doctor.A
 // did not work, or was not tried.
 func trySandbox(ctx context.Context, now func() time.Time, document config.Config, probe bool) (sandbox.Driver, *doctor.SandboxFound) {
 	s := &doctor.SandboxFound{Driver: document.Sandbox.Driver, Do: "get what is missing, or choose another sandbox.driver"}
-	driver, err := parts.DriverOf(document)
-	if err != nil {
-		s.Err = err.Error()
-		return nil, s
-	}
 	if !probe {
+		if _, err := parts.DriverOf(document); err != nil {
+			s.Err = err.Error()
+		}
 		return nil, s
 	}
-	boundary, err := driver.Check(ctx)
+	driver, boundary, err := parts.UsableDriver(ctx, document)
 	if err != nil {
-		s.Err = err.Error()
+		var refused *failure.Error
+		if s.Err = err.Error(); errors.As(err, &refused) && refused.Code == failure.ExitUsage {
+			s.Do = refused.Hint
+		}
 		return nil, s
 	}
 	s.Secure, s.Lacks = boundary.Secure(), boundary.Why
-	if !s.Secure && s.Driver != "process" {
-		s.Err = "it is no boundary here: " + cmp.Or(boundary.Why, "files, processes or network are shared with the host")
-		return nil, s
-	}
 	began := now()
 	box, err := trialBox(ctx, document, driver, now().UnixNano())
 	if err != nil {

@@ -33,11 +33,6 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir stri
 	if j.Parts, err = parts.New(cfg, dir, parts.RunRules(cfg), j.Logf); err != nil {
 		return nil, err
 	}
-	if j.CodeTask != nil { // before there is a directory
-		if _, err := parts.UsableDriver(context.Background(), cfg); err != nil {
-			return nil, err
-		}
-	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, j.Close())

@@ -32,7 +32,7 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("{\"prompt\": \"a\"}\n{\"prompt\": \n{\"no\": 1}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	file := document(t, fmt.Sprintf(stageDocument, model, engine, taskFile(t), "process", "", 3))
+	file := document(t, fmt.Sprintf(stageDocument, model, engine, taskFile(t), noBoundary, "", 3))
 	judged := `environment.verifier={kind: tests, test: "test -s n.txt"}`
 	cases := []struct {
 		name string
@@ -49,6 +49,7 @@ func TestDoctorTriesEnvironments(t *testing.T) {
 		{"starlark", []string{`environment.verifier={expression: "response == )"}`}, map[string]string{"error verifier environment.verifier.kind": "expression:1:13"}},
 		{"command", []string{`environment.verifier={command: [/no/such/verifier]}`}, map[string]string{"error verifier environment.verifier.kind": "/no/such/verifier"}},
 		{"http", []string{`environment.verifier={url: "` + noServer + `", retries: 0}`}, map[string]string{"error verifier environment.verifier.kind": "connection refused"}},
+		{"no word of it", []string{"sandbox={driver: process}"}, map[string]string{"error sandbox sandbox.driver": "plain processes have all rights of this user"}},
 		{"no root", []string{"sandbox={driver: bwrap, root: /no/such/root}"}, map[string]string{"error sandbox sandbox.driver": ""}},
 		{"e2b", []string{fmt.Sprintf("sandbox={driver: e2b, url: %q, key_file: %q}", noServer, taskFile(t))}, map[string]string{"error sandbox sandbox.driver": "has no secret"}},
 	}
@@ -91,7 +92,7 @@ func closedAddress(t *testing.T) string {
 func TestDoctorNoProbeOfEnvironments(t *testing.T) {
 	asked := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the verifier was asked") }))
 	defer asked.Close()
-	file := document(t, fmt.Sprintf(stageDocument, scriptedModel(t), closedAddress(t), taskFile(t), "process", "", 3))
+	file := document(t, fmt.Sprintf(stageDocument, scriptedModel(t), closedAddress(t), taskFile(t), noBoundary, "", 3))
 	_, d, keys := diagnosed(t, file, "--no-probe", "--set", fmt.Sprintf("environment.verifier={url: %q}", asked.URL))
 	if findingOf(d, keys, "info tasks environment.tasks.file") == "" || slices.Contains(keys, "info sandbox sandbox.driver") || slices.Contains(keys, "info verifier environment.verifier.kind") {
 		t.Errorf("found %q", keys)

@@ -64,7 +64,7 @@ var recordedRuns = map[string]string{
 	"run-reverse":  smallRun + " trainer.steps=44 queue.factor=2 environment.service_time.mean_s=0.002",
 	"run-sort":     smallRun + " trainer.steps=20 environment.task=sort queue.policy=bounded queue.eta=1",
 	"run-addition": smallRun + " trainer.steps=5 environment.task=addition environment.supervised_steps=5 sync.mode=restart",
-	"run-code":     smallRun + " trainer.steps=4 environment.task=code sandbox.driver=process",
+	"run-code":     smallRun + " trainer.steps=4 environment.task=code sandbox.driver=process sandbox.boundary=none",
 }
 
 const smallRun = "rollout.concurrency=12 rollout.group_size=4 train.batch=8 model.layers=1 model.width=16 model.heads=2 evaluate.prompts=8 environment.held_out=8 evaluate.every=10 store.samples_every=10"
@@ -172,7 +172,7 @@ func serveKilled(t *testing.T, dir string) {
 // serveTasks plays a task file with a tool in sandboxes.
 func serveTasks(t *testing.T, dir string) {
 	const steps = 6
-	s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, reader()), taskFile(t), "process", "", steps), "--json")
+	s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, reader()), taskFile(t), noBoundary, "", steps), "--json")
 	s.train(steps)
 	s.final()
 }
@@ -180,10 +180,10 @@ func serveTasks(t *testing.T, dir string) {
 // serveOpenEnv plays on a server that speaks OpenEnv.
 func serveOpenEnv(t *testing.T, dir string) {
 	const steps = 6
-	document := fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, func(_ *http.Request, chat string) string { return fmt.Sprint(len(chat) % 3) }), "none", "process", "", steps)
+	document := fmt.Sprintf(stageDocument, scriptedModel(t), scriptedServer(t, func(_ *http.Request, chat string) string { return fmt.Sprint(len(chat) % 3) }), "none", noBoundary, "", steps)
 	kind := fmt.Sprintf("  kind: openenv\n  turns_max: 2\n  openenv: {url: %q}\n", guessServer(t))
 	document = strings.NewReplacer("  kind: tasks\n", kind, "  tasks: {file: none}\n", "", "  tools: [shell, read_file]\n", "", "  on_limit: {out_of_memory: fail}\n", "").Replace(document)
-	document = strings.Replace(document, "sandbox: {driver: process, timeout_s: 30}\n", "", 1)
+	document = strings.Replace(document, "sandbox: {driver: "+noBoundary+", timeout_s: 30}\n", "", 1)
 	s := startServe(t, dir, document, "--json")
 	s.train(steps)
 	s.final()

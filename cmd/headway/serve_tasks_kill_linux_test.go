@@ -36,7 +36,7 @@ func TestServeTasksKilled(t *testing.T) {
 				}
 				return answer(r, chat)
 			})
-			document := strings.Replace(fmt.Sprintf(stageDocument, model, url, file, name, "", steps), "time_s: 30", "time_s: 3600", 1)
+			document := strings.Replace(fmt.Sprintf(stageDocument, model, url, file, sandboxOf(name), "", steps), "time_s: 30", "time_s: 3600", 1)
 			document = strings.NewReplacer("slots: 8", fmt.Sprint("slots: ", open), "batch: 8", fmt.Sprint("batch: ", open)).Replace(document)
 			s := startServe(t, dir, document)
 			for e := s.status().Environment; e == nil || e.Sandboxes == nil || e.Sandboxes.Leased < open; e = s.status().Environment {

@@ -42,6 +42,17 @@ store: {samples_every: 0}
 failures: {max_attempts: 20}
 `
 
+// noBoundary is the driver of plain processes in a stageDocument, with the word that a run takes for it.
+const noBoundary = "process, boundary: none"
+
+// sandboxOf is a driver as a stageDocument has it.
+func sandboxOf(driver string) string {
+	if driver == "process" {
+		return noBoundary
+	}
+	return driver
+}
+
 // stageTasks is how many tasks there are; the answer of task i is taskAnswer(i), which lies in a file.
 const stageTasks = 6
 
@@ -147,7 +158,7 @@ func TestServeTasks(t *testing.T) {
 			const steps = 3
 			driver, dir := sandboxDriver(t, name), t.TempDir()
 			url := scriptedServer(t, reader())
-			s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), url, taskFile(t), name, ", reuse: reset, warm_min: 2", steps))
+			s := startServe(t, dir, fmt.Sprintf(stageDocument, scriptedModel(t), url, taskFile(t), sandboxOf(name), ", reuse: reset, warm_min: 2", steps))
 			batches := s.train(steps)
 			checkPlayedBatches(t, batches)
 			status := s.status()

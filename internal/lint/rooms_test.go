@@ -73,7 +73,7 @@ var rules = []rule{
 	{room: "app/player", may: []string{"api/protocol", "app/parts", "app/sink", "config", "env/episode", "env/episode/openenv", "env/episode/player", "env/sandbox", "env/sandbox/pool", "env/taskset", "env/verifier", "internal/failure", "internal/replace", "observe/report"},
 		what: "rollouts played inside a control plane",
 		why:  "it claims work by the words of the API, and knows no plane around it"},
-	{room: "app/probe", claim: pure, may: []string{"app", "app/parts", "config", "engine/fleet/process", "engine/upstream", "env/episode", "env/sandbox", "env/taskset", "env/verifier", "predict/doctor"},
+	{room: "app/probe", claim: pure, may: []string{"app", "app/parts", "config", "engine/fleet/process", "engine/upstream", "env/episode", "env/sandbox", "env/taskset", "env/verifier", "internal/failure", "predict/doctor"},
 		what: "servers, tasks and sandboxes asked how they are",
 		why:  "it asks what app/parts makes, and judges nothing: predict/doctor does"},
 	{room: "app/record", may: []string{"api", "api/protocol", "app", "app/parts", "app/sink", "config", "drive/live", "explain/dashboard", "internal/failure", "loop", "loop/port", "loop/trace", "observe/attribution", "observe/metrics", "observe/report", "observe/steps", "predict/experiment", "store/weights", "train/grpo"},
