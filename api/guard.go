@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/connections"
 )
 
 // handler answers a request or returns why not; it has written nothing where it returns an error,
@@ -37,6 +38,9 @@ const (
 	takesSecret
 	// unbounded: it does not count among its role's requests; it has a bound of its own.
 	unbounded
+	// reserved: it is answered although every place for connections and requests is taken, so that an
+	// operator sees why.
+	reserved
 )
 
 // route adds a path for some roles; the admin's is always among them.
@@ -142,12 +146,15 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 	if reply, ok := w.(*reply); ok {
 		reply.role, reply.token = who.role, who.token
 	}
+	if err := s.place(w, r, flags); err != nil {
+		return err
+	}
 	if flags&always == 0 && !s.draining() {
 		if err := s.ports().Plane.Ready(); err != nil {
 			return notReady(err)
 		}
 	}
-	if flags&unbounded == 0 {
+	if flags&(unbounded|reserved) == 0 {
 		leave, err := s.enter(who.role)
 		if err != nil {
 			return err
@@ -212,6 +219,20 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (call
 	return caller{role, token}, nil
 }
 
+// place counts the connection of a caller that is known among those of clients.
+func (s *Server) place(w http.ResponseWriter, r *http.Request, flags flag) error {
+	switch err := s.connections.Admit(r.Context()); {
+	case errors.Is(err, connections.ErrClosed):
+		panic(http.ErrAbortHandler) // the client asks again: nothing is done over a connection that has no answer
+	case err != nil && flags&reserved == 0:
+		w.Header().Set("Connection", "close")
+		s.connectionsRefused.Add(1)
+		return protocol.Refuse(protocol.CodeBusy, "bound %s: a request is under way on each of those that clients may have, of %d in all: ask again when some have ended", boundConnections, s.opt.ConnectionsMax).
+			With("bound", boundConnections).With("connections_max", s.opt.ConnectionsMax)
+	}
+	return nil
+}
+
 // enter counts a request among its role's.
 func (s *Server) enter(role Role) (leave func(), err error) {
 	slots := s.busy[roleIndex(role)]
@@ -219,7 +240,9 @@ func (s *Server) enter(role Role) (leave func(), err error) {
 	case slots <- struct{}{}:
 		return func() { <-slots }, nil
 	default:
-		return nil, protocol.Refuse(protocol.CodeBusy, "%d requests of this role are under way: wait for some of them", s.opt.RequestsMax).With("requests_max", s.opt.RequestsMax)
+		s.requestsRefused.Add(1)
+		return nil, protocol.Refuse(protocol.CodeBusy, "bound %s: %d of this role are under way: wait for some of them", boundRequests, s.opt.RequestsMax).
+			With("bound", boundRequests).With("requests_max", s.opt.RequestsMax)
 	}
 }
 

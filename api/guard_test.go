@@ -276,8 +276,16 @@ func TestRequestsOfARole(t *testing.T) {
 	<-entered
 	<-entered
 	a := c.do("POST", "/test", "{}", "Authorization", "Bearer "+secrets["trainer"])
-	if a.status != 429 || a.code() != protocol.CodeBusy || a.header.Get("Retry-After") != "1" {
+	if a.status != 429 || a.code() != protocol.CodeBusy || a.header.Get("Retry-After") != "1" || !strings.Contains(a.body, `"bound":"requests"`) {
 		t.Errorf("a third one: %d %s", a.status, a.body)
+	}
+	if b := c.bound("requests"); b != (protocol.Bound{Name: "requests", Held: 2, Max: 2, Binding: true, Refused: 1}) {
+		t.Errorf("the bound: %+v", b)
+	}
+	for _, path := range []string{"/metrics", "/api/v1/status"} { // an operator sees why
+		if a := c.do("GET", path, "", "Authorization", "Bearer "+secrets["trainer"]); a.status != 200 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
 	}
 	go ask("environment") // has a bound of its own
 	<-entered

@@ -15,12 +15,11 @@ import (
 
 // metrics has a registry of its own, so that nothing else in the process adds to it.
 type metrics struct {
-	registry    *prometheus.Registry
-	scrape      http.Handler
-	requests    *prometheus.CounterVec
-	seconds     *prometheus.HistogramVec
-	connections prometheus.Counter
-	sync        *prometheus.HistogramVec
+	registry *prometheus.Registry
+	scrape   http.Handler
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	sync     *prometheus.HistogramVec
 	// cached has the handles of routes and codes: a lookup by labels hashes them each time.
 	cached sync.Map
 }
@@ -46,10 +45,8 @@ func newMetrics(version string, status func() protocol.Status) *metrics {
 		sync: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "headway_sync_phase_seconds",
 			Help:    "Weight syncs by phase: load, wait, switch and total.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 10)}, []string{"phase"}),
-		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
-			Help: "Connections closed because too many were open."}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.connections, m.sync, &planeCollector{version: version, status: status},
+	m.registry.MustRegister(m.requests, m.seconds, m.sync, &planeCollector{version: version, status: status},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return m
@@ -67,9 +64,6 @@ func (m *metrics) request(route string, code int, took time.Duration) {
 	h.count.Inc()
 	h.seconds.Observe(took.Seconds())
 }
-
-// refused counts one connection that there was no room for.
-func (m *metrics) refused() { m.connections.Inc() }
 
 // ObserveSync counts a weight sync in the metrics.
 func (s *Server) ObserveSync(sync protocol.Sync) {

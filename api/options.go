@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/headway-rl/headway/internal/connections"
 	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/internal/reread"
 )
@@ -47,10 +48,12 @@ type Options struct {
 	BodyPatience time.Duration
 	// BytesPerSMin is the slowest speed of a body or a reply. Default 16 KiB/s.
 	BytesPerSMin int64
-	// ConnectionsMax bounds open connections; those above it are told so and closed. Default 8192.
+	// ConnectionsMax bounds open connections. An eighth is for those over which no request of a known client has
+	// come: the oldest of them closes for a new one. Requests that find no place among the others are CodeBusy.
+	// Default as many as the process carries: see connections.Most.
 	ConnectionsMax int
 	// RequestsMax bounds the requests of one role under way at a time, those that wait for work
-	// included; more are CodeBusy. Default 4096.
+	// included; more are CodeBusy. Default half of the connections, at most half of those that the memory carries.
 	RequestsMax int
 	// RawIO writes short replies by system calls that Go's runtime is not told of: see internal/socket.
 	RawIO bool
@@ -85,8 +88,8 @@ func (o Options) withDefaults() Options {
 	orInt(&o.HeaderPatience, 10*time.Second)
 	orInt(&o.BodyPatience, 30*time.Second)
 	orInt(&o.BytesPerSMin, 16<<10)
-	orInt(&o.ConnectionsMax, 8192)
-	orInt(&o.RequestsMax, 4096)
+	orInt(&o.ConnectionsMax, connections.Most(machine.Descriptors(), machine.Memory()))
+	orInt(&o.RequestsMax, connections.Most(2*o.ConnectionsMax, machine.Memory())/2)
 	orInt(&o.StreamsMax, 64)
 	orInt(&o.RepliesMax, 4096)
 	orInt(&o.ReplyBytesMax, 64<<20)

@@ -258,59 +258,16 @@ func (b *loggedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// boundedListener bounds open connections: one too many is told so and closed, rather than
-// left to wait behind others that may never end.
-type boundedListener struct {
-	net.Listener
-	slots   chan struct{}
-	plain   bool
-	raw     bool
-	refused func()
-}
+// rawListener has connections whose short writes the runtime is not told of.
+type rawListener struct{ net.Listener }
 
-// Accept returns the next connection that there is room for.
-func (l *boundedListener) Accept() (net.Conn, error) {
-	for {
-		connection, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		select {
-		case l.slots <- struct{}{}:
-			if l.raw {
-				connection = socket.ShortWrites(connection)
-			}
-			return &boundedConn{Conn: connection, release: sync.OnceFunc(func() { <-l.slots })}, nil
-		default:
-			l.refused()
-			if l.plain {
-				_ = connection.SetWriteDeadline(time.Now().Add(time.Second))
-				_, _ = io.WriteString(connection, "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 2\r\nContent-Type: application/json\r\nContent-Length: 77\r\n\r\n"+
-					`{"error":{"code":"unavailable","message":"too many connections are open."}}`+"\r\n")
-			}
-			connection.Close()
-		}
+// Accept returns the next connection.
+func (l rawListener) Accept() (net.Conn, error) {
+	connection, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
 	}
-}
-
-// boundedConn gives its place back when it closes.
-type boundedConn struct {
-	net.Conn
-	release func()
-}
-
-// Close closes the connection.
-func (c *boundedConn) Close() error {
-	defer c.release()
-	return c.Conn.Close()
-}
-
-// ReadFrom keeps the kernel's way from a file to a connection.
-func (c *boundedConn) ReadFrom(src io.Reader) (int64, error) {
-	if to, ok := c.Conn.(io.ReaderFrom); ok {
-		return to.ReadFrom(src)
-	}
-	return io.Copy(struct{ io.Writer }{c.Conn}, src)
+	return socket.ShortWrites(connection), nil
 }
 
 // connectionLog takes what the standard library says of connections (a failed handshake, a

@@ -256,40 +256,6 @@ func TestLimitsOverTCP(t *testing.T) {
 	}
 }
 
-// One connection too many is told so; when another closes there is room again.
-func TestConnections(t *testing.T) {
-	c := start(t, Options{ConnectionsMax: 2}, nil)
-	open := func() net.Conn {
-		connection, err := net.Dial("tcp", c.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		fmt.Fprint(connection, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-		return connection
-	}
-	first, second := open(), open()
-	defer second.Close()
-	for _, connection := range []net.Conn{first, second} {
-		if status, body := read(connection); status != 200 {
-			t.Fatalf("%d %s", status, body)
-		}
-	}
-	third := open()
-	defer third.Close()
-	if status, body := read(third); status != 503 || !strings.Contains(body, "too many connections") {
-		t.Errorf("a third one: %d %s", status, body)
-	}
-	first.Close()
-	for { // the server notices soon
-		fourth := open()
-		status, _ := read(fourth)
-		fourth.Close()
-		if status == 200 {
-			break
-		}
-	}
-}
-
 // A file goes out whole and in its order, through every wrapper.
 func TestLongReplies(t *testing.T) {
 	text := strings.Repeat("0123456789abcdef", 200_000)

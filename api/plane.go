@@ -18,9 +18,9 @@ import (
 // planeRoutes has the paths that say how the control plane is. The page, healthz and readyz
 // need no token: the page holds no data of the run, and a probe has no secret to send.
 func (s *Server) planeRoutes() {
-	s.route("GET /api/v1/status", roleAny, s.status, always)
+	s.route("GET /api/v1/status", roleAny, s.status, always, reserved)
 	s.route("GET /api/v1/stream", roleAny, s.stream, always, unbounded)
-	s.route("GET /metrics", roleAny, s.scrape, always)
+	s.route("GET /metrics", roleAny, s.scrape, always, reserved)
 	s.open("GET /healthz", func(w http.ResponseWriter, _ *http.Request) error {
 		writeBody(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 		return nil

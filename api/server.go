@@ -9,7 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/connections"
 )
 
 // Server answers the API's paths over its ports. It is safe for concurrent use.
@@ -26,6 +29,9 @@ type Server struct {
 	streams   chan struct{}
 	// busy has a semaphore for each role; the last is of requests without a token.
 	busy [len(roleNames) + 1]chan struct{}
+
+	connections                         *connections.Bound
+	connectionsRefused, requestsRefused atomic.Int64
 
 	// held has the bytes of memory that bodies take, by role as busy, and heldInAll those of all.
 	held                     [len(roleNames) + 1]atomic.Int64
@@ -52,8 +58,13 @@ func New(options Options, ports Ports) (*Server, error) {
 	s.replies = newReplies(s.opt)
 	s.keys = newClaimKeys(s.opt.Run)
 	s.metrics = newMetrics(s.opt.Version, s.current)
-	s.metrics.registry.MustRegister(portsCollector{s.ports})
+	s.metrics.registry.MustRegister(portsCollector{s.ports}, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
+		Help: "Connections closed or refused because too many were open."}, func() float64 {
+		newcomers, clients := s.connections.Rooms()
+		return float64(newcomers.Closed + clients.Closed + s.connectionsRefused.Load())
+	}))
 	s.streams = make(chan struct{}, s.opt.StreamsMax)
+	s.connections = connections.New(s.opt.ConnectionsMax)
 	for i := range s.busy {
 		s.busy[i] = make(chan struct{}, s.opt.RequestsMax)
 	}
@@ -165,14 +176,11 @@ func (s *Server) listen(ctx context.Context, listener net.Listener) error {
 	}
 	server := s.httpServer()
 	served := make(chan error, 1)
-	bounded := &boundedListener{Listener: listener, slots: make(chan struct{}, s.opt.ConnectionsMax), plain: s.opt.TLS == nil, raw: s.opt.RawIO, refused: s.metrics.refused}
-	go func() {
-		if s.opt.TLS != nil {
-			served <- server.ServeTLS(bounded, "", "")
-		} else {
-			served <- server.Serve(bounded)
-		}
-	}()
+	accepted := listener
+	if s.opt.RawIO {
+		accepted = rawListener{listener}
+	}
+	go func() { served <- s.connections.Serve(server, accepted) }()
 	select {
 	case err := <-served:
 		s.Drain()

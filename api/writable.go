@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"syscall"
 
@@ -16,11 +15,12 @@ type connectionKey struct{}
 
 // withConnection keeps a connection in the context of its requests.
 func withConnection(ctx context.Context, connection net.Conn) context.Context {
-	if secured, ok := connection.(*tls.Conn); ok {
-		connection = secured.NetConn()
-	}
-	if bounded, ok := connection.(*boundedConn); ok {
-		connection = bounded.Conn
+	for {
+		around, ok := connection.(interface{ NetConn() net.Conn }) // TLS, and the bound
+		if !ok {
+			break
+		}
+		connection = around.NetConn()
 	}
 	if plain, ok := connection.(syscall.Conn); ok {
 		if raw, err := plain.SyscallConn(); err == nil {

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/headway-rl/headway/internal/connections"
 )
 
 // A connection whose client does not read is no longer writable, before a write would wait; it is
@@ -47,7 +49,11 @@ func testWritable(t *testing.T, raw bool) {
 		t.Fatal(err)
 	}
 	go func() {
-		_ = server.Serve(&boundedListener{Listener: listener, slots: make(chan struct{}, 1), raw: raw, refused: func() {}})
+		accepted := listener
+		if raw {
+			accepted = rawListener{listener}
+		}
+		_ = connections.New(2).Serve(server, accepted)
 	}()
 	defer server.Close()
 	res, err := http.Get("http://" + listener.Addr().String())

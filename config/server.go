@@ -22,6 +22,10 @@ type Server struct {
 	BodyBytesMax int `json:"body_bytes_max" min:"1024" max:"1099511627776"`
 	// WeightsBytesMax bounds the files of one published version. Default 64 GiB.
 	WeightsBytesMax int `json:"weights_bytes_max" min:"1024" max:"1125899906842624"`
+	// ConnectionsMax bounds open connections. An eighth of them is for those over which no request of a known client has come. Default half of the descriptors of the process, less where its rollouts need them for engines. They take at most an eighth of the memory, at 64 KiB each.
+	ConnectionsMax int `json:"connections_max,omitempty" min:"16" max:"1048576"`
+	// RequestsMax bounds the requests of one role under way, waiting ones included. Default half of connections_max, at most a sixteenth of the memory at 64 KiB each.
+	RequestsMax int `json:"requests_max,omitempty" min:"1" max:"1048576"`
 	// Directories are those below which a trainer may publish files that lie on a shared disk. Default none.
 	Directories []string `json:"directories,omitempty"`
 	// LogPayloads lets prompts and completions into logs, where they are otherwise left out. Default false.

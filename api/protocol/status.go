@@ -186,7 +186,8 @@ type Gateway struct {
 // Bound is on what clients together may take of a control plane.
 type Bound struct {
 	// Name says of what, with its unit: rollouts_bytes of all rollouts under way, rollout_bytes of the
-	// largest, and those of the server.
+	// largest, and those of the server. They are bodies_bytes, connections (of clients), newcomers (connections
+	// without a request of a client), and requests (of the role that has most).
 	Name string `json:"name"`
 	// Held is how much of Max is taken. Binding: new work waits for it or is refused. Refused counts
 	// the calls that were.

@@ -3,10 +3,12 @@ package pages
 import (
 	"context"
 	"fmt"
-	"github.com/headway-rl/headway/internal/failure"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/headway-rl/headway/internal/connections"
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // DefaultListen is where pages are served by default.
@@ -52,10 +54,11 @@ const viewDrain = 2 * time.Second
 
 // Serve serves on a listener, which it closes, until the context ends.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
-	server := &http.Server{Handler: sameSite(handler), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+	bound := connections.New(0)
+	server := &http.Server{Handler: bound.Handler(sameSite(handler)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() { served <- bound.Serve(server, listener) }()
 	select {
 	case err := <-served:
 		return err

@@ -3,6 +3,8 @@ package parts
 import (
 	"fmt"
 
+	"github.com/headway-rl/headway/internal/connections"
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/internal/transformer"
 )
 
@@ -12,6 +14,8 @@ const (
 	rolloutBytes = 16 << 10
 	// ownDescriptors are the files and connections of a run that has no rollout.
 	ownDescriptors = 128
+	// clientsLeast is how many connections of clients a server has by default on the smallest machine.
+	clientsLeast = 64
 )
 
 // carriesSlots refuses more rollouts at once than embedded engines find memory for, in bytes: Go's
@@ -29,10 +33,28 @@ func (p *Parts) carriesSlots(memory int64) error {
 		fmt.Sprintf("at most %d, or a smaller model", most))
 }
 
+// ConnectionsMax is how many connections of clients the server of this run may have. The document says so. By default it
+// is as many as the process carries beside those to engines. It refuses more than there are descriptors for.
+func (p *Parts) ConnectionsMax(descriptors int) (int, error) {
+	given, free := p.Cfg.Server.ConnectionsMax, descriptors-ownDescriptors
+	if given > max(free, clientsLeast) {
+		return 0, p.Cfg.Refuse("server.connections_max",
+			fmt.Sprintf("is more than this machine carries: this process may have %d descriptors open", descriptors),
+			fmt.Sprintf("at most %d, or a higher limit of descriptors (ulimit -n)", max(free, clientsLeast)))
+	}
+	if given > 0 {
+		return given, nil
+	}
+	if p.Cfg.External() && !p.Cfg.Tinker() {
+		free -= p.Cfg.Rollout.Concurrency
+	}
+	return max(min(connections.Most(descriptors, machine.Memory()), free), clientsLeast), nil
+}
+
 // carriesConnections refuses more rollouts at once than this process may have connections to engines
 // that are servers: each response has one.
 func (p *Parts) carriesConnections(descriptors int) error {
-	most := max(descriptors-ownDescriptors, 1)
+	most := max(descriptors-ownDescriptors-p.Cfg.Server.ConnectionsMax, 1)
 	if p.Cfg.Tinker() || p.Cfg.Rollout.Concurrency <= most {
 		return nil
 	}

@@ -36,6 +36,24 @@ func TestConcurrencyIsCarried(t *testing.T) {
 	if err := p.carriesConnections(1024); err == nil || !strings.Contains(err.Error(), "ulimit -n") || !strings.Contains(err.Error(), "at most 896,") {
 		t.Errorf("a thousand over 1024 descriptors: %v", err)
 	}
+	for _, c := range []struct {
+		settings    []string
+		descriptors int
+		want        int
+		refused     string
+	}{
+		{nil, 512, 256, ""},
+		{nil, 64, 64, ""},
+		{[]string{"server.connections_max=300"}, 512, 300, ""},
+		{[]string{"server.connections_max=500"}, 512, 0, "at most 384,"},
+		{[]string{"server.connections_max=16"}, 64, 16, ""},
+		{[]string{"engines.0.kind=vllm", "engines.0.url=http://127.0.0.1:1", "rollout.concurrency=200", "model.path=x"}, 512, 184, ""}, // those to the engine are beside it
+	} {
+		got, err := parts(c.settings...).ConnectionsMax(c.descriptors)
+		if got != c.want || (err == nil) != (c.refused == "") || err != nil && !(strings.Contains(err.Error(), "server.connections_max") && strings.Contains(err.Error(), c.refused)) {
+			t.Errorf("%q under %d descriptors: %d %v", c.settings, c.descriptors, got, err)
+		}
+	}
 	if err := p.carriesConnections(20000); err != nil {
 		t.Errorf("a thousand over 20000 descriptors: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/observe/steps"
@@ -22,8 +23,13 @@ import (
 // serverOptions are the API's, checked before anything runs.
 func (p *Plane) serverOptions() (api.Options, error) {
 	s := p.Cfg.Server
+	clients, err := p.ConnectionsMax(machine.Descriptors())
+	if err != nil {
+		return api.Options{}, err
+	}
 	opt := api.Options{
 		Run: p.name, Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		ConnectionsMax: clients, RequestsMax: s.RequestsMax,
 		Drain: 5 * time.Second, Logf: p.logf, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}
 	if p.App.Getenv("HEADWAY_DEBUG") != "" {

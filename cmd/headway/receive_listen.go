@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/plane"
+	"github.com/headway-rl/headway/internal/connections"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/store/transfer"
 )
@@ -75,14 +76,11 @@ func (c *receiveCmd) passOn(a *app.Process, store *transfer.Store, agent *transf
 	agent.Address = strings.TrimSuffix(agent.Address, "/") + plane.TransferPrefix
 	agent.Secret = rand.Text()
 	store.Source = &transfer.Source{Limit: transfer.NewBucket(c.RateLimit), Secret: agent.Secret}
-	server := &http.Server{Handler: store.Source.Handler(plane.TransferPrefix), TLSConfig: certificate, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, Protocols: new(http.Protocols)}
+	bound := connections.New(0)
+	server := &http.Server{Handler: bound.Handler(store.Source.Handler(plane.TransferPrefix)), TLSConfig: certificate, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10, Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true) // a stream a connection: HTTP/2 would divide and copy it once more
 	go func() {
-		serve := func() error { return server.Serve(listener) }
-		if certificate != nil {
-			serve = func() error { return server.ServeTLS(listener, "", "") }
-		}
-		if err := serve(); !errors.Is(err, http.ErrServerClosed) {
+		if err := bound.Serve(server, listener); !errors.Is(err, http.ErrServerClosed) {
 			fmt.Fprintf(a.Stderr, "passing on: %v\n", err)
 		}
 	}()

@@ -1,0 +1,268 @@
+// Package connections bounds the connections of a server, so that those who only connect cannot keep
+// clients out. A connection is a newcomer until a request of a client has come over it. A newcomer
+// always gets in: where the room of newcomers is full, the oldest of them closes.
+package connections
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/internal/machine"
+)
+
+const (
+	// connectionBytes is what an open connection takes of memory while a request waits on it: its goroutines, its
+	// buffers and the request. Of 4000 claims that waited each took 23 KiB, and 44 KiB under TLS. This is rounded up.
+	connectionBytes = 64 << 10
+	// memoryShare and descriptorShare are the parts of the machine that the connections of one server may take.
+	// As many descriptors again are left for connections to engines, files of versions, boxes and the log.
+	memoryShare, descriptorShare = 8, 2
+	// newcomerShare is the part of the connections that newcomers may take.
+	newcomerShare = 8
+)
+
+// Most is how many connections a server may have by default. They are half of a process' descriptors, or fewer where
+// they would take more than an eighth of its memory, in bytes.
+func Most(descriptors int, memory int64) int {
+	return int(max(min(int64(descriptors)/descriptorShare, memory/memoryShare/connectionBytes), newcomerShare))
+}
+
+// Errors of Admit.
+var (
+	// ErrFull says that all connections of clients are taken, and that a request is under way on each.
+	ErrFull = errors.New("connections: all of them are taken")
+	// ErrClosed says that the connection was closed in favour of another before its request was read.
+	ErrClosed = errors.New("connections: this one was closed for another")
+)
+
+// Bound bounds the connections of one server. It is safe for concurrent use.
+type Bound struct {
+	newcomersMax, clientsMax int
+
+	mu sync.Mutex
+	// newcomers and idle are those that may be closed; clients counts those of clients, idle ones included.
+	newcomers, idle  pool
+	clients          int
+	crowded, evicted int64 // newcomers and idle clients that were closed for another
+}
+
+// New returns a bound of that many connections, 2 at least; 0 stands for Most of this process. An eighth of them is
+// for newcomers.
+func New(connections int) *Bound {
+	if connections == 0 {
+		connections = Most(machine.Descriptors(), machine.Memory())
+	}
+	newcomers := max(connections/newcomerShare, 1)
+	return &Bound{newcomersMax: newcomers, clientsMax: max(connections-newcomers, 1)}
+}
+
+// Room says how full a part of a bound is. Closed counts the connections that were closed there for another.
+type Room struct {
+	Held, Max int
+	Full      bool
+	Closed    int64
+}
+
+// Rooms says how full the bound is, of newcomers and of clients. The room of clients is full while a request is
+// under way on each of its connections: idle ones make place.
+func (b *Bound) Rooms() (newcomers, clients Room) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return Room{b.newcomers.size, b.newcomersMax, b.newcomers.size >= b.newcomersMax, b.crowded},
+		Room{b.clients, b.clientsMax, b.clients-b.idle.size >= b.clientsMax, b.evicted}
+}
+
+// Serve is server.Serve under the bound, or ServeTLS where the server has a certificate. It sets the server's
+// ConnState, and its ConnContext beside what it does already.
+func (b *Bound) Serve(server *http.Server, listener net.Listener) error {
+	before := server.ConnContext
+	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if before != nil {
+			ctx = before(ctx, c)
+		}
+		return context.WithValue(ctx, key{}, ownOf(c))
+	}
+	server.ConnState = b.changed
+	bounded := &bounded{listener, b}
+	if server.TLSConfig != nil {
+		return server.ServeTLS(bounded, "", "")
+	}
+	return server.Serve(bounded)
+}
+
+type key struct{}
+
+// Admit counts the connection of a request among those of clients, where it is not yet. The oldest idle one of the peer
+// that has most closes for it where there is no room. It returns ErrFull or ErrClosed. A connection that the bound
+// does not know is admitted.
+func (b *Bound) Admit(ctx context.Context) error {
+	c, _ := ctx.Value(key{}).(*connection)
+	if c == nil {
+		return nil
+	}
+	b.mu.Lock()
+	if c.state != newcomer {
+		defer b.mu.Unlock()
+		if c.state == closed {
+			return ErrClosed
+		}
+		return nil
+	}
+	var victim *connection
+	if b.clients >= b.clientsMax {
+		if victim = b.idle.next(); victim == nil {
+			b.mu.Unlock()
+			return ErrFull
+		}
+		b.evicted++
+		b.leave(victim)
+	}
+	b.newcomers.remove(c)
+	c.state = busy
+	b.clients++
+	b.mu.Unlock()
+	if victim != nil {
+		_ = victim.Conn.Close()
+	}
+	return nil
+}
+
+// bodyPatience is how long a request of Handler may take over its body.
+const bodyPatience = 10 * time.Second
+
+// Handler admits every request, for a server that does not say itself who is a client. It has bodies come at once.
+func (b *Bound) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch err := b.Admit(r.Context()); {
+		case errors.Is(err, ErrClosed):
+			panic(http.ErrAbortHandler)
+		case err != nil:
+			w.Header().Set("Connection", "close")
+			w.Header().Set("Retry-After", "1")
+			http.Error(w, "too many requests are under way: come again", http.StatusServiceUnavailable)
+		default:
+			if r.ContentLength != 0 { // the server waits for the rest of a body, though no handler does
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyPatience))
+			}
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// changed is the server's ConnState: clients between two requests are idle.
+func (b *Bound) changed(c net.Conn, to http.ConnState) {
+	own := ownOf(c)
+	if own == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case to == http.StateIdle && own.state == busy:
+		own.state = idle
+		b.idle.add(own)
+	case to == http.StateActive && own.state == idle:
+		b.idle.remove(own)
+		own.state = busy
+	}
+}
+
+// enter takes a newcomer in. It returns the one that is to close for it, if any.
+func (b *Bound) enter(c *connection) (victim *connection) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.newcomers.add(c)
+	if b.newcomers.size > b.newcomersMax {
+		b.crowded++
+		victim = b.newcomers.next()
+		b.leave(victim)
+	}
+	return victim
+}
+
+// leave forgets a connection, whichever way it ends. b.mu is held.
+func (b *Bound) leave(c *connection) {
+	switch c.state {
+	case newcomer:
+		b.newcomers.remove(c)
+	case idle:
+		b.idle.remove(c)
+		b.clients--
+	case busy:
+		b.clients--
+	}
+	c.state = closed
+}
+
+// bounded is a listener whose connections are counted.
+type bounded struct {
+	net.Listener
+	bound *Bound
+}
+
+// Accept returns the next connection.
+func (l *bounded) Accept() (net.Conn, error) {
+	plain, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: plain, bound: l.bound, from: peerOf(plain.RemoteAddr())}
+	if victim := l.bound.enter(c); victim != nil {
+		_ = victim.Conn.Close()
+	}
+	return c, nil
+}
+
+// state says what a connection counts as.
+type state uint8
+
+const (
+	newcomer state = iota
+	busy
+	idle
+	closed
+)
+
+// connection gives its place back when it closes.
+type connection struct {
+	net.Conn
+	bound *Bound
+	state state // under bound.mu, as is its place in a pool
+	seat
+	from source
+}
+
+// ownOf is the connection below TLS; nil of another listener.
+func ownOf(c net.Conn) *connection {
+	if secured, ok := c.(interface{ NetConn() net.Conn }); ok {
+		if below, ok := secured.NetConn().(*connection); ok {
+			return below
+		}
+	}
+	own, _ := c.(*connection)
+	return own
+}
+
+// NetConn is the connection below, as that of tls.Conn.
+func (c *connection) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection.
+func (c *connection) Close() error {
+	c.bound.mu.Lock()
+	c.bound.leave(c)
+	c.bound.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// ReadFrom keeps the kernel's way from a file to a connection.
+func (c *connection) ReadFrom(src io.Reader) (int64, error) {
+	if to, ok := c.Conn.(io.ReaderFrom); ok {
+		return to.ReadFrom(src)
+	}
+	return io.Copy(struct{ io.Writer }{c.Conn}, src)
+}
