@@ -72,6 +72,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	if s.Waits != "" {
 		p.line("", "waits for %s", report.Plain(s.Waits))
 	}
+	p.bounds(s.Bounds)
 	if s.Ledger.Admitted == 0 && s.Queue.CapacityGroups == 0 { // a standby, or one that has only begun
 		p.sender(s.Sender)
 		p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
@@ -108,6 +109,20 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("recovery", "%s", recoveryText(*r))
 	}
 	p.line("writer", "%s, epoch %d", report.Plain(s.Writer.Name), s.Writer.Epoch)
+}
+
+// bounds says which bounds bind on what clients together take.
+func (p *statusPage) bounds(all []protocol.Bound) {
+	for _, b := range all {
+		if !b.Binding {
+			continue
+		}
+		figure := report.Count
+		if strings.HasSuffix(b.Name, "_bytes") {
+			figure = report.Bytes
+		}
+		p.line("BOUND", "%s: %s of %s taken, %s refused so far", p.loud(report.Plain(b.Name)+" binds"), figure(b.Held), figure(b.Max), report.Count(b.Refused))
+	}
 }
 
 // movesShown is how many of the newest moves a status prints.

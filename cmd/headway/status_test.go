@@ -265,6 +265,16 @@ func TestStatusOfAStall(t *testing.T) {
 }
 
 // A weight sync that waits for an engine is said before what is well; a stall says it in its own words.
+// A bound on clients that binds is named, with what is taken of it; others are not.
+func TestStatusOfABound(t *testing.T) {
+	status := busyStatus()
+	status.Bounds = []protocol.Bound{{Name: "rollouts_bytes", Held: 3 << 30, Max: 3 << 30, Binding: true, Refused: 12}, {Name: "rollout_bytes", Held: 1, Max: 1 << 20}}
+	out, stderr, code := askStatus(t, serveStatus(t, status, api.Options{}))
+	if code != 0 || !strings.Contains(out, "BOUND      rollouts_bytes binds: 3 GiB of 3 GiB taken, 12 refused so far\n") || strings.Contains(out, "rollout_bytes") {
+		t.Errorf("%d %s\n%s", code, stderr, out)
+	}
+}
+
 func TestStatusOfASyncThatIsHeldUp(t *testing.T) {
 	s := busyStatus()
 	s.Held = &protocol.Finding{Code: "engine_paused", Subject: "e1", Message: "engine e1 has been loading version 18 for 25s."}
