@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -221,6 +222,9 @@ type call struct {
 	body         any
 }
 
+// answerMost bounds an answer of the service, in bytes. A page of it names 100 sandboxes.
+const answerMost = 16 << 20
+
 func (d *Driver) do(ctx context.Context, c call, into any) (http.Header, error) {
 	text, err := json.Marshal(c.body)
 	if err != nil {
@@ -244,7 +248,7 @@ func (d *Driver) do(ctx context.Context, c call, into any) (http.Header, error) 
 		return nil, refusal(c.op, c.id, response)
 	}
 	if into != nil {
-		if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		if err := json.NewDecoder(io.LimitReader(response.Body, answerMost)).Decode(into); err != nil {
 			return nil, sandbox.Fail(sandbox.Protocol, c.op, c.id, "%s: no answer as E2B's: %w", c.path, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -119,7 +120,7 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 		}
 		return sandbox.Result{}, err
 	}
-	return a.result(), nil
+	return a.result(b.id, l.Output)
 }
 
 // env is the whole environment of a command; HOME is the box's own directory, which the server knows.
@@ -192,12 +193,30 @@ func (b *box) stop(ctx context.Context) {
 	_, _ = b.server.ask(ctx, "stop", b.id, request{Verb: "stop", ID: b.id}) // its time limit ends it at the latest
 }
 
-func (a reply) result() sandbox.Result {
+// result is what came of a command. The server may be in the hands of the code that it runs, so that a result
+// that no command has is refused, and no more of its output is kept than was asked for.
+func (a reply) result(id sandbox.ID, output int64) (sandbox.Result, error) {
+	limit := func(c sandbox.Class) bool {
+		return slices.ContainsFunc(sandbox.Classes, func(known struct {
+			Class        sandbox.Class
+			Limit, Again bool
+		}) bool {
+			return known.Class == c && known.Limit
+		})
+	}
+	if a.Limit != "" && !limit(a.Limit) {
+		return sandbox.Result{}, sandbox.Fail(sandbox.Protocol, "run", id, "the command met the limit %.40q, which is none", a.Limit)
+	}
+	longest := time.Duration(math.MaxInt64).Seconds() / 2
+	if !(a.Wall >= 0 && a.Wall < longest && a.CPU >= 0 && a.CPU < longest) || a.Memory < 0 {
+		return sandbox.Result{}, sandbox.Fail(sandbox.Protocol, "run", id, "the command took %g s, %g s of processor time and %d bytes", a.Wall, a.CPU, a.Memory)
+	}
 	return sandbox.Result{
 		Exit: a.Exit, Signal: a.Signal, Limit: a.Limit,
-		Stdout: a.Stdout, Stderr: a.Stderr, StdoutCut: a.OutCut, StderrCut: a.ErrCut,
+		Stdout: a.Stdout[:min(int64(len(a.Stdout)), output)], Stderr: a.Stderr[:min(int64(len(a.Stderr)), output)],
+		StdoutCut: a.OutCut || int64(len(a.Stdout)) > output, StderrCut: a.ErrCut || int64(len(a.Stderr)) > output,
 		Wall: time.Duration(a.Wall * float64(time.Second)), CPU: time.Duration(a.CPU * float64(time.Second)), Memory: a.Memory,
-	}
+	}, nil
 }
 
 func (b *box) Read(ctx context.Context, path string, limit int64) ([]byte, error) {

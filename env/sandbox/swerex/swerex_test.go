@@ -17,7 +17,7 @@ import (
 )
 
 // recorded is what swerex-remote 1.4.0 answered, by name; see testdata/README.
-func recorded(t *testing.T, name string) string {
+func recorded(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".json"))
 	if err != nil {
