@@ -3,6 +3,7 @@ package jetstream
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -70,6 +71,9 @@ func parseContents(text string) (contents, error) {
 	for i := 3; i < len(fields); i += 5 {
 		x := item{id: port.RolloutID{Group: loop.GroupID(number(i, 64)), Sample: int32(number(i+1, 32)), Attempt: int32(number(i+2, 32))},
 			offset: offset, size: int(number(i+3, 64)), sum: uint32(number(i+4, 64))}
+		if x.size < 0 || x.size > math.MaxInt-offset {
+			return contents{}, fmt.Errorf("the header %q is not one of payloads: one of %d bytes", text, x.size)
+		}
 		offset += x.size
 		c.items = append(c.items, x)
 	}

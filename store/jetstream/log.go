@@ -129,6 +129,12 @@ func logPlaceOf(h nats.Header) (logPlace, error) {
 		var err3 error
 		p.piece, err3 = strconv.Atoi(text)
 		err = errors.Join(err, err3)
+		if p.piece < 0 {
+			err = errors.Join(err, fmt.Errorf("piece %d", p.piece))
+		}
+	}
+	if line < 1 {
+		err = errors.Join(err, fmt.Errorf("line %d", line))
 	}
 	if err = errors.Join(err, err2); err != nil {
 		return p, fmt.Errorf("a message of the log without its line and epoch, written by something else: %w", err)
