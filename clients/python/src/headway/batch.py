@@ -247,7 +247,8 @@ def check(batch: Batch) -> None:
                 f"{sizes['N']} tokens in {sizes['R']} sequences"
             )
     offsets = batch.offsets
-    if offsets[0] != 0 or offsets[-1] != sizes["N"] or (np.diff(offsets) < 1).any():
+    outside = (offsets < 0) | (offsets > sizes["N"])  # their differences could wrap
+    if outside.any() or offsets[0] != 0 or offsets[-1] != sizes["N"] or (np.diff(offsets) < 1).any():
         raise Invalid(f"the batch's offsets do not divide its {sizes['N']} tokens into sequences of at least one token")
     _check_rollouts(batch)
     sampled = batch.loss_mask == 1
@@ -298,5 +299,5 @@ def _metadata(text: str) -> Metadata:
         said.setdefault("sequences", said["rollouts"])
         known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k != "stamps"}
         return Metadata(**known, stamps=stamps)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Invalid(f"the batch's header says nothing of its lease that can be read: {error!r}") from error

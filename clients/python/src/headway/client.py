@@ -135,7 +135,7 @@ class Client:
         text = reply.get("config") or "{}"
         try:
             self.config = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             self.config = {"text": text}
         self.version = self.newest if self.action == "train" else -1 if version is None else version
         self._ahead, self._after, self._claimed = False, (0, 0), False

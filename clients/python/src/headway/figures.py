@@ -23,13 +23,13 @@ def lines(source: Iterable[str], *sinks: Sink) -> int:
             continue
         try:
             said = json.loads(line)
-            step, values = said["step"], figures(said["figures"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            step, values = int(said["step"]), figures(said["figures"])
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise errors.Invalid(
                 f"line {number} is no train step: want an object with step and figures, have {line.strip()[:200]!r}"
             ) from error
         for sink in sinks:
-            sink(int(step), values)
+            sink(step, values)
         count += 1
     return count
 

@@ -82,7 +82,10 @@ def _parse(lines: Iterator[str], last: str) -> Iterator[tuple[str, dict[str, Any
             data.append(line[5:].removeprefix(" "))
         elif not line and data:
             found, data = "\n".join(data), []
-            event = json.loads(found)
+            try:
+                event = json.loads(found)
+            except (ValueError, RecursionError) as error:
+                raise errors.Internal(f"an event of the stream is not JSON: {found[:200]!r}") from error
             if isinstance(event, dict):
                 yield last, event
 

@@ -164,7 +164,7 @@ def decode(content: bytes | bytearray, what: str) -> tuple[dict[str, Array], dic
             at = end
         if begin + at != len(content):
             raise ValueError(f"it has {len(content)} bytes, and its header says {begin + at}")
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise Invalid(f"{what} is not a whole safetensors file: {error}") from error
     memory = memoryview(content if isinstance(content, bytearray) else bytearray(content))
     tensors: dict[str, Array] = {}
@@ -177,7 +177,7 @@ def decode(content: bytes | bytearray, what: str) -> tuple[dict[str, Array], dic
             if min(extent, default=0) < 0 or math.prod(extent) * kind.itemsize != end - first:
                 raise ValueError("its size is another")
             array: Array = np.ndarray(extent, kind, memory, begin + first) if end > first else np.empty(extent, kind)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise Invalid(f"{what}: tensor {name!r} of {end - first} bytes is no {dtype} of shape {shape}") from error
         array = array if array.flags.aligned else array.copy()
         tensors[name] = array.view(BFloat16) if dtype == "BF16" else array

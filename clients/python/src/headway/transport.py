@@ -245,7 +245,7 @@ def refusal(response: httpx.Response) -> errors.HeadwayError:
     """The error that a response says. The body must have been read."""
     try:
         body = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = None
     return errors.from_response(response.status_code, body, response.text)
 
@@ -262,7 +262,7 @@ def _object(response: httpx.Response) -> dict[str, Any]:
         return {}
     try:
         found = response.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         kind = response.headers.get("Content-Type", "no type")
