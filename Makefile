@@ -132,6 +132,14 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	$(LESS_GC) $(GO) tool staticcheck ./...
 	$(GO) test ./internal/lint
 
+# For how long each target is fuzzed, and which targets are: a regular expression of names such as loop/trace.FuzzLine.
+FUZZ_TIME ?= 30s
+FUZZ ?= .
+
+.PHONY: fuzz
+fuzz: ## every fuzz target, FUZZ_TIME=30s each; FUZZ=REGEXP: those alone. Inputs that fail are kept in testdata/fuzz
+	$(GO) run ./cmd/lab/fuzz -time $(FUZZ_TIME) -run '$(FUZZ)'
+
 # The analysis takes half a minute of a core, so that it is no part of lint.
 .PHONY: dead
 dead: ## functions that no program of this repository reaches

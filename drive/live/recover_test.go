@@ -103,7 +103,7 @@ func (r *recording) snapshot() {
 }
 
 // record makes a recording of a random run, with snapshots at random places.
-func record(t *testing.T, seed uint64, steps int, often float64) *recording {
+func record(t testing.TB, seed uint64, steps int, often float64) *recording {
 	t.Helper()
 	plan := looptest.Draw(seed)
 	plan.Faults.Garbage, plan.Faults.Reversed = 0, 0 // times that fall, and effects of no run

@@ -11,7 +11,6 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
-	"github.com/headway-rl/headway/store/payload"
 )
 
 // A process that dies leaves any prefix of its last write. Wherever that is, the
@@ -150,33 +149,6 @@ func TestDamagedPayloadIsRefused(t *testing.T) {
 	if _, err := file.Open(dir, file.Options{}); err == nil || !strings.Contains(err.Error(), "damaged") {
 		t.Errorf("a cut segment before the last: %v", err)
 	}
-}
-
-// What verifies and still is no payload of this version is refused, not guessed at.
-func FuzzPayload(f *testing.F) {
-	dir := f.TempDir()
-	s, err := file.Create(dir, file.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
-	if err := s.PutSample(sampleOf(1, 0, 1)); err != nil {
-		f.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		f.Fatal(err)
-	}
-	whole, err := os.ReadFile(filepath.Join(dir, "state", "payload-00000001"))
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(whole[12:])
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, body []byte) {
-		sample, err := payload.Decode(body)
-		if err == nil && len(sample.Tokens) != len(sample.Versions) {
-			t.Errorf("decoded %d tokens with %d versions", len(sample.Tokens), len(sample.Versions))
-		}
-	})
 }
 
 // A write that fails is an error, and so is every later one: what follows a gap could

@@ -23,7 +23,7 @@ import (
 var rules = loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2}, QueueGroups: 1}
 
 // begin creates a run with a header and a few events.
-func begin(t *testing.T, dir string, o file.Options) (*file.Store, *trace.Encoder) {
+func begin(t testing.TB, dir string, o file.Options) (*file.Store, *trace.Encoder) {
 	t.Helper()
 	s, err := file.Create(dir, o)
 	if err != nil {
@@ -38,7 +38,7 @@ func begin(t *testing.T, dir string, o file.Options) (*file.Store, *trace.Encode
 	return s, enc
 }
 
-func appendLines(t *testing.T, s *file.Store, lines ...[]byte) {
+func appendLines(t testing.TB, s *file.Store, lines ...[]byte) {
 	t.Helper()
 	if err := s.Append(lines); err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func sampleOf(group loop.GroupID, k, attempt int32) port.Sample {
 	}
 }
 
-func closeStore(t *testing.T, s *file.Store) {
+func closeStore(t testing.TB, s *file.Store) {
 	t.Helper()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

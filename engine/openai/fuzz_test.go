@@ -1,0 +1,18 @@
+package openai
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/engine/upstream"
+)
+
+// FuzzStream: the events of a stream may be anything.
+func FuzzStream(f *testing.F) {
+	enginetest.FuzzDecoder(f, func() upstream.Decoder { return decoder{} }, nil, `{"choices":[{"text":"a","finish_reason":"length"}]}`, `{"error":{"message":"m","code":"400"}}`)
+}
+
+// FuzzServer: the answers to all other calls may be anything.
+func FuzzServer(f *testing.F) {
+	enginetest.FuzzServer(f, func() upstream.Dialect { return New() })
+}
