@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -319,9 +320,14 @@ func (s *Store) get(ctx context.Context, parent Parent, path string) (*http.Resp
 		return nil, err
 	}
 	if response.StatusCode != http.StatusOK {
-		text, _ := io.ReadAll(io.LimitReader(response.Body, 300))
+		text, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
 		response.Body.Close()
-		return nil, fmt.Errorf("%s: %s", response.Status, text)
+		var refused protocol.ErrorBody
+		if json.Unmarshal(text, &refused) == nil && refused.Error.Message != "" {
+			text = []byte(refused.Error.Message)
+		}
+		// It is logged, and a parent is an engine like any other.
+		return nil, fmt.Errorf("HTTP %d: %s", response.StatusCode, protocol.Printable(string(text), 300))
 	}
 	return response, nil
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -149,22 +150,30 @@ func (s *Source) Digest(version loop.Version, form string) string {
 func (s *Source) named(w http.ResponseWriter, r *http.Request) *Copy {
 	version, err := strconv.ParseInt(r.PathValue("version"), 10, 64)
 	if err != nil || version < 0 {
-		http.Error(w, fmt.Sprintf("%q is no version", r.PathValue("version")), http.StatusBadRequest)
+		refuse(w, protocol.CodeInvalid, "version in the path is %.40q: want a number of at least 0 in decimal digits", r.PathValue("version"))
 		return nil
 	}
 	form := r.URL.Query().Get("form")
 	wanted := offerKey{loop.Version(version), form}
 	if s.Secret != "" {
 		if err := checkKey(s.Secret, bearerOf(r.Header.Get("Authorization")), wanted, time.Now()); err != nil {
-			http.Error(w, err.Error(), http.StatusUnauthorized)
+			refuse(w, protocol.CodeUnauthorized, "%v", err)
 			return nil
 		}
 	}
 	c := s.await(r.Context(), wanted)
 	if c == nil {
-		http.Error(w, fmt.Sprintf("version %d%s is not here", version, inForm(form)), http.StatusNotFound)
+		refuse(w, protocol.CodeNotFound, "version %d%s is not here", version, inForm(form))
 	}
 	return c
+}
+
+// refuse answers as every refusal of the control plane does.
+func refuse(w http.ResponseWriter, code protocol.Code, format string, args ...any) {
+	w.Header().Del("Content-Length")
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code.Status())
+	_ = json.NewEncoder(w).Encode(protocol.ErrorBody{Error: *protocol.Refuse(code, format, args...)})
 }
 
 func inForm(form string) string {
@@ -190,12 +199,12 @@ func (s *Source) chunks(w http.ResponseWriter, r *http.Request) {
 	}
 	from, err := strconv.Atoi(r.URL.Query().Get("from"))
 	if err != nil || from < 0 || from > c.Chunks() {
-		http.Error(w, fmt.Sprintf("from=%q: want a chunk from 0 to %d", r.URL.Query().Get("from"), c.Chunks()), http.StatusBadRequest)
+		refuse(w, protocol.CodeInvalid, "from is %.40q: want a chunk from 0 to %d", r.URL.Query().Get("from"), c.Chunks())
 		return
 	}
 	done, ok := c.use()
 	if !ok {
-		http.Error(w, fmt.Sprintf("version %d is not here any more", c.Version), http.StatusNotFound)
+		refuse(w, protocol.CodeNotFound, "version %d is not here any more", c.Version)
 		return
 	}
 	defer done()
@@ -204,7 +213,7 @@ func (s *Source) chunks(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Length", strconv.FormatInt(max(left, 0), 10))
 	files, err := c.reopen()
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
+		refuse(w, protocol.CodeNotFound, "version %d is not here any more: %v", c.Version, err)
 		return
 	}
 	defer closeAll(files)
