@@ -73,12 +73,14 @@ func policyServer(t *testing.T, spans bool) *enginetest.PolicyServer {
 
 // served is a control plane in a process of its own.
 type served struct {
-	t    *testing.T
-	dir  string
-	url  string
-	cmd  *exec.Cmd
-	mu   sync.Mutex
-	said []string
+	t   *testing.T
+	dir string
+	url string
+	// token goes with every call that names no other; empty for none.
+	token string
+	cmd   *exec.Cmd
+	mu    sync.Mutex
+	said  []string
 	// stdout is what it printed, to be read once it has ended.
 	stdout bytes.Buffer
 	// over is closed when the run has ended, ended when the process has; killed: it was told to.
@@ -178,6 +180,9 @@ func (s *served) call(path, kind string, body []byte, header ...string) (int, []
 			req.Method = http.MethodGet
 		}
 		req.Header.Set("Content-Type", kind)
+		if s.token != "" {
+			req.Header.Set("Authorization", "Bearer "+s.token)
+		}
 		for i := 0; i+1 < len(header); i += 2 {
 			req.Header.Set(header[i], header[i+1])
 		}
