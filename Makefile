@@ -175,6 +175,32 @@ test-protocols: ## hold the words of the dialects against the sources of release
 	done
 	HEADWAY_WHEELS=$(WHEELS) $(GO) test -count 1 ./cmd/lab/bench/protocols
 
+# What the program is made of. The programs that tell it of the Python client, from pinned versions with their hashes.
+SUPPLY := $(HOME)/.cache/headway/supply
+
+$(SUPPLY)/installed: clients/python/requirements/supply.txt clients/python/requirements/client.txt
+	$(PYTHON) -m venv --clear $(SUPPLY)
+	$(SUPPLY)/bin/pip install -q --require-hashes -r clients/python/requirements/supply.txt
+	$(PYTHON) -m venv --clear --without-pip $(SUPPLY)/client
+	$(SUPPLY)/bin/pip --python $(SUPPLY)/client/bin/python install -q --require-hashes -r clients/python/requirements/client.txt
+	touch $@
+
+.PHONY: sbom
+sbom: $(SUPPLY)/installed ## write bills of materials of the program and of the Python client, and sums of both, into dist/
+	$(GO) build -trimpath -o dist/headway ./cmd/headway
+	$(GO) run ./cmd/lab/supply sbom dist/headway dist/headway.cdx.json
+	$(SUPPLY)/bin/cyclonedx-py environment $(SUPPLY)/client/bin/python --pyproject clients/python/pyproject.toml --output-reproducible --validate --of JSON -o dist/client.cdx.json
+	cd dist && sha256sum headway headway.cdx.json client.cdx.json >SHA256SUMS
+
+.PHONY: audit
+audit: $(SUPPLY)/installed ## ask the databases of vulnerabilities about the program, its pages and the Python client; what could not be asked fails as NOT CHECKED
+	$(GO) build -trimpath -o dist/headway ./cmd/headway
+	PATH="$(SUPPLY)/bin:$$PATH" $(GO) run ./cmd/lab/supply audit dist/headway
+
+.PHONY: lint-container
+lint-container: $(SUPPLY)/installed ## lint deploy/Containerfile by hadolint; no image is built
+	$(SUPPLY)/bin/hadolint deploy/Containerfile
+
 .PHONY: test-kubernetes
 test-kubernetes: $(KUBERNETES) ## engines and boxes on Kubernetes against a real API server and its controllers (built once, from its Go modules: an hour on two busy cores)
 	HEADWAY_KUBERNETES=$(KUBERNETES) $(GO) test -count 1 -run ControlPlane ./internal/kubernetes ./engine/fleet/kubernetes ./env/sandbox/kubernetes

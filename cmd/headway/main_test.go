@@ -6,6 +6,7 @@ import (
 	"errors"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/licences"
 	"io/fs"
 	"os/exec"
 	"regexp"
@@ -104,6 +105,21 @@ func TestVersion(t *testing.T) {
 	}
 	if current.Version == "" || current.Go == "" || current.Platform == "" {
 		t.Fatalf("incomplete: %+v", current)
+	}
+}
+
+// The binary carries the licences of what it is made of: a copy that is passed on has them.
+func TestVersionLicences(t *testing.T) {
+	code, stdout, _ := headway(t, "version", "--licences")
+	for _, want := range []string{"github.com/nats-io/nats-server/v2 ", "preact ", "Apache License", "Redistributions in binary form must reproduce"} {
+		if code != failure.ExitDone || !strings.Contains(stdout, want) {
+			t.Errorf("code %d, no %q in %d bytes", code, want, len(stdout))
+		}
+	}
+	code, stdout, _ = headway(t, "version", "--licences", "--json")
+	var all []licences.Component
+	if err := json.Unmarshal([]byte(stdout), &all); code != failure.ExitDone || err != nil || len(all) < 80 {
+		t.Errorf("code %d, %v, %d components", code, err, len(all))
 	}
 }
 

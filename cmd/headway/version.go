@@ -3,20 +3,26 @@ package main
 import (
 	"fmt"
 	"io"
+	"text/tabwriter"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/internal/licences"
 	"github.com/headway-rl/headway/observe/report"
 )
 
 // versionCmd prints which program this is.
 type versionCmd struct {
 	command.Output
+	Licences bool `help:"Print the licences of everything that the program is made of, in full."`
 }
 
 // Run prints the version.
 func (c *versionCmd) Run(application *app.Process) error {
 	current := command.CurrentBuild()
+	if c.Licences {
+		return c.printLicences(application.Stdout)
+	}
 	if c.JSON {
 		return printJSON(application.Stdout, current)
 	}
@@ -30,6 +36,23 @@ func (c *versionCmd) Run(application *app.Process) error {
 	}
 	fmt.Fprintf(application.Stdout, "go      %s %s\n", current.Go, current.Platform)
 	return nil
+}
+
+// printLicences prints which licence each component has; as text the licences themselves follow.
+func (c *versionCmd) printLicences(w io.Writer) error {
+	components := licences.Components()
+	if c.JSON {
+		return printJSON(w, components)
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, part := range components {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", part.Name, part.Version, part.Licence)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n"+licences.Texts())
+	return err
 }
 
 // printJSON writes one indented JSON document, the form every --json takes.
