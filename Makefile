@@ -135,10 +135,12 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 # For how long each target is fuzzed, and which targets are: a regular expression of names such as loop/trace.FuzzLine.
 FUZZ_TIME ?= 30s
 FUZZ ?= .
+# How many inputs that opened new paths make fuzz keeps of each target, as seeds in testdata/fuzz.
+FUZZ_KEEP ?= 0
 
 .PHONY: fuzz
 fuzz: ## every fuzz target, FUZZ_TIME=30s each; FUZZ=REGEXP: those alone. Inputs that fail are kept in testdata/fuzz
-	$(GO) run ./cmd/lab/fuzz -time $(FUZZ_TIME) -run '$(FUZZ)'
+	$(GO) run ./cmd/lab/fuzz -time $(FUZZ_TIME) -run '$(FUZZ)' -keep $(FUZZ_KEEP)
 
 # The analysis takes half a minute of a core, so that it is no part of lint.
 .PHONY: dead

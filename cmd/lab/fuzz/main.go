@@ -3,11 +3,13 @@
 // An input that fails stays in testdata/fuzz beside its target, where the package's tests run it from then on.
 // Commit it with the change that mends the defect. The exit status is 1 if a target failed.
 //
-// Usage, from the root of the repository: go run ./cmd/lab/fuzz [-time 30s] [-run REGEXP]
+// With -keep N, up to N inputs that opened new paths are kept there as well, as seeds for everybody.
+// Go has them in its build cache alone. The newest are the hardest to find; those above 1 kB are left out.
+//
+// Usage, from the root of the repository: go run ./cmd/lab/fuzz [-time 30s] [-run REGEXP] [-keep N]
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"flag"
@@ -25,8 +27,9 @@ import (
 func main() {
 	each := flag.Duration("time", 30*time.Second, "for how long each target is run")
 	which := flag.String("run", "", "a regular expression: only targets whose package and name it matches, as in \"loop/trace.FuzzLine\"")
+	kept := flag.Int("keep", 0, "how many inputs that opened new paths are kept of each target, beside those in testdata/fuzz")
 	flag.Parse()
-	if err := run(*each, *which); err != nil {
+	if err := run(*each, *which, *kept); err != nil {
 		fmt.Fprintln(os.Stderr, "fuzz:", err)
 		os.Exit(1)
 	}
@@ -37,24 +40,27 @@ type target struct{ folder, name string }
 
 func (t target) String() string { return strings.TrimPrefix(t.folder, "./") + "." + t.name }
 
-func run(each time.Duration, which string) error {
+func run(each time.Duration, which string, kept int) error {
 	wanted, err := regexp.Compile(which)
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
-	targets, err := list()
+	targets, err := list(wanted)
 	if err != nil {
 		return err
 	}
-	targets = slices.DeleteFunc(targets, func(t target) bool { return !wanted.MatchString(t.String()) })
 	if len(targets) == 0 {
-		return fmt.Errorf("no target matches -run %q", which)
+		return fmt.Errorf("no target below the working directory matches -run %q: run this from the root of the repository", which)
 	}
 	var failed []string
 	for i, t := range targets {
 		fmt.Printf("%d of %d: %s for %s\n", i+1, len(targets), t, each)
 		if err := fuzz(t, each); err != nil {
 			failed = append(failed, fmt.Sprintf("\t%s: inputs that fail are in %s", t, filepath.Join(t.folder, "testdata", "fuzz", t.name)))
+			continue
+		}
+		if err := keep(t, kept); err != nil {
+			return err
 		}
 	}
 	if len(failed) > 0 {
@@ -71,14 +77,11 @@ func fuzz(t target, each time.Duration) error {
 	return command.Run()
 }
 
-// list is every target by package and name, as go test lists them. Packages whose tests have none are not built.
-func list() ([]target, error) {
-	folders, err := withTargets(".")
+// list is every wanted target by package and name, as go test lists them. Packages whose tests have none are not built.
+func list(wanted *regexp.Regexp) ([]target, error) {
+	folders, err := withTargets(".", wanted)
 	if err != nil {
 		return nil, err
-	}
-	if len(folders) == 0 {
-		return nil, errors.New("no fuzz targets below the working directory: run this from the root of the repository")
 	}
 	var targets []target
 	for _, folder := range folders {
@@ -87,8 +90,8 @@ func list() ([]target, error) {
 			return nil, fmt.Errorf("go test -list ^Fuzz %s: %w\n%s", folder, err, out)
 		}
 		for line := range strings.Lines(string(out)) {
-			if name := strings.TrimSpace(line); strings.HasPrefix(name, "Fuzz") {
-				targets = append(targets, target{folder, name})
+			if t := (target{folder, strings.TrimSpace(line)}); strings.HasPrefix(t.name, "Fuzz") && wanted.MatchString(t.String()) {
+				targets = append(targets, t)
 			}
 		}
 	}
@@ -96,8 +99,11 @@ func list() ([]target, error) {
 	return targets, nil
 }
 
-// withTargets are the folders with a test file that declares a fuzz target.
-func withTargets(root string) ([]string, error) {
+// declared is the beginning of a fuzz target.
+var declared = regexp.MustCompile(`(?m)^func (Fuzz\w*)\(`)
+
+// withTargets are the folders with a test file that declares a wanted fuzz target.
+func withTargets(root string, wanted *regexp.Regexp) ([]string, error) {
 	var folders []string
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
@@ -112,11 +118,67 @@ func withTargets(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if bytes.Contains(text, []byte("\nfunc Fuzz")) {
-			folders = append(folders, "./"+filepath.ToSlash(filepath.Dir(path)))
+		folder := "./" + filepath.ToSlash(filepath.Dir(path))
+		for _, found := range declared.FindAllSubmatch(text, -1) {
+			if wanted.MatchString(target{folder, string(found[1])}.String()) {
+				folders = append(folders, folder)
+			}
 		}
 		return nil
 	})
 	slices.Sort(folders)
 	return slices.Compact(folders), err
+}
+
+// keep copies the newest small inputs of a target from Go's cache to its folder.
+func keep(t target, most int) error {
+	if most == 0 {
+		return nil
+	}
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}", t.folder).Output()
+	if err != nil {
+		return fmt.Errorf("go list %s: %w", t.folder, err)
+	}
+	cache, err := exec.Command("go", "env", "GOCACHE").Output()
+	if err != nil {
+		return fmt.Errorf("go env GOCACHE: %w", err)
+	}
+	from := filepath.Join(strings.TrimSpace(string(cache)), "fuzz", filepath.FromSlash(strings.TrimSpace(string(out))), t.name)
+	return copyNewest(from, filepath.Join(t.folder, "testdata", "fuzz", t.name), most)
+}
+
+// keptBytesMax bounds an input that is kept, so that all of them together stay below half a megabyte.
+const keptBytesMax = 1000
+
+// copyNewest copies up to so many of a folder's newest small files to another folder. There are none where nothing was found.
+func copyNewest(from, to string, most int) error {
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var small []fs.FileInfo
+	for _, entry := range entries {
+		if info, err := entry.Info(); err == nil && info.Mode().IsRegular() && info.Size() <= keptBytesMax {
+			small = append(small, info)
+		}
+	}
+	slices.SortFunc(small, func(a, b fs.FileInfo) int {
+		return cmp.Or(b.ModTime().Compare(a.ModTime()), cmp.Compare(a.Name(), b.Name()))
+	})
+	for _, info := range small[:min(most, len(small))] {
+		text, err := os.ReadFile(filepath.Join(from, info.Name()))
+		if err == nil {
+			err = os.MkdirAll(to, 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(filepath.Join(to, info.Name()), text, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
