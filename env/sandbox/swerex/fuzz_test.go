@@ -15,6 +15,9 @@ import (
 // what supervise.py is said to have printed.
 func FuzzAnswers(f *testing.F) {
 	f.Add(0, "", `{"exit":3,"signal":"SIGKILL","limit":"timeout","wall":1.5,"stdout":"YQ==","boxes":["a-1"]}`)
+	f.Add(0, "", `{"limit":"none that there is"}`)
+	f.Add(0, "", `{"wall":1e300,"cpu":-1}`)
+	f.Add(0, "", `{"stdout":"YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo=","stderr":"YWJjZGVmZ2hpamtsbW5vcHFyc3R1dnd4eXo="}`)
 	f.Add(0, "", `{"error":"full","message":"m"}`)
 	f.Add(0, "", `{"running":"/tmp/file"}`)
 	f.Add(1, `{"swerexception":{"message":"m","class_path":"builtins.MemoryError"}}`, "")
