@@ -351,7 +351,7 @@ func (j *job) judge() {
 	}
 	t.Logf("killed %v, frozen %d; loop states hit %v; version %d", j.killed, j.frozen, j.histogram, writer.Version)
 	for _, state := range states {
-		if *kills >= 20 && j.total() >= 50 && j.histogram[state] == 0 {
+		if j.total() >= 50 && j.histogram[state] == 0 && *ledgerFile == "" { // many runs hit them all
 			t.Errorf("no kill hit the state %q: %v", state, j.histogram)
 		}
 	}

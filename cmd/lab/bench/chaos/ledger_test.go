@@ -23,6 +23,7 @@ type judged struct {
 	Seed   uint64         `json:"seed"`
 	Killed map[string]int `json:"killed"`
 	Frozen int            `json:"frozen,omitempty"`
+	Hit    map[string]int `json:"hit,omitempty"` // states of the loop, by how many kills met them
 	Sound  bool           `json:"sound"`
 	// Audit is what audit.py printed.
 	Audit json.RawMessage `json:"audit"`
@@ -90,7 +91,7 @@ func (j *job) write(audit []byte) {
 		return
 	}
 	line, err := json.Marshal(judged{Test: j.t.Name(), When: time.Now().UTC().Format(time.RFC3339), Seed: j.seed,
-		Killed: j.killed, Frozen: j.frozen, Sound: !j.t.Failed(), Audit: bytes.TrimSpace(audit)})
+		Killed: j.killed, Frozen: j.frozen, Hit: j.histogram, Sound: !j.t.Failed(), Audit: bytes.TrimSpace(audit)})
 	if err != nil {
 		j.t.Fatal(err)
 	}
