@@ -59,7 +59,7 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 		l.startAfresh(gi, k)
 	} else {
 		smp.Slot = parked
-		s.Backlog = append(s.Backlog, retry{gi, k})
+		s.Backlog.push(retry{gi, k})
 	}
 	l.freeSlot(ev.Slot)
 }
@@ -96,7 +96,7 @@ func (l *Loop) startAfresh(gi, k int32) {
 	s.Ledger.InFlight--
 	s.Ledger.Cancelled++
 	l.restamp(gi)
-	s.Retries = append(s.Retries, retry{gi, k})
+	s.Retries.push(retry{gi, k})
 }
 
 // restamp forgets the stamp of a group of which nothing made under it is left.
@@ -131,9 +131,8 @@ func (l *Loop) resume(e, gi, k int32) {
 // failBacklog fails every interrupted rollout: what it has went with the process.
 func (l *Loop) failBacklog() {
 	s := &l.s
-	for len(s.Backlog) > 0 {
-		r := s.Backlog[0]
-		s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
+	for s.Backlog.len() > 0 {
+		r := s.Backlog.pop()
 		l.failSample(r.Group, r.Sample, ReasonRestart)
 	}
 }

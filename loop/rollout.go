@@ -15,7 +15,7 @@ func (l *Loop) fill() {
 			return
 		}
 		switch {
-		case len(s.Backlog)+len(s.Retries) > 0:
+		case s.Backlog.len()+s.Retries.len() > 0:
 			l.takeWaiting(e)
 		case s.Open != none:
 			group := s.Open
@@ -32,14 +32,12 @@ func (l *Loop) fill() {
 // one: of those interrupted, else of those to be tried again.
 func (l *Loop) takeWaiting(e int32) {
 	s := &l.s
-	if len(s.Backlog) > 0 {
-		r := s.Backlog[0]
-		s.Backlog = append(s.Backlog[:0], s.Backlog[1:]...)
+	if s.Backlog.len() > 0 {
+		r := s.Backlog.pop()
 		l.resume(e, r.Group, r.Sample)
 		return
 	}
-	r := s.Retries[0]
-	s.Retries = append(s.Retries[:0], s.Retries[1:]...)
+	r := s.Retries.pop()
 	l.issue(e, r.Group, r.Sample)
 }
 
@@ -192,7 +190,7 @@ func (l *Loop) handOver(slotIndex, e int32) bool {
 	eng := &s.Engines[e]
 	if l.free > 0 || !l.handsOver || eng.State != engineServing || eng.Phase != phaseIdle || eng.Active < 2 ||
 		l.taken > l.rules.slots || eng.Away != engineOurs ||
-		len(s.Backlog)+len(s.Retries) > 0 || s.Stopping {
+		s.Backlog.len()+s.Retries.len() > 0 || s.Stopping {
 		return false
 	}
 	if s.Open == none {
@@ -403,7 +401,7 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 		smp.Failures++
 	}
 	if int(smp.Failures) < l.cfg.MaxAttempts {
-		s.Retries = append(s.Retries, retry{gi, k})
+		s.Retries.push(retry{gi, k})
 		return
 	}
 	g.Lost++
@@ -470,22 +468,11 @@ func (l *Loop) cancelInFlight(gi int32) {
 		smp.Slot = none
 		g.InFlight--
 	}
-	s.Retries = without(s.Retries, gi)
-	s.Backlog = without(s.Backlog, gi)
+	s.Retries.drop(gi)
+	s.Backlog.drop(gi)
 	if s.Open == gi {
 		s.Open = none
 	}
-}
-
-// without removes a group's samples from a list of those that wait.
-func without(waiting []retry, gi int32) []retry {
-	kept := waiting[:0]
-	for _, r := range waiting {
-		if r.Group != gi {
-			kept = append(kept, r)
-		}
-	}
-	return kept
 }
 
 // abort asks the engine to stop the rollout in a slot, which stays taken until

@@ -139,7 +139,7 @@ func (l *Loop) plausibleSamples() error {
 		inFlight[sl.Group]++
 	}
 	waits := map[retry]bool{}
-	for _, r := range s.Backlog {
+	for _, r := range s.Backlog.all() {
 		if waits[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || int(r.Sample) >= l.stride || l.sample(r.Group, r.Sample).Slot != parked {
 			return fmt.Errorf("sample %d of group %d is not interrupted", r.Sample, r.Group)
 		}
@@ -210,8 +210,8 @@ func (l *Loop) plausiblePlaces() error {
 		leased = len(s.Lease.Groups)
 	}
 	if count[groupLeased] != leased || count[groupQueued] != s.Queue.Len || count[groupHeld] != s.Held.Len || count[groupFree] != len(s.FreeGroups) ||
-		len(s.Groups)-count[groupFree] != s.LiveGroups || retries != len(s.Retries) {
-		return fmt.Errorf("groups are not where they are said to be: %v counted, %d live, %d retries", count, s.LiveGroups, len(s.Retries))
+		len(s.Groups)-count[groupFree] != s.LiveGroups || retries != s.Retries.len() {
+		return fmt.Errorf("groups are not where they are said to be: %v counted, %d live, %d retries", count, s.LiveGroups, s.Retries.len())
 	}
 	return l.plausibleNames(leased)
 }
@@ -238,7 +238,7 @@ func (l *Loop) plausibleNames(leased int) error {
 		}
 	}
 	tried := map[retry]bool{}
-	for _, r := range s.Retries {
+	for _, r := range s.Retries.all() {
 		if tried[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || r.Sample >= s.Groups[r.Group].Issued || l.sample(r.Group, r.Sample).Slot != none {
 			return fmt.Errorf("sample %d of group %d is not to be tried again", r.Sample, r.Group)
 		}

@@ -27,7 +27,7 @@ type state struct {
 	LiveGroups int
 	// Open is the group whose rollouts are being issued.
 	Open    int32
-	Retries []retry
+	Retries waiting
 	Slots   []slot
 	Engines []engine
 	// Queue holds ready groups in the order in which they became ready, Held those kept out of it.
@@ -45,7 +45,7 @@ type state struct {
 	Counts Counts
 
 	// Backlog are interrupted rollouts that wait for a slot, the longest waiting first.
-	Backlog []retry
+	Backlog waiting
 	// Requeue are prompts to be played again, Cursor counts those taken from the prompt set.
 	Requeue []prompt
 	Cursor  int64

@@ -68,7 +68,7 @@ func (l *Loop) Status() Status {
 	st := Status{
 		TimeNS: s.Now, Version: s.Trained, Ledger: s.Ledger,
 		QueueGroups: s.Queue.Len, QueueCapacityGroups: l.rules.queue, HeldGroups: s.Held.Len,
-		LiveGroups: s.LiveGroups, Retries: len(s.Retries), Backlog: len(s.Backlog), Requeued: len(s.Requeue),
+		LiveGroups: s.LiveGroups, Retries: s.Retries.len(), Backlog: s.Backlog.len(), Requeued: len(s.Requeue),
 		Holding: s.Hold.Since != unknownTime, Lease: s.Lease.ID, Asked: s.Asked, SyncTarget: s.Sync.Target,
 		Stopping: s.Stopping, Finished: s.Finished, Counts: s.Counts,
 	}

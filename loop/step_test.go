@@ -187,6 +187,26 @@ func TestStepAllocates(t *testing.T) {
 	}
 }
 
+// BenchmarkBacklog reports nanoseconds per rollout in a slot and per batch, each of which interrupts all rollouts to
+// have them wait for a slot: more of them must not make each dearer.
+func BenchmarkBacklog(b *testing.B) {
+	for _, concurrency := range []int{1024, 8192, 32768} {
+		b.Run(fmt.Sprintf("C=%d", concurrency), func(b *testing.B) {
+			cfg := steady(concurrency)["interrupt"]
+			cfg.BatchGroups, cfg.QueueGroups, cfg.MaxSpans = 16, 32, 0
+			m := newTreadmill(b, cfg)
+			const steps = 4
+			b.ReportAllocs()
+			for b.Loop() {
+				for last := m.loop.Version() + steps; m.loop.Version() < last; {
+					m.complete()
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*steps*concurrency), "ns/rollout")
+		})
+	}
+}
+
 // BenchmarkStep reports nanoseconds per rollout completion, everything that
 // follows from it included: starts, batches, train steps and weight syncs.
 func BenchmarkStep(b *testing.B) {

@@ -13,8 +13,9 @@ import (
 // storedFile lists the names by which fields are stored, a line each.
 const storedFile = "stored.txt"
 
-// storedTypes are documents that runs keep and later versions read: the header of a trace, and the three parts of a snapshot.
-var storedTypes = [][2]string{{"loop/trace", "Header"}, {"loop", "snapshot"}, {"observe/attribution", "kept"}, {"drive/live", "state"}}
+// storedTypes are documents that runs keep and later versions read: the header of a trace, the three parts of a snapshot, and a
+// type in one that another writes as its own JSON (loop.waiting).
+var storedTypes = [][2]string{{"loop/trace", "Header"}, {"loop", "snapshot"}, {"loop", "retry"}, {"observe/attribution", "kept"}, {"drive/live", "state"}}
 
 // TestStoredFieldsKeepTheirNames: JSON without tags stores a field by its Go name. Whoever renames one makes every stored run
 // unreadable, without a test that fails: recordings have no snapshots.

@@ -59,7 +59,7 @@ func (b *Backlog) index(a *loop.Action) int {
 }
 
 func (b *Backlog) push(p Parked) {
-	if b.head > 0 && len(b.entries) == cap(b.entries) {
+	if b.head > len(b.entries)/2 && len(b.entries) == cap(b.entries) { // else each push would move them all
 		b.entries = append(b.entries[:0], b.entries[b.head:]...)
 		b.head = 0
 	}
