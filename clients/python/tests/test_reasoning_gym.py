@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -69,6 +70,31 @@ def test_what_is_refused(worker: ModuleType) -> None:
     )  # fmt: skip
     assert refused.returncode == 2
     assert "no task 'nothing'" in refused.stderr
+
+
+#: Every task of the pinned version whose scoring evaluates the answer.
+EVALUATED = [
+    "binary_matrix", "countdown", "intermediate_integration", "n_queens", "polynomial_multiplication", "puzzle24",
+    "simple_integration", "spiral_matrix", "string_insertion",
+]  # fmt: skip
+
+
+def test_evaluated_answers_are_refused(worker: ModuleType, tmp_path: Path) -> None:
+    """Tasks that run code of the policy need the word that there is no boundary; others are as they were."""
+    assert sorted(filter(worker.evaluates, worker.DATASETS)) == EVALUATED
+    for name in EVALUATED:
+        with pytest.raises(headway.Invalid, match=f"{name} evaluates answers as Python.*--boundary none"):
+            worker.checked(["chain_sum", name], 0)
+        worker.checked([name], 0, "none")
+    dataset, entry = worker.problem(("string_insertion",), 7, 1, 0)
+    left = tmp_path / "left"
+    dataset.score_answer(f"open({str(left)!r}, 'w')", entry)
+    assert left.exists(), "no answer is evaluated any more: the refusal can go"
+    command = [sys.executable, str(WORKER), "http://127.0.0.1:1", "--task", "string_insertion"]
+    env = {"PYTHONPATH": str(ROOT / "clients" / "python" / "src")}
+    refused = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
+    assert refused.returncode == 2
+    assert "--boundary none" in refused.stderr
 
 
 def test_plays_a_run(serve: Start, worker: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
