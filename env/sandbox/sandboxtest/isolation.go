@@ -125,7 +125,9 @@ func (i *isolation) try(t *testing.T, a attack) (how string, err error) {
 
 // armed gives a box the program of the attacks.
 func (i *isolation) armed(spec *sandbox.Spec) {
-	spec.Mounts = append(spec.Mounts, sandbox.Mount{Host: i.host.arms, Box: armsDir})
+	if i.boundary.Secure() { // elsewhere it sees all that the host has
+		spec.Mounts = append(spec.Mounts, sandbox.Mount{Host: i.host.arms, Box: armsDir})
+	}
 	spec.Limits.Processes, spec.Limits.Time = 64, 20*time.Second
 }
 

@@ -41,11 +41,18 @@ type Report struct {
 	Rows     []Row
 }
 
-// Marks around the part of docs/sandboxes-tested.md that is written from the reports.
+// Marks around the part of docs/reference/attacks.md that is written from the reports.
 const (
 	generatedFrom = "<!-- generated: isolation -->\n"
 	generatedTo   = "<!-- end: isolation -->\n"
 )
+
+// unattacked are the drivers whose boundary is elsewhere, so that no attack was made on them.
+var unattacked = []struct{ driver, why string }{
+	{"swerex", "its containers are the operator's"},
+	{"kubernetes", "no cluster with a kubelet was at hand"},
+	{"e2b", "the service was not at hand"},
+}
 
 // ReadReports reads what was found of each driver, in the order of their names.
 func ReadReports(dir string) ([]Report, error) {
@@ -88,6 +95,9 @@ func writeBoundaries(part *strings.Builder, reports []Report) {
 			versions = append(versions, name+" "+r.Versions[name])
 		}
 		fmt.Fprintf(part, "| `%s` | %s | %s |\n", r.Driver, strings.Join(versions, ", "), r.Date)
+	}
+	for _, u := range unattacked {
+		fmt.Fprintf(part, "| `%s` | not attacked: %s | never |\n", u.driver, u.why)
 	}
 	part.WriteString("\n| kept apart, or limited |")
 	for _, r := range reports {

@@ -1,0 +1,12 @@
+package process
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/env/sandbox/sandboxtest"
+)
+
+// TestUnbounded shows which attacks plain processes let out.
+func TestUnbounded(t *testing.T) {
+	sandboxtest.Unbounded(t, subject(), map[string]string{"container": "of bubblewrap, without capabilities and control groups"})
+}
