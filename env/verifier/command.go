@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -13,13 +14,13 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// programs asks a program of the user's: one JSON object a line to its standard input, one back on its
-// standard output. Each of the processes has one case at a time, and lives until it fails. What it
-// does is the user's own and runs as this process does: it is no place for the policy's code.
+// programs are processes that judge. Each has one case at a time, and lives until it fails.
 type programs struct {
-	o     Options
-	idle  chan *slot
-	seats []*slot
+	// name is that of the program in errors, launch starts one.
+	name   string
+	launch func() (*process, error)
+	idle   chan *slot
+	seats  []*slot
 
 	closing sync.Once
 	closed  chan struct{}
@@ -52,17 +53,74 @@ func newCommand(o Options) (Verifier, error) {
 			return nil, fmt.Errorf("verifier: command: %w", err)
 		}
 	}
-	p := &programs{o: o, idle: make(chan *slot, o.Concurrency), closed: make(chan struct{})}
-	for range o.Concurrency {
+	return &asked{newPrograms(o.Command[0], o.Concurrency, func() (*process, error) { return startProcess(commandOf(o)) }), o}, nil
+}
+
+func commandOf(o Options) *exec.Cmd {
+	command := exec.Command(o.Command[0], o.Command[1:]...)
+	command.Dir = o.Dir
+	command.Env = os.Environ()
+	for name, value := range o.Env {
+		command.Env = append(command.Env, name+"="+value)
+	}
+	return command
+}
+
+// asked asks a program of the user's: one JSON object a line to its standard input, one back on its
+// standard output. What it does is the user's own and runs as this process does: it is no place for the
+// policy's code.
+type asked struct {
+	*programs
+	o Options
+}
+
+// Verify implements Verifier.
+func (a *asked) Verify(ctx context.Context, c Case) (Verdict, error) {
+	return a.with(ctx, func(s *slot) (Verdict, error) { return a.judge(ctx, s, c) })
+}
+
+// judge asks the seat's process, which it ends where it failed.
+func (a *asked) judge(ctx context.Context, s *slot, c Case) (Verdict, error) {
+	id := rand.Text() // which text of the policy's that the program prints by mistake cannot have
+	text, err := c.request(id)
+	if err != nil {
+		return Verdict{}, err
+	}
+	if err := a.ready(ctx, s); err != nil {
+		return Verdict{}, err
+	}
+	l, err := s.process.ask(ctx, append(text, '\n'))
+	var answer answered
+	if err == nil {
+		answer, err = l.answer(id)
+	}
+	if err != nil {
+		tail := s.end()
+		if ctx.Err() != nil {
+			return Verdict{}, fmt.Errorf("%s was ended: %w%s", a.name, ctx.Err(), tail)
+		}
+		class := sandbox.VerifierProtocol
+		if errors.Is(err, errEnded) {
+			class = sandbox.VerifierCrash
+		}
+		// The next try has a new process: whatever is wrong with this one, it goes no further.
+		return Verdict{}, Again(sandbox.Fail(class, "verify", "", "%s: %w%s", a.name, err, tail), 0)
+	}
+	return answer.finish(a.o.Range)
+}
+
+func newPrograms(name string, concurrency int, launch func() (*process, error)) *programs {
+	p := &programs{name: name, launch: launch, idle: make(chan *slot, concurrency), closed: make(chan struct{})}
+	for range concurrency {
 		s := &slot{}
 		p.seats = append(p.seats, s)
 		p.idle <- s
 	}
-	return p, nil
+	return p
 }
 
-// Verify implements Verifier.
-func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
+// with judges a case with a seat that nobody else has meanwhile.
+func (p *programs) with(ctx context.Context, judge func(*slot) (Verdict, error)) (Verdict, error) {
 	var s *slot
 	select {
 	case s = <-p.idle:
@@ -77,7 +135,7 @@ func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
 		return Verdict{}, errClosed
 	default:
 	}
-	v, err := p.judge(ctx, s, c)
+	v, err := judge(s)
 	switch {
 	case s.process != nil: // it answered
 		s.failed = 0
@@ -90,48 +148,23 @@ func (p *programs) Verify(ctx context.Context, c Case) (Verdict, error) {
 
 var errClosed = sandbox.Fail(sandbox.VerifierCrash, "verify", "", "the verifier is closed")
 
-// judge asks the seat's process, which it starts where there is none and ends where it failed.
-func (p *programs) judge(ctx context.Context, s *slot, c Case) (Verdict, error) {
-	id := rand.Text() // which text of the policy's that the program prints by mistake cannot have
-	text, err := c.request(id)
-	if err != nil {
-		return Verdict{}, err
+// ready starts the seat's process where there is none.
+func (p *programs) ready(ctx context.Context, s *slot) error {
+	if s.process != nil {
+		return nil
 	}
-	if s.process == nil {
-		if err := p.start(ctx, s); err != nil {
-			return Verdict{}, err
-		}
-	}
-	a, err := s.process.ask(ctx, id, append(text, '\n'))
-	if err != nil {
-		tail := s.end()
-		if ctx.Err() != nil {
-			return Verdict{}, fmt.Errorf("%s was ended: %w%s", p.o.Command[0], ctx.Err(), tail)
-		}
-		class := sandbox.VerifierProtocol
-		if errors.Is(err, errEnded) {
-			class = sandbox.VerifierCrash
-		}
-		// The next try has a new process: whatever is wrong with this one, it goes no further.
-		return Verdict{}, Again(sandbox.Fail(class, "verify", "", "%s: %w%s", p.o.Command[0], err, tail), 0)
-	}
-	return a.finish(p.o.Range)
-}
-
-// start makes a process, once its predecessor's failure is long enough ago.
-func (p *programs) start(ctx context.Context, s *slot) error {
 	if wait := time.Until(s.notBefore); wait > 0 {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
-			return fmt.Errorf("%s failed %d times in a row and is not started again yet: %w", p.o.Command[0], s.failed, ctx.Err())
+			return fmt.Errorf("%s failed %d times in a row and is not started again yet: %w", p.name, s.failed, ctx.Err())
 		case <-p.closed:
 			return errClosed
 		}
 	}
-	started, err := startProcess(p.o)
+	started, err := p.launch()
 	if err != nil {
 		return Again(sandbox.Fail(sandbox.VerifierCrash, "verify", "", "%w", err), 0)
 	}

@@ -36,14 +36,8 @@ type line struct {
 	err  error
 }
 
-func startProcess(o Options) (*process, error) {
-	p := &process{lines: make(chan line), over: make(chan struct{})}
-	p.command = exec.Command(o.Command[0], o.Command[1:]...)
-	p.command.Dir = o.Dir
-	p.command.Env = os.Environ()
-	for name, value := range o.Env {
-		p.command.Env = append(p.command.Env, name+"="+value)
-	}
+func startProcess(command *exec.Cmd) (*process, error) {
+	p := &process{command: command, lines: make(chan line), over: make(chan struct{})}
 	ownTree(p.command)
 	outputRead, outputWrite, err := os.Pipe()
 	if err != nil {
@@ -66,7 +60,7 @@ func startProcess(o Options) (*process, error) {
 	if err != nil {
 		outputRead.Close()
 		errorsRead.Close()
-		return nil, fmt.Errorf("%s does not start: %w", o.Command[0], err)
+		return nil, fmt.Errorf("%s does not start: %w", command.Path, err)
 	}
 	p.reading.Go(p.readAnswers)
 	p.reading.Go(func() { _, _ = io.Copy(&p.tail, p.errors) })
@@ -109,15 +103,15 @@ func readLine(reader *bufio.Reader) (l line) {
 	}
 }
 
-// ask sends a case and waits for its answer. After an error the process must be ended.
-func (p *process) ask(ctx context.Context, id string, text []byte) (answered, error) {
+// ask sends a case and waits for a line. After an error the process must be ended.
+func (p *process) ask(ctx context.Context, text []byte) (line, error) {
 	// A line that nobody asked for is one too many, whatever it says: which answer was meant?
 	select {
 	case l := <-p.lines:
 		if l.err != nil {
-			return answered{}, fmt.Errorf("after its last answer: %w", l.err)
+			return line{}, fmt.Errorf("after its last answer: %w", l.err)
 		}
-		return answered{}, fmt.Errorf("it wrote a line that answers nothing, after its last answer: %q", clip(string(l.text), 200))
+		return line{}, fmt.Errorf("it wrote a line that answers nothing, after its last answer: %q", clip(string(l.text), 200))
 	default:
 	}
 	wrote := make(chan error, 1)
@@ -129,16 +123,16 @@ func (p *process) ask(ctx context.Context, id string, text []byte) (answered, er
 		select {
 		case err := <-wrote:
 			if err != nil {
-				return answered{}, fmt.Errorf("%w: it does not read its standard input: %w", errEnded, err)
+				return line{}, fmt.Errorf("%w: it does not read its standard input: %w", errEnded, err)
 			}
 			wrote = nil
 		case l, ok := <-p.lines:
 			if !ok {
-				return answered{}, errEnded
+				return line{}, errEnded
 			}
-			return l.answer(id)
+			return l, nil
 		case <-ctx.Done():
-			return answered{}, ctx.Err()
+			return line{}, ctx.Err()
 		}
 	}
 }

@@ -2,7 +2,6 @@ package verifier
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,16 +16,25 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// inputMax bounds what a case may bring into Starlark, in bytes. Its steps and its time are bounded as
-// well, but not its memory, for which it has no limit: an expression is the user's own and trusted not
-// to double a text until nothing is left. What it judges is not trusted, and is data to it.
+// inputMax bounds what a case may bring into Starlark, in bytes.
 const inputMax = 16 << 20
 
-// script is a program that defines verify(response, answer, task, messages). It is frozen, so that any
-// number of threads may run it.
+// script is a program that defines verify(response, answer, task, messages).
 type script struct {
-	o      Options
+	o      program
 	verify *starlark.Function
+}
+
+// program is what a process that evaluates is told first.
+type program struct {
+	// Name and Source of the text; MayBeExpression: it came from no file.
+	Name, Source    string
+	MayBeExpression bool
+	// Steps are the most for a case, Range holds every reward.
+	Steps int
+	Range [2]float64
+	// ProcessorS is the most processor time for a case, in seconds.
+	ProcessorS float64
 }
 
 // dialect has sets beside the standard; loops and functions end, as there is neither while nor recursion.
@@ -35,52 +43,52 @@ var dialect = &syntax.FileOptions{Set: true}
 // parameters of verify, in order.
 var parameters = []string{"response", "answer", "task", "messages"}
 
-func newStarlark(o Options) (Verifier, error) {
+// programOf reads the options; the program has compiled when it returns.
+func programOf(o Options) (program, error) {
 	name, source := "expression", o.Expression
 	switch {
 	case o.File != "" && o.Expression != "":
-		return nil, errors.New("verifier: starlark takes an expression or a file, not both")
+		return program{}, errors.New("verifier: starlark takes an expression or a file, not both")
 	case o.File != "":
 		text, err := os.ReadFile(o.File)
 		if err != nil {
-			return nil, fmt.Errorf("verifier: starlark: %w", err)
+			return program{}, fmt.Errorf("verifier: starlark: %w", err)
 		}
 		name, source = o.File, string(text)
 	case strings.TrimSpace(o.Expression) == "":
-		return nil, errors.New(`verifier: starlark needs an expression, such as response.strip() == answer, or a file that defines verify(response, answer, task, messages)`)
+		return program{}, errors.New(`verifier: starlark needs an expression, such as response.strip() == answer, or a file that defines verify(response, answer, task, messages)`)
 	}
 	if o.Steps < 0 {
-		return nil, fmt.Errorf("verifier: %d steps for starlark: it must be above 0, or 0 for 10 million", o.Steps)
+		return program{}, fmt.Errorf("verifier: %d steps for starlark: it must be above 0, or 0 for 10 million", o.Steps)
 	}
-	o.Steps = cmp.Or(o.Steps, 10_000_000)
-	verify, err := compile(name, source, o)
-	if err != nil {
-		return nil, fmt.Errorf("verifier: starlark: %w", located(err))
+	p := program{name, source, o.File == "", cmp.Or(o.Steps, 10_000_000), o.Range, o.TimeoutS / 2}
+	if _, err := compile(p); err != nil {
+		return program{}, fmt.Errorf("verifier: starlark: %w", located(err))
 	}
-	return &script{o, verify}, nil
+	return p, nil
 }
 
 // compile makes the function of a program, or of an expression, with its errors' places.
-func compile(name, source string, o Options) (*starlark.Function, error) {
-	file, err := parse(name, source, o.File == "")
+func compile(p program) (*starlark.Function, error) {
+	file, err := parse(p.Name, p.Source, p.MayBeExpression)
 	if err != nil {
 		return nil, err
 	}
 	known := predeclared()
-	program, err := starlark.FileProgram(file, known.Has)
+	compiled, err := starlark.FileProgram(file, known.Has)
 	if err != nil {
 		return nil, err
 	}
 	thread := newThread(nil)
-	thread.SetMaxExecutionSteps(uint64(o.Steps))
-	globals, err := program.Init(thread, known)
+	thread.SetMaxExecutionSteps(uint64(p.Steps))
+	globals, err := compiled.Init(thread, known)
 	if err != nil {
 		return nil, err
 	}
 	globals.Freeze()
 	verify, ok := globals["verify"].(*starlark.Function)
 	if !ok {
-		return nil, fmt.Errorf("%s defines no function verify(%s)", name, strings.Join(parameters, ", "))
+		return nil, fmt.Errorf("%s defines no function verify(%s)", p.Name, strings.Join(parameters, ", "))
 	}
 	if verify.NumParams() != len(parameters) && !verify.HasVarargs() {
 		return nil, fmt.Errorf("%s: verify takes %d parameters, and must take %d: %s", verify.Position(), verify.NumParams(), len(parameters), strings.Join(parameters, ", "))
@@ -139,21 +147,16 @@ func newThread(into *printed) *starlark.Thread {
 	}}
 }
 
-// Verify implements Verifier.
-func (s *script) Verify(ctx context.Context, c Case) (Verdict, error) {
+// evaluate judges a case, which is written as a request.
+func (s *script) evaluate(text []byte) (Verdict, error) {
 	var notes printed
 	thread := newThread(&notes)
 	thread.SetMaxExecutionSteps(uint64(s.o.Steps))
-	stop := context.AfterFunc(ctx, func() { thread.Cancel("its time is over") })
-	defer stop()
-	arguments, err := inputs(thread, c)
+	arguments, err := inputs(thread, text)
 	if err != nil {
 		return Verdict{}, sandbox.Fail(sandbox.Refused, "verify", "", "%w", err)
 	}
 	result, err := starlark.Call(thread, s.verify, arguments, nil)
-	if ctx.Err() != nil {
-		return Verdict{}, ctx.Err()
-	}
 	if err != nil {
 		return Verdict{}, sandbox.Fail(sandbox.VerifierCrash, "verify", "", "%w", located(err))
 	}
@@ -167,24 +170,14 @@ func (s *script) Verify(ctx context.Context, c Case) (Verdict, error) {
 	return a.finish(s.o.Range)
 }
 
-// Close implements Verifier.
-func (s *script) Close() error { return nil }
-
 // inputs are the arguments of verify: text, and what the JSON of answer, task and messages says.
-func inputs(thread *starlark.Thread, c Case) (starlark.Tuple, error) {
-	text, err := c.request("")
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > inputMax {
-		return nil, fmt.Errorf("the case has %d bytes, more than the %d that starlark is given", len(text), inputMax)
-	}
+func inputs(thread *starlark.Thread, text []byte) (starlark.Tuple, error) {
 	var whole map[string]json.RawMessage
 	if err := json.Unmarshal(text, &whole); err != nil {
 		return nil, err
 	}
-	arguments := starlark.Tuple{starlark.String(strings.ToValidUTF8(c.Response, "\uFFFD"))}
-	for _, name := range parameters[1:] {
+	var arguments starlark.Tuple
+	for _, name := range parameters {
 		value, err := decode(thread, whole[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

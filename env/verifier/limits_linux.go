@@ -1,0 +1,34 @@
+package verifier
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// limitMemory lets this process take so many bytes more than it has. The limit is on the data that it may
+// write: the Go runtime reserves far more addresses than it uses.
+func limitMemory(bytes uint64) error {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return err
+	}
+	_, after, found := strings.Cut(string(text), "\nVmData:")
+	var kib uint64
+	if _, err := fmt.Sscan(after, &kib); !found || err != nil {
+		return fmt.Errorf("/proc/self/status says no VmData: %w", err)
+	}
+	most := kib<<10 + bytes
+	return syscall.Setrlimit(syscall.RLIMIT_DATA, &syscall.Rlimit{Cur: most, Max: most})
+}
+
+// processorTime is what this process has taken so far.
+func processorTime() time.Duration {
+	var spent syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &spent) != nil {
+		return 0
+	}
+	return time.Duration(spent.Utime.Nano() + spent.Stime.Nano())
+}
