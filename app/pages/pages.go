@@ -2,9 +2,11 @@ package pages
 
 import (
 	"context"
+	"crypto/subtle"
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/internal/connections"
@@ -25,7 +27,7 @@ func CheckListen(address string) error {
 		return failure.Usage(hint, "--listen %s is not an address: %w", address, err)
 	}
 	if ip := net.ParseIP(host); host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages ask for no token", address)
+		return failure.Usage(hint, "--listen %s can be reached from other machines, and the pages are not encrypted", address)
 	}
 	return nil
 }
@@ -52,10 +54,10 @@ func FirstFree(address string) (net.Listener, error) {
 // viewDrain is how long answers under way may take at the end.
 const viewDrain = 2 * time.Second
 
-// Serve serves on a listener, which it closes, until the context ends.
-func Serve(ctx context.Context, listener net.Listener, handler http.Handler) error {
+// Serve serves on a listener, which it closes, until the context ends. Data is for those with the token.
+func Serve(ctx context.Context, listener net.Listener, handler http.Handler, token string) error {
 	bound := connections.New(0)
-	server := &http.Server{Handler: bound.Handler(sameSite(handler)), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
+	server := &http.Server{Handler: bound.Handler(sameSite(withToken(token, handler))), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 32 << 10,
 		BaseContext: func(net.Listener) context.Context { return ctx }}
 	served := make(chan error, 1)
 	go func() { served <- bound.Serve(server, listener) }()
@@ -88,3 +90,23 @@ func sameSite(next http.Handler) http.Handler {
 		next.ServeHTTP(w, r)
 	})
 }
+
+// withToken refuses data to those without the token: other users of this machine reach its loopback too. The
+// pages themselves hold nothing of a run.
+func withToken(token string, next http.Handler) http.Handler {
+	want := []byte("Bearer " + token)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := []byte(r.Header.Get("Authorization"))
+		if strings.HasPrefix(r.URL.Path, viewPrefix) && subtle.ConstantTimeCompare(given, want) != 1 {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Cache-Control", "no-store")
+			w.WriteHeader(http.StatusUnauthorized)
+			_, _ = w.Write([]byte(`{"error":{"code":"unauthorized","message":"the token of this dashboard is in the link that headway printed"}}`))
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// viewPrefix is of the paths that have data of a run. Others have none.
+const viewPrefix = "/api/v1/view/"

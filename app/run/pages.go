@@ -33,8 +33,9 @@ func (j *Run) ServePages(header trace.Header) (*Pages, error) {
 	}
 	j.Shown = record.NewShown(j.Record, filepath.Base(j.Dir), header, resume, j.disk.stall)
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pages{view: j.Shown, url: "http://" + listener.Addr().String() + "/", stop: stop}
-	p.served.Go(func() { _ = pages.Serve(ctx, listener, j.Shown.Model.Handler()) }) // the run is not over with its pages
+	token := pages.KeptToken(j.Dir)
+	p := &Pages{view: j.Shown, url: pages.Link(listener, token), stop: stop}
+	p.served.Go(func() { _ = pages.Serve(ctx, listener, j.Shown.Model.Handler(), token) }) // the run is not over with its pages
 	return p, nil
 }
 

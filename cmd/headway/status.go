@@ -22,7 +22,6 @@ import (
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/plane"
-	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/observe/report"
@@ -298,36 +297,29 @@ func (c *statusClient) refused(code int, text []byte) error {
 // viewInfoPath is where a run that is shown in a browser says which it is.
 const viewInfoPath = "/api/v1/view/info"
 
-// shown returns what the pages of a run say of it, where such pages answer.
-func (c *statusClient) shown(ctx context.Context) (info dashboard.Info, ok bool) {
+// isDashboard reports whether pages of a run answer, which ask for the token of their link.
+func (c *statusClient) isDashboard(ctx context.Context) bool {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base.JoinPath(viewInfoPath).String(), nil)
 	if err != nil {
-		return info, false
+		return false
 	}
 	response, err := c.http.Do(request)
 	if err != nil {
-		return info, false
+		return false
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return info, false
-	}
-	err = json.NewDecoder(io.LimitReader(response.Body, statusBytesMax)).Decode(&info)
-	return info, err == nil && info.Kind != "" && info.GroupSize > 0
+	var body protocol.ErrorBody
+	err = json.NewDecoder(io.LimitReader(response.Body, statusBytesMax)).Decode(&body)
+	return err == nil && response.StatusCode == http.StatusUnauthorized && body.Error.Code == protocol.CodeUnauthorized
 }
 
 // refuseDashboard refuses the pages of a run that has no control plane, nil where there are none.
 func (c *statusClient) refuseDashboard(ctx context.Context) error {
-	info, ok := c.shown(ctx)
-	if !ok {
+	if !c.isDashboard(ctx) {
 		return nil
 	}
-	of := "headway view"
-	if info.Kind == "live" {
-		of = "headway run"
-	}
-	return failure.Run("open it in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
-		"%s is the dashboard of %s (%s)", c.base, of, report.Plain(info.Name))
+	return failure.Run("open the link that it printed in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
+		"%s is the dashboard of headway run or headway view", c.base)
 }
 
 func (c *statusClient) stranger() error {

@@ -22,6 +22,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/origin"
+	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
@@ -486,8 +487,15 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 	}
 	shown := compare.ViewOptions("a", reader.Header)
 	shown.Info.Kind = "live"
-	pages := httptest.NewServer(dashboard.New(shown).Handler())
-	defer pages.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + listener.Addr().String()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- pages.Serve(ctx, listener, dashboard.New(shown).Handler(), "a token") }()
+	defer func() { cancel(); <-served }()
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -502,8 +510,8 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 		{"/no/such/run", "the run directory /no/such/run does not exist", failure.ExitUsage},
 		{run, "is a run of headway run, which has no control plane\n  headway view " + run, failure.ExitUsage},
 		{file, "is a file, no run directory", failure.ExitUsage},
-		{pages.URL, pages.URL + " is the dashboard of headway run (a)\n  open it in a browser, or headway view or diagnose the run's directory", failure.ExitFailure},
-		{strings.TrimPrefix(pages.URL, "http://") + "/", "is the dashboard of headway run (a)", failure.ExitFailure},
+		{url, url + " is the dashboard of headway run or headway view\n  open the link that it printed in a browser, or headway view or diagnose the run's directory", failure.ExitFailure},
+		{listener.Addr().String() + "/", "is the dashboard of headway run", failure.ExitFailure},
 	} {
 		stdout, stderr, code := askStatus(t, c.given)
 		if code != c.code || stdout != "" || !strings.Contains(stderr, c.says) {

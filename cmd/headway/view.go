@@ -68,7 +68,8 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	url := "http://" + listener.Addr().String() + "/"
+	token := pages.Token(c.Path)
+	url := pages.Link(listener, token)
 	if c.JSON {
 		err = printJSON(a.Stdout, map[string]string{"run": c.Path, "url": url})
 	} else {
@@ -84,7 +85,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 		defer close(read)
 		shown.Follow(ctx)
 	}()
-	err = pages.Serve(ctx, listener, shown.Model().Handler())
+	err = pages.Serve(ctx, listener, shown.Model().Handler(), token)
 	cancel()
 	<-read
 	return err

@@ -138,7 +138,30 @@ func TestViewRefuses(t *testing.T) {
 	}
 }
 
-// Pages and data are served to this machine under its own names, and to no page elsewhere; a port in use is no error.
+// The token of a run's pages stays the same while its directory does, and its owner alone can read it.
+func TestTokenOfPages(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, pages.TokenFile)
+	if err := os.WriteFile(path, []byte("short\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	token := pages.KeptToken(dir)
+	if len(token) != 26 || token == pages.KeptToken(t.TempDir()) {
+		t.Errorf("%q is no token of its own", token)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if pages.KeptToken(dir) != token || pages.Token(dir) != token {
+		t.Error("the token was not kept")
+	}
+	if pages.Token(path) == token || pages.Token(path) == pages.Token(path) {
+		t.Error("a path that is no directory has a token of its own")
+	}
+}
+
+// Pages are served to this machine under its own names, and to no page elsewhere; data to those with the token alone. A
+// port in use is no error.
 func TestServePages(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -150,9 +173,11 @@ func TestServePages(t *testing.T) {
 		t.Fatalf("%v, %v", listener, err)
 	}
 	model := shownOf(t, recorded(t))
+	token := pages.Token(t.TempDir())
+	header := "Bearer " + token
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- pages.Serve(ctx, listener, model.Handler()) }()
+	go func() { served <- pages.Serve(ctx, listener, model.Handler(), token) }()
 	url := "http://" + listener.Addr().String()
 	ask := func(host, path string) (int, string) {
 		r, err := http.NewRequest("GET", url+path, nil)
@@ -161,6 +186,9 @@ func TestServePages(t *testing.T) {
 		}
 		if host != "" {
 			r.Host = host
+		}
+		if header != "" {
+			r.Header.Set("Authorization", header)
 		}
 		w, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -185,6 +213,16 @@ func TestServePages(t *testing.T) {
 	var f dashboard.Frontier
 	if err := json.Unmarshal([]byte(body), &f); err != nil || f.Inputs["concurrency"] != 512 || f.Here == nil || len(f.Curve) < 40 {
 		t.Errorf("%v %.300s", err, body)
+	}
+	for _, header = range []string{"", "Bearer ", "Bearer " + token[1:], "Bearer " + token + "x", "Basic " + token, token, "Bearer " + pages.Token(t.TempDir())} {
+		for _, path := range []string{"/api/v1/view/info", "/api/v1/view/groups", "/api/v1/view/groups/0", "/api/v1/view/tile?level=0", "/api/v1/view/stream", "/api/v1/view/info?token=" + token} {
+			if code, body := ask("", path); code != http.StatusUnauthorized || strings.Contains(body, token) {
+				t.Errorf("%s with %q: %d %.200s", path, header, code, body)
+			}
+		}
+		if code, _ := ask("", "/"); code != 200 {
+			t.Errorf("the page with %q: %d", header, code)
+		}
 	}
 	http.DefaultClient.CloseIdleConnections()
 	cancel()

@@ -1,6 +1,6 @@
 // The page: what every view is given, and which view is shown.
 import { html, render, signal, computed, effect } from "./core/html.js";
-import { createAPI } from "./core/api.js";
+import { createAPI, takeToken } from "./core/api.js";
 import { createSession } from "./core/session.js";
 import { Shell } from "./core/shell.js";
 
@@ -19,7 +19,11 @@ function createContext() {
   const api = createAPI();
   const session = createSession(api);
   const route = signal(readRoute());
-  addEventListener("hashchange", () => { route.value = readRoute(); });
+  addEventListener("hashchange", () => {
+    const token = takeToken(); // of a server that was started again
+    if (token) session.useToken(token);
+    route.value = readRoute();
+  });
 
   const chosen = signal(document.documentElement.dataset.theme ?? "");
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");

@@ -150,7 +150,7 @@ func openTab(t *testing.T, l look, address string) *tab {
 		return err
 	})
 	p.see(l)
-	p.do(chromedp.Navigate(address))
+	p.do(chromedp.Navigate(linked(address)))
 	return p
 }
 

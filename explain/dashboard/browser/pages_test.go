@@ -2,8 +2,13 @@ package browser
 
 import (
 	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // set gives a field a value as a user's typing does.
@@ -68,8 +73,36 @@ func TestSchedulesAnswer(t *testing.T) {
 	p.wait("[...document.querySelectorAll('.schedules tbody tr')].every(row => /^[0-9.]*[1-9][0-9.]*\\s(ms|s|min)/.test(row.cells[1].innerText))")
 }
 
+// The printed link opens the pages, and its token leaves the address. Without it they show nothing and ask for it.
+func TestTokenOfTheLink(t *testing.T) {
+	s := serve(t, "view", recorded(t), "--listen", "127.0.0.1:0")
+	p := openTab(t, wide, s.url+"#/queue")
+	p.ready("queue")
+	p.wait("!location.href.includes('token')")
+	p.do(chromedp.Reload())
+	p.ready("queue")
+	link := linked(s.url + "#/timeline")
+	at, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens.Delete(at.Host)
+	stranger := openTab(t, wide, s.url)
+	stranger.allowed = func(problem string) bool { return strings.Contains(problem, "401") }
+	stranger.wait("document.querySelector('.ask input[type=password]')")
+	if text := stranger.text("body"); strings.Contains(text, "train steps") || !strings.Contains(text, "link that headway run") {
+		t.Errorf("without a token: %s", text)
+	}
+	stranger.do(chromedp.Navigate(link))
+	stranger.ready("timeline")
+}
+
 // When the server is gone the pages say so, keep what they know, and fetch the rest when it is back.
 func TestServerGoesAway(t *testing.T) {
+	token := filepath.Join(recorded(t), "dashboard.token")
+	if err := os.WriteFile(token, []byte(strings.Repeat("A", 26)), 0o600); err != nil { // as a run that is shown has one
+		t.Fatal(err)
+	}
 	s := serve(t, "view", recorded(t), "--listen", "127.0.0.1:0")
 	p := openTab(t, wide, s.url+"#/timeline")
 	p.allowed = func(problem string) bool { return strings.Contains(problem, "net::ERR_") } // refused, or reset as it died

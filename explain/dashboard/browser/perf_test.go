@@ -94,7 +94,7 @@ func seenAfter(t *testing.T, address, condition string) float64 {
 		}
 		return err
 	})
-	p.do(chromedp.Navigate(address))
+	p.do(chromedp.Navigate(linked(address)))
 	p.wait("window.seenAfter")
 	return eval[float64](p, "window.seenAfter")
 }

@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 
@@ -68,7 +70,32 @@ type server struct {
 	ended   chan struct{}
 }
 
-var address = regexp.MustCompile(`http://127\.0\.0\.1:\d+`)
+// address is where pages are, with the token of their link; those of a control plane have none.
+var address = regexp.MustCompile(`http://(127\.0\.0\.1:\d+)(?:/#/\?token=(\w+))?`)
+
+// tokens are those of the servers' links by host and port.
+var tokens sync.Map
+
+// linked is an address of pages with the token of their link.
+func linked(address string) string {
+	at, err := url.Parse(address)
+	if err != nil {
+		return address
+	}
+	token, ok := tokens.Load(at.Host)
+	if !ok {
+		return address
+	}
+	before, route, _ := strings.Cut(address, "#")
+	if route == "" {
+		route = "/"
+	}
+	separator := "?"
+	if strings.Contains(route, "?") {
+		separator = "&"
+	}
+	return before + "#" + route + separator + "token=" + token.(string)
+}
 
 // serve starts headway with arguments and returns when it has said where its pages are.
 func serve(t *testing.T, arguments ...string) *server {
@@ -94,8 +121,11 @@ func serveProgram(t *testing.T, path string, arguments ...string) *server {
 	lines := bufio.NewScanner(read)
 	for lines.Scan() {
 		said += lines.Text() + "\n"
-		if at := address.FindString(lines.Text()); at != "" {
-			s.url = at + "/"
+		if at := address.FindStringSubmatch(lines.Text()); at != nil {
+			s.url = "http://" + at[1] + "/"
+			if at[2] != "" {
+				tokens.Store(at[1], at[2])
+			}
 			go func() { _, _ = io.Copy(io.Discard, read) }()
 			return s
 		}

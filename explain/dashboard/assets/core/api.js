@@ -17,6 +17,14 @@ const KEPT = "headway-token"; // the name under which other pages of this server
 export function createAPI(base = "api/v1/view/") {
   let token = "";
   try { token = sessionStorage.getItem(KEPT) ?? ""; } catch { /* a browser may forbid it */ }
+  const given = takeToken();
+  if (given) keep(given);
+
+  /** @param {string} text */
+  function keep(text) {
+    token = text.trim();
+    try { sessionStorage.setItem(KEPT, token); } catch { /* then it is asked for again */ }
+  }
 
   /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<Response>} */
   async function ask(path, signal) {
@@ -24,7 +32,7 @@ export function createAPI(base = "api/v1/view/") {
     /** @type {Record<string, string>} */
     const headers = token ? { Authorization: "Bearer " + token } : {};
     const reply = await fetch(base + path, { headers, cache: "no-cache", signal });
-    if (reply.status === 401) throw new TokenWanted(token ? "The token is not known." : "This control plane asks for a token; any role may look.");
+    if (reply.status === 401) throw new TokenWanted(token ? "The token is not known." : "This server asks for a token. The link that headway run and headway view print has it; of a control plane, any role may look.");
     if (!reply.ok) throw new Refused(await complaint(reply), reply.status, Number(reply.headers.get("Retry-After")) || 0);
     return reply;
   }
@@ -33,10 +41,7 @@ export function createAPI(base = "api/v1/view/") {
     /** Whether a token is kept. */
     get hasToken() { return token !== ""; },
     /** Keeps a token in this tab. @param {string} text */
-    setToken(text) {
-      token = text.trim();
-      try { sessionStorage.setItem(KEPT, token); } catch { /* then it is asked for again */ }
-    },
+    setToken(text) { keep(text); },
     /** The whole answer at a path, for those who want its headers. @param {string} path @param {AbortSignal} [signal] */
     async response(path, signal) { return ask(path, signal); },
     /** The JSON at a path. @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
@@ -59,6 +64,18 @@ export function createAPI(base = "api/v1/view/") {
       }
     },
   };
+}
+
+/** Takes the token out of the page's address, where it has one: neither the history nor a copied address keeps it. @returns {string} */
+export function takeToken() {
+  const [route, query] = location.hash.split("?");
+  const params = new URLSearchParams(query ?? "");
+  const token = params.get("token") ?? "";
+  if (!token) return "";
+  params.delete("token");
+  const rest = params.toString();
+  history.replaceState(null, "", (route || "#/") + (rest ? "?" + rest : ""));
+  return token;
 }
 
 /** The message of an error of the server's. @param {Response} reply */
