@@ -147,7 +147,7 @@ func RunRules(cfg config.Config) loop.Config {
 
 // WriteConfig writes the resolved document, without its secrets, to [ConfigFile] in the run directory.
 func (p *Parts) WriteConfig() error {
-	return replace.File(filepath.Join(p.Dir, ConfigFile), p.Cfg.Public().YAML(), 0o644)
+	return replace.File(filepath.Join(p.Dir, ConfigFile), p.Cfg.Public().YAML(), 0o600)
 }
 
 // Warmup is how many train steps pass before anything is measured: until the

@@ -61,7 +61,7 @@ func (p *Parts) KeepShape(base string) error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(p.Dir, shapeFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.Dir, shapeFile), append(text, '\n'), 0o600)
 }
 
 // prepareHosted reads the model of a run at a service, whose weights are there. A run that has begun needs the

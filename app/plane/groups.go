@@ -148,5 +148,5 @@ func (b *fileRegistry) writeFile(text []byte) error {
 		}
 		return nil
 	}
-	return replace.File(b.path, text, 0o644)
+	return replace.File(b.path, text, 0o600)
 }

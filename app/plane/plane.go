@@ -297,7 +297,7 @@ func (p *Plane) writeAddress() error {
 	if err != nil {
 		return err
 	}
-	return replace.File(filepath.Join(p.Dir, origin.AddressFile), append(text, '\n'), 0o644)
+	return replace.File(filepath.Join(p.Dir, origin.AddressFile), append(text, '\n'), 0o600)
 }
 
 // finished reports whether the run has made all its train steps.

@@ -153,7 +153,7 @@ func (s *Player) keepTasks(dir string) error {
 	if text, err = json.Marshal(now); err != nil {
 		return err
 	}
-	return replace.File(path, append(text, '\n'), 0o644)
+	return replace.File(path, append(text, '\n'), 0o600)
 }
 
 // Run plays until the context ends or nothing is left to play.

@@ -69,7 +69,7 @@ func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
 		}
 		old.Close()
 	}
-	if log.file, err = os.Create(path + ".new"); err != nil {
+	if log.file, err = os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
 	}
 	for _, line := range log.Lines {
@@ -170,7 +170,7 @@ func (w *sampleWriter) Write(b port.Batch) error {
 		}
 		fmt.Fprintf(&text, "  response  %-16s reward %.3f  advantage %+.3f  versions %s\n", t.Response, t.Reward, t.Advantage, t.Versions)
 	}
-	return os.WriteFile(filepath.Join(w.dir, sampleFile(b.Version+1, ".txt")), []byte(text.String()), 0o644)
+	return os.WriteFile(filepath.Join(w.dir, sampleFile(b.Version+1, ".txt")), []byte(text.String()), 0o600)
 }
 
 // sampleFile is the name of a step's file in samples/.
@@ -252,7 +252,7 @@ const BrokenFile = "broken.json"
 // writeBroken keeps the file that explains a broken invariant in a run directory, and returns what to say of it.
 func writeBroken(dir string, bundle []byte) string {
 	path := filepath.Join(dir, BrokenFile)
-	if err := os.WriteFile(path, bundle, 0o644); err != nil {
+	if err := os.WriteFile(path, bundle, 0o600); err != nil {
 		return fmt.Sprintf("the file that explains this defect cannot be written: %v", err)
 	}
 	return "what is needed to report this defect is in " + path

@@ -109,7 +109,7 @@ type Progress struct {
 
 // OpenRecord opens the lines of the run's train steps, its readable samples, and the sinks of both. Lines of steps after upTo are made again.
 func (r *Record) OpenRecord(upTo loop.Version) (err error) {
-	if err := os.MkdirAll(filepath.Join(r.Dir, "samples"), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(r.Dir, "samples"), 0o700); err != nil {
 		return err
 	}
 	r.samples = &sampleWriter{dir: filepath.Join(r.Dir, "samples"), every: r.Cfg.Store.SamplesEvery, spell: r.Spelling(), std: r.Cfg.Trainer.NormalizeStd}

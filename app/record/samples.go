@@ -13,7 +13,7 @@ import (
 
 // writeReadable writes the groups of a step to samples/, a group a line, for the rollout reader.
 func (w *sampleWriter) writeReadable(step loop.Version, groups []*keptGroup) error {
-	file, err := os.Create(filepath.Join(w.dir, sampleFile(step, ".jsonl")))
+	file, err := os.OpenFile(filepath.Join(w.dir, sampleFile(step, ".jsonl")), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func Program(arguments []string, log string) (Sink, error) {
 	if len(arguments) == 0 || arguments[0] == "" {
 		return nil, errors.New("sinks.command: names no program")
 	}
-	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, errorOf("sinks.command", err)
 	}

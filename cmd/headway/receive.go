@@ -145,7 +145,7 @@ func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.
 		}
 		return transfer.Shared{Dir: c.Shared, Patience: sharedPatience}, nothing, nil
 	}
-	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(c.Dir), 0o755), os.MkdirAll(c.Dir, 0o700)); err != nil {
 		return nil, nothing, failure.Usage("choose another --dir", "--dir %s: %w", c.Dir, err)
 	}
 	held, err := lock.Take(filepath.Join(c.Dir, "lock"), c.Dir)

@@ -22,7 +22,7 @@ const reportFile = "report.html"
 // writeReport writes the self-contained page.
 func (e *ending) writeReport(r runReport, res live.Result) (err error) {
 	path := filepath.Join(e.Dir, reportFile)
-	f, err := os.Create(path + ".new")
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

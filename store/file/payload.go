@@ -208,7 +208,7 @@ func (p *payloads) writable() (*segment, error) {
 	}
 	s := &segment{number: p.next, path: filepath.Join(p.dir, fmt.Sprintf("%s%08d", segmentPrefix, p.next))}
 	var err error
-	if s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
+	if s.file, err = os.OpenFile(s.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		if noSpace(err) {
 			err = full("the payloads", err)
 		}

@@ -94,7 +94,7 @@ func snapshotHeader(at mark, last string, state []byte) []byte {
 }
 
 func writeFile(path string, sync bool, parts ...[]byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func Create(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	path := filepath.Join(dir, trace.FileName)
-	s.log, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o644)
+	s.log, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		err = fmt.Errorf("store: %s holds a run already (%s): resume it, or choose another name", dir, trace.FileName)
 	}
@@ -150,7 +150,8 @@ func newStore(dir string, o Options) (*Store, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	if err = os.MkdirAll(s.stateDir(), 0o755); err != nil {
+	// A run has prompts and responses: its directory is its owner's alone, unless it was made before.
+	if err = errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.MkdirAll(s.stateDir(), 0o700)); err != nil {
 		err = fmt.Errorf("store: %w", err)
 	} else {
 		s.lock, err = lock.Take(filepath.Join(s.stateDir(), lockName), dir)

@@ -81,7 +81,7 @@ func (m *mirror) open() (err error) {
 	if m.lock, err = lock.Take(m.path+".lock", m.path); err != nil {
 		return err
 	}
-	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o644); err == nil {
+	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o600); err == nil {
 		err = m.measure()
 	}
 	if err == nil {

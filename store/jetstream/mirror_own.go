@@ -87,7 +87,7 @@ const mirrorSuffix = ".tmp"
 // build makes m.file a copy under name of the file given, of that at path if it is nil, with
 // the lines of the log that it lacks.
 func (m *mirror) build(name string, from *os.File) error {
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o644)
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

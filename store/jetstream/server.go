@@ -39,7 +39,7 @@ type embedded struct {
 
 // startEmbedded starts a server in o.Dir, which is locked for this process.
 func startEmbedded(o Options) (*embedded, error) {
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
 	held, err := lock.Take(filepath.Join(o.Dir, "lock"), o.Dir)

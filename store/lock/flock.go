@@ -17,7 +17,7 @@ type Lock struct{ file *os.File }
 
 // Take locks the run in dir for this process, or says which one has it.
 func Take(path, dir string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

@@ -16,7 +16,7 @@ type Lock struct{ path string }
 
 // Take locks the run in dir for this process, or says which one has it.
 func Take(path, dir string) (*Lock, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		text, _ := os.ReadFile(path)
 		return nil, &Error{Dir: dir, PID: strings.TrimSpace(string(text)), File: path}

@@ -72,7 +72,7 @@ func OpenVersions(dir string, o VersionsOptions) (*Versions, error) {
 	if o.ReadOnly {
 		return v, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("versions: open: %w", err)
 	}
 	names, err := v.names()

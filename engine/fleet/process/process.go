@@ -66,7 +66,7 @@ func New(o Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	d := &Driver{o: o, dir: dir, runs: make([]*program, len(o.Names))}
@@ -158,7 +158,7 @@ func (d *Driver) openLog(engine int) (*os.File, error) {
 			return nil, err
 		}
 	}
-	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
 // Alive returns nil while an engine's program runs. Otherwise it tells how the program ended and

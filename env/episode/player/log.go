@@ -63,7 +63,7 @@ func openLog(dir string, partBytes int64) (*Log, error) {
 
 // open opens the file and cuts off a torn last line.
 func (l *Log) open() error {
-	file, err := os.OpenFile(filepath.Join(l.dir, LogName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	file, err := os.OpenFile(filepath.Join(l.dir, LogName), os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func compress(path string) error {
 	}
 	defer from.Close()
 	half := path + ".gz.tmp"
-	to, err := os.Create(half)
+	to, err := os.OpenFile(half, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
