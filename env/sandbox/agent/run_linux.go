@@ -92,6 +92,8 @@ type running struct {
 	cpu            time.Duration
 	limit          sandbox.Class
 	memory         int64
+	// wasFull: the file system has been full since before the command began, which is no limit that it met first.
+	wasFull bool
 }
 
 // met notes the first limit that was met.
@@ -101,7 +103,7 @@ func (r *running) met(limit sandbox.Class) {
 
 func (a *agent) run(r request, stdin *os.File) (sandbox.Result, error) {
 	began := time.Now()
-	c := &running{over: make(chan struct{}, 2)}
+	c := &running{over: make(chan struct{}, 2), wasFull: a.full()}
 	if refused := a.start(c, r, stdin); refused != nil {
 		refused.Wall = time.Since(began)
 		return *refused, nil
@@ -163,9 +165,11 @@ func (a *agent) await(c *running, r request) error {
 			c.met(sandbox.Output)
 			return nil
 		case <-sample.C:
-			if a.full() {
+			full := a.full()
+			if full && !c.wasFull {
 				c.met(sandbox.Disk)
 			}
+			c.wasFull = full && c.wasFull
 			if a.watch(c) {
 				return nil
 			}

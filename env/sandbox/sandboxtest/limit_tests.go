@@ -109,6 +109,12 @@ func testDiskLimit(t *testing.T, s *suite) {
 		t.Errorf("4 MB of 16 MiB: %q", got)
 	}
 	limitOf(t, box, "head -c 40000000 /dev/zero > large", sandbox.Disk)
+	full := shell("exec sleep 1000") // in a box that is full already
+	full.Time = 400 * time.Millisecond
+	if result := run(t, box, full); result.Limit != sandbox.Timeout {
+		t.Errorf("a command that hangs in a full box ended with %s, want limit %s", described(result), sandbox.Timeout)
+	}
+	limitOf(t, box, "echo x >> small", sandbox.Disk)
 	emptied(t, box, "rm -f large")
 	if s.boundary.Files {
 		limitOf(t, s.box(t), "head -c 40000000 /dev/zero > /tmp/large", sandbox.Disk)
