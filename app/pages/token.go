@@ -38,7 +38,7 @@ func KeptToken(dir string) string {
 	return token
 }
 
-// Link is the address that opens the pages. What follows # stays in the browser: no server, proxy or log sees it.
+// Link is the address that opens the pages. The part behind # stays in the browser: no server, proxy or log sees it.
 func Link(listener net.Listener, token string) string {
 	return "http://" + listener.Addr().String() + "/#/?token=" + token
 }

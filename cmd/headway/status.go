@@ -318,7 +318,7 @@ func (c *statusClient) refuseDashboard(ctx context.Context) error {
 	if !c.isDashboard(ctx) {
 		return nil
 	}
-	return failure.Run("open the link that it printed in a browser, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
+	return failure.Run("open the link that it printed, or headway view or diagnose the run's directory; status and top are of a control plane: headway serve",
 		"%s is the dashboard of headway run or headway view", c.base)
 }
 

@@ -510,7 +510,7 @@ func TestStatusOfWhatIsNoControlPlane(t *testing.T) {
 		{"/no/such/run", "the run directory /no/such/run does not exist", failure.ExitUsage},
 		{run, "is a run of headway run, which has no control plane\n  headway view " + run, failure.ExitUsage},
 		{file, "is a file, no run directory", failure.ExitUsage},
-		{url, url + " is the dashboard of headway run or headway view\n  open the link that it printed in a browser, or headway view or diagnose the run's directory", failure.ExitFailure},
+		{url, url + " is the dashboard of headway run or headway view\n  open the link that it printed, or headway view or diagnose the run's directory", failure.ExitFailure},
 		{listener.Addr().String() + "/", "is the dashboard of headway run", failure.ExitFailure},
 	} {
 		stdout, stderr, code := askStatus(t, c.given)
