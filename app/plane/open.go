@@ -30,6 +30,9 @@ var errDeposed = errors.New("another process holds the run's lease")
 // open opens the store, waits until this process is the run's writer, and recovers what
 // is there; nil for a run that has not begun.
 func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live.Resume, error) {
+	if err := p.awaitRoom(ctx); err != nil {
+		return nil, err
+	}
 	// A run has prompts and responses: its directory is its owner's alone, unless it was made before.
 	if err := errors.Join(os.MkdirAll(filepath.Dir(p.Dir), 0o755), os.MkdirAll(p.Dir, 0o700)); err != nil {
 		return nil, failure.Run("choose another --dir", "%w", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -14,10 +15,10 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 )
 
-// fillable is a file system of its own that can be filled and freed; it takes the right to mount one.
-func fillable(t *testing.T) (dir string, fill, free func()) {
+// fillable is a file system of so many MiB of its own that can be filled and freed; it takes the right to mount one.
+func fillable(t *testing.T, size int) (dir string, fill, free func()) {
 	dir = t.TempDir()
-	if err := syscall.Mount("headway-test", dir, "tmpfs", 0, "size=32m"); err != nil {
+	if err := syscall.Mount("headway-test", dir, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
 		t.Skipf("a file system of its own: %v", err)
 	}
 	t.Cleanup(func() {
@@ -28,7 +29,7 @@ func fillable(t *testing.T) (dir string, fill, free func()) {
 	ballast := filepath.Join(dir, "ballast")
 	return dir,
 		func() {
-			if err := os.WriteFile(ballast, make([]byte, 64<<20), 0o644); !record.NoRoom(err) {
+			if err := os.WriteFile(ballast, make([]byte, size<<20+1), 0o644); !record.NoRoom(err) {
 				t.Fatalf("filling the disk: %v", err)
 			}
 		},
@@ -42,7 +43,7 @@ func fillable(t *testing.T) (dir string, fill, free func()) {
 // TestRunOnAFullDisk: a run says at once that its disk is full, and when it goes on, and its first
 // interrupt ends it, with the cause, while nothing can be written.
 func TestRunOnAFullDisk(t *testing.T) {
-	dir, fill, free := fillable(t)
+	dir, fill, free := fillable(t, 32)
 	cmd := exec.CommandContext(t.Context(), program(t), "run", "--no-dashboard", "--dir", dir, "--name", "r", "--steps", "100000")
 	errs, err := cmd.StderrPipe()
 	if err != nil {
