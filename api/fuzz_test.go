@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"strings"
 	"testing"
@@ -104,6 +105,23 @@ func TestMessages(t *testing.T) {
 		}
 		if want := "with the fields " + strings.Join(fieldNames(reflect.New(message).Interface()), ", "); !strings.Contains(string(body), want+`"`) {
 			t.Errorf("%s: %s, want %s", e.pattern, body, want)
+		}
+	}
+}
+
+// HEAD on a stream is answered and ends. Nothing is written to such a client, so that the server would never notice that it
+// has left; its connection and its place among the streams were lost.
+func TestHeadOfAStreamEnds(t *testing.T) {
+	s, err := New(Options{Run: "r", StreamsMax: 1}, Ports{Plane: newPlane()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		r := httptest.NewRequest(http.MethodHead, "http://localhost/api/v1/stream", nil)
+		w := httptest.NewRecorder()
+		s.Handler().ServeHTTP(w, r) // it returns
+		if w.Code != http.StatusOK || w.Body.Len() > 0 {
+			t.Errorf("%d %q", w.Code, w.Body)
 		}
 	}
 }

@@ -130,6 +130,9 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) error {
 	header.Set("X-Accel-Buffering", "no")
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return nil // nothing is ever written to its client, so that a stream would not notice when it leaves
+	}
 	if sendEvent(w, "hello", hello) != nil {
 		return nil // the client left
 	}

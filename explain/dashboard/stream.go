@@ -52,6 +52,9 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(http.StatusOK)
+	if r.Method == http.MethodHead {
+		return // nothing is ever written to its client, so that it would not be noticed to have left
+	}
 	out := eventWriter{w: w, control: http.NewResponseController(w)}
 	m.followers.Add(1)
 	defer m.followers.Add(-1)
