@@ -191,7 +191,7 @@ func TestTokenIsAskedFor(t *testing.T) {
 	address := scripted{token: "sesame"}.serve(t)
 	p := openTab(t, wide, address)
 	p.allowed = func(problem string) bool { return strings.Contains(problem, "401") }
-	p.waitText("This control plane asks for a token")
+	p.waitText("This server asks for a token")
 	p.wait("document.activeElement.type === 'password'")
 	p.keys("w", "r", "o", "n", "g", "\r")
 	p.waitText("The token is not known.")

@@ -31,7 +31,7 @@ func TestControlPlaneAsksForItsToken(t *testing.T) {
 		p.wait("document.querySelector('input[type=password]')")
 		eval[bool](p, fmt.Sprintf("(f => { f.focus(); f.value = %q; f.dispatchEvent(new Event('input', {bubbles: true})); f.form.requestSubmit(); return true; })(document.querySelector('input[type=password]'))", token))
 	}
-	p.waitText("This control plane asks for a token")
+	p.waitText("This server asks for a token")
 	enter("not-a-secret-of-anybody-here")
 	p.waitText("The token is not known.")
 	enter("a-viewer-secret-0123456789")
