@@ -73,12 +73,12 @@ func TestStudyControlLiveQuick(t *testing.T) {
 				}
 			}
 		}
-		Verdicts []string
+		Conclusions []string
 	}
 	if err := json.Unmarshal([]byte(stdout), &document); err != nil {
 		t.Fatal(err)
 	}
-	if len(document.Cases) != 1 || len(document.Cases[0].Arms) != 3 || len(document.Verdicts) != 1 {
+	if len(document.Cases) != 1 || len(document.Cases[0].Arms) != 3 || len(document.Conclusions) != 1 {
 		t.Fatalf("%s", stdout)
 	}
 	for _, a := range document.Cases[0].Arms {
