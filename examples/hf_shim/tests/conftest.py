@@ -122,23 +122,26 @@ class Shim:
             self._ready.set()
 
     async def _serve(self) -> None:
-        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self.service, routes = command.build(self._options)
         server = Server(routes.answer)
         await server.start("127.0.0.1", 0)
         self.port = server.port
         self.service.start()
         self._ready.set()
-        await self._stopped.wait()
-        await self.service.stop()
-        await server.stop()
+        await command.until_ended(self.service, server)
 
     def close(self) -> None:
         """Stops it, and waits until it has; it may be called again."""
         if not self._thread.is_alive():
             return
-        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._loop.call_soon_threadsafe(self.service.ended.set)
         self._thread.join()
+
+    def failure(self) -> BaseException | None:
+        """Waits until it has ended by itself, and returns why."""
+        self._thread.join()
+        return self._failed
 
     def call(self, path: str, body: Any = None, method: str | None = None) -> tuple[int, Any]:
         """Status and answer, as JSON where it is any."""

@@ -6,6 +6,7 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from conftest import Checkpoints, Shim, reference
 from safetensors.torch import load_file
 
 from hf_shim import groups
+from hf_shim.errors import Lost
 from hf_shim.request import Request
 
 Start = Callable[..., Shim]
@@ -224,15 +226,34 @@ def test_session(shim: Start) -> None:
 
 
 def test_refused_update(shim: Start, tmp_path: Path) -> None:
-    """A bad directory changes nothing, and says what it lacks."""
+    """A directory without a checkpoint changes nothing, and says what it lacks."""
     server = shim()
     before = server.ask("/generate", body("a|", temperature=0))
     status, answer = server.call("/update_weights_from_disk", {"model_path": str(tmp_path), "weight_version": "v1"})
-    assert status == 400 and not answer["success"] and "config.json" in answer["message"]
+    assert status == 400 and not answer["success"] and "model.safetensors" in answer["message"]
     assert server.ask("/model_info")["weight_version"] == "default"
     after = server.ask("/generate", body("b|", temperature=0))
     assert after["output_ids"] == before["output_ids"]
     assert after["meta_info"]["output_token_logprobs"] == before["meta_info"]["output_token_logprobs"]
+
+
+@pytest.mark.parametrize("broken", ["another architecture", "no tensors"])
+def test_lost_update(shim: Start, checkpoint: Checkpoints, tmp_path: Path, broken: str) -> None:
+    """A checkpoint that does not load ends the server without an answer, to the update and to what is under way."""
+    directory = checkpoint("qwen3", 0)
+    if broken == "no tensors":
+        directory = Path(shutil.copytree(checkpoint("llama", 1), tmp_path / "cut"))
+        whole = (directory / "model.safetensors").read_bytes()
+        (directory / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    server = shim()
+    (held,) = hold(server, body("r|"))
+    with pytest.raises(ConnectionError):
+        server.call("/update_weights_from_disk", {"model_path": str(directory), "flush_cache": False})
+    assert isinstance(server.failure(), Lost)
+    with pytest.raises((ConnectionError, http.client.HTTPException, AssertionError)):  # the stream has no end
+        held.end()
+    with pytest.raises(ConnectionError):
+        server.call("/health")
 
 
 def test_update_waits_for_what_runs(shim: Start, checkpoint: Checkpoints) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from . import architecture, checkpoint
 from .engine import Engine
-from .errors import Refusal
+from .errors import Lost, Refusal
 from .http import Server
 from .routes import Routes
 from .sampling import LOGPROBS
@@ -93,10 +93,17 @@ async def serve(options: argparse.Namespace) -> None:
     await server.start(options.host, options.port)
     service.start()
     print(f"hf_shim serves {options.model} at http://{options.host}:{server.port}", flush=True)
-    stopped = asyncio.Event()
     for sign in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
-    await stopped.wait()
+        asyncio.get_running_loop().add_signal_handler(sign, service.ended.set)
+    await until_ended(service, server)
+
+
+async def until_ended(service: Service, server: Server) -> None:
+    """Waits until the service is told to end, and ends what is under way. A lost engine answers nothing more."""
+    await service.ended.wait()
+    if service.lost is not None:
+        server.abort()
+        raise service.lost
     await service.stop()
     await server.stop()
 
@@ -105,7 +112,7 @@ def main() -> int:
     """Returns the exit status."""
     try:
         asyncio.run(serve(arguments().parse_args()))
-    except (Refusal, OSError) as problem:
+    except (Refusal, Lost, OSError) as problem:
         print(f"hf_shim: {problem}", file=sys.stderr)
         return 1
     return 0

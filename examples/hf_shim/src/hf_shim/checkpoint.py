@@ -28,7 +28,7 @@ def tensors(directory: Path, model: Model) -> dict[str, torch.Tensor]:
         changed = ", ".join(f"{k} {theirs[k]} (served: {ours[k]})" for k in ours if ours[k] != theirs[k])
         raise Refusal(f"{directory} is of another architecture: {changed}")
     read: dict[str, torch.Tensor] = {}
-    for path in _files(directory):
+    for path in files(directory):
         try:
             with safe_open(path, framework="pt") as file:
                 for name in file.keys():  # noqa: SIM118
@@ -48,7 +48,8 @@ def tensors(directory: Path, model: Model) -> dict[str, torch.Tensor]:
     return read
 
 
-def _files(directory: Path) -> list[Path]:
+def files(directory: Path) -> list[Path]:
+    """The files of a checkpoint; a Refusal where there are none."""
     index = directory / "model.safetensors.index.json"
     if index.is_file():
         try:

@@ -1,4 +1,4 @@
-"""What the server refuses."""
+"""What the server refuses, and what ends it."""
 
 from __future__ import annotations
 
@@ -9,3 +9,7 @@ class Refusal(Exception):
     def __init__(self, message: str, status: int = 400) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Lost(Exception):
+    """The engine is lost, and with it the server: what is under way gets no answer."""

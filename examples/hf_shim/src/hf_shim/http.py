@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from .errors import Refusal
+from .errors import Lost, Refusal
 
 HEADER_BYTES_MAX = 64 << 10
 BODY_BYTES_MAX = 64 << 20
@@ -149,6 +149,8 @@ class Connection(asyncio.Protocol):
         except asyncio.CancelledError:
             self.transport.abort()
             raise
+        except Lost:
+            self.transport.abort()
         finally:
             self._task = None
         if self._closing:
@@ -211,6 +213,13 @@ class Server:
         loop = asyncio.get_running_loop()
         self._listening = await loop.create_server(lambda: Connection(self._handler, self._connections), host, port)
         self.port = self._listening.sockets[0].getsockname()[1]
+
+    def abort(self) -> None:
+        """Ends every connection without an answer, as the end of the process does."""
+        if self._listening is not None:
+            self._listening.close()
+        for connection in list(self._connections):
+            connection.transport.abort()
 
     async def stop(self) -> None:
         """Takes no new connection, and closes each once it has its answer."""

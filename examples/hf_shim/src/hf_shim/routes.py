@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
-from .errors import Refusal
+from .errors import Lost, Refusal
 from .generate import Generate
 from .http import Incoming, Reply, Stream
 from .request import flag, integer, refuse_unknown, tokens
@@ -61,6 +61,8 @@ class Routes:
             return await route(incoming)
         except Refusal as problem:
             return _refused(str(problem), problem.status)
+        except Lost:
+            raise
         except Exception as problem:  # a defect is said to whom it hits
             return _refused(f"{incoming.path} failed: {problem!r}", 500)
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from . import checkpoint
 from .engine import Engine
-from .errors import Refusal
+from .errors import Lost, Refusal
 from .groups import Groups
 from .request import Request
 
@@ -31,6 +31,9 @@ class Service:
         self.session = False
         self.throughput = 0.0
         self.closed = False
+        #: Set by who wants the server to end, and where the engine is lost; lost then says why.
+        self.ended = asyncio.Event()
+        self.lost: Lost | None = None
         self._gate = asyncio.Lock()
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
@@ -152,8 +155,24 @@ class Service:
             return len(self.engine.running) + len(self.engine.waiting)
 
     async def update_from_disk(self, directory: Path, **how: Any) -> int:
-        """Serves a checkpoint; on a Refusal the old weights are served on."""
-        kept = await self.update(lambda: checkpoint.tensors(directory, self.engine.model), **how)
+        """Serves a checkpoint. Where a directory has none, the old weights are served on.
+
+        A checkpoint that does not load loses the engine, as at SGLang: its way back reads the new directory again.
+        """
+
+        def read() -> dict[str, Any]:
+            checkpoint.files(directory)
+            try:
+                return checkpoint.tensors(directory, self.engine.model)
+            except Refusal as problem:
+                raise Lost(f"the update failed, and so did the way back: {problem}") from problem
+
+        try:
+            kept = await self.update(read, **how)
+        except Lost as problem:
+            self.closed, self.lost = True, problem
+            self.ended.set()
+            raise
         self.directory = directory
         return kept
 
