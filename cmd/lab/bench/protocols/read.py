@@ -22,6 +22,19 @@ KINDS = {
 WRAPPERS = ("Annotated", "Required", "NotRequired", "ClassVar")
 
 
+#: Classes of objects that a release's annotations leave open.
+NESTED = {"sampling_params": ("sglang.srt.sampling.sampling_params", "SamplingParams")}
+
+
+def literal(node: ast.AST | None) -> object:
+    """The value of a default that is written out; None where it is none or is computed."""
+    try:
+        value = ast.literal_eval(node) if node is not None else None
+    except (ValueError, TypeError):
+        return None
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
 class Package:
     """The modules of a wheel, by name."""
 
@@ -150,17 +163,43 @@ class Package:
                 continue
             if node.target.id.startswith("_") or "ClassVar" in ast.unparse(node.annotation):
                 continue
-            name, required = node.target.id, node.value is None
-            if isinstance(node.value, ast.Call):
+            name, required, default = node.target.id, node.value is None, node.value
+            if isinstance(node.value, ast.Call) and ast.unparse(node.value.func).split(".")[-1].lower() == "field":
                 given = {k.arg: k.value for k in node.value.keywords}
                 first = node.value.args[0] if node.value.args else None
                 ellipsis = isinstance(first, ast.Constant) and first.value is Ellipsis
                 required = ellipsis or (first is None and not {"default", "default_factory"} & set(given))
+                default = given.get("default", first)
+                choices = given.get("validation_alias")
+                if isinstance(choices, ast.Call) and choices.args:  # any one of several names
+                    one = {"kinds": self.kinds(module, node.annotation), "required": False, "default": None}
+                    found.update({c.value: {**one, **nested(self, module, node, depth)} for c in choices.args if isinstance(c, ast.Constant)})
+                    continue
                 alias = given.get("alias")
                 if isinstance(alias, ast.Constant):
                     name = alias.value
-            found[name] = {"kinds": self.kinds(module, node.annotation), "required": required}
+            if any(getattr(b, "id", "") == "TypedDict" for b in cls.bases) and any(k.arg == "total" for k in cls.keywords):
+                required = ast.unparse(node.annotation).startswith("Required[")
+            found[name] = {"kinds": self.kinds(module, node.annotation), "required": required, "default": literal(default)}
+            found[name].update(nested(self, module, node, depth))
         return found
+
+
+def nested(package: Package, module: str, node: ast.AnnAssign, depth: int) -> dict[str, object]:
+    """The fields of an object in a field. Classes that an annotation does not name are in NESTED."""
+    name = node.target.id if isinstance(node.target, ast.Name) else ""
+    if name in NESTED and (named := package.find(*NESTED[name])) is not None and isinstance(named[1], ast.ClassDef):
+        return {"fields": package.fields(named[0], named[1], depth + 1)}
+    texts = [ast.unparse(node.annotation)]
+    for part in ast.walk(node.annotation):
+        alias = package.find(module, part.id) if isinstance(part, ast.Name) else None
+        if alias is not None and not isinstance(alias[1], ast.ClassDef):
+            texts.append(ast.unparse(alias[1]))
+    if any(word in text for text in texts for word in ("ict[", "Mapping[")):
+        return {}  # any names
+    at = models(package, module, node.annotation) if depth < 3 else []
+    fields = merged([package.fields(where, cls, depth + 1) for where, cls in at])
+    return {"fields": fields} if fields else {}
 
 
 def routes(package: Package, within: str) -> dict[str, dict[str, object]]:
@@ -246,7 +285,12 @@ def merged(choices: list[dict[str, dict[str, object]]]) -> dict[str, dict[str, o
     for name in sorted({name for fields in choices for name in fields}):
         have = [fields[name] for fields in choices if name in fields]
         kinds = [] if any(not f["kinds"] for f in have) else sorted({k for f in have for k in f["kinds"]})
-        found[name] = {"kinds": kinds, "required": len(have) == len(choices) and all(f["required"] for f in have)}
+        found[name] = {
+            "kinds": kinds, "required": len(have) == len(choices) and all(f["required"] for f in have),
+            "default": have[0].get("default"),
+        }  # fmt: skip
+        if all("fields" in f for f in have):
+            found[name]["fields"] = merged([f["fields"] for f in have])
     return found
 
 

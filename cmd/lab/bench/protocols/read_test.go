@@ -65,11 +65,11 @@ func TestRead(t *testing.T) {
 	both := route{Loose: true, Fields: map[string]field{"ids": {Kinds: []string{}}}, Query: map[string]field{"mode": {Kinds: []string{"string"}}}}
 	want := map[string]route{
 		"POST /update": {Query: map[string]field{}, Fields: map[string]field{
-			"rid": rid, "names": {Kinds: []string{"array"}, Required: true}, "size": {Kinds: []string{"integer"}},
+			"rid": rid, "names": {Kinds: []string{"array"}, Required: true}, "size": {Kinds: []string{"integer"}, Default: 1.0},
 		}},
 		"GET /both": both, "POST /both": both,
 		"POST /one": {Query: map[string]field{}, Fields: map[string]field{
-			"rid": rid, "names": {Kinds: []string{"array", "string"}, Required: true}, "size": {Kinds: []string{"integer"}},
+			"rid": rid, "names": {Kinds: []string{"array", "string"}, Required: true}, "size": {Kinds: []string{"integer"}, Default: 1.0},
 			"must": {Kinds: []string{"integer", "number"}},
 		}},
 	}

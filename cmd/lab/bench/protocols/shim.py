@@ -1,4 +1,4 @@
-"""Reads what examples/hf_shim takes out of its routes.py: prints of every "METHOD /path" the fields as JSON."""
+"""Reads what examples/hf_shim takes out of its routes.py: prints of every "METHOD /path" fields and defaults as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ def main(path: str) -> None:
     """Prints what the file at a path says."""
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
-    fields = {f.name: said(tree, f) for f in ast.walk(tree) if isinstance(f, ast.AsyncFunctionDef)}
+    fields = {
+        f.name: {"fields": said(tree, f), "defaults": defaults(tree, f)}
+        for f in ast.walk(tree) if isinstance(f, ast.AsyncFunctionDef)
+    }  # fmt: skip
     found = {}
     for key, value in entries(tree):
         text = key.value if isinstance(key, ast.Constant) else ""
@@ -41,6 +44,26 @@ def said(tree: ast.Module, function: ast.AsyncFunctionDef) -> list[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "refuse_unknown":
             names += texts(tree, function, node.args[1])
     return names
+
+
+def defaults(tree: ast.Module, function: ast.AsyncFunctionDef) -> dict[str, object]:
+    """What a handler takes for a field that is left out: the last of flag, integer, get and of a dictionary's entries."""
+    found: dict[str, object] = {}
+    constants = {n.targets[0].id: n.value for n in tree.body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Name)}
+    helpers = [f for f in tree.body if isinstance(f, ast.FunctionDef) and f"{f.name}(given)" in ast.unparse(function)]
+    for node in (n for part in (*helpers, function) for n in ast.walk(part)):
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "flag":
+            pairs = [(node.args[1], node.args[2])]
+        elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "get" and len(node.args) == 2:  # noqa: PLR2004
+            pairs = [(node.args[0], node.args[1])]
+        elif isinstance(node, ast.Dict) and None in node.keys and "incoming.json()" in ast.unparse(node):
+            pairs = list(zip(node.keys, node.values))
+        for key, value in pairs:
+            value = constants.get(getattr(value, "id", ""), value)
+            if isinstance(key, ast.Constant) and isinstance(value, ast.Constant):
+                found[key.value] = value.value
+    return found
 
 
 def texts(tree: ast.Module, function: ast.AsyncFunctionDef, node: ast.expr) -> list[str]:

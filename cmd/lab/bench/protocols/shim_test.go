@@ -1,10 +1,6 @@
 package protocols
 
 import (
-	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -15,37 +11,44 @@ var shimAlone = map[string]string{
 	"GET /get_load": "older releases", "GET /get_weight_version": "older releases",
 }
 
-// TestShim holds the routes and fields of the shim against the newest SGLang in the folder HEADWAY_WHEELS.
+// shimDefaults are those that the routes of SGLang leave to what they call, each with the value there.
+var shimDefaults = map[string]string{"POST /tokenize add_generation_prompt": "None leaves it to the request of a chat, which adds one"}
+
+// TestShim holds the routes, fields and defaults of the shim against the newest SGLang in the folder HEADWAY_WHEELS.
 func TestShim(t *testing.T) {
-	folder := os.Getenv("HEADWAY_WHEELS")
-	if folder == "" {
-		t.Skip("HEADWAY_WHEELS is not set: make test-protocols downloads released wheels and names their folder there")
+	routes := read(t, released(t, "sglang-0.5.23"), "sglang.srt.entrypoints")
+	var shim map[string]struct {
+		Fields   []string
+		Defaults map[string]any
 	}
-	found, _ := filepath.Glob(filepath.Join(folder, "sglang-0.5.23-*.whl"))
-	if len(found) != 1 {
-		t.Fatalf("%d wheels of SGLang 0.5.23 in %s, want one", len(found), folder)
-	}
-	routes := read(t, found[0], "sglang.srt.entrypoints")
-	text, err := exec.CommandContext(t.Context(), "python3", "shim.py", "../../../../examples/hf_shim/src/hf_shim/routes.py").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var shim map[string][]string
-	if err := json.Unmarshal(text, &shim); err != nil || len(shim) < 20 {
-		t.Fatalf("%d routes of the shim: %v", len(shim), err)
+	python(t, &shim, "shim.py", "../../../../examples/hf_shim/src/hf_shim/routes.py")
+	if len(shim) < 20 {
+		t.Fatalf("%d routes of the shim", len(shim))
 	}
 	var alone []string
-	for name, fields := range shim {
+	defaults := 0
+	for name, said := range shim {
 		original, there := routes[name]
 		if !there {
 			alone = append(alone, name)
 			continue
 		}
-		for _, field := range fields {
+		for _, field := range said.Fields {
 			if _, has := original.Fields[field]; !has {
 				alone = append(alone, name+" "+field)
 			}
 		}
+		for field, value := range said.Defaults {
+			if f, has := original.Fields[field]; has && !f.Required {
+				defaults++
+				if f.Default != value && shimDefaults[name+" "+field] == "" {
+					t.Errorf("%s: without %s the shim takes %v, and SGLang %v", name, field, value, f.Default)
+				}
+			}
+		}
+	}
+	if defaults < 10 {
+		t.Errorf("%d defaults were compared: does shim.py read them?", defaults)
 	}
 	for _, word := range alone {
 		if shimAlone[word] == "" {

@@ -22,10 +22,13 @@ import (
 	"github.com/headway-rl/headway/engine/vllm"
 )
 
-// field is what a route takes under one name. Kinds are of JSON; none means any.
+// field is what a route takes under one name. Kinds are of JSON; none means any. Default is nil where it is computed.
+// Fields are those of an object, or of the objects of a list; none means any.
 type field struct {
-	Kinds    []string `json:"kinds"`
-	Required bool     `json:"required"`
+	Kinds    []string         `json:"kinds"`
+	Required bool             `json:"required"`
+	Default  any              `json:"default"`
+	Fields   map[string]field `json:"fields"`
 }
 
 // route is what read.py found out about a route.
@@ -162,20 +165,7 @@ func differences(words []word, routes map[string]route) []string {
 			found[w.route+" is no route of it"] = true
 			continue
 		}
-		for name, value := range w.body {
-			f, known := r.Fields[name]
-			switch k := kind(value); {
-			case !known && !r.Loose:
-				found[w.route+" has no field "+name] = true
-			case known && len(f.Kinds) > 0 && !slices.Contains(f.Kinds, k):
-				found[w.route+" wants "+name+" as "+strings.Join(f.Kinds, " or ")+", we send "+k] = true
-			}
-		}
-		for name, f := range r.Fields {
-			if _, sent := w.body[name]; f.Required && !sent {
-				found[w.route+" requires "+name+", which we do not send"] = true
-			}
-		}
+		objects(found, w.route, "", w.body, r.Fields, r.Loose)
 		for name := range w.query {
 			if _, known := r.Query[name]; !known {
 				found[w.route+" has no parameter "+name] = true
@@ -190,51 +180,95 @@ func differences(words []word, routes map[string]route) []string {
 	return all
 }
 
-// read has read.py read the one wheel of a folder whose name begins so.
+// objects notes what an object of a body, at a place in it, has that the release does not take there.
+func objects(found map[string]bool, route, at string, body map[string]any, fields map[string]field, loose bool) {
+	for name, value := range body {
+		f, known := fields[name]
+		switch k := kind(value); {
+		case !known && !loose:
+			found[route+" has no field "+at+name] = true
+		case known && len(f.Kinds) > 0 && !slices.Contains(f.Kinds, k):
+			found[route+" wants "+at+name+" as "+strings.Join(f.Kinds, " or ")+", we send "+k] = true
+		}
+		if len(f.Fields) == 0 {
+			continue
+		}
+		inside, _ := value.([]any)
+		for _, one := range append(inside, value) {
+			if object, is := one.(map[string]any); is {
+				objects(found, route, at+name+".", object, f.Fields, false)
+			}
+		}
+	}
+	for name, f := range fields {
+		if _, sent := body[name]; f.Required && !sent {
+			found[route+" requires "+at+name+", which we do not send"] = true
+		}
+	}
+}
+
+// read has read.py read the routes of a wheel's modules.
 func read(t *testing.T, wheel, modules string) map[string]route {
 	t.Helper()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("no python3 on the PATH: the reader of wheels is a program of Python")
-	}
-	text, err := exec.CommandContext(t.Context(), python, "read.py", wheel, modules).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	var routes map[string]route
-	if err := json.Unmarshal(text, &routes); err != nil {
-		t.Fatal(err)
-	}
+	python(t, &routes, "read.py", wheel, modules)
 	if len(routes) == 0 {
 		t.Fatalf("%s has no routes in %s", wheel, modules)
 	}
 	return routes
 }
 
-// TestReleases holds the dialects' words against the released wheels in the folder HEADWAY_WHEELS.
-func TestReleases(t *testing.T) {
+// python has a program of this folder read something, and reads what it prints.
+func python(t *testing.T, into any, arguments ...string) {
+	t.Helper()
+	program, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 on the PATH: the reader of wheels is a program of Python")
+	}
+	text, err := exec.CommandContext(t.Context(), program, arguments...).Output()
+	if err != nil {
+		t.Fatalf("%v: %v", arguments, err)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		t.Fatalf("%v: %v", arguments, err)
+	}
+}
+
+// released is the wheel in the folder HEADWAY_WHEELS whose name begins so; without the folder the test is skipped.
+func released(t *testing.T, wheel string) string {
+	t.Helper()
 	folder := os.Getenv("HEADWAY_WHEELS")
 	if folder == "" {
 		t.Skip("HEADWAY_WHEELS is not set: make test-protocols downloads released wheels and names their folder there")
 	}
+	found, _ := filepath.Glob(filepath.Join(folder, wheel+"-*.whl"))
+	if len(found) != 1 {
+		t.Fatalf("%d wheels of %s in %s, want one: see requirements/", len(found), wheel, folder)
+	}
+	return found[0]
+}
+
+// hold fails on a difference that is not known, and on a known one that is none any more.
+func hold(t *testing.T, got []string, known map[string]string) {
+	t.Helper()
+	for _, text := range got {
+		if known[text] == "" {
+			t.Error(text)
+		}
+	}
+	for text, why := range known {
+		if !slices.Contains(got, text) {
+			t.Errorf("it is no difference any more: %s (%s)", text, why)
+		}
+	}
+}
+
+// TestReleases holds the dialects' words against the released wheels in the folder HEADWAY_WHEELS.
+func TestReleases(t *testing.T) {
 	for _, release := range releases {
 		t.Run(release.wheel, func(t *testing.T) {
-			found, _ := filepath.Glob(filepath.Join(folder, release.wheel+"-*.whl"))
-			if len(found) != 1 {
-				t.Fatalf("%d wheels of %s in %s, want one: see requirements/", len(found), release.wheel, folder)
-			}
-			routes := read(t, found[0], release.modules)
-			got := differences(wordsOf(t, release.dialect, routes), routes)
-			for _, text := range got {
-				if release.known[text] == "" {
-					t.Error(text)
-				}
-			}
-			for text, why := range release.known {
-				if !slices.Contains(got, text) {
-					t.Errorf("it is no difference any more: %s (%s)", text, why)
-				}
-			}
+			routes := read(t, released(t, release.wheel), release.modules)
+			hold(t, differences(wordsOf(t, release.dialect, routes), routes), release.known)
 		})
 	}
 }
@@ -274,17 +308,21 @@ func wordsOf(t *testing.T, dialect string, routes map[string]route) []word {
 
 // TestDifferences: what a release does not take is found; what it takes in any form is not.
 func TestDifferences(t *testing.T) {
+	inside := map[string]field{"m": {Kinds: []string{"string"}, Required: true}}
 	routes := map[string]route{"POST /a": {
-		Fields: map[string]field{"n": {Kinds: []string{"integer"}, Required: true}, "any": {}}, Query: map[string]field{"q": {}},
+		Fields: map[string]field{"n": {Kinds: []string{"integer"}, Required: true}, "any": {}, "deep": {Fields: inside}}, Query: map[string]field{"q": {}},
 	}}
 	said := []word{
 		{route: "POST /a", body: map[string]any{"n": 1.0, "any": []any{}}, query: url.Values{"q": {"1"}}},
 		{route: "POST /a", body: map[string]any{"n": "1", "m": true}, query: url.Values{"p": {"1"}}},
+		{route: "POST /a", body: map[string]any{"n": 1.0, "deep": map[string]any{"m": 1.0, "o": true}}},
+		{route: "POST /a", body: map[string]any{"n": 1.0, "deep": []any{map[string]any{"m": "a"}, map[string]any{}}}},
 		{route: "POST /a"},
 		{route: "POST /b"},
 	}
-	want := []string{"POST /a has no field m", "POST /a has no parameter p", "POST /a requires n, which we do not send",
-		"POST /a wants n as integer, we send string", "POST /b is no route of it"}
+	want := []string{"POST /a has no field deep.o", "POST /a has no field m", "POST /a has no parameter p",
+		"POST /a requires deep.m, which we do not send", "POST /a requires n, which we do not send",
+		"POST /a wants deep.m as string, we send integer", "POST /a wants n as integer, we send string", "POST /b is no route of it"}
 	if got := differences(said, routes); !slices.Equal(got, want) {
 		t.Errorf("found %q\nwant  %q", got, want)
 	}
