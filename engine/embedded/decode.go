@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -155,13 +156,19 @@ func appendPrompt(rows []transformer.Row, slot, promptTokens int, prompt []int32
 	return rows
 }
 
-// deliver samples a token for every active slot and ends what is complete.
+// deliver samples a token for every active slot and ends what is complete. Weights may be finite and
+// overflow on the way: a response then ends with an error, as one does whose server sends no log-prob.
 func (e *Engine) deliver(logits []float32, version loop.Version) {
 	v := e.opt.Model.Vocabulary
 	for i, slot := range e.sampled {
 		g := e.slots[slot]
 		n := int(g.made.Load())
 		g.tokens[n], g.logprobs[n] = transformer.Sample(logits[i*v:(i+1)*v], g.draws.uniform(n))
+		if p := float64(g.logprobs[n]); math.IsNaN(p) || math.IsInf(p, 0) {
+			e.slots[slot] = nil
+			g.end(fmt.Errorf("engine %s: version %d gives no finite probabilities: token %d of rollout %v has the log-prob %g", e.opt.Name, version, n, g.req.Rollout, p))
+			continue
+		}
 		g.versions[n] = version
 		g.made.Store(int32(n + 1))
 		if n == 0 {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -434,6 +435,31 @@ func TestEngineRefuses(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: engine made", name)
 		}
+	}
+}
+
+// TestOverflowingWeights has finite weights whose forward pass overflows: the response is an error that names the
+// version, and the next version's responses are whole.
+func TestOverflowingWeights(t *testing.T) {
+	store, all := policies(t)
+	gain, err := all[0].Tensor("final_norm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range gain {
+		gain[i] = 3e38
+	}
+	if err := store.Publish(t.Context(), port.Publication{Version: 2, Lease: 2, Model: weights.Tensors(all[0])}); err != nil {
+		t.Fatal(err)
+	}
+	e := start(t, options(store, 2))
+	serve(t, e, 2)
+	if g, err := e.Generate(t.Context(), request(1)); err == nil || !strings.Contains(err.Error(), "version 2 gives no finite probabilities") || len(g.Tokens) != 0 {
+		t.Errorf("%+v, %v", g, err)
+	}
+	serve(t, e, 1)
+	for i := range 4 { // both slots are free again
+		generate(t, e, request(i))
 	}
 }
 
