@@ -22,6 +22,9 @@ type claimKeys struct {
 	run    string
 }
 
+// rolloutCallsMin is how many calls one rollout's key may have under way, however few all keys may.
+const rolloutCallsMin = 8
+
 // Purposes of a signature: a key is never a secret.
 const (
 	purposeKey    = "key"
@@ -117,7 +120,28 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 		return caller{}, protocol.Refuse(protocol.CodeInvalid, "the API key and the header %s name different rollouts: leave the header out", protocol.RolloutHeader)
 	}
 	r.Header.Set(protocol.RolloutHeader, id)
-	return caller{role: roleAgent}, nil
+	return caller{role: roleAgent, rollout: id}, nil
+}
+
+// enterRollout counts a call among those with one rollout's key: an eighth of what all keys may have under way, and at
+// least rolloutCallsMin. A rollout samples one call after the other, so that more only wait.
+func (s *Server) enterRollout(id string) (leave func(), err error) {
+	limit := max(rolloutCallsMin, s.opt.RequestsMax/8)
+	s.callsMu.Lock()
+	defer s.callsMu.Unlock()
+	if s.calls[id] >= limit {
+		s.requestsRefused.Add(1)
+		return nil, protocol.Refuse(protocol.CodeBusy, "bound %s: %d calls with this rollout's key are under way: wait for some of them", boundRequests, limit).
+			With("bound", boundRequests).With("requests_max", limit)
+	}
+	s.calls[id]++
+	return func() {
+		s.callsMu.Lock()
+		defer s.callsMu.Unlock()
+		if s.calls[id]--; s.calls[id] == 0 {
+			delete(s.calls, id)
+		}
+	}, nil
 }
 
 // noKey refuses a call that samples without a rollout's key, and says what it has instead.

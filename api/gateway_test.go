@@ -49,6 +49,50 @@ func startGateway(t *testing.T, o Options) (*client, *agents) {
 	return c, a
 }
 
+// One rollout's key takes its share of what all keys may have under way, and leaves the rest to others.
+func TestCallsOfARollout(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	c := start(t, Options{Run: "r", RequestsMax: 2 * rolloutCallsMin}, nil)
+	gateway := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	})
+	if err := c.server.Mount(Ports{Plane: c.plane, Gateway: gateway}); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan int, rolloutCallsMin+1)
+	sample := func(id string) answer {
+		return c.do("POST", "/v1/completions", "{}", "Authorization", "Bearer "+c.server.keys.key(id))
+	}
+	for range rolloutCallsMin {
+		go func() { done <- sample("g1-s0-a1").status }()
+		<-entered
+	}
+	more := make(chan answer, 1)
+	go func() { more <- sample("g1-s0-a1") }()
+	select {
+	case a := <-more:
+		if a.status != 429 || !strings.Contains(a.body, "8 calls with this rollout's key") {
+			t.Errorf("one more: %d %s", a.status, a.body)
+		}
+	case <-entered:
+		t.Error("one more was let in")
+	}
+	go func() { done <- sample("g1-s1-a1").status }()
+	<-entered
+	close(leave)
+	for range cap(done) {
+		if status := <-done; status != 200 {
+			t.Errorf("got %d", status)
+		}
+	}
+	c.server.callsMu.Lock()
+	defer c.server.callsMu.Unlock()
+	if len(c.server.calls) != 0 {
+		t.Errorf("calls that have ended still count: %v", c.server.calls)
+	}
+}
+
 // A rollout's key samples for it, with tokens and without; nothing else does, and the refusal says what is wanted.
 func TestAgentsAreAdmitted(t *testing.T) {
 	secret := secrets["environment"]

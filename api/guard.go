@@ -97,8 +97,8 @@ func (s *Server) plausible(r *http.Request) error {
 	if s.opt.Tokens == nil && !loopbackHost(r.Host) {
 		return protocol.Refuse(protocol.CodeForbidden, "the Host header names %.100q: a server without tokens answers to localhost, 127.0.0.1 and [::1] alone. Give it a token file to use other names", r.Host)
 	}
-	if err := s.origins.Check(r); err != nil {
-		return protocol.Refuse(protocol.CodeForbidden, "the request comes from a page of another origin: this API is not for foreign pages")
+	if s.origins.Check(r) != nil { // lets reading pass: guard does not
+		return errForeignPage
 	}
 	for _, name := range []string{"token", "access_token"} {
 		if r.URL.RawQuery != "" && r.URL.Query().Has(name) {
@@ -106,6 +106,18 @@ func (s *Server) plausible(r *http.Request) error {
 		}
 	}
 	return nil
+}
+
+// errForeignPage is what a browser is told that asks on behalf of a page from elsewhere.
+var errForeignPage = protocol.Refuse(protocol.CodeForbidden, "the request comes from a page of another origin: this API is not for foreign pages")
+
+// foreign reports whether a browser asks on behalf of a foreign page, to read. Such a page never sees the answer,
+// but each one costs work, and a stream takes one of few places.
+func (s *Server) foreign(r *http.Request) bool {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false // plausible has asked
+	}
+	return s.origins.Check(&http.Request{Method: http.MethodPost, Host: r.Host, Header: r.Header, URL: r.URL}) != nil
 }
 
 // checkPath refuses every path that is not plainly itself, before any part of it is used.
@@ -139,6 +151,9 @@ func loopbackHost(host string) bool {
 
 // guard asks who it is and whether there is room, and runs the handler.
 func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags flag, h handler) error {
+	if s.foreign(r) {
+		return errForeignPage
+	}
 	who, err := s.admit(w, r, roles)
 	if err != nil {
 		return err
@@ -156,6 +171,13 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 	}
 	if flags&(unbounded|reserved) == 0 {
 		leave, err := s.enter(who.role)
+		if err != nil {
+			return err
+		}
+		defer leave()
+	}
+	if who.rollout != "" {
+		leave, err := s.enterRollout(who.rollout)
 		if err != nil {
 			return err
 		}
@@ -186,6 +208,8 @@ type caller struct {
 	role Role
 	// token tells one token from another, also after their file has been read again; zero where none is asked for.
 	token tokenID
+	// rollout is the one whose key was shown; empty for all others.
+	rollout string
 }
 
 // admit finds out who asks and whether the roles of a path have it.
@@ -216,7 +240,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (call
 	if role&roles == 0 {
 		return caller{}, protocol.Refuse(protocol.CodeForbidden, "a token of role %s may not do this: it takes %s", role, roles).With("role", role.String())
 	}
-	return caller{role, token}, nil
+	return caller{role: role, token: token}, nil
 }
 
 // place counts the connection of a caller that is known among those of clients.

@@ -112,7 +112,8 @@ func TestPathsDoNotClimb(t *testing.T) {
 
 // Without tokens a server answers to this machine's own names and to no foreign page.
 func TestBrowsersOfForeignPages(t *testing.T) {
-	c := start(t, Options{}, func(s *Server) { s.route("POST /test", roleAny, echo) })
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	c := start(t, Options{Pages: map[string]http.Handler{"/": page}}, func(s *Server) { s.route("POST /test", roleAny, echo) })
 	for host, want := range map[string]int{"localhost": 200, "localhost:7070": 200, "127.0.0.1": 200, "127.9.9.9:1": 200, "[::1]:7070": 200, "LOCALHOST": 200,
 		"evil.example": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example:7070": 403, "10.0.0.1": 403} {
 		if a := c.do("GET", "/api/v1/status", "", "Host", host); a.status != want {
@@ -123,8 +124,26 @@ func TestBrowsersOfForeignPages(t *testing.T) {
 	if a := c.do("POST", "/test", `{"worker":"w"}`, foreign...); a.status != 403 || a.code() != protocol.CodeForbidden {
 		t.Errorf("a foreign page's POST: %d %s", a.status, a.body)
 	}
-	if a := c.do("GET", "/api/v1/status", "", foreign...); a.header.Get("Access-Control-Allow-Origin") != "" {
-		t.Error("a foreign page may read the status")
+	for _, from := range [][]string{foreign, {"Origin", "null"}, {"Origin", "http://localhost:1"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}} {
+		for _, path := range []string{"/api/v1/status", "/api/v1/stream", "/metrics", "/api/v1/view/info", "/api/v1/view/stream", "/api/v1/view/groups",
+			"/api/v1/weights/latest", "/api/v1/weights/latest/files/model.safetensors", "/api/v1/transfer/1", "/v1/models", "/v1/models/m"} {
+			for _, method := range []string{"GET", "HEAD"} {
+				if path == "/api/v1/stream" && method == "GET" {
+					continue // it would never end where it is not refused
+				}
+				if a := c.do(method, path, "", from...); a.status != 403 || a.header.Get("Access-Control-Allow-Origin") != "" {
+					t.Errorf("%s %s with %q: %d %v %s", method, path, from, a.status, a.header, a.body)
+				}
+			}
+		}
+		if a := c.do("GET", "/", "", from...); a.status != 200 {
+			t.Errorf("a link to the page, with %q: %d", from, a.status)
+		}
+	}
+	for _, from := range [][]string{{"Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Site", "none"}, {"Origin", "http://" + c.address}, nil} {
+		if a := c.do("GET", "/api/v1/status", "", from...); a.status != 200 {
+			t.Errorf("the page itself, with %q: %d %s", from, a.status, a.body)
+		}
 	}
 	if a := c.do("GET", "/api/v1/status?token=0123456789abcdef", ""); a.status != 400 || strings.Contains(c.logs.String(), "0123456789abcdef") {
 		t.Errorf("a token in the address: %d, log %s", a.status, c.logs)

@@ -57,7 +57,7 @@ type Options struct {
 	RequestsMax int
 	// RawIO writes short replies by system calls that Go's runtime is not told of: see internal/socket.
 	RawIO bool
-	// StreamsMax bounds the subscribers of the event stream. Default 64.
+	// StreamsMax bounds the subscribers of the event stream. The tokens of one role may have half of it. Default 64.
 	StreamsMax int
 	// RepliesMax, ReplyBytesMax and ReplyAge bound the replies that are kept by Idempotency-Key:
 	// their number, their bytes and their age. Defaults 4096, 64 MiB and 10 minutes.

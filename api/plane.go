@@ -109,16 +109,36 @@ func (s *Server) ready(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
+// enterStream takes a place among the subscribers. One role of a token may have half of them, so that
+// no viewer keeps the operator out.
+func (s *Server) enterStream(w http.ResponseWriter) (leave func(), err error) {
+	role := Role(0)
+	if reply, ok := w.(*reply); ok {
+		role = reply.role
+	}
+	followers, limit := &s.followers[roleIndex(role)], (s.opt.StreamsMax+1)/2
+	if followers.Add(1) > int64(limit) && role != 0 {
+		followers.Add(-1)
+		return nil, protocol.Refuse(protocol.CodeBusy, "%d clients of role %s follow the stream already", limit, role).With("streams_max", limit)
+	}
+	select {
+	case s.streams <- struct{}{}:
+		return func() { <-s.streams; followers.Add(-1) }, nil
+	default:
+		followers.Add(-1)
+		return nil, protocol.Refuse(protocol.CodeBusy, "%d clients follow the stream already", s.opt.StreamsMax).With("streams_max", s.opt.StreamsMax)
+	}
+}
+
 // stream sends the status and then every event as server-sent events, until the client
 // leaves, falls behind, or the server closes. It keeps nothing for those who come back:
 // Last-Event-ID is ignored, and the status at the beginning is all that they missed.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) error {
-	select {
-	case s.streams <- struct{}{}:
-		defer func() { <-s.streams }()
-	default:
-		return protocol.Refuse(protocol.CodeBusy, "%d clients follow the stream already", s.opt.StreamsMax).With("streams_max", s.opt.StreamsMax)
+	leave, err := s.enterStream(w)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	events := s.ports().Plane.Subscribe(r.Context())
 	hello, err := json.Marshal(s.current())
 	if err != nil {

@@ -82,6 +82,22 @@ func TestStream(t *testing.T) {
 	}
 }
 
+// The tokens of one role follow in half of the places: the operator follows beside them.
+func TestStreamsOfARole(t *testing.T) {
+	c := start(t, Options{StreamsMax: 4, Heartbeat: time.Hour, Tokens: testTokens(t)}, nil)
+	viewer, admin := []string{"Authorization", "Bearer " + secrets["viewer"]}, []string{"Authorization", "Bearer " + secrets["admin"]}
+	c.follow(viewer...).want("event: hello")
+	c.follow(viewer...).want("event: hello")
+	if a := c.do("HEAD", "/api/v1/stream", "", viewer...); a.status != 429 { // GET would never end where it is not refused
+		t.Errorf("a third viewer: %d", a.status)
+	}
+	c.follow(admin...).want("event: hello")
+	c.follow(admin...).want("event: hello")
+	if a := c.do("HEAD", "/api/v1/stream", "", "Authorization", "Bearer "+secrets["trainer"]); a.status != 429 {
+		t.Errorf("a fifth: %d", a.status)
+	}
+}
+
 // A silent stream has comments, and the server's end is said.
 func TestStreamHeartbeat(t *testing.T) {
 	c := start(t, Options{Heartbeat: time.Millisecond}, nil)

@@ -27,8 +27,14 @@ type Server struct {
 	endpoints []endpoint
 	metrics   *metrics
 	streams   chan struct{}
+	// followers are the subscribers of the event stream by role, as busy.
+	followers [len(roleNames) + 1]atomic.Int64
 	// busy has a semaphore for each role; the last is of requests without a token.
 	busy [len(roleNames) + 1]chan struct{}
+
+	// calls has the calls under way with the keys of rollouts, by rollout.
+	callsMu sync.Mutex
+	calls   map[string]int
 
 	connections                         *connections.Bound
 	connectionsRefused, requestsRefused atomic.Int64
@@ -56,6 +62,7 @@ func New(options Options, ports Ports) (*Server, error) {
 		return nil, err
 	}
 	s.replies = newReplies(s.opt)
+	s.calls = map[string]int{}
 	s.keys = newClaimKeys(s.opt.Run)
 	s.metrics = newMetrics(s.opt.Version, s.current)
 	s.metrics.registry.MustRegister(portsCollector{s.ports}, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
