@@ -22,8 +22,8 @@ func headway(t *testing.T, arguments ...string) (code int, stdout, stderr string
 	return code, out.String(), untimed.ReplaceAllString(diagnostics.String(), "")
 }
 
-// untimed are lines of progress, which simulations print that take seconds: a busy machine's do.
-var untimed = regexp.MustCompile(`(?m)^[\d,]+ of [\d,]+ (simulations|train steps)\b.*\n`)
+// untimed are lines of progress, which simulations and diagnoses print that take seconds: a busy machine's do.
+var untimed = regexp.MustCompile(`(?m)^([\d,]+ of [\d,]+ (simulations|train steps)\b.*|(reading the trace|resimulating \S+)(: \d+ %)?)\n`)
 
 func TestWithoutArgumentsPrintsHelp(t *testing.T) {
 	code, stdout, stderr := headway(t)
