@@ -395,7 +395,7 @@ func TestNestingIsBounded(t *testing.T) {
 			t.Errorf("%.10s…: got %v", text, err)
 		}
 	}
-	if _, err := Parse("run.yaml", make([]byte, documentBytesMax+1)); err == nil || !strings.Contains(err.Error(), "bytes long") {
+	if _, err := Parse("run.yaml", make([]byte, documentBytesMax+1)); err == nil || !strings.Contains(err.Error(), "is too long") {
 		t.Errorf("a large document: got %v", err)
 	}
 	wide := "modelled: {length: {groups: [" + strings.Repeat("[1],", 1000) + "]}}"

@@ -34,7 +34,7 @@ type decoder struct {
 // parseTree parses YAML into the body of its one document, nil when empty.
 func parseTree(file string, text []byte) (body ast.Node, err error) {
 	if len(text) > documentBytesMax {
-		return nil, Errors{{File: file, Problem: fmt.Sprintf("is %d bytes long", len(text)),
+		return nil, Errors{{File: file, Problem: "is too long for a document",
 			Allowed: fmt.Sprintf("at most %d bytes", documentBytesMax)}}
 	}
 	if deep := nesting(text); deep > nestingMax {

@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"errors"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -79,7 +80,7 @@ func readFile(path string) ([]byte, error) {
 	if path == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(path)
+	text, err := readMost(path, documentBytesMax+1) // a device has no end
 	if err != nil {
 		problem := err.Error()
 		if pathError, is := errors.AsType[*fs.PathError](err); is {
@@ -88,6 +89,16 @@ func readFile(path string) ([]byte, error) {
 		return nil, Errors{{File: path, Problem: "cannot be read: " + problem, Cause: err}}
 	}
 	return text, nil
+}
+
+// readMost reads so many bytes of a file at most.
+func readMost(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, most))
 }
 
 // Parse reads a document from memory; name stands for it in messages. The

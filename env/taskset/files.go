@@ -26,6 +26,9 @@ func (l *loader) path(path string) {
 	case err != nil:
 		l.begin(path)
 		l.report(0, "%v", why(err))
+	case !info.IsDir() && !info.Mode().IsRegular(): // a device has no end, and a pipe may have no writer
+		l.begin(path)
+		l.report(0, "is no file: it is %v", info.Mode())
 	case !info.IsDir():
 		l.file(path)
 	case isHarbor(path):

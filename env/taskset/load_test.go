@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -180,6 +181,9 @@ func TestOddFiles(t *testing.T) {
 		if name == "long.jsonl" && (len(got) != 2 || !strings.HasPrefix(got[1], "long.jsonl:2: the prompt is a number")) {
 			t.Errorf("after a long line: %q", got)
 		}
+	}
+	if got := mistakes(t, Options{Paths: []string{"/dev/zero"}}); runtime.GOOS != "windows" && !strings.Contains(got[0], "is no file") {
+		t.Errorf("a device: %q", got)
 	}
 	if got := mistakes(t, Options{Paths: []string{filepath.Join(dir, "none.jsonl")}}); got[0] != "none.jsonl: no such file or directory" {
 		t.Errorf("%q", got)

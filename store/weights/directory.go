@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -81,16 +82,22 @@ func (d *Draft) names(root *os.Root, inside string) ([]string, error) {
 	return names, err
 }
 
-// openRegular opens a file of a directory, and nothing that is something else.
+// openRegular opens a file of a directory, and nothing that is something else. It looks at what it has opened: the
+// name may be another's by then. Opening does not wait, as for the writer of a pipe.
 func openRegular(root *os.Root, path string) (*os.File, error) {
-	info, err := root.Stat(path)
+	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // opening a pipe would wait for its writer
-		return nil, fmt.Errorf("%s is %v, want a file", path, info.Mode())
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is %v, want a file", path, info.Mode())
 	}
-	return root.Open(path)
+	if err != nil {
+		_ = file.Close() // it was only read
+		return nil, err
+	}
+	return file, nil
 }
 
 // addFile takes an open file, by a link if that is allowed and possible, and closes it.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"github.com/headway-rl/headway/internal/replace"
 )
@@ -43,13 +44,18 @@ type input interface {
 // system is the file system of the machine.
 type system struct{}
 
-func (system) MkdirAll(dir string) error       { return os.MkdirAll(dir, 0o755) }
-func (system) Mkdir(dir string) error          { return os.Mkdir(dir, 0o755) }
-func (system) Rename(from, to string) error    { return os.Rename(from, to) }
-func (system) RemoveAll(path string) error     { return os.RemoveAll(path) }
-func (system) Link(from, to string) error      { return os.Link(from, to) }
-func (system) Free(dir string) int64           { return Free(dir) }
-func (system) Open(path string) (input, error) { return os.Open(path) }
+func (system) MkdirAll(dir string) error    { return os.MkdirAll(dir, 0o755) }
+func (system) Mkdir(dir string) error       { return os.Mkdir(dir, 0o755) }
+func (system) Rename(from, to string) error { return os.Rename(from, to) }
+func (system) RemoveAll(path string) error  { return os.RemoveAll(path) }
+func (system) Link(from, to string) error   { return os.Link(from, to) }
+func (system) Free(dir string) int64        { return Free(dir) }
+
+// Open does not wait for the writer of a pipe, which somebody may have linked here.
+func (system) Open(path string) (input, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
 func (system) Create(path string) (output, error) {
 	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 }
