@@ -105,3 +105,62 @@ if unittest.main(exit=False, argv=["x"]).result.wasSuccessful():
 		}
 	}
 }
+
+// A policy that leaves a link to the answer, which the test would compare with itself, gains nothing.
+func TestTestsCompareNoAnswerWithItself(t *testing.T) {
+	box, same := bwrapBox(t), `cmp "$HEADWAY_WORK/out.txt" expected.txt`
+	for _, a := range []struct{ policy, test string }{
+		{"ln -s /tests/expected.txt out.txt", same},
+		{"ln -s ../tests/expected.txt out.txt", same},
+		{"ln -s /proc/self/cwd/expected.txt out.txt", same},
+		{"ln -s /proc/self/root/tests/expected.txt /tmp/x; ln -s /tmp/x out.txt", same},
+		{"touch /tmp/o; ln -s /proc/self/cwd/../../../tmp/o out.txt", `mkdir -p a/b/c/tmp; cp expected.txt a/b/c/tmp/o; mkdir -p a/b/c/d/e/f; cd a/b/c/d/e/f; cmp /work/out.txt /tests/expected.txt`},
+		{"ln -s /proc/self/fd/7 out.txt", "exec 7<expected.txt; " + same},
+		{"ln -s /dev/stdin out.txt", `cmp "$HEADWAY_WORK/out.txt" - <expected.txt`},
+		{"mkdir shut; ln -s /tests/expected.txt shut/out.txt; chmod 111 shut", `cmp "$HEADWAY_WORK/shut/out.txt" expected.txt`},
+		{"mkdir shut; ln -s /tests/expected.txt shut/out.txt; chmod 555 shut", `cmp "$HEADWAY_WORK/shut/out.txt" expected.txt`},
+		{"ln -s /tests out", `cmp "$HEADWAY_WORK/out/expected.txt" expected.txt`},
+		{"ln -s / out", `cmp "$HEADWAY_WORK/out/tests/expected.txt" expected.txt`},
+		{"for i in $(seq 300); do ln -s /usr \"$(printf \"$i\\nx\")\"; done; ln -s /tests out", `cmp "$HEADWAY_WORK/out/expected.txt" expected.txt`},
+		{"ln -s given/answer.txt out.txt; ln -s . self", `cmp /work/out.txt /work/given/answer.txt`},
+		{"ln -s given/. out", `cmp /work/out/answer.txt /work/given/answer.txt`},
+		{"mkdir given; ln -s given out", `cmp /work/out/answer.txt /work/given/answer.txt`},
+		{"mkdir out; ln -s out given", `cmp /work/out/answer.txt /work/given/answer.txt`},
+		{"mkdir -p given; echo 4 >given/answer.txt; ln given/answer.txt out.txt; echo 5 >out.txt", `cmp /work/out.txt /work/given/answer.txt`},
+	} {
+		t.Run(strings.NewReplacer(" ", "_", "/", "|").Replace(a.policy), func(t *testing.T) {
+			if err := box.(sandbox.Resetter).Reset(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", a.policy}}); err != nil || r.Exit != 0 {
+				t.Fatal(r, err)
+			}
+			o, hidden := verifier.Options{Kind: verifier.Tests, Source: "exit"}, map[string]string{"expected.txt": "4\n"}
+			if strings.Contains(a.test, "given") { // as a task has it whose hidden files lie with the policy's
+				o = verifier.Options{Kind: verifier.Tests, Source: "file"}
+				a.test = "if " + a.test + "; then echo 1; else echo 0; fi >/logs/verifier/reward.txt"
+				hidden = map[string]string{"/work/given/answer.txt": "4\n"}
+			}
+			v, err := newBounded(t, o).Verify(t.Context(), testsCase(box, a.test, hidden))
+			if err != nil || v.Exact || v.Reward != 0 {
+				t.Errorf("%s, %v", told(v), err)
+			}
+		})
+	}
+}
+
+// Links that an honest policy has stay: to its own files and folders, and to programs of the box.
+func TestTestsLeaveLinksOfPrograms(t *testing.T) {
+	for name, box := range map[string]sandbox.Box{"process": processBox(t), "bwrap": bwrapBox(t)} {
+		policy := `mkdir -p venv/bin venv/lib; ln -s /usr/bin/env venv/bin/env; ln -s lib venv/lib64; ln -s /bin bin; echo 4 >real; ln -s real out; mkdir d; ln -s ../real d/up; chmod 500 d`
+		if r, err := box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", policy}}); err != nil || r.Exit != 0 {
+			t.Fatal(r, err)
+		}
+		test := `cd "$HEADWAY_WORK" && venv/bin/env true && [ -d venv/lib64 ] && bin/sh -c true && [ "$(cat out d/up)" = "4
+4" ] && [ -h out ] && [ "$(find . -type l | wc -l)" -eq 5 ]`
+		v, err := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "exit"}).Verify(t.Context(), testsCase(box, test, map[string]string{"expected.txt": "4\n"}))
+		if err != nil || v.Reward != 1 {
+			t.Errorf("%s: %s, %v", name, told(v), err)
+		}
+	}
+}

@@ -53,7 +53,7 @@ mkdir "$dir/.home" "$dir/.tmp" || exit 1
 printf '%s\n%s\n' "$work" "$dir"`
 
 // clear removes old rewards and whatever lies where hidden files go, and makes the folder of rewards. A
-// file in place of a folder goes, too. Arguments are that folder and the files, from where commands
+// file in place of a folder goes, too, and below Work a link in place of one. Arguments are that folder and the files, from where commands
 // begin or absolute. Where that is not Work the box has no files of its own: an absolute path would be
 // the host's, and nothing is touched.
 const clear = `for file do
@@ -66,6 +66,7 @@ rewards=$1
 for file do
   folder=${file%/*}
   while [ -n "$folder" ] && [ "$folder" != . ]; do
+    case $folder in ./*) [ ! -h "$folder" ] || rm -f -- "$folder" ;; esac
     [ -d "$folder" ] || rm -f -- "$folder"
     folder=${folder%/*}
   done
@@ -73,6 +74,37 @@ for file do
   rm -rf -- "$file"
 done
 [ -z "$rewards" ] || mkdir -p -- "$rewards"`
+
+// unlink removes links of the policy's that a test may follow to the answer it compares them with. Such a
+// link leads nowhere yet, to a folder that hidden files will lie in or below, or to what a process has open
+// or where it is (/proc, /dev). Links to programs stay. It runs in a folder that is gone, so that no link by
+// way of its own place leads anywhere. The folders are a variable, one a line. It fails where a link stays.
+const unlink = `mkdir "$dir/.gone" && cd "$dir/.gone" && rmdir "$dir/.gone" || exit 1
+IFS='
+'
+set -f
+folders=$dir$IFS$(for folder in $folders; do readlink -f -- "$folder" || printf '%s\n' "$folder"; done)
+remove='remove() { rm -f -- "$1" || { chmod u+w -- "${1%/*}" && rm -f -- "$1"; } || echo stays; }
+'
+stay=$(find "$work" -type d ! -perm -500 -exec chmod u+rx {} \; -o -type l -exec /bin/sh -c "$remove"'
+for link do [ -e "$link" ] || remove "$link"; done' links {} +)
+stay=$stay$(find "$work" -type l -exec /bin/sh -c "$remove"'
+IFS="
+"
+set -f
+wrong() {
+  to=$(readlink -f -- "$@") || return 0
+  for to in $to; do
+    case $to in /|"$dir"/*|/proc|/proc/*|/dev|/dev/*) return 0 ;; esac
+    for folder in $folders; do
+      case $folder/ in "$to"/*) return 0 ;; esac
+    done
+  done
+  return 1
+}
+wrong "$@" || exit 0
+for link do ! wrong "$link" || remove "$link"; done' links {} +)
+[ -z "$stay" ]`
 
 // give hands the token on by a pipe, and keeps it in no file and no environment that others could open.
 const give = `read -r token
@@ -87,7 +119,7 @@ func (r *testRun) prepare(ctx context.Context) (met sandbox.Class, err error) {
 			return "", sandbox.Fail(sandbox.Refused, "verify", r.box.ID(), "a hidden file of the task is named %q, which is no file", name)
 		}
 	}
-	for _, step := range []func(context.Context) (sandbox.Class, error){r.begin, r.clear, r.write, r.probe} {
+	for _, step := range []func(context.Context) (sandbox.Class, error){r.begin, r.clear, r.unlink, r.write, r.probe} {
 		if met, err = step(ctx); err != nil || met != "" {
 			return met, err
 		}
@@ -141,6 +173,27 @@ func (r *testRun) clear(ctx context.Context) (sandbox.Class, error) {
 			argv = append(argv, fromWork(r.place(name)))
 		}
 		if _, met, err := r.ran(ctx, sandbox.Command{Argv: argv}); err != nil || met != "" {
+			return met, err
+		}
+	}
+	return "", nil
+}
+
+func (r *testRun) unlink(ctx context.Context) (sandbox.Class, error) {
+	folders := map[string]bool{"": true} // the tests' own is always one
+	for name := range r.hidden {
+		at := path.Dir(r.place(name))
+		if at == r.dir || strings.HasPrefix(at, r.dir+"/") {
+			continue
+		}
+		if below, ok := strings.CutPrefix(at+"/", sandbox.Work+"/"); ok {
+			at = path.Join(r.work, below)
+		}
+		folders[at] = true
+	}
+	for some := range slices.Chunk(slices.Sorted(maps.Keys(folders)), 200) {
+		env := map[string]string{"work": r.work, "dir": r.real, "folders": strings.Join(some, "\n")}
+		if _, met, err := r.ran(ctx, sandbox.Command{Argv: []string{"/bin/sh", "-c", unlink}, Env: env}); err != nil || met != "" {
 			return met, err
 		}
 	}

@@ -250,7 +250,7 @@ func TestTestsMeetLimits(t *testing.T) {
 // What befalls the box is a failure of its class, wherever it happens, and never a verdict.
 func TestTestsFailWithTheBox(t *testing.T) {
 	for _, class := range []sandbox.Class{sandbox.Lost, sandbox.StartFailed, sandbox.Quota, sandbox.BackendDown, sandbox.Protocol} {
-		for at := range 6 {
+		for at := range 7 {
 			j := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "file"})
 			box := &fakeBox{failAt: at + 1, err: sandbox.Fail(class, "run", "t.1", "no")}
 			v, err := j.Verify(t.Context(), testsCase(box, "test", map[string]string{"/tests/a": "x"}))
@@ -260,7 +260,7 @@ func TestTestsFailWithTheBox(t *testing.T) {
 		}
 	}
 	j := newBounded(t, verifier.Options{Kind: verifier.Tests})
-	full := &fakeBox{failAt: 3, err: sandbox.Fail(sandbox.Disk, "write", "t.1", "full")}
+	full := &fakeBox{failAt: 4, err: sandbox.Fail(sandbox.Disk, "write", "t.1", "full")}
 	if v, err := j.Verify(t.Context(), testsCase(full, "test", map[string]string{"/tests/a": "x"})); err != nil || v.Reward != 0 || v.Limit != sandbox.Disk {
 		t.Errorf("a disk that the policy filled: %v, %v", v, err)
 	}
