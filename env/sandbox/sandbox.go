@@ -134,7 +134,8 @@ type Box interface {
 // ErrTooLarge is wrapped by the error of reading a file beyond the limit that was given.
 var ErrTooLarge = errors.New("the file is larger than may be read")
 
-// Resetter is a Box that can be made as if it were new: no process, no file of its last user.
+// Resetter is a Box that can be made as if it were new: no process, no file, no port of its last user. Reset is
+// an error that wraps errors.ErrUnsupported where its network was used, which no reset takes back.
 type Resetter interface {
 	Reset(ctx context.Context) error
 }

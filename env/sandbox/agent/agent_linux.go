@@ -40,6 +40,7 @@ type agent struct {
 	children chan os.Signal
 	setup    Setup
 	first    bool
+	loopback string   // its counters before the first command
 	oomScore *os.File // the agent's own, open before it is hidden
 }
 
@@ -164,7 +165,9 @@ func (a *agent) serve(r request) error {
 		if err := a.takeNothing(); err != nil {
 			return err
 		}
-		ans.Fault = a.reset()
+		if ans.Fault = a.reset(); ans.Fault == nil {
+			ans.Fault = a.networkUsed()
+		}
 		return a.wire.send(ans)
 	case opSnapshot:
 		if err := a.takeNothing(); err != nil {
@@ -228,6 +231,7 @@ func (a *agent) serveSetup(r request, ans answer) error {
 		ans.Fault = faulty(faultRefused, "%v", err)
 	}
 	ans.Held = held
+	a.loopback = loopback()
 	return a.wire.send(ans)
 }
 

@@ -144,6 +144,23 @@ func (a *agent) reset() *fault {
 	return nil
 }
 
+// networkUsed is a fault where something went over the box's own network. The kernel then keeps ports of
+// connections that ended, and counts, neither of which can be taken back: the next user would meet both.
+func (a *agent) networkUsed() *fault {
+	if a.setup.OwnNetwork && loopback() != a.loopback {
+		return faulty(faultUsed, "its network was used, and keeps what it was used for")
+	}
+	return nil
+}
+
+// loopback is what the kernel has counted on the loopback device.
+func loopback() string {
+	text, _ := os.ReadFile("/proc/net/dev")
+	_, counts, _ := strings.Cut(string(text), "lo:")
+	counts, _, _ = strings.Cut(counts, "\n")
+	return counts
+}
+
 // A place is a directory that a box may write to, with its mode when nobody has yet.
 type place struct {
 	name, at string

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"syscall"
@@ -48,6 +49,8 @@ type Setup struct {
 	// OwnKernel: the box has a kernel of its own, as gVisor's have, whose memory and processes are
 	// the box's alone. No control group of the host sees them apart, so the agent watches them.
 	OwnKernel bool
+	// OwnNetwork: the box's network is its own, with nothing but loopback.
+	OwnNetwork bool
 }
 
 // Held is what the agent found to hold.
@@ -113,6 +116,7 @@ const (
 	faultNoRoom   = "no_room" // the file system is full: the box's own, or the host's
 	faultRefused  = "refused"
 	faultBroken   = "broken" // the box cannot be used on
+	faultUsed     = "used"   // the box cannot be made as if it were new
 )
 
 func faulty(kind, format string, args ...any) *fault {
@@ -127,6 +131,8 @@ func (f *fault) failure(op string, id sandbox.ID, ownDisk bool) error {
 		return sandbox.Fail(sandbox.Quota, op, id, "the host's disk is full: %s: %w", f.Text, syscall.ENOSPC)
 	}
 	switch f.Kind {
+	case faultUsed:
+		return fmt.Errorf("sandbox: %s %s: %s: %w", op, id, f.Text, errors.ErrUnsupported)
 	case faultMissing:
 		cause = fs.ErrNotExist
 	case faultInvalid:

@@ -189,7 +189,7 @@ func (d *Driver) options(entry *host.Entry, spec sandbox.Spec, args []string, gr
 	maps.Copy(env, spec.Env)
 	setup := agent.Setup{
 		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm", More: moreDirs},
-		Limits: spec.Limits, Env: env, Mount: true, Hide: hidden, Confine: true, NoCgroup: !group.Bounds(),
+		Limits: spec.Limits, Env: env, Mount: true, Hide: hidden, Confine: true, NoCgroup: !group.Bounds(), OwnNetwork: !spec.Network,
 	}
 	if d.root {
 		setup.User, setup.Group = ownUser(entry.Token), nobody

@@ -214,7 +214,7 @@ func setup(spec sandbox.Spec) agent.Setup {
 	return agent.Setup{
 		User: user, Group: user,
 		Places: agent.Places{Work: sandbox.Work, Tmp: "/tmp", Home: homeDir, Shm: "/dev/shm", More: moreDirs},
-		Limits: spec.Limits, Env: env, Mount: true, Confine: true, OwnKernel: true,
+		Limits: spec.Limits, Env: env, Mount: true, Confine: true, OwnKernel: true, OwnNetwork: !spec.Network,
 	}
 }
 

@@ -183,6 +183,28 @@ func testReset(t *testing.T, s *suite) {
 	}
 }
 
+// testResetPorts: a box in which a connection was made is not reset, as its port stays taken.
+func testResetPorts(t *testing.T, s *suite) {
+	if !s.boundary.Network || s.Remote {
+		t.Skip("the network is the host's, or the operator's")
+	}
+	box := s.box(t)
+	resetter, can := box.(sandbox.Resetter)
+	if !can {
+		t.Skip("boxes of this driver cannot be reset")
+	}
+	says(t, box, `python3 -c 'import socket; socket.create_server(("127.0.0.1", 40001))'`)
+	if err := resetter.Reset(bounded(t)); err != nil {
+		t.Errorf("reset after nobody connected: %v", err)
+	}
+	says(t, box, `python3 -c 'import socket
+server = socket.create_server(("127.0.0.1", 40001)); socket.create_connection(("127.0.0.1", 40001))
+server.accept()[0].close()'`)
+	if err := resetter.Reset(bounded(t)); !errors.Is(err, errors.ErrUnsupported) || sandbox.ClassOf(err) != "" {
+		t.Errorf("reset after a connection: %v", err)
+	}
+}
+
 func testSnapshot(t *testing.T, s *suite) {
 	box, other := s.box(t), s.box(t)
 	snapshotter, can := box.(sandbox.Snapshotter)
