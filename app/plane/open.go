@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/private"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/jetstream"
@@ -34,7 +35,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		return nil, err
 	}
 	// A run has prompts and responses: its directory is its owner's alone, unless it was made before.
-	if err := errors.Join(os.MkdirAll(filepath.Dir(p.Dir), 0o755), os.MkdirAll(p.Dir, 0o700)); err != nil {
+	if err := private.Make(p.Dir); err != nil {
 		return nil, failure.Run("choose another --dir", "%w", err)
 	}
 	n := p.Cfg.Store.NATS

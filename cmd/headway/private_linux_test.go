@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -50,6 +51,36 @@ func TestRunsArePrivate(t *testing.T) {
 		})
 		if err != nil || files < 5 {
 			t.Errorf("%s: %d files, %v", name, files, err)
+		}
+	}
+}
+
+// A run directory that another user made before is refused: its links would lead what the run writes to files of others.
+func TestRunDirectoriesOfOthersAreRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("root alone can make what belongs to another user")
+	}
+	for name, arguments := range map[string][]string{
+		"serve":   {"serve", "--listen", "127.0.0.1:0", "--steps", "1", "--set", "trainer.kind=embedded", "--set", "store.samples_every=1", "--name", "r", "--dir"},
+		"receive": {"receive", "http://127.0.0.1:1", "--engine", "e", "--dir"},
+	} {
+		folder := t.TempDir()
+		victim, run := filepath.Join(folder, "victim"), filepath.Join(folder, "r")
+		err := errors.Join(os.WriteFile(victim, []byte("mine"), 0o600), os.MkdirAll(filepath.Join(run, "samples"), 0o777),
+			os.Symlink(victim, filepath.Join(run, "samples", "step-000001.txt")), os.Lchown(run, 65534, 65534))
+		if err != nil {
+			t.Skip("this file system gives nothing away: ", err)
+		}
+		where := folder
+		if name == "receive" {
+			where = run
+		}
+		code, _, stderr := headway(t, append(arguments, where)...)
+		if code == 0 || !strings.Contains(stderr, "belongs to another user of this machine (uid 65534)") {
+			t.Errorf("%s: %d, %s", name, code, stderr)
+		}
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
+			t.Errorf("%s wrote %.40q into a file of others, %v", name, text, err)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/private"
 	"github.com/headway-rl/headway/internal/reread"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/store/lock"
@@ -145,7 +146,7 @@ func (c *receiveCmd) delivery(ctx context.Context, a *app.Process, client *http.
 		}
 		return transfer.Shared{Dir: c.Shared, Patience: sharedPatience}, nothing, nil
 	}
-	if err := errors.Join(os.MkdirAll(filepath.Dir(c.Dir), 0o755), os.MkdirAll(c.Dir, 0o700)); err != nil {
+	if err := private.Make(c.Dir); err != nil {
 		return nil, nothing, failure.Usage("choose another --dir", "--dir %s: %w", c.Dir, err)
 	}
 	held, err := lock.Take(filepath.Join(c.Dir, "lock"), c.Dir)

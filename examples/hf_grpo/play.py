@@ -13,7 +13,7 @@ from task import question
 def main() -> None:
     """Play until the run has ended."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://localhost:7070")
+    parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--concurrency", type=int, default=64)
     said = parser.parse_args()
     client = OpenAI(base_url=said.url + "/v1", api_key="each rollout has its own", max_retries=5, timeout=600)

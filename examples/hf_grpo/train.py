@@ -58,7 +58,7 @@ def published(model: nn.Module, like: Mapping[str, Any]) -> dict[str, Tensor]:
 def main(arguments: list[str] | None = None) -> float:
     """Train until the run has ended; return the mean reward of the last twenty batches."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://localhost:7070")
+    parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
     parser.add_argument("--send", choices=("gloo", "nccl"), help="send weights to the engines over this")
     parser.add_argument("--checkpoint-every", type=int, default=10, help="with --send: store one each so many (10)")

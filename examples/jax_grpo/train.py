@@ -88,7 +88,7 @@ def train_step(
 def main(arguments: list[str] | None = None) -> float:
     """Train until the run has ended; return the last held-out accuracy."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://localhost:7070")
+    parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--evaluate-every", type=int, default=50, help="train steps between evaluations")
     said = parser.parse_args(arguments)
 

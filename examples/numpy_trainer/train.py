@@ -41,7 +41,7 @@ def perturbed(array: NDArray[Any], rng: np.random.Generator, scale: float) -> ND
 def main(arguments: list[str] | None = None) -> int:
     """Train until the run has ended, or for --steps; return the number of versions published."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", default="http://localhost:7070")
+    parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--trainer", default="trainer", help="the trainer's name")
     parser.add_argument("--journal", default="", help="file that gets a line of JSON for every event")
     parser.add_argument("--steps", type=int, default=0, help="stop after so many versions (default: with the run)")

@@ -1,6 +1,6 @@
 """Rollouts on the procedural tasks of reasoning-gym, judged by their own scoring.
 
-    python examples/reasoning_gym/worker.py http://localhost:7070 --task chain_sum --task basic_arithmetic
+    python examples/reasoning_gym/worker.py http://127.0.0.1:7070 --task chain_sum --task basic_arithmetic
 
 The difficulty is the level of the claim: with `filter.curriculum.levels` the run chooses it by what the policy
 solves, and level 1 is the easiest of the task's own curriculum.
@@ -108,7 +108,7 @@ def environment(names: Sequence[str], plain: bool, max_tokens: int | None) -> he
 def main() -> None:
     """Play until the run has ended."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("url", help="such as http://localhost:7070")
+    parser.add_argument("url", help="such as http://127.0.0.1:7070")
     parser.add_argument("--task", action="append", help="a task's name, as often as wanted (default chain_sum)")
     parser.add_argument("--levels", type=int, default=0, help="the run's filter.curriculum.levels, to be checked")
     parser.add_argument(

@@ -1,6 +1,6 @@
 """Rollouts of a run, played by an agent of the `verifiers` library: only its base URL is Headway's.
 
-    python examples/verifiers_agent/worker.py http://localhost:7070 [--concurrency N]
+    python examples/verifiers_agent/worker.py http://127.0.0.1:7070 [--concurrency N]
 """
 
 import argparse

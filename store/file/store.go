@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"sync"
 
+	"github.com/headway-rl/headway/internal/private"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -142,6 +143,10 @@ func newStore(dir string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{dir: dir, options: o.WithDefaults()}
+	// A run has prompts and responses: its directory is its owner's alone, unless it was made before.
+	if err := private.Make(dir); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	mirrorLock := filepath.Join(dir, mirrorLockName)
 	_, err := os.Stat(mirrorLock)
 	if err == nil {
@@ -150,8 +155,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	// A run has prompts and responses: its directory is its owner's alone, unless it was made before.
-	if err = errors.Join(os.MkdirAll(filepath.Dir(dir), 0o755), os.MkdirAll(s.stateDir(), 0o700)); err != nil {
+	if err = os.MkdirAll(s.stateDir(), 0o700); err != nil {
 		err = fmt.Errorf("store: %w", err)
 	} else {
 		s.lock, err = lock.Take(filepath.Join(s.stateDir(), lockName), dir)

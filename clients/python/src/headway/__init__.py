@@ -2,7 +2,7 @@
 
     import headway, headway.torch
 
-    hw = headway.connect("http://localhost:7070")
+    hw = headway.connect("http://127.0.0.1:7070")
     model.load_state_dict(headway.torch.tensors(hw.load()))
     for batch in hw.batches():                  # leased, renewed in the background
         train_step(model, batch)

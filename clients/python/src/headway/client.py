@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 
 
 def connect(
-    url: str | Sequence[str] = "http://localhost:7070", token: str | None = None, trainer: str = "trainer",
+    url: str | Sequence[str] = "http://127.0.0.1:7070", token: str | None = None, trainer: str = "trainer",
     rank: int = 0, world_size: int = 1, version: int | None = None, *, patience_s: float = 600.0,
     step_s_max: float | None = None, verify: bool | str = True,
 ) -> Client:  # fmt: skip

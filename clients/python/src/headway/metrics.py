@@ -1,6 +1,6 @@
 """A run's live figures, handed to W&B, TensorBoard or any function.
 
-headway.metrics.follow("http://localhost:7070", headway.metrics.wandb(project="reverse"))
+headway.metrics.follow("http://127.0.0.1:7070", headway.metrics.wandb(project="reverse"))
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class Sender:
     """
 
     def __init__(
-        self, url: str | Sequence[str] = "http://localhost:7070", name: str = "sender", *, backend: str = "gloo",
+        self, url: str | Sequence[str] = "http://127.0.0.1:7070", name: str = "sender", *, backend: str = "gloo",
         device: Any = None, host: str | None = None, token: str | None = None, verify: bool | str = True,
         copies: int = 2, source: Callable[[int], Mapping[str, Any]] | None = None, patience_s: float = 600.0,
         timeout_s: float = 300.0,

@@ -6,7 +6,7 @@
         a, b = draw.randrange(10), draw.randrange(10)
         return headway.Question(f"{a}+{b}=", lambda said: said.strip() == str(a + b))
 
-    headway.work("http://localhost:7070", sums)
+    headway.work("http://127.0.0.1:7070", sums)
 
 What goes wrong in the judging is a failure of the rollout, which has a class, is tried again, and is never a reward:
 verifier_crash, verifier_timeout or verifier_protocol.

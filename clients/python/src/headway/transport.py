@@ -52,7 +52,7 @@ class Transport:
         urls = [url] if isinstance(url, str) else list(url)
         self._urls = [_address(u.strip()) for one in urls for u in one.split(",") if u.strip()]
         if not self._urls:
-            raise errors.Invalid("no address to connect to: give a url such as http://localhost:7070")
+            raise errors.Invalid("no address to connect to: give a url such as http://127.0.0.1:7070")
         self._at = 0
         self._answered = False  # some server did, once
         self._hopeless = 0  # streams that a mistake of the setting ended

@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m headway.worker", description="Play rollouts of a run.")
     parser.add_argument("environment", nargs="+", help="module:function, one or more, and last the control plane's URL")
-    parser.add_argument("url", help="such as http://localhost:7070")
+    parser.add_argument("url", help="such as http://127.0.0.1:7070")
     parser.add_argument("--concurrency", type=int, default=8, help="rollouts at once (default 8)")
     parser.add_argument("--grace", type=float, default=30, help="seconds that running rollouts have after SIGTERM (30)")
     parser.add_argument("--name", help="the worker's name (default: host and process)")
