@@ -20,7 +20,7 @@ func Make(dir string) error {
 			return err
 		}
 		if user, foreign := foreignOwner(dir, info); foreign {
-			return fmt.Errorf("%s belongs to another user of this machine (uid %d), who could lead its files elsewhere: remove it, take it over with chown -R, or use another directory", dir, user)
+			return fmt.Errorf("%s belongs to another user (uid %d), who could lead its files elsewhere: remove it, take it over by chown -R, or use another", dir, user)
 		}
 	}
 	return nil
