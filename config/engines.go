@@ -39,7 +39,7 @@ type Engine struct {
 	Convert []string `json:"convert,omitempty"`
 	// Slots is the number of rollouts the engine generates at once; all engines' slots add up to rollout.concurrency.
 	Slots int `json:"slots" min:"1" max:"16777216"`
-	// Stages is how many stages of the engine receivers bring versions to (headway receive). A receiver of another stage is refused. Default 1.
+	// Stages is how many stages of the engine receivers bring versions to (headway receive). A receiver of another stage is refused. Without it the engine has none, and every receiver is refused.
 	Stages int `json:"stages,omitempty" min:"1" max:"64"`
 	// DecodeStepS is the least time of one decode step in seconds: a faster engine waits for it. 0 is as fast as it can. Default 0.
 	DecodeStepS float64 `json:"decode_step_s" min:"0" max:"3600"`

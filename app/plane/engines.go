@@ -48,11 +48,11 @@ func (s stagedEngine) Switch(ctx context.Context, version loop.Version, hold boo
 	return err
 }
 
-// stagesOf says how many stages each engine has.
+// stagesOf says how many stages of each engine have receivers.
 func (p *Plane) stagesOf() map[string]int {
 	out := make(map[string]int, len(p.Cfg.Engines))
 	for _, e := range p.Cfg.Engines {
-		out[e.Name] = max(e.Stages, 1)
+		out[e.Name] = e.Stages
 	}
 	return out
 }

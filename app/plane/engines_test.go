@@ -1,8 +1,12 @@
 package plane
 
 import (
+	"maps"
 	"testing"
 
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
@@ -25,5 +29,13 @@ func TestStagedEnginesKeepWhatTheyMeasure(t *testing.T) {
 	}
 	if _, ok := port.As[port.Timed](new(Plane).staged(struct{ port.Engine }{})); ok {
 		t.Error("an engine that measures nothing claims to")
+	}
+}
+
+// Receivers belong to the engines that the document gives stages, and to no others.
+func TestStagesOfEngines(t *testing.T) {
+	p := &Plane{Record: &record.Record{Parts: &parts.Parts{Cfg: config.Config{Engines: []config.Engine{{Name: "disk"}, {Name: "far", Stages: 2}}}}}}
+	if got := p.stagesOf(); !maps.Equal(got, map[string]int{"disk": 0, "far": 2}) {
+		t.Errorf("stages are %v", got)
 	}
 }

@@ -268,6 +268,55 @@ func TestInventedStages(t *testing.T) {
 	})
 }
 
+// A stranger gives an engine that takes its weights otherwise no stage: silent, it would hold the engine for good.
+func TestEnginesWithoutReceivers(t *testing.T) {
+	c := transfer.NewCoordinator(transfer.Options{Origin: "/t", Engines: map[string]int{"e": 1, "disk": 0}})
+	_, err := c.Next(t.Context(), "evil", protocol.ReceiverRequest{Engine: "disk", Instance: "i", Served: loop.NoVersion, Loaded: loop.NoVersion})
+	refusal, ok := errors.AsType[*protocol.Refusal](err)
+	if !ok || refusal.Code != protocol.CodeConflict || !strings.Contains(refusal.Message, "engines.*.stages") {
+		t.Errorf("%v, want a conflict that names the key", err)
+	}
+	if len(c.Versions()) != 0 || len(c.Unsound()) != 0 {
+		t.Errorf("there is %s, unsound %v", states(c), c.Unsound())
+	}
+}
+
+// A stranger that came for a stage and fell silent is taken away by who takes leave for it, or who comes for its stage.
+func TestSilentStranger(t *testing.T) {
+	for _, leave := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := transfer.NewCoordinator(transfer.Options{Origin: "/t", Engines: map[string]int{"e": 2}})
+			defer start(t, c, &stage{name: "a", engine: "e", number: 1})()
+			word := protocol.ReceiverRequest{Engine: "e", Instance: "i", Served: loop.NoVersion, Loaded: loop.NoVersion}
+			word.Caller.Token = "stolen"
+			if _, err := c.Next(t.Context(), "evil", word); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(31 * time.Second)
+			if err := c.Load(t.Context(), "e", 2); err == nil {
+				t.Fatal("a load succeeds with a silent stage")
+			}
+			if leave {
+				operator := protocol.ReceiverRequest{Engine: "e", Leaving: true}
+				operator.Caller.Token = "admin"
+				if _, err := c.Next(t.Context(), "evil", operator); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				defer start(t, c, &stage{name: "b", engine: "e"})()
+			}
+			for _, step := range []func(context.Context, string, loop.Version) error{c.Load, c.Switch} {
+				if err := step(t.Context(), "e", 2); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if len(c.Unsound()) != 0 || strings.Contains(states(c), transfer.StateLost) {
+				t.Errorf("%s, unsound %v", states(c), c.Unsound())
+			}
+		})
+	}
+}
+
 // What a source offers is what the hash is of: its manifest, and its files in order.
 func TestDigest(t *testing.T) {
 	url := run(t, 7, "", "text")

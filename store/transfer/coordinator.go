@@ -43,8 +43,8 @@ type Options struct {
 	Digest func(version loop.Version, form string) string
 	// Lookup resolves the host of a receiver's address; nil means the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
-	// Engines are the names that receivers may belong to, each with the number of its stages; nil takes
-	// any name, and 64 stages of each.
+	// Engines are the names that receivers may belong to, each with the number of its stages. An engine of 0
+	// stages takes its weights without receivers. Nil takes any name, and 64 stages of each.
 	Engines map[string]int
 	// Silence after which a receiver is lost; 0 means 30 s.
 	Silence time.Duration
@@ -172,6 +172,9 @@ func (c *Coordinator) placed(name string, req *protocol.ReceiverRequest) error {
 		if stages, known = c.opt.Engines[req.Engine]; !known {
 			return protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %.80q: the run has %s", name, req.Engine, strings.Join(slices.Sorted(maps.Keys(c.opt.Engines)), ", "))
 		}
+	}
+	if stages == 0 {
+		return protocol.Refuse(protocol.CodeConflict, "receiver %s names engine %s, which takes its weights without receivers: the document gives it no stages (engines.*.stages)", name, req.Engine)
 	}
 	if req.Engine == "" || req.Stage < 0 || req.Stage >= stages {
 		return protocol.Refuse(protocol.CodeInvalid, "receiver %s names engine %.80q and stage %d: want an engine of the run and one of its stages, from 0 to %d. The document says how many it has: engines.*.stages", name, req.Engine, req.Stage, stages-1)

@@ -44,6 +44,7 @@ type job struct {
 const document = `
 seed: 5
 rollout: {concurrency: 16, group_size: 4}
+engines: [{kind: embedded, slots: 16, stages: 1}]
 train: {batch: 16}
 queue: {policy: drop, factor: 2}
 model: {width: 32, layers: 1, heads: 2}
