@@ -40,7 +40,7 @@ type agent struct {
 	children chan os.Signal
 	setup    Setup
 	first    bool
-	loopback string   // its counters before the first command
+	network  string   // its state before the first command
 	oomScore *os.File // the agent's own, open before it is hidden
 }
 
@@ -231,7 +231,7 @@ func (a *agent) serveSetup(r request, ans answer) error {
 		ans.Fault = faulty(faultRefused, "%v", err)
 	}
 	ans.Held = held
-	a.loopback = loopback()
+	a.network = network()
 	return a.wire.send(ans)
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -144,21 +145,23 @@ func (a *agent) reset() *fault {
 	return nil
 }
 
-// networkUsed is a fault where something went over the box's own network. The kernel then keeps ports of
-// connections that ended, and counts, neither of which can be taken back: the next user would meet both.
+// networkUsed is a fault where something of the box's own network outlives the processes. The kernel keeps ports of
+// connections that ended, and counts; sockets that refer to one another keep the memory that was sent over them. The
+// next user would meet all of it.
 func (a *agent) networkUsed() *fault {
-	if a.setup.OwnNetwork && loopback() != a.loopback {
+	if a.setup.OwnNetwork && network() != a.network {
 		return faulty(faultUsed, "its network was used, and keeps what it was used for")
 	}
 	return nil
 }
 
-// loopback is what the kernel has counted on the loopback device.
-func loopback() string {
+// network is what the kernel has counted on the loopback device, and how many unix sockets there are.
+func network() string {
 	text, _ := os.ReadFile("/proc/net/dev")
 	_, counts, _ := strings.Cut(string(text), "lo:")
 	counts, _, _ = strings.Cut(counts, "\n")
-	return counts
+	sockets, _ := os.ReadFile("/proc/net/unix")
+	return fmt.Sprint(counts, bytes.Count(sockets, []byte("\n")))
 }
 
 // A place is a directory that a box may write to, with its mode when nobody has yet.

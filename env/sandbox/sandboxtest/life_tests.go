@@ -183,6 +183,27 @@ func testReset(t *testing.T, s *suite) {
 	}
 }
 
+// inFlight leaves sockets that hold one another, and with them memory that no process has.
+const inFlight = `python3 -c 'import array, os, socket
+a, b = socket.socketpair(); memory = os.memfd_create("m"); os.write(memory, bytes(1 << 20))
+for end in a, b: end.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memory, a.fileno(), b.fileno()]))])'`
+
+// testResetSockets: a box whose sockets outlive its processes is not reset, as their memory stays taken.
+func testResetSockets(t *testing.T, s *suite) {
+	if !s.boundary.Network || s.Remote {
+		t.Skip("the network is the host's, or the operator's")
+	}
+	box := s.box(t)
+	resetter, can := box.(sandbox.Resetter)
+	if !can {
+		t.Skip("boxes of this driver cannot be reset")
+	}
+	says(t, box, inFlight)
+	if err := resetter.Reset(bounded(t)); !errors.Is(err, errors.ErrUnsupported) || sandbox.ClassOf(err) != "" {
+		t.Errorf("reset after sockets that hold one another: %v", err)
+	}
+}
+
 // testResetPorts: a box in which a connection was made is not reset, as its port stays taken.
 func testResetPorts(t *testing.T, s *suite) {
 	if !s.boundary.Network || s.Remote {
