@@ -88,7 +88,7 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 		return fmt.Errorf("llama-server sends what is no event: %w: %w", err, upstream.Excerpt(data))
 	}
 	if e.Error != nil {
-		return fmt.Errorf("llama-server breaks off: %d %s: %s", e.Error.Code, e.Error.Type, e.Error.Message)
+		return fmt.Errorf("llama-server breaks off: %d %s: %s", e.Error.Code, upstream.Said(e.Error.Type), upstream.Said(e.Error.Message))
 	}
 	if err := d.count(e); err != nil {
 		return err

@@ -235,3 +235,12 @@ func TestClosedConnections(t *testing.T) {
 		}
 	}
 }
+
+// A server's words end in logs: an error has their beginning alone.
+func TestWordsAreCut(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	err := (&decoder{}).Event([]byte(`{"error":{"code":500,"message":"`+long+`","type":"`+long+`"}}`), &upstream.Delta{})
+	if err == nil || len(err.Error()) > 4<<10 {
+		t.Error("the words of an error are not cut")
+	}
+}

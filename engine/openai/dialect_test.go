@@ -3,6 +3,7 @@ package openai
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,6 +115,14 @@ func TestEvents(t *testing.T) {
 		if err := (decoder{}).Event([]byte(data), &d); err == nil || upstream.StatusOf(err) != status {
 			t.Errorf("%s: %v, want status %d", data, err, status)
 		}
+	}
+}
+
+// A server's words end in logs: an error has their beginning alone.
+func TestWordsAreCut(t *testing.T) {
+	err := (decoder{}).Event([]byte(`{"error":{"message":"`+strings.Repeat("x", 1<<20)+`","code":400}}`), &upstream.Delta{})
+	if err == nil || len(err.Error()) > 2<<10 {
+		t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
 	}
 }
 

@@ -302,11 +302,11 @@ func (f *finishReason) finish() (upstream.Finish, error) {
 		return upstream.FinishLength, nil
 	case "abort":
 		if f.Status != nil && *f.Status == http.StatusBadRequest {
-			return "", fmt.Errorf("%w: %s", upstream.ErrRefused, f.Message)
+			return "", fmt.Errorf("%w: %s", upstream.ErrRefused, upstream.Said(f.Message))
 		}
 		return upstream.FinishAbort, nil
 	}
-	return "", fmt.Errorf("%w: it ends by %q", upstream.ErrLied, f.Type)
+	return "", fmt.Errorf("%w: it ends by %.40q", upstream.ErrLied, f.Type)
 }
 
 // streamError is an error that came inside a stream, under HTTP 200.
@@ -319,7 +319,7 @@ func streamError(text json.RawMessage) error {
 		return fmt.Errorf("the stream says: %.500s", text)
 	}
 	if code, ok := problem.Code.(float64); ok && code == http.StatusBadRequest {
-		return fmt.Errorf("%w: %s", upstream.ErrRefused, problem.Message)
+		return fmt.Errorf("%w: %s", upstream.ErrRefused, upstream.Said(problem.Message))
 	}
-	return fmt.Errorf("the stream says: %s", problem.Message)
+	return fmt.Errorf("the stream says: %s", upstream.Said(problem.Message))
 }

@@ -124,6 +124,22 @@ func TestRefusedEvents(t *testing.T) {
 	}
 }
 
+// An engine's words end in logs: no error has more than their beginning.
+func TestWordsAreCut(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for name, data := range map[string]string{
+		"a refusal as an abort": event(`""`, "", "", `{"type":"abort","message":"`+long+`","status_code":400}`, 1, ""),
+		"an unknown end":        event(`""`, "", "", `{"type":"`+long+`"}`, 1, ""),
+		"a refusal inside":      `{"error":{"message":"` + long + `","code":400}}`,
+		"an error inside":       `{"error":{"message":"` + long + `","code":500}}`,
+		"words of an error":     `{"error":"` + long + `"}`,
+	} {
+		if err := (&decoder{}).Event([]byte(data), &upstream.Delta{}); err == nil || len(err.Error()) > 2<<10 {
+			t.Errorf("%s: an error of %d bytes", name, len(fmt.Sprint(err)))
+		}
+	}
+}
+
 // A log-prob that is missing must not look like one.
 func TestMissingLogprob(t *testing.T) {
 	for _, finish := range []string{"null", lengthReason} {

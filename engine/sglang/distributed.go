@@ -141,7 +141,7 @@ func succeed(ctx context.Context, s *upstream.Server, path string, body any) err
 		return err
 	}
 	if reply.Success == nil || !*reply.Success {
-		return fmt.Errorf("%s did not succeed: %s", path, strings.TrimSpace(reply.Message))
+		return fmt.Errorf("%s did not succeed: %s", path, upstream.Said(strings.TrimSpace(reply.Message)))
 	}
 	return nil
 }

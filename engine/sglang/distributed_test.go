@@ -136,6 +136,7 @@ func TestFailedUpdateDistributed(t *testing.T) {
 	}{
 		"no success":   {`{"success":false,"message":"no such group"}`, "no such group", two, 1},
 		"a refusal":    {"400 it has no tensor b", "it has no tensor b", two, 1},
+		"many words":   {`{"success":false,"message":"` + strings.Repeat("x", 1<<20) + `"}`, "did not succeed", two, 1},
 		"nothing said": {"{}", "did not succeed", two, 1},
 		"a type that torch has not": {`{"success":true}`, `"F32"`,
 			[]upstream.Tensor{{Name: "a", DType: "F32"}}, 0},
@@ -143,7 +144,7 @@ func TestFailedUpdateDistributed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, asked := asking(t, map[string]string{pathDistributed: c.answer})
 			err := New().Update(t.Context(), s, upstream.Update{Label: "v7", Group: aGroup, Tensors: c.tensors}, nil)
-			if err == nil || !strings.Contains(err.Error(), c.says) || len(*asked) != c.asked {
+			if err == nil || !strings.Contains(err.Error(), c.says) || len(err.Error()) > 2<<10 || len(*asked) != c.asked {
 				t.Errorf("after %d requests it says %v, want %d and something of %q", len(*asked), err, c.asked, c.says)
 			}
 		})

@@ -174,7 +174,7 @@ func (c *call) read() error {
 			return nil
 		}
 		d.reset()
-		if err := c.e.quoted(decoder.Event(data, &d)); err != nil {
+		if err := c.e.quoted(cutShort(decoder.Event(data, &d))); err != nil {
 			if errors.Is(err, ErrRefused) || errors.Is(err, ErrLied) {
 				return err
 			}

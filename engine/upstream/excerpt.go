@@ -3,6 +3,7 @@ package upstream
 import (
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // excerptBytes is how much of a piece is kept to be quoted.
@@ -34,4 +35,29 @@ func (e *Engine) quoted(err error) error {
 		return fmt.Errorf("%w: %q", err, x.begin)
 	}
 	return err
+}
+
+// Said cuts the words of a server to errorBytesMax: an error that quotes them is logged.
+func Said(words string) string {
+	if len(words) <= errorBytesMax {
+		return words
+	}
+	return strings.ToValidUTF8(words[:errorBytesMax], "") + "…"
+}
+
+// brief cuts the text of an error that may quote a server, as those of encoding/json quote numbers.
+type brief struct{ error }
+
+// Error implements error.
+func (b brief) Error() string { return Said(b.error.Error()) }
+
+// Unwrap returns the whole error.
+func (b brief) Unwrap() error { return b.error }
+
+// cutShort returns an error with its text cut, and nil for none.
+func cutShort(err error) error {
+	if err == nil {
+		return nil
+	}
+	return brief{err}
 }

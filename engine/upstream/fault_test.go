@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,6 +84,39 @@ func TestEventsAreNotQuoted(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A server's words end in logs: an error has their beginning alone, whatever quotes them.
+func TestWordsAreCut(t *testing.T) {
+	long := strings.Repeat("1", 64<<10)
+	for name, f := range map[string]fault{
+		"an error inside a stream": {says: `{"E":"` + long + `"}`},
+		"a number that is none":    {says: `{"T":[` + long + `]}`},
+		"an unknown version":       {says: `{"T":[9],"P":[-1],"F":"stop","S":[{"Label":"` + long + `","Start":0,"End":1}]}`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			server := newFakeServer(t)
+			server.caps.VersionSpans = true
+			server.fault = func(int, fakeCall) fault { return f }
+			var mu sync.Mutex
+			longest := 0
+			e := newFakeEngine(t, server, func(o *Options) {
+				o.Logf = func(format string, args ...any) {
+					mu.Lock()
+					defer mu.Unlock()
+					longest = max(longest, len(fmt.Sprintf(format, args...)))
+				}
+			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := e.Generate(ctx, request(0, 30))
+			mu.Lock()
+			defer mu.Unlock()
+			if size := len(fmt.Sprint(err)); err == nil || size > 2<<10 || longest > 2<<10 {
+				t.Errorf("%s: an error of %d bytes, a line of %d in the log", name, size, longest)
+			}
+		})
 	}
 }
 

@@ -130,7 +130,7 @@ func (e *Engine) sameWeights(ctx context.Context, transport bool) error {
 	version, known := e.labels[label]
 	// Through a switch it may say the version before or the one that comes.
 	if still := !e.held && e.served == served; !known || still && version != served {
-		return fmt.Errorf("%w: it says that it serves %q", errRestarted, label)
+		return fmt.Errorf("%w: it says that it serves %.200q", errRestarted, label)
 	}
 	return nil
 }

@@ -115,14 +115,14 @@ func (s *Server) Close() { s.http.CloseIdleConnections() }
 type StatusError struct {
 	Path   string
 	Status int
-	// Message is what the server says of it, cut.
+	// Message is what the server says of it, which Error cuts.
 	Message string
 	// After is when it wants to be asked again (Retry-After in whole seconds), 0 where it does not say.
 	After time.Duration
 }
 
 func (e *StatusError) Error() string {
-	return fmt.Sprintf("%s answers %d: %s", e.Path, e.Status, e.Message)
+	return fmt.Sprintf("%s answers %d: %s", e.Path, e.Status, Said(e.Message))
 }
 
 // StatusOf returns the HTTP status of an error's reply, 0 if none came.
@@ -251,9 +251,9 @@ func (s *Server) Call(ctx context.Context, method, path string, body, reply any)
 	}
 	if err := json.Unmarshal(text, reply); err != nil {
 		if body != nil { // the reply may hold what was sampled
-			return fmt.Errorf("%s answers something that is not understood: %w: %w", path, err, Excerpt(text))
+			return fmt.Errorf("%s answers something that is not understood: %w: %w", path, brief{err}, Excerpt(text))
 		}
-		return fmt.Errorf("%s answers something that is not understood: %w: %.200q", path, err, text)
+		return fmt.Errorf("%s answers something that is not understood: %w: %.200q", path, brief{err}, text)
 	}
 	return nil
 }

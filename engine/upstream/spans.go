@@ -75,7 +75,7 @@ func versionsAt(spans []Span, offset, n int, versionOf func(label string) (loop.
 		}
 		version, ok := versionOf(s.Label)
 		if !ok {
-			return nil, fmt.Errorf("%w: %q sampled %d of its tokens", errUnknownLabel, s.Label, to-from)
+			return nil, fmt.Errorf("%w: %.200q sampled %d of its tokens", errUnknownLabel, s.Label, to-from)
 		}
 		for range to - from {
 			versions = append(versions, version)

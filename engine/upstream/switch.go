@@ -375,7 +375,7 @@ func (e *Engine) labelOf(ctx context.Context, u Update, caps *Capabilities) (str
 		return "", fmt.Errorf("asking what it serves: %w", err)
 	}
 	if label != "" && label != u.Label {
-		return "", fmt.Errorf("after the update to %q it says that it serves %q", u.Label, label)
+		return "", fmt.Errorf("after the update to %q it says that it serves %.200q", u.Label, label)
 	}
 	return label, nil
 }

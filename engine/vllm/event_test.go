@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/engine/upstream"
@@ -88,6 +89,10 @@ func TestErrorsInsideTheStream(t *testing.T) {
 		if upstream.StatusOf(err) != want {
 			t.Errorf("%s: %v, want status %d", data, err, want)
 		}
+	}
+	long := `{"error": {"message": "` + strings.Repeat("x", 1<<20) + `", "code": 400}}`
+	if err := (&decoder{}).Event([]byte(long), &upstream.Delta{}); err == nil || len(err.Error()) > 2<<10 {
+		t.Error("the words of an error are not cut")
 	}
 }
 

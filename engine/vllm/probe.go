@@ -294,13 +294,16 @@ func (p *prober) score() error {
 	return err
 }
 
+// metricsBytesMax bounds what is read of a server's metrics.
+const metricsBytesMax = 16 << 20
+
 // stats looks whether the metrics have a line of vLLM's own: without one it was started with --disable-log-stats.
 func (p *prober) stats() error {
 	body, err := p.s.Open(p.ctx, http.MethodGet, upstream.Call{Path: "/metrics"})
 	if err == nil {
 		defer body.Close()
 		var text []byte
-		text, err = io.ReadAll(body)
+		text, err = io.ReadAll(io.LimitReader(body, metricsBytesMax))
 		for line := range bytes.Lines(text) {
 			p.busy = p.busy || bytes.HasPrefix(line, []byte("vllm:num_requests_running"))
 		}

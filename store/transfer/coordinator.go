@@ -291,13 +291,21 @@ func (c *Coordinator) carriedOut(r *receiver, req protocol.ReceiverRequest) {
 	r.command = protocol.ReceiverReply{}
 	switch {
 	case req.Error != "" || !done(command, req):
-		r.failed = errors.New(cmp.Or(req.Error, fmt.Sprintf("it says that version %d is loaded and %d served", req.Loaded, req.Served)))
+		r.failed = errors.New(cmp.Or(cut(req.Error), fmt.Sprintf("it says that version %d is loaded and %d served", req.Loaded, req.Served)))
 		r.state, r.served, r.loaded, r.reload = StateQuarantined, loop.NoVersion, loop.NoVersion, true
 	case command.Kind == protocol.ReceiveLoad:
 		r.failed, r.state, r.loaded, r.reload = nil, StateServing, command.Version, false
 	default:
 		r.failed, r.state, r.served, r.loaded = nil, StateServing, command.Version, loop.NoVersion
 	}
+}
+
+// errorBytesMax is how much of a receiver's error is kept.
+const errorBytesMax = 1 << 10
+
+// cut is the beginning of a receiver's words.
+func cut(words string) string {
+	return strings.ToValidUTF8(words[:min(len(words), errorBytesMax)], "")
 }
 
 // done reports whether a receiver holds or serves what the command was for.

@@ -3,6 +3,7 @@ package transfer_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -177,6 +178,19 @@ func TestQuarantine(t *testing.T) {
 			if load := s.told[len(s.told)-2]; !load.Reload || load.Kind != protocol.ReceiveLoad {
 				t.Errorf("%s rejoined by %+v, want a full reload", s.name, load)
 			}
+		}
+	})
+}
+
+// A receiver's words for a failure end in logs and in the status: their beginning is kept.
+func TestWordsAreCut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
+		long := strings.Repeat("x", 1<<20)
+		stop := start(t, c, &stage{name: "a", engine: "e", fail: func(protocol.ReceiverReply) string { return long }})
+		defer stop()
+		if err := c.Load(context.Background(), "e", 1); err == nil || len(err.Error()) > 2<<10 {
+			t.Errorf("an error of %d bytes", len(fmt.Sprint(err)))
 		}
 	})
 }
