@@ -33,6 +33,20 @@ func (p *Parts) carriesSlots(memory int64) error {
 		fmt.Sprintf("at most %d, or a smaller model", most))
 }
 
+// carriesPolicy refuses a policy whose weights alone are more than the memory, in bytes: the trainer has five
+// vectors of its size (weights, gradient, two moments of Adam, the next version), one more for each of its
+// threads, and each engine has one.
+func (p *Parts) carriesPolicy(memory int64) error {
+	count := int64(PolicyShape(p.Cfg, p.Task).ParameterCount())
+	need := 4 * count * int64(5+max(p.Cfg.Trainer.Threads, 1)+len(p.Cfg.Engines))
+	if need <= memory {
+		return nil
+	}
+	return p.Cfg.Refuse("model.width",
+		fmt.Sprintf("makes a policy that is more than this machine carries: %d million parameters take at least %d MiB in the trainer and the embedded engines, and this process may have %d MiB of memory", count/1e6, need>>20, memory>>20),
+		"a smaller width, or fewer model.layers")
+}
+
 // ConnectionsMax is how many connections of clients the server of this run may have. The document says so. By default it
 // is as many as the process carries beside those to engines. It refuses more than there are descriptors for.
 func (p *Parts) ConnectionsMax(descriptors int) (int, error) {

@@ -58,3 +58,28 @@ func TestConcurrencyIsCarried(t *testing.T) {
 		t.Errorf("a thousand over 20000 descriptors: %v", err)
 	}
 }
+
+// A policy that the machine has no memory for is refused by its key before anything is made for it.
+func TestPolicyIsCarried(t *testing.T) {
+	cfg, err := config.Load("", "model.width=16384", "model.layers=128") // terabytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(cfg, "", RunRules(cfg), nil); err == nil || !strings.Contains(err.Error(), "--set: model.width: 16384 makes a policy that is more than this machine carries") {
+		t.Errorf("four hundred thousand million parameters: %v", err)
+	}
+	if cfg, err = config.Load(""); err != nil {
+		t.Fatal(err)
+	}
+	p, err := New(cfg, "", RunRules(cfg), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := int64(PolicyShape(cfg, p.Task).ParameterCount())
+	if err := p.carriesPolicy(7 * 4 * count); err != nil {
+		t.Errorf("six vectors of the trainer's and one engine's in as much: %v", err)
+	}
+	if err := p.carriesPolicy(7*4*count - 1); err == nil || !strings.Contains(err.Error(), "2 MiB of memory") {
+		t.Errorf("in a byte less: %v", err)
+	}
+}

@@ -115,6 +115,9 @@ func (p *Parts) prepare() error {
 	if err := refuseDrift(p.Cfg, task); err != nil {
 		return err
 	}
+	if err := p.carriesPolicy(machine.Memory()); err != nil {
+		return err
+	}
 	if err := p.carriesSlots(machine.Memory()); err != nil {
 		return err
 	}
