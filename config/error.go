@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/headway-rl/headway/internal/printable"
 )
 
 // Error is one thing wrong with a document. Its text names the place, the key,
@@ -31,7 +34,11 @@ type Error struct {
 	derived bool
 }
 
-// Error renders the error on one line.
+// userinfo is what an address says before its host: a password, as a rule. A slash in one that was not
+// encoded belongs to it.
+var userinfo = regexp.MustCompile(`://([^/\s"]*:[^\s"]*|[^/\s"]*)@`)
+
+// Error renders the error on one line, without passwords of addresses. It escapes what a terminal would obey.
 func (e *Error) Error() string {
 	var text strings.Builder
 	switch {
@@ -53,7 +60,8 @@ func (e *Error) Error() string {
 	if e.Allowed != "" {
 		text.WriteString(" (allowed: " + e.Allowed + ")")
 	}
-	return text.String()
+	line := userinfo.ReplaceAllString(text.String(), "://REDACTED@")
+	return printable.Text(line, len(line))
 }
 
 // Unwrap returns the cause.

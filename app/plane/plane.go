@@ -26,6 +26,7 @@ import (
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -330,11 +331,7 @@ func (p *Plane) logf(format string, args ...any) {
 // logText is a message as it stands in the log. It may hold the words of engines and workers: what a
 // terminal would obey is escaped, and no line after the first looks like a message of its own.
 func logText(text string) string {
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		lines = append(lines, protocol.Printable(line, len(line)))
-	}
-	return strings.Join(lines, "\n    ")
+	return strings.ReplaceAll(printable.Lines(text), "\n", "\n    ")
 }
 
 // summary tells what the run came to: by print, or the operator where that is nil.

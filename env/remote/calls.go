@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/printable"
 )
 
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and
@@ -105,7 +106,7 @@ func (e *Dispatcher) Touch(_ context.Context, id string, req protocol.TouchReque
 // logged. A repeated call waits with the first, or gets its answer. A call refused as invalid
 // leaves the claim as it was.
 func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
-	req.Failed = protocol.Printable(req.Failed, failedBytesMax) // it goes into logs, terminals and status
+	req.Failed = printable.Text(req.Failed, failedBytesMax) // it goes into logs, terminals and status
 	if err := checkFinish(&req); err != nil {
 		return protocol.FinishReply{}, err
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/headway-rl/headway/internal/printable"
 )
 
 // Exit codes of every command.
@@ -49,7 +51,7 @@ func newFailure(code int, hint, format string, arguments []any) error {
 }
 
 // Print prints an error as every command does: the message on the first line,
-// the hint on the second.
+// the hint on the second. It escapes what a terminal would obey.
 func Print(stderr io.Writer, err error) {
 	var failed *Error
 	message := err.Error()
@@ -58,8 +60,8 @@ func Print(stderr io.Writer, err error) {
 			return
 		}
 	}
-	fmt.Fprintf(stderr, "headway: %s\n", strings.TrimSpace(message))
+	fmt.Fprintf(stderr, "headway: %s\n", printable.Lines(strings.TrimSpace(message)))
 	if failed != nil && failed.Hint != "" {
-		fmt.Fprintf(stderr, "  %s\n", failed.Hint)
+		fmt.Fprintf(stderr, "  %s\n", printable.Lines(failed.Hint))
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -327,7 +328,7 @@ func (s *Store) get(ctx context.Context, parent Parent, path string) (*http.Resp
 			text = []byte(refused.Error.Message)
 		}
 		// It is logged, and a parent is an engine like any other.
-		return nil, fmt.Errorf("HTTP %d: %s", response.StatusCode, protocol.Printable(string(text), 300))
+		return nil, fmt.Errorf("HTTP %d: %s", response.StatusCode, printable.Text(string(text), 300))
 	}
 	return response, nil
 }

@@ -1,11 +1,11 @@
-package protocol
+package printable
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestPrintable(t *testing.T) {
+func TestText(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                          "",
 		`no "room" for \n, ü, 猫`:    `no "room" for \n, ü, 猫`,
@@ -16,8 +16,14 @@ func TestPrintable(t *testing.T) {
 		strings.Repeat("a", 41):     strings.Repeat("a", 40) + "… (1 bytes more)",
 		strings.Repeat("猫", 14):     strings.Repeat("猫", 13) + "… (3 bytes more)",
 	} {
-		if got := Printable(text, 40); got != want {
+		if got := Text(text, 40); got != want {
 			t.Errorf("%q is shown as %q, want %q", text, got, want)
 		}
+	}
+}
+
+func TestLines(t *testing.T) {
+	if got, want := Lines("a\x1b[2J\n\tb\u202e\r\n"), `a\x1b[2J`+"\n\t"+`b\u202e\r`+"\n"; got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,4 +1,4 @@
-package protocol
+package printable
 
 import (
 	"strings"
@@ -7,14 +7,14 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzPrintable: a client's text is one line of valid text without a character that a terminal obeys, and no
+// FuzzText: a client's text is one line of valid text without a character that a terminal obeys, and no
 // longer than the bound allows.
-func FuzzPrintable(f *testing.F) {
+func FuzzText(f *testing.F) {
 	f.Add("a\x1b[31m\nb\r\u202e\xff", 8)
 	f.Add("é", 1)
 	f.Fuzz(func(t *testing.T, text string, most int) {
 		most = int(uint(most) % 1000)
-		said := Printable(text, most)
+		said := Text(text, most)
 		if !utf8.ValidString(said) || len(said) > 10*most+40 {
 			t.Errorf("%q is %d bytes of at most %d", said, len(said), most)
 		}

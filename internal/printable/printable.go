@@ -1,4 +1,6 @@
-package protocol
+// Package printable makes texts of others fit for a log, a terminal or a status. Those are of clients, engines,
+// documents and paths.
+package printable
 
 import (
 	"fmt"
@@ -8,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// Printable makes a client's text fit for one line of a log, a terminal or a status. It keeps at most
+// Text makes somebody's text fit for one line of a log, a terminal or a status. It keeps at most
 // so many bytes, and escapes as Go does what is no visible character and no tab. A terminal would obey control
 // characters, and a newline would forge a line of the log.
-func Printable(text string, most int) string {
+func Text(text string, most int) string {
 	cut := 0
 	if len(text) > most {
 		for most > 0 && !utf8.RuneStart(text[most]) {
@@ -36,4 +38,13 @@ func Printable(text string, most int) string {
 		fmt.Fprintf(&b, "… (%d bytes more)", cut)
 	}
 	return b.String()
+}
+
+// Lines escapes a text as [Text] does, but keeps its lines, and all of its length.
+func Lines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		lines[i] = Text(line, len(line))
+	}
+	return strings.Join(lines, "\n")
 }
