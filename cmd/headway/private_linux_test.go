@@ -76,7 +76,7 @@ func TestRunDirectoriesOfOthersAreRefused(t *testing.T) {
 			where = run
 		}
 		code, _, stderr := headway(t, append(arguments, where)...)
-		if code == 0 || !strings.Contains(stderr, "belongs to another user of this machine (uid 65534)") {
+		if code == 0 || !strings.Contains(stderr, "belongs to another user (uid 65534)") {
 			t.Errorf("%s: %d, %s", name, code, stderr)
 		}
 		if text, err := os.ReadFile(victim); err != nil || string(text) != "mine" {
