@@ -90,7 +90,7 @@ func sample(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r ups
 	}
 	defer body.Close()
 	var delta upstream.Delta
-	events, decoder := upstream.NewEventReader(body), d.Decoder(r, caps)
+	events, decoder := upstream.NewEventReader(body, &r), d.Decoder(r, caps)
 	for delta.Finish == "" {
 		data, err := events.Next()
 		if err == io.EOF {

@@ -147,7 +147,7 @@ func TestRealServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer body.Close()
-	events := upstream.NewEventReader(body)
+	events := upstream.NewEventReader(body, &r)
 	var d upstream.Delta
 	for {
 		data, err := events.Next()

@@ -81,7 +81,7 @@ func open(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstr
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = body.Close() })
-	return &running{r, upstream.NewEventReader(body), New().Decoder(r, caps), upstream.Delta{}, body}
+	return &running{r, upstream.NewEventReader(body, &r), New().Decoder(r, caps), upstream.Delta{}, body}
 }
 
 // until reads on until there are that many tokens, or to the end mark.
@@ -463,7 +463,7 @@ func TestRefusals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := upstream.NewEventReader(body).Next()
+		data, err := upstream.NewEventReader(body, &r).Next()
 		if err == nil {
 			err = New().Decoder(r, caps).Event(data, &upstream.Delta{})
 		}

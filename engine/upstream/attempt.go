@@ -157,12 +157,15 @@ func ofServer(status int) bool {
 
 // read records the events of the stream until its end, or until it is to end.
 func (c *call) read() error {
-	events := NewEventReader(c.body)
+	events := NewEventReader(c.body, &c.request)
 	decoder := c.e.opt.Dialect.Decoder(c.request, c.s.caps)
 	vocabulary := c.e.vocabulary(c.s.caps)
 	var d Delta
 	for {
 		data, err := events.Next()
+		if errors.Is(err, ErrLied) {
+			return err
+		}
 		if err != nil {
 			return reading(c.e.quoted(err))
 		}

@@ -126,7 +126,7 @@ func BenchmarkGenerateEvent(b *testing.B) {
 func BenchmarkEventReader(b *testing.B) {
 	b.ReportAllocs()
 	b.SetBytes(int64(len(benchEvent)))
-	r := NewEventReader(&repeated{text: []byte(benchEvent)})
+	r := NewEventReader(&repeated{text: []byte(benchEvent)}, &Request{MaxTokens: 1})
 	for b.Loop() {
 		if _, err := r.Next(); err != nil {
 			b.Fatal(err)

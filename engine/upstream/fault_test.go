@@ -303,6 +303,7 @@ func TestLiesAreErrors(t *testing.T) {
 		"-9999":                         `{"T":[` + token + `],"P":[-9999]}`,
 		"a log-prob above 0":            `{"T":[` + token + `],"P":[0.5]}`,
 		"more tokens than asked for":    `{"T":[9,10,11,12,13,14,15,16,17],"P":[0,0,0,0,0,0,0,0,0]}`,
+		"an event without an end":       strings.Repeat("x", 1<<20),
 		"an unknown finish":             `{"F":"maybe"}`,
 		"tokens after the finish":       "{\"F\":\"stop\"}\n\ndata: {\"T\":[9],\"P\":[-1]}",
 		"the end without a finish":      `{}`,

@@ -7,14 +7,25 @@ import (
 	"io"
 )
 
-// Bounds of the events of a stream: a buffer's first size, and the longest event that is read.
+// Bounds of the events of a stream: a buffer's first size, and the longest event that is read of any.
+// A request allows less: what an event has beside tokens, and the most that it has for each token.
 const (
-	eventBufferBytes = 8 << 10
-	eventBytesMax    = 64 << 20
+	eventBufferBytes  = 8 << 10
+	eventBytesMax     = 64 << 20
+	eventBytesSpare   = 256 << 10
+	eventBytesSampled = 2 << 10
+	eventBytesPrompt  = 256
 )
 
-// errEventTooLong is what an event beyond eventBytesMax ends a stream with.
-var errEventTooLong = fmt.Errorf("an event of the stream is longer than %d bytes", eventBytesMax)
+// errEventTooLong is wrapped by what an event beyond its limit ends a stream with.
+var errEventTooLong = fmt.Errorf("%w: an event of the stream is longer than its request allows", ErrLied)
+
+// eventLimit is how long an event can be that answers a request, all tokens repeated in it.
+func eventLimit(r *Request) int {
+	sampled := min(max(r.MaxTokens, 0), eventBytesMax/eventBytesSampled)
+	prompt := min(len(r.Prompt), eventBytesMax/eventBytesPrompt)
+	return min(eventBytesMax, eventBytesSpare+eventBytesSampled*sampled+eventBytesPrompt*prompt)
+}
 
 // byteOrderMark may stand before the first event of a stream, by the standard, and means nothing.
 const byteOrderMark = "\uFEFF"
@@ -23,6 +34,7 @@ const byteOrderMark = "\uFEFF"
 // allocates only to grow its buffers.
 type EventReader struct {
 	from       io.Reader
+	limit      int // of an event and of a line, in bytes
 	buffer     []byte
 	begin, end int   // what is in the buffer and not read yet
 	err        error // of from, once what came before it has been read
@@ -31,9 +43,10 @@ type EventReader struct {
 	strange    error // stands for the first line that belongs to no event
 }
 
-// NewEventReader returns a reader of the events in a reply's body.
-func NewEventReader(body io.Reader) *EventReader {
-	return &EventReader{from: body, buffer: make([]byte, eventBufferBytes)}
+// NewEventReader returns a reader of the events in the body of a request's reply. An event that is
+// longer than the request allows is an error that wraps [ErrLied].
+func NewEventReader(body io.Reader, of *Request) *EventReader {
+	return &EventReader{from: body, limit: eventLimit(of), buffer: make([]byte, eventBufferBytes)}
 }
 
 // Next returns the data of the next event that has any, its lines joined by LF. It is valid until the
@@ -69,16 +82,19 @@ func (r *EventReader) Next() ([]byte, error) {
 		if len(value) > 0 && value[0] == ' ' {
 			value = value[1:]
 		}
+		if len(r.data)+len(value) >= r.limit {
+			return nil, r.tooLong()
+		}
 		if some {
 			r.data = append(r.data, '\n')
 		}
 		r.data = append(r.data, value...)
 		some = true
-		if len(r.data) > eventBytesMax {
-			return nil, errEventTooLong
-		}
 	}
 }
+
+// tooLong is the error of an event beyond the limit.
+func (r *EventReader) tooLong() error { return fmt.Errorf("%w: %d bytes", errEventTooLong, r.limit) }
 
 // other looks at a line that is not data. llama-server calls a field error that others put into data.
 func (r *EventReader) other(line []byte) error {
@@ -161,10 +177,12 @@ func (r *EventReader) fill() error {
 		r.begin, r.end = 0, r.end-r.begin
 	}
 	if r.end == len(r.buffer) {
-		if len(r.buffer) > eventBytesMax {
-			return errEventTooLong
+		if r.end >= r.limit {
+			return r.tooLong()
 		}
-		r.buffer = append(r.buffer, make([]byte, len(r.buffer))...)
+		longer := make([]byte, min(2*r.end, r.limit))
+		copy(longer, r.buffer)
+		r.buffer = longer
 	}
 	n, err := r.from.Read(r.buffer[r.end:])
 	r.end += n

@@ -15,7 +15,7 @@ import (
 
 // readEvents reads all events that a reader has.
 func readEvents(from io.Reader) (events []string, err error) {
-	r := NewEventReader(from)
+	r := NewEventReader(from, &Request{MaxTokens: 8})
 	for {
 		data, err := r.Next()
 		if err != nil {
@@ -129,10 +129,29 @@ func (p *pieces) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// An event without an end costs as much memory as the longest that its request allows.
 func TestAnEventWithoutEndIsRefused(t *testing.T) {
-	line := strings.NewReader("data: " + strings.Repeat("x", 1<<10))
-	if _, err := readEvents(io.MultiReader(line, endless{})); !errors.Is(err, errEventTooLong) {
-		t.Errorf("ended with %v", err)
+	for _, test := range []struct {
+		request Request
+		limit   int
+	}{
+		{Request{MaxTokens: 8}, 272 << 10},
+		{Request{MaxTokens: 8, Prompt: make([]int32, 1024)}, 528 << 10},
+		{Request{MaxTokens: 1 << 40}, 64 << 20},
+	} {
+		line := strings.NewReader("data: " + strings.Repeat("x", 1<<10))
+		r := NewEventReader(io.MultiReader(line, endless{}), &test.request)
+		_, err := r.Next()
+		if !errors.Is(err, errEventTooLong) || !errors.Is(err, ErrLied) {
+			t.Errorf("ended with %v", err)
+		}
+		if cap(r.buffer) != test.limit {
+			t.Errorf("for %d tokens after %d it keeps %d bytes, want %d", test.request.MaxTokens, len(test.request.Prompt), cap(r.buffer), test.limit)
+		}
+	}
+	lines := strings.NewReader(strings.Repeat("data: "+strings.Repeat("x", 1<<10)+"\n", 1<<10))
+	if _, err := readEvents(lines); !errors.Is(err, errEventTooLong) {
+		t.Errorf("of many lines, ended with %v", err)
 	}
 }
 

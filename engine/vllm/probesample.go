@@ -75,7 +75,7 @@ func (p *prober) ask(ctx context.Context, tokens int) (upstream.Delta, error) {
 	}
 	defer body.Close()
 	defer cancel()
-	events, decoder := upstream.NewEventReader(body), p.Decoder(r, p.caps)
+	events, decoder := upstream.NewEventReader(body, &r), p.Decoder(r, p.caps)
 	for {
 		data, err := events.Next()
 		switch {

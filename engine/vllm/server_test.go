@@ -86,7 +86,7 @@ func send(t *testing.T, s *upstream.Server, caps *upstream.Capabilities, r upstr
 		cancel()
 		t.Fatal(err)
 	}
-	st := &stream{id: r.ID, body: body, events: upstream.NewEventReader(body), dec: New().Decoder(r, caps), cancel: cancel}
+	st := &stream{id: r.ID, body: body, events: upstream.NewEventReader(body, &r), dec: New().Decoder(r, caps), cancel: cancel}
 	t.Cleanup(func() { cancel(); _ = body.Close() })
 	return st
 }
@@ -241,7 +241,7 @@ func TestRefusalsOfARealServer(t *testing.T) {
 			}
 			body, err := s.Open(limited(t), http.MethodPost, call)
 			if err == nil {
-				events, decoder := upstream.NewEventReader(body), New().Decoder(r, caps)
+				events, decoder := upstream.NewEventReader(body, &r), New().Decoder(r, caps)
 				var data []byte
 				if data, err = events.Next(); err == nil {
 					err = decoder.Event(data, new(upstream.Delta))
