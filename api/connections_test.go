@@ -186,3 +186,33 @@ func TestConnectionsOfClients(t *testing.T) {
 		t.Errorf("the next: %d %s", a.status, a.body)
 	}
 }
+
+// The tokens of one role hold half of the connections: a viewer's that wait keep no environment out.
+func TestConnectionsOfARole(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	defer close(leave)
+	c := start(t, Options{ConnectionsMax: 8, RequestsMax: 100, Tokens: testTokens(t)}, func(s *Server) {
+		s.route("POST /test", roleAny, func(w http.ResponseWriter, r *http.Request) error {
+			entered <- struct{}{}
+			<-leave
+			return writeJSON(w, struct{}{})
+		}, unbounded)
+		s.route("POST /now", roleAny, func(w http.ResponseWriter, r *http.Request) error { return writeJSON(w, struct{}{}) })
+	})
+	for range 4 {
+		c.dial().ask("POST", "/test", "viewer")
+		<-entered
+	}
+	more := c.dial()
+	more.ask("POST", "/now", "viewer")
+	if a := more.reply(); a.status != 429 || a.code() != protocol.CodeBusy || !strings.Contains(a.body, "of role viewer is under way on each") {
+		t.Errorf("one more: %d %s", a.status, a.body)
+	}
+	for _, role := range []string{"environment", "trainer", "admin"} {
+		other := c.dial()
+		other.ask("POST", "/now", role)
+		if a := other.reply(); a.status != 200 {
+			t.Errorf("role %s: %d %s", role, a.status, a.body)
+		}
+	}
+}

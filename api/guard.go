@@ -161,7 +161,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 	if reply, ok := w.(*reply); ok {
 		reply.role, reply.token = who.role, who.token
 	}
-	if err := s.place(w, r, flags); err != nil {
+	if err := s.place(w, r, who.role, flags); err != nil {
 		return err
 	}
 	if flags&always == 0 && !s.draining() {
@@ -243,14 +243,23 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, roles Role) (call
 	return caller{role: role, token: token}, nil
 }
 
-// place counts the connection of a caller that is known among those of clients.
-func (s *Server) place(w http.ResponseWriter, r *http.Request, flags flag) error {
-	switch err := s.connections.Admit(r.Context()); {
+// place counts the connection of a caller that is known among those of clients. Where there are tokens, those of one
+// role may have half, so that no viewer keeps workers and trainers out.
+func (s *Server) place(w http.ResponseWriter, r *http.Request, role Role, flags flag) error {
+	group := ""
+	if s.opt.Tokens != nil {
+		group = role.String()
+	}
+	switch err := s.connections.Admit(r.Context(), group); {
 	case errors.Is(err, connections.ErrClosed):
 		panic(http.ErrAbortHandler) // the client asks again: nothing is done over a connection that has no answer
 	case err != nil && flags&reserved == 0:
 		w.Header().Set("Connection", "close")
 		s.connectionsRefused.Add(1)
+		if errors.Is(err, connections.ErrShare) {
+			return protocol.Refuse(protocol.CodeBusy, "bound %s: a request of role %s is under way on each of those that one role may have, half of %d: ask again when some have ended", boundConnections, role, s.opt.ConnectionsMax).
+				With("bound", boundConnections).With("connections_max", s.opt.ConnectionsMax)
+		}
 		return protocol.Refuse(protocol.CodeBusy, "bound %s: a request is under way on each of those that clients may have, of %d in all: ask again when some have ended", boundConnections, s.opt.ConnectionsMax).
 			With("bound", boundConnections).With("connections_max", s.opt.ConnectionsMax)
 	}

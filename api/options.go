@@ -49,7 +49,8 @@ type Options struct {
 	// BytesPerSMin is the slowest speed of a body or a reply. Default 16 KiB/s.
 	BytesPerSMin int64
 	// ConnectionsMax bounds open connections. An eighth is for those over which no request of a known client has
-	// come: the oldest of them closes for a new one. Requests that find no place among the others are CodeBusy.
+	// come: the oldest of them closes for a new one. The tokens of one role may have half of all. Requests that find no
+	// place are CodeBusy.
 	// Default as many as the process carries: see connections.Most.
 	ConnectionsMax int
 	// RequestsMax bounds the requests of one role under way at a time, those that wait for work
@@ -57,7 +58,8 @@ type Options struct {
 	RequestsMax int
 	// RawIO writes short replies by system calls that Go's runtime is not told of: see internal/socket.
 	RawIO bool
-	// StreamsMax bounds the subscribers of the event stream. The tokens of one role may have half of it. Default 64.
+	// StreamsMax bounds the subscribers of the event stream and of the pages' stream together. The tokens of one role
+	// may have half of it. Default 64.
 	StreamsMax int
 	// RepliesMax, ReplyBytesMax and ReplyAge bound the replies that are kept by Idempotency-Key:
 	// their number, their bytes and their age. Defaults 4096, 64 MiB and 10 minutes.

@@ -27,7 +27,7 @@ func (s *Server) planeRoutes() {
 	})
 	s.open("GET /readyz", s.ready)
 	s.route("GET /api/v1/view/{path...}", roleAny, s.view, always)
-	s.route("GET /api/v1/view/stream", roleAny, s.view, always, unbounded)
+	s.route("GET /api/v1/view/stream", roleAny, s.viewStream, always, unbounded)
 	s.readRollouts("GET /api/v1/view/groups")
 	s.readRollouts("GET /api/v1/view/groups/{path...}")
 	for path, page := range s.opt.Pages {
@@ -66,6 +66,16 @@ func (s *Server) view(w http.ResponseWriter, r *http.Request) error {
 	defer context.AfterFunc(s.ending, cancel)()
 	port.ServeHTTP(w, r.WithContext(ctx))
 	return nil
+}
+
+// viewStream is view under the bound of subscribers.
+func (s *Server) viewStream(w http.ResponseWriter, r *http.Request) error {
+	leave, err := s.enterStream(w)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return s.view(w, r)
 }
 
 // open adds a path that asks nobody.

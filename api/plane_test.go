@@ -98,6 +98,49 @@ func TestStreamsOfARole(t *testing.T) {
 	}
 }
 
+// Those who follow what the pages show count among the subscribers, of a role and of all.
+func TestPagesCountAmongStreams(t *testing.T) {
+	c := start(t, Options{StreamsMax: 4, Heartbeat: time.Hour, Tokens: testTokens(t)}, nil)
+	leave, entered := make(chan struct{}), make(chan struct{}, 4)
+	view := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { entered <- struct{}{}; <-leave })
+	if err := c.server.Mount(Ports{Plane: c.plane, View: view}); err != nil {
+		t.Fatal(err)
+	}
+	defer close(leave)
+	ask := func(role string) *line {
+		l := c.dial()
+		l.ask("GET", "/api/v1/view/stream", role)
+		return l
+	}
+	refused := func(role string) {
+		t.Helper()
+		l := ask(role)
+		replied := make(chan answer, 1)
+		go func() { replied <- l.reply() }()
+		select {
+		case a := <-replied:
+			if a.status != 429 || a.code() != protocol.CodeBusy {
+				t.Errorf("one more of role %s: %d %s", role, a.status, a.body)
+			}
+		case <-entered:
+			t.Errorf("one more of role %s follows", role)
+		}
+	}
+	for range 2 {
+		ask("viewer")
+		<-entered
+	}
+	refused("viewer")
+	if a := c.do("HEAD", "/api/v1/stream", "", "Authorization", "Bearer "+secrets["viewer"]); a.status != 429 {
+		t.Errorf("the events: %d", a.status)
+	}
+	for range 2 {
+		ask("admin")
+		<-entered
+	}
+	refused("trainer")
+}
+
 // A silent stream has comments, and the server's end is said.
 func TestStreamHeartbeat(t *testing.T) {
 	c := start(t, Options{Heartbeat: time.Millisecond}, nil)

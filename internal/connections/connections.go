@@ -24,6 +24,9 @@ const (
 	memoryShare, descriptorShare = 8, 2
 	// newcomerShare is the part of the connections that newcomers may take.
 	newcomerShare = 8
+	// groupShare is the part of all connections that the clients of one group may take, so that one that holds many
+	// leaves some to the others.
+	groupShare = 2
 )
 
 // Most is how many connections a server may have by default. They are half of a process' descriptors, or fewer where
@@ -36,19 +39,28 @@ func Most(descriptors int, memory int64) int {
 var (
 	// ErrFull says that all connections of clients are taken, and that a request is under way on each.
 	ErrFull = errors.New("connections: all of them are taken")
+	// ErrShare says that the connections of a group hold its share, and that a request is under way on each.
+	ErrShare = errors.New("connections: those of this group hold its share")
 	// ErrClosed says that the connection was closed in favour of another before its request was read.
 	ErrClosed = errors.New("connections: this one was closed for another")
 )
 
 // Bound bounds the connections of one server. It is safe for concurrent use.
 type Bound struct {
-	newcomersMax, clientsMax int
+	newcomersMax, clientsMax, groupMax int
 
-	mu sync.Mutex
-	// newcomers and idle are those that may be closed; clients counts those of clients, idle ones included.
-	newcomers, idle  pool
-	clients          int
+	mu        sync.Mutex
+	newcomers pool
+	// groups has the clients by the name of their group. clients and idle count those of all groups.
+	groups           map[string]*group
+	clients, idle    int
 	crowded, evicted int64 // newcomers and idle clients that were closed for another
+}
+
+// group has the clients of one name: how many there are, and those that are idle, which may be closed.
+type group struct {
+	held int
+	idle pool
 }
 
 // New returns a bound of that many connections, 2 at least; 0 stands for Most of this process. An eighth of them is
@@ -58,7 +70,7 @@ func New(connections int) *Bound {
 		connections = Most(machine.Descriptors(), machine.Memory())
 	}
 	newcomers := max(connections/newcomerShare, 1)
-	return &Bound{newcomersMax: newcomers, clientsMax: max(connections-newcomers, 1)}
+	return &Bound{newcomersMax: newcomers, clientsMax: max(connections-newcomers, 1), groupMax: max(connections/groupShare, 1), groups: map[string]*group{}}
 }
 
 // Room says how full a part of a bound is. Closed counts the connections that were closed there for another.
@@ -74,7 +86,7 @@ func (b *Bound) Rooms() (newcomers, clients Room) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return Room{b.newcomers.size, b.newcomersMax, b.newcomers.size >= b.newcomersMax, b.crowded},
-		Room{b.clients, b.clientsMax, b.clients-b.idle.size >= b.clientsMax, b.evicted}
+		Room{b.clients, b.clientsMax, b.clients-b.idle >= b.clientsMax, b.evicted}
 }
 
 // Serve is server.Serve under the bound, or ServeTLS where the server has a certificate. It sets the server's
@@ -97,39 +109,72 @@ func (b *Bound) Serve(server *http.Server, listener net.Listener) error {
 
 type key struct{}
 
-// Admit counts the connection of a request among those of clients, where it is not yet. The oldest idle one of the peer
-// that has most closes for it where there is no room. It returns ErrFull or ErrClosed. A connection that the bound
-// does not know is admitted.
-func (b *Bound) Admit(ctx context.Context) error {
+// Admit counts the connection of a request among those of clients, where it is not yet. It stays in the group that it
+// is admitted to, which may have half of all connections; the group with the empty name may have all. Where there is
+// no room, an idle one closes: see victim. It returns ErrFull, ErrShare or ErrClosed. A connection that the bound does
+// not know is admitted.
+func (b *Bound) Admit(ctx context.Context, name string) error {
 	c, _ := ctx.Value(key{}).(*connection)
 	if c == nil {
 		return nil
 	}
-	b.mu.Lock()
-	if c.state != newcomer {
-		defer b.mu.Unlock()
-		if c.state == closed {
-			return ErrClosed
-		}
-		return nil
-	}
-	var victim *connection
-	if b.clients >= b.clientsMax {
-		if victim = b.idle.next(); victim == nil {
-			b.mu.Unlock()
-			return ErrFull
-		}
-		b.evicted++
-		b.leave(victim)
-	}
-	b.newcomers.remove(c)
-	c.state = busy
-	b.clients++
-	b.mu.Unlock()
+	victim, err := b.admit(c, name)
 	if victim != nil {
 		_ = victim.Conn.Close()
 	}
-	return nil
+	return err
+}
+
+func (b *Bound) admit(c *connection, name string) (victim *connection, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch c.state {
+	case busy, idle:
+		return nil, nil
+	case closed:
+		return nil, ErrClosed
+	}
+	if victim, err = b.victim(name); err != nil {
+		return nil, err
+	}
+	if victim != nil {
+		b.evicted++
+		b.leave(victim)
+	}
+	to := b.groups[name]
+	if to == nil {
+		to = &group{}
+		b.groups[name] = to
+	}
+	b.newcomers.remove(c)
+	c.state, c.group = busy, to
+	b.clients++
+	to.held++
+	return victim, nil
+}
+
+// victim is the client that closes for a new one of a group, nil where there is room. A group that holds its share
+// closes one of its own, else the one closes that has most idle ones. It is the oldest of the peer that has most.
+func (b *Bound) victim(name string) (*connection, error) {
+	if own := b.groups[name]; name != "" && own != nil && own.held >= b.groupMax {
+		if victim := own.idle.next(); victim != nil {
+			return victim, nil
+		}
+		return nil, ErrShare
+	}
+	if b.clients < b.clientsMax {
+		return nil, nil
+	}
+	var most *group
+	for _, g := range b.groups {
+		if g.idle.size > 0 && (most == nil || g.idle.size > most.idle.size) {
+			most = g
+		}
+	}
+	if most == nil {
+		return nil, ErrFull
+	}
+	return most.idle.next(), nil
 }
 
 // bodyPatience is how long a request of Handler may take over its body.
@@ -138,7 +183,7 @@ const bodyPatience = 10 * time.Second
 // Handler admits every request, for a server that does not say itself who is a client. It has bodies come at once.
 func (b *Bound) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch err := b.Admit(r.Context()); {
+		switch err := b.Admit(r.Context(), ""); {
 		case errors.Is(err, ErrClosed):
 			panic(http.ErrAbortHandler)
 		case err != nil:
@@ -165,9 +210,11 @@ func (b *Bound) changed(c net.Conn, to http.ConnState) {
 	switch {
 	case to == http.StateIdle && own.state == busy:
 		own.state = idle
-		b.idle.add(own)
+		own.group.idle.add(own)
+		b.idle++
 	case to == http.StateActive && own.state == idle:
-		b.idle.remove(own)
+		own.group.idle.remove(own)
+		b.idle--
 		own.state = busy
 	}
 }
@@ -191,10 +238,13 @@ func (b *Bound) leave(c *connection) {
 	case newcomer:
 		b.newcomers.remove(c)
 	case idle:
-		b.idle.remove(c)
+		c.group.idle.remove(c)
+		b.idle--
 		b.clients--
+		c.group.held--
 	case busy:
 		b.clients--
+		c.group.held--
 	}
 	c.state = closed
 }
@@ -232,7 +282,8 @@ const (
 type connection struct {
 	net.Conn
 	bound *Bound
-	state state // under bound.mu, as is its place in a pool
+	state state  // under bound.mu, as are its group and its place in a pool
+	group *group // of a client, nil before
 	seat
 	from source
 }

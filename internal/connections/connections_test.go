@@ -113,7 +113,11 @@ func (s *served) empty() {
 		}
 		runtime.Gosched()
 	}
-	if n, m := len(s.bound.newcomers.peers)+len(s.bound.idle.peers), len(s.bound.newcomers.order)+len(s.bound.idle.order); n+m > 0 {
+	n, m := len(s.bound.newcomers.peers), len(s.bound.newcomers.order)
+	for _, g := range s.bound.groups {
+		n, m = n+g.held+len(g.idle.peers), m+len(g.idle.order)
+	}
+	if n+m > 0 {
 		s.Errorf("%d peers are kept of connections that closed, %d in order", n, m)
 	}
 }
@@ -122,7 +126,7 @@ func (s *served) empty() {
 func (s *served) idle(n int) {
 	for {
 		s.bound.mu.Lock()
-		idle := s.bound.idle.size
+		idle := s.bound.idle
 		s.bound.mu.Unlock()
 		if idle == n {
 			return
@@ -237,22 +241,66 @@ func TestClosedIsNotAdmitted(t *testing.T) {
 	c := &connection{Conn: closedConn{}, bound: b}
 	b.enter(c)
 	ctx := context.WithValue(t.Context(), key{}, c)
-	if err := b.Admit(ctx); err != nil {
+	if err := b.Admit(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	b.changed(c, http.StateIdle)
 	c.Close()
 	b.changed(c, http.StateActive)
-	if err := b.Admit(ctx); !errors.Is(err, ErrClosed) {
+	if err := b.Admit(ctx, ""); !errors.Is(err, ErrClosed) {
 		t.Errorf("got %v", err)
 	}
 	c.Close()
 	if n, clients := b.Rooms(); n.Held+clients.Held != 0 {
 		t.Errorf("%d and %d are held", n.Held, clients.Held)
 	}
-	if err := b.Admit(t.Context()); err != nil {
+	if err := b.Admit(t.Context(), ""); err != nil {
 		t.Errorf("a connection of another listener: %v", err)
 	}
+}
+
+// The clients of one group hold half of all connections. Another one closes an idle one of them, or is refused, and
+// others get in; an idle one closes of the group that has most.
+func TestGroupHoldsItsShare(t *testing.T) {
+	b := New(8) // a newcomer and seven clients
+	enter := func(name string, want error) *connection {
+		t.Helper()
+		c := &connection{Conn: closedConn{}, bound: b}
+		b.enter(c)
+		if err := b.Admit(context.WithValue(t.Context(), key{}, c), name); err != want {
+			t.Fatalf("one of %q: %v, want %v", name, err, want)
+		}
+		if want != nil {
+			c.Close()
+		}
+		return c
+	}
+	var viewers []*connection
+	for range 4 {
+		viewers = append(viewers, enter("viewer", nil))
+	}
+	enter("viewer", ErrShare)
+	worker := enter("worker", nil)
+	b.changed(worker, http.StateIdle)
+	enter("viewer", ErrShare) // the worker's makes no place for it
+	b.changed(viewers[2], http.StateIdle)
+	viewers = append(viewers, enter("viewer", nil))
+	if viewers[2].state != closed || worker.state != idle {
+		t.Errorf("the idle ones are in states %d and %d", viewers[2].state, worker.state)
+	}
+	enter("worker", nil)
+	enter("", nil)
+	b.changed(viewers[0], http.StateIdle)
+	b.changed(viewers[1], http.StateIdle)
+	enter("trainer", nil)
+	if viewers[0].state != closed || worker.state != idle {
+		t.Errorf("the idle ones are in states %d and %d", viewers[0].state, worker.state)
+	}
+	b.changed(viewers[1], http.StateActive)
+	b.changed(worker, http.StateActive)
+	enter("trainer", ErrFull)
+	viewers[1].Close()
+	enter("viewer", nil)
 }
 
 type closedConn struct{ net.Conn }
@@ -312,7 +360,7 @@ func BenchmarkChanged(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		bound.changed(c, http.StateActive)
-		_ = bound.Admit(ctx)
+		_ = bound.Admit(ctx, "")
 		bound.changed(c, http.StateIdle)
 	}
 }
