@@ -257,7 +257,7 @@ func (s *Server) place(w http.ResponseWriter, r *http.Request, role Role, flags 
 		w.Header().Set("Connection", "close")
 		s.connectionsRefused.Add(1)
 		if errors.Is(err, connections.ErrShare) {
-			return protocol.Refuse(protocol.CodeBusy, "bound %s: a request of role %s is under way on each of those that one role may have, half of %d: ask again when some have ended", boundConnections, role, s.opt.ConnectionsMax).
+			return protocol.Refuse(protocol.CodeBusy, "bound %s: role %s has requests under way on half of %d: ask again when some have ended", boundConnections, role, s.opt.ConnectionsMax).
 				With("bound", boundConnections).With("connections_max", s.opt.ConnectionsMax)
 		}
 		return protocol.Refuse(protocol.CodeBusy, "bound %s: a request is under way on each of those that clients may have, of %d in all: ask again when some have ended", boundConnections, s.opt.ConnectionsMax).

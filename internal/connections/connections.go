@@ -110,7 +110,7 @@ func (b *Bound) Serve(server *http.Server, listener net.Listener) error {
 type key struct{}
 
 // Admit counts the connection of a request among those of clients, where it is not yet. It stays in the group that it
-// is admitted to, which may have half of all connections; the group with the empty name may have all. Where there is
+// is admitted to. A group may have half of all connections; that with the empty name may have all. Where there is
 // no room, an idle one closes: see victim. It returns ErrFull, ErrShare or ErrClosed. A connection that the bound does
 // not know is admitted.
 func (b *Bound) Admit(ctx context.Context, name string) error {

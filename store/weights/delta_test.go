@@ -459,3 +459,34 @@ func TestDiff(t *testing.T) {
 	}
 	onlyVersions(t, dir, "v000000", "v000001", "v000002", "v000003", "v000004", "v000005")
 }
+
+// The header of a file that is published is bounded while it is read.
+func TestPublishedHeadersAreBounded(t *testing.T) {
+	long := file("", 0)
+	binary.LittleEndian.PutUint64(long, 32<<20+1)
+	for _, test := range []struct {
+		content []byte
+		want    string
+	}{
+		{long, "header of 33554433 bytes, want at most 33554432 in a version"},
+		{file(`{"a":{"dtype":"U8","shape":[0`+strings.Repeat(",1", 2048)+`],"data_offsets":[0,0]}}`, 0), "shape: 4099 bytes of text"},
+	} {
+		s := openTest(t, t.TempDir(), Options{})
+		_, err := publishFiles(t, s, Description{Version: 1, Kind: KindFull}, add{ModelName, test.content})
+		if !errors.As(err, new(*RefusedError)) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%v, want a RefusedError with %q", err, test.want)
+		}
+	}
+	empty := `{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`
+	two := file(`{"a":`+empty+`,"__metadata__":{"a":"","b":""},"b":`+empty+"}", 0)
+	for names, want := range map[int]string{2: "", 1: "more than 1 names"} {
+		_, err := (&inspector{size: -1, names: names}).Write(two)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("of %d names: %v, want %q", names, err, want)
+		}
+	}
+	tensors := file(`{"a":`+empty+`,"b":`+empty+"}", 0)
+	if _, err := (&inspector{size: int64(len(tensors)), names: 1}).Write(tensors); err == nil || !strings.Contains(err.Error(), "more than 1 tensors") {
+		t.Errorf("two tensors of one: %v", err)
+	}
+}

@@ -191,7 +191,7 @@ func (d *Draft) take(ctx context.Context, want File, content io.Reader, w io.Wri
 	into := []io.Writer{w, sum}
 	var in *inspector
 	if isTensors(want.Name) {
-		in = &inspector{size: size, scan: isModel(want.Name) && !d.s.options.AcceptNonFinite && d.d.Kind == KindFull}
+		in = &inspector{size: size, names: publishedNamesMax, scan: isModel(want.Name) && !d.s.options.AcceptNonFinite && d.d.Kind == KindFull}
 		into = append(into, in)
 	}
 	n, err := d.copy(ctx, want.Name, content, into, size)

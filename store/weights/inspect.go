@@ -1,9 +1,17 @@
 package weights
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
+)
+
+const (
+	// publishedHeaderBytesMax bounds the header of a file that is published, and publishedNamesMax its tensors and the
+	// names of its metadata. What is kept of a header takes several times its bytes.
+	publishedHeaderBytesMax = 32 << 20
+	publishedNamesMax       = 200_000
 )
 
 // inspector reads a safetensors file as it comes by, in pieces of any size: its
@@ -11,6 +19,9 @@ import (
 type inspector struct {
 	// scan: NaN and infinity are refused.
 	scan bool
+	// names bounds the tensors, and the names of the metadata, of a file that is published. Its header's bytes are
+	// bounded, too. Zero leaves both to the format.
+	names int
 	// header is complete once parsed is set.
 	parsed bool
 	head   []byte
@@ -58,16 +69,15 @@ func (in *inspector) readHeader(p []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.names > 0 && length > publishedHeaderBytesMax {
+		return nil, fmt.Errorf("header of %d bytes, want at most %d in a version", length, publishedHeaderBytesMax)
+	}
 	need := min(int(lengthBytes+length)-len(in.head), len(p))
 	in.head, p = append(in.head, p[:need]...), p[need:]
 	if int64(len(in.head)) < lengthBytes+length {
 		return nil, nil
 	}
-	if size = in.size; size < 0 {
-		if in.header, err = parseStreamed(in.head); err != nil {
-			return nil, err
-		}
-	} else if in.header, err = ParseHeader(in.head, size); err != nil {
+	if in.header, err = parseWhole(in.head, in.size, cmp.Or(in.names, math.MaxInt)); err != nil {
 		return nil, err
 	}
 	in.parsed, in.head = true, nil

@@ -97,7 +97,7 @@ func (d *Draft) create(name string) (io.WriteCloser, error) {
 	w := &made{d: d, name: name, out: out}
 	w.begin(out)
 	if isTensors(name) {
-		w.in = &inspector{size: -1, scan: isModel(name) && !d.s.options.AcceptNonFinite}
+		w.in = &inspector{size: -1, names: publishedNamesMax, scan: isModel(name) && !d.s.options.AcceptNonFinite}
 	}
 	return w, nil
 }

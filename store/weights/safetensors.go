@@ -124,19 +124,22 @@ func appendString(dst []byte, s string) []byte {
 // the format. Examples are unknown types, sizes that contradict shapes, and names that occur twice.
 // Others are tensors that overlap, leave gaps, or do not end where the file does.
 func ParseHeader(head []byte, fileBytes int64) (Header, error) {
-	h, err := parseHeader(head, fileBytes)
+	return parseWhole(head, fileBytes, math.MaxInt)
+}
+
+// parseWhole is ParseHeader of so many names at most. A negative size is of a file whose end is not known yet:
+// where it ends is not looked at.
+func parseWhole(head []byte, fileBytes int64, names int) (Header, error) {
+	size := fileBytes
+	if size < 0 {
+		size = math.MaxInt64
+	}
+	h, err := parseHeader(head, size, names)
 	if err != nil {
 		return Header{}, err
 	}
-	return h, h.cover(fileBytes - h.DataStart)
-}
-
-// parseStreamed reads the header of a file whose end is not known yet: what ParseHeader
-// refuses, but for where the file ends.
-func parseStreamed(head []byte) (Header, error) {
-	h, err := parseHeader(head, math.MaxInt64)
-	if err != nil {
-		return Header{}, err
+	if fileBytes >= 0 {
+		return h, h.cover(fileBytes - h.DataStart)
 	}
 	end := int64(0)
 	for i := range h.Entries {
@@ -145,7 +148,7 @@ func parseStreamed(head []byte) (Header, error) {
 	return h, h.cover(end)
 }
 
-func parseHeader(head []byte, fileBytes int64) (Header, error) {
+func parseHeader(head []byte, fileBytes int64, names int) (Header, error) {
 	length, err := headerLength(head, fileBytes)
 	if err != nil {
 		return Header{}, err
@@ -161,7 +164,7 @@ func parseHeader(head []byte, fileBytes int64) (Header, error) {
 		return Header{}, errors.New("header is not JSON in UTF-8")
 	}
 	h := Header{DataStart: lengthBytes + length}
-	return h, h.parse(text)
+	return h, h.parse(text, names)
 }
 
 // headerLength reads and bounds the length in front of the header.
@@ -180,8 +183,9 @@ func headerLength(head []byte, fileBytes int64) (int64, error) {
 }
 
 // parse reads the members of a header that is known to be valid JSON. It walks
-// them itself, because decoding into a map would take the last of equal names.
-func (h *Header) parse(text []byte) error {
+// them itself, because decoding into a map would take the last of equal names. It refuses more tensors and
+// metadata than names before it keeps them.
+func (h *Header) parse(text []byte, names int) error {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if _, err := decoder.Token(); err != nil { // the brace
 		return err
@@ -193,10 +197,13 @@ func (h *Header) parse(text []byte) error {
 			return fmt.Errorf("header: %w", err)
 		}
 		if name == metadataName {
-			if err := h.parseMetadata(decoder); err != nil {
+			if err := h.parseMetadata(decoder, names); err != nil {
 				return fmt.Errorf("header: %s: %w", metadataName, err)
 			}
 			continue
+		}
+		if len(h.Entries) == names {
+			return fmt.Errorf("header of more than %d tensors, want at most that", names)
 		}
 		e, err := parseEntry(decoder)
 		if err != nil {
@@ -237,7 +244,7 @@ func openObject(decoder *json.Decoder) error {
 	return nil
 }
 
-func (h *Header) parseMetadata(decoder *json.Decoder) error {
+func (h *Header) parseMetadata(decoder *json.Decoder, names int) error {
 	if err := openObject(decoder); err != nil {
 		return err
 	}
@@ -252,6 +259,9 @@ func (h *Header) parseMetadata(decoder *json.Decoder) error {
 		if err != nil {
 			return err
 		}
+		if len(h.Metadata) == names {
+			return fmt.Errorf("more than %d names, want at most that", names)
+		}
 		value, ok := token.(string)
 		if !ok {
 			return fmt.Errorf("%q is %v, want a string", name, token)
@@ -260,6 +270,21 @@ func (h *Header) parseMetadata(decoder *json.Decoder) error {
 	}
 	_, err := decoder.Token() // the closing brace
 	return err
+}
+
+// numbersBytesMax bounds the text of a shape and of offsets.
+const numbersBytesMax = 4096
+
+// decodeShort reads a list of numbers. A long one is refused before it is decoded, which takes several times its text.
+func decodeShort[N int | int64](decoder *json.Decoder, into *[]N) error {
+	var text json.RawMessage
+	if err := decoder.Decode(&text); err != nil {
+		return err
+	}
+	if len(text) > numbersBytesMax {
+		return fmt.Errorf("%d bytes of text, want at most %d", len(text), numbersBytesMax)
+	}
+	return json.Unmarshal(text, into)
 }
 
 func parseEntry(decoder *json.Decoder) (Entry, error) {
@@ -279,9 +304,9 @@ func parseEntry(decoder *json.Decoder) (Entry, error) {
 		case "dtype":
 			err = decoder.Decode(&dtype)
 		case "shape":
-			err = decoder.Decode(&e.Shape)
+			err = decodeShort(decoder, &e.Shape)
 		case "data_offsets":
-			err = decoder.Decode(&offsets)
+			err = decodeShort(decoder, &offsets)
 		default:
 			return e, fmt.Errorf("has %q, want only dtype, shape and data_offsets", key)
 		}
