@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
 )
 
@@ -81,8 +82,11 @@ func WithRoomHint(dir string, err error) error {
 	return failure.Run(ResumeHint(dir, err), "%w", err)
 }
 
-// ResumeHint is how a run that ended by an error goes on.
+// ResumeHint is how a run that ended by an error goes on, "" where resuming it ends in the same error.
 func ResumeHint(dir string, err error) string {
+	if errors.Is(err, live.ErrPayloadsLost) || errors.Is(err, live.ErrLogLost) {
+		return ""
+	}
 	hint := "headway run --resume " + dir + " goes on from the last logged event"
 	if record.NoRoom(err) {
 		hint = "make room in " + dir + record.FreeText(dir) + ", then " + hint

@@ -23,6 +23,9 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if err := r.lostEnd(); err != nil { // before anything is changed
 			return err
 		}
+		if err := r.lostPayloads(); err != nil {
+			return err
+		}
 		if _, err := r.opt.Store.Retain(r.counted.Counts); err != nil {
 			return fmt.Errorf("live: forgetting payloads that do not count: %w", err)
 		}
@@ -54,6 +57,40 @@ func (r *Runtime) begin(ctx context.Context) error {
 	}
 	r.startClock()
 	return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.RunStarted}})
+}
+
+// groupsShownMax bounds a message about groups.
+const groupsShownMax = 8
+
+// lostPayloads says, as an error, which groups the store lacks payloads of that the log counts. Each was durable
+// before its score was logged, so that files were damaged or removed. No train step could have them.
+func (r *Runtime) lostPayloads() error {
+	there := map[port.RolloutID]bool{}
+	if _, err := r.opt.Store.Retain(func(id port.RolloutID) bool { there[id] = true; return true }); err != nil {
+		return fmt.Errorf("live: the payloads that are stored: %w", err)
+	}
+	lost, payloads := []loop.GroupID(nil), 0
+	for group, ids := range r.counted.groups {
+		n := payloads
+		for _, id := range ids {
+			if !there[id] {
+				payloads++
+			}
+		}
+		if payloads > n {
+			lost = append(lost, group)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	slices.Sort(lost)
+	more := ""
+	if n := len(lost) - groupsShownMax; n > 0 {
+		lost, more = lost[:groupsShownMax], fmt.Sprintf(" and of %d more", n)
+	}
+	return fmt.Errorf("live: %w: %d that the log counts are gone, of groups %v%s. Nothing was changed. Restore the run from a copy, with all payloads of its store. "+
+		"Without a copy, begin a new run", ErrPayloadsLost, payloads, lost, more)
 }
 
 // serveFirst has every engine serve version 0 that is to be there from the start. One that is

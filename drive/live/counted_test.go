@@ -3,6 +3,9 @@ package live_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,6 +96,51 @@ func TestCutRolloutsAfterAResume(t *testing.T) {
 		res, err := w.runtime(t, resume).Run(t.Context())
 		if err != nil || res.Reason != loop.ReasonSteps {
 			t.Fatalf("ended by %v, %v", res.Reason, err)
+		}
+		w.checkTrained(t)
+	})
+}
+
+// TestLostPayloads: a run goes on only where its store has every payload that its log counts. It says which
+// groups lack one, and changes nothing.
+func TestLostPayloads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := redundantWorld()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.change = func(o *live.Options) {
+			o.OnBatch = func(b port.Batch) {
+				if b.Lease == 3 {
+					cancel()
+				}
+			}
+		}
+		if _, err := w.runtime(t, nil).Run(ctx); err == nil {
+			t.Fatal("it was to be stopped in its third step")
+		}
+		w.change = nil
+		resume := w.resume(t)
+		var lost port.Sample
+		for _, samples := range w.store.samples {
+			for k, sample := range samples {
+				if resume.Counted.Counts(sample.ID) && lost.Tokens == nil {
+					lost = sample
+					delete(samples, k)
+				}
+			}
+		}
+		before := w.store.log.String()
+		_, err := w.runtime(t, resume).Run(t.Context())
+		if want := fmt.Sprintf("1 that the log counts are gone, of groups [%d].", lost.ID.Group); !errors.Is(err, live.ErrPayloadsLost) || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %q", err, want)
+		}
+		if w.store.log.String() != before {
+			t.Error("the log was changed")
+		}
+		w.store.put(lost)
+		res, err := w.runtime(t, w.resume(t)).Run(t.Context())
+		if err != nil || res.Reason != loop.ReasonSteps {
+			t.Fatalf("with the payload again it ended by %v, %v", res.Reason, err)
 		}
 		w.checkTrained(t)
 	})

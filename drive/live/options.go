@@ -109,6 +109,9 @@ type Result struct {
 // ErrLogLost is wrapped by the error of a run whose log does not reach to what has been published. Nothing was changed.
 var ErrLogLost = errors.New("the event log has lost its end")
 
+// ErrPayloadsLost is wrapped by the error of a run whose store lacks payloads that its log counts. Nothing was changed.
+var ErrPayloadsLost = errors.New("the store has lost payloads")
+
 // ErrStalled is wrapped by the error of a run in which train steps have ceased.
 var ErrStalled = errors.New("the run has stalled")
 
