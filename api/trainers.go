@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
@@ -164,7 +166,11 @@ func readParts(r *http.Request, req *protocol.PublishRequest) (next func() (stri
 			return "", nil, partError("the next part", err)
 		}
 		name := part.FormName()
-		return name, &filePart{part, name}, nil
+		file := &filePart{Part: part, name: name}
+		if strings.HasSuffix(name, ".safetensors") {
+			file.held, _ = r.Context().Value(heldKey{}).(*held)
+		}
+		return name, file, nil
 	}, nil
 }
 
@@ -172,6 +178,11 @@ func readParts(r *http.Request, req *protocol.PublishRequest) (next func() (stri
 type filePart struct {
 	*multipart.Part
 	name string
+	// held counts the header of a file of tensors, which the store keeps until the publish has ended; nil of others.
+	held *held
+	// length has the header's length as it stands before it, and headed the bytes of the header that came.
+	length []byte
+	headed int64
 }
 
 // Read reads on in the part.
@@ -180,7 +191,27 @@ func (p *filePart) Read(b []byte) (int, error) {
 	if err != nil && err != io.EOF {
 		err = partError(fmt.Sprintf("file %.100q", p.name), err)
 	}
+	if full := p.count(b[:n]); full != nil {
+		return n, full
+	}
 	return n, err
+}
+
+// count counts what came of the header among the bodies that are held in memory.
+func (p *filePart) count(came []byte) error {
+	if p.held == nil {
+		return nil
+	}
+	need := min(8-len(p.length), len(came))
+	p.length, came = append(p.length, came[:need]...), came[need:]
+	if len(p.length) < 8 {
+		return nil
+	}
+	if left := binary.LittleEndian.Uint64(p.length) - uint64(p.headed); uint64(len(came)) > left {
+		came = came[:left]
+	}
+	p.headed += int64(len(came))
+	return p.held.take(len(came))
 }
 
 // partError says where a multipart body broke off or is none.

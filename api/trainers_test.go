@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +38,8 @@ type served struct {
 }
 
 func (s *served) Engines() []protocol.EngineVersion { return s.engines }
+
+func (*served) Status() protocol.Status { return protocol.Status{} }
 
 // school is a server over a trainer and a store of weights, both real.
 type school struct {
@@ -281,6 +284,54 @@ func TestPublishRefused(t *testing.T) {
 	}
 	if v := s.store.Newest(); v != 0 {
 		t.Errorf("version %d is there", v)
+	}
+}
+
+// The headers of files that are published count among the bodies in memory until the publish has ended.
+func TestPublishedHeadersAreCounted(t *testing.T) {
+	s := newSchool(t, api.Options{BodiesBytesMax: 200_000})
+	head := `{"trainer":"a","version":0,"files":[{"name":"model.safetensors"}]}`
+	header := `{"__metadata__":{"x":"` + strings.Repeat("y", 8000) + `"},"w":{"dtype":"F32","shape":[1000000],"data_offsets":[0,4000000]}}`
+	model := string(binary.LittleEndian.AppendUint64(nil, uint64(len(header)))) + header + strings.Repeat("z", 4_000_000)
+	kind, body := form(t, head, "model.safetensors", model)
+	whole := body.Bytes()
+	read, write := io.Pipe()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"weights", read)
+		if err != nil {
+			return
+		}
+		req.Header.Set("Content-Type", kind)
+		if reply, err := http.DefaultClient.Do(req); err == nil {
+			_ = reply.Body.Close()
+		}
+	}()
+	if _, err := write.Write(whole[:1<<20]); err != nil {
+		t.Fatal(err)
+	}
+	held := func() (bytes int64) {
+		_, text, _ := s.call(http.MethodGet, "status", "", nil)
+		var status protocol.Status
+		s.must(json.Unmarshal(text, &status))
+		for _, b := range status.Bounds {
+			if b.Name == "bodies_bytes" {
+				bytes = b.Held
+			}
+		}
+		return bytes
+	}
+	for held() < 80_000 {
+		runtime.Gosched()
+	}
+	if status, text, _ := s.call(http.MethodPost, "weights", kind, bytes.NewReader(whole)); status != 429 || !strings.Contains(string(text), "bodies_bytes") {
+		t.Errorf("a second one: %d %.300s", status, text)
+	}
+	s.must(write.CloseWithError(io.ErrUnexpectedEOF))
+	<-ended
+	for held() > 0 {
+		runtime.Gosched()
 	}
 }
 
