@@ -155,7 +155,7 @@ func TestTokenOfPages(t *testing.T) {
 	if pages.KeptToken(dir) != token || pages.Token(dir) != token {
 		t.Error("the token was not kept")
 	}
-	if pages.Token(path) == token || pages.Token(path) == pages.Token(path) {
+	if once, again := pages.Token(path), pages.Token(path); once == token || once == again {
 		t.Error("a path that is no directory has a token of its own")
 	}
 }
