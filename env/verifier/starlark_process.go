@@ -36,8 +36,9 @@ func newStarlark(o Options) (Verifier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verifier: starlark: %w", err)
 	}
+	first = append(first, '\n') // here, as several processes may start at once
 	return &scripts{o: p, programs: newPrograms(starlarkName, o.Concurrency, func() (*process, error) {
-		return startStarlark(append(first, '\n'))
+		return startStarlark(first)
 	})}, nil
 }
 

@@ -170,7 +170,8 @@ func TestStarlarkDecodesWhateverText(t *testing.T) {
 		if test.says == "" && (err != nil || v.Reward != 1) {
 			t.Errorf("%s: %v, %.200v", name, v, err)
 		}
-		if test.says != "" && (sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), test.says)) {
+		// Under the race detector a process takes several times the memory, and may meet that bound first.
+		if test.says != "" && (sandbox.ClassOf(err) != sandbox.VerifierCrash || !strings.Contains(err.Error(), test.says) && !strings.Contains(err.Error(), "needs more than 256 MiB")) {
 			t.Errorf("%s: %v, %.200v; want %s", name, v, err, test.says)
 		}
 	}
