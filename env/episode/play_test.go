@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -62,14 +63,12 @@ func call(name string, arguments any) line {
 }
 
 // says judges by the response: it is the reward.
-func says(t *testing.T, o verifier.Options) *verifier.Bounded {
+func says(t *testing.T) *verifier.Bounded {
 	t.Helper()
-	o.Kind, o.Expression = verifier.Starlark, `number(response)`
-	j, err := verifier.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return j
+	return verifier.Bound(judged(func(_ context.Context, c verifier.Case) (verifier.Verdict, error) {
+		reward, err := strconv.ParseFloat(strings.TrimSpace(c.Response), 64)
+		return verifier.Verdict{Reward: reward}, err
+	}), verifier.Bounds{Range: [2]float64{0, 1}, Concurrency: 8, Timeout: time.Minute})
 }
 
 // judged is a verifier in Go.
@@ -141,7 +140,7 @@ func lines(r episode.Record) string {
 func TestSingleTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &script{lines: []line{{text: "0.5", takes: 2 * time.Second, finish: "stop"}}}
-		o, err := episode.Play(t.Context(), question(), p, nil, says(t, verifier.Options{}), episode.Options{Rollout: "g1-s0-a0"})
+		o, err := episode.Play(t.Context(), question(), p, nil, says(t), episode.Options{Rollout: "g1-s0-a0"})
 		if err != nil || o.Verdict.Reward != 0.5 || o.Turns != 1 || o.Response != "0.5" || len(o.Messages) != 2 || o.Truncated || o.TurnsSpent {
 			t.Errorf("%+v, %v", o, err)
 		}
@@ -226,7 +225,7 @@ func TestEnds(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			task := question()
 			task.TurnsMax = test.task
-			o, err := episode.Play(t.Context(), task, &script{lines: test.lines}, test.world, says(t, verifier.Options{}), test.options)
+			o, err := episode.Play(t.Context(), task, &script{lines: test.lines}, test.world, says(t), test.options)
 			if err != nil || o.Turns != test.turns || o.Truncated != test.truncated || o.TurnsSpent != test.turnsSpent || o.Verdict.Reward != 0.25 {
 				t.Errorf("%d turns, truncated %v, spent %v, reward %v: %v", o.Turns, o.Truncated, o.TurnsSpent, o.Verdict.Reward, err)
 			}
@@ -254,7 +253,7 @@ func TestStepRewards(t *testing.T) {
 	if err != nil || o.Verdict.Reward != 0.75 || fmt.Sprint(o.Verdict.Steps) != "[0.5 0 0.25]" || fmt.Sprint(o.Record.Steps) != "[0.5 0 0.25]" {
 		t.Errorf("%+v, %v", o, err)
 	}
-	if o, err := play(rewards, says(t, verifier.Options{})); err != nil || o.Verdict.Reward != 0 || o.Verdict.Steps != nil {
+	if o, err := play(rewards, says(t)); err != nil || o.Verdict.Reward != 0 || o.Verdict.Steps != nil {
 		t.Errorf("with a verifier: %+v, %v", o, err)
 	}
 	for name, test := range map[string]struct {
@@ -373,7 +372,7 @@ func TestEnterOutside(t *testing.T) {
 		episode.Mark(ctx, sandbox.Disk)
 		return episode.Answer{Done: true, Limit: sandbox.Disk}, nil
 	}}
-	o, err := episode.Play(t.Context(), question(), &script{lines: []line{{text: "1"}}}, w, says(t, verifier.Options{}), episode.Options{})
+	o, err := episode.Play(t.Context(), question(), &script{lines: []line{{text: "1"}}}, w, says(t), episode.Options{})
 	before := lines(o.Record)
 	episode.Mark(kept, sandbox.Lost)
 	episode.Enter(kept, episode.Verifier, "late")()

@@ -171,7 +171,7 @@ func TestMistakes(t *testing.T) {
 		{`one message may call 3 tools`, crowd},
 	} {
 		p := &script{lines: []line{call("shell", args{"command": "head -c 2000000 /dev/zero > large"}), test.line, {text: "0.5"}}}
-		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{CallsMax: 3}), says(t, verifier.Options{}), episode.Options{})
+		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{CallsMax: 3}), says(t), episode.Options{})
 		if err != nil || o.Verdict.Reward != 0.5 {
 			t.Errorf("%s: %v", test.says, err)
 			continue
@@ -193,7 +193,7 @@ func TestOutputIsText(t *testing.T) {
 		`echo out; echo err >&2`:                          {"out\n[standard error]\nerr\n"},
 	} {
 		p := &script{lines: []line{call("shell", args{"command": command}), {text: "1"}}}
-		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{OutputMax: 1000}), says(t, verifier.Options{}), episode.Options{})
+		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{OutputMax: 1000}), says(t), episode.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,7 +221,7 @@ func TestLimitOfATool(t *testing.T) {
 		"the one tool's": {sandbox.Limits{}, episode.SandboxedOptions{ToolTime: time.Minute, ToolTimes: map[string]time.Duration{"shell": 300 * time.Millisecond}}, sandbox.Timeout},
 	} {
 		p := &script{lines: []line{call("shell", args{"command": "echo began; sleep 3600"}), {text: "1"}}}
-		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, test.limits), test.options), says(t, verifier.Options{}), episode.Options{})
+		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, processBox(t, test.limits), test.options), says(t), episode.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -306,7 +306,7 @@ func TestBoxIsLazy(t *testing.T) {
 		p := &script{lines: []line{
 			call("bash", args{}), call("shell", args{"command": "a"}), call("shell", args{"command": "b"}), {text: "1", takes: time.Second},
 		}}
-		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, l, episode.SandboxedOptions{}), says(t, verifier.Options{}), episode.Options{})
+		o, err := episode.Play(t.Context(), question(), p, sandboxed(t, l, episode.SandboxedOptions{}), says(t), episode.Options{})
 		if err != nil || l.readies != 1 || l.runs != 2 {
 			t.Errorf("%d starts, %d runs: %v", l.readies, l.runs, err)
 		}
@@ -316,7 +316,7 @@ func TestBoxIsLazy(t *testing.T) {
 		checkSpans(t, o.Record, 0, 6*time.Second)
 
 		idle := &lease{}
-		o, err = episode.Play(t.Context(), question(), &script{lines: []line{{text: "1"}}}, sandboxed(t, idle, episode.SandboxedOptions{}), says(t, verifier.Options{}), episode.Options{})
+		o, err = episode.Play(t.Context(), question(), &script{lines: []line{{text: "1"}}}, sandboxed(t, idle, episode.SandboxedOptions{}), says(t), episode.Options{})
 		if err != nil || idle.readies != 0 || o.StateLow != -1 || o.Record.StateLow != nil {
 			t.Errorf("a box was made that nobody used: %v", err)
 		}
@@ -370,7 +370,7 @@ func TestRetriesOfTools(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := &lease{startErrs: test.start, runErrs: test.run}
 				p := &script{lines: []line{call("shell", args{"command": "x"}), {text: "1"}}}
-				o, err := episode.Play(t.Context(), question(), p, sandboxed(t, l, episode.SandboxedOptions{Retries: test.retries}), says(t, verifier.Options{}), episode.Options{})
+				o, err := episode.Play(t.Context(), question(), p, sandboxed(t, l, episode.SandboxedOptions{Retries: test.retries}), says(t), episode.Options{})
 				if sandbox.ClassOf(err) != test.class || o.Record.Failure != test.class || l.readies != test.readies || l.runs != test.runs {
 					t.Errorf("%d starts, %d runs: %v", l.readies, l.runs, err)
 				}
@@ -388,7 +388,7 @@ func TestFilesThatFail(t *testing.T) {
 	task := question()
 	task.Files = map[string][]byte{"/work/a": []byte("x")}
 	p := &script{lines: []line{call("shell", args{"command": "x"})}}
-	_, err := episode.Play(t.Context(), task, p, sandboxed(t, l, episode.SandboxedOptions{}), says(t, verifier.Options{}), episode.Options{})
+	_, err := episode.Play(t.Context(), task, p, sandboxed(t, l, episode.SandboxedOptions{}), says(t), episode.Options{})
 	if sandbox.ClassOf(err) != sandbox.Lost || !strings.Contains(err.Error(), "/work/a") || l.runs != 0 {
 		t.Error(err)
 	}
@@ -400,7 +400,7 @@ func TestTimeoutWhileABoxStarts(t *testing.T) {
 		l := &lease{waits: time.Hour}
 		p := &script{lines: []line{call("shell", args{"command": "x"})}}
 		w := sandboxed(t, l, episode.SandboxedOptions{})
-		o, err := episode.Play(t.Context(), question(), p, w, says(t, verifier.Options{}), episode.Options{Timeout: time.Minute})
+		o, err := episode.Play(t.Context(), question(), p, w, says(t), episode.Options{Timeout: time.Minute})
 		if o.Record.Failure != sandbox.Timeout || lines(o.Record) != "sandbox_wait@0:timeout=1m0s" {
 			t.Errorf("%s: %v", lines(o.Record), err)
 		}
