@@ -70,25 +70,31 @@ func TestCutRolloutsAreNotTrainedOn(t *testing.T) {
 	})
 }
 
+// runToThird runs until stop, which is called with what stops the run in its third step.
+func (w *world) runToThird(t *testing.T, stop func(cancel func())) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	w.change = func(o *live.Options) {
+		o.OnBatch = func(b port.Batch) {
+			if b.Lease == 3 {
+				stop(cancel)
+			}
+		}
+	}
+	if _, err := w.runtime(t, nil).Run(ctx); err == nil {
+		t.Fatal("it was to be stopped in its third step")
+	}
+	w.change = nil
+}
+
 // TestCutRolloutsAfterAResume: so it is after a resume, even where the log was torn
 // between the score of a rollout that was cut and the note that discards it.
 func TestCutRolloutsAfterAResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := redundantWorld()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w.change = func(o *live.Options) {
-			o.OnBatch = func(b port.Batch) {
-				if b.Lease == 3 {
-					time.AfterFunc(5*time.Millisecond, cancel)
-				}
-			}
-		}
-		if _, err := w.runtime(t, nil).Run(ctx); err == nil {
-			t.Fatal("it was to be stopped in its third step")
-		}
+		w.runToThird(t, func(cancel func()) { time.AfterFunc(5*time.Millisecond, cancel) })
 		id := w.tear(t)
-		w.change = nil
 		resume := w.resume(t)
 		if stored, _ := w.store.Samples(id.Group); len(stored) != 2 || resume.Counted.Counts(id) {
 			t.Fatalf("%d payloads of group %d before the resume, want 2, and %v not to count", len(stored), id.Group, id)
@@ -106,19 +112,7 @@ func TestCutRolloutsAfterAResume(t *testing.T) {
 func TestLostPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := redundantWorld()
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		w.change = func(o *live.Options) {
-			o.OnBatch = func(b port.Batch) {
-				if b.Lease == 3 {
-					cancel()
-				}
-			}
-		}
-		if _, err := w.runtime(t, nil).Run(ctx); err == nil {
-			t.Fatal("it was to be stopped in its third step")
-		}
-		w.change = nil
+		w.runToThird(t, func(cancel func()) { cancel() })
 		resume := w.resume(t)
 		var lost port.Sample
 		for _, samples := range w.store.samples {

@@ -72,7 +72,7 @@ func (j *Scorer) scorePart(ctx context.Context, problems []env.Problem, response
 // runAnywhere runs programs in a box of their own, and in another where that one fails.
 func (j *Scorer) runAnywhere(ctx context.Context, programs []source) (outcomes []outcome, err error) {
 	for range evaluateTries {
-		if outcomes, err = j.runLeased(ctx, programs); err == nil || ctx.Err() != nil || !mayGoWell(sandbox.ClassOf(err)) {
+		if outcomes, err = j.runLeased(ctx, programs); err == nil || ctx.Err() != nil || !sandbox.ClassOf(err).Kind().Again {
 			return outcomes, err
 		}
 	}
@@ -86,14 +86,4 @@ func (j *Scorer) runLeased(ctx context.Context, programs []source) ([]outcome, e
 	}
 	defer box.Close(context.WithoutCancel(ctx))
 	return j.run(ctx, box, programs)
-}
-
-// mayGoWell reports whether what failed may go well at another try.
-func mayGoWell(class sandbox.Class) bool {
-	for _, c := range sandbox.Classes {
-		if c.Class == class {
-			return c.Again
-		}
-	}
-	return false
 }

@@ -101,7 +101,7 @@ func (r *recorder) mark(class sandbox.Class) {
 		return
 	}
 	r.now.Class = class
-	if isLimit(class) {
+	if class.Kind().Limit {
 		r.limits[class]++
 	}
 }
@@ -129,15 +129,6 @@ func (r *recorder) fail(class sandbox.Class) {
 
 // sameWork tells a turn's tools from its judging, which may meet the same limit once more.
 func sameWork(a, b Span) bool { return (a.Kind == Verifier) == (b.Kind == Verifier) }
-
-func isLimit(class sandbox.Class) bool {
-	for _, c := range sandbox.Classes {
-		if c.Class == class {
-			return c.Limit
-		}
-	}
-	return false
-}
 
 // end ends the last span and returns all of them, with the limits that were met.
 func (r *recorder) end() ([]Span, map[sandbox.Class]int) {

@@ -148,7 +148,7 @@ func (t tool) words() string {
 func mistake(err error) (reply, error) {
 	class := sandbox.ClassOf(err)
 	switch {
-	case isLimit(class):
+	case class.Kind().Limit:
 		return reply{fmt.Sprintf("error: the sandbox's limit %s is met: %s", class, brief(err.Error())), class}, nil
 	case class == sandbox.Refused || isFileError(err):
 		return reply{content: "error: " + brief(err.Error())}, nil

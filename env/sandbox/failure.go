@@ -39,16 +39,29 @@ const (
 	Refused Class = "refused"
 )
 
-// Classes has all of them, limits first, each with whether asking again may help.
-var Classes = []struct {
+// Kind is what there is to know of a class.
+type Kind struct {
 	Class Class
 	// Limit: a command met it. Again: the same may go well at another try.
 	Limit, Again bool
-}{
+}
+
+// Classes has all of them, limits first, each with whether asking again may help.
+var Classes = []Kind{
 	{OutOfMemory, true, false}, {Timeout, true, false}, {Processes, true, false}, {Disk, true, false}, {Output, true, false},
 	{StartFailed, false, true}, {StartTimeout, false, true}, {Quota, false, true}, {BackendDown, false, true}, {Lost, false, true},
 	{VerifierCrash, false, true}, {VerifierTimeout, false, true}, {VerifierProtocol, false, true}, {Protocol, false, true},
 	{Refused, false, false},
+}
+
+// Kind is what there is to know of the class; the zero value of one that is not known.
+func (c Class) Kind() Kind {
+	for _, kind := range Classes {
+		if kind.Class == c {
+			return kind
+		}
+	}
+	return Kind{}
 }
 
 // Failure is an error that says what class it is of.

@@ -126,25 +126,11 @@ func (o Options) validate() error {
 		return fmt.Errorf("verifier: a time limit of %v s: it must be above 0 and at most 1e6", o.TimeoutS)
 	}
 	for _, class := range o.RetryOn {
-		if !known(class) {
+		if class.Kind() == (sandbox.Kind{}) {
 			return fmt.Errorf("verifier: retry on %q: there is no such class; there are %s", class, classNames())
 		}
 	}
 	return nil
-}
-
-func known(class sandbox.Class) bool {
-	return slices.ContainsFunc(sandbox.Classes, func(c classRow) bool { return c.Class == class })
-}
-
-// classRow is the type of sandbox.Classes' rows.
-type classRow = struct {
-	Class        sandbox.Class
-	Limit, Again bool
-}
-
-func isLimit(class sandbox.Class) bool {
-	return slices.ContainsFunc(sandbox.Classes, func(c classRow) bool { return c.Limit && c.Class == class })
 }
 
 func classNames() string {

@@ -67,12 +67,12 @@ func newTests(o Options) (Verifier, error) {
 		return nil, fmt.Errorf("verifier: there is a NUL in the test %q", o.Test)
 	}
 	for class, reward := range o.LimitRewards {
-		if !isLimit(class) || !finite(reward) || reward < o.Range[0] || reward > o.Range[1] {
+		if !class.Kind().Limit || !finite(reward) || reward < o.Range[0] || reward > o.Range[1] {
 			return nil, fmt.Errorf("verifier: a limit of class %q is worth %v: it must be one of a sandbox's limits, and worth something from %v to %v", class, reward, o.Range[0], o.Range[1])
 		}
 	}
 	for _, class := range o.LimitFailures {
-		if !isLimit(class) {
+		if !class.Kind().Limit {
 			return nil, fmt.Errorf("verifier: %q is no limit of a sandbox", class)
 		}
 	}

@@ -212,7 +212,7 @@ func (r *testRun) write(ctx context.Context) (sandbox.Class, error) {
 		if err := r.box.Write(ctx, r.place(name), content, mode); err != nil {
 			class := sandbox.ClassOf(err)
 			switch {
-			case isLimit(class):
+			case class.Kind().Limit:
 				return class, nil
 			case r.policys(name) && (class == sandbox.Refused || errors.Is(err, fs.ErrInvalid)):
 				return Tampered, nil

@@ -49,7 +49,7 @@ func (v Verdict) check(within [2]float64) error {
 			return fmt.Errorf("the metric %q is %v: it must be a finite number, with a name of at most %d bytes", clip(name, nameMax), value, nameMax)
 		}
 	}
-	if v.Limit != "" && v.Limit != Tampered && v.Limit != Raised && !isLimit(v.Limit) {
+	if v.Limit != "" && v.Limit != Tampered && v.Limit != Raised && !v.Limit.Kind().Limit {
 		return fmt.Errorf("the limit %q is none that a sandbox has", v.Limit)
 	}
 	return nil

@@ -124,7 +124,7 @@ func alive(ctx context.Context, m *member) bool {
 // harmless reports whether an error is an answer of a box that is well.
 func harmless(err error) bool {
 	class := sandbox.ClassOf(err)
-	return class == sandbox.Refused || is(class).Limit || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, fs.ErrPermission) ||
+	return class == sandbox.Refused || class.Kind().Limit || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, fs.ErrPermission) ||
 		errors.Is(err, sandbox.ErrTooLarge) || errors.Is(err, errors.ErrUnsupported)
 }
 

@@ -297,7 +297,7 @@ func (l *Lease) limited(limit sandbox.Class) {
 func (p *Pool) failed(class sandbox.Class) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if is(class).Limit {
+	if class.Kind().Limit {
 		p.counts.limits[class]++
 	} else {
 		p.counts.failures[class]++

@@ -224,7 +224,7 @@ func (p *Pool) startFailed(s *start, err *sandbox.Failure, now time.Time) {
 	w := s.by
 	delay := p.delays(&w.retrying, err, now)
 	// A backend without room is asked until the lease's time is over: others give their boxes back.
-	if !is(err.Class).Again || err.Class != sandbox.Quota && w.failed > p.o.Retries {
+	if !err.Class.Kind().Again || err.Class != sandbox.Quota && w.failed > p.o.Retries {
 		p.leave(w, handed{err: fmt.Errorf("sandbox pool: no box after %d starts: %w", w.failed, err)})
 		return
 	}
@@ -239,18 +239,6 @@ func (p *Pool) delays(r *retrying, err error, now time.Time) time.Duration {
 	delay = time.Duration(float64(delay) * (0.5 + p.o.Rand()))
 	r.failed, r.last, r.next = r.failed+1, err, now.Add(delay)
 	return delay
-}
-
-// ofClass is what there is to know of a class; nothing of one that is not known.
-type ofClass struct{ Limit, Again bool }
-
-func is(class sandbox.Class) ofClass {
-	for _, c := range sandbox.Classes {
-		if c.Class == class {
-			return ofClass{c.Limit, c.Again}
-		}
-	}
-	return ofClass{}
 }
 
 // offer gives a box to who waits longest, or puts it by; one too many ends.

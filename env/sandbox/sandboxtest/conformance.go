@@ -21,7 +21,7 @@ func Conformance(t *testing.T, subject Subject) {
 		{"Files", testFiles}, {"NoFiles", testNoFiles}, {"Links", testLinks}, {"Mounts", testMounts},
 		{"Apart", testApart}, {"Network", testNetwork},
 		{"Close", testClose}, {"CloseWhileRunning", testCloseWhileRunning}, {"Cancelled", testCancelled}, {"CreateCancelled", testCreateCancelled},
-		{"Reset", testReset}, {"ResetPorts", testResetPorts}, {"ResetSockets", testResetSockets}, {"Snapshot", testSnapshot},
+		{"Reset", testReset}, {"ResetUsed", testResetUsed}, {"Snapshot", testSnapshot},
 		{"List", testList}, {"Destroy", testDestroy}, {"ManyAtOnce", testManyAtOnce}, {"MakerKilled", testMakerKilled},
 	} {
 		t.Run(c.name, func(t *testing.T) {

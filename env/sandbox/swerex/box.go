@@ -196,15 +196,7 @@ func (b *box) stop(ctx context.Context) {
 // result is what came of a command. The server may be in the hands of the code that it runs, so that a result
 // that no command has is refused, and no more of its output is kept than was asked for.
 func (a reply) result(id sandbox.ID, output int64) (sandbox.Result, error) {
-	limit := func(c sandbox.Class) bool {
-		return slices.ContainsFunc(sandbox.Classes, func(known struct {
-			Class        sandbox.Class
-			Limit, Again bool
-		}) bool {
-			return known.Class == c && known.Limit
-		})
-	}
-	if a.Limit != "" && !limit(a.Limit) {
+	if a.Limit != "" && !a.Limit.Kind().Limit {
 		return sandbox.Result{}, sandbox.Fail(sandbox.Protocol, "run", id, "the command met the limit %.40q, which is none", a.Limit)
 	}
 	longest := time.Duration(math.MaxInt64).Seconds() / 2
