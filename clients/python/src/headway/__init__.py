@@ -25,6 +25,7 @@ from .errors import (
     Invalid,
     LeaseExpired,
     NotFound,
+    ProgramMissing,
     RunEnded,
     TooLarge,
     Unauthorized,
@@ -40,8 +41,8 @@ __version__ = "0.1.0"
 
 __all__ = [
     "BFloat16", "Batch", "Busy", "Client", "Conflict", "DiskFull", "Environment", "Forbidden", "GroupStamp",
-    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "Question",
-    "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable",
-    "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "connect", "environment", "narrow",
-    "rendezvous", "single_turn", "widen", "work",
+    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "ProgramMissing",
+    "Question", "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
+    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "connect",
+    "environment", "narrow", "rendezvous", "single_turn", "widen", "work",
 ]  # fmt: skip

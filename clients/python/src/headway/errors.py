@@ -1,4 +1,4 @@
-"""What can go wrong, one class per code of the server.
+"""What can go wrong, one class per code of the server, and the errors of calls of the program.
 
 Every refusal of the server is `{"error": {"code", "message", "detail"}}`; it arrives here as the class of
 its code. What the client finds wrong before it sends anything raises the same classes, with status 0.
@@ -107,6 +107,12 @@ class RunEnded(HeadwayError):
     """The run is done: there will be no more work. `Client.batches` ends instead of raising it."""
 
     default_code = "run_ended"
+
+
+class ProgramMissing(HeadwayError):
+    """The program `headway` is not installed. The message names the remedy."""
+
+    default_code = "program_missing"
 
 
 _BY_CODE: dict[str, type[HeadwayError]] = {
