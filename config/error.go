@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/printable"
 )
 
@@ -70,6 +71,12 @@ func (e *Error) Unwrap() error { return e.Cause }
 // UsageFault marks the error as the caller's: a command ends with exit code 2.
 func (e *Error) UsageFault() {}
 
+// Faults returns the error by its parts, without passwords of addresses.
+func (e *Error) Faults() []failure.Fault {
+	return []failure.Fault{{File: e.File, Line: e.Line, Column: e.Column, Key: e.Key, Value: userinfo.ReplaceAllString(e.Value, "://REDACTED@"),
+		Problem: e.Problem, Allowed: e.Allowed, Nearest: e.Nearest}}
+}
+
 // Errors are all the things wrong with a document, in the order in which a
 // reader meets them. Every element is reachable by errors.As.
 type Errors []*Error
@@ -101,6 +108,15 @@ func (e Errors) Unwrap() []error {
 
 // UsageFault marks the errors as the caller's.
 func (e Errors) UsageFault() {}
+
+// Faults returns the errors by their parts, all of them.
+func (e Errors) Faults() []failure.Fault {
+	var faults []failure.Fault
+	for _, err := range e {
+		faults = append(faults, err.Faults()...)
+	}
+	return faults
+}
 
 // withoutFollowing leaves out values that were derived from others, where others are wrong that were given: a default
 // is sound by itself.

@@ -1,8 +1,13 @@
 package config
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/internal/failure"
 )
 
 // An error is one line that no terminal obeys, and tells no password of an address, however the document is written.
@@ -21,5 +26,24 @@ func TestErrorIsPrintable(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") || strings.ContainsAny(err.Error(), "\x1b\u202e\n") {
 			t.Errorf("%s: %v, want %q", document, err, want)
 		}
+	}
+}
+
+// An error's parts are all that its text has, passwords of addresses apart.
+func TestFaults(t *testing.T) {
+	_, err := Load("", "rollout.grop_size=2", "queue.factor=0")
+	many, is := errors.AsType[interface {
+		error
+		Faults() []failure.Fault
+	}](err)
+	if !is {
+		t.Fatalf("%T has no faults: %v", err, err)
+	}
+	var text []string
+	for _, f := range many.Faults() {
+		text = append(text, fmt.Sprintf("%s %s=%s %s", f.File, f.Key, f.Value, f.Nearest))
+	}
+	if want := []string{"--set rollout.grop_size= rollout.group_size", "--set queue.factor=0 "}; !slices.Equal(text, want) {
+		t.Errorf("faults are %q, want %q", text, want)
 	}
 }

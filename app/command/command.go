@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,7 +34,8 @@ type Program struct {
 
 // Output is embedded by every command that reports something. For people it
 // prints tables; with --json one JSON document goes to standard output and
-// nothing else does.
+// nothing else does. An error before that document is one itself: see
+// [failure.PrintJSON].
 type Output struct {
 	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
 }
@@ -82,6 +84,11 @@ func (p Program) start(process *app.Process, arguments []string) (code int) {
 	if len(arguments) == 0 {
 		arguments = []string{"--help"}
 	}
+	printed := &tally{to: process.Stdout}
+	asJSON := slices.Contains(arguments, "--json") // before parsing, which may fail
+	if asJSON {
+		process.Stdout = printed
+	}
 	parser, err := p.Parser(p.Grammar(), process.Stdout, process.Stderr)
 	if err != nil {
 		// The grammar is fixed at compile time: a bad one is a bug.
@@ -96,7 +103,23 @@ func (p Program) start(process *app.Process, arguments []string) (code int) {
 	if err != nil {
 		failure.Print(process.Stderr, err)
 	}
+	if err != nil && asJSON && printed.bytes == 0 {
+		_ = failure.PrintJSON(process.Stdout, err, ExitCode(err)) // stderr has it, too
+	}
 	return ExitCode(err)
+}
+
+// tally counts what is written to standard output: an error is printed as JSON where no other document was.
+type tally struct {
+	to    io.Writer
+	bytes int
+}
+
+// Write writes, and counts.
+func (t *tally) Write(b []byte) (int, error) {
+	n, err := t.to.Write(b)
+	t.bytes += n
+	return n, err
 }
 
 // helpHint names the help that answers a command line that did not parse.
@@ -134,6 +157,9 @@ func ExitCode(err error) int {
 
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
+	if counted, is := stream.(*tally); is {
+		stream = counted.to
+	}
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

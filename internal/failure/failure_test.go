@@ -23,3 +23,36 @@ func TestPrintEscapes(t *testing.T) {
 		}
 	}
 }
+
+// A JSON error has the parts of each mistake, where the error knows them.
+func TestPrintJSON(t *testing.T) {
+	var out strings.Builder
+	if err := PrintJSON(&out, Usage("see --help", "predict: %w", field{}), ExitUsage); err != nil {
+		t.Fatal(err)
+	}
+	want := `{
+  "error": {
+    "code": "usage",
+    "exit_code": 2,
+    "message": "predict: batch is bad",
+    "hint": "see --help",
+    "faults": [
+      {
+        "key": "batch",
+        "value": "0",
+        "problem": "is not allowed",
+        "allowed": "at least 1"
+      }
+    ]
+  }
+}
+`
+	if out.String() != want {
+		t.Errorf("printed %s, want %s", out.String(), want)
+	}
+}
+
+type field struct{}
+
+func (field) Error() string                       { return "batch is bad" }
+func (field) Fault() (key, value, allowed string) { return "batch", "0", "at least 1" }

@@ -325,7 +325,7 @@ var rules = []rule{
 	{room: "observe/timeline", claim: pure, may: []string{"loop", "observe/track"},
 		what: "a run's events as a trace viewer's spans",
 		why:  "it draws what any driver observed, and knows none"},
-	{room: "config", claim: repeatable, may: []string{"internal/printable", "internal/spelling", "loop", "loop/workload"}, modules: []string{"github.com/goccy/go-yaml"},
+	{room: "config", claim: repeatable, may: []string{"internal/failure", "internal/printable", "internal/spelling", "loop", "loop/workload"}, modules: []string{"github.com/goccy/go-yaml"},
 		what: "the one schema of every command",
 		why:  "a document can be checked without anything that would run it"},
 	{room: "loop", claim: pure, standard: []string{"cmp", "encoding/json", "errors", "fmt", "math", "slices", "strings"},

@@ -23,6 +23,11 @@ func (e *FieldError) Error() string {
 	return fmt.Sprintf("%s: %v is not allowed: want %s", e.Field, e.Value, e.Allowed)
 }
 
+// Fault returns the error by its parts, each in words.
+func (e *FieldError) Fault() (key, value, allowed string) {
+	return e.Field, fmt.Sprint(e.Value), e.Allowed
+}
+
 // inRange refuses a number outside [low, high]; NaN is outside every range.
 func inRange(field string, value, low, high float64, unit string) error {
 	if value >= low && value <= high {
