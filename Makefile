@@ -13,6 +13,10 @@ TIMEOUT := 30m
 LESS_GC := GOGC=400
 # lint has vetted everything, so that tests are not vetted again.
 TEST := test -vet=off -timeout $(TIMEOUT)
+# Programs are built without cgo and without this machine's paths, as in the wheels: tests run what users have, and all
+# builds share one cache. The race detector alone needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS 2>/dev/null)) -trimpath
 # The Python client's own environment, from pinned versions with their hashes.
 PYTHON ?= python3
 VENV := clients/python/.venv
@@ -49,8 +53,8 @@ test-go: ## the Go half of make test
 	@$(MAKE) --no-print-directory browser # one after the other: both may ask apt-get
 	alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))") && \
 	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) $$alone $(LONG_ALONE)
-	$(LESS_GC) $(GO) build -race $(CONCURRENT)
-	HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) $(TEST) -race -short $(CONCURRENT)
+	CGO_ENABLED=1 $(LESS_GC) $(GO) build -race $(CONCURRENT)
+	CGO_ENABLED=1 HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) $(TEST) -race -short $(CONCURRENT)
 
 .PHONY: browser
 browser: ## install Chromium (Debian's package, as root) for the tests of the dashboard
@@ -79,15 +83,15 @@ $(RUNSC):
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
-	cd clients/python && .venv/bin/ruff check src ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/tasks/*.py && .venv/bin/pytest -q
+	cd clients/python && .venv/bin/ruff check hatch_build.py src ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/tasks/*.py && .venv/bin/pytest -q
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
-	.venv/bin/mypy --strict src $$without $$follow && \
+	.venv/bin/mypy --strict hatch_build.py src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done
 	HEADWAY_PYTHON=$(CURDIR)/$(VENV)/bin/python $(GO) $(TEST) ./cmd/headway -run 'Tutorials/own-trainer'
 
-$(VENV)/installed: clients/python/requirements/test.txt
+$(VENV)/installed: clients/python/requirements/test.txt clients/python/requirements/build.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -q --require-hashes -r clients/python/requirements/test.txt
+	$(VENV)/bin/pip install -q --require-hashes -r clients/python/requirements/test.txt -r clients/python/requirements/build.txt
 	touch $@
 
 # torch does not import without its CUDA libraries: 4.5 GB, so it is not part of make test.
@@ -122,7 +126,7 @@ pictures: browser ## make the pictures of README anew, light and dark: the defau
 
 .PHONY: test-long
 test-long: lint dead $(VENV)/installed $(LOGS_VENV)/installed ## make test, with the race detector and long budgets everywhere; kills a running job for minutes
-	HEADWAY_LONG=1 HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test -race -timeout 120m ./...
+	CGO_ENABLED=1 HEADWAY_LONG=1 HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python $(GO) test -race -timeout 120m ./...
 
 .PHONY: lint
 lint: ## gofmt, vet, staticcheck and the architecture's own rules
@@ -157,8 +161,8 @@ test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debia
 
 .PHONY: test-engines
 test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
-	$(GO) test -race ./engine/... ./train/... ./env/...
-	HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
+	CGO_ENABLED=1 $(GO) test -race ./engine/... ./train/... ./env/...
+	CGO_ENABLED=1 HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning
 	$(GO) run ./cmd/lab/bench/engines
 
@@ -176,6 +180,31 @@ test-protocols: ## hold the words of the dialects against the sources of release
 			-d $(WHEELS) -r cmd/lab/bench/protocols/requirements/$$set.txt || exit 1; \
 	done
 	HEADWAY_WHEELS=$(WHEELS) $(GO) test -count 1 ./cmd/lab/bench/protocols
+
+# Python packages with the program inside. The tools that make them, from pinned versions with their hashes.
+TOOLS := clients/python/.venv-build
+WHEEL := cd clients/python && $(CURDIR)/$(TOOLS)/bin/hatchling build -t wheel -d
+PLATFORMS := linux/amd64 linux/arm64 darwin/arm64
+
+$(TOOLS)/installed: clients/python/requirements/build.txt
+	$(PYTHON) -m venv --clear $(TOOLS)
+	$(TOOLS)/bin/pip install -q --require-hashes -r clients/python/requirements/build.txt
+	touch $@
+
+# The second build is of another clone, at another path: of one commit, both have the same bytes.
+.PHONY: wheels
+wheels: $(TOOLS)/installed ## Python packages with the program for Linux and macOS into dist/; all are checked, and this machine's is run and built twice
+	rm -f dist/headway-*.whl
+	for platform in $(PLATFORMS); do \
+		echo "building for $$platform (minutes, the first time)" && \
+		(GOOS=$${platform%/*}; GOARCH=$${platform#*/}; export GOOS GOARCH; $(WHEEL) $(CURDIR)/dist) || exit 1; \
+	done
+	$(GO) run ./cmd/lab/supply wheels dist/headway-*.whl
+	@if [ -n "$$(git status --porcelain)" ]; then echo "NOT COMPARED with a second build: the checkout differs from its commit"; exit 0; fi; \
+	again=$$(mktemp -d) && trap "rm -rf $$again" EXIT && git clone -q . $$again/clone && \
+	(cd $$again/clone && $(WHEEL) $$again) && for wheel in $$again/*.whl; do cmp $$wheel dist/$${wheel##*/} || exit 1; done && \
+	echo "a second build of $$(git rev-parse --short HEAD) has the same bytes"
+	cd dist && sha256sum headway-*.whl
 
 # What the program is made of. The programs that tell it of the Python client, from pinned versions with their hashes.
 SUPPLY := $(HOME)/.cache/headway/supply

@@ -11,6 +11,9 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
+// origins says in words where a binary came from.
+var origins = map[string]string{"wheel": "a Python wheel", "module": "go install", "checkout": "a checkout"}
+
 // versionCmd prints which program this is.
 type versionCmd struct {
 	command.Output
@@ -34,6 +37,7 @@ func (c *versionCmd) Run(application *app.Process) error {
 		}
 		fmt.Fprintf(application.Stdout, "commit  %s%s\n", current.Revision, suffix)
 	}
+	fmt.Fprintf(application.Stdout, "from    %s\n", origins[current.Origin])
 	fmt.Fprintf(application.Stdout, "go      %s %s\n", current.Go, current.Platform)
 	return nil
 }

@@ -8,7 +8,9 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,16 +28,29 @@ SMALL = {"train.batch": 16, "rollout.group_size": 4, "rollout.concurrency": 16}
 
 
 @pytest.fixture(scope="session")
-def binary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`headway`, built from this repository, or what HEADWAY_BINARY names."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel for this machine, built from this repository, or what HEADWAY_WHEEL names."""
+    if given := os.environ.get("HEADWAY_WHEEL"):
+        return Path(given)
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed: the program cannot be built")
+    out = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
+    subprocess.run(build, cwd=ROOT / "clients" / "python", check=True, timeout=1200)
+    return next(out.glob("*.whl"))
+
+
+@pytest.fixture(scope="session")
+def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`headway` out of the wheel, or what HEADWAY_BINARY names."""
     if given := os.environ.get("HEADWAY_BINARY"):
         return Path(given)
-    go = shutil.which("go")
-    if go is None:
-        pytest.skip("go is not installed: the server cannot be built")
-    out = tmp_path_factory.mktemp("bin") / "headway"
-    subprocess.run([go, "build", "-o", str(out), "./cmd/headway"], cwd=ROOT, check=True, timeout=580)
-    return out
+    out = tmp_path_factory.mktemp("bin")
+    with zipfile.ZipFile(request.getfixturevalue("wheel")) as files:
+        program = next(name for name in files.namelist() if name.endswith(".data/scripts/headway"))
+        made = Path(files.extract(program, out))
+    made.chmod(0o755)
+    return made
 
 
 class Serve:

@@ -2,8 +2,9 @@
 //
 // Usage, from the root of the repository:
 //
-//	go run ./cmd/lab/supply sbom BINARY FILE   write a bill of materials in CycloneDX' JSON
-//	go run ./cmd/lab/supply audit BINARY       ask the databases of vulnerabilities
+//	go run ./cmd/lab/supply sbom BINARY FILE [VERSION]   write a bill of materials in CycloneDX' JSON
+//	go run ./cmd/lab/supply audit BINARY                 ask the databases of vulnerabilities
+//	go run ./cmd/lab/supply wheels FILE...               check Python wheels, and run those for this machine
 //
 // The audit ends with 1 where something is vulnerable, and with 3 where a database could not be asked.
 // A part that was not checked never passes.
@@ -14,6 +15,8 @@ import (
 	"debug/buildinfo"
 	"fmt"
 	"os"
+	"runtime"
+	"strings"
 )
 
 const (
@@ -25,11 +28,10 @@ const (
 func main() {
 	arguments := os.Args[1:]
 	switch {
-	case len(arguments) == 3 && arguments[0] == "sbom":
-		if err := writeBill(arguments[1], arguments[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "supply:", err)
-			os.Exit(exitFound)
-		}
+	case (len(arguments) == 3 || len(arguments) == 4) && arguments[0] == "sbom":
+		failOn(writeBill(arguments[1], arguments[2], strings.Join(arguments[3:], "")))
+	case len(arguments) >= 2 && arguments[0] == "wheels":
+		failOn(wheels(context.Background(), run, runtime.GOOS+"/"+runtime.GOARCH, arguments[1:], os.Stdout))
 	case len(arguments) == 2 && arguments[0] == "audit":
 		results := audit(context.Background(), run, arguments[1])
 		for _, r := range results {
@@ -37,13 +39,21 @@ func main() {
 		}
 		os.Exit(worst(results))
 	default:
-		fmt.Fprintln(os.Stderr, "supply: use sbom BINARY FILE or audit BINARY")
+		fmt.Fprintln(os.Stderr, "supply: use sbom BINARY FILE [VERSION], audit BINARY or wheels FILE...")
 		os.Exit(exitUsage)
 	}
 }
 
-// writeBill writes the bill of materials of a binary into a file.
-func writeBill(binary, file string) error {
+// failOn ends the program with an error, if there is one.
+func failOn(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "supply:", err)
+		os.Exit(exitFound)
+	}
+}
+
+// writeBill writes the bill of materials of a binary into a file. The version "" is the one that the binary has of Go.
+func writeBill(binary, file, version string) error {
 	info, err := buildinfo.ReadFile(binary)
 	if err != nil {
 		return err
@@ -52,7 +62,7 @@ func writeBill(binary, file string) error {
 	if err != nil {
 		return err
 	}
-	document, err := bill(info, text)
+	document, err := bill(info, text, version)
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // bill lists what a binary says that it is linked from, Go's own library and the libraries of the pages inside it.
-// A module whose licence is not known is an error.
-func bill(info *debug.BuildInfo, binary []byte) (*cyclonedx.BOM, error) {
+// The version "" stands for the binary's own. A module whose licence is not known is an error.
+func bill(info *debug.BuildInfo, binary []byte, version string) (*cyclonedx.BOM, error) {
 	known := map[string]licences.Component{}
 	components := []cyclonedx.Component{}
 	for _, c := range licences.Components() {
@@ -39,10 +39,13 @@ func bill(info *debug.BuildInfo, binary []byte) (*cyclonedx.BOM, error) {
 		}
 		components = append(components, component(c, "pkg:golang/"+module.Path+"@"+module.Version))
 	}
+	if version == "" {
+		version = info.Main.Version
+	}
 	sum := sha256.Sum256(binary)
 	program := cyclonedx.Component{
-		BOMRef: "headway", Type: cyclonedx.ComponentTypeApplication, Name: "headway", Version: info.Main.Version,
-		PackageURL: "pkg:golang/" + info.Main.Path + "@" + info.Main.Version,
+		BOMRef: "headway", Type: cyclonedx.ComponentTypeApplication, Name: "headway", Version: version,
+		PackageURL: "pkg:golang/" + info.Main.Path + "@" + version,
 		Licenses:   &cyclonedx.Licenses{{Expression: "Apache-2.0"}},
 		Hashes:     &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}},
 	}

@@ -25,7 +25,7 @@ func TestBill(t *testing.T) {
 			want = append(want, "pkg:npm/"+strings.ReplaceAll(c.Name, "@", "%40")+"@"+c.Version)
 		}
 	}
-	document, err := bill(info, []byte("binary"))
+	document, err := bill(info, []byte("binary"), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestBill(t *testing.T) {
 		t.Errorf("%v: %.100s", err, text.String())
 	}
 	info.Deps[0] = &debug.Module{Path: info.Deps[0].Path, Version: "v0.0.1"}
-	if _, err := bill(info, nil); err == nil || !strings.Contains(err.Error(), info.Deps[0].Path+" v0.0.1") {
+	if _, err := bill(info, nil, ""); err == nil || !strings.Contains(err.Error(), info.Deps[0].Path+" v0.0.1") {
 		t.Errorf("a version without a known licence is listed: %v", err)
 	}
 }
