@@ -54,7 +54,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.logf,
 	})
 	if err != nil {
-		return nil, failure.Run("", "the store of %s: %w", p.Dir, err)
+		return nil, failure.Run(p.damageHint(err), "the store of %s: %w", p.Dir, err)
 	}
 	p.log = store
 	p.OnClose(store.Close)
@@ -125,7 +125,7 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		p.takeover = true
 	}
 	if err != nil {
-		return failure.Run("", "the lease of %s: %w", p.name, err)
+		return failure.Run(p.damageHint(err), "the lease of %s: %w", p.name, err)
 	}
 	p.awaits("the run to be read from its log", "")
 	p.setState(stateStarting)
@@ -139,6 +139,14 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		}
 	}()
 	return nil
+}
+
+// damageHint says what helps where the log has lost lines that its mirror may have; "" for any other error.
+func (p *Plane) damageHint(err error) string {
+	if !errors.Is(err, jetstream.ErrLogDamaged) || p.Cfg.Store.NATS.URL != "" || p.Cfg.Store.Trace != "full" {
+		return ""
+	}
+	return fmt.Sprintf("headway restore-log %s writes the log anew from its mirror, and keeps the damaged one", p.Dir)
 }
 
 // standbyAfter is how long the lease may take before this process counts as a standby.

@@ -34,6 +34,7 @@ type commands struct {
 	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and the part it waits for."`
 	Top        topCmd        `cmd:"" help:"Follow a control plane in the terminal."`
 	Weights    weightsCmd    `cmd:"" help:"List, verify, compare and prune the published versions of a run."`
+	RestoreLog restoreLogCmd `cmd:"" help:"Write the damaged log of a control plane anew from its mirror."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
 	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`

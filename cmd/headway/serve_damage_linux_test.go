@@ -130,3 +130,47 @@ func TestServeSaysThatItsLogIsDamaged(t *testing.T) {
 		}
 	}
 }
+
+// The end of the log is damaged, and the control plane was killed: the next start names what helps, the log is written anew
+// from its mirror, and the run goes on to its end as if nothing had been.
+func TestRestoreLog(t *testing.T) {
+	const steps = 120
+	dir := t.TempDir()
+	run := filepath.Join(dir, "runs", "r")
+	document := fmt.Sprintf(damageDocument, steps, "full")
+	s := startServe(t, dir, document)
+	version := s.reaches(20).Version
+	s.kill()
+	// Not the very last step: what the mirror did not have yet is lost without a sign.
+	if !flipNewest(t, dir, "headway_r_log", fmt.Sprintf(`"lease":%d,"v":%d,"crc`, version-1, version-1)) {
+		t.Fatalf("train step %d is not in the log on the disk", version-1)
+	}
+	s = startServe(t, dir, document)
+	<-s.ended
+	if text := s.text(); !strings.Contains(text, "headway restore-log "+run) {
+		t.Fatalf("the start says:\n%s", text)
+	}
+	var restored restoredLog
+	headwayJSON(t, &restored, "restore-log", run)
+	if restored.Version < version-1 || restored.LineBefore >= restored.Line {
+		t.Errorf("it restored %+v of a run at version %d", restored, version)
+	}
+	if entries, err := os.ReadDir(restored.Damaged); err != nil || len(entries) == 0 {
+		t.Errorf("the damaged log is not in %s: %v", restored.Damaged, err)
+	}
+	s = startServe(t, dir, document, "--json")
+	if again := s.reaches(0).Version; again < version {
+		t.Errorf("it went back from version %d to %d:\n%s", version, again, s.text())
+	}
+	if status := s.final(); status.Version != steps || !status.Ledger.Balanced {
+		t.Errorf("it ended at version %d of %d, ledger %+v", status.Version, steps, status.Ledger)
+	}
+	for _, command := range [][]string{{"replay", run}, {"weights", "verify", "--run", run}} {
+		if code, _, stderr := headway(t, command...); code != 0 {
+			t.Errorf("%v: exit code %d:\n%s", command, code, stderr)
+		}
+	}
+	if code, _, stderr := headway(t, "restore-log", run); code != 1 || !strings.Contains(stderr, "nothing is to be restored") {
+		t.Errorf("a log that is whole: exit code %d, %s", code, stderr)
+	}
+}

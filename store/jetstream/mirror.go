@@ -128,7 +128,7 @@ func (m *mirror) measure() error {
 }
 
 // errForeignMirror says that the file at path is not a beginning of the log.
-var errForeignMirror = errors.New("it is another run's, or the log lost its end. Begin under another name, restore the log, or move the file away")
+var errForeignMirror = fmt.Errorf("it is another run's, or the log lost its end. Begin under another name, restore the log, or move the file away: %w", ErrLogDamaged)
 
 // complete brings the file up to the log. Where the log has given up lines that the file
 // lacks, the file stays as it is from then on.

@@ -219,7 +219,7 @@ func (s *Store) gap(ctx context.Context, seq uint64, line int64) error {
 
 // damagedLog says that a message of the log is lost, and what to do.
 func (s *Store) damagedLog(seq uint64, where string) error {
-	return fmt.Errorf("store: message %d of the log (stream %s), %s, is missing or damaged: restore the run from a copy, as docs/standby-and-backup.md says: %w", seq, s.names.log, where, errDamaged)
+	return fmt.Errorf("store: message %d of the log (stream %s), %s, is missing or damaged: restore the run from a copy, as docs/standby-and-backup.md says: %w: %w", seq, s.names.log, where, ErrLogDamaged, errDamaged)
 }
 
 // Read implements io.Reader.

@@ -116,7 +116,10 @@ func (e *embedded) failure() string {
 }
 
 // restart starts the server anew, on what its files hold: all that it had answered for.
-func (e *embedded) restart() error {
+func (e *embedded) restart() error { return e.restartAfter(func() error { return nil }) }
+
+// restartAfter does something to the files of the server while it is stopped, and starts it anew.
+func (e *embedded) restartAfter(do func() error) error {
 	e.mutex.Lock()
 	defer e.mutex.Unlock()
 	if e.stopped {
@@ -126,9 +129,10 @@ func (e *embedded) restart() error {
 		e.server.Shutdown()
 		e.server.WaitForShutdown()
 	}
+	failed := do()
 	var err error
 	e.server, err = newServer(e.options)
-	return err
+	return errors.Join(failed, err)
 }
 
 // stop ends the server and waits for its files to be closed.

@@ -106,13 +106,24 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run)}
-	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if err := s.open(ctx); err != nil {
+	s := newStore(o)
+	err := s.open(ctx)
+	if err == nil {
+		err = s.events.load(ctx, s)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
+
+func newStore(o Options) *Store {
+	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run)}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	return s
+}
+
+// open connects and makes the streams. It reads nothing of the log.
 
 func (s *Store) open(ctx context.Context) error {
 	var err error
@@ -151,7 +162,7 @@ func (s *Store) open(ctx context.Context) error {
 		return err
 	}
 	s.payloads.init(s)
-	return s.events.load(ctx, s)
+	return nil
 }
 
 // connect dials until somebody answers, for dialTimeout: servers that are started together
