@@ -40,7 +40,7 @@ func readJSON(r *http.Request, message any) error {
 }
 
 // decodeJSON decodes one JSON object into a message and refuses unknown fields, what
-// follows the object, and deep nesting.
+// follows the object, deep nesting, and what checkStrictly refuses.
 func decodeJSON(text []byte, message any) error {
 	trimmed := bytes.TrimLeft(text, " \t\r\n")
 	switch {
@@ -60,41 +60,7 @@ func decodeJSON(text []byte, message any) error {
 	if rest := trimmed[decoder.InputOffset():]; len(bytes.TrimSpace(rest)) > 0 {
 		return protocol.Refuse(protocol.CodeInvalid, "more follows the JSON object at byte %d: want one object and nothing else", decoder.InputOffset())
 	}
-	if at := nullInList(trimmed); at >= 0 {
-		return protocol.Refuse(protocol.CodeInvalid, "a list has null at byte %d: want a value in every place, and every number finite", at)
-	}
-	return nil
-}
-
-// nullInList is the place of the first null that stands in a list, -1 for none. Such a null would be
-// read as 0: a token that nobody sent, or a log-prob of certainty. The text is JSON no deeper than depthMax.
-func nullInList(text []byte) int {
-	if !bytes.Contains(text, []byte("null")) {
-		return -1
-	}
-	var lists [depthMax + 1]bool
-	level := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case '[', '{':
-			level++
-			lists[level] = text[i] == '['
-		case ']', '}':
-			level--
-		case 'n':
-			if lists[level] {
-				return i
-			}
-			i += len("null") - 1
-		}
-	}
-	return -1
+	return checkStrictly(trimmed, message)
 }
 
 // jsonRefusal says what is wrong with a body without quoting it.

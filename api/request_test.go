@@ -1,9 +1,11 @@
 package api
 
 import (
+	"encoding/json"
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +33,11 @@ func TestBodiesRefused(t *testing.T) {
 		"trailing":       {`{"worker":"w"} {"worker":"hidden"}`, "more follows the JSON object at byte 14"},
 		"trailing brace": {`{"worker":"w"}}`, "more follows"},
 		"deep":           {`{"worker":` + strings.Repeat("[", 1_000_000), "nested 1000001 levels deep"},
+		"again":          {`{"reward":1,"worker":"hidden","reward":2}`, `field "reward" is there again at byte 30: want every field once`},
+		"again, escaped": {`{"reward":1,"re\u0077ard":2}`, `field "reward" is there again at byte 12`},
+		"case":           {`{"worker":"hidden","Reward":2}`, `unknown field "Reward" at byte 19: it is written "reward"`},
+		"case as well":   {`{"reward":1,"REWARD":2}`, `unknown field "REWARD" at byte 12: it is written "reward"`},
+		"base64":         {`{"worker":"hidden","loss_mask":"AQE="}`, `field "loss_mask" at byte 31 holds a text: want a list of numbers`},
 		"not UTF-8":      {"{\"\xff\":1}", "unknown field"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,6 +55,19 @@ func TestBodiesRefused(t *testing.T) {
 	var message protocol.FinishRequest
 	if err := decodeJSON([]byte("\r\n {\"worker\":\"w]}\\\"[[{\",\"tokens\":[1,2]} \n"), &message); err != nil || len(message.Tokens) != 2 {
 		t.Errorf("a good body: %v", err)
+	}
+	if text, err := json.Marshal(protocol.FinishRequest{LossMask: []uint8{0, 1, 1}}); err != nil || !strings.Contains(string(text), `"loss_mask":[0,1,1]`) || decodeJSON(text, &message) != nil || !slices.Equal(message.LossMask, []uint8{0, 1, 1}) {
+		t.Errorf("a loss mask: %s, %v, %v", text, err, message.LossMask)
+	}
+	var step protocol.PublishRequest // keys of metrics are the trainer's own, and differ by case
+	if err := decodeJSON([]byte(`{"metrics":{"A":1,"a":2}}`), &step); err != nil || len(step.Metrics) != 2 {
+		t.Errorf("metrics: %v", err)
+	}
+	if err := decodeJSON([]byte(`{"metrics":{"A":1,"A":2}}`), &step); err == nil || !strings.Contains(err.Error(), "again at byte 18") {
+		t.Errorf("a metric that is there twice: %v", err)
+	}
+	if err := decodeJSON([]byte(`{"files":[{"name":"a"},{"Name":"x"}]}`), &step); err == nil || !strings.Contains(err.Error(), `it is written "name"`) {
+		t.Errorf("a nested field of another case: %v", err)
 	}
 	var wait protocol.ClaimRequest
 	if err := decodeJSON([]byte(`{"wait_s":1e999}`), &wait); err == nil || !strings.Contains(err.Error(), "holds a number that is too large") {

@@ -1,6 +1,10 @@
 package protocol
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"strconv"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 // ClaimRequest asks for rollouts to play: POST /api/v1/rollouts/claim. 204 means that
 // none was there within WaitS; 205 that the run has ended.
@@ -131,9 +135,25 @@ type FinishRequest struct {
 	// Tokens, Logprobs and Versions are needed only where the rollout was sampled elsewhere than by
 	// SampleRequest. LossMask, a list of 0 and 1, comes with them; all are of one length.
 	Tokens   []int32        `json:"tokens,omitempty"`
-	LossMask []uint8        `json:"loss_mask,omitempty"`
+	LossMask LossMask       `json:"loss_mask,omitempty"`
 	Logprobs []float32      `json:"logprobs,omitempty"`
 	Versions []loop.Version `json:"versions,omitempty"`
+}
+
+// LossMask is 1 where the policy sampled a token, else 0. In JSON it is a list of numbers, and never a text as
+// other lists of bytes are.
+type LossMask []uint8
+
+// MarshalJSON implements json.Marshaler.
+func (m LossMask) MarshalJSON() ([]byte, error) {
+	text := []byte{'['}
+	for i, one := range m {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = strconv.AppendUint(text, uint64(one), 10)
+	}
+	return append(text, ']'), nil
 }
 
 // FinishReply says what became of it.
