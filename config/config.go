@@ -135,7 +135,7 @@ type Train struct {
 
 // Queue says which ready groups wait, and which are dropped.
 type Queue struct {
-	// Policy says which groups the queue admits and which it drops. Policy drop evicts the oldest group of a full queue; max also discards groups over the staleness budget. Policy block admits nothing while the queue is full. Policy bounded admits by a bound of the mean staleness (eta). Policy threshold admits a share of groups ahead between two syncs (staleness_threshold). Policy replay keeps trained groups and draws from them again. Default drop.
+	// Policy says which groups the queue admits and which it drops. Policy drop evicts the oldest group of a full queue; max also discards groups over the staleness budget. Policy block admits nothing while the queue is full. Policy bounded admits by a bound of the mean staleness (eta). Policy threshold admits a share of groups ahead between two syncs (staleness_threshold). Policy replay keeps trained groups and draws from them again. Default drop; bounded in a document that headway run trains. Such a document names no other key of the queue, no preset and no goal, and models no train step.
 	Policy string `json:"policy" allowed:"drop max block bounded threshold replay"`
 	// Factor is q, the queue's capacity over the batch. Default 1; 4 for replay; for bounded and threshold what they can admit, and no less.
 	Factor float64 `json:"factor,omitempty" min:"1" max:"1e6"`
@@ -156,7 +156,7 @@ type Queue struct {
 	MaxStaleness int `json:"max_staleness,omitempty" min:"0" max:"1000000000"`
 	// Abort makes policy max cancel groups in flight as soon as they cannot meet the budget.
 	Abort bool `json:"abort,omitempty"`
-	// Eta is the bound of the mean staleness of policy bounded, in versions. No more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps.
+	// Eta is the bound of the mean staleness of policy bounded, in versions. No more than (eta + 1) batches of groups are generating, ready or at the trainer. AReaL's max_head_offpolicyness, SkyRL's max_staleness_steps. Default 1 where policy bounded is the default, and 1 + rollout.concurrency/train.batch there if engines are paced or rollouts wait for tools.
 	Eta float64 `json:"eta,omitempty" min:"0" max:"1e6"`
 
 	// Evict is the group that replay's full buffer gives up. Value version takes the group of the oldest start version. Value drift takes the one whose importance ratio is expected to be the farthest from 1. Default version.

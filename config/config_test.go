@@ -194,7 +194,7 @@ func TestConfigWithoutADocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Seed != 1 || c.BatchGroups() != 4 || c.QueueGroups() != 4 || c.Rollout.Concurrency != 16 {
+	if c.Seed != 1 || c.BatchGroups() != 4 || c.Queue.Policy != "bounded" || c.QueueGroups() != 8 || c.Rollout.Concurrency != 16 {
 		t.Errorf("resolved to\n%s", c.YAML())
 	}
 	_, err = Config{Train: Train{Batch: 17}}.Resolve()

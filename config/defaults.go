@@ -269,6 +269,7 @@ func (c *Config) queueDefaults() {
 		c.replace("queue", Queue{Policy: "block", Factor: 1, Select: "oldest"})
 		return
 	}
+	c.boundDefaults()
 	orWord(&c.Queue.Policy, "drop")
 	c.dropReplaced(&c.Queue, "queue", "queue.policy", queueKeys[c.Queue.Policy])
 	c.dropCapacity()

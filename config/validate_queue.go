@@ -54,8 +54,8 @@ func (v *validator) capacity() {
 // needed refuses a policy without the number that it is about.
 func (v *validator) needed() {
 	c := v.config
-	if c.origin == nil {
-		return // a program's zero is meant
+	if c.origin == nil || !c.given("queue.policy") {
+		return // a program's zero is meant, and a policy by default has its number by default
 	}
 	missing := func(key, allowed string) {
 		if !c.given(key) {
