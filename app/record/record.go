@@ -170,8 +170,8 @@ func (r *Record) Intro(resume *live.Resume) string {
 	if resume != nil {
 		return fmt.Sprintf("%s; going on from version %d", what, resume.Loop.Version())
 	}
-	if p := r.Expected; p.StalenessMean != nil {
-		what += fmt.Sprintf("\npredicted staleness %.2f versions (%s, utilization %.2f)", *p.StalenessMean, p.Regime, p.Probe.Utilization)
+	if words := r.Expected.String(); words != "" {
+		what += "\n" + words
 	}
 	if r.Expected.StalenessMean == nil && len(r.Expected.Warnings) > 0 {
 		what += "\n" + r.Expected.Warnings[0]

@@ -12,7 +12,6 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/store/file"
@@ -67,54 +66,22 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir stri
 	return j, j.Parts.Build(parts.Host{})
 }
 
-// Predict calibrates and puts the prediction down before the first step.
-func (j *Run) Predict(ctx context.Context) error {
+// Predict rehearses the run, and puts the prediction down before the first step. The rehearsal does what the run's pages
+// do where they are shown.
+func (j *Run) Predict(ctx context.Context, shown bool) error {
 	if err := j.Trainer.Initialize(ctx); err != nil {
 		return err
 	}
-	if err := j.serveFirst(ctx); err != nil {
-		return err
-	}
-	scratch, done, err := j.ScratchTrainer(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	c, err := measure(ctx, j.Rules, j.Engines, j.Environment, scratch, j.App.Now)
-	j.TakePaces() // the probe's are not the run's
-	for _, e := range j.Engines {
-		if timed, ok := port.As[port.Timed](e); ok {
-			timed.TakeDecodeTimes() // neither are these
-		}
-	}
+	f, err := j.rehearse(ctx, shown)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())
-	case errors.Is(err, errProbeSlow):
-		j.Expected = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
-		return nil
+	case errors.Is(err, experiment.ErrTooShort):
+		f = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
 	case err != nil:
 		return err
 	}
-	j.Expected, err = experiment.ForecastRun(j.Cfg, c)
-	return err
-}
-
-// serveFirst has every engine serve version 0. The probe is of all engines; the run begins with those it wants, and
-// says itself when one is there.
-func (j *Run) serveFirst(ctx context.Context) error {
-	j.LogTo(func(string, ...any) {})
-	defer j.LogTo(nil)
-	for i, e := range j.Engines {
-		if j.Fleet != nil {
-			if err := j.Fleet.Acquire(ctx, i); err != nil {
-				return err
-			}
-		}
-		if err := errors.Join(e.Load(ctx, 0), e.Switch(ctx, 0, false)); err != nil {
-			return err
-		}
-	}
+	j.Expected = f
 	return nil
 }
 

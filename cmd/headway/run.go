@@ -143,7 +143,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 		return end.finish(ctx, resumed.Result(), c.JSON, false)
 	}
 	if resumed == nil {
-		if err := j.Predict(ctx); err != nil {
+		if err := j.Predict(ctx, !c.NoDashboard); err != nil {
 			// Nothing has begun: leave no directory that neither starts nor resumes.
 			return errors.Join(failure.Run("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))
 		}

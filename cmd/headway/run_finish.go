@@ -33,9 +33,11 @@ type runReport struct {
 	WallS           float64         `json:"wall_s"`
 	Reward          rewardSpan      `json:"reward"`
 	Staleness       stalenessReport `json:"staleness"`
-	PQS             metrics.Mean    `json:"pqs"`
-	IQS             metrics.Mean    `json:"iqs"`
-	Dominant        string          `json:"dominant"`
+	// Predicted is what the rehearsal expected before the first step, as it stands in the trace.
+	Predicted experiment.Forecast `json:"predicted"`
+	PQS       metrics.Mean        `json:"pqs"`
+	IQS       metrics.Mean        `json:"iqs"`
+	Dominant  string              `json:"dominant"`
 	// Attribution says where every version of staleness, and the idle time of both sides, came from.
 	Attribution    attribution.Summary `json:"attribution"`
 	Utilization    float64             `json:"utilization"`
@@ -152,7 +154,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal
 	r.OffPolicy, r.Verl = offPolicy(e.Steps.Lines, e.Warmup(), newClipLimits(e.Cfg.Trainer)), metrics.VerlByName(s)
 	r.Staleness = stalenessReport{MeasuredMean: s.Staleness.Mean, MeasuredP95: s.Staleness.P95, TokenMean: s.TokenStaleness.Mean}
-	r.Staleness.PredictedMean = e.Expected.StalenessMean
+	r.Staleness.PredictedMean, r.Predicted = e.Expected.StalenessMean, e.Expected
 	e.learning(&r)
 	if s.Staleness.Mean == 0 {
 		r.Dominant = "" // neither part of nothing is the larger
@@ -170,8 +172,9 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 		return r, nil // nothing was measured
 	}
 	measured, unfit := diagnosis.MeasuredInput(e.Cfg.LoopConfig(), s)
-	closed, err := experiment.ExpectUnless(cmp.Or(unfit, experiment.Uncovered(e.Cfg.Real())), measured)
-	if err != nil {
+	if unfit = cmp.Or(unfit, experiment.Uncovered(e.Cfg.Real())); unfit != "" {
+		// Nothing to say: the column is absent.
+	} else if closed, err := theory.Predict(measured); err != nil {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("closed form: %v", err))
 	} else {
 		if mean, ok := diagnosis.MeanOf(&closed); ok {

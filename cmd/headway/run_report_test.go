@@ -47,7 +47,7 @@ func TestStalledRun(t *testing.T) {
 // A run's report, the dashboard and whoever reads the trace name one closed form at measured inputs.
 func TestOneClosedFormOfARun(t *testing.T) {
 	dir := t.TempDir()
-	code, stdout, stderr := headway(t, append(append([]string{"run", "--no-dashboard", "--steps", "80", "--dir", dir, "--name", "r", "--json"}, small...), "--set", "train.batch=32", "--set", "rollout.concurrency=64", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002")...)
+	code, stdout, stderr := headway(t, append(append([]string{"run", "--no-dashboard", "--steps", "80", "--dir", dir, "--name", "r", "--json"}, small...), "--set", "queue={policy: drop, factor: 1}", "--set", "train.batch=32", "--set", "rollout.concurrency=64", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002")...)
 	var r runReport
 	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v, %+v, %q\n%s", code, err, r.Staleness, r.Warnings, stderr)
@@ -69,7 +69,7 @@ func TestOneClosedFormOfARun(t *testing.T) {
 
 // Every source of staleness has what moves it; the queue's capacity moves the queue alone.
 func TestSourceLevers(t *testing.T) {
-	c, err := config.Load("")
+	c, err := config.Load("", "queue.policy=drop")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestReportOfNoStaleness(t *testing.T) {
 // A run spells its letters out where they stand first, claims no more than that it trained, and warns of nothing
 // about which nobody can do anything.
 func TestRunSaysItsWords(t *testing.T) {
-	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
+	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "queue={policy: drop, factor: 1}", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
 	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}

@@ -48,8 +48,8 @@ func sampleLengths(ctx context.Context, rules loop.Config, engines []port.Engine
 		for range slots {
 			wg.Go(func() {
 				for n := next.Add(1) - 1; n < int64(groups)*size && ctx.Err() == nil; n = next.Add(1) - 1 {
-					id := port.RolloutID{Group: run.ProbeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
-					sample, err := environment.Play(ctx, port.RolloutRequest{ID: id}, run.ProbeSampler{Engine: engines[e], Id: id})
+					id := port.RolloutID{Group: probeGroups + loop.GroupID(n/size), Sample: int32(n % size), Attempt: 1}
+					sample, err := environment.Play(ctx, port.RolloutRequest{ID: id}, probeSampler{Engine: engines[e], ID: id})
 					if err != nil {
 						cancel(err)
 						return
@@ -73,7 +73,7 @@ func probeRates(ctx context.Context, j *run.Run) (study.FrontierRates, error) {
 	defer done()
 	limited, cancel := context.WithTimeout(ctx, rateMaxS*time.Second)
 	defer cancel()
-	p := run.NewProber(j.Rules, j.Engines, j.Environment)
+	p := newProber(j.Rules, j.Engines, j.Environment)
 	wait := p.Begin(limited, j.App.Now)
 	rates, err := timeRates(limited, j, p, scratch)
 	pace := j.TakePaces()
@@ -109,7 +109,7 @@ func keepsPace(pace parts.Paces) error {
 }
 
 // timeRates times train steps, syncs and decode steps while the probe's rollouts go on.
-func timeRates(ctx context.Context, j *run.Run, p *run.Prober, scratch port.Trainer) (study.FrontierRates, error) {
+func timeRates(ctx context.Context, j *run.Run, p *prober, scratch port.Trainer) (study.FrontierRates, error) {
 	var rates study.FrontierRates
 	var groups []port.Group
 	select {

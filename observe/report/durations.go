@@ -12,6 +12,14 @@ func Briefly(s float64) string {
 	return Roughly(s)
 }
 
+// Period prints the time of one train step or period, in three digits.
+func Period(s float64) string {
+	if s < 1 {
+		return fmt.Sprintf("%.3g ms", 1000*s)
+	}
+	return fmt.Sprintf("%.3g s", s)
+}
+
 // Roughly prints a duration in the unit a person would.
 func Roughly(s float64) string {
 	switch {

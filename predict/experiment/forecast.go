@@ -1,15 +1,19 @@
 package experiment
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math"
 
-	"github.com/headway-rl/headway/config"
+	"gonum.org/v1/gonum/stat"
+
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -37,13 +41,13 @@ func ReadForecast(dir string) (Forecast, error) {
 	return p, err
 }
 
-// Probe is what a short probe of the real engines, environment and trainer
-// measures before a run, with the untrained policy.
+// Probe is what the rehearsal measured of the rates behind a forecast.
 type Probe struct {
-	// Rollouts finished in WindowS seconds, with all slots busy and the trainer stepping.
+	// Steps were measured in WindowS seconds, and Rollouts finished.
+	Steps    int64   `json:"steps"`
 	Rollouts int     `json:"rollouts"`
 	WindowS  float64 `json:"window_s"`
-	// RolloutsPerS is the production rate, StepS the median train step.
+	// RolloutsPerS is the production rate, StepS the mean train step.
 	RolloutsPerS float64 `json:"rollouts_per_s"`
 	StepS        float64 `json:"step_s"`
 	// Utilization is ρ, TailMultiplier E[longest of a group]/E[rollout] of durations.
@@ -51,16 +55,21 @@ type Probe struct {
 	TailMultiplier float64 `json:"tail_multiplier"`
 }
 
-// Forecast is what is expected of a run before its first step: the closed form, corrected
-// where a correction is known. It stands in the trace, with a digest, ahead of every event.
+// Forecast is what is expected of a run before its first step. A rehearsal says it, which is a short run of the same
+// document on the same machine. It stands in the trace, with a digest, ahead of every event.
 type Forecast struct {
 	StalenessMean *float64 `json:"staleness_mean"`
+	StalenessP95  *float64 `json:"staleness_p95,omitempty"`
 	PQS           *float64 `json:"pqs"`
 	IQS           *float64 `json:"iqs"`
 	PeriodS       *float64 `json:"period_s"`
-	Regime        string   `json:"regime"`
-	Warnings      []string `json:"warnings,omitempty"`
-	Probe         Probe    `json:"probe"`
+	// PeriodSpread is the half-width around PeriodS, as a share of it, within which the run's period is expected.
+	PeriodSpread float64 `json:"period_spread,omitempty"`
+	// WastedShare is the share of the tokens that are made and never trained.
+	WastedShare float64  `json:"wasted_share"`
+	Regime      string   `json:"regime"`
+	Warnings    []string `json:"warnings,omitempty"`
+	Probe       Probe    `json:"probe"`
 	// SHA256 of this object with an empty SHA256.
 	SHA256 string `json:"sha256"`
 }
@@ -82,40 +91,73 @@ func (p *Forecast) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ForecastRun says what to expect of a run from its config and the probe.
-func ForecastRun(cfg config.Config, c Probe) (Forecast, error) {
-	p := Forecast{Probe: c}
-	expected, err := Expect(cfg, measuredInput(cfg, c.Utilization, c.TailMultiplier, c.StepS, 1))
-	if err != nil {
-		return p, err
+// ErrTooShort is wrapped by the error of a rehearsal that saw too few train steps.
+var ErrTooShort = errors.New("no prediction: the rehearsal was too short for this run")
+
+// forecastSteps is the least number of train steps that a forecast rests on.
+const forecastSteps = 5
+
+// NewForecast expects of a run what its rehearsal measured. The periods are those of its measured train steps, in
+// seconds and in order. The error wraps [ErrTooShort].
+func NewForecast(s metrics.Summary, periods []float64) (Forecast, error) {
+	if s.Steps < forecastSteps || len(periods) < forecastSteps {
+		return Forecast{}, fmt.Errorf("%w: it measured %s, and needs %d", ErrTooShort, report.Counted(int(s.Steps), "train step"), forecastSteps)
 	}
-	p.Regime, p.Warnings = expected.Regime, expected.Warnings
-	best := expected.Corrected
-	p.StalenessMean, p.PQS, p.IQS = cmp.Or(Optional(best.Mean), Optional(expected.Staleness.Mean)), cmp.Or(Optional(best.PQS), Optional(expected.PQS)), cmp.Or(Optional(best.IQS), Optional(expected.IQS))
-	p.PeriodS = cmp.Or(Optional(best.Period.S), Optional(expected.Period.S))
-	text, err := json.Marshal(p)
+	p95 := float64(s.Staleness.P95)
+	f := Forecast{
+		StalenessMean: &s.Staleness.Mean, StalenessP95: &p95, PQS: &s.PQS.Mean, IQS: &s.IQS.Mean, PeriodS: &s.PeriodS.Mean,
+		PeriodSpread: periodSpread(periods), WastedShare: s.Waste.WastedShare, Regime: s.Throughput.Binding + "-bound",
+		Probe: Probe{Steps: s.Steps, Rollouts: int(math.Round(s.Throughput.ProductionRolloutsPerS * s.WindowS)), WindowS: s.WindowS,
+			RolloutsPerS: s.Throughput.ProductionRolloutsPerS, StepS: s.StepS.Mean, Utilization: s.Utilization, TailMultiplier: s.TailMultiplier},
+	}
+	text, err := json.Marshal(f)
 	if err != nil {
-		return p, err
+		return f, err
 	}
 	sum := sha256.Sum256(text)
-	p.SHA256 = hex.EncodeToString(sum[:])
-	return p, nil
+	f.SHA256 = hex.EncodeToString(sum[:])
+	return f, nil
 }
 
-// measuredInput is a run's setting with rates that were measured, environment
-// time and contention included.
-func measuredInput(cfg config.Config, utilization, tail, stepS, acceptance float64) theory.Input {
-	in := theory.Input{
-		ConcurrencyRollouts: float64(cfg.Rollout.Concurrency), BatchRollouts: float64(cfg.Train.Batch), GroupSize: cfg.Rollout.GroupSize,
-		QueueFactor: float64(cfg.QueueGroups()) / float64(cfg.BatchGroups()), Utilization: utilization,
-		TailMultiplier: min(max(tail, 1), float64(cfg.Rollout.GroupSize)), StepS: stepS, Acceptance: acceptance,
-		Policy: cfg.Queue.Policy, MaxStaleness: cfg.Queue.MaxStaleness, Select: cfg.Queue.Select, Start: cfg.Rollout.Start,
-		SyncEvery: cfg.Sync.Every, SyncTrainer: cfg.Sync.Trainer, SyncMode: cfg.Sync.Mode,
+// String says what is expected in a line of at most 80 columns, "" for nothing.
+func (p Forecast) String() string {
+	if p.StalenessMean == nil || p.PeriodS == nil {
+		return ""
 	}
-	if cfg.Schedule == theory.PolicySynchronous {
-		in.Policy = theory.PolicySynchronous
+	line := fmt.Sprintf("predicted: staleness %.2f", *p.StalenessMean)
+	if p.StalenessP95 != nil {
+		line += fmt.Sprintf(" (p95 %g)", *p.StalenessP95)
 	}
-	return in.WithDefaults()
+	line += ", train period " + report.Period(*p.PeriodS)
+	if p.PeriodSpread > 0 {
+		line += fmt.Sprintf(" ± %.0f %%", 100*p.PeriodSpread)
+	}
+	return line + ", wasted " + report.Share(p.WastedShare)
+}
+
+// The stated spread is never below what a quiet machine does by itself, nor above what is worth stating.
+const (
+	spreadMin    = 0.10
+	spreadMax    = 0.25
+	spreadBlocks = 8
+	// spreadFactor is Student's 97.5 % quantile at spreadBlocks-1 degrees of freedom, times the error of the mean of
+	// spreadBlocks blocks and of a run several times as long.
+	spreadFactor = 2.365 * 0.40
+)
+
+// periodSpread is how far the mean of a run's periods may be from that of its rehearsal, as a share, by how much the means
+// of blocks of steps differ.
+func periodSpread(periods []float64) float64 {
+	n := len(periods) / spreadBlocks
+	if n == 0 {
+		return spreadMax
+	}
+	blocks := make([]float64, spreadBlocks)
+	for i := range blocks {
+		blocks[i] = stat.Mean(periods[i*n:(i+1)*n], nil)
+	}
+	mean, deviation := stat.MeanStdDev(blocks, nil)
+	return min(max(spreadFactor*deviation/mean, spreadMin), spreadMax)
 }
 
 // Optional is a known figure's value, nil for an unknown one.

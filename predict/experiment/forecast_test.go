@@ -1,30 +1,54 @@
 package experiment
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
-	"math"
+	"errors"
+	"slices"
 	"testing"
 
-	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// TestPredictsTheCorrectedForm expects of a run near ρ = 1 what the corrections say, where the trainer waits for a
-// batch although both sides are as fast, and whose parts add up.
-func TestPredictsTheCorrectedForm(t *testing.T) {
-	cfg, err := config.LoadWith("", config.Override{Text: "rollout.concurrency=64"}, config.Override{Text: "train.batch=64"}, config.Override{Text: "queue.factor=1"})
+// A forecast says what the rehearsal measured, under a digest of itself.
+func TestForecastOfARehearsal(t *testing.T) {
+	s := metrics.Summary{Staleness: metrics.Staleness{Mean: 1.25, P95: 2}, PQS: metrics.Mean{Mean: 0.25}, IQS: metrics.Mean{Mean: 1}, PeriodS: metrics.Mean{Mean: 0.02},
+		StepS: metrics.Mean{Mean: 0.015}, Steps: 40, WindowS: 0.8, Waste: metrics.Waste{WastedShare: 0.1}, Throughput: metrics.Throughput{Binding: "train", ProductionRolloutsPerS: 100}}
+	f, err := NewForecast(s, slices.Repeat([]float64{0.02}, 40))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := Probe{Rollouts: 100, WindowS: 1, RolloutsPerS: 64, StepS: 1, Utilization: 1, TailMultiplier: 2}
-	p, err := ForecastRun(cfg, c)
-	if err != nil {
-		t.Fatal(err)
+	if *f.StalenessMean != 1.25 || *f.StalenessP95 != 2 || *f.PeriodS != 0.02 || f.WastedShare != 0.1 || f.Probe.Rollouts != 80 || f.Regime != "train-bound" || f.PeriodSpread != spreadMin {
+		t.Errorf("%+v", f)
 	}
-	if *p.PeriodS < 1.05 || *p.PeriodS > 1.3 {
-		t.Errorf("a period of %g steps at ρ = 1 and q = 1, want one in which the trainer starves", *p.PeriodS)
+	digest := f.SHA256
+	f.SHA256 = ""
+	text, _ := json.Marshal(f)
+	if sum := sha256.Sum256(text); hex.EncodeToString(sum[:]) != digest {
+		t.Errorf("the digest %s is not that of %s", digest, text)
 	}
-	if math.Abs(*p.PQS+*p.IQS-*p.StalenessMean) > 1e-9 || *p.PQS >= 2 {
-		t.Errorf("PQS %g, IQS %g, mean %g: want the parts to add up, and a PQS below the ideal 2 of C·M/B", *p.PQS, *p.IQS, *p.StalenessMean)
+	s.Steps = forecastSteps - 1
+	if _, err := NewForecast(s, []float64{1, 1, 1, 1}); !errors.Is(err, ErrTooShort) {
+		t.Errorf("four steps: %v", err)
+	}
+}
+
+// The spread follows how much blocks of steps differ, and not how much single steps do.
+func TestSpreadOfThePeriod(t *testing.T) {
+	restless, bursts := make([]float64, 80), make([]float64, 80)
+	for i := range restless {
+		restless[i] = 1 + 0.5*float64(i%2)
+		bursts[i] = 1 + 0.35*float64(i/10%2)
+	}
+	if got := periodSpread(restless); got != spreadMin {
+		t.Errorf("steps that alternate: %g, want %g", got, spreadMin)
+	}
+	if got := periodSpread(bursts); got <= 0.14 || got >= 0.17 {
+		t.Errorf("blocks that differ by a third: %g", got)
+	}
+	if got := periodSpread(bursts[:7]); got != spreadMax {
+		t.Errorf("fewer steps than blocks: %g, want %g", got, spreadMax)
 	}
 }
 

@@ -1,0 +1,112 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/store/file"
+)
+
+// A rehearsal goes on until it has measured for so long and has made so many train steps, and no longer than the run
+// itself or its limit. An evaluation falls into it at the default setting.
+const (
+	rehearsalSteps = 50
+	rehearsalMin   = time.Second
+	rehearsalMax   = 8 * time.Second
+)
+
+// rehearsal is a short run of the same document, with all that a run does beside its steps: same loop, same contention.
+type rehearsal struct {
+	*record.Record
+	began   time.Time
+	warmup  loop.Version
+	most    loop.Version
+	periods []float64
+	stop    func()
+}
+
+// rehearse runs the document for a moment in a directory that is thrown away, and returns what it measured.
+func (j *Run) rehearse(ctx context.Context, shown bool) (f experiment.Forecast, err error) {
+	dir, err := os.MkdirTemp(j.Dir, "rehearsal-")
+	if err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	around := j.Around
+	r := &rehearsal{Record: record.New(j.App, around), warmup: j.settles(), most: loop.Version(j.Cfg.Trainer.Steps)}
+	if r.Parts, err = j.Parts.Rehearsal(ctx, dir); err != nil {
+		return f, err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	store, err := file.Create(dir, file.Options{Always: j.Cfg.Store.Durability == "always"})
+	if err != nil {
+		return f, err
+	}
+	r.OnClose(store.Close)
+	if err := r.OpenRecord(0); err != nil {
+		return f, err
+	}
+	if shown {
+		r.Shown = record.NewShown(r.Record, filepath.Base(dir), r.Header(), nil, nil)
+		defer r.Shown.Close()
+	}
+	return r.run(ctx, store)
+}
+
+// settles is how many train steps pass before a rehearsal measures: all that may be under way goes round twice.
+func (j *Run) settles() loop.Version {
+	batch := max(j.Rules.BatchGroups*j.Rules.GroupSize, 1)
+	rounds := 2 + (j.Rules.QueueGroups*j.Rules.GroupSize+j.Rules.Concurrency())/batch
+	return loop.Version(min(2*rounds+2, j.Cfg.Trainer.Steps/2))
+}
+
+// run runs the rehearsal to its end.
+func (r *rehearsal) run(ctx context.Context, store *file.Store) (experiment.Forecast, error) {
+	inner, cancel := context.WithTimeout(ctx, rehearsalMax)
+	defer cancel()
+	opt := r.Options(inner, store, nil, unseen{})
+	opt.Header.Warmup, opt.Losses = r.warmup, nil
+	opt.Logf = func(string, ...any) {}
+	onStep := opt.OnStep
+	opt.OnStep = func(d live.StepDone) {
+		onStep(d)
+		r.stepped(d)
+	}
+	running, err := live.New(opt)
+	if err != nil {
+		return experiment.Forecast{}, err
+	}
+	r.Shown.Runs(running)
+	r.began, r.stop = r.App.Now(), running.Stop
+	result, err := running.Run(inner)
+	r.WaitEvaluations()
+	if err != nil && inner.Err() == nil && !errors.Is(err, live.ErrStalled) { // a stall is the run's to explain
+		return experiment.Forecast{}, err
+	}
+	return experiment.NewForecast(result.Summary, r.periods)
+}
+
+// stepped takes a train step, and ends the rehearsal after the last.
+func (r *rehearsal) stepped(d live.StepDone) {
+	if d.Point.Step <= r.warmup {
+		r.began = r.App.Now()
+		return
+	}
+	r.periods = append(r.periods, float64(d.Point.PeriodNS)/1e9)
+	if d.Point.Step >= r.most || d.Point.Step >= rehearsalSteps && r.App.Now().Sub(r.began) >= rehearsalMin {
+		r.stop()
+	}
+}
+
+// unseen shows nothing.
+type unseen struct{}
+
+func (unseen) Update(record.Progress) {}
+func (unseen) Message(string)         {}
