@@ -248,6 +248,10 @@ bench: bench-schedules bench-simulator bench-queue bench-publish bench-weights b
 bench-schedules: ## synchronous against asynchronous, with and without tool time, on one seed
 	$(GO) run ./cmd/lab/bench/schedules
 
+.PHONY: bench-firstrun
+bench-firstrun: ## the default run's prediction beside what it measures: ten seeds, one and two processors, quiet and with one kept busy (Linux, 20 minutes)
+	$(GO) run ./cmd/lab/bench/firstrun
+
 .PHONY: bench-simulator
 bench-simulator: ## the simulator's speed, beside a SimPy program of the same model (installs SimPy once); AGAINST=COMMIT: beside that commit instead
 	$(GO) run ./cmd/lab/bench/simulator $(if $(AGAINST),-against $(AGAINST))
