@@ -59,7 +59,12 @@ func (p Program) Parser(grammar any, stdout, stderr io.Writer) (*kong.Kong, erro
 // Main is the whole program behind a function. It parses the arguments (without the program's name),
 // runs the selected command and returns the process's exit code. Without arguments it prints the
 // help.
+//
+// With [UntilEOF] in the environment it ends as by SIGTERM when standard input ends.
 func (p Program) Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if os.Getenv(UntilEOF) != "" {
+		endWith(stdin)
+	}
 	return p.start(&app.Process{
 		Stdin:      stdin,
 		Stdout:     stdout,

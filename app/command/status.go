@@ -10,6 +10,10 @@ import (
 // LineEvery is the least time between two plain lines.
 const LineEvery = 5 * time.Second
 
+// ProgressEvery is the variable that has another time in [LineEvery]'s place, such as 500ms. It is for programs that
+// start a command and show its lines in a place of their own.
+const ProgressEvery = "HEADWAY_PROGRESS_EVERY"
+
 // StatusLine is one line on stderr about how far something long is: written over in place on a terminal, elsewhere a
 // line now and then.
 type StatusLine struct {
@@ -19,23 +23,26 @@ type StatusLine struct {
 	Terminal bool
 	// Looked is when the clock was last looked at, Last when a line was last shown.
 	Looked, Last time.Time
+	every        time.Duration
 	shown        bool
 }
 
 // NewStatusLine returns a line that is due after [LineEvery].
 func NewStatusLine(application *app.Process) StatusLine {
 	now := application.Now()
-	return StatusLine{App: application, Terminal: application.IsTerminal(application.Stderr), Looked: now, Last: now}
+	s := StatusLine{App: application, Terminal: application.IsTerminal(application.Stderr), Looked: now, Last: now, every: LineEvery}
+	if s.Terminal {
+		s.every = LineEvery / 50
+	} else if given, err := time.ParseDuration(application.Getenv(ProgressEvery)); err == nil && given > 0 {
+		s.every = given
+	}
+	return s
 }
 
 // Due looks at the clock, and reports whether enough time has passed since the last line.
 func (s *StatusLine) Due() bool {
-	every := LineEvery
-	if s.Terminal {
-		every = LineEvery / 50
-	}
 	s.Looked = s.App.Now()
-	return s.Looked.Sub(s.Last) >= every
+	return s.Looked.Sub(s.Last) >= s.every
 }
 
 // Show prints a text without an end of line, whether it is due or not.

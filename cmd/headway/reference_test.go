@@ -41,7 +41,9 @@ func TestCommandReference(t *testing.T) {
 		"Generated from the program (`make generate`). Results go to standard output, as one JSON document with `--json`; progress and messages to standard error. " +
 		"With `--json` an error before the result is that document: `{\"error\": {\"code\", \"exit_code\", \"message\", \"hint\", \"faults\": [{\"file\", \"line\", \"column\", \"key\", \"value\", \"problem\", \"allowed\", \"nearest\"}]}}`, " +
 		"its code `usage` (exit code 2) or `failure`. " +
-		"Exit codes: 0 done; 1 the run or the check failed; 2 bad arguments or a bad document. `NO_COLOR` and a `TERM` of dumb are respected.\n\n")
+		"Exit codes: 0 done; 1 the run or the check failed; 2 bad arguments or a bad document. `NO_COLOR` and a `TERM` of dumb are respected. " +
+		"For programs that start a command: with `HEADWAY_UNTIL_EOF=1` it ends as by SIGTERM when its standard input ends, and `HEADWAY_PROGRESS_EVERY=500ms` says how often it prints a line of progress. " +
+		"[outputs.schema.json](outputs.schema.json) describes the documents of `--json`.\n\n")
 	for _, command := range offered(model.Model.Node) {
 		fmt.Fprintf(&page, "- [`headway %s`](#headway-%s): %s\n", command.Name, command.Name, command.Help)
 	}

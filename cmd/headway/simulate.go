@@ -219,6 +219,18 @@ func runGrid(application *app.Process, g *experiment.Grid, earlier experiment.Ta
 	return g.Run(earlier, show.update, take)
 }
 
+// gridReport is what headway simulate --json prints of a grid, or of several seeds.
+type gridReport struct {
+	// Points has one point a setting, in the order of the grid.
+	Points []*experiment.Point `json:"points"`
+	// Runs has every simulation, of every seed.
+	Runs []any `json:"runs"`
+	// Events of all simulations; EventsPerS is null where no time was seen to pass.
+	Events     int64    `json:"events"`
+	EventsPerS *float64 `json:"events_per_s"`
+	WallS      float64  `json:"wall_s"`
+}
+
 // collect keeps every result, and prints them together.
 func (c *simulateCmd) collect(application *app.Process, g *experiment.Grid, began time.Time) error {
 	page, err := createPage(c.HTML, g)
@@ -249,13 +261,7 @@ func (c *simulateCmd) collect(application *app.Process, g *experiment.Grid, bega
 	}
 	wall := application.Now().Sub(began).Seconds()
 	if c.JSON {
-		err = printJSON(application.Stdout, struct {
-			Points     []*experiment.Point `json:"points"`
-			Runs       []any               `json:"runs"`
-			Events     int64               `json:"events"`
-			EventsPerS *float64            `json:"events_per_s"`
-			WallS      float64             `json:"wall_s"`
-		}{points, runs, count.Events, eventRate(count.Events, wall), wall})
+		err = printJSON(application.Stdout, gridReport{points, runs, count.Events, eventRate(count.Events, wall), wall})
 	} else {
 		err = experiment.WriteTable(application.Stdout, points, c.Accept)
 	}

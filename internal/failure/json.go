@@ -24,17 +24,20 @@ type Fault struct {
 }
 
 // Document is what a command prints to standard output with --json where it fails before it prints
-// its result. Code is usage (exit code 2) or failure.
+// its result.
 type Document struct {
-	Error struct {
-		Code     string `json:"code"`
-		ExitCode int    `json:"exit_code"`
-		// Message and Hint are the two lines of [Print].
-		Message string `json:"message"`
-		Hint    string `json:"hint,omitempty"`
-		// Faults are the single mistakes, where they have places and keys.
-		Faults []Fault `json:"faults,omitempty"`
-	} `json:"error"`
+	Error Parts `json:"error"`
+}
+
+// Parts are an error's. Code is usage (exit code 2) or failure.
+type Parts struct {
+	Code     string `json:"code"`
+	ExitCode int    `json:"exit_code"`
+	// Message says what is wrong and where, Hint what to do.
+	Message string `json:"message"`
+	Hint    string `json:"hint,omitempty"`
+	// Faults are the single mistakes, where they have places and keys.
+	Faults []Fault `json:"faults,omitempty"`
 }
 
 // PrintJSON prints an error as one JSON document.

@@ -35,8 +35,8 @@ func watchBias(cfg *sim.Config) *bias.Observer {
 // Simulation is what headway simulate --json prints.
 type Simulation struct {
 	metrics.Summary
-	// Series has a point a train step, warm-up included; see printSimulationJSON.
-	Series any         `json:"series"`
+	// Series has a point a train step, warm-up included.
+	Series any         `json:"series"` // printSimulationJSON writes it
 	Ledger loop.Ledger `json:"ledger"`
 	// Settled says that the means have; Unsettled which have not, and why.
 	Settled   bool        `json:"settled"`

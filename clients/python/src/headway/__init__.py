@@ -1,4 +1,4 @@
-"""Train against a Headway control plane.
+"""Train against a Headway control plane; predict, simulate, plan and understand runs.
 
     import headway, headway.torch
 
@@ -8,24 +8,35 @@
         train_step(model, batch)
         hw.publish(batch, model.state_dict())   # the next version; acknowledges the batch
 
+    headway.simulate("run.yaml", queue__factor=2).staleness.mean
+    headway.plan(model="qwen3-8b", gpu="h100-sxm", gpus=16, budget=2).recommended
+
 `headway.torch`, `headway.jax` and `headway.metrics` are imported by name and need what they are called after.
 """
 
 from .agent import OpenAI
+from .analysis import compare, diagnose, doctor, grid, plan, predict, resimulate, simulate
 from .batch import Batch, GroupStamp, Metadata, Rollout
 from .claims import work
 from .client import Client, connect
 from .errors import (
     Busy,
     Conflict,
+    Died,
     DiskFull,
+    Failed,
     Forbidden,
     HeadwayError,
+    HeadwayWarning,
     Internal,
     Invalid,
     LeaseExpired,
+    MissingLibrary,
     NotFound,
+    NotSettled,
+    ProgramError,
     ProgramMissing,
+    Refused,
     RunEnded,
     TooLarge,
     Unauthorized,
@@ -40,9 +51,11 @@ __version__ = "0.1.0"
 
 
 __all__ = [
-    "BFloat16", "Batch", "Busy", "Client", "Conflict", "DiskFull", "Environment", "Forbidden", "GroupStamp",
-    "HeadwayError", "Internal", "Invalid", "LeaseExpired", "Metadata", "NotFound", "OpenAI", "ProgramMissing",
-    "Question", "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
-    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "connect",
-    "environment", "narrow", "rendezvous", "single_turn", "widen", "work",
+    "BFloat16", "Batch", "Busy", "Client", "Conflict", "Died", "DiskFull", "Environment", "Failed", "Forbidden",
+    "GroupStamp", "HeadwayError", "HeadwayWarning", "Internal", "Invalid", "LeaseExpired", "Metadata",
+    "MissingLibrary", "NotFound", "NotSettled", "OpenAI", "ProgramError", "ProgramMissing", "Question", "Refused",
+    "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
+    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "compare",
+    "connect", "diagnose", "doctor", "environment", "grid", "narrow", "plan", "predict", "rendezvous", "resimulate",
+    "simulate", "single_turn", "widen", "work",
 ]  # fmt: skip

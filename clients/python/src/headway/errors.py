@@ -6,8 +6,12 @@ its code. What the client finds wrong before it sends anything raises the same c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from .results import Fault
+    from .view import Result
 
 
 class HeadwayError(Exception):
@@ -113,6 +117,85 @@ class ProgramMissing(HeadwayError):
     """The program `headway` is not installed. The message names the remedy."""
 
     default_code = "program_missing"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class MissingLibrary(HeadwayError, ImportError):
+    """A library that is not required is asked for and not installed."""
+
+    default_code = "missing_library"
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class ProgramError(HeadwayError):
+    """The program refused, failed or died. The message is its own."""
+
+    default_code = "failure"
+
+    def __init__(
+        self, message: str, *, code: str = "", hint: str = "", exit_code: int = 1,
+        faults: Sequence[Mapping[str, Any]] = (), command: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(message, code=code, detail={"hint": hint, "faults": list(faults)})
+        #: The remedy, empty where the message says it.
+        self.hint = hint
+        #: 1: the run or the check failed; 2: bad arguments or a bad document; below 0: ended by that signal.
+        self.exit_code = exit_code
+        #: The arguments of the program.
+        self.command = list(command)
+        self._faults = [dict(fault) for fault in faults]
+
+    @property
+    def faults(self) -> list[Fault]:
+        """The single mistakes, each with file, line, key, value, problem and what is allowed, as far as known."""
+        from .results import Fault
+
+        return [Fault(fault) for fault in self._faults]
+
+    def __str__(self) -> str:
+        return f"{self.message}\n  {self.hint}" if self.hint else self.message
+
+
+class Refused(ProgramError):
+    """Bad arguments or a bad document, refused before anything was done. `faults` names the keys."""
+
+    default_code = "usage"
+
+
+class Failed(ProgramError):
+    """What was asked for was begun, and failed."""
+
+
+class NotSettled(Failed):
+    """The means of a simulation still move. `result` has everything but these means.
+
+    Measure longer (`steps.measured`), or take them as they are with `accept_unsettled=True`.
+    """
+
+    def __init__(self, message: str, *, result: Result, hint: str = "", command: Sequence[str] = ()) -> None:
+        super().__init__(message, hint=hint, command=command)
+        self.result = result
+
+
+class Died(ProgramError):
+    """The program ended without a result or an error of its own, such as by a signal. `log` is the end of its words."""
+
+    default_code = "died"
+
+    def __init__(self, message: str, *, exit_code: int, log: str = "", command: Sequence[str] = ()) -> None:
+        super().__init__(message, exit_code=exit_code, command=command)
+        self.log = log
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.log}" if self.log else self.message
+
+
+class HeadwayWarning(UserWarning):
+    """What the program warns of."""
 
 
 _BY_CODE: dict[str, type[HeadwayError]] = {
