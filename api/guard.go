@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
-	"slices"
 	"strings"
 	"time"
 
@@ -312,22 +311,13 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeError(w, err)
 }
 
-// nowhere answers paths that are not there.
+// nowhere answers paths that are not there, and methods that a path does not have.
 func (s *Server) nowhere(w http.ResponseWriter, r *http.Request) {
-	var methods []string
-	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		other := r.Clone(r.Context())
-		other.Method = method
-		if _, pattern := s.mux.Handler(other); pattern != "/" {
-			methods = append(methods, method)
-		}
+	refusal := protocol.Elsewhere(w, r, s.mux)
+	if refusal == nil {
+		refusal = protocol.Refuse(protocol.CodeNotFound, "no such path: the API's begin with /api/v1/, and GET /api/v1/status says what this server is")
 	}
-	if len(methods) > 0 && !slices.Contains(methods, r.Method) {
-		w.Header().Set("Allow", strings.Join(methods, ", "))
-		writeError(w, protocol.Refuse(protocol.CodeNotFound, "%.20q is not for this path: want %s", r.Method, strings.Join(methods, " or ")))
-		return
-	}
-	writeError(w, protocol.Refuse(protocol.CodeNotFound, "no such path: the API's begin with /api/v1/, and GET /api/v1/status says what this server is"))
+	writeError(w, refusal)
 }
 
 // routeOf is a request's pattern without its method: a bounded set of words.

@@ -155,8 +155,15 @@ func TestPathsThatAreNotThere(t *testing.T) {
 	if a := c.do("GET", "/api/v2/status", ""); a.status != 404 || a.code() != protocol.CodeNotFound || !strings.Contains(a.body, "/api/v1/status") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if a := c.do("POST", "/api/v1/status", "{}"); a.status != 404 || a.header.Get("Allow") != "GET" {
-		t.Errorf("%d %v %s", a.status, a.header, a.body)
+	for request, allowed := range map[string]string{
+		"POST /api/v1/status": "GET, HEAD", "OPTIONS /api/v1/status": "GET, HEAD", "PUT /metrics": "GET, HEAD", "PUT /api/v1/view/queue": "GET, HEAD",
+		"OPTIONS /api/v1/rollouts/claim": "POST", "GET /api/v1/rollouts/claim": "POST", "HEAD /api/v1/rollouts/claim": "POST",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		a := c.do(method, path, "")
+		if a.status != 405 || a.header.Get("Allow") != allowed || method != "HEAD" && a.code() != protocol.CodeMethod {
+			t.Errorf("%s: %d %v %s", request, a.status, a.header, a.body)
+		}
 	}
 }
 

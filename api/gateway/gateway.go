@@ -189,7 +189,11 @@ func invalidModel(id, served string) *protocol.Refusal {
 }
 
 func (g *Gateway) nowhere(w http.ResponseWriter, r *http.Request) {
-	g.refuse(w, "other", protocol.Refuse(protocol.CodeNotFound, "no such path or method: the gateway has POST /v1/chat/completions, POST /v1/completions and GET /v1/models"))
+	if refusal := protocol.Elsewhere(w, r, g.mux); refusal != nil {
+		g.refuse(w, "other", refusal)
+		return
+	}
+	g.refuse(w, "other", protocol.Refuse(protocol.CodeNotFound, "no such path: the gateway has POST /v1/chat/completions, POST /v1/completions and GET /v1/models"))
 }
 
 // refuse answers with a refusal, before anything else was answered.

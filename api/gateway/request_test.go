@@ -288,6 +288,16 @@ func TestModels(t *testing.T) {
 	}
 }
 
+func TestMethodsThatAreNotThere(t *testing.T) {
+	h := newHouse(t, always(says("abc")))
+	for _, c := range [][3]string{{"PUT", "/v1/models", "GET, HEAD"}, {"OPTIONS", "/v1/chat/completions", "POST"}} {
+		w := httptest.NewRecorder()
+		if h.gateway.ServeHTTP(w, httptest.NewRequest(c[0], c[1], nil)); w.Code != 405 || w.Header().Get("Allow") != c[2] {
+			t.Errorf("%v: %d %v %s", c, w.Code, w.Header(), w.Body)
+		}
+	}
+}
+
 func TestOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]Options{
 		"nothing": {}, "no model": {Rollouts: newPort(nil)}, "tools": {Rollouts: newPort(nil), Model: "m", Tools: "x"},

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 )
 
 // Code names why a request is refused; clients branch on it, never on the message.
@@ -19,6 +21,8 @@ const (
 	CodeForbidden Code = "forbidden"
 	// CodeNotFound (404): there is no such thing, or not any more.
 	CodeNotFound Code = "not_found"
+	// CodeMethod (405): the path is there for other methods, which the header Allow names.
+	CodeMethod Code = "method_not_allowed"
 	// CodeConflict (409): it contradicts what is there already.
 	CodeConflict Code = "conflict"
 	// CodeExpired (410): the lease or claim ran out, or was given to another; its work counts for nothing.
@@ -46,6 +50,8 @@ func (c Code) Status() int {
 		return http.StatusForbidden
 	case CodeNotFound:
 		return http.StatusNotFound
+	case CodeMethod:
+		return http.StatusMethodNotAllowed
 	case CodeConflict:
 		return http.StatusConflict
 	case CodeExpired:
@@ -100,6 +106,24 @@ func RefusalOf(err error) *Refusal {
 		return refusal
 	}
 	return Refuse(CodeInternal, "%v", err)
+}
+
+// Elsewhere refuses a method that a path does not have, and says in the header Allow which it has; nil for a path
+// that is not there. The mux answers all such requests by its pattern "/".
+func Elsewhere(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *Refusal {
+	var methods []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		other := r.Clone(r.Context())
+		other.Method = method
+		if _, pattern := mux.Handler(other); pattern != "/" {
+			methods = append(methods, method)
+		}
+	}
+	if len(methods) == 0 || slices.Contains(methods, r.Method) {
+		return nil
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return Refuse(CodeMethod, "%.20q is not for this path: want %s", r.Method, strings.Join(methods, " or "))
 }
 
 // ErrRunEnded is returned to those who wait for work when there will be none; clients are sent 205.

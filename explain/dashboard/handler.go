@@ -46,6 +46,13 @@ func (m *Model) Data() http.Handler {
 	mux.HandleFunc("GET /api/v1/view/tile", m.serveTile)
 	mux.HandleFunc("GET /api/v1/view/stream", m.serveStream)
 	mux.HandleFunc("/api/v1/view/", func(w http.ResponseWriter, r *http.Request) {
+		read := r.Clone(r.Context())
+		read.Method = http.MethodGet
+		if _, pattern := mux.Handler(read); pattern != "/api/v1/view/" {
+			w.Header().Set("Allow", "GET, HEAD")
+			refuse(w, &refusal{http.StatusMethodNotAllowed, "method_not_allowed", "what is here can only be read: want GET or HEAD"})
+			return
+		}
 		refuse(w, &refusal{http.StatusNotFound, "not_found", "no " + r.Method + " " + r.URL.Path + " here"})
 	})
 	return mux

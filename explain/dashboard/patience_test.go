@@ -50,6 +50,10 @@ func TestAnswersHaveTheirTime(t *testing.T) {
 			t.Errorf("%s: %d in %d writes", path, w.Code, w.writes)
 		}
 	}
+	w := httptest.NewRecorder()
+	if handler.ServeHTTP(w, httptest.NewRequest("OPTIONS", "/api/v1/view/queue", nil)); w.Code != 405 || w.Header().Get("Allow") != "GET, HEAD" {
+		t.Errorf("a method that is not there: %d %v", w.Code, w.Header())
+	}
 	for breaks, want := range map[int]int{0: 4, 1: 2} {
 		w := &timedWriter{ResponseRecorder: httptest.NewRecorder(), t: t, breaks: breaks}
 		write(w, httptest.NewRequest("GET", "/", nil), make([]byte, 3*deadlineBytes+1))
