@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -60,6 +61,27 @@ func TestWithTargets(t *testing.T) {
 	for which, want := range map[string][]string{"": {"./a"}, "a.FuzzX": {"./a"}, "FuzzY": nil} {
 		if found, err := withTargets(".", regexp.MustCompile(which)); err != nil || !slices.Equal(found, want) {
 			t.Errorf("%q: %v, %v", which, found, err)
+		}
+	}
+}
+
+// The end of -fuzztime is told from an input that fails, also from one that fails by a deadline of its own.
+func TestOutOfTime(t *testing.T) {
+	const ended = "fuzz: elapsed: 30s, execs: 1 (0/sec), new interesting: 0 (total: 3)\n--- FAIL: FuzzX (30.02s)\n    context deadline exceeded\nFAIL\nexit status 1\nFAIL\tx\t30.1s\n"
+	for name, c := range map[string]struct {
+		said string
+		want bool
+	}{
+		"time":          {ended, true},
+		"another":       {strings.ReplaceAll(ended, "FuzzX", "FuzzY"), false},
+		"input":         {"--- FAIL: FuzzX (3.02s)\n    --- FAIL: FuzzX (0.00s)\n        x_test.go:9: context deadline exceeded\n    \n    Failing input written to testdata/fuzz/FuzzX/1\nFAIL\n", false},
+		"input at last": {strings.Replace(ended, "exit status", "    Failing input written to testdata/fuzz/FuzzX/1\nexit status", 1), false},
+		"hung":          {"--- FAIL: FuzzX (3.02s)\n    fuzzing process hung or terminated unexpectedly: exit status 2\nFAIL\n", false},
+		"seed":          {"failure while testing seed corpus entry: FuzzX/seed#0\n" + strings.Replace(ended, "    context", "    --- FAIL: FuzzX (0.00s)\n        context", 1), false},
+		"passed":        {"PASS\n", false},
+	} {
+		if got := outOfTime(c.said, "FuzzX"); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }
