@@ -108,7 +108,7 @@ func RefusalOf(err error) *Refusal {
 	return Refuse(CodeInternal, "%v", err)
 }
 
-// Elsewhere refuses a method that a path does not have, and says in the header Allow which it has; nil for a path
+// Elsewhere refuses a method that a path does not have, and names in the header Allow those that it has. It is nil for a path
 // that is not there. The mux answers all such requests by its pattern "/".
 func Elsewhere(w http.ResponseWriter, r *http.Request, mux *http.ServeMux) *Refusal {
 	var methods []string
