@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from . import errors
-from .call import Document, Overrides, call, flat, named, settings, value_text
+from .call import Document, Overrides, call, flat, named, settings, together, value_text
 from .results import Comparison, Diagnosis, Examination, Grid, Plan, Prediction, Resimulation, Simulation
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -44,7 +44,7 @@ def predict(
         "speed-ratio": speed_ratio,
     }  # fmt: skip
     arguments = [*_flags(given), *_switches({"closed-form": closed_form})]
-    answer, failed = call("predict", arguments, document, _all(overrides, keys), progress=progress)
+    answer, failed = call("predict", arguments, document, together(overrides, keys), progress=progress)
     result = Prediction(answer)
     _settled(failed, result)
     return result
@@ -65,7 +65,7 @@ def simulate(
     arguments = [
         *_flags({"trace": trace}), *_switches({"accept-unsettled": accept_unsettled, "bias": bias, "yes": yes}),
     ]  # fmt: skip
-    answer, failed = call("simulate", arguments, document, _all(overrides, keys), progress=progress)
+    answer, failed = call("simulate", arguments, document, together(overrides, keys), progress=progress)
     result = Simulation(answer)
     _settled(failed, result)
     return result
@@ -86,7 +86,7 @@ def grid(
     arguments = [*words, f"--seeds={seeds}", *_switches({"accept-unsettled": accept_unsettled, "yes": yes})]
     if not words and seeds == 1:
         raise errors.Refused("axes: a grid needs a key with values, or several seeds", exit_code=2)
-    answer, failed = call("simulate", arguments, document, _all(overrides, keys), progress=progress)
+    answer, failed = call("simulate", arguments, document, together(overrides, keys), progress=progress)
     if failed is not None and not answer.get("points"):
         raise failed
     return Grid(answer)
@@ -111,7 +111,7 @@ def plan(
         "finalists": finalists, "write": write, "html": html,
     }  # fmt: skip
     arguments = [*_flags(given), *(f"--measured={os.fspath(run)}" for run in measured)]
-    answer, failed = call("plan", arguments, document, _all(overrides, keys), progress=progress)
+    answer, failed = call("plan", arguments, document, together(overrides, keys), progress=progress)
     if failed is not None and answer.get("met"):
         raise failed
     return Plan(answer)
@@ -126,7 +126,7 @@ def doctor(
     `probe=False` asks no server, and starts no sandbox and no verifier.
     """
     arguments = _switches({"no-probe": not probe})
-    answer, _ = call("doctor", arguments, document, _all(overrides, keys), progress=progress)
+    answer, _ = call("doctor", arguments, document, together(overrides, keys), progress=progress)
     return Examination(answer)
 
 
@@ -170,7 +170,7 @@ def resimulate(
         words = [word.removeprefix("--set=") for word in settings(arm)]
         arguments.append("--arm=" + " ".join(words))
     arguments += [f"--grid={key}={_values(key, values)}" for key, values in flat(axes or {})]
-    answer, _ = call("resimulate", arguments, None, _all(overrides, keys), progress=progress)
+    answer, _ = call("resimulate", arguments, None, together(overrides, keys), progress=progress)
     return Resimulation(answer)
 
 
@@ -181,16 +181,6 @@ def compare(*runs: Path, framework: str | None = None, progress: bool | None = N
     if failed is not None:
         raise failed
     return Comparison(answer)
-
-
-def _all(overrides: Overrides, keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Overrides and keywords together; a key that both give is a mistake."""
-    together = dict(flat(overrides or {}))
-    for key, value in flat(keys):
-        if key in together:
-            raise errors.Refused(f"{key}: given twice, in the mapping and as a keyword", exit_code=2)
-        together[key] = value
-    return together
 
 
 def _flags(given: Mapping[str, Any]) -> list[str]:

@@ -45,7 +45,7 @@ def call(
     with written(document) as file:
         words = [command, *file, "--json", *arguments, *settings(overrides)]
         code, output, said = _run(words, _Progress(progress))
-        return _answer(words, code, output, said, file[0] if file and isinstance(document, Mapping) else "")
+        return answer_of(words, code, output, said, file[0] if file and isinstance(document, Mapping) else "")
 
 
 @contextlib.contextmanager
@@ -81,6 +81,16 @@ def flat(overrides: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
             yield from flat(value, dotted + ".")
         else:
             yield dotted, value
+
+
+def together(overrides: Overrides, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Overrides and keywords as one; a key that both give is a mistake."""
+    both = dict(flat(overrides or {}))
+    for key, value in flat(keys):
+        if key in both:
+            raise errors.Refused(f"{key}: given twice, in the mapping and as a keyword", exit_code=2)
+        both[key] = value
+    return both
 
 
 def value_text(value: Any, key: str) -> str:
@@ -151,7 +161,7 @@ def _run(words: Sequence[str], show: _Progress) -> tuple[int, bytes, list[str]]:
     return code, output, said
 
 
-def _answer(
+def answer_of(
     words: Sequence[str], code: int, output: bytes, said: list[str], temporary: str
 ) -> tuple[dict[str, Any], errors.ProgramError | None]:
     """The document of a program that ended, and the failure beside it."""
@@ -170,7 +180,8 @@ def _answer(
     if code == 0:
         return document, None
     message, hint = _failure(said)
-    return document, errors.Failed(message, hint=hint, exit_code=code, command=words)
+    kind = errors.Refused if code == 2 else errors.Failed
+    return document, kind(_unnamed(message, temporary), hint=hint, exit_code=code, command=words)
 
 
 def _error(parts: Mapping[str, Any], words: Sequence[str], temporary: str) -> errors.ProgramError:
