@@ -46,12 +46,12 @@ func Of(dir string) (Origin, error) {
 	switch {
 	case here(AddressFile):
 		return Serve, nil
-	case here(lockFile) && here(trace.FileName):
+	case here(lockFile) && (here(trace.FileName) || here(trace.PlainName)):
 		return Run, nil
 	case here(NatsDir):
 		return Serve, nil
 	}
-	log, err := os.Open(filepath.Join(dir, trace.FileName))
+	log, err := os.Open(trace.Path(dir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return None, nil
 	}
@@ -135,7 +135,7 @@ func RefuseOthersDirectory(dir string, cluster bool) error {
 // refuseLostLog refuses a control plane's directory that has its trace, and not the log of which
 // that is a copy: what began there anew could only spoil it.
 func refuseLostLog(dir string) error {
-	info, err := os.Stat(filepath.Join(dir, trace.FileName))
+	info, err := os.Stat(trace.Path(dir))
 	if err != nil || info.Size() == 0 {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	n := p.Cfg.Store.NATS
 	mirror := ""
 	if p.Cfg.Store.Trace == "full" {
-		mirror = filepath.Join(p.Dir, trace.FileName)
+		mirror = trace.Path(p.Dir)
 	}
 	dir := filepath.Join(p.Dir, origin.NatsDir)
 	if n.URL != "" {

@@ -354,7 +354,7 @@ func (p *Plane) summary(err error, print func(protocol.Status) error) error {
 
 // FinishedHint is what there is to do with a run that a control plane has finished.
 func FinishedHint(dir string) string {
-	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+	if _, err := os.Stat(trace.Path(dir)); err != nil {
 		if _, err := os.Stat(filepath.Join(dir, parts.HostedDir)); err == nil {
 			return filepath.Join(dir, parts.HostedDir) + " has where the service keeps its versions"
 		}

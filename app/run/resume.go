@@ -28,10 +28,11 @@ type Resumed struct {
 
 // Load opens a run directory to go on with it; it changes nothing that it cannot go on with.
 func Load(a *app.Process, dir string) (*Resumed, error) {
-	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+	info, err := os.Stat(trace.Path(dir))
+	if err != nil {
 		return nil, failure.Usage("name a run directory that headway run made", "%s is no run directory: it has no %s", dir, trace.FileName)
 	}
-	if info, err := os.Stat(filepath.Join(dir, trace.FileName)); err == nil && info.Size() == 0 {
+	if info.Size() == 0 {
 		return nil, failure.Usage("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
 	}
 	store, err := file.Open(dir, file.Options{})

@@ -47,7 +47,7 @@ func TestKillControlled(t *testing.T) {
 		}
 		p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
 		killed := 0
-		for killed < controlledKills && p.signalAt(t, runDir, size(t, runDir)+20_000+rng.Int64N(400_000), syscall.SIGKILL) {
+		for killed < controlledKills && p.signalAt(t, runDir, size(t, runDir)+5_000+rng.Int64N(95_000), syscall.SIGKILL) {
 			ended := hasEnded(t, runDir)
 			p = startProgram(t, dir, "run", "--resume", "runs/k", "--json")
 			if ended { // nothing was left to recover
@@ -71,10 +71,12 @@ func TestKillControlled(t *testing.T) {
 // hasEnded reports whether a run's trace has its end.
 func hasEnded(t *testing.T, runDir string) bool {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(runDir, trace.FileName))
+	file, err := trace.Open(runDir)
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer file.Close()
+	text, _ := io.ReadAll(trace.NewText(file)) // the end may be torn
 	return bytes.Contains(text, []byte(`"note":"`+trace.NoteEnd+`"`))
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // binary builds the program once for all tests that start it as a process.
@@ -105,7 +106,7 @@ func (p *process) signalAt(t *testing.T, runDir string, size int64, sig syscall.
 		}
 	}
 	for {
-		if info, err := os.Stat(filepath.Join(runDir, "trace.ndjson")); err == nil && info.Size() >= size {
+		if info, err := os.Stat(filepath.Join(runDir, trace.FileName)); err == nil && info.Size() >= size {
 			break
 		}
 		if !awaitEvent(events) {
@@ -137,7 +138,7 @@ func awaitEvent(events *os.File) bool {
 }
 
 func size(t *testing.T, runDir string) int64 {
-	info, err := os.Stat(filepath.Join(runDir, "trace.ndjson"))
+	info, err := os.Stat(filepath.Join(runDir, trace.FileName))
 	if err != nil {
 		return 0
 	}
@@ -208,7 +209,7 @@ func checkKills(t *testing.T, kills int, rules string) {
 			}
 		}
 		// The whole log is about 150 steps of some 25 kB.
-		for done < kills && p.signalAt(t, runDir, size(t, runDir)+rng.Int64N(150_000), syscall.SIGKILL) {
+		for done < kills && p.signalAt(t, runDir, size(t, runDir)+rng.Int64N(35_000), syscall.SIGKILL) {
 			done++
 			recovered()
 			if rng.IntN(4) == 0 {
@@ -276,7 +277,7 @@ func TestInterrupt(t *testing.T) {
 		}
 		p := startProgram(t, dir, "run", "c.yaml", "--name", "k", "--json")
 		for stopped < 3 {
-			p.signalAt(t, runDir, size(t, runDir)+60_000, syscall.SIGINT)
+			p.signalAt(t, runDir, size(t, runDir)+15_000, syscall.SIGINT)
 			p.end(t)
 			if p.report(t).Finished == loop.ReasonSteps.String() {
 				break

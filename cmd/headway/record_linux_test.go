@@ -123,7 +123,7 @@ func recordSimulation(t *testing.T, name, settings string) {
 
 // unread are the parts of a run's directory that the outputs of TestRecorded are not made from, or that say
 // which process has it.
-var unread = []string{"state/", "weights/", "report.html", "objects/", "serve.json", "trace.ndjson.lock"}
+var unread = []string{"state/", "weights/", "report.html", "objects/", "serve.json", "trace.ndjson.lock", "trace.ndjson.zst.lock"}
 
 // pack writes what commands read of a run's directory as a recording.
 func pack(t *testing.T, name, dir string) {

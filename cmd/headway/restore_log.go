@@ -95,7 +95,7 @@ func (c *restoreLogCmd) options(a *app.Process) (o jetstream.Options, err error)
 	n := document.Store.NATS
 	return jetstream.Options{
 		Dir: filepath.Join(c.Dir, origin.NatsDir), Run: filepath.Base(whole), Always: document.Store.Durability == "always",
-		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), TracePath: filepath.Join(c.Dir, trace.FileName),
+		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), TracePath: trace.Path(c.Dir),
 		Logf: func(format string, arguments ...any) { fmt.Fprintf(a.Stderr, format+"\n", arguments...) },
 	}, nil
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 
 	"github.com/headway-rl/headway/app/record"
@@ -148,7 +147,7 @@ func (e *ending) report(ctx context.Context, res live.Result) (runReport, error)
 		TrainerIdleRatio: s.TrainerIdleRatio, RolloutIdleRatio: s.RolloutIdleRatio, PeriodS: s.PeriodS, Throughput: s.Throughput,
 		TokensPerS: s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens,
 		Ledger:     ledgerReport{res.Status.Ledger, res.Status.Ledger.Balanced()},
-		Finished:   res.Reason.String(), Trace: filepath.Join(e.Dir, trace.FileName),
+		Finished:   res.Reason.String(), Trace: trace.Path(e.Dir),
 	}
 	r.Attribution, r.Control = res.Attribution, s.Control
 	r.Length, r.Waste, r.Partial, r.FilterAcceptance, r.Reuse, r.Signal = s.Length, s.Waste, s.Partial, s.FilterAcceptance, s.Reuse, s.Signal

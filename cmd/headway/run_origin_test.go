@@ -218,7 +218,7 @@ func TestWhatIsNoTraceIsSaid(t *testing.T) {
 	for _, c := range []struct{ arguments, want string }{
 		{"replay a", "this is no Headway trace: its first line is no header\n  name a run's directory, or its trace.ndjson"},
 		{"view a", "this is no Headway trace: its first line is no header\n  name a run's directory, or its trace.ndjson"},
-		{"diagnose a", "this is no Headway trace: its first line is no header\n  name a run's directory or its trace.ndjson, of this version of headway, or another"},
+		{"diagnose a", "this is no Headway trace: its first line is no header\n  name a run's directory or its trace.ndjson.zst, of this version of headway, or another"},
 		{"resimulate a", "this is no Headway trace: its first line is no header\n  name a run's directory or its trace.ndjson"},
 		{"replay empty", "the trace is empty, expected a header\n  the run ended before its first step"},
 		{"replay damaged", "checksum mismatch: this line, or one before it, was changed, lost or repeated\n  restore the file from a copy"},

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/drive/replay"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/train/batch/batchtest"
 )
 
@@ -166,7 +167,7 @@ func (s *served) checkWhole(workers *sync.WaitGroup, own protocol.Claim, batches
 	if !status.Ledger.Balanced || status.Ledger.Trained != int64(4*len(groups)) || int(status.Version) != len(batches) || status.Ledger.Failed > 0 {
 		t.Errorf("%d groups of 4 in %d batches, version %d, ledger %+v", len(groups), len(batches), status.Version, status.Ledger)
 	}
-	text, err := os.ReadFile(filepath.Join(s.dir, "runs", "r", "trace.ndjson"))
+	text, err := os.ReadFile(trace.Path(filepath.Join(s.dir, "runs", "r")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ type simulateCmd struct {
 	Yes    bool     `help:"Start what takes long, or much memory, without asking."`
 	Accept bool     `name:"accept-unsettled" help:"Report means that have not settled, marked, instead of refusing them."`
 	Bias   bool     `help:"Compare what is trained with what is started: by length, environment time, prompt, level, and length against order in a batch."`
-	Trace  string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file; headway replay reads it."`
+	Trace  string   `placeholder:"OUT" help:"Write the trace of a single simulation to a new file, compressed where its name ends with .zst; headway replay reads both."`
 }
 
 // Help explains what the flags together are for; the command line prints it after the flags.

@@ -245,16 +245,24 @@ type traceFile struct {
 	path   string
 	file   *os.File
 	buffer *bufio.Writer
+	frames *trace.Frames // what the buffer is written to, nil of a plain trace
 	writer *trace.Writer
 }
 
-// createTrace makes the file, before anything is simulated.
+// createTrace makes the file, before anything is simulated. A name that ends with .zst is that of a packed trace.
 func createTrace(path string) (*traceFile, error) {
 	file, err := createFile("--trace", path)
 	if err != nil {
 		return nil, err
 	}
-	return &traceFile{path: path, file: file, buffer: bufio.NewWriterSize(file, 1<<20)}, nil
+	t := &traceFile{path: path, file: file, buffer: bufio.NewWriterSize(file, 1<<20)}
+	if trace.Packed(path) {
+		if t.frames, err = trace.NewFrames(file); err != nil {
+			return nil, errors.Join(err, file.Close(), os.Remove(path))
+		}
+		t.buffer.Reset(t.frames)
+	}
+	return t, nil
 }
 
 // watch has a simulation written, beside whatever observes it already.
@@ -287,13 +295,17 @@ func (t *traceFile) end(failed error) error {
 		return nil
 	}
 	var err error
-	switch {
-	case t.writer == nil:
-		return errors.Join(t.file.Close(), os.Remove(t.path))
-	case failed == nil:
+	if t.writer != nil && failed == nil {
 		err = t.writer.End(nil)
 	}
-	if err := errors.Join(err, t.buffer.Flush(), t.file.Close()); err != nil {
+	err = errors.Join(err, t.buffer.Flush())
+	if t.frames != nil {
+		err = errors.Join(err, t.frames.Close())
+	}
+	if t.writer == nil {
+		return errors.Join(t.file.Close(), os.Remove(t.path))
+	}
+	if err := errors.Join(err, t.file.Close()); err != nil {
 		return fmt.Errorf("--trace %s: %w", t.path, err)
 	}
 	return nil

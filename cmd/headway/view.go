@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
@@ -34,7 +35,7 @@ that still goes on is followed. A document is simulated first. Nothing is asked 
 nothing of the run is changed.
 
   headway view runs/NAME                a run directory
-  headway view out.ndjson               the trace of a simulation (headway simulate --trace)
+  headway view out.ndjson.zst           the trace of a simulation (headway simulate --trace)
   headway view plan.yaml                a document, simulated`
 }
 
@@ -132,7 +133,7 @@ func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err err
 		return "", nil, err
 	}
 	remove = func() { os.RemoveAll(dir) }
-	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson")
+	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson"+trace.Suffix)
 	file, err := createTrace(path)
 	if err == nil {
 		_, err = experiment.Simulate(one, prediction, simulationFiles{trace: file}, newStepProgress(a))

@@ -46,7 +46,7 @@ func Open(path string, now func() time.Time) (*Recorded, error) {
 		return nil, failure.Usage("name a run directory that headway run made, or a trace file", "%w", err)
 	}
 	r := &Recorded{file: file, tail: &tail{file: file}, now: now}
-	if filepath.Base(file.Name()) == trace.FileName {
+	if trace.Is(file.Name()) {
 		r.dir = filepath.Dir(file.Name())
 	}
 	if r.reader, err = trace.NewReader(r.tail); err != nil {
@@ -170,7 +170,7 @@ func (r *Recorded) Follow(ctx context.Context) {
 		}
 		if now := r.now(); now.Sub(r.told) > tellEvery {
 			r.told = now
-			r.tell(dashboard.Reading{Bytes: r.reader.Offset(), Of: max(info.Size(), r.reader.Offset())})
+			r.tell(dashboard.Reading{Bytes: r.tail.read, Of: max(info.Size(), r.tail.read)})
 		}
 	}
 	player.OnNote = r.note
@@ -250,6 +250,8 @@ func (r *Recorded) finish(ctx context.Context, tally trace.Tally, err error) {
 // tail reads a file that may still grow: at its end it waits.
 type tail struct {
 	file *os.File
+	// read is how many bytes have been read.
+	read int64
 	// wait returns nil when there may be more; nil ends at the end of the file.
 	wait func() error
 }
@@ -258,6 +260,7 @@ type tail struct {
 func (t *tail) Read(into []byte) (int, error) {
 	for {
 		n, err := t.file.Read(into)
+		t.read += int64(n)
 		if n > 0 || !errors.Is(err, io.EOF) || t.wait == nil {
 			return n, err
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"path/filepath"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
@@ -27,7 +26,7 @@ func HoldsTrace(path string) (bool, error) {
 		return false, err
 	}
 	if info.IsDir() {
-		_, err := os.Stat(filepath.Join(path, trace.FileName))
+		_, err := os.Stat(trace.Path(path))
 		return err == nil, nil
 	}
 	file, err := os.Open(path)
@@ -35,11 +34,11 @@ func HoldsTrace(path string) (bool, error) {
 		return false, err
 	}
 	defer file.Close()
-	begin, err := bufio.NewReader(file).Peek(len(trace.Begins))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return false, err
+	begin, err := bufio.NewReader(trace.NewText(file)).Peek(len(trace.Begins))
+	if err != nil && len(begin) == 0 { // nothing, or nothing that can be read
+		return trace.Is(path), nil
 	}
-	return string(begin) == trace.Begins || len(begin) == 0 && filepath.Base(path) == trace.FileName, nil
+	return string(begin) == trace.Begins, nil
 }
 
 // Meter shows how far something long is. It gets the name of the counted things. It

@@ -97,12 +97,12 @@ func orRun(name string) string {
 // readRun is a trace that was read.
 type readRun struct {
 	observer *observer
-	// bytes is how much of it is whole lines, 0 for all.
+	// bytes is how much of its text is whole lines, 0 for all.
 	bytes    int64
 	warnings []string
 }
 
-// readTrace reads a trace up to bytes of it, 0 for all there is, with the window beginning
+// readTrace reads a trace up to bytes of its text, 0 for all there is, with the window beginning
 // at from, nil for the header's.
 func readTrace(ctx context.Context, open Opener, bytes int64, from *loop.Version, options *Options) (readRun, error) {
 	source, size, err := open()
@@ -110,7 +110,8 @@ func readTrace(ctx context.Context, open Opener, bytes int64, from *loop.Version
 		return readRun{}, err
 	}
 	defer source.Close()
-	reader, err := trace.NewReader(limited(&watched{ctx, source}, bytes))
+	file := &watched{ctx: ctx, source: source}
+	reader, err := trace.NewReader(limited(file, bytes))
 	if err != nil {
 		return readRun{}, err
 	}
@@ -139,7 +140,7 @@ func readTrace(ctx context.Context, open Opener, bytes int64, from *loop.Version
 			learned = learned[1:]
 		}
 		if size > 0 {
-			options.progress("reading the trace", float64(reader.Offset())/float64(size))
+			options.progress("reading the trace", float64(file.read)/float64(size))
 		}
 	}
 	player.OnNote = func(name string, data []byte) error {
@@ -186,25 +187,26 @@ func (r readRun) resimulator(ctx context.Context, open Opener, f *facts, options
 	}
 	defer source.Close()
 	options.progress("measuring its times", 0)
-	recording, err := replay.Measure(limited(&watched{ctx, source}, r.bytes))
+	recording, err := replay.Measure(limited(&watched{ctx: ctx, source: source}, r.bytes))
 	if err != nil {
 		return nil, err
 	}
 	return newResimulator(ctx, recording, f, options)
 }
 
-// limited is a source up to so many bytes of it, 0 for all.
+// limited is a trace up to so many bytes of its text, 0 for all.
 func limited(source io.Reader, bytes int64) io.Reader {
 	if bytes == 0 {
 		return source
 	}
-	return io.LimitReader(source, bytes)
+	return io.LimitReader(trace.NewText(source), bytes)
 }
 
 // watched ends a reading with its context.
 type watched struct {
 	ctx    context.Context
 	source io.Reader
+	read   int64
 }
 
 // Read implements io.Reader.
@@ -212,5 +214,7 @@ func (w *watched) Read(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
-	return w.source.Read(p)
+	n, err := w.source.Read(p)
+	w.read += int64(n)
+	return n, err
 }

@@ -340,7 +340,7 @@ var rules = []rule{
 	{room: "loop/port", claim: pure, may: []string{"loop", "loop/trace"},
 		what: "the ports of a live run: engines, environments, trainers, weights, stores, fleets",
 		why:  "an adapter that imports the ports alone cannot reach the runtime"},
-	{room: "loop/trace", claim: repeatable, may: []string{"loop"},
+	{room: "loop/trace", claim: repeatable, may: []string{"loop"}, modules: []string{"github.com/klauspost/compress"},
 		what: "the event log: schema, writer, reader",
 		why:  "every driver writes the same log, so it knows none of them"},
 	{room: "loop/workload", claim: repeatable,

@@ -10,4 +10,7 @@
 //
 // Every line ends with a checksum of itself and all lines before it. So a changed, missing or
 // repeated line is found at its place.
+//
+// A file of lines is plain or packed. A packed one holds the same text in zstd frames, which standard
+// tools read. Readers see which it is by how it begins.
 package trace

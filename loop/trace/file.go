@@ -11,8 +11,36 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// FileName is the trace's name in a run directory.
-const FileName = "trace.ndjson"
+// FileName is the trace's name in a run directory, PlainName that of runs of before it was packed.
+const (
+	FileName  = PlainName + Suffix
+	PlainName = "trace.ndjson"
+)
+
+// Suffix ends the name of a packed trace.
+const Suffix = ".zst"
+
+// Path returns the path of a run directory's trace. That is the plain one where there is no other. Where there is none yet,
+// it is where a packed one begins.
+func Path(dir string) string {
+	packed := filepath.Join(dir, FileName)
+	if _, err := os.Lstat(packed); errors.Is(err, fs.ErrNotExist) {
+		plain := filepath.Join(dir, PlainName)
+		if _, err := os.Lstat(plain); err == nil {
+			return plain
+		}
+	}
+	return packed
+}
+
+// Is reports whether a file's name is that of the trace of a run directory.
+func Is(path string) bool {
+	name := filepath.Base(path)
+	return name == FileName || name == PlainName
+}
+
+// Packed reports whether a trace of that name is packed.
+func Packed(path string) bool { return filepath.Ext(path) == Suffix }
 
 // Open opens the trace of a run directory, or a trace file.
 func Open(path string) (*os.File, error) {
@@ -24,7 +52,7 @@ func Open(path string) (*os.File, error) {
 		return nil, err
 	}
 	if info.IsDir() {
-		f, err := os.Open(filepath.Join(path, FileName))
+		f, err := os.Open(Path(path))
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%s is not a run directory: it has no %s", path, FileName)
 		}

@@ -21,10 +21,15 @@ type Error struct {
 	Offset int64
 	// Torn: the file ends in the middle of this line, as after a sudden end of the writer.
 	Torn bool
-	Err  error
+	// Packed: the file is packed, and Offset counts the bytes of its text.
+	Packed bool
+	Err    error
 }
 
 func (e *Error) Error() string {
+	if e.Packed {
+		return fmt.Sprintf("trace: line %d: %v", e.Line, e.Err)
+	}
 	return fmt.Sprintf("trace: line %d (byte %d): %v", e.Line, e.Offset, e.Err)
 }
 
@@ -49,8 +54,9 @@ var errTorn = errors.New("the trace ends in the middle of this line")
 
 // Reader reads a trace line by line and verifies every checksum.
 type Reader struct {
-	src    *bufio.Reader
-	at     Position // of the next line
+	text   *Text
+	src    *bufio.Reader // of the text
+	at     Position      // of the next line
 	offset int64
 	// Header of the trace.
 	Header Header
@@ -58,9 +64,9 @@ type Reader struct {
 	tail   []byte
 }
 
-// NewReader reads the header. It refuses what is not a trace, and a trace of another format.
+// NewReader reads the header of a trace, plain or packed. It refuses what is not a trace, and a trace of another format.
 func NewReader(src io.Reader) (*Reader, error) {
-	r := &Reader{src: bufio.NewReaderSize(src, 1<<16)}
+	r := newReader(src)
 	if begins, _ := r.src.Peek(len(Begins)); !strings.HasPrefix(Begins, string(begins)) {
 		return nil, &Error{Line: 1, Err: ErrNoTrace} // of what cannot be read nothing is there, and Next says why
 	}
@@ -83,11 +89,18 @@ func NewReader(src io.Reader) (*Reader, error) {
 	return r, nil
 }
 
+func newReader(src io.Reader) *Reader {
+	text := NewText(src)
+	return &Reader{text: text, src: bufio.NewReaderSize(text, 1<<16)}
+}
+
 // NewReaderAt reads a trace from a position on: src begins with the line after it,
 // h is what the trace begins with. A line that does not follow from what is before
 // the position, as its Sum tells, is ErrChecksum. Offsets count from the position.
 func NewReaderAt(src io.Reader, at Position, h Header) *Reader {
-	return &Reader{src: bufio.NewReaderSize(src, 1<<16), at: at, Header: h}
+	r := newReader(src)
+	r.at, r.Header = at, h
+	return r
 }
 
 // Next returns the next record, io.EOF after the last complete line, or an *Error.
@@ -97,7 +110,7 @@ func (r *Reader) Next() (Record, error) {
 		return Record{}, err
 	}
 	fail := func(err error) (Record, error) {
-		return Record{}, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: err}
+		return Record{}, r.here(r.text.in(err))
 	}
 	body := len(line) - 1 - crcTail
 	if body < 1 || !bytes.HasPrefix(line[body:], []byte(crcKey)) {
@@ -136,18 +149,24 @@ func (r *Reader) readLine() ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull) && len(r.buf) < lineBytesMax:
 			continue
 		case errors.Is(err, bufio.ErrBufferFull):
-			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: fmt.Errorf("line longer than %d bytes: not a Headway trace", lineBytesMax)}
+			return nil, r.here(fmt.Errorf("line longer than %d bytes: not a Headway trace", lineBytesMax))
 		case errors.Is(err, io.EOF) && len(r.buf) == 0:
 			return nil, io.EOF
 		case errors.Is(err, io.EOF):
-			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Torn: true, Err: errTorn}
-		default:
-			return nil, &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Err: err}
+			err = errTorn
 		}
+		at := r.here(err)
+		at.Torn = errors.Is(err, errTorn)
+		return nil, at
 	}
 }
 
-// Offset returns how many bytes the lines read so far take.
+// here is an error at the next line.
+func (r *Reader) here(err error) *Error {
+	return &Error{Line: int(r.at.Line) + 1, Offset: r.offset, Packed: r.text.frames != nil, Err: err}
+}
+
+// Offset returns how many bytes the lines read so far take, as text.
 func (r *Reader) Offset() int64 { return r.offset }
 
 // Encoder returns an encoder that goes on after the last line read.

@@ -9,25 +9,35 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
 )
 
 // A process that dies leaves any prefix of its last write. Wherever that is, the
 // run opens with every whole line, and goes on.
 func TestLogCutAtEveryByte(t *testing.T) {
-	dir := t.TempDir()
-	s, enc := begin(t, dir, file.Options{})
-	path := filepath.Join(dir, trace.FileName)
-	for at := range int64(3) {
-		appendLines(t, s, eventLine(enc, at), enc.AppendAction(nil, enc.Seq(), loop.Action{Kind: loop.GroupQueued, Group: 1}))
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, enc := begin(t, dir, file.Options{})
+			for at := range int64(3) {
+				appendLines(t, s, eventLine(enc, at), enc.AppendAction(nil, enc.Seq(), loop.Action{Kind: loop.GroupQueued, Group: 1}))
+			}
+			closeStore(t, s)
+			cutAtEveryByte(t, dir, form.of(t, dir))
+		})
 	}
-	closeStore(t, s)
+}
+
+func cutAtEveryByte(t *testing.T, dir, path string) {
+	t.Helper()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	header := bytes.IndexByte(whole, '\n') + 1
+	header := 1
+	for !strings.HasSuffix(textOf(whole[:header]), "\n") {
+		header++
+	}
 	for cut := header; cut <= len(whole); cut++ {
 		if err := os.WriteFile(path, whole[:cut], 0o644); err != nil {
 			t.Fatal(err)
@@ -36,8 +46,8 @@ func TestLogCutAtEveryByte(t *testing.T) {
 		if err != nil {
 			t.Fatalf("cut at byte %d: %v", cut, err)
 		}
-		kept := bytes.LastIndexByte(whole[:cut], '\n') + 1
-		events := bytes.Count(whole[:kept], []byte(`"e":`))
+		kept := textOf(whole[:cut])
+		events := strings.Count(kept[:strings.LastIndexByte(kept, '\n')+1], `"e":`)
 		enc, _ := encoderOf(t, s)
 		if enc.Seq() != int64(events) {
 			t.Fatalf("cut at byte %d: goes on after event %d, want %d", cut, enc.Seq(), events)

@@ -3,7 +3,8 @@
 //
 // The files, under the run directory:
 //
-//	trace.ndjson            the event log (package trace); only ever appended to
+//	trace.ndjson.zst        the event log (package trace), packed; only ever appended to. A run that began
+//	                        with a plain trace.ndjson goes on with it
 //	state/lock              held by the process that writes the run, and names it
 //	state/payload-00000001  rollouts' payloads: framed records with checksums
 //	state/snapshot-…        the run's state as of a line of the log, the newest two

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
@@ -183,8 +184,9 @@ func checkLog(t *testing.T, s *file.Store, dir string, events int64) {
 	if n := readAll(t, s); int64(n) != events {
 		t.Fatalf("%d events, want %d", n, events)
 	}
-	text, err := os.ReadFile(filepath.Join(dir, trace.FileName))
-	if err != nil || !bytes.HasSuffix(text, []byte("\n")) {
-		t.Fatalf("the log ends with %q (%v)", fmt.Sprintf("%.40s", text[max(len(text)-40, 0):]), err)
+	data, err := os.ReadFile(filepath.Join(dir, trace.FileName))
+	text, unpacked := io.ReadAll(trace.NewText(bytes.NewReader(data)))
+	if err != nil || unpacked != nil || !bytes.HasSuffix(text, []byte("\n")) {
+		t.Fatalf("the log ends with %q (%v, %v)", fmt.Sprintf("%.40s", text[max(len(text)-40, 0):]), err, unpacked)
 	}
 }

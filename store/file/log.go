@@ -1,20 +1,15 @@
 package file
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"path/filepath"
+	"slices"
 
 	"github.com/headway-rl/headway/loop/trace"
 )
-
-// mark is a place between two lines of the log: how many lines and bytes are before it.
-type mark struct{ line, offset int64 }
 
 // Append adds lines to the event log with one write. When it returns without an
 // error they survive the end of this process. Without room for them nothing of them is
@@ -30,42 +25,19 @@ func (s *Store) Append(lines [][]byte) error {
 	if len(chunk) == 0 {
 		return nil
 	}
-	if s.end.line == 0 {
+	if s.log.End().Line == 0 {
 		if err := s.takeHeader(chunk); err != nil {
 			return err
 		}
 	}
-	if err := s.write(chunk); err != nil {
-		return err
-	}
-	s.end.line += int64(bytes.Count(chunk, newline))
-	s.end.offset += int64(len(chunk))
-	return nil
-}
-
-// write appends a chunk to the log's file, whole or not at all.
-func (s *Store) write(chunk []byte) error {
-	err := s.cutTorn()
-	if err == nil {
-		_, err = s.log.Write(chunk)
-		// A half-written line would be found and cut by the next process; it is cut here, so
-		// that this one can go on.
-		if noSpace(err) && s.log.Truncate(s.end.offset) == nil {
-			return full("the event log", err)
-		}
-	}
-	if err == nil && s.options.Always {
-		err = s.log.Sync() // what failed to reach the disk may be gone from memory as well
-	}
-	if err != nil {
+	switch err := s.log.Append(chunk, s.options.Always); {
+	case noSpace(err):
+		return full("the event log", err)
+	case err != nil:
 		s.logErr = fmt.Errorf("store: the event log takes no more: %w", err)
-		_ = s.log.Truncate(s.end.offset)
-		return s.logErr
 	}
-	return nil
+	return s.logErr
 }
-
-var newline = []byte{'\n'}
 
 func joinLines(lines [][]byte) []byte {
 	if len(lines) == 1 {
@@ -84,27 +56,23 @@ func (s *Store) takeHeader(chunk []byte) error {
 	return nil
 }
 
-// cutTorn cuts what a process before left behind the last complete line.
-func (s *Store) cutTorn() error {
-	if !s.torn {
-		return nil
+// createLog begins a log that is packed.
+func (s *Store) createLog() (err error) {
+	if s.logFile, err = os.OpenFile(trace.Path(s.dir), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
+		s.log, err = trace.NewLog(s.logFile, true)
 	}
-	if err := s.log.Truncate(s.end.offset); err != nil {
-		return err
-	}
-	s.torn = false
-	return nil
+	return err
 }
 
 // openLog reads the log's header and finds its end.
 func (s *Store) openLog() error {
-	path := filepath.Join(s.dir, trace.FileName)
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND, 0)
+	path := trace.Path(s.dir)
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	s.log = f
-	r, err := trace.NewReader(bufio.NewReader(f))
+	s.logFile = f
+	r, err := trace.NewReader(f)
 	if torn(err) {
 		return fmt.Errorf("%s: %w: the run ended before it began; start it anew under another name", path, err)
 	}
@@ -112,49 +80,39 @@ func (s *Store) openLog() error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	s.header = r.Header
-	info, err := f.Stat()
+	marks, err := s.placed()
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	if err := s.findMarks(info.Size()); err != nil {
 		return err
 	}
-	if s.end, err = s.seek(math.MaxInt64, info.Size()); err != nil {
+	if s.log, err = newestLog(f, marks); err != nil {
 		return fmt.Errorf("store: %s: %w", path, err)
 	}
-	s.torn = info.Size() > s.end.offset
+	s.marks = slices.DeleteFunc(marks, func(m mark) bool { return !m.fits(s.log) })
 	return nil
 }
 
-// seek returns the place before which there are so many lines, or the last one
-// where there are fewer. It looks at the first size bytes, from the nearest mark on.
-func (s *Store) seek(line, size int64) (mark, error) {
-	if line == s.end.line && s.end.offset == size {
-		return s.end, nil
+// newestLog opens the log from the newest snapshot that is of it, from its beginning where there is none.
+func newestLog(f *os.File, marks []mark) (*trace.Log, error) {
+	for _, m := range slices.Backward(marks) {
+		if log, err := trace.OpenLog(f, true, m.at); err == nil && m.fits(log) {
+			return log, nil
+		}
 	}
-	var at mark
+	return trace.OpenLog(f, true, trace.Mark{})
+}
+
+// near returns a place in the log where reading can begin, at or before a line.
+func (s *Store) near(line int64) trace.Mark {
+	at := trace.Mark{}
+	if near := s.log.Near(); near.Line <= line {
+		at = near
+	}
 	for _, m := range s.marks {
-		if m.line <= line && m.line > at.line {
-			at = m
+		if m.at.Line <= line && m.at.Line > at.Line {
+			at = m.at
 		}
 	}
-	next, buf := at.offset, make([]byte, 1<<16)
-	for at.line < line && next < size {
-		n, err := s.log.ReadAt(buf[:min(int64(len(buf)), size-next)], next)
-		if err != nil && !errors.Is(err, io.EOF) || n == 0 {
-			return at, errors.Join(err, io.ErrUnexpectedEOF)
-		}
-		for part := buf[:n]; at.line < line; at.line++ {
-			i := bytes.IndexByte(part, '\n')
-			if i < 0 {
-				break
-			}
-			part = part[i+1:]
-			at.offset = next + int64(n-len(part))
-		}
-		next += int64(n)
-	}
-	return at, nil
+	return at
 }
 
 // ReadLog returns the log after its first line lines, as it is now, without what is
@@ -165,21 +123,14 @@ func (s *Store) ReadLog(line int64) (io.ReadCloser, error) {
 	if s.log == nil {
 		return nil, ErrClosed
 	}
-	if line < 0 || line > s.end.line {
-		return nil, fmt.Errorf("store: the log of %s has %d lines, asked for those after %d", s.dir, s.end.line, line)
+	if end := s.log.End().Line; line < 0 || line > end {
+		return nil, fmt.Errorf("store: the log of %s has %d lines, asked for those after %d", s.dir, end, line)
 	}
-	from, err := s.seek(line, s.end.offset)
+	r, err := s.log.From(s.near(line), line)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	f, err := os.Open(s.log.Name())
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.NewSectionReader(f, from.offset, s.end.offset-from.offset), f}, nil
+	return r, nil
 }
 
 func torn(err error) bool {

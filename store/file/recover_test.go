@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/drive/live"
@@ -82,11 +83,19 @@ func play(t *testing.T, s *file.Store, enc *trace.Encoder, events int, snapshotA
 // torn end, without the newest snapshot, without any. Damage after the snapshot is an
 // error that says where, and changes nothing.
 func TestRecoversFromItsSnapshot(t *testing.T) {
-	dir := t.TempDir()
-	s, enc := begin(t, dir, file.Options{})
-	want := play(t, s, enc, 200, 60, 150)
-	closeStore(t, s)
-	path := filepath.Join(dir, trace.FileName)
+	for _, form := range forms {
+		t.Run(form.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s, enc := begin(t, dir, file.Options{})
+			want := play(t, s, enc, 200, 60, 150)
+			closeStore(t, s)
+			recovers(t, dir, form.of(t, dir), want)
+		})
+	}
+}
+
+func recovers(t *testing.T, dir, path string, want []byte) {
+	t.Helper()
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -110,27 +119,29 @@ func TestRecoversFromItsSnapshot(t *testing.T) {
 		}
 	}
 	recovered("as it was", 150)
-	if err := os.WriteFile(path, append(bytes.Clone(whole), `{"n":201,"t":9`...), 0o644); err != nil {
+	torn := []byte(`{"n":201,"t":9`)
+	if trace.Packed(path) {
+		torn = whole[:30] // a frame begins with what the first one begins with
+	}
+	if err := os.WriteFile(path, append(bytes.Clone(whole), torn...), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	recovered("torn", 150)
 
-	lines := bytes.SplitAfter(whole, []byte("\n"))
-	at := len(lines) - 10
-	offset := len(bytes.Join(lines[:at], nil))
 	damaged := bytes.Clone(whole)
-	damaged[offset+6] ^= 1
+	damaged[len(damaged)-len(damaged)/50] ^= 1
 	if err := os.WriteFile(path, damaged, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if s, err = file.Open(dir, file.Options{}); err != nil {
-		t.Fatal(err)
+	s, err := file.Open(dir, file.Options{}) // which reads a packed log, and of a plain one counts the lines
+	if err == nil {
+		_, err = live.Recover(s, nil)
+		closeStore(t, s)
 	}
 	var where *trace.Error
-	if _, err := live.Recover(s, nil); !errors.As(err, &where) || where.Line != at+1 || where.Offset != int64(offset) {
-		t.Errorf("%v, want line %d at byte %d", err, at+1, offset)
+	if all := strings.Count(textOf(whole), "\n"); !errors.As(err, &where) || where.Torn || where.Line < all*9/10 || where.Line > all {
+		t.Errorf("%v, want one of the last of %d lines", err, all)
 	}
-	closeStore(t, s)
 	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, damaged) {
 		t.Errorf("a refused log was changed (%v)", err)
 	}

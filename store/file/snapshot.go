@@ -1,10 +1,12 @@
 package file
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 const (
@@ -34,21 +37,21 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	if s.log == nil {
 		return ErrClosed
 	}
-	if line < 1 || line > s.end.line {
-		return fmt.Errorf("store: a snapshot as of line %d of a log of %d", line, s.end.line)
+	if end := s.log.End().Line; line < 1 || line > end {
+		return fmt.Errorf("store: a snapshot as of line %d of a log of %d", line, end)
 	}
-	at, err := s.seek(line, s.end.offset)
-	if err != nil {
-		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
+	m := mark{line: line, at: s.near(line - 1)}
+	src, err := s.log.From(m.at, line-1)
+	if err == nil {
+		m.last, err = lastOf(src)
 	}
-	last, err := s.checksumAt(at)
 	if err != nil {
 		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
 	path := s.snapshotPath(line)
-	err = writeFile(path+temporary, s.options.Always, snapshotHeader(at, last, state), state)
+	err = writeFile(path+temporary, s.options.Always, m.header(state), state)
 	if err == nil {
-		err = readsBack(path+temporary, at, last, state)
+		err = readsBack(path+temporary, m, state)
 	}
 	if err == nil {
 		err = os.Rename(path+temporary, path)
@@ -63,35 +66,51 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		}
 		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
-	s.marks = append(s.marks, at)
+	s.marks = append(s.marks, m)
 	return s.pruneSnapshots()
+}
+
+// mark is where a snapshot is of the log: after so many lines, the last of which ends with this checksum. To find that line,
+// reading begins at a place before it.
+type mark struct {
+	line int64
+	at   trace.Mark
+	last string
 }
 
 // checksumDigits is how many digits a line's checksum has, before the end of the line.
 const checksumDigits, lineEnd = 8, "\"}\n"
 
-// checksumAt returns the checksum that the line before a place ends with, as it stands
-// there; it says whether a log is the one that a snapshot is of.
-func (s *Store) checksumAt(at mark) (string, error) {
-	text := make([]byte, checksumDigits+len(lineEnd))
-	if at.offset < int64(len(text)) {
-		return "", fmt.Errorf("byte %d is before the end of any line", at.offset)
+// lastOf returns the checksum that the first line of src ends with, as it stands there. It says whether a log is the one
+// that a snapshot is of.
+func lastOf(src io.ReadCloser) (string, error) {
+	defer src.Close()
+	line, err := bufio.NewReader(src).ReadBytes('\n')
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	if _, err := s.log.ReadAt(text, at.offset-int64(len(text))); err != nil {
+	if err != nil {
 		return "", err
 	}
-	if string(text[checksumDigits:]) != lineEnd {
-		return "", fmt.Errorf("no line ends at byte %d", at.offset)
+	body, ends := strings.CutSuffix(string(line), lineEnd)
+	if !ends || len(body) < checksumDigits {
+		return "", errors.New("the line before it does not end with a checksum")
 	}
-	return string(text[:checksumDigits]), nil
+	return body[len(body)-checksumDigits:], nil
 }
 
-// snapshotHeader is the first line of a snapshot's file: where it is of the log, what
-// the line before ends with, and a checksum over that and the state.
-func snapshotHeader(at mark, last string, state []byte) []byte {
-	text := fmt.Appendf(nil, "headway snapshot 2 %d %d %s %d ", at.line, at.offset, last, len(state))
+// header is the first line of a snapshot's file: where it is of the log, and a checksum over that and the state.
+func (m mark) header(state []byte) []byte {
+	text := fmt.Appendf(nil, snapshotFormat, m.line, m.at.Line, m.at.Offset, m.last, len(state))
 	return fmt.Appendf(text, "%08x\n", crc32.Update(crc32.Checksum(text, castagnoli), castagnoli, state))
 }
+
+// snapshotFormat is how the header begins: the line, the place where reading begins in lines and bytes, the checksum of the
+// line before, the length of the state.
+const snapshotFormat = "headway snapshot 3 %d %d %d %s %d "
+
+// errEarlier is what a snapshot of another version of the program is passed over with.
+var errEarlier = errors.New("of another version of headway")
 
 func writeFile(path string, sync bool, parts ...[]byte) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
@@ -110,12 +129,12 @@ func writeFile(path string, sync bool, parts ...[]byte) error {
 }
 
 // readsBack reports whether a snapshot's file holds what was written.
-func readsBack(path string, at mark, last string, state []byte) error {
+func readsBack(path string, m mark, state []byte) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	if header := snapshotHeader(at, last, state); !bytes.HasPrefix(data, header) || !bytes.Equal(data[len(header):], state) {
+	if header := m.header(state); !bytes.HasPrefix(data, header) || !bytes.Equal(data[len(header):], state) {
 		return fmt.Errorf("it does not read back as it was written, so that nothing is given up for it: %w", errDamaged)
 	}
 	return nil
@@ -130,7 +149,7 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		return 0, nil, err
 	}
 	s.logMutex.Lock()
-	end := s.end
+	end := s.log.End()
 	s.logMutex.Unlock()
 	for _, line := range slices.Backward(lines) {
 		if line >= before {
@@ -143,51 +162,66 @@ func (s *Store) ReadSnapshot(before int64) (line int64, state []byte, err error)
 		if err != nil {
 			return 0, nil, fmt.Errorf("store: %w", err)
 		}
-		at, _, state, ok := parseSnapshot(data)
+		m, state, err := parseSnapshot(data)
+		if err == nil && m.line != line {
+			err = errDamaged
+		}
 		switch {
-		case !ok || at.line != line:
-			return line, nil, fmt.Errorf("%w: %s is %w", port.ErrSnapshotDamaged, s.snapshotPath(line), errDamaged)
-		case line > end.line || at.offset > end.offset:
-			return line, nil, fmt.Errorf("%w: the log has only %d lines: it has lost its end", port.ErrSnapshotDamaged, end.line)
+		case err != nil:
+			return line, nil, fmt.Errorf("%w: %s is %w", port.ErrSnapshotDamaged, s.snapshotPath(line), err)
+		case line > end.Line || m.at.Offset > end.Offset:
+			return line, nil, fmt.Errorf("%w: the log has only %d lines: it has lost its end", port.ErrSnapshotDamaged, end.Line)
 		}
 		return line, state, nil
 	}
 	return 0, nil, nil
 }
 
-// parseSnapshot returns what a snapshot's file holds, if it verifies.
-func parseSnapshot(data []byte) (at mark, last string, state []byte, ok bool) {
-	header, state, found := bytes.Cut(data, newline)
-	if !found {
-		return mark{}, "", nil, false
+// parseSnapshot returns what a snapshot's file holds.
+func parseSnapshot(data []byte) (m mark, state []byte, err error) {
+	header, state, found := bytes.Cut(data, []byte{'\n'})
+	length := 0
+	if _, err := fmt.Sscanf(string(header), snapshotFormat, &m.line, &m.at.Line, &m.at.Offset, &m.last, &length); err != nil || !found {
+		if found && bytes.HasPrefix(header, []byte("headway snapshot 2 ")) {
+			return m, nil, errEarlier
+		}
+		return m, nil, errDamaged
 	}
-	if _, err := fmt.Sscanf(string(header), "headway snapshot 2 %d %d %s ", &at.line, &at.offset, &last); err != nil {
-		return mark{}, "", nil, false
+	if !bytes.Equal(data[:len(header)+1], m.header(state)) {
+		return m, nil, errDamaged
 	}
-	return at, last, state, bytes.Equal(data[:len(header)+1], snapshotHeader(at, last, state))
+	return m, state, nil
 }
 
-// findMarks notes the places of the snapshots that fit a log of so many bytes: where
-// they say that their line ends, that line ends.
-func (s *Store) findMarks(size int64) error {
+// placed returns what the snapshots that there are say of the log, ascending.
+func (s *Store) placed() (all []mark, err error) {
 	lines, err := s.snapshots()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, line := range lines {
 		data, err := os.ReadFile(s.snapshotPath(line))
 		if err != nil {
-			return fmt.Errorf("store: %w", err)
+			return nil, fmt.Errorf("store: %w", err)
 		}
-		at, last, _, ok := parseSnapshot(data)
-		if !ok || at.line != line || at.offset > size {
-			continue
-		}
-		if found, err := s.checksumAt(at); err == nil && found == last {
-			s.marks = append(s.marks, at)
+		if m, _, err := parseSnapshot(data); err == nil && m.line == line {
+			all = append(all, m)
 		}
 	}
-	return nil
+	return all, nil
+}
+
+// fits reports whether a log is the one that a snapshot is of: the line before it ends as it says.
+func (m mark) fits(log *trace.Log) bool {
+	if m.at.Line >= m.line || m.line > log.End().Line {
+		return false
+	}
+	src, err := log.From(m.at, m.line-1)
+	if err != nil {
+		return false
+	}
+	last, err := lastOf(src)
+	return err == nil && last == m.last
 }
 
 func (s *Store) snapshotPath(line int64) string {
@@ -218,7 +252,7 @@ func (s *Store) pruneSnapshots() error {
 	if err != nil {
 		return err
 	}
-	good := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.end.line || !s.verifies(line) })
+	good := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.log.End().Line || !s.verifies(line) })
 	kept := good[max(len(good)-snapshotsKept, 0):]
 	for _, line := range lines {
 		if slices.Contains(kept, line) {
@@ -235,6 +269,9 @@ func (s *Store) pruneSnapshots() error {
 // verifies reports whether a snapshot's file is what was written.
 func (s *Store) verifies(line int64) bool {
 	data, err := os.ReadFile(s.snapshotPath(line))
-	at, _, _, ok := parseSnapshot(data)
-	return err == nil && ok && at.line == line
+	if err != nil {
+		return false
+	}
+	m, _, err := parseSnapshot(data)
+	return err == nil && m.line == line
 }

@@ -66,10 +66,9 @@ type Store struct {
 	mirroring *lock.Lock
 
 	logMutex sync.Mutex
-	log      *os.File
+	logFile  *os.File
+	log      *trace.Log
 	header   trace.Header // of a log that has lines
-	end      mark         // of the last complete line
-	torn     bool         // the file has more than that, which a process before left
 	logErr   error
 	// marks are places in the log, of the snapshots that there are, ascending.
 	marks []mark
@@ -82,8 +81,8 @@ var _ port.Store = (*Store)(nil)
 const (
 	stateDir = "state"
 	lockName = "lock"
-	// mirrorLockName is held by a control plane (store/jetstream) for as long as it writes the trace.
-	mirrorLockName = trace.FileName + ".lock"
+	// mirrorLockSuffix ends the name of the lock that a control plane (store/jetstream) holds for as long as it writes the trace.
+	mirrorLockSuffix = ".lock"
 )
 
 // Create begins a run in dir, which is made if it is missing. It refuses a
@@ -93,10 +92,9 @@ func Create(dir string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := filepath.Join(dir, trace.FileName)
-	s.log, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|os.O_APPEND, 0o600)
+	err = s.createLog()
 	if errors.Is(err, fs.ErrExist) {
-		err = fmt.Errorf("store: %s holds a run already (%s): resume it, or choose another name", dir, trace.FileName)
+		err = fmt.Errorf("store: %s holds a run already (%s): resume it, or choose another name", dir, filepath.Base(trace.Path(dir)))
 	}
 	if err == nil {
 		s.payloads, err = openPayloads(s.stateDir(), s.options)
@@ -118,7 +116,7 @@ func Create(dir string, o Options) (*Store, error) {
 // off the part that a process left torn at the end of them. The log's torn end goes with the first
 // Append. Damage is an error that names file and place, and changes nothing.
 func Open(dir string, o Options) (*Store, error) {
-	if _, err := os.Stat(filepath.Join(dir, trace.FileName)); err != nil {
+	if _, err := os.Stat(trace.Path(dir)); err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
 			err = fmt.Errorf("store: %s is not a run directory: it has no %s", dir, trace.FileName)
 		}
@@ -147,7 +145,7 @@ func newStore(dir string, o Options) (*Store, error) {
 	if err := private.Make(dir); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	mirrorLock := filepath.Join(dir, mirrorLockName)
+	mirrorLock := trace.Path(dir) + mirrorLockSuffix
 	_, err := os.Stat(mirrorLock)
 	if err == nil {
 		s.mirroring, err = lock.Take(mirrorLock, dir)
@@ -169,8 +167,8 @@ func newStore(dir string, o Options) (*Store, error) {
 
 // abandon frees what a failed Create or Open holds and returns why it failed.
 func (s *Store) abandon(err error) error {
-	if s.log != nil {
-		s.log.Close()
+	if s.logFile != nil {
+		s.logFile.Close()
 	}
 	s.payloads.close()
 	s.unlock()
@@ -201,7 +199,7 @@ func (s *Store) Dir() string { return s.dir }
 func (s *Store) Header() (trace.Header, bool) {
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()
-	return s.header, s.end.line > 0
+	return s.header, s.log != nil && s.log.End().Line > 0
 }
 
 // SetAlways changes Options.Always from now on. It is for an opened run, whose own document says
@@ -221,7 +219,14 @@ func (s *Store) Close() error {
 	if s.log == nil {
 		return nil
 	}
-	err := errors.Join(s.log.Sync(), s.log.Close(), s.payloads.close())
+	var finished error
+	if s.logErr == nil {
+		finished = s.log.Finish()
+	}
+	if noSpace(finished) {
+		finished = nil // every line is there
+	}
+	err := errors.Join(finished, s.logFile.Sync(), s.logFile.Close(), s.payloads.close())
 	s.log, s.logErr = nil, ErrClosed
 	s.unlock()
 	if err != nil {

@@ -1,16 +1,15 @@
 package jetstream
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/lock"
 )
 
@@ -34,6 +33,7 @@ type mirror struct {
 	epoch uint64 // the writer's
 	own   bool   // every writer has a file of its own
 	file  *os.File
+	log   *trace.Log // of the file
 	lock  *lock.Lock
 
 	mutex   sync.Mutex
@@ -94,37 +94,19 @@ func (m *mirror) open() (err error) {
 	return nil
 }
 
-// measure counts the file's lines and cuts what follows the last. Of a file that is not the
-// log's it changes nothing.
+// measure finds the file's last line and cuts what follows it. Of a file that is not the log's it changes nothing.
 func (m *mirror) measure() error {
-	r := bufio.NewReaderSize(m.file, 1<<20)
-	var lines, end, at int64
-	for {
-		part, err := r.ReadSlice('\n')
-		at += int64(len(part))
-		switch {
-		case err == nil:
-			lines++
-			end = at
-		case errors.Is(err, io.EOF):
-			m.mutex.Lock()
-			offered := m.offered
-			m.mutex.Unlock()
-			if lines > offered {
-				return fmt.Errorf("it has %d lines and the log %d: %w", lines, offered, errForeignMirror)
-			}
-			if err := m.file.Truncate(end); err != nil {
-				return err
-			}
-			_, err := m.file.Seek(end, io.SeekStart)
-			m.mutex.Lock()
-			m.lines = lines
-			m.mutex.Unlock()
-			return err
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return err
-		}
+	log, err := trace.OpenLog(m.file, trace.Packed(m.path), trace.Mark{})
+	if err != nil {
+		return err
 	}
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if lines := log.End().Line; lines > m.offered {
+		return fmt.Errorf("it has %d lines and the log %d: %w", lines, m.offered, errForeignMirror)
+	}
+	m.log, m.lines = log, log.End().Line
+	return log.Cut()
 }
 
 // errForeignMirror says that the file at path is not a beginning of the log.
@@ -162,6 +144,7 @@ func (m *mirror) catchUp() error {
 		return err
 	}
 	defer r.Close()
+	var part []byte // of a line, which goes on in the next message
 	for {
 		m.mutex.Lock()
 		caughtUp := m.lines >= m.offered
@@ -176,28 +159,19 @@ func (m *mirror) catchUp() error {
 		if err != nil {
 			return err
 		}
-		if err := m.write(text); err != nil {
+		part = append(part, text...)
+		whole := bytes.LastIndexByte(part, '\n') + 1
+		if err := m.write(part[:whole]); err != nil {
 			return err
 		}
+		part = append(part[:0], part[whole:]...)
 	}
 }
 
 // write appends whole lines to the file, all or none.
 func (m *mirror) write(text []byte) error {
-	if len(text) == 0 {
-		return nil
-	}
-	at, err := m.file.Seek(0, io.SeekCurrent)
-	if err != nil {
+	if err := m.log.Append(text, m.store.options.Always); err != nil {
 		return err
-	}
-	_, err = m.file.Write(text)
-	if err == nil && m.store.options.Always {
-		err = m.file.Sync()
-	}
-	if err != nil {
-		_, back := m.file.Seek(at, io.SeekStart)
-		return errors.Join(err, m.file.Truncate(at), back)
 	}
 	m.mutex.Lock()
 	m.lines += int64(bytes.Count(text, newline))
@@ -331,6 +305,9 @@ func (m *mirror) close() error {
 	defer m.free()
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
+	if m.log != nil && !m.dead {
+		_ = m.log.Finish() // the lines are there without it
+	}
 	if !m.dead && (m.lines < m.offered || !m.placed) {
 		return fmt.Errorf("store: the mirror %s has %d of the log's %d lines; it is completed when the run is opened again", m.path, m.lines, m.offered)
 	}

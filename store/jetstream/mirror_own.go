@@ -42,7 +42,7 @@ func (m *mirror) isPlaced() bool {
 // name, completes it from the log and renames it over path. It is ErrFenced where another
 // process has taken the run over.
 func (m *mirror) place() error {
-	before, lines := m.file, m.lines
+	before, log, lines := m.file, m.log, m.lines
 	name := m.path + "." + strconv.FormatUint(m.epoch, 10) + mirrorSuffix
 	// Before anything is copied: a process that is cut off would copy again and again.
 	if err := m.current(); err != nil {
@@ -61,7 +61,7 @@ func (m *mirror) place() error {
 	}
 	if err != nil {
 		os.Remove(name)
-		m.file = before
+		m.file, m.log = before, log
 		m.mutex.Lock()
 		m.lines = lines
 		m.mutex.Unlock()
@@ -126,10 +126,7 @@ func (m *mirror) copyTo(file, from *os.File) error {
 	} else if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := io.Copy(file, from); err != nil {
-		return err
-	}
-	_, err := file.Seek(0, io.SeekStart)
+	_, err := io.Copy(file, from)
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // readMirrored returns the log's lines after the first line lines, up to the line end: those that the log has
@@ -27,7 +28,7 @@ func (s *Store) readMirrored(line, end int64, last uint64) (io.ReadCloser, error
 	if err != nil {
 		return nil, fmt.Errorf("%w, and the mirror: %w", port.ErrLogTrimmed, err)
 	}
-	r := &mirrorReader{file: file, lines: bufio.NewReaderSize(file, 1<<20), left: has}
+	r := &mirrorReader{file: file, lines: bufio.NewReaderSize(trace.NewText(file), 1<<20), left: has}
 	if err = s.checkMirror(r); err == nil {
 		err = r.skip(line)
 	}

@@ -25,11 +25,21 @@ func logText(t *testing.T, s *Store) []byte {
 	return text
 }
 
+// mirrorText is the text of a mirror.
+func mirrorText(t *testing.T, path string) []byte {
+	t.Helper()
+	file, err := os.Open(path)
+	must(t, err)
+	defer file.Close()
+	text, err := io.ReadAll(trace.NewText(file))
+	must(t, err)
+	return text
+}
+
 // checkMirror compares a closed store's mirror with the log, byte for byte.
 func checkMirror(t *testing.T, path string, log []byte) {
 	t.Helper()
-	got, err := os.ReadFile(path)
-	must(t, err)
+	got := mirrorText(t, path)
 	if !bytes.Equal(got, log) {
 		t.Errorf("the mirror has %d bytes and %d lines, the log %d and %d:\n%s\nwant\n%s", len(got), bytes.Count(got, newline), len(log), bytes.Count(log, newline), got, log)
 	}

@@ -77,10 +77,14 @@ func (s *Store) restoreLog(ctx context.Context) (Restored, error) {
 	if restored.Aside, err = s.moveLogAside(ctx); err != nil {
 		return restored, err
 	}
-	if _, err := mirror.Seek(from, io.SeekStart); err != nil {
+	if _, err := mirror.Seek(0, io.SeekStart); err != nil {
 		return restored, fmt.Errorf("store: the mirror: %w", err)
 	}
-	if err := s.rewriteLog(io.LimitReader(mirror, size), left); err != nil {
+	text := trace.NewText(mirror)
+	if _, err := io.CopyN(io.Discard, text, from); err != nil {
+		return restored, fmt.Errorf("store: the mirror: %w", err)
+	}
+	if err := s.rewriteLog(io.LimitReader(text, size), left); err != nil {
 		return restored, fmt.Errorf("store: writing the log anew: %w", err)
 	}
 	return restored, nil
@@ -154,7 +158,7 @@ func sumOf(line []byte) string { return string(line[max(0, len(line)-len(endOfLi
 
 func endOfLine(sum uint32) string { return fmt.Sprintf("%08x\"}\n", sum) }
 
-// compare reads a mirror, and says at which byte the line left.from begins, how many bytes follow, and where the
+// compare reads a mirror, and says at which byte of its text the line left.from begins, how many bytes follow, and where the
 // mirror ends. A last line without an end is none.
 func (left remains) compare(mirror io.Reader) (from, size int64, end trace.Position, err error) {
 	r, err := trace.NewReader(mirror)

@@ -81,8 +81,7 @@ func TestRestoreLog(t *testing.T) {
 	must(t, err)
 	text := logText(t, s)
 	must(t, s.Close())
-	mirrored, err := os.ReadFile(o.TracePath)
-	must(t, err)
+	mirrored := mirrorText(t, o.TracePath)
 	if !bytes.Equal(mirrored, text) || int64(bytes.Count(mirrored, newline)) != lines+50 {
 		t.Errorf("log and mirror differ: %d and %d bytes", len(text), len(mirrored))
 	}
@@ -115,8 +114,9 @@ func TestRestoreLogRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, _ := damagedEnd(t, c.lost)
-			text, err := os.ReadFile(o.TracePath)
+			data, err := os.ReadFile(o.TracePath)
 			must(t, err)
+			text := mirrorText(t, o.TracePath)
 			if must(t, os.Remove(o.TracePath)); c.change != nil {
 				must(t, os.WriteFile(o.TracePath, c.change(text), 0o600))
 			}
@@ -126,7 +126,7 @@ func TestRestoreLogRefuses(t *testing.T) {
 			if aside, _ := filepath.Glob(o.Dir + "-damaged-log-*"); len(aside) > 0 {
 				t.Errorf("the log was moved to %v", aside)
 			}
-			must(t, os.WriteFile(o.TracePath, text, 0o600))
+			must(t, os.WriteFile(o.TracePath, data, 0o600))
 			_, err = RestoreLog(t.Context(), o)
 			must(t, err)
 		})

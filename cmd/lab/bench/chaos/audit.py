@@ -17,6 +17,7 @@ Without journals, as of a run that trains in its own process, the last two are p
 
 import json
 import pathlib
+import subprocess
 import sys
 from collections import Counter
 from typing import Any
@@ -38,7 +39,12 @@ class Audit:
 def lines(audit: Audit, path: pathlib.Path) -> list[Any]:
     """The JSON lines of a file. One may be torn for every time its writer was killed: what follows it is whole."""
     out, torn = [], 0
-    for text in path.read_bytes().split(b"\n"):
+    packed = path.with_name(path.name + ".zst")
+    if packed.exists():
+        content = subprocess.run(["zstd", "-dc", packed], stdout=subprocess.PIPE, check=True).stdout
+    else:
+        content = path.read_bytes()
+    for text in content.split(b"\n"):
         try:
             if text:
                 out.append(json.loads(text))

@@ -95,13 +95,13 @@ func TestRunSurvivesKills(t *testing.T) {
 	rng, run := j.draw(), j.path("runs/chaos")
 	p.start()
 	for range j.left()["run"] {
-		p.awaitTrace(run, p.traced(run)+rng.Int64N(300_000))
+		p.awaitTrace(run, p.traced(run)+rng.Int64N(75_000))
 		p.kill()
 		j.killed["run"]++
 		p.args = []string{j.path("headway"), "run", "--resume", run, "--json"}
 		p.start()
 	}
-	p.awaitTrace(run, p.traced(run)+300_000)
+	p.awaitTrace(run, p.traced(run)+75_000)
 	if err := p.terminate(time.Minute); err != nil {
 		t.Errorf("the run did not end in order: %v\n%s", err, p.tail())
 	}

@@ -39,7 +39,7 @@ func (p *process) kind() string {
 
 // traced is how long the mirror of a run's log is, in bytes.
 func (p *process) traced(run string) int64 {
-	info, err := os.Stat(filepath.Join(run, "trace.ndjson"))
+	info, err := os.Stat(filepath.Join(run, "trace.ndjson.zst"))
 	if err != nil {
 		return 0
 	}
