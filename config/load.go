@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -255,11 +256,17 @@ func locate(path string, target reflect.Value) (field, reflect.Value, *Error) {
 	return known, target, nil
 }
 
+// indexed is an element of a list as some languages name it.
+var indexed = regexp.MustCompile(`\[([0-9]+)\]`)
+
 // unknownOverride reports a dotted key that does not exist: key is the part of
 // path that section does not have, rest what follows it.
 func unknownOverride(path, section, key, rest string, fields []field) *Error {
 	if problem := removedProblem(path); problem != "" {
 		return &Error{File: overrideFile, Key: path, Problem: problem}
+	}
+	if dotted := indexed.ReplaceAllString(path, ".$1"); dotted != path {
+		return &Error{File: overrideFile, Key: path, Problem: "is not how an element of a list is named", Nearest: dotted}
 	}
 	if now, renamed := NewKey(path); renamed {
 		return &Error{File: overrideFile, Key: path, Problem: renamedProblem(now)}

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Server says how a control plane (headway serve) is reached.
 type Server struct {
@@ -92,6 +95,17 @@ func (c Config) Public() Config {
 		}
 	}
 	c.Store.NATS.URL = strings.Join(servers, ",")
+	return c
+}
+
+// Shown is the document as other people may see it: Public, without the arguments of the program of sinks.command,
+// which may hold its key.
+func (c Config) Shown() Config {
+	c = c.Public()
+	c.Sinks.Command = slices.Clone(c.Sinks.Command)
+	for i := 1; i < len(c.Sinks.Command); i++ {
+		c.Sinks.Command[i] = "REDACTED"
+	}
 	return c
 }
 

@@ -25,3 +25,28 @@ func TestPublicHasNoPasswords(t *testing.T) {
 		}
 	}
 }
+
+// Whoever looks at a run sees which program its figures go to, and not what that program is told.
+func TestShownHasNoArguments(t *testing.T) {
+	cfg, err := LoadWith("", Override{Text: `sinks.command=[send, --key, s3cr3t]`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(cfg.Shown().YAML()); strings.Contains(text, "s3cr3t") || !strings.Contains(text, "send") {
+		t.Errorf("shown is:\n%s", text)
+	}
+	if cfg.Sinks.Command[2] != "s3cr3t" {
+		t.Error("the document itself was changed")
+	}
+}
+
+// The way in which other programs name an element of a list is refused with the way that works here.
+func TestIndexedOverrides(t *testing.T) {
+	_, err := Load("", "engines[0].name=a")
+	if said := errorText(err); !strings.Contains(said, "did you mean engines.0.name?") {
+		t.Error(said)
+	}
+	if _, err := Load("", "engines.0.name=a"); err != nil {
+		t.Error(err)
+	}
+}

@@ -156,7 +156,7 @@ func (p *Parts) newestServed() loop.Version {
 
 // documentJSON is the run's document as JSON, for clients without a YAML parser.
 func (p *Parts) documentJSON() string {
-	text, err := json.Marshal(p.Cfg.Public())
+	text, err := json.Marshal(p.Cfg.Shown())
 	if err != nil {
 		return "{}"
 	}

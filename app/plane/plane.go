@@ -191,6 +191,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return err
 	}
 	p.setState(StateRunning)
+	p.logf("%s: ready", p.Dir)
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	var watcher sync.WaitGroup

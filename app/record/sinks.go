@@ -127,7 +127,7 @@ func (r *Record) LogTo(logf func(format string, args ...any)) {
 
 // parameters are a document's keys with their values, by dotted paths.
 func parameters(cfg config.Config) map[string]string {
-	text, err := json.Marshal(cfg.Public())
+	text, err := json.Marshal(cfg.Shown())
 	if err != nil {
 		return nil
 	}

@@ -59,7 +59,12 @@ func newCommand(o Options) (Verifier, error) {
 func commandOf(o Options) *exec.Cmd {
 	command := exec.Command(o.Command[0], o.Command[1:]...)
 	command.Dir = o.Dir
-	command.Env = os.Environ()
+	// Not this process's whole environment: that may hold keys of trackers, services and registries.
+	for _, name := range []string{"PATH", "HOME", "LANG"} {
+		if value, there := os.LookupEnv(name); there {
+			command.Env = append(command.Env, name+"="+value)
+		}
+	}
 	for name, value := range o.Env {
 		command.Env = append(command.Env, name+"="+value)
 	}
@@ -67,7 +72,7 @@ func commandOf(o Options) *exec.Cmd {
 }
 
 // asked asks a program of the user's: one JSON object a line to its standard input, one back on its
-// standard output. What it does is the user's own and runs as this process does: it is no place for the
+// standard output. What it does is the user's own and runs as this process's user does: it is no place for the
 // policy's code.
 type asked struct {
 	*programs

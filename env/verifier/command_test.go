@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +66,11 @@ func answerAs(how, id, response string, count int) (code int, over bool) {
 		fmt.Printf(`{"id":%q,"reward":%s,"note":"case %d of %d","metrics":{"pid":%d}}`+"\n", id, response, count, os.Getpid(), os.Getpid())
 	case "raw": // the response is the answer
 		fmt.Println(strings.ReplaceAll(response, "ID", id))
+	case "environment": // how many variables it was given beside those that are its own
+		fmt.Printf(`{"id":%q,"reward":0,"metrics":{"others":%d}}`+"\n", id, len(slices.DeleteFunc(os.Environ(), func(entry string) bool {
+			name, _, _ := strings.Cut(entry, "=")
+			return slices.Contains([]string{"PATH", "HOME", "LANG", programVariable}, name)
+		})))
 	case "crash":
 		fmt.Fprintln(os.Stderr, "Traceback: no module named torch")
 		return 7, true
@@ -295,6 +301,15 @@ func TestCommandIsGivenAnyResponse(t *testing.T) {
 	}
 	if v, err := j.Verify(t.Context(), caseOf("0.25", `1`)); err != nil || v.Reward != 0.25 {
 		t.Errorf("%v, %v", v, err)
+	}
+}
+
+// A program has none of this process's secrets.
+func TestCommandsEnvironment(t *testing.T) {
+	t.Setenv("HEADWAY_TEST_SECRET", "secret")
+	v, err := program(t, "environment", verifier.Options{}).Verify(t.Context(), caseOf("1", `1`))
+	if others, there := v.Metrics["others"]; err != nil || !there || others != 0 {
+		t.Errorf("%v, %v: want no variable but PATH, HOME and LANG", v, err)
 	}
 }
 

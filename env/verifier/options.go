@@ -62,8 +62,8 @@ type Options struct {
 	// Steps are the most that Starlark may take for a case. 0 is 10 million.
 	Steps int
 
-	// Command is the program and its arguments, Dir where it starts and Env what it has beside this
-	// process's environment.
+	// Command is the program and its arguments, Dir where it starts and Env what it has beside PATH,
+	// HOME and LANG of this process.
 	Command []string
 	Dir     string
 	Env     map[string]string

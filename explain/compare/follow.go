@@ -84,6 +84,9 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 	if now, _, err := config.Migrate("config of the trace", []byte(header.Config)); err == nil {
 		opt.Info.Config = string(now) // else the page shows what the trace has
 	}
+	if len(cfg.Sinks.Command) > 1 {
+		opt.Info.Config = string(cfg.Shown().YAML())
+	}
 	cfg = cfg.WithDefaults()
 	opt.Info.Task, opt.Info.Policy, opt.Info.SyncMode = cfg.EnvironmentName(), cfg.Queue.Policy, cfg.Sync.Mode
 	if cfg.Schedule == "synchronous" {

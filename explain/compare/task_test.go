@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/headway-rl/headway/loop/trace"
@@ -15,5 +16,13 @@ func TestComparedTaskIsTheEnvironments(t *testing.T) {
 		if _, task, err := settingsOf(trace.Header{Source: "live", Config: text}); err != nil || task != want {
 			t.Errorf("it is %q (%v), want %q", task, err, want)
 		}
+	}
+}
+
+// The page of a run shows its document without what the program of sinks.command is told.
+func TestViewedDocumentHasNoArguments(t *testing.T) {
+	shown := ViewOptions("r", trace.Header{Config: "sinks: {command: [send, s3cr3t]}\n"}).Info.Config
+	if strings.Contains(shown, "s3cr3t") || !strings.Contains(shown, "send") {
+		t.Errorf("it shows:\n%s", shown)
 	}
 }

@@ -164,9 +164,15 @@ func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
 	return ids, inContext(ctx, "list", "", err)
 }
 
+// pagesMost bounds the pages of one answer: 100,000 sandboxes, more than an account of E2B may have.
+const pagesMost = 1000
+
 // all asks for sandboxes by their metadata, page by page.
 func (d *Driver) all(ctx context.Context, op string, id sandbox.ID, metadata string) (all []made, err error) {
-	for token := ""; ; {
+	for token, pages := "", 0; ; pages++ {
+		if pages == pagesMost {
+			return nil, fmt.Errorf("e2b: the service has more than %d pages of sandboxes with %s, or names a page again and again", pagesMost, metadata)
+		}
 		query := url.Values{"metadata": {metadata}, "limit": {"100"}}
 		if token != "" {
 			query.Set("nextToken", token)

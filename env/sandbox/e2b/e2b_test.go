@@ -433,3 +433,15 @@ func TestFiles(t *testing.T) {
 		}
 	}
 }
+
+// A service that names a page again and again is not asked for ever.
+func TestEndlessPages(t *testing.T) {
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X-Next-Token", "again")
+		_, _ = io.WriteString(w, "[]")
+	}))
+	t.Cleanup(endless.Close)
+	if _, err := newDriver(t, endless.URL).List(t.Context(), "a"); err == nil || !strings.Contains(err.Error(), "1000 pages") {
+		t.Errorf("%v", err)
+	}
+}
