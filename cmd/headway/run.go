@@ -35,6 +35,7 @@ type runCmd struct {
 	Task        string   `help:"Task: reverse, sort or addition."`
 	Set         []string `placeholder:"KEY=VALUE" sep:"none" help:"Override a key of the config; repeatable."`
 	Resume      *string  `placeholder:"RUN" help:"Go on with an interrupted run directory."`
+	Full        bool     `help:"Print every table of the report at the end, and not one screen of it."`
 	NoDashboard bool     `help:"No pages for a browser, and plain progress lines even on a terminal."`
 }
 
@@ -138,7 +139,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 		return err
 	}
 	defer func() { err = run.WithRoomHint(dir, errors.Join(err, j.Close())) }()
-	end := &ending{Run: j}
+	end := &ending{Run: j, full: c.Full}
 	if resumed != nil && resumed.Finished() {
 		return end.finish(ctx, resumed.Result(), c.JSON, false)
 	}

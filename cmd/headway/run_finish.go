@@ -102,6 +102,8 @@ type ledgerReport struct {
 // ending is a run that has ended, with what its report adds.
 type ending struct {
 	*run.Run
+	// full: every table is printed.
+	full bool
 	// resimulated is the run in virtual time, nil where that was not possible.
 	resimulated *metrics.Summary
 }

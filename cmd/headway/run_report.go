@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/config"
@@ -37,7 +38,12 @@ func (e *ending) writeReport(r runReport, res live.Result) (err error) {
 
 // print prints the end of the run for people.
 func (e *ending) print(r runReport, res live.Result) error {
-	return report.Text(e.App.Stdout, e.reportRun(r, res))
+	run := e.reportRun(r, res)
+	if e.full || res.Summary.Steps == 0 {
+		return report.Text(e.App.Stdout, run)
+	}
+	run.Files = slices.DeleteFunc(run.Files, func(row report.Row) bool { return !slices.Contains(briefFiles, row.Name) })
+	return report.Brief(e.App.Stdout, run)
 }
 
 // reportRun is the run as the report package wants it.
@@ -48,8 +54,9 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 		Measured: s.Staleness.Histogram,
 		Waste:    report.WasteRows(s), Partial: report.InterruptionRows(s, e.Cfg.Environment.ServiceTime.Kind != "none"), OffPolicy: offPolicyRows(r.OffPolicy), Bias: r.Bias,
 		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowText(int(e.Warmup())), OffPolicyNote: newClipLimits(e.Cfg.Trainer).note(),
-		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Staleness counts policy versions over the %d steps after %d of warm-up.",
+		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Figures are of the %d steps after %d of warm-up.",
 			e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, s.Steps, e.Warmup()),
+		Next: []report.Row{{Name: "next", Value: "headway diagnose " + e.Dir}, {Value: "headway view " + e.Dir}},
 	}
 	run.Ledger, run.Settings, run.Files = e.ledgerRows(r), e.settingRows(), e.fileRows(r)
 	if s.Steps == 0 {
@@ -58,12 +65,14 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	if e.resimulated != nil {
 		run.Simulated = e.resimulated.Staleness.Histogram
 	}
+	run.Health = health(s)
 	run.Headline = headline(r, s, newClipLimits(e.Cfg.Trainer))
 	run.Comparison = []report.Comparison{
 		{Name: "mean staleness", Measured: r.Staleness.MeasuredMean, Predicted: orUnknown(r.Staleness.PredictedMean),
 			Closed: orUnknown(r.Staleness.ClosedFormMeasuredInputs), Simulated: orUnknown(r.Staleness.ResimulatedMean)},
-		{Name: "p95 staleness", Measured: float64(r.Staleness.MeasuredP95), Predicted: report.Unknown,
+		{Name: "p95 staleness", Measured: float64(r.Staleness.MeasuredP95), Predicted: orUnknown(r.Predicted.StalenessP95),
 			Closed: orUnknown(r.Staleness.ClosedFormP95), Simulated: orUnknown(r.Staleness.ResimulatedP95)},
+		e.periods(s),
 	}
 	for _, line := range e.Steps.Lines {
 		step := report.Step{Step: int64(line.Step), TimeS: line.Time, Reward: line.Reward, Staleness: line.StalenessMean, PQS: line.PQS, IQS: line.IQS,
@@ -85,27 +94,55 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 	return run
 }
 
-// headline are the few figures a reader wants first.
+// headline are the few figures a reader wants first, with what was expected of them before the first step.
 func headline(r runReport, s metrics.Summary, limits clipLimits) []report.Row {
-	mostly := ""
+	p := r.Predicted
+	mostly, period := "", report.Row{Name: "train period", Value: report.Period(s.PeriodS.Mean), Note: fmt.Sprintf("train step %s; trainer idle %s", report.Period(s.StepS.Mean), report.Share(s.TrainerIdleRatio))}
 	if a := r.Attribution; a.Dominant != "" {
 		mostly = fmt.Sprintf("; mostly %s, %s", strings.ReplaceAll(a.Dominant, "_", " "), report.Share(a.Share))
 	}
-	rows := []report.Row{
-		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: fmt.Sprintf("greedy, %d prompts never trained on", r.HeldOutPrompts)},
-		{Name: "staleness", Value: report.Figure(s.Staleness.Mean, 2), Note: fmt.Sprintf("PQS %.2f + IQS %.2f%s", s.PQS.Mean, s.IQS.Mean, mostly)},
-		{Name: "trainer idle", Value: report.Share(s.TrainerIdleRatio), Note: "engines idle " + report.Share(s.RolloutIdleRatio) + "; " + s.Throughput.Binding + " binds"},
+	wasted := report.Row{Name: "tokens wasted", Value: report.Share(s.Waste.WastedShare), Note: "made and never trained"}
+	mean := report.Row{Name: "staleness, mean", Value: report.Figure(s.Staleness.Mean, 2), Note: "versions" + mostly}
+	p95 := report.Row{Name: "staleness, p95", Value: fmt.Sprint(s.Staleness.P95)}
+	if p.StalenessMean != nil {
+		wasted.Predicted, mean.Predicted = report.Share(p.WastedShare), report.Figure(*p.StalenessMean, 2)
+	}
+	if p.StalenessP95 != nil {
+		p95.Predicted = report.Figure(*p.StalenessP95, 0)
+	}
+	if p.PeriodS != nil {
+		period.Predicted = report.Period(*p.PeriodS)
+		if p.PeriodSpread > 0 {
+			period.Predicted += fmt.Sprintf(" ± %.0f %%", 100*p.PeriodSpread)
+		}
+	}
+	rows := []report.Row{wasted, mean, p95, period,
+		{Name: "engines idle", Value: report.Share(s.RolloutIdleRatio), Note: report.IdleRows(r.Attribution)[1].Note},
+		{Name: "held-out accuracy", Value: report.Figure(r.HeldOutAccuracy, 3), Note: report.Counted(r.HeldOutPrompts, "prompt") + " never trained on"},
 		{Name: "trained tokens/s", Value: report.Figure(r.TokensPerS, 0), Note: fmt.Sprintf("%s rollouts/s", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 0))},
-		{Name: "tokens outside the band", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("of the ratio from %s; clipped %s; mean log-ratio %+.4f, effective sample size %s",
-			limits.band(), report.Share(r.ActiveClipFraction), r.MeanLogRatio, report.Share(r.EffectiveSample))},
+		{Name: "outside the band", Value: report.Share(r.ClipFraction), Note: fmt.Sprintf("of tokens, ratio %s; clipped %s", limits.band(), report.Share(r.ActiveClipFraction))},
 	}
 	if r.MaskedFraction > shareWorthSaying {
-		rows = append(rows, report.Row{Name: "tokens masked", Value: report.Share(r.MaskedFraction), Note: "left out of the loss by trainer.correction: " + limits.kind})
+		rows = append(rows, report.Row{Name: "tokens masked", Value: report.Share(r.MaskedFraction), Note: "by trainer.correction: " + limits.kind})
 	}
 	if r.TruncatedFraction > shareWorthSaying {
-		rows = append(rows, report.Row{Name: "tokens truncated", Value: report.Share(r.TruncatedFraction), Note: "their weight cut to a bound by trainer.correction: " + limits.kind})
+		rows = append(rows, report.Row{Name: "tokens truncated", Value: report.Share(r.TruncatedFraction), Note: "by trainer.correction: " + limits.kind})
 	}
 	return rows
+}
+
+// health says what enters the queue, what leaves it, and what binds.
+func health(s metrics.Summary) string {
+	t := s.Throughput
+	made := rateText(t.ProductionRolloutsPerS) + " rollouts/s made"
+	if s.Acceptance < 0.995 {
+		made += fmt.Sprintf(", %s of use", rateText(t.EffectiveRolloutsPerS))
+	}
+	text := fmt.Sprintf("%s -> %s/s trained", made, rateText(t.ConsumptionRolloutsPerWallS))
+	if says := bindingText(t.Binding); says != "" {
+		text += "; " + says
+	}
+	return text
 }
 
 // shareWorthSaying is the share of tokens above which a summary says what the
@@ -189,6 +226,19 @@ func (e *ending) fileRows(r runReport) []report.Row {
 		{Name: "report", Value: filepath.Join(e.Dir, reportFile)}, {Name: "metrics", Value: filepath.Join(e.Dir, steps.File)},
 		{Name: "samples", Value: filepath.Join(e.Dir, "samples")}, {Name: "weights", Value: filepath.Join(e.Dir, "weights")},
 	}
+}
+
+// briefFiles are the rows of files that a brief report has.
+var briefFiles = []string{"run directory", "report"}
+
+// periods compares the train period.
+func (e *ending) periods(s metrics.Summary) report.Comparison {
+	of := func(seconds *float64) float64 { return 1e3 * orUnknown(seconds) }
+	row := report.Comparison{Name: "train period, ms", Measured: of(&s.PeriodS.Mean), Predicted: of(e.Expected.PeriodS), Closed: report.Unknown, Simulated: report.Unknown}
+	if e.resimulated != nil {
+		row.Simulated = of(&e.resimulated.PeriodS.Mean)
+	}
+	return row
 }
 
 func orUnknown(v *float64) float64 {

@@ -101,7 +101,7 @@ func TestStalledRunJSON(t *testing.T) {
 // Where no step waits for another, neither part of the staleness is the larger;
 // where no environment takes time, nothing is said of one.
 func TestReportOfNoStaleness(t *testing.T) {
-	code, stdout, stderr := headway(t, append([]string{"run", "--steps", "3", "--dir", t.TempDir(), "--name", "x", "--set", "schedule=synchronous"}, small...)...)
+	code, stdout, stderr := headway(t, append([]string{"run", "--full", "--steps", "3", "--dir", t.TempDir(), "--name", "x", "--set", "schedule=synchronous"}, small...)...)
 	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}
@@ -118,7 +118,7 @@ func TestReportOfNoStaleness(t *testing.T) {
 // A run spells its letters out where they stand first, claims no more than that it trained, and warns of nothing
 // about which nobody can do anything.
 func TestRunSaysItsWords(t *testing.T) {
-	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "queue={policy: drop, factor: 1}", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
+	code, stdout, stderr := headway(t, append([]string{"run", "--full", "--no-dashboard", "--steps", "30", "--dir", t.TempDir(), "--name", "x", "--set", "queue={policy: drop, factor: 1}", "--set", "trainer.step_s=0.03", "--set", "engines.0.decode_step_s=0.002"}, small...)...)
 	if code != failure.ExitDone {
 		t.Fatalf("code %d\n%s", code, stderr)
 	}

@@ -192,22 +192,20 @@ func (r *Recorder) throughput(span float64) Throughput {
 }
 
 // binding names what limits the rate of updates, while there is a trainer. One that
-// hardly waits, or could be fed and waits little, does. Else it waits mostly for weight syncs, or
+// hardly waits does. One that waits little does, too, where it could be fed or the engines wait longer.
+// Else it waits mostly for weight syncs, or
 // for rollouts, and then for whichever part of a rollout's time is the largest;
 // unless it trains more than it waits and the engines wait even longer: then
-// admission holds them back, and more of them would not help: for the trainer's
-// sake where it hardly waits, at the price of both where it does.
+// admission holds them back, and more of them would not help.
 func (r *Recorder) binding(utilization, rolloutIdle float64) string {
 	w := &r.window
 	switch idle := ratio(w.trainerIdleNS, r.run.NowNS-w.start-r.absent()); {
-	case idle < 0.02 || utilization >= 1 && idle < 0.1:
+	case idle < 0.02 || idle < 0.1 && (utilization >= 1 || rolloutIdle > idle):
 		return "train"
 	case 2*w.syncIdleNS > w.trainerIdleNS:
 		return "sync"
 	case 2*w.validatesIdleNS > w.trainerIdleNS:
 		return "validation"
-	case idle < 0.5 && rolloutIdle > idle && idle < 0.1:
-		return "train"
 	case idle < 0.5 && rolloutIdle > idle:
 		return "admission"
 	}

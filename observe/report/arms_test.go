@@ -15,9 +15,9 @@ import (
 func contest(n, seeds int) Arms {
 	rng := rand.New(rand.NewPCG(1, 2))
 	arms := Arms{Title: "Presets on reverse", Summary: "Reversing strings with a small model.", WallS: 120,
-		Settings: []Row{{"rollout.group_size", "8", ""}}, Notes: []string{"<i>the engine shares cores with the trainer</i>"}}
+		Settings: []Row{{Name: "rollout.group_size", Value: "8"}}, Notes: []string{"<i>the engine shares cores with the trainer</i>"}}
 	for i := range n {
-		arm := Arm{Name: fmt.Sprintf("preset-%d", i+1), Note: "Drops the oldest group.", Settings: []Row{{"queue.policy", "drop", ""}}}
+		arm := Arm{Name: fmt.Sprintf("preset-%d", i+1), Note: "Drops the oldest group.", Settings: []Row{{Name: "queue.policy", Value: "drop"}}}
 		for seed := range seeds {
 			run := ArmRun{Seed: uint64(seed + 1), WallS: 120 + 0.3*rng.Float64(), Steps: float64(400 + 10*i), Tokens: 1e6, Reward: 0.8, Staleness: 1 + 0.4*float64(i) + 0.05*rng.NormFloat64(),
 				StalenessP95: 4, WastedShare: 0.02 * float64(i), TrainerIdle: 0.05, RolloutIdle: Unknown, ClipFraction: 0.01, LengthRatio: Unknown}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -34,11 +35,13 @@ func HTML(w io.Writer, run Run) error {
 	if err != nil {
 		return err
 	}
-	offPolicy := offPolicyTable(run.OffPolicy)
+	offPolicy, comparison := offPolicyTable(run.OffPolicy), comparisonTable(run)
+	comparison.Title = "" // the heading is its title
 	var text bytes.Buffer
 	err = page.Execute(&text, map[string]any{
 		"Run":         run,
-		"Comparison":  comparisonTable(run),
+		"Comparison":  comparison,
+		"Compared":    comparisonTitle,
 		"Dominance":   run.dominance(),
 		"Ledger":      ledgerTitle(run),
 		"Control":     controlTitle + ofWindow(run),
@@ -105,7 +108,7 @@ func Plots(run Run) []Plot {
 		for _, step := range run.Steps {
 			series.X, series.Y = append(series.X, float64(step.Step)), append(series.Y, of(step))
 		}
-		return series
+		return series.smoothed()
 	}
 	accuracy := Series{Name: "held-out accuracy"}
 	for _, point := range run.Accuracy {
@@ -131,6 +134,33 @@ func Plots(run Run) []Plot {
 		plots[i].Description = describe(plots[i])
 	}
 	return plots
+}
+
+// smoothMax is how many points a series over train steps has at most: more of them draw a band, not a line.
+const smoothMax = 120
+
+// smoothed is the series with means over runs of steps in place of more points than can be told apart.
+func (s Series) smoothed() Series {
+	width := (len(s.X) + smoothMax - 1) / smoothMax
+	if width < 2 {
+		return s
+	}
+	out := Series{Name: s.Name}
+	for from := 0; from < len(s.X); from += width {
+		to := min(from+width, len(s.X))
+		sum, known := 0.0, 0
+		for _, y := range s.Y[from:to] {
+			if !math.IsNaN(y) {
+				sum, known = sum+y, known+1
+			}
+		}
+		mean := Unknown
+		if known > 0 {
+			mean = sum / float64(known)
+		}
+		out.X, out.Y = append(out.X, s.X[to-1]), append(out.Y, mean)
+	}
+	return out
 }
 
 // histogramPlot is the picture of staleness, measured beside simulated.

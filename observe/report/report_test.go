@@ -40,9 +40,9 @@ func example() Run {
 	run := Run{
 		Name:    "reverse-seed-1",
 		Summary: "500 train steps of reverse in 83 s on 2 cores.",
-		Headline: []Row{{"Held-out accuracy", "0.981", "200 prompts"}, {"Mean staleness", "3.02", "versions"},
-			{"Trainer idle", "4.1 %", ""}, {"Tokens per second", "26 410", ""}},
-		Settings: []Row{{"rollout.concurrency", "64", ""}, {"queue.policy", "drop", ""}},
+		Headline: []Row{{Name: "Held-out accuracy", Value: "0.981", Note: "200 prompts"}, {Name: "Mean staleness", Value: "3.02", Note: "versions"},
+			{Name: "Trainer idle", Value: "4.1 %"}, {Name: "Tokens per second", Value: "26 410"}},
+		Settings: []Row{{Name: "rollout.concurrency", Value: "64"}, {Name: "queue.policy", Value: "drop"}},
 		Comparison: []Comparison{
 			{"mean", 3.02, 2.91, 3.05, 3.0},
 			{"p95", 5, Unknown, Unknown, 5},
@@ -51,17 +51,17 @@ func example() Run {
 		Simulated:  []int64{0, 12, 420, 880, 310, 30},
 		Dominant:   "pqs",
 		Notes:      []string{"p95 is measured over 60 s only", "<b>bold & dangerous</b>"},
-		Ledger:     []Row{{"admitted", "33 120", ""}, {"trained", "32 000", ""}, {"evicted", "1 040", "full queue"}},
+		Ledger:     []Row{{Name: "admitted", Value: "33 120"}, {Name: "trained", Value: "32 000"}, {Name: "evicted", Value: "1 040", Note: "full queue"}},
 		Balanced:   true,
 		Window:     "after the warm-up",
-		Throughput: []Row{{"production, rollouts/s", "412.1", ""}, {"binding", "rollout", ""}},
+		Throughput: []Row{{Name: "production, rollouts/s", Value: "412.1"}, {Name: "binding", Value: "rollout"}},
 		Samples: []Sample{
 			{Step: 500, Prompt: "abcd|", Answer: "dcba", Expected: "dcba", Reward: 1, Versions: "498–499"},
 			{Step: 500, Prompt: `<script>alert("prompt")</script>`, Answer: "\x1b[31m</td>", Reward: Unknown, Versions: "499"},
 		},
-		Files:         []Row{{"trace", "runs/reverse-seed-1/trace.ndjson", ""}},
+		Files:         []Row{{Name: "trace", Value: "runs/reverse-seed-1/trace.ndjson"}},
 		Bias:          exampleBias(),
-		Hold:          []Row{{"held", "12.0 %", "of the time"}},
+		Hold:          []Row{{Name: "held", Value: "12.0 %", Note: "of the time"}},
 		OffPolicyNote: "the band is 0.8 to 1.2",
 		OffPolicy: []OffPolicy{
 			{Staleness: "0", Tokens: 120_000, ClipFraction: 0.004, Predicted: 0.005, Clipped: 0.002, MeanLogRatio: 0.0001, EffectiveShare: Unknown, Health: "healthy"},
@@ -174,7 +174,7 @@ func TestPageHasEveryPart(t *testing.T) {
 	for _, h := range root.all("h2") {
 		headings = append(headings, h.text)
 	}
-	want := "Notes, Staleness: measured, closed form, simulated, Over the run, Throughput, Ledger of rollout attempts, from the start: balanced, " +
+	want := "Notes, Predicted, measured and simulated, Over the run, Throughput, Ledger of rollout attempts, from the start: balanced, " +
 		"What became of the tokens, after the warm-up, Partial rollouts, after the warm-up, Hold, Off-policy, by staleness, Bias: trained against started, Samples, Settings, Files"
 	if got := strings.Join(headings, ", "); got != want {
 		t.Errorf("headings\n%s\nwant\n%s", got, want)
@@ -343,7 +343,7 @@ Mean staleness       3.02  versions
 Trainer idle        4.1 %
 Tokens per second  26 410
 
-Staleness, in policy versions
+Predicted, measured and simulated
       measured  predicted before the run  closed form, measured inputs  simulated
 mean      3.02                      2.91                          3.05       3.00
 p95       5.00                         –                             –       5.00

@@ -14,8 +14,9 @@ var Unknown = math.NaN()
 type Run struct {
 	// Name of the run, as its directory is called.
 	Name string
-	// Summary is one or two sentences on what was run and how it ended.
-	Summary string
+	// Summary is one or two sentences on what was run and how it ended. Health is one line on the groups that enter and
+	// leave the queue, and on the side that binds; "" for nothing.
+	Summary, Health string
 	// Settings are the config's keys worth showing, in order.
 	Settings []Row
 	// Headline are the few figures a reader wants first.
@@ -64,8 +65,8 @@ type Run struct {
 	OffPolicyNote string
 	// Samples are rollouts to read.
 	Samples []Sample
-	// Files are where everything else is, by what it is.
-	Files []Row
+	// Files are where everything else is, by what it is; Next are commands to go on with, by what they answer.
+	Files, Next []Row
 }
 
 // Source is a source of staleness.
@@ -82,8 +83,8 @@ type Source struct {
 type Row struct {
 	// Name of the figure, with its unit where it has one.
 	Name string
-	// Value as it is to be read.
-	Value string
+	// Value as it is to be read, Predicted what was expected of it before the run, "" for nothing.
+	Value, Predicted string
 	// Note explains.
 	Note string
 }
@@ -123,7 +124,7 @@ type Comparison struct {
 	Name string
 	// Measured on the run itself.
 	Measured float64
-	// Predicted before the first step, by the closed form.
+	// Predicted before the first step.
 	Predicted float64
 	// Closed is the closed form with the run's own inputs.
 	Closed float64

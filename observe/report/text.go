@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	comparisonTitle  = "Predicted, measured and simulated"
 	controlTitle     = "The target, and what was moved for it"
 	attributionTitle = "Where staleness comes from, in versions and share"
 	idleTitle        = "What both sides waited for"
@@ -25,7 +26,8 @@ func Text(w io.Writer, run Run) error {
 	if run.Summary != "" {
 		parts = append(parts, oneLine(run.Summary)+"\n")
 	}
-	add(Table{Rows: cells(run.Headline)})
+	add(headlineTable(run.Headline))
+	add(Table{Rows: healthRows(run)})
 	add(comparisonTable(run))
 	if sentence := run.dominance(); sentence != "" {
 		parts = append(parts, sentence+"\n")
@@ -85,7 +87,7 @@ func comparisonTable(run Run) Table {
 		{"closed form, measured inputs", func(c Comparison) float64 { return c.Closed }},
 		{"simulated", func(c Comparison) float64 { return c.Simulated }},
 	}
-	table := Table{Title: "Staleness, in policy versions", Header: []string{""}}
+	table := Table{Title: comparisonTitle, Header: []string{""}}
 	for _, row := range run.Comparison {
 		table.Rows = append(table.Rows, []string{row.Name})
 	}
