@@ -16,7 +16,6 @@ import (
 	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/predict/experiment"
 )
 
@@ -133,7 +132,7 @@ func (c *viewCmd) simulated(a *app.Process) (path string, remove func(), err err
 		return "", nil, err
 	}
 	remove = func() { os.RemoveAll(dir) }
-	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson"+trace.Suffix)
+	path = filepath.Join(dir, strings.TrimSuffix(filepath.Base(c.Path), filepath.Ext(c.Path))+".ndjson")
 	file, err := createTrace(path)
 	if err == nil {
 		_, err = experiment.Simulate(one, prediction, simulationFiles{trace: file}, newStepProgress(a))
