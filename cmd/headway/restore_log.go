@@ -64,7 +64,7 @@ func (c *restoreLogCmd) Run(a *app.Process) error {
 	}
 	_, err = fmt.Fprintf(a.Stdout, "the log of %s is written anew from %s: it ends with event %s (line %d, version %d); before it could be read to line %d\n"+
 		"events after that one, if there were any, are lost: what they were about is done again\nthe damaged log is in %s\n%s\n",
-		c.Dir, trace.FileName, report.Count(restored.End.Seq), restored.End.Line, version, restored.Had, restored.Aside, origin.ServeHint(c.Dir))
+		c.Dir, filepath.Base(trace.Path(c.Dir)), report.Count(restored.End.Seq), restored.End.Line, version, restored.Had, restored.Aside, origin.ServeHint(c.Dir))
 	return err
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -15,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // recorded makes a small trace by simulation.
@@ -68,8 +71,23 @@ func TestViewFollowsATrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "growing.ndjson")
-	half := len(text) / 2 // in the middle of a line
+	var packed bytes.Buffer
+	frames, err := trace.NewFrames(&packed)
+	if err == nil {
+		_, err = frames.Write(text)
+	}
+	if err = errors.Join(err, frames.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"plain": text, "packed": packed.Bytes()} {
+		t.Run(name, func(t *testing.T) { viewFollows(t, text) })
+	}
+}
+
+func viewFollows(t *testing.T, text []byte) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "growing")
+	half := len(text) / 2 // in the middle of a line, or of a block
 	if err := os.WriteFile(path, text[:half], 0o644); err != nil {
 		t.Fatal(err)
 	}
