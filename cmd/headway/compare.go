@@ -29,6 +29,7 @@ It goes on with period, idle time, throughput, the fates of rollouts, and how fa
 Intervals are 95 %, by batch means over train steps. Obstacles to a comparison (another task, seed or program) come first.
 
   headway compare runs/a runs/b runs/c
+  headway compare runs/a                                        the figures of one run
   headway compare runs/ours logs/theirs --from verl-fa --html side-by-side.html`
 }
 
@@ -37,8 +38,8 @@ const runsMax = 64
 
 // Run reads the runs and prints them side by side.
 func (c *compareCmd) Run(application *app.Process) error {
-	if len(c.Paths) < 2 || len(c.Paths) > runsMax {
-		return failure.Usage("headway compare RUN RUN", "%s given: expected 2 to %d", report.Counted(len(c.Paths), "run"), runsMax)
+	if len(c.Paths) > runsMax {
+		return failure.Usage("headway compare RUN RUN", "%s given: expected at most %d", report.Counted(len(c.Paths), "run"), runsMax)
 	}
 	var page *os.File
 	if c.HTML != "" {

@@ -53,7 +53,7 @@ def run(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def undeclared(view: View, at: str = "") -> Iterator[str]:
     """Keys of a document that its type does not know, and values of another type."""
-    named = type(view).__dict__["__annotations__"]
+    named = view._names()
     for key, value in view.to_dict().items():
         kind = named.get(key, named.get(f"{key}_"))
         if kind is None:
@@ -262,3 +262,25 @@ def test_a_program_that_dies_says_how(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(headway.Died, match=says) as caught:
             headway.simulate(SMALL)
     assert caught.value.log == "oops"
+
+
+def test_a_run_is_loaded(run: Path) -> None:
+    loaded = headway.load(run)
+    assert (loaded.source, loaded.ended, loaded.name) == ("live", True, "a")
+    assert loaded.figures["staleness_mean"].value >= 0
+    assert loaded.config["train"]["batch"] == 32
+    assert [row["step"] for row in loaded.metrics] == list(range(1, 31))
+    assert loaded.resimulate(queue__factor=2).arms[0].set == ["queue.factor=2"]
+    assert loaded.diagnose(quick=True).run == str(run)
+    assert list(undeclared(loaded)) == []
+    assert "train steps" in loaded._repr_html_()
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 31, "ti')  # a run that goes on
+    assert len(headway.load(run).metrics) == 30
+    with pytest.raises(headway.Refused, match="metrics.jsonl: cannot be read"):
+        _ = headway.load(trace_of(run)).metrics
+
+
+def trace_of(run: Path) -> Path:
+    """The file of a run's trace."""
+    return next(path for path in run.iterdir() if path.name.startswith("trace."))

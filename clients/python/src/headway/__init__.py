@@ -44,6 +44,7 @@ from .errors import (
 )
 from .meeting import RendezvousReply, rendezvous
 from .play import Environment, Result, Sampled, Task, Unwanted, environment
+from .runs import Run, load
 from .serving import Plane, serve
 from .single_turn import Question, VerifierCrash, VerifierProtocol, VerifierTimeout, single_turn
 from .tensors import BFloat16, bfloat16, narrow, widen
@@ -55,8 +56,8 @@ __all__ = [
     "BFloat16", "Batch", "Busy", "Client", "Conflict", "Died", "DiskFull", "Environment", "Failed", "Forbidden",
     "GroupStamp", "HeadwayError", "HeadwayWarning", "Internal", "Invalid", "LeaseExpired", "Metadata",
     "MissingLibrary", "NotFound", "NotSettled", "OpenAI", "Plane", "ProgramError", "ProgramMissing", "Question",
-    "Refused", "RendezvousReply", "Result", "Rollout", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
-    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "compare",
-    "connect", "diagnose", "doctor", "environment", "grid", "narrow", "plan", "predict", "rendezvous", "resimulate",
-    "serve", "simulate", "single_turn", "widen", "work",
+    "Refused", "RendezvousReply", "Result", "Rollout", "Run", "RunEnded", "Sampled", "Task", "TooLarge",
+    "Unauthorized", "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16",
+    "compare", "connect", "diagnose", "doctor", "environment", "grid", "load", "narrow", "plan", "predict",
+    "rendezvous", "resimulate", "serve", "simulate", "single_turn", "widen", "work",
 ]  # fmt: skip

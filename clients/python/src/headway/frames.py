@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import html as escaping
+import html as markup
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -31,14 +31,19 @@ _HEADLINES: dict[str, tuple[str, ...]] = {
     "Resimulation": ("run", "settled", "own.summary.staleness.mean", "extrapolated_ratio"),
 }  # fmt: skip
 # Rows and columns of a table in a notebook.
-_ROWS_MAX, _COLUMNS_MAX = 20, 10
+_ROWS_MAX, _COLUMNS_MAX = 30, 10
+
+
+def escaped(words: str) -> str:
+    """Words that are no HTML."""
+    return markup.escape(words)
 
 
 def rows(result: View, name: str) -> list[Row]:
     """The rows of a list of a result, by its name or dotted path."""
     found: Any = result
     for part in name.split("."):
-        found = getattr(found, part) if isinstance(found, View) else None
+        found = getattr(found, part, None) if isinstance(found, View) else None
     if not isinstance(found, list):
         lists = [key for key in result if isinstance(getattr(result, key), list)]
         raise Refused(f"{name!r} is no list of {type(result).__name__}; it has {', '.join(lists)}", exit_code=2)
@@ -90,16 +95,16 @@ def html(result: Result) -> str:
     found = rows(result, result._rows) if result._rows else []
     if found:
         more = f", the first {_ROWS_MAX} of {len(found)}" if len(found) > _ROWS_MAX else ""
-        parts += [f"<i>{escaping.escape(result._rows)}{more}</i>", table(found)]
+        parts += [f"<i>{escaped(result._rows)}{more}</i>", table(found)]
     return "\n".join(parts)
 
 
 def table(found: Sequence[Row]) -> str:
     """Rows as an HTML table; what is long is cut."""
     columns = list(dict.fromkeys(key for row in found[:_ROWS_MAX] for key in row))[:_COLUMNS_MAX]
-    head = "".join(f"<th>{escaping.escape(column)}</th>" for column in columns)
+    head = "".join(f"<th>{escaped(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escaping.escape(text(row.get(column)))}</td>" for column in columns) + "</tr>"
+        "<tr>" + "".join(f"<td>{escaped(text(row.get(column)))}</td>" for column in columns) + "</tr>"
         for row in found[:_ROWS_MAX]
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

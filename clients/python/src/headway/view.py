@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import inspect
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+@functools.cache
+def _declared(of: type) -> Mapping[str, str]:
+    """The annotations of a class and of those that it extends."""
+    found: dict[str, str] = {}
+    for base in reversed(of.__mro__):
+        found.update({name: kind for name, kind in inspect.get_annotations(base).items() if not name.startswith("_")})
+    return found
 
 
 class View:
@@ -56,11 +66,11 @@ class View:
     @classmethod
     def _names(cls) -> Mapping[str, str]:
         """The keys that the schema knows, with their types as text."""
-        return inspect.get_annotations(cls)
+        return _declared(cls)  # type: ignore[arg-type]  # a class has a hash, whatever its objects have
 
     def __iter__(self) -> Iterator[str]:
         """The keys, those first that the schema knows."""
-        known = [name for name in self._names() if not name.startswith("_")]
+        known = list(self._names())
         yield from known
         yield from (key for key in self._document if key not in known and f"{key}_" not in known)
 
