@@ -202,14 +202,14 @@ $(TOOLS)/installed: clients/python/requirements/build.txt
 .PHONY: wheels
 wheels: $(TOOLS)/installed ## Python packages with the program for Linux and macOS into dist/; all are checked, and this machine's is run and built twice
 	rm -f dist/headway-*.whl
-	for platform in $(PLATFORMS); do \
+	@for platform in $(PLATFORMS); do \
 		echo "building for $$platform (minutes, the first time)" && \
-		(GOOS=$${platform%/*}; GOARCH=$${platform#*/}; export GOOS GOARCH; $(WHEEL) $(CURDIR)/dist) || exit 1; \
+		(GOOS=$${platform%/*}; GOARCH=$${platform#*/}; export GOOS GOARCH; $(WHEEL) $(CURDIR)/dist >/dev/null) || exit 1; \
 	done
 	$(GO) run ./cmd/lab/supply wheels dist/headway-*.whl
 	@if [ -n "$$(git status --porcelain)" ]; then echo "NOT COMPARED with a second build: the checkout differs from its commit"; exit 0; fi; \
 	again=$$(mktemp -d) && trap "rm -rf $$again" EXIT && git clone -q . $$again/clone && \
-	(cd $$again/clone && $(WHEEL) $$again) && for wheel in $$again/*.whl; do cmp $$wheel dist/$${wheel##*/} || exit 1; done && \
+	(cd $$again/clone && $(WHEEL) $$again >/dev/null) && for wheel in $$again/*.whl; do cmp $$wheel dist/$${wheel##*/} || exit 1; done && \
 	echo "a second build of $$(git rev-parse --short HEAD) has the same bytes"
 	cd dist && sha256sum headway-*.whl
 

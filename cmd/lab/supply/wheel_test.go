@@ -24,8 +24,9 @@ const (
 	scripts     = "headway-0.1.0.data/scripts/headway"
 )
 
-// smallProgram is a program under the name of ours that says which version it is, built as wheels' programs are.
-func smallProgram(t *testing.T, ldflags string) []byte {
+// smallProgram is a program for a platform, under the name of ours, that says which version it is. It is built as wheels'
+// programs are.
+func smallProgram(t *testing.T, system, processor, ldflags string) []byte {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
@@ -40,7 +41,7 @@ func smallProgram(t *testing.T, ldflags string) []byte {
 		}
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", "program", "./cmd/headway")
-	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS=linux", "GOARCH="+runtime.GOARCH)
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+system, "GOARCH="+processor)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
@@ -128,7 +129,7 @@ func TestWheels(t *testing.T) {
 	if runtime.GOOS != "linux" || platformTags()[0] == "manylinux_2_17_" {
 		t.Skip("the small program is built for Linux on amd64 and arm64, and run")
 	}
-	program := smallProgram(t, "-s -w")
+	program := smallProgram(t, "linux", runtime.GOARCH, "-s -w")
 	platforms := strings.Join(platformTags(), ".")
 	for name, c := range map[string]struct {
 		platforms string
@@ -185,9 +186,39 @@ func TestWheels(t *testing.T) {
 	if err := wheels(t.Context(), nil, "plan9/386", []string{writeWheel(t, platforms, 0o755, whole)}, &out); err != nil || !strings.Contains(out.String(), "NOT RUN: this machine is plan9/386") {
 		t.Errorf("%v: %s\nwant that it was not run", err, out.String())
 	}
-	unstripped := madeFiles(t, smallProgram(t, ""))
+	unstripped := madeFiles(t, smallProgram(t, "linux", runtime.GOARCH, ""))
 	unstripped[distInfo+"RECORD"] = record(unstripped)
 	if err := wheels(t.Context(), run, "", []string{writeWheel(t, platforms, 0o755, unstripped)}, &out); err == nil || !strings.Contains(err.Error(), "not stripped") {
 		t.Errorf("a program with its symbols passes: %v", err)
+	}
+}
+
+// TestMachO: a program for macOS is for the processor and the oldest macOS of its tag, and is signed.
+func TestMachO(t *testing.T) {
+	if os.Getenv("HEADWAY_LONG") == "" {
+		t.Skip("HEADWAY_LONG is not set: Go's library would be compiled for macOS")
+	}
+	program := smallProgram(t, "darwin", "arm64", "-s -w")
+	signature := []byte{loadCodeSignature, 0, 0, 0, 16, 0, 0, 0}
+	at := bytes.Index(program, signature)
+	if at < 0 {
+		t.Fatal("the program has no signature")
+	}
+	unsigned := slices.Clone(program)
+	unsigned[at] = loadCodeSignature + 1
+	for name, c := range map[string]struct {
+		program        []byte
+		processor, tag string
+		want           string
+	}{
+		"whole":             {program, "arm64", "macosx_12_0_arm64", ""},
+		"an older macOS":    {program, "arm64", "macosx_11_0_arm64", "the program is for py3-none-macosx_12_0_arm64"},
+		"another processor": {program, "amd64", "macosx_12_0_x86_64", "the program is for"},
+		"no signature":      {unsigned, "arm64", "macosx_12_0_arm64", "is not signed"},
+	} {
+		err := checkFormat(c.program, c.processor, []string{"py3-none-" + c.tag})
+		if got := fmt.Sprint(err); (err == nil) != (name == "whole") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
