@@ -9,6 +9,7 @@ package main
 import (
 	"io"
 	"os"
+	"slices"
 
 	"github.com/headway-rl/headway/app/command"
 )
@@ -49,7 +50,22 @@ var cli = command.Program{
 
 // Main runs the program and returns its exit code.
 func Main(arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	return cli.Main(arguments, stdin, stdout, stderr)
+	return cli.Main(usual(arguments), stdin, stdout, stderr)
+}
+
+// usual turns two forms that other programs have into ours: `--version`, and `help` with or without a command.
+func usual(arguments []string) []string {
+	if len(arguments) == 0 {
+		return arguments
+	}
+	rest := slices.Clone(arguments[1:])
+	switch arguments[0] {
+	case "--version":
+		return append([]string{"version"}, rest...)
+	case "help":
+		return append(rest, "--help")
+	}
+	return arguments
 }
 
 func main() {

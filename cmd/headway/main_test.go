@@ -93,6 +93,19 @@ func TestRenamedFlags(t *testing.T) {
 	}
 }
 
+// --version and help are what people try first.
+func TestUsualForms(t *testing.T) {
+	for typed, ours := range map[string]string{
+		"--version": "version", "--version --json": "version --json", "help": "--help", "help plan": "plan --help",
+	} {
+		code, stdout, stderr := headway(t, strings.Fields(typed)...)
+		wantCode, want, _ := headway(t, strings.Fields(ours)...)
+		if code != failure.ExitDone || code != wantCode || stdout != want || stdout == "" || stderr != "" {
+			t.Errorf("headway %s: code %d, stdout %q, stderr %q; want what headway %s prints", typed, code, stdout, stderr, ours)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	code, stdout, _ := headway(t, "version")
 	if code != failure.ExitDone || !strings.HasPrefix(stdout, "headway ") {
@@ -103,7 +116,7 @@ func TestVersion(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &current); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v in %q", code, err, stdout)
 	}
-	if current.Version == "" || current.Go == "" || current.Platform == "" {
+	if current.Version == "" || current.Origin != "checkout" || current.Go == "" || current.Platform == "" {
 		t.Fatalf("incomplete: %+v", current)
 	}
 }
