@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -167,6 +168,26 @@ func isTerminal(stream any) bool {
 	}
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// Widths of what is printed for people, in columns. Nothing is readable in fewer than ColumnsMin.
+const (
+	columnsDefault = 100
+	ColumnsMin     = 32
+)
+
+// Columns is how wide standard output is: its terminal, else the variable COLUMNS, else 100.
+func Columns(a *app.Process) int {
+	columns := columnsDefault
+	if n, err := strconv.Atoi(a.Getenv("COLUMNS")); err == nil && n > 0 {
+		columns = n
+	}
+	if file, ok := a.Stdout.(*os.File); ok && a.IsTerminal(a.Stdout) {
+		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+			columns = n
+		}
+	}
+	return max(columns, ColumnsMin)
 }
 
 // Interruptible returns a context that the first signal to end cancels. The

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/headway-rl/headway/app"
@@ -16,7 +15,7 @@ import (
 
 // compareCmd puts runs side by side.
 type compareCmd struct {
-	command.Output
+	judgement
 	Paths []string `arg:"" name:"run" help:"Run directories, trace files, or another framework's logs. The first is what the others are compared with."`
 	From  string   `placeholder:"FRAMEWORK" help:"Framework that wrote the logs that are not ours. By default their keys name it."`
 	HTML  string   `name:"html" placeholder:"OUT.html" help:"Write a self-contained page with pictures."`
@@ -63,9 +62,5 @@ func (c *compareCmd) Run(application *app.Process) error {
 			return fmt.Errorf("--html %s: %w", c.HTML, err)
 		}
 	}
-	if c.JSON {
-		return printJSON(application.Stdout, doc)
-	}
-	_, err = io.WriteString(application.Stdout, report.TrimLines(doc.Text()))
-	return err
+	return c.print(application, doc, doc.First(), doc.Text)
 }

@@ -15,7 +15,7 @@ func TestCompareTargets(t *testing.T) {
 	a := traceOfSimulation(t, append(sets, "--set=control.target=1.5")...)
 	b := traceOfSimulation(t, append(sets, "--set=control.target=1")...)
 	none := traceOfSimulation(t, sets...)
-	text := first(t, "compare", a, b, none)
+	text := first(t, "compare", "--full", a, b, none)
 	for _, want := range []string{"the targets are not the same", "mean staleness at most 1.5 over 32 steps", ": none)", "The target, after the warm-up"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -26,16 +26,16 @@ func TestCompareTargets(t *testing.T) {
 			t.Errorf("nothing like %q in\n%s", want, text)
 		}
 	}
-	if same := first(t, "compare", a, a); strings.Contains(same, "targets are not the same") || !strings.Contains(same, "steps held") {
+	if same := first(t, "compare", "--full", a, a); strings.Contains(same, "targets are not the same") || !strings.Contains(same, "steps held") {
 		t.Errorf("one target twice:\n%s", same)
 	}
-	if text := first(t, "compare", none, none); strings.Contains(text, "The target") {
+	if text := first(t, "compare", "--full", none, none); strings.Contains(text, "The target") {
 		t.Errorf("a target of runs without one:\n%s", text)
 	}
 	var doc struct {
 		Runs []struct{ Control *metrics.Control }
 	}
-	if err := json.Unmarshal([]byte(first(t, "compare", a, none, "--json")), &doc); err != nil {
+	if err := json.Unmarshal([]byte(first(t, "compare", "--full", a, none, "--json")), &doc); err != nil {
 		t.Fatal(err)
 	}
 	if c := doc.Runs[0].Control; c == nil || c.TargetMean != 1.5 || c.HeldSteps > c.Steps || c.Steps < 199 || doc.Runs[1].Control != nil {

@@ -17,7 +17,7 @@ func TestCompare(t *testing.T) {
 	a := traceOfSimulation(t)
 	b := traceOfSimulation(t, "--set=queue.factor=1", "--set=seed=4", "--set=modelled.train.utilization=1.4")
 	page := filepath.Join(t.TempDir(), "page.html")
-	text := first(t, "compare", a, b, "--html", page)
+	text := first(t, "compare", "--full", a, b, "--html", page)
 	for _, want := range []string{"the seeds are not the same", "queue.factor", "modelled.train.utilization", "Where staleness comes from", "Trainer idle, by what it waited for", "evicted", "Difference from"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -70,7 +70,7 @@ func TestCompare(t *testing.T) {
 // The same run twice differs in nothing.
 func TestCompareWithItself(t *testing.T) {
 	path := traceOfSimulation(t)
-	text := first(t, "compare", path, path)
+	text := first(t, "compare", "--full", path, path)
 	if strings.Contains(text, "Settings that differ") || strings.Contains(text, "not the same") || !strings.Contains(text, "(2)") {
 		t.Errorf("a run beside itself:\n%s", text)
 	}
@@ -142,7 +142,7 @@ func TestCompareWithForeign(t *testing.T) {
 	if err := os.WriteFile(log, []byte(lines), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	text := first(t, "compare", path, log, "--from", "verl-fa")
+	text := first(t, "compare", "--full", path, log, "--from", "verl-fa")
 	for _, want := range []string{"the runs are not of one kind", "verl-fa", "0.500"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)

@@ -25,7 +25,7 @@ import (
 
 // diagnoseCmd says what a run's staleness and idle time come from, and what changes would buy.
 type diagnoseCmd struct {
-	command.Output
+	judgement
 	Paths      []string `arg:"" name:"run" help:"A run directory or a trace; the address of a control plane; or another framework's log: files of its tracker, or its own."`
 	From       string   `placeholder:"NAME" help:"The framework that wrote the log (default: found by its keys)."`
 	ForeignRun string   `name:"run-name" placeholder:"NAME" help:"The run, where a log holds several."`
@@ -51,10 +51,7 @@ func (c *diagnoseCmd) Run(a *app.Process) error {
 			return err
 		}
 	}
-	if c.JSON {
-		return printJSON(a.Stdout, r)
-	}
-	return diagnosis.Text(a.Stdout, r)
+	return c.print(a, r, diagnosis.First(r), func(columns int) string { return diagnosis.Text(r, columns) })
 }
 
 // diagnose finds out what is named, and judges it.

@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strconv"
 	"strings"
 
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/probe"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
@@ -23,7 +21,7 @@ import (
 
 // doctorCmd says what is wrong with a document before it costs anything.
 type doctorCmd struct {
-	command.Output
+	judgement
 	File    string   `arg:"" optional:"" help:"The document; without one the defaults are examined."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	NoProbe bool     `help:"Ask no server what it can, and start no sandbox and no verifier."`
@@ -51,11 +49,7 @@ func (c *doctorCmd) Run(application *app.Process) error {
 			d.Warnings++
 		}
 	}
-	if c.JSON {
-		err = printJSON(application.Stdout, d)
-	} else {
-		err = printExamination(application.Stdout, d)
-	}
+	err = c.print(application, d, doctor.First(d.Findings), d.text)
 	if err == nil && d.Errors > 0 {
 		err = failure.Run("each error says what to change", "the document has %s", report.Counted(d.Errors, "error"))
 	}
@@ -95,49 +89,31 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	return findings, err
 }
 
-// printExamination prints findings for people: a table of all, then each with its
-// reason, what to do and its figures.
-func printExamination(w io.Writer, d examination) error {
+// text has a table of all findings, then each with its reason, what to do and its figures.
+func (d examination) text(columns int) string {
 	var b strings.Builder
-	if len(d.Findings) == 0 {
-		b.WriteString("nothing found\n")
-		_, err := io.WriteString(w, b.String())
-		return err
-	}
 	table := report.Table{Header: []string{"", "finding", "about", "known by"}}
 	for _, f := range d.Findings {
-		table.Rows = append(table.Rows, []string{string(f.Severity), f.Code, placeOf(f), basisOf(f)})
+		table.Rows = append(table.Rows, []string{string(f.Severity), f.Code, f.Place(), basisOf(f)})
 	}
-	b.WriteString(table.String())
+	if len(d.Findings) > 0 {
+		b.WriteString(table.Fit(columns))
+	}
 	for _, f := range d.Findings {
-		fmt.Fprintf(&b, "\n%s %s: %s.\n", f.Severity, f.Code, f.What)
-		if f.Why != "" {
-			fmt.Fprintf(&b, "  why  %s.\n", f.Why)
+		line := func(label, text, end string) {
+			if text != "" {
+				b.WriteString(report.Indented(label, text+end, columns))
+			}
 		}
-		if f.Do != "" {
-			fmt.Fprintf(&b, "  do   %s.\n", f.Do)
-		}
-		if len(f.Scenarios) > 0 {
-			fmt.Fprintf(&b, "  seen %s.\n", strings.Join(f.Scenarios, ", "))
-		}
-		if figures := figuresOf(f); figures != "" {
-			fmt.Fprintf(&b, "       %s\n", figures)
-		}
+		b.WriteString("\n")
+		line("", fmt.Sprintf("%s %s: %s", f.Severity, f.Code, f.What), ".")
+		line("  why  ", f.Why, ".")
+		line("  do   ", f.Do, ".")
+		line("  seen ", strings.Join(f.Scenarios, ", "), ".")
+		line("       ", figuresOf(f), "")
 	}
 	fmt.Fprintf(&b, "\n%s, %s, %s in all\n", report.Counted(d.Errors, "error"), report.Counted(d.Warnings, "warning"), report.Counted(len(d.Findings), "finding"))
-	_, err := io.WriteString(w, report.TrimLines(b.String()))
-	return err
-}
-
-// placeOf is the key of a finding and, where the document gives it, its line.
-func placeOf(f doctor.Finding) string {
-	switch {
-	case f.Line > 0:
-		return fmt.Sprintf("%s (%s:%d)", f.Key, f.File, f.Line)
-	case f.File != "":
-		return fmt.Sprintf("%s (%s)", f.Key, f.File)
-	}
-	return f.Key
+	return b.String()
 }
 
 // basisOf says how a finding is known.

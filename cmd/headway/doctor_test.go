@@ -68,12 +68,12 @@ func TestDoctorRefuses(t *testing.T) {
 }
 
 func TestDoctorTable(t *testing.T) {
-	code, stdout, stderr := headway(t, "doctor")
+	code, stdout, stderr := headway(t, "doctor", "--full")
 	if code != failure.ExitDone || stderr != "" || !strings.Contains(stdout, "not-simulated") || !strings.Contains(stdout, "0 errors, 0 warnings") {
 		t.Errorf("defaults: code %d, stderr %q:\n%s", code, stderr, stdout)
 	}
 	file := document(t, "rollout: {concurrency: 3, start: gang}\n")
-	code, stdout, stderr = headway(t, "doctor", file)
+	code, stdout, stderr = headway(t, "doctor", "--full", file)
 	for _, want := range []string{"error  no-slots  rollout.concurrency (" + file + ":1)", "no group will ever start", "  why  ", "  do   rollout.concurrency of at least 8"} {
 		if !strings.Contains(stdout, want) {
 			t.Errorf("lacks %q:\n%s", want, stdout)

@@ -20,7 +20,7 @@ import (
 
 // planCmd searches the settings of a run before a GPU is rented.
 type planCmd struct {
-	command.Output
+	judgement
 	File      string   `arg:"" optional:"" help:"A document with hardware, workload, prices, budget and search; without one a built-in example."`
 	Set       []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 	Model     string   `placeholder:"NAME" help:"The model: hardware.model."`
@@ -29,6 +29,7 @@ type planCmd struct {
 	Budget    string   `placeholder:"N" help:"Largest mean staleness in versions: budget.staleness_mean."`
 	BudgetP95 string   `name:"budget-p95" placeholder:"N" help:"Largest 95 % quantile of staleness: budget.staleness_p95."`
 	Prefer    string   `placeholder:"WHAT" help:"Optimise within the budget: speed (default) or cost. search.prefer."`
+	planWork
 	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
 	Measured  []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
 	Calibrate []string `sep:"none" hidden:"" help:"Earlier name of --measured."`
@@ -37,6 +38,18 @@ type planCmd struct {
 	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
 	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`
 }
+
+// planWork describes the work: the flags are those of headway predict.
+type planWork struct {
+	MeanTokens   string `placeholder:"N" help:"Nominal mean length of a response: modelled.length.mean_tokens."`
+	Tailness     string `placeholder:"T" help:"Tail of the lengths, 0 (all the same) to 100: modelled.length.tailness."`
+	CapTokens    string `placeholder:"N" help:"Longest response: modelled.length.cap_tokens."`
+	PromptTokens string `placeholder:"N" help:"Mean length of a prompt: hardware.prompt_tokens."`
+	Group        string `placeholder:"S" help:"Rollouts of one prompt: rollout.group_size."`
+}
+
+// describesWork reports whether anything of the work was given.
+func (c *planCmd) describesWork() bool { return c.planWork != planWork{} || len(c.Measured) > 0 }
 
 // Run plans and prints.
 func (c *planCmd) Run(application *app.Process) error {
@@ -60,14 +73,14 @@ func (c *planCmd) Run(application *app.Process) error {
 	if err != nil {
 		return err
 	}
+	if c.File == "" && !c.describesWork() {
+		made.Warnings = append([]string{fmt.Sprintf("the work is the built-in example's, responses of %s tokens: --mean-tokens, --cap-tokens, --tailness, --prompt-tokens, --group or a FILE describe yours",
+			report.Figure(made.Workload.MeanTokens, 0))}, made.Warnings...)
+	}
 	if c.Schedules {
 		return c.schedules(application, &problem, made)
 	}
-	if c.JSON {
-		err = printJSON(application.Stdout, made)
-	} else {
-		err = made.Text(application.Stdout)
-	}
+	err = c.print(application, made, made.First(), made.Text)
 	if err == nil {
 		err = c.files(application, &problem, made)
 	}
@@ -91,7 +104,6 @@ func (c *planCmd) document(application *app.Process) (config.Config, error) {
 	var raw config.Config
 	var err error
 	if c.File == "" {
-		fmt.Fprintln(application.Stderr, "no FILE: the workload and whatever flags leave open is the built-in example's (examples/plan.yaml)")
 		raw, err = config.Parse("built-in example", plan.Example)
 	} else {
 		raw, err = config.Read(c.File)
@@ -111,6 +123,8 @@ func (c *planCmd) document(application *app.Process) (config.Config, error) {
 		{"--model", "hardware.model", c.Model}, {"--gpu", "hardware.gpu", c.GPU}, {"--gpus", "hardware.gpus", c.GPUs},
 		{"--budget", "budget.staleness_mean", c.Budget}, {"--budget-p95", "budget.staleness_p95", c.BudgetP95},
 		{"--prefer", "search.prefer", c.Prefer}, {"--finalists", "search.finalists", c.Finalists},
+		{"--mean-tokens", "modelled.length.mean_tokens", c.MeanTokens}, {"--tailness", "modelled.length.tailness", c.Tailness}, {"--cap-tokens", "modelled.length.cap_tokens", c.CapTokens},
+		{"--prompt-tokens", "hardware.prompt_tokens", c.PromptTokens}, {"--group", "rollout.group_size", c.Group},
 	} {
 		if flag.value != "" {
 			overrides = append(overrides, config.Override{Flag: flag.name, Text: flag.key + "=" + flag.value})

@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
@@ -16,7 +15,7 @@ import (
 // predictCmd answers by closed forms, before anything runs. It takes either a
 // document or flags: where a document says everything, --set changes it.
 type predictCmd struct {
-	command.Output
+	judgement
 	File string   `arg:"" optional:"" help:"A document; its sections modelled, rollout, train, queue, sync and filter are used."`
 	Set  []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of FILE by its dotted path. Repeatable."`
 
@@ -61,11 +60,7 @@ func (c *predictCmd) Run(application *app.Process) error {
 	if err != nil {
 		return err
 	}
-	if c.JSON {
-		err = printJSON(application.Stdout, a)
-	} else {
-		err = a.Text(application.Stdout, in)
-	}
+	err = c.print(application, a, a.First(in), func(columns int) string { return a.Text(in, columns) })
 	if err == nil && a.Simulated != nil && !a.Simulated.Settled {
 		return failure.Run("headway simulate with a larger steps.measured, or --accept-unsettled", "not settled after %d simulated train steps: %s", a.Simulated.Steps, a.Simulated.Why)
 	}

@@ -33,7 +33,7 @@ func predictLine(t *testing.T, arguments ...string) (stdout string, err error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = selected.Run(&app.Process{Stdout: &out, Stderr: &bytes.Buffer{}})
+	err = selected.Run(&app.Process{Stdout: &out, Stderr: &bytes.Buffer{}, Getenv: func(string) string { return "" }})
 	return out.String(), err
 }
 
@@ -58,7 +58,7 @@ func TestPredict(t *testing.T) {
 			}
 			arguments = append(arguments, text)
 		}
-		out, err := predictLine(t, arguments...)
+		out, err := predictLine(t, append(arguments, "--full")...)
 		if err != nil {
 			if code := command.ExitCode(err); code != failure.ExitUsage {
 				t.Errorf("%v: exit code %d, want 2", err, code)

@@ -35,10 +35,10 @@ const (
 var recordedCommands = map[string]string{
 	"replay":     "replay RUN",
 	"replayed":   "replay RUN --json --timeline DRAWING --timeline-from 2 --timeline-steps 3 --timeline-arrows all",
-	"diagnose":   "diagnose RUN",
+	"diagnose":   "diagnose RUN --full",
 	"diagnosed":  "diagnose RUN --json",
 	"resimulate": "resimulate RUN --json",
-	"compare":    "compare RUN RUN",
+	"compare":    "compare RUN RUN --full",
 	"compared":   "compare RUN RUN --json",
 }
 

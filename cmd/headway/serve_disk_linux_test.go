@@ -28,7 +28,7 @@ func TestServeStartsOnAFullDisk(t *testing.T) {
 				url = at
 			}
 			if strings.Contains(lines.Text(), "waiting for room: the disk of "+dir) {
-				code, out, stderr := headway(t, "status", url)
+				code, out, stderr := headway(t, "status", "--full", url)
 				if code != 0 || !strings.Contains(out, "room on the disk") {
 					t.Errorf("%s: the status is %d\n%s%s", steps, code, out, stderr)
 				}

@@ -164,7 +164,7 @@ func TestServeDoesNotWaitForAnotherKind(t *testing.T) {
 		if code != failure.ExitUsage || strings.Contains(stderr, "waiting") || !strings.Contains(stderr, "engines.*.kind") {
 			t.Errorf("%s: serve ended with %d: %s", kind, code, stderr)
 		}
-		if _, stdout, _ := headway(t, "doctor", file); !strings.Contains(stdout, "engine-kind") || strings.Contains(stdout, "engine-unreachable") {
+		if _, stdout, _ := headway(t, "doctor", "--full", file); !strings.Contains(stdout, "engine-kind") || strings.Contains(stdout, "engine-unreachable") {
 			t.Errorf("%s: doctor says\n%s", kind, stdout)
 		}
 	}

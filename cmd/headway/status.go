@@ -19,7 +19,6 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
-	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
@@ -29,7 +28,7 @@ import (
 
 // statusCmd shows the state of a control plane.
 type statusCmd struct {
-	command.Output
+	judgement
 	Server    string  `arg:"" optional:"" name:"url" default:"http://127.0.0.1:7070" help:"Address of the control plane, or the run directory of one on this machine."`
 	TokenFile string  `placeholder:"FILE" help:"A file with the token alone, or the server's token file (default: the variable HEADWAY_TOKEN)."`
 	CA        string  `name:"ca" placeholder:"FILE" help:"Certificate (PEM) that signed the server's, where the system does not know it."`
@@ -72,7 +71,7 @@ func (c *statusCmd) check() error {
 
 // look shows the status, under --watch until the context ends.
 func (c *statusCmd) look(ctx context.Context, a *app.Process, client *statusClient) error {
-	view := newStatusView(a)
+	view := newStatusView(a, c.Full)
 	for first := true; ; first = false {
 		status, text, err := client.get(ctx)
 		switch {

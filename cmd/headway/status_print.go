@@ -5,15 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strings"
-	"unicode/utf8"
-
-	"golang.org/x/term"
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -24,27 +21,22 @@ import (
 type statusView struct {
 	to     io.Writer
 	width  int
+	full   bool // all of a status, instead of the answer alone
 	live   bool // a terminal, where colours and clearing mean something
 	colour bool
 }
 
-// The widths that lines are wrapped to: narrower than the least nothing is readable.
+// The most that lines are wrapped to, and the column of labels.
 const (
-	statusWidth    = 100
-	statusWidthMin = 32
-	statusLabel    = 11
+	statusWidth = 100
+	statusLabel = 11
 )
 
-func newStatusView(a *app.Process) *statusView {
-	v := &statusView{to: a.Stdout, width: statusWidth}
+func newStatusView(a *app.Process, full bool) *statusView {
+	v := &statusView{to: a.Stdout, full: full, width: min(command.Columns(a), statusWidth)}
 	if a.IsTerminal(a.Stdout) {
 		v.live = a.Getenv("TERM") != "dumb"
 		v.colour = v.live && a.Getenv("NO_COLOR") == ""
-		if file, ok := a.Stdout.(*os.File); ok {
-			if width, _, err := term.GetSize(int(file.Fd())); err == nil {
-				v.width = min(max(width-1, statusWidthMin), statusWidth)
-			}
-		}
 	}
 	return v
 }
@@ -52,7 +44,15 @@ func newStatusView(a *app.Process) *statusView {
 // show prints one status; on a terminal that is watched, over the one before.
 func (v *statusView) show(s protocol.Status, watched bool) error {
 	var page bytes.Buffer
-	v.page(&page, s)
+	answer := firstOfStatus(s)
+	if v.full {
+		answer.Rest = ""
+	}
+	page.WriteString(answer.Text(v.width))
+	if v.full {
+		page.WriteByte('\n')
+		v.page(&page, s)
+	}
 	switch {
 	case watched && v.live:
 		_, err := fmt.Fprintf(v.to, "\x1b[H\x1b[2J%s", page.Bytes())
@@ -152,15 +152,7 @@ type statusPage struct {
 }
 
 func (p *statusPage) line(label, format string, args ...any) {
-	indent := strings.Repeat(" ", statusLabel)
-	lines := wrapWords(fmt.Sprintf(format, args...), p.v.width-statusLabel)
-	for i, line := range lines {
-		if i == 0 {
-			fmt.Fprintf(p.to, "%-*s%s\n", statusLabel, label, line)
-		} else {
-			fmt.Fprintf(p.to, "%s%s\n", indent, line)
-		}
-	}
+	io.WriteString(p.to, report.Indented(fmt.Sprintf("%-*s", statusLabel, label), fmt.Sprintf(format, args...), p.v.width))
 }
 
 // loud marks what must not be overlooked; on a terminal in colour. Words keep it together
@@ -295,31 +287,6 @@ func recoveryText(r protocol.Recovery) string {
 		text += fmt.Sprintf(" · the run's %d recoveries in all", r.Restarts)
 	}
 	return text
-}
-
-// wrapWords breaks a text between words; a word that is wider stands alone.
-func wrapWords(text string, width int) []string {
-	var lines []string
-	line, used := "", 0
-	for _, word := range strings.Fields(text) {
-		wide := wordWidth(word)
-		switch {
-		case line == "":
-			line, used = word, wide
-		case used+1+wide <= width:
-			line, used = line+" "+word, used+1+wide
-		default:
-			lines = append(lines, line)
-			line, used = word, wide
-		}
-	}
-	return append(lines, line)
-}
-
-// wordWidth counts a word's characters without its colours.
-func wordWidth(word string) int {
-	word = strings.NewReplacer("\x1b[1;31m", "", "\x1b[0m", "").Replace(word)
-	return utf8.RuneCountInString(word)
 }
 
 // shortSeconds writes a short time with two digits or so.

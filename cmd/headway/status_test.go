@@ -75,13 +75,46 @@ func serveStatus(t *testing.T, status protocol.Status, o api.Options) string {
 	return listener.URL
 }
 
-// askStatus runs headway status.
+// askStatus runs headway status, and returns all that it has behind its answer.
 func askStatus(t *testing.T, arguments ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	t.Setenv("HEADWAY_TOKEN", "")
 	var out, diagnostics bytes.Buffer
-	code = Main(append([]string{"status"}, arguments...), strings.NewReader(""), &out, &diagnostics)
-	return out.String(), diagnostics.String(), code
+	code = Main(append([]string{"status", "--full"}, arguments...), strings.NewReader(""), &out, &diagnostics)
+	stdout = out.String()
+	if _, page, answered := strings.Cut(stdout, "\n\n"); answered {
+		stdout = page
+	}
+	return stdout, diagnostics.String(), code
+}
+
+// The answer says how a run goes and what to do, in ten lines of a narrow terminal, whatever is wrong.
+func TestStatusAnswers(t *testing.T) {
+	long := strings.Repeat("worker w3 has held rollout 17 for long; ", 6)
+	for want, change := range map[string]func(s *protocol.Status){
+		"Run reverse, running, up 1h2m3s: version 17 of 200 train steps, 29.0 rollouts/s\ntrained": func(s *protocol.Status) {},
+		"! the engines bind: the trainer waits for rollouts":                                       func(s *protocol.Status) { s.Engines, s.Workers = nil, protocol.Workers{} },
+		"1. engine e1 is lost, of 2; worker w3 is silent":                                          func(s *protocol.Status) {},
+		"1. no trainer has come yet": func(s *protocol.Status) {
+			s.Engines, s.Workers, s.Trainer = nil, protocol.Workers{}, protocol.Trainer{State: "absent"}
+		},
+		"NO PROGRESS for 1m40s": func(s *protocol.Status) {
+			s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Message: long}, {Message: long}, {Message: long}, {Message: long}, {Message: long}}}
+		},
+		"the ledger does not balance": func(s *protocol.Status) { s.Ledger.Balanced = false },
+	} {
+		s := busyStatus()
+		change(&s)
+		text := firstOfStatus(s).Text(0)
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+		fitsAnswer(t, text)
+	}
+	_, out, _ := headway(t, "status", serveStatus(t, busyStatus(), api.Options{}))
+	if !strings.HasPrefix(out, "Run reverse") || strings.Contains(out, "writer") || !strings.HasSuffix(out, "--json all.\n") {
+		t.Errorf("without --full:\n%s", out)
+	}
 }
 
 // What engines that are servers lack is said beside how to start them with it.
@@ -299,12 +332,12 @@ func TestStatusFitsNarrowTerminals(t *testing.T) {
 	for _, width := range []int{40, 60, 99} {
 		for _, colour := range []bool{false, true} {
 			var out bytes.Buffer
-			v := &statusView{to: &out, width: width, live: true, colour: colour}
+			v := &statusView{to: &out, width: width, full: true, live: true, colour: colour}
 			if err := v.show(s, false); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(out.String()) {
-				if n := wordWidth(strings.TrimRight(line, "\n")); n > width {
+				if n := utf8.RuneCountInString(strings.NewReplacer("\n", "", "\x1b[1;31m", "", "\x1b[0m", "").Replace(line)); n > width {
 					t.Errorf("width %d: %d characters: %q", width, n, line)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/report"
@@ -82,7 +83,7 @@ func (v *topView) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		}
 		return v, after(v.every)
 	case tea.WindowSizeMsg:
-		v.width, v.height = max(m.Width, statusWidthMin), max(m.Height, 8)
+		v.width, v.height = max(m.Width, command.ColumnsMin), max(m.Height, 8)
 	case tea.KeyPressMsg:
 		return v, v.key(m.String())
 	}
@@ -168,7 +169,7 @@ func (v *topView) head() []string {
 
 // wrapped breaks words that say what is wrong, or what binds, between rows: none of them may be cut.
 func (v *topView) wrapped(style lipgloss.Style, indent, words string) []string {
-	rows := wrapWords(report.Plain(words), v.width-len(indent))
+	rows := report.Wrap(report.Plain(words), v.width-len(indent))
 	for i := range rows {
 		rows[i] = style.Render(clip(indent+rows[i], v.width))
 	}

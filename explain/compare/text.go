@@ -240,17 +240,17 @@ func (doc *Comparison) ledger() report.Table {
 	return t
 }
 
-// Text is the comparison for a terminal.
-func (doc *Comparison) Text() string {
+// Text are the tables of the comparison for a terminal of so many columns, its warnings first.
+func (doc *Comparison) Text(columns int) string {
 	var b strings.Builder
 	for _, w := range doc.Warnings {
-		b.WriteString("! " + w + "\n")
+		b.WriteString(report.Indented("! ", w, columns))
 	}
 	for i, t := range doc.tables() {
 		if i > 0 || len(doc.Warnings) > 0 {
 			b.WriteString("\n")
 		}
-		b.WriteString(t.String())
+		b.WriteString(t.Fit(columns))
 	}
 	return b.String()
 }

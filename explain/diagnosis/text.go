@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/headway-rl/headway/explain/foreign"
@@ -10,31 +9,33 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// Text prints a diagnosis for people.
-func Text(w io.Writer, r Report) error {
+// Text prints a diagnosis for a terminal of so many columns: figures, findings, gaps of the log.
+func Text(r Report, columns int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s (%s)\n%s\n", r.Run, r.Source, settledText(r.Settled))
+	b.WriteString(report.Indented("", fmt.Sprintf("%s (%s)", r.Run, r.Source), columns) + report.Indented("", settledText(r.Settled), columns))
 	for _, table := range diagnosisTables(r) {
-		fmt.Fprintf(&b, "\n%s", table)
+		b.WriteString("\n" + table.Fit(columns))
 	}
 	fmt.Fprintf(&b, "\n%s\n", findingsTitle(r))
 	for i := range r.Findings {
-		b.WriteString(findingText(i+1, &r.Findings[i]))
+		b.WriteString(findingText(i+1, &r.Findings[i], columns))
 	}
 	if r.Log != nil {
-		b.WriteString(logText(r.Log))
+		for i, line := range logLines(r.Log) {
+			if i == 0 {
+				b.WriteString("\n" + report.Indented("", line, columns))
+			} else {
+				b.WriteString(report.Indented("  - ", line, columns))
+			}
+		}
 	}
-	b.WriteString(notesText(r.Warnings))
-	_, err := io.WriteString(w, report.TrimLines(b.String()))
-	return err
-}
-
-// notesText are what holds of the whole diagnosis, apart from the last finding above them; "" for none.
-func notesText(notes []string) string {
-	if len(notes) == 0 {
-		return ""
+	for i, note := range r.Warnings { // apart from the last finding: they hold of the whole diagnosis
+		if i == 0 {
+			b.WriteString("\nnotes\n")
+		}
+		b.WriteString(report.Indented("  - ", note, columns))
 	}
-	return "\nnotes\n  - " + strings.Join(notes, "\n  - ") + "\n"
+	return b.String()
 }
 
 // settledText says whether the run can be judged.
@@ -64,12 +65,13 @@ func findingsTitle(r Report) string {
 }
 
 // findingText is one finding with what to do about it.
-func findingText(n int, f *Finding) string {
+func findingText(n int, f *Finding, columns int) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d. %s [%s]\n", n, f.Title, f.Code)
+	label := fmt.Sprintf("%d. ", n)
+	b.WriteString("\n" + report.Indented(label, fmt.Sprintf("%s [%s]", f.Title, f.Code), columns))
 	line := func(word, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "   %-6s %s\n", word, text)
+			b.WriteString(report.Indented(fmt.Sprintf("   %-6s ", word), text, columns))
 		}
 	}
 	line("cost", costText(f))
@@ -78,7 +80,7 @@ func findingText(n int, f *Finding) string {
 		if i > 0 {
 			word = ""
 		}
-		fmt.Fprintf(&b, "   %-6s %s\n", word, evidence)
+		line(word, evidence)
 	}
 	if c := f.Change; c != nil {
 		line("do", changeText(c))
@@ -115,8 +117,17 @@ func changeText(c *Change) string {
 // methodWords say how a figure was come by.
 var methodWords = map[string]string{"closed_form": "by the closed form", "simulation": "by simulation", "resimulation": "by resimulation", "before_the_run": "before the run"}
 
-// boughtText says what a change buys.
+// boughtText says what a change buys, and under which condition.
 func boughtText(c *Change) string {
+	text := gainText(c) + "; " + methodWords[c.Method]
+	if c.HoldsFixed != "" {
+		text += ", with " + c.HoldsFixed + " held"
+	}
+	return text
+}
+
+// gainText says what a change buys.
+func gainText(c *Change) string {
 	text := fmt.Sprintf("staleness %s, %s", report.Figure(c.StalenessMean, 2), lessOrMore(c.Gain))
 	if c.GainHigh > c.GainLow {
 		low, high := c.GainLow, c.GainHigh
@@ -125,11 +136,7 @@ func boughtText(c *Change) string {
 		}
 		text += fmt.Sprintf(" (95 %%: %s to %s)", report.Share(low), report.Share(high))
 	}
-	text += fmt.Sprintf("; period × %s; %s", report.Figure(c.PeriodRatio, 3), methodWords[c.Method])
-	if c.HoldsFixed != "" {
-		text += ", with " + c.HoldsFixed + " held"
-	}
-	return text
+	return text + fmt.Sprintf("; period × %s", report.Figure(c.PeriodRatio, 3))
 }
 
 func lessOrMore(gain float64) string {
@@ -232,28 +239,27 @@ func driftTable(list []Drift) report.Table {
 	return t
 }
 
-// logText says what a foreign log lacks, and what was inferred of it.
-func logText(log *foreign.Log) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "\nthe log, of %s: %s\n", log.Framework, log.Definition)
+// logLines say what a foreign log is of, then what it lacks and what was inferred of it.
+func logLines(log *foreign.Log) []string {
+	lines := []string{fmt.Sprintf("the log, of %s: %s", log.Framework, log.Definition)}
 	for _, m := range log.Missing {
-		fmt.Fprintf(&b, "  - not known: %s: %s", m.What, m.Why)
+		text := fmt.Sprintf("not known: %s: %s", m.What, m.Why)
 		if m.Get != "" {
-			fmt.Fprintf(&b, " (%s)", m.Get)
+			text += fmt.Sprintf(" (%s)", m.Get)
 		}
-		b.WriteString("\n")
+		lines = append(lines, text)
 	}
 	for _, text := range log.Inferred {
-		fmt.Fprintf(&b, "  - inferred: %s\n", text)
+		lines = append(lines, "inferred: "+text)
 	}
 	for _, warning := range log.Warnings {
-		fmt.Fprintf(&b, "  - %s: %s", warning.File, warning.Text)
+		text := fmt.Sprintf("%s: %s", warning.File, warning.Text)
 		if warning.Count > 1 {
-			fmt.Fprintf(&b, " (%s)", report.Counted(warning.Count, "time"))
+			text += fmt.Sprintf(" (%s)", report.Counted(warning.Count, "time"))
 		}
-		b.WriteString("\n")
+		lines = append(lines, text)
 	}
-	return b.String()
+	return lines
 }
 
 // Page is a diagnosis as a page.
@@ -284,11 +290,7 @@ func Page(r Report) report.Document {
 	figures := report.Section{ID: "figures", Title: "Figures", Tables: diagnosisTables(r)}
 	d.Sections = []report.Section{findings, figures}
 	if r.Log != nil {
-		log := report.Section{ID: "log", Title: "The log", Text: []string{r.Log.Definition}}
-		for _, line := range strings.Split(strings.TrimSpace(logText(r.Log)), "\n")[1:] {
-			log.Findings = append(log.Findings, strings.TrimPrefix(line, "  - "))
-		}
-		d.Sections = append(d.Sections, log)
+		d.Sections = append(d.Sections, report.Section{ID: "log", Title: "The log", Text: []string{r.Log.Definition}, Findings: logLines(r.Log)[1:]})
 	}
 	return d
 }

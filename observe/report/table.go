@@ -32,36 +32,69 @@ func (t Table) WriteTo(w io.Writer) (int64, error) {
 }
 
 // String is what WriteTo prints.
-func (t Table) String() string {
-	rows := t.Rows
+func (t Table) String() string { return t.Fit(0) }
+
+// all are the header and the rows.
+func (t Table) all() [][]string {
 	if len(t.Header) > 0 {
-		rows = append([][]string{t.Header}, rows...)
+		return append([][]string{t.Header}, t.Rows...)
 	}
-	widths, figures := t.columns(rows)
+	return t.Rows
+}
+
+// print lays the table out with columns of these widths; cells of words are wrapped.
+func (t Table) print(widths []int, figures []bool) string {
 	var text strings.Builder
 	if t.Title != "" {
 		text.WriteString(t.Title + "\n")
 	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i := range widths {
-			cell := ""
-			if i < len(row) {
-				cell = oneLine(row[i])
-			}
-			padding := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
-			if i > 0 {
-				line.WriteString(columnGap)
-			}
-			if figures[i] {
-				line.WriteString(padding + cell)
-			} else {
-				line.WriteString(cell + padding)
-			}
+	for _, row := range t.all() {
+		for _, line := range wrapRow(row, widths) {
+			text.WriteString(printRow(line, widths, figures))
 		}
-		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 	}
 	return text.String()
+}
+
+// wrapRow breaks a row's cells into as many lines as the highest of them needs.
+func wrapRow(row []string, widths []int) [][]string {
+	lines := [][]string{make([]string, len(widths))}
+	for i, cell := range row {
+		cell = oneLine(cell)
+		broken := []string{cell}
+		if utf8.RuneCountInString(cell) > widths[i] {
+			text := strings.TrimLeft(cell, " ")
+			indent := cell[:len(cell)-len(text)]
+			broken = Wrap(text, widths[i]-len(indent))
+			for k := range broken {
+				broken[k] = indent + broken[k]
+			}
+		}
+		for k, part := range broken {
+			if k == len(lines) {
+				lines = append(lines, make([]string, len(widths)))
+			}
+			lines[k][i] = part
+		}
+	}
+	return lines
+}
+
+// printRow is one line of a table.
+func printRow(cells []string, widths []int, figures []bool) string {
+	var line strings.Builder
+	for i, cell := range cells {
+		padding := strings.Repeat(" ", max(widths[i]-utf8.RuneCountInString(cell), 0))
+		if i > 0 {
+			line.WriteString(columnGap)
+		}
+		if figures[i] {
+			line.WriteString(padding + cell)
+		} else {
+			line.WriteString(cell + padding)
+		}
+	}
+	return strings.TrimRight(line.String(), " ") + "\n"
 }
 
 // columns measures every column and tells which hold figures.

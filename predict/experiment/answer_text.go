@@ -2,9 +2,7 @@ package experiment
 
 import (
 	"fmt"
-	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
@@ -12,37 +10,37 @@ import (
 
 // Text prints a prediction for people: the regime, the figures, the dominant part,
 // and the gain of each lever.
-func (a Answer) Text(w io.Writer, in theory.Input) error {
+func (a Answer) Text(in theory.Input, columns int) string {
 	p := a.Prediction
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n%s", predictSetting(in, p), regimeSentence(in, p))
+	regime := regimeSentence(in, p)
 	if a.Simulated != nil {
-		fmt.Fprintf(&b, " What binds: %s.", a.Simulated.Binding)
+		regime += fmt.Sprintf(" What binds: %s.", a.Simulated.Binding)
 	}
 	if a.Target.bindsThroughput() {
-		b.WriteString(" It is the target that holds rollouts back.")
+		regime += " It is the target that holds rollouts back."
 	}
-	b.WriteString("\n\n")
-	predictFigures(&b, in, a)
+	fmt.Fprintf(&b, "%s\n%s\n", report.Indented("", predictSetting(in, p), columns), report.Indented("", regime, columns))
+	b.WriteString(a.figuresTable(in).Fit(columns))
 	if sentence := dominantSentence(p); sentence != "" {
 		if where, _, cut := strings.Cut(sentence, ": "); cut && a.Target != nil { // whose mean no lever moves
 			sentence = where + "."
 		}
-		fmt.Fprintf(&b, "\n%s\n", sentence)
+		b.WriteString("\n" + report.Indented("", sentence, columns))
 	}
 	if a.Target != nil {
-		b.WriteString("\n")
-		a.Target.print(&b)
+		b.WriteString("\n" + a.Target.table().Fit(columns))
 	}
-	predictLevers(&b, a)
+	if levers := a.leversText(columns); levers != "" {
+		b.WriteString("\n" + levers)
+	}
 	for i, warning := range p.Warnings {
 		if i == 0 {
 			fmt.Fprintf(&b, "\nWarnings\n")
 		}
-		fmt.Fprintf(&b, "  - %s\n", warning)
+		b.WriteString(report.Indented("  - ", warning, columns))
 	}
-	_, err := io.WriteString(w, report.TrimLines(b.String()))
-	return err
+	return b.String()
 }
 
 // predictSetting repeats what was understood.
@@ -73,49 +71,44 @@ func regimeSentence(in theory.Input, p theory.Prediction) string {
 	return "Train-bound: rollouts wait for the trainer" + effective + "."
 }
 
-// predictFigures prints the table of staleness and period.
-func predictFigures(b *strings.Builder, in theory.Input, a Answer) {
+// figuresTable has staleness and period, each by the published and the corrected closed form, or simulated.
+func (a Answer) figuresTable(in theory.Input) report.Table {
 	p, decimals := a.Prediction, 2
+	t := report.Table{Header: []string{"Staleness, versions", "published", "corrected"}}
 	if !p.Smooth {
 		decimals = 0 // further digits would pretend to know
 	}
-	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	columns := "published\tcorrected"
 	if a.Simulated != nil {
-		columns = "simulated\t"
-		decimals = 2
+		t.Header, decimals = []string{"Staleness, versions", "simulated"}, 2
 	}
-	fmt.Fprintf(table, "Staleness, versions\t%s\n", columns)
-	second := func(f theory.Figure, decimals int) string {
-		if a.Simulated != nil {
-			return ""
-		}
-		return f.Format(decimals)
+	row := func(name string, cells ...string) {
+		t.Rows = append(t.Rows, append([]string{name}, cells[:min(len(cells), len(t.Header)-1)]...))
 	}
-	row := func(name string, published, corrected theory.Figure) {
-		fmt.Fprintf(table, "  %s\t%s\t%s\n", name, published.Format(decimals), second(corrected, decimals))
+	both := func(name string, published, corrected theory.Figure, decimals int) {
+		row("  "+name, published.Format(decimals), corrected.Format(decimals))
 	}
-	row("pre-queue (PQS)", p.PQS, p.Corrected.PQS)
-	row("in-queue (IQS)", p.IQS, p.Corrected.IQS)
-	quantiles := "\t\t"
-	row("mean", p.Staleness.Mean, p.Corrected.Mean)
-	if a.Simulated != nil {
-		if between := a.Simulated.StalenessMean95; between != nil {
-			fmt.Fprintf(table, "  its 95 %% interval\t%.*f to %.*f\n", decimals, between[0], decimals, between[1])
-		}
-		quantiles = "\t"
+	last := func(name, text string) { // what stands in the last column alone
+		cells := []string{"", text}
+		row("  "+name, cells[3-len(t.Header):]...)
 	}
-	fmt.Fprintf(table, "  p50 · p95 · p99%s%s · %s · %s\n", quantiles, p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0))
+	both("pre-queue (PQS)", p.PQS, p.Corrected.PQS, decimals)
+	both("in-queue (IQS)", p.IQS, p.Corrected.IQS, decimals)
+	both("mean", p.Staleness.Mean, p.Corrected.Mean, decimals)
+	if a.Simulated != nil && a.Simulated.StalenessMean95 != nil {
+		between := a.Simulated.StalenessMean95
+		last("its 95 % interval", fmt.Sprintf("%.*f to %.*f", decimals, between[0], decimals, between[1]))
+	}
+	last("p50 · p95 · p99", fmt.Sprintf("%s · %s · %s", p.Staleness.P50.Format(0), p.Staleness.P95.Format(0), p.Staleness.P99.Format(0)))
 	if share, known := p.Staleness.ShareAboveBudget.Value(); known {
-		fmt.Fprintf(table, "  share above %d%s%.2g %%\n", in.BudgetVersions, quantiles, 100*share)
+		last(fmt.Sprintf("share above %d", in.BudgetVersions), fmt.Sprintf("%.2g %%", 100*share))
 	}
-	fmt.Fprintf(table, "  mean over tokens\t%s\t\n", p.TokenStaleness.Format(decimals))
-	fmt.Fprintf(table, "Period between updates\t\t\n")
-	fmt.Fprintf(table, "  over the train step\t%s\t%s\n", p.Period.RelativeToStep.Format(3), second(p.Corrected.Period.RelativeToStep, 3))
+	row("  mean over tokens", p.TokenStaleness.Format(decimals))
+	row("Period between updates")
+	both("over the train step", p.Period.RelativeToStep, p.Corrected.Period.RelativeToStep, 3)
 	if _, known := p.Period.S.Value(); known {
-		fmt.Fprintf(table, "  seconds\t%s\t%s\n", p.Period.S.Format(2), second(p.Corrected.Period.S, 2))
+		both("seconds", p.Period.S, p.Corrected.Period.S, 2)
 	}
-	flush(table)
+	return t
 }
 
 // dominantSentence says where staleness comes from and which lever acts there.
@@ -131,48 +124,44 @@ func dominantSentence(p theory.Prediction) string {
 	return ""
 }
 
-// predictLevers prints what single changes would buy, and below the table what
-// each of them holds fixed, since that decides its sign.
-func predictLevers(b *strings.Builder, a Answer) {
-	p := a.Prediction
-	if len(p.Levers) == 0 {
-		return
+// leversTable has what single changes would buy.
+func (a Answer) leversTable() report.Table {
+	t := report.Table{Header: []string{"Levers", "staleness", "corrected", "period ×"}}
+	switch {
+	case a.Target != nil:
+		return a.Target.leversTable(a.Levers)
+	case a.Simulated != nil:
+		t.Header = []string{"Levers, simulated", "staleness", "period ×"}
 	}
-	fmt.Fprintln(b)
-	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	if a.Target != nil {
-		a.Target.printLevers(b, p.Levers)
-	} else if a.Simulated != nil {
-		fmt.Fprintf(table, "Levers, simulated\tstaleness\tperiod ×\n")
-		for _, lever := range p.Levers {
-			fmt.Fprintf(table, "  %s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.PeriodRatio.Format(2))
+	for _, l := range a.Levers {
+		row := []string{"  " + l.Change, l.StalenessMean.Format(2)}
+		if a.Simulated == nil {
+			row = append(row, l.CorrectedMean.Format(2))
 		}
-	} else {
-		fmt.Fprintf(table, "Levers\tstaleness\tcorrected\tperiod ×\n")
+		t.Rows = append(t.Rows, append(row, l.PeriodRatio.Format(2)))
 	}
-	for _, lever := range p.Levers {
-		if a.Simulated != nil {
-			break
-		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\n", lever.Change, lever.StalenessMean.Format(2), lever.CorrectedMean.Format(2), lever.PeriodRatio.Format(2))
+	return t
+}
+
+// leversText has what single changes would buy, and below it what each of them holds fixed, since that decides
+// its sign.
+func (a Answer) leversText(columns int) string {
+	if len(a.Levers) == 0 {
+		return ""
 	}
-	flush(table)
+	var b strings.Builder
+	b.WriteString(a.leversTable().Fit(columns))
+	b.WriteString(a.Target.leversNotes(columns))
 	last := ""
-	for _, lever := range p.Levers {
+	for _, lever := range a.Levers {
 		if lever.Name == last {
 			continue
 		}
 		last = lever.Name
-		fmt.Fprintf(b, "  %s holds fixed: %s.\n", lever.Name, lever.HoldsFixed)
+		b.WriteString(report.Indented("  ", fmt.Sprintf("%s holds fixed: %s.", lever.Name, lever.HoldsFixed), columns))
 		if lever.Note != "" {
-			fmt.Fprintf(b, "    %s\n", lever.Note)
+			b.WriteString(report.Indented("    ", lever.Note, columns))
 		}
 	}
-}
-
-// flush writes a table into its builder, which cannot fail.
-func flush(table *tabwriter.Writer) {
-	if err := table.Flush(); err != nil {
-		panic(err)
-	}
+	return b.String()
 }

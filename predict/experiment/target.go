@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
@@ -170,11 +169,10 @@ func targetText(t config.Target) string {
 	return strings.Join(parts, ", ")
 }
 
-// print prints the section of the target.
-func (a *TargetAnswer) print(b *strings.Builder) {
-	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	row := func(name, value string) { fmt.Fprintf(table, "  %s\t%s\n", name, value) }
-	fmt.Fprintf(table, "The target, simulated\t%s, over %d train steps\n", control.GoalOf(a.Control), a.Window)
+// table says how the target was kept.
+func (a *TargetAnswer) table() report.Table {
+	t := report.Table{Header: []string{"The target, simulated", fmt.Sprintf("%s, over %d train steps", control.GoalOf(a.Control), a.Window)}}
+	row := func(name, value string) { t.Rows = append(t.Rows, []string{"  " + name, value}) }
 	if a.Steps > 0 {
 		row("held", fmt.Sprintf("in %s of %s train steps; single batches in %s", report.Share(float64(a.HeldSteps)/float64(a.Steps)), report.Count(a.Steps), report.Share(float64(a.HeldBatches)/float64(a.Steps))))
 	} else {
@@ -194,13 +192,12 @@ func (a *TargetAnswer) print(b *strings.Builder) {
 	if w := a.Without; w != nil {
 		row("without it", fmt.Sprintf("staleness %.2f, throughput × %.2f", w.StalenessMean, w.ThroughputRatio))
 	}
-	flush(table)
+	return t
 }
 
-// printLevers prints what single changes do under the target.
-func (a *TargetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
-	table := tabwriter.NewWriter(b, 0, 0, 3, ' ', 0)
-	fmt.Fprintf(table, "Levers, simulated under the target\ttrained/s ×\theld\tstaleness\tperiod ×\n")
+// leversTable has what single changes do under the target.
+func (a *TargetAnswer) leversTable(levers []theory.Lever) report.Table {
+	t := report.Table{Header: []string{"Levers, simulated under the target", "trained/s ×", "held", "staleness", "period ×"}}
 	figure := func(v *float64, print func(float64) string) string {
 		if v == nil {
 			return "–"
@@ -212,15 +209,24 @@ func (a *TargetAnswer) printLevers(b *strings.Builder, levers []theory.Lever) {
 		if i < len(a.Levers) {
 			known = a.Levers[i]
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%s\t%s\t%s\n", l.Change, figure(known.ThroughputRatio, report.Decimals(2)), figure(known.HeldShare, report.Share), l.StalenessMean.Format(2), l.PeriodRatio.Format(2))
+		t.Rows = append(t.Rows, []string{"  " + l.Change, figure(known.ThroughputRatio, report.Decimals(2)), figure(known.HeldShare, report.Share), l.StalenessMean.Format(2), l.PeriodRatio.Format(2)})
 	}
-	flush(table)
+	return t
+}
+
+// leversNotes are what holds of all levers under a target; "" without one.
+func (a *TargetAnswer) leversNotes(columns int) string {
+	if a == nil {
+		return ""
+	}
+	text := ""
 	if a.Steps > 0 && 10*a.HeldSteps >= 9*a.Steps {
-		fmt.Fprintf(b, "  Where the target is held, a lever buys throughput: the controller takes up what it frees.\n")
+		text += report.Indented("  ", "Where the target is held, a lever buys throughput: the controller takes up what it frees.", columns)
 	}
 	if names := a.left(); names != "" {
-		fmt.Fprintf(b, "  Left to the controller within its limits, and no levers: %s.\n", names)
+		text += report.Indented("  ", "Left to the controller within its limits, and no levers: "+names+".", columns)
 	}
+	return text
 }
 
 // left names the settings that a controller moves.

@@ -64,8 +64,11 @@ func (s *search) explain() {
 			binding = append(binding, fmt.Sprintf("%s (%.1f %% slower for it)", strings.ReplaceAll(b.Name, "_", " "), 100*(1/b.ObjectiveRatio-1)))
 		}
 	}
+	if text := s.plan.bindingText(); text != "" {
+		add("%s.", capital(text))
+	}
 	if c.Predicted == nil {
-		add("What binds it is not known: no closed form covers its rule, and only settings with one are ranked again with a constraint relaxed.")
+		add("No constraint was relaxed under its rule: only settings with a closed form are ranked again.")
 	} else if len(s.plan.Binding) == 0 {
 		add("What binds is not ranked: by closed form no setting keeps the budget, only rules that were simulated do.")
 	} else if len(binding) > 0 {

@@ -90,6 +90,11 @@ func (p *Plan) HTML(w io.Writer) error {
 
 // summary is what was planned, in a sentence.
 func (p *Plan) summary() string {
+	return fmt.Sprintf("%s, responses of %.0f tokens on average and %d at most, groups of %d; budget: %s.", p.machine(), p.Workload.MeanTokens, p.Workload.CapTokens, p.Workload.GroupSize, p.budgetText())
+}
+
+// machine is the model and the GPUs.
+func (p *Plan) machine() string {
 	m := &p.Machine
 	what := fmt.Sprintf("%d GPUs", m.GPUs)
 	if m.GPU != "" {
@@ -98,7 +103,7 @@ func (p *Plan) summary() string {
 	if m.Model != "" {
 		what = m.Model + " on " + what
 	}
-	return fmt.Sprintf("%s, responses of %.0f tokens on average and %d at most, groups of %d; budget: %s.", what, p.Workload.MeanTokens, p.Workload.CapTokens, p.Workload.GroupSize, p.budgetText())
+	return what
 }
 
 // mark is one setting of the explorer; its fields are short, since there are many.

@@ -1,0 +1,91 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/headway-rl/headway/observe/report"
+)
+
+// First names the setting to run and its figures, then the alternatives.
+func (p *Plan) First() report.Answer {
+	c := &p.Recommended
+	a := report.Answer{Verdict: p.verdict(), Rest: "--full has levers, frontier and reasons, --write FILE the document."}
+	do := "Run " + c.words() + "."
+	if !p.Met {
+		do = "The closest: " + c.words() + "."
+	}
+	a.Advice = append(a.Advice, report.Advice{Do: do, Buys: p.gives(), Why: p.bindingText()})
+	for _, short := range p.Shortfall {
+		a.Notes = append(a.Notes, short.Text)
+	}
+	if p.Assumed != "" {
+		a.Notes = append(a.Notes, capital(p.Assumed)+".")
+	}
+	for _, alternative := range p.Alternatives {
+		a.Advice = append(a.Advice, report.Advice{Do: "Or " + alternative.Name + ": " + alternative.words(), Buys: alternative.Text})
+	}
+	for _, w := range p.Warnings {
+		a.Notes = append(a.Notes, w+".")
+	}
+	return a
+}
+
+// verdict is whether asynchrony pays on these GPUs for this workload.
+func (p *Plan) verdict() string {
+	text := fmt.Sprintf("%s, %s tokens a response; budget: %s.", p.machine(), report.Figure(p.Workload.MeanTokens, 0), p.budgetText())
+	switch {
+	case !p.Met:
+		return "NO SETTING KEEPS THE BUDGET. " + text
+	case p.Async.Pays:
+		return fmt.Sprintf("Asynchrony pays: %.2f times as fast as synchronous. %s", p.Async.Speedup, text)
+	case p.Async.Speedup > 0:
+		return fmt.Sprintf("Async will not pay: %.2f times as fast as synchronous. %s", p.Async.Speedup, text)
+	}
+	return text
+}
+
+// words are a setting in few.
+func (s Setting) words() string {
+	text := fmt.Sprintf("%d rollout + %d train GPUs, batch %d, queue %s", s.RolloutGPUs, s.TrainGPUs, s.BatchRollouts, s.Rule())
+	if s.QueueFactor > 0 {
+		text += " q " + plain(s.QueueFactor)
+	}
+	text += fmt.Sprintf(", %d × %d slots", s.Replicas, s.SlotsPerReplica)
+	if s.SyncEvery > 1 {
+		text += fmt.Sprintf(", a sync every %d steps", s.SyncEvery)
+	}
+	return text
+}
+
+// gives are the figures that the recommended setting is for.
+func (p *Plan) gives() string {
+	f := p.Recommended.Best()
+	parts := []string{fmt.Sprintf("staleness %s (p95 %d)", report.Figure(f.StalenessMean, 2), f.StalenessP95), fmt.Sprintf("an update every %s s", report.Figure(f.PeriodS, 1))}
+	if p.priced() {
+		parts = append(parts, fmt.Sprintf("%s %s a step", report.Figure(f.CostPerStep, 2), p.Prices.Currency))
+	}
+	if f.WasteShare >= 0.0005 {
+		parts = append(parts, report.Share(f.WasteShare)+" of groups dropped")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// bindingWords say what a binding side means.
+var bindingWords = map[string]string{
+	"train": "the trainer binds", "sync": "weight syncs bind", "rollout": "generation binds", "admission": "admission binds, for the budget's sake",
+	"environment": "the environment binds", "verifier": "the verifier binds", "sandbox": "sandboxes bind", "prefill": "reading prompts binds", "validation": "evaluations bind",
+}
+
+// bindingText says what binds the recommended setting, as its simulation has it; "" where it was not simulated.
+func (p *Plan) bindingText() string {
+	s := p.Recommended.Simulated
+	if s == nil {
+		return ""
+	}
+	words := bindingWords[s.Binding]
+	if words == "" {
+		words = s.Binding + " binds"
+	}
+	return fmt.Sprintf("%s: engines stand idle %s of the time, the trainer %s", words, percent(s.RolloutIdleRatio), percent(s.TrainerIdleRatio))
+}
