@@ -8,18 +8,20 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/predict/experiment"
 	"github.com/headway-rl/headway/store/file"
 )
 
-// A rehearsal goes on until it has measured for so long and has made so many train steps, and no longer than the run
-// itself or its limit. An evaluation falls into it at the default setting.
+// A rehearsal goes on until it has measured for so long and has made so many train steps, in which an evaluation falls at
+// the default setting. Where steps are slow, fewer of them are enough after a longer time. It is no longer than the run
+// itself, or than its limit.
 const (
-	rehearsalSteps = 50
-	rehearsalMin   = time.Second
-	rehearsalMax   = 8 * time.Second
+	rehearsalSteps, rehearsalMin      = 50, time.Second
+	rehearsalFewSteps, rehearsalFewIn = 20, 3 * time.Second
+	rehearsalMax                      = 8 * time.Second
 )
 
 // rehearsal is a short run of the same document, with all that a run does beside its steps: same loop, same contention.
@@ -39,8 +41,7 @@ func (j *Run) rehearse(ctx context.Context, shown bool) (f experiment.Forecast, 
 		return f, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	around := j.Around
-	r := &rehearsal{Record: record.New(j.App, around), warmup: j.settles(), most: loop.Version(j.Cfg.Trainer.Steps)}
+	r := &rehearsal{Record: record.New(j.App, j.Around), warmup: settles(j.Cfg), most: loop.Version(j.Cfg.Trainer.Steps)}
 	if r.Parts, err = j.Parts.Rehearsal(ctx, dir); err != nil {
 		return f, err
 	}
@@ -61,10 +62,9 @@ func (j *Run) rehearse(ctx context.Context, shown bool) (f experiment.Forecast, 
 }
 
 // settles is how many train steps pass before a rehearsal measures: all that may be under way goes round twice.
-func (j *Run) settles() loop.Version {
-	batch := max(j.Rules.BatchGroups*j.Rules.GroupSize, 1)
-	rounds := 2 + (j.Rules.QueueGroups*j.Rules.GroupSize+j.Rules.Concurrency())/batch
-	return loop.Version(min(2*rounds+2, j.Cfg.Trainer.Steps/2))
+func settles(cfg config.Config) loop.Version {
+	rounds := 2 + cfg.QueueGroups()/max(cfg.BatchGroups(), 1) + cfg.Rollout.Concurrency/max(cfg.Train.Batch, 1)
+	return loop.Version(min(2*rounds+2, cfg.Trainer.Steps/2))
 }
 
 // run runs the rehearsal to its end.
@@ -100,9 +100,14 @@ func (r *rehearsal) stepped(d live.StepDone) {
 		return
 	}
 	r.periods = append(r.periods, float64(d.Point.PeriodNS)/1e9)
-	if d.Point.Step >= r.most || d.Point.Step >= rehearsalSteps && r.App.Now().Sub(r.began) >= rehearsalMin {
+	if d.Point.Step >= r.most || enough(d.Point.Step, len(r.periods), r.App.Now().Sub(r.began)) {
 		r.stop()
 	}
+}
+
+// enough reports whether a rehearsal may end after a train step, having measured so many for so long.
+func enough(step loop.Version, measured int, span time.Duration) bool {
+	return step >= rehearsalSteps && span >= rehearsalMin || measured >= rehearsalFewSteps && span >= rehearsalFewIn
 }
 
 // unseen shows nothing.

@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/observe/steps"
+	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // small is a run that takes a second.
@@ -64,6 +65,26 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	}
 	if setting, known := compare.ViewOptions("r", recording.Header).Setting(recording.Measured); !known || setting.Uncovered != "" || setting.Input.SyncTimeS != in.SyncTimeS || setting.Input.Utilization != in.Utilization {
 		t.Errorf("the dashboard asks %+v, others %+v", setting, in)
+	}
+}
+
+// A run is rehearsed before its first step. The prediction stands in the trace under its digest, and nothing else is left.
+func TestRunIsRehearsed(t *testing.T) {
+	dir := t.TempDir()
+	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "40", "--dir", dir, "--name", "r", "--json"}, small...)...)
+	var r runReport
+	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
+		t.Fatalf("code %d, %v\n%s", code, err, stderr)
+	}
+	p, err := experiment.ReadForecast(filepath.Join(dir, "r"))
+	if err != nil || p.SHA256 == "" || p.SHA256 != r.Predicted.SHA256 || p.StalenessMean == nil || p.StalenessP95 == nil || !(*p.PeriodS > 0) {
+		t.Errorf("the trace predicts %+v, the report %+v: %v", p, r.Predicted, err)
+	}
+	if r.Waste.WastedShare != 0 {
+		t.Errorf("%g of the tokens are wasted by default", r.Waste.WastedShare)
+	}
+	if left, _ := filepath.Glob(filepath.Join(dir, "r", "rehearsal-*")); len(left) > 0 || !strings.Contains(stderr, "predicted: staleness ") {
+		t.Errorf("left are %q; it says\n%s", left, stderr)
 	}
 }
 

@@ -137,7 +137,7 @@ func Plots(run Run) []Plot {
 }
 
 // smoothMax is how many points a series over train steps has at most: more of them draw a band, not a line.
-const smoothMax = 120
+const smoothMax = 60
 
 // smoothed is the series with means over runs of steps in place of more points than can be told apart.
 func (s Series) smoothed() Series {
