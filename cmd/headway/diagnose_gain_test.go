@@ -86,7 +86,7 @@ func TestGainsHold(t *testing.T) {
 	}
 	names := slices.Sorted(maps.Keys(gainRegimes))
 	if os.Getenv("HEADWAY_LONG") == "" {
-		names = []string{"environments", "train-bound, long queue"}
+		names = []string{"environments"}
 	}
 	made, worst := 0, 0.0
 	for _, name := range names {

@@ -65,6 +65,7 @@ for i in range(60000): os.mkdir("/tests/%d" % i)'; chmod 000 /tests`, "exit 1", 
 		"a signal after a result": {`echo 'kill -9 $PPID' > sol.sh`, `read -r t; echo "headway-result $t 4/4"; sh $HEADWAY_WORK/sol.sh; exit 1`, nil, line},
 	} {
 		t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+			t.Parallel() // they wait for their boxes
 			box := bwrapBox(t)
 			if _, err := box.Run(t.Context(), sandbox.Command{Argv: []string{"/bin/sh", "-c", a.policy}}); err != nil {
 				t.Fatal(err)
