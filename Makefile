@@ -283,6 +283,10 @@ bench-gateway: ## the gateway's cost per event, beside no gateway and the router
 bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where a tenth of them fails
 	$(GO) run ./cmd/lab/bench/sandboxes
 
+.PHONY: bench-python
+bench-python: $(VENV)/installed ## what a call of the Python API costs beside the bare program: at most 150 ms, the median of 21
+	cd clients/python && PYTHONPATH=src .venv/bin/python benchmarks/calls.py
+
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package
 	$(GO) test -run '^$$' -bench . -benchmem ./...
