@@ -66,13 +66,13 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir stri
 	return j, j.Parts.Build(parts.Host{})
 }
 
-// Predict rehearses the run, and puts the prediction down before the first step. The rehearsal does what the run's pages
+// Predict probes the run, and puts the prediction down before the first step. The probe does what the run's pages
 // do where they are shown.
 func (j *Run) Predict(ctx context.Context, shown bool) error {
 	if err := j.Trainer.Initialize(ctx); err != nil {
 		return err
 	}
-	f, err := j.rehearse(ctx, shown)
+	f, err := j.probe(ctx, shown)
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())

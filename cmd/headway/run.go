@@ -144,7 +144,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 		return end.finish(ctx, resumed.Result(), c.JSON, false)
 	}
 	if resumed == nil {
-		fmt.Fprintf(a.Stderr, "rehearsing the run for a moment, to predict it\n")
+		fmt.Fprintf(a.Stderr, "probing the run for a moment, to predict it\n")
 		if err := j.Predict(ctx, !c.NoDashboard); err != nil {
 			// Nothing has begun: leave no directory that neither starts nor resumes.
 			return errors.Join(failure.Run("the run had not begun; nothing is kept of it", "before the first step of %s: %w", dir, err), os.RemoveAll(dir))

@@ -32,7 +32,7 @@ type runReport struct {
 	WallS           float64         `json:"wall_s"`
 	Reward          rewardSpan      `json:"reward"`
 	Staleness       stalenessReport `json:"staleness"`
-	// Predicted is what the rehearsal expected before the first step, as it stands in the trace.
+	// Predicted is what the probe expected before the first step, as it stands in the trace.
 	Predicted experiment.Forecast `json:"predicted"`
 	PQS       metrics.Mean        `json:"pqs"`
 	IQS       metrics.Mean        `json:"iqs"`

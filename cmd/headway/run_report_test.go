@@ -68,8 +68,8 @@ func TestOneClosedFormOfARun(t *testing.T) {
 	}
 }
 
-// A run is rehearsed before its first step. The prediction stands in the trace under its digest, and nothing else is left.
-func TestRunIsRehearsed(t *testing.T) {
+// A run is probed before its first step. The prediction stands in the trace under its digest, and nothing else is left.
+func TestRunIsProbed(t *testing.T) {
 	dir := t.TempDir()
 	code, stdout, stderr := headway(t, append([]string{"run", "--no-dashboard", "--steps", "40", "--dir", dir, "--name", "r", "--json"}, small...)...)
 	var r runReport
@@ -83,7 +83,7 @@ func TestRunIsRehearsed(t *testing.T) {
 	if r.Waste.WastedShare != 0 {
 		t.Errorf("%g of the tokens are wasted by default", r.Waste.WastedShare)
 	}
-	if left, _ := filepath.Glob(filepath.Join(dir, "r", "rehearsal-*")); len(left) > 0 || !strings.Contains(stderr, "predicted: staleness ") {
+	if left, _ := filepath.Glob(filepath.Join(dir, "r", "probe-*")); len(left) > 0 || !strings.Contains(stderr, "predicted: staleness ") {
 		t.Errorf("left are %q; it says\n%s", left, stderr)
 	}
 }

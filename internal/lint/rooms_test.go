@@ -89,7 +89,7 @@ var rules = []rule{
 		what: "what a run keeps and shows of itself beside its log",
 		why:  "a run in one process and a control plane share it, so it knows neither"},
 	{room: "app/run", may: []string{"app", "app/pages", "app/parts", "app/record", "config", "drive/live", "internal/failure", "loop", "loop/trace", "predict/experiment", "store/file", "store/weights"},
-		what: "a run in one process: its rehearsal, its options, its going on",
+		what: "a run in one process: its probe, its options, its going on",
 		why:  "it is handed a view, and prints nothing itself"},
 	{room: "app/sink", may: []string{"env/episode", "internal/tfevents", "loop", "observe/steps"}, modules: []string{"google.golang.org/protobuf", "go.opentelemetry.io/"},
 		what: "a run's figures sent to trackers of others",

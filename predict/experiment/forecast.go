@@ -41,7 +41,7 @@ func ReadForecast(dir string) (Forecast, error) {
 	return p, err
 }
 
-// Probe is what the rehearsal measured of the rates behind a forecast.
+// Probe is what the probe measured of the rates behind a forecast.
 type Probe struct {
 	// Steps were measured in WindowS seconds, and Rollouts finished.
 	Steps    int64   `json:"steps"`
@@ -55,7 +55,7 @@ type Probe struct {
 	TailMultiplier float64 `json:"tail_multiplier"`
 }
 
-// Forecast is what is expected of a run before its first step. A rehearsal says it, which is a short run of the same
+// Forecast is what is expected of a run before its first step. A probe says it, which is a short run of the same
 // document on the same machine. It stands in the trace, with a digest, ahead of every event.
 type Forecast struct {
 	StalenessMean *float64 `json:"staleness_mean"`
@@ -91,13 +91,13 @@ func (p *Forecast) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// ErrTooShort is wrapped by the error of a rehearsal that saw too few train steps.
-var ErrTooShort = errors.New("no prediction: the rehearsal was too short for this run")
+// ErrTooShort is wrapped by the error of a probe that saw too few train steps.
+var ErrTooShort = errors.New("no prediction: the probe was too short for this run")
 
 // forecastSteps is the least number of train steps that a forecast rests on.
 const forecastSteps = 5
 
-// NewForecast expects of a run what its rehearsal measured. The periods are those of its measured train steps, in
+// NewForecast expects of a run what its probe measured. The periods are those of its measured train steps, in
 // seconds and in order. The error wraps [ErrTooShort].
 func NewForecast(s metrics.Summary, periods []float64) (Forecast, error) {
 	if s.Steps < forecastSteps || len(periods) < forecastSteps {
@@ -145,7 +145,7 @@ const (
 	spreadFactor = 2.365 * 0.40
 )
 
-// periodSpread is how far the mean of a run's periods may be from that of its rehearsal, as a share, by how much the means
+// periodSpread is how far the mean of a run's periods may be from that of its probe, as a share, by how much the means
 // of blocks of steps differ.
 func periodSpread(periods []float64) float64 {
 	n := len(periods) / spreadBlocks

@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// A forecast says what the rehearsal measured, under a digest of itself.
-func TestForecastOfARehearsal(t *testing.T) {
+// A forecast says what the probe measured, under a digest of itself.
+func TestForecastOfAProbe(t *testing.T) {
 	s := metrics.Summary{Staleness: metrics.Staleness{Mean: 1.25, P95: 2}, PQS: metrics.Mean{Mean: 0.25}, IQS: metrics.Mean{Mean: 1}, PeriodS: metrics.Mean{Mean: 0.02},
 		StepS: metrics.Mean{Mean: 0.015}, Steps: 40, WindowS: 0.8, Waste: metrics.Waste{WastedShare: 0.1}, Throughput: metrics.Throughput{Binding: "train", ProductionRolloutsPerS: 100}}
 	f, err := NewForecast(s, slices.Repeat([]float64{0.02}, 40))

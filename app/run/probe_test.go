@@ -8,8 +8,8 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// A rehearsal of fast steps lasts a second and has fifty of them; one of slow steps has fewer, and lasts longer.
-func TestRehearsalIsLongEnough(t *testing.T) {
+// A probe of fast steps lasts a second and has fifty of them; one of slow steps has fewer, and lasts longer.
+func TestProbeIsLongEnough(t *testing.T) {
 	for _, c := range []struct {
 		step     loop.Version
 		measured int
@@ -29,7 +29,7 @@ func TestRehearsalIsLongEnough(t *testing.T) {
 }
 
 // What may be under way goes round twice before anything is measured, unless the run is shorter.
-func TestRehearsalSettles(t *testing.T) {
+func TestProbeSettles(t *testing.T) {
 	for text, want := range map[string]loop.Version{"": 12, "trainer: {steps: 10}": 5, "queue: {policy: drop, factor: 6}": 20} {
 		cfg, err := config.Parse("test", []byte(text))
 		if err != nil {

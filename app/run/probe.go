@@ -15,17 +15,17 @@ import (
 	"github.com/headway-rl/headway/store/file"
 )
 
-// A rehearsal goes on until it has measured for so long and has made so many train steps, in which an evaluation falls at
+// A probe goes on until it has measured for so long and has made so many train steps, in which an evaluation falls at
 // the default setting. Where steps are slow, fewer of them are enough after a longer time. It is no longer than the run
 // itself, or than its limit.
 const (
-	rehearsalSteps, rehearsalMin      = 50, time.Second
-	rehearsalFewSteps, rehearsalFewIn = 20, 3 * time.Second
-	rehearsalMax                      = 8 * time.Second
+	probeSteps, probeMin      = 50, time.Second
+	probeFewSteps, probeFewIn = 20, 3 * time.Second
+	probeMax                  = 8 * time.Second
 )
 
-// rehearsal is a short run of the same document, with all that a run does beside its steps: same loop, same contention.
-type rehearsal struct {
+// probing is a short run of the same document, with all that a run does beside its steps: same loop, same contention.
+type probing struct {
 	*record.Record
 	began   time.Time
 	warmup  loop.Version
@@ -34,15 +34,15 @@ type rehearsal struct {
 	stop    func()
 }
 
-// rehearse runs the document for a moment in a directory that is thrown away, and returns what it measured.
-func (j *Run) rehearse(ctx context.Context, shown bool) (f experiment.Forecast, err error) {
-	dir, err := os.MkdirTemp(j.Dir, "rehearsal-")
+// probe runs the document for a moment in a directory that is thrown away, and returns what it measured.
+func (j *Run) probe(ctx context.Context, shown bool) (f experiment.Forecast, err error) {
+	dir, err := os.MkdirTemp(j.Dir, "probe-")
 	if err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	r := &rehearsal{Record: record.New(j.App, j.Around), warmup: settles(j.Cfg), most: loop.Version(j.Cfg.Trainer.Steps)}
-	if r.Parts, err = j.Parts.Rehearsal(ctx, dir); err != nil {
+	r := &probing{Record: record.New(j.App, j.Around), warmup: settles(j.Cfg), most: loop.Version(j.Cfg.Trainer.Steps)}
+	if r.Parts, err = j.Parts.Probe(ctx, dir); err != nil {
 		return f, err
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
@@ -61,15 +61,15 @@ func (j *Run) rehearse(ctx context.Context, shown bool) (f experiment.Forecast, 
 	return r.run(ctx, store)
 }
 
-// settles is how many train steps pass before a rehearsal measures: all that may be under way goes round twice.
+// settles is how many train steps pass before a probe measures: all that may be under way goes round twice.
 func settles(cfg config.Config) loop.Version {
 	rounds := 2 + cfg.QueueGroups()/max(cfg.BatchGroups(), 1) + cfg.Rollout.Concurrency/max(cfg.Train.Batch, 1)
 	return loop.Version(min(2*rounds+2, cfg.Trainer.Steps/2))
 }
 
-// run runs the rehearsal to its end.
-func (r *rehearsal) run(ctx context.Context, store *file.Store) (experiment.Forecast, error) {
-	inner, cancel := context.WithTimeout(ctx, rehearsalMax)
+// run runs the probe to its end.
+func (r *probing) run(ctx context.Context, store *file.Store) (experiment.Forecast, error) {
+	inner, cancel := context.WithTimeout(ctx, probeMax)
 	defer cancel()
 	opt := r.Options(inner, store, nil, unseen{})
 	opt.Header.Warmup, opt.Losses = r.warmup, nil
@@ -93,8 +93,8 @@ func (r *rehearsal) run(ctx context.Context, store *file.Store) (experiment.Fore
 	return experiment.NewForecast(result.Summary, r.periods)
 }
 
-// stepped takes a train step, and ends the rehearsal after the last.
-func (r *rehearsal) stepped(d live.StepDone) {
+// stepped takes a train step, and ends the probe after the last.
+func (r *probing) stepped(d live.StepDone) {
 	if d.Point.Step <= r.warmup {
 		r.began = r.App.Now()
 		return
@@ -105,9 +105,9 @@ func (r *rehearsal) stepped(d live.StepDone) {
 	}
 }
 
-// enough reports whether a rehearsal may end after a train step, having measured so many for so long.
+// enough reports whether a probe may end after a train step, having measured so many for so long.
 func enough(step loop.Version, measured int, span time.Duration) bool {
-	return step >= rehearsalSteps && span >= rehearsalMin || measured >= rehearsalFewSteps && span >= rehearsalFewIn
+	return step >= probeSteps && span >= probeMin || measured >= probeFewSteps && span >= probeFewIn
 }
 
 // unseen shows nothing.

@@ -8,11 +8,11 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Rehearsal makes parts like these in a directory of their own, which is there. They begin with the same version 0, and
+// Probe makes parts like these in a directory of their own, which is there. They begin with the same version 0, and
 // never finish by themselves. Prompts and tokens are others: no draw of the run is used twice. Sandboxes are shared. The caller closes them, before these.
-func (p *Parts) Rehearsal(ctx context.Context, dir string) (*Parts, error) {
+func (p *Parts) Probe(ctx context.Context, dir string) (*Parts, error) {
 	cfg, rules := p.Cfg, p.Rules
-	cfg.Seed, cfg.Sinks = loop.Mix(cfg.Seed+rehearsalSeed), config.Sinks{}
+	cfg.Seed, cfg.Sinks = loop.Mix(cfg.Seed+probeSeed), config.Sinks{}
 	rules.Seed, rules.TrainSteps = cfg.Seed, 0
 	q, err := New(cfg, dir, rules, nil)
 	if err == nil {
@@ -30,5 +30,5 @@ func (p *Parts) Rehearsal(ctx context.Context, dir string) (*Parts, error) {
 	return q, nil
 }
 
-// rehearsalSeed keeps the seed of a rehearsal apart from its run's.
-const rehearsalSeed = 0x7265686561727365
+// probeSeed keeps the seed of a probe apart from its run's.
+const probeSeed = 0x70726f6265
