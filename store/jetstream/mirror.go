@@ -48,7 +48,7 @@ type mirror struct {
 	done    chan struct{}
 }
 
-// openMirror opens the file, cuts a torn last line and completes it from the log.
+// openMirror opens the file, cuts a torn last line and completes it from the log. One that is damaged is written no more.
 func openMirror(s *Store) (*mirror, error) {
 	if s.options.TracePath == "" {
 		return nil, nil
@@ -84,6 +84,10 @@ func (m *mirror) open() (err error) {
 	if m.file, err = os.OpenFile(m.path, os.O_RDWR|os.O_CREATE, 0o600); err == nil {
 		err = m.measure()
 	}
+	if isDamaged(err) {
+		m.end(err)
+		return nil
+	}
 	if err == nil {
 		err = m.complete()
 	}
@@ -111,6 +115,13 @@ func (m *mirror) measure() error {
 
 // errForeignMirror says that the file at path is not a beginning of the log.
 var errForeignMirror = fmt.Errorf("it is another run's, or the log lost its end. Begin under another name, restore the log, or move the file away: %w", ErrLogDamaged)
+
+// isDamaged says that the file is a mirror whose middle is damaged. It is left as it is, for what can still be read of it,
+// and the run goes on: its log has what the run needs.
+func isDamaged(err error) bool {
+	at, is := errors.AsType[*trace.Error](err)
+	return is && at.Line > 1 && !at.Torn
+}
 
 // complete brings the file up to the log. Where the log has given up lines that the file
 // lacks, the file stays as it is from then on.

@@ -65,7 +65,7 @@ func (m *mirror) place() error {
 		m.mutex.Lock()
 		m.lines = lines
 		m.mutex.Unlock()
-		if errors.Is(err, port.ErrLogTrimmed) {
+		if errors.Is(err, port.ErrLogTrimmed) || isDamaged(err) {
 			m.end(err)
 			return nil
 		}

@@ -4,9 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -121,6 +124,49 @@ func TestMirrorIsMadeLater(t *testing.T) {
 	must(t, os.Mkdir(dir, 0o755))
 	must(t, s.Close())
 	checkMirror(t, path, log)
+}
+
+// A mirror that is damaged in its middle keeps nobody from taking the run over: it is said, and the file stays as it is.
+func TestDamagedMirror(t *testing.T) {
+	for _, url := range []string{"", startServer(t, nil)} {
+		dir := t.TempDir()
+		var said strings.Builder
+		var saying sync.Mutex
+		o := Options{URL: url, Run: "damaged", TracePath: filepath.Join(dir, trace.FileName), Logf: func(format string, args ...any) {
+			saying.Lock()
+			defer saying.Unlock()
+			fmt.Fprintf(&said, format+"\n", args...)
+		}}
+		if url == "" {
+			o.Dir = filepath.Join(dir, "nats")
+		}
+		s, err := opened(t, o)
+		must(t, err)
+		enc := begin(t, s)
+		var lines [][]byte
+		for i := range 5000 {
+			lines = append(lines, storetest.Event(enc, int64(i)))
+		}
+		must(t, s.Append(lines))
+		must(t, s.Close())
+		data, err := os.ReadFile(o.TracePath)
+		must(t, err)
+		copy(data[len(data)/2:], make([]byte, 256)) // a bit alone may decode, as another text: replay finds that
+		must(t, os.WriteFile(o.TracePath, data, 0o600))
+		s, err = opened(t, o)
+		must(t, err)
+		must(t, s.Append([][]byte{storetest.Event(enc, 5000)}))
+		if lines := bytes.Count(logText(t, s), newline); lines != 5002 {
+			t.Errorf("the log has %d lines", lines)
+		}
+		must(t, s.Close())
+		if now, err := os.ReadFile(o.TracePath); err != nil || !bytes.Equal(now, data) {
+			t.Errorf("the mirror was changed: %v", err)
+		}
+		if text := said.String(); !strings.Contains(text, "is not completed: trace: line ") {
+			t.Errorf("it says:\n%s", text)
+		}
+	}
 }
 
 // A file that has more than the log is another's: it is refused, and not cut at its last line.
