@@ -12,6 +12,10 @@ import (
 // frameBegins is what every frame of ours begins with: no checksum, no length, a window of two frames.
 var frameBegins = append(bytes.Clone(frameMagic), 0, 0x38)
 
+// tornBytesMax bounds what is looked at twice. A block that reaches beyond the file begins closer to its end than that; more is
+// a long append, or zeros.
+const tornBytesMax = 1 << 20
+
 // checkTorn returns an error if a file of so many bytes is damaged behind the log's end, and not torn there. A byte that
 // changes in the header of a block may have the block reach beyond the file. That looks like a write that was cut short,
 // and cutting it off would lose lines that were appended.
@@ -19,6 +23,9 @@ func (l *Log) checkTorn(size int64) error {
 	from := l.end.Offset
 	if l.pack.open {
 		from = l.near.Offset
+	}
+	if size-l.end.Offset > tornBytesMax {
+		return nil
 	}
 	data := make([]byte, size-from)
 	if _, err := l.file.ReadAt(data, from); err != nil {

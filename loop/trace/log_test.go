@@ -426,6 +426,42 @@ func TestLogFrom(t *testing.T) {
 	}
 }
 
+// FuzzLog: a log's file may hold anything after a disk failed. It opens and goes on, or it is refused.
+func FuzzLog(f *testing.F) {
+	_, data, text, _ := packedLog(f, 15)
+	f.Add(data)
+	f.Add(text)
+	f.Add(data[:len(data)-20])
+	f.Add(append(bytes.Clone(data), make([]byte, 9)...))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := filepath.Join(t.TempDir(), trace.FileName)
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		file, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		l, err := trace.OpenLog(file, true, trace.Mark{})
+		if err != nil {
+			return
+		}
+		end := l.End().Line
+		if err := l.Append([]byte("a line\n"), false); err != nil {
+			t.Fatal(err)
+		}
+		src, err := l.From(l.Near(), end)
+		if err != nil {
+			t.Fatalf("the log has %d lines, and those after %v cannot be read: %v", end, l.Near(), err)
+		}
+		defer src.Close()
+		if got, err := io.ReadAll(src); err != nil || string(got) != "a line\n" {
+			t.Errorf("the line that was added is read as %q (%v)", got, err)
+		}
+	})
+}
+
 // What a simulation writes is the same text, in frames that do not depend on how it is written.
 func TestFrames(t *testing.T) {
 	text := bytes.Repeat([]byte("{\"n\":1,\"a\":\"group-queued\"}\n"), 20000)
