@@ -116,7 +116,7 @@ func settingOf(cfg config.Config, header trace.Header, s metrics.Summary) (dashb
 	case s.Steps > 0 && s.Utilization > 0 && s.TailMultiplier > 0:
 		var unfit string
 		if in, unfit = diagnosis.MeasuredInput(header.Loop, s); unfit != "" {
-			return dashboard.Setting{Input: in, Uncovered: cmp.Or(experiment.Uncovered(cfg), unfit)}, true
+			return dashboard.Setting{Input: in, Uncovered: cmp.Or(experiment.Uncovered(cfg), unfit), Nearest: theory.CoversPolicy(in.Policy)}, true
 		}
 	case header.Source == "simulation":
 		var err error

@@ -75,6 +75,14 @@ type Setting struct {
 	Input theory.Input
 	// Uncovered says why no closed form covers the run's rules, empty where one does.
 	Uncovered string
+	// Nearest: Input has queue-drop in place of the run's rule, at its rates.
+	Nearest bool
+}
+
+// withoutWaiting has a setting's engines as fast as they are while they do not wait, as they would be under queue-drop.
+// A rule that holds engines back has them make no more than is trained.
+func withoutWaiting(in *theory.Input, measured metrics.Summary) {
+	in.Utilization /= max(1-measured.RolloutIdleRatio, 0.01)
 }
 
 // setting is the run's own, and what was measured of it.
@@ -101,6 +109,9 @@ func (m *Model) Frontier(numbers map[string]float64, choices map[string]string) 
 		return Frontier{}, &refusal{status: 409, code: "conflict", message: "nothing has been measured of this run yet, and nothing was expected of it: the frontier follows with its first train steps"}
 	}
 	in := own.Input
+	if own.Nearest {
+		withoutWaiting(&in, measured)
+	}
 	for name, v := range numbers {
 		for _, n := range settingNumbers {
 			if n.name == name {
@@ -126,8 +137,11 @@ func (m *Model) Frontier(numbers map[string]float64, choices map[string]string) 
 	}
 	if own.Uncovered != "" && len(choices) == 0 {
 		f.Warnings = append(f.Warnings, own.Uncovered)
-		f.Here = here(measured, 0)
-		return f, nil
+		if !own.Nearest {
+			f.Here = here(measured, 0)
+			return f, nil
+		}
+		f.Warnings = append(f.Warnings, "The curve is that of queue-drop at this run's speeds, with engines that do not wait.")
 	}
 	estimator, err := m.forms.estimator(in)
 	if err != nil {
@@ -140,6 +154,9 @@ func (m *Model) Frontier(numbers map[string]float64, choices map[string]string) 
 		f.Warnings = append(f.Warnings, e.Reason.Sentence())
 	}
 	f.Point, f.Here = pointOf(e, in.Utilization, 1/shortest), here(measured, shortest)
+	if own.Uncovered != "" { // what is cheapest under another rule is no advice
+		return f, nil
+	}
 	f.Cheapest = m.forms.move(own.Input, measured.Steps).from(f.Here)
 	return f, nil
 }
