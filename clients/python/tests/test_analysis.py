@@ -123,8 +123,14 @@ def test_plan_recommends() -> None:
     short = headway.plan(PLAN, budget=0.01)
     assert not short.met
     assert short.shortfall
-    with pytest.warns(headway.HeadwayWarning, match="no FILE"), pytest.raises(headway.Refused, match="too few"):
+    with pytest.raises(headway.Refused, match="too few"):
         headway.plan(gpus=2)
+
+
+def test_the_program_warns_where_it_is_called() -> None:
+    with pytest.warns(headway.HeadwayWarning, match="built-in example's") as caught:
+        headway.plan(None, {f"search.{key}": value for key, value in PLAN["search"].items()}, gpus=8)
+    assert caught[0].filename == __file__
 
 
 def test_doctor_finds() -> None:

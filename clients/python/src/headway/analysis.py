@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from . import errors
-from .call import Document, Overrides, call, flat, named, settings, together, value_text
+from .call import Document, Overrides, call, flat, named, settings, together, value_text, warn
 from .results import Comparison, Diagnosis, Examination, Grid, Plan, Prediction, Resimulation, Simulation
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -95,7 +95,9 @@ def grid(
 def plan(
     document: Document = None, overrides: Overrides = None, *, model: str | None = None, gpu: str | None = None,
     gpus: int | None = None, budget: float | None = None, budget_p95: float | None = None, prefer: str | None = None,
-    finalists: int | None = None, measured: Sequence[Path] = (), write: Path | None = None, html: Path | None = None,
+    mean_tokens: float | None = None, tailness: float | None = None, cap_tokens: int | None = None,
+    prompt_tokens: float | None = None, group: int | None = None, finalists: int | None = None,
+    measured: Sequence[Path] = (), write: Path | None = None, html: Path | None = None,
     progress: bool | None = None, **keys: Any,
 ) -> Plan:  # fmt: skip
     """Search split, batch, queue, concurrency and rules under a budget of staleness.
@@ -103,17 +105,21 @@ def plan(
         headway.plan(model="qwen3-8b", gpu="h100-sxm", gpus=16, budget=2).recommended
 
     `budget` is the largest mean staleness in versions, `budget_p95` the largest 95 % quantile. Where no setting keeps
-    it, `met` is False, `recommended` the nearest and `shortfall` says what to relax. `measured` takes speeds from run
-    directories, `write` the recommended setting into a new document.
+    it, `met` is False, `recommended` the nearest and `shortfall` says what to relax. The work is the document's, or
+    described by `mean_tokens`, `tailness`, `cap_tokens`, `prompt_tokens` and `group`. `measured` takes speeds from run
+    directories, `write` names a new document for the recommended setting. What the plan leaves out is warned of.
     """
     given: dict[str, Any] = {
         "model": model, "gpu": gpu, "gpus": gpus, "budget": budget, "budget-p95": budget_p95, "prefer": prefer,
-        "finalists": finalists, "write": write, "html": html,
+        "mean-tokens": mean_tokens, "tailness": tailness, "cap-tokens": cap_tokens, "prompt-tokens": prompt_tokens,
+        "group": group, "finalists": finalists, "write": write, "html": html,
     }  # fmt: skip
     arguments = [*_flags(given), *(f"--measured={os.fspath(run)}" for run in measured)]
     answer, failed = call("plan", arguments, document, together(overrides, keys), progress=progress)
     if failed is not None and answer.get("met"):
         raise failed
+    for text in answer.get("warnings") or ():
+        warn(text)
     return Plan(answer)
 
 

@@ -166,8 +166,8 @@ def answer_of(
 ) -> tuple[dict[str, Any], errors.ProgramError | None]:
     """The document of a program that ended, and the failure beside it."""
     for line in said:
-        if line.startswith(("warning: ", "no FILE: ")):
-            warnings.warn(_unnamed(line.removeprefix("warning: "), temporary), errors.HeadwayWarning, stacklevel=4)
+        if line.startswith("warning: "):
+            warn(_unnamed(line.removeprefix("warning: "), temporary))
     try:
         document = json.loads(output)
     except (ValueError, RecursionError):
@@ -182,6 +182,14 @@ def answer_of(
     message, hint = _failure(said)
     kind = errors.Refused if code == 2 else errors.Failed
     return document, kind(_unnamed(message, temporary), hint=hint, exit_code=code, command=words)
+
+
+def warn(text: str) -> None:
+    """Warn as the program does. The place is the first caller outside of this package."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__package__") == __package__:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, errors.HeadwayWarning, stacklevel=level)
 
 
 def _error(parts: Mapping[str, Any], words: Sequence[str], temporary: str) -> errors.ProgramError:
@@ -232,7 +240,7 @@ class _Progress:
     def line(self, text: str) -> None:
         """Show one line. What is raised or warned of later is left out."""
         self._error = self._error or text.startswith("headway: ")
-        if not self._shown or self._error or text.startswith(("warning: ", "no FILE: ")):
+        if not self._shown or self._error or text.startswith("warning: "):
             return
         if not self._over:
             print(text, file=sys.stderr, flush=True)
