@@ -242,7 +242,7 @@ func (m *FrontierMove) from(here *FrontierPoint) *FrontierMove {
 
 // cheapest is the single change, as ratios of staleness and period to those before it, that lowers staleness for the least longer period, of equals the one that lowers it most;
 // nil where none lowers it by a tenth.
-func cheapest(base theory.Prediction) *FrontierMove {
+func cheapest(own theory.Input, base theory.Prediction) *FrontierMove {
 	now, known := base.Corrected.Mean.Value()
 	if !known {
 		return nil
@@ -251,7 +251,7 @@ func cheapest(base theory.Prediction) *FrontierMove {
 	for _, l := range base.Levers {
 		after, knownMean := l.CorrectedMean.Value()
 		period, knownPeriod := l.PeriodRatio.Value()
-		if !knownMean || !knownPeriod || after > now*(1-worthLess) {
+		if !knownMean || !knownPeriod || after > now*(1-worthLess) || !advisable(&l, own) {
 			continue
 		}
 		if best == nil || period < best.PeriodRatio-1e-3 || period < best.PeriodRatio+1e-3 && after/now < best.StalenessMean {
@@ -259,6 +259,18 @@ func cheapest(base theory.Prediction) *FrontierMove {
 		}
 	}
 	return best
+}
+
+// advisable reports whether a run could make a lever's change and would see its gain. No key moves GPUs or a tail.
+// More rollouts on the same engines are priced at the decode speed of a slot as it is, which engines do not keep.
+func advisable(l *theory.Lever, own theory.Input) bool {
+	switch l.Name {
+	case "split", "tail":
+		return false
+	case "concurrency":
+		return l.Setting.ConcurrencyRollouts < own.ConcurrencyRollouts
+	}
+	return true
 }
 
 // forms keeps what of the closed forms takes longest to prepare.
@@ -297,7 +309,7 @@ func (f *forms) move(own theory.Input, steps int64) *FrontierMove {
 	}
 	f.known, f.steps, f.best = true, steps, nil
 	if base, err := theory.Predict(own); err == nil {
-		f.best = cheapest(base)
+		f.best = cheapest(own, base)
 	}
 	return f.best
 }
