@@ -42,8 +42,8 @@ const (
 // async compares the recommended setting with the synchronous schedule.
 func (s *search) async() error {
 	c := &s.plan.Recommended
-	in := updatesAlone(s.problem, c)
-	in.Warmup, in.Batches = 2, max(min(asyncRollouts/max(c.BatchRollouts, 1), asyncBatches), 3)
+	in := shrunkSchedules(updatesAlone(s.problem, c))
+	in.Warmup, in.Batches = 2, max(min(asyncRollouts/max(in.BatchGroups*in.GroupSize, 1), asyncBatches), 3)
 	s.problem.progress("comparing schedules", 0, 1)
 	compared, err := schedule.Compare(in)
 	if err != nil {

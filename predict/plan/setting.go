@@ -37,10 +37,17 @@ type Setting struct {
 	Partial            bool    `json:"partial_rollout,omitempty"`
 	// SyncEvery is the train steps per sync, verl's trigger_parameter_sync_step.
 	SyncEvery int `json:"sync_every"`
+
+	slots int // of all replicas, where a simulation has fewer than the setting; else 0
 }
 
 // Concurrency is C, the slots of all replicas.
-func (s Setting) Concurrency() int { return s.Replicas * s.SlotsPerReplica }
+func (s Setting) Concurrency() int {
+	if s.slots > 0 {
+		return s.slots
+	}
+	return s.Replicas * s.SlotsPerReplica
+}
 
 // GPUs are those the setting rents.
 func (s Setting) GPUs() int { return s.RolloutGPUs + s.TrainGPUs }

@@ -30,6 +30,8 @@ type Simulated struct {
 	// Steps and Warmup are the train steps simulated.
 	Steps  int `json:"steps"`
 	Warmup int `json:"warmup_steps"`
+	// Scale is by what a larger fleet's batch and rollouts at once were divided for the simulation; absent for none.
+	Scale float64 `json:"scale,omitempty"`
 	// Settled is false where the staleness still drifts, so that its mean is worth little; Doubt says why. Finalists are simulated again, twice as long, before that is left standing.
 	Settled bool   `json:"settled"`
 	Doubt   string `json:"doubt,omitempty"`
@@ -135,7 +137,8 @@ func (e *evaluator) settle(list []Candidate, w effort) (simulated int, err error
 
 // simulate simulates one candidate.
 func (e *evaluator) simulate(c *Candidate, w effort) error {
-	document, err := e.problem.DocumentOf(c)
+	small, scale := e.shrunk(c)
+	document, err := e.problem.DocumentOf(&small)
 	var refused config.Errors
 	if errors.As(err, &refused) { // a rule and a setting that exclude each other
 		c.Predicted, c.Uncovered = nil, refused[0].Problem
@@ -144,7 +147,7 @@ func (e *evaluator) simulate(c *Candidate, w effort) error {
 	if err != nil {
 		return err
 	}
-	document.Steps.Warmup, document.Steps.Measured = w.steps(e, c)
+	document.Steps.Warmup, document.Steps.Measured = w.steps(e, &small)
 	cfg, err := e.problem.Simulation(document)
 	if err != nil {
 		return fmt.Errorf("plan: simulate %s: %w", c.Rule(), err)
@@ -158,7 +161,7 @@ func (e *evaluator) simulate(c *Candidate, w effort) error {
 		return fmt.Errorf("plan: simulate %s: %w", c.Rule(), err)
 	}
 	s := e.measured(c, &result)
-	s.Steps, s.Warmup = document.Steps.Measured, document.Steps.Warmup
+	s.Steps, s.Warmup, s.Scale = document.Steps.Measured, document.Steps.Warmup, scale
 	c.Simulated = s
 	return nil
 }
