@@ -105,37 +105,58 @@ func NewReaderAt(src io.Reader, at Position, h Header) *Reader {
 
 // Next returns the next record, io.EOF after the last complete line, or an *Error.
 func (r *Reader) Next() (Record, error) {
-	line, err := r.readLine()
+	body, sum, err := r.verified()
 	if err != nil {
 		return Record{}, err
 	}
-	fail := func(err error) (Record, error) {
-		return Record{}, r.here(r.text.in(err))
-	}
-	body := len(line) - 1 - crcTail
-	if body < 1 || !bytes.HasPrefix(line[body:], []byte(crcKey)) {
-		return fail(errors.New("not a trace line: it does not end with a checksum"))
-	}
-	sum := crc32.Update(r.at.Sum, castagnoli, line[:body])
-	r.tail = appendChecksum(r.tail[:0], sum)
-	if !bytes.Equal(line[body:], r.tail) {
-		return fail(ErrChecksum)
-	}
-	rec, err := parseLine(line[:body])
+	rec, err := parseLine(body)
 	if err == nil && rec.Event != nil && rec.Seq != r.at.Seq+1 {
 		err = fmt.Errorf("event %d follows event %d", rec.Seq, r.at.Seq)
 	}
 	if err != nil {
-		return fail(err)
+		return Record{}, r.here(r.text.in(err))
 	}
-	r.at.Line++
+	r.passed(body, sum)
 	rec.Line = int(r.at.Line)
 	if rec.Event != nil {
 		r.at.Seq = rec.Seq
 	}
-	r.at.Sum = sum
-	r.offset += int64(len(line))
 	return rec, nil
+}
+
+// Skip verifies the next line's checksum and reads nothing of it. It is for those who look for damage alone: the
+// position's number of an event stays.
+func (r *Reader) Skip() error {
+	body, sum, err := r.verified()
+	if err == nil {
+		r.passed(body, sum)
+	}
+	return err
+}
+
+// verified returns the next line without its end, and the checksum that the line rightly has.
+func (r *Reader) verified() (body []byte, sum uint32, err error) {
+	line, err := r.readLine()
+	if err != nil {
+		return nil, 0, err
+	}
+	end := len(line) - 1 - crcTail
+	if end < 1 || !bytes.HasPrefix(line[end:], []byte(crcKey)) {
+		return nil, 0, r.here(r.text.in(errors.New("not a trace line: it does not end with a checksum")))
+	}
+	sum = crc32.Update(r.at.Sum, castagnoli, line[:end])
+	r.tail = appendChecksum(r.tail[:0], sum)
+	if !bytes.Equal(line[end:], r.tail) {
+		return nil, 0, r.here(r.text.in(ErrChecksum))
+	}
+	return line[:end], sum, nil
+}
+
+// passed moves behind a line.
+func (r *Reader) passed(body []byte, sum uint32) {
+	r.at.Line++
+	r.at.Sum = sum
+	r.offset += int64(len(body) + crcTail + 1)
 }
 
 func (r *Reader) readLine() ([]byte, error) {

@@ -71,9 +71,28 @@ func openMirror(s *Store) (*mirror, error) {
 		m.free()
 		return nil, err
 	}
-	s.wait.Add(1)
+	s.wait.Add(2)
+	go m.verify(m.lines)
 	go m.run()
 	return m, nil
+}
+
+// verify reads the mirror's first lines lines, and says where one was changed. Nothing waits for it: the run needs the
+// log, and whoever reads the mirror later is to know before a backup is gone.
+func (m *mirror) verify(lines int64) {
+	defer m.store.wait.Done()
+	file, err := os.Open(m.path)
+	if err != nil {
+		return // there is none yet
+	}
+	defer file.Close()
+	r, err := trace.NewReader(file)
+	for err == nil && r.Position().Line < lines && m.store.ctx.Err() == nil {
+		err = r.Skip()
+	}
+	if _, damaged := errors.AsType[*trace.Error](err); damaged && lines > 0 {
+		m.store.options.Logf("store: the mirror %s is damaged: %v. Commands that read it end there; the run goes on from its log", m.path, err)
+	}
 }
 
 // open locks and opens the file at path, which no other process writes, and completes it.

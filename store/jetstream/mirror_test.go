@@ -169,6 +169,31 @@ func TestDamagedMirror(t *testing.T) {
 	}
 }
 
+// A bit of a line that a snapshot covers has changed in the mirror: the next start says so, and goes on.
+func TestChangedMirrorIsNamed(t *testing.T) {
+	dir, said := t.TempDir(), make(chan string, 100)
+	o := Options{Dir: filepath.Join(dir, "nats"), Run: "changed", TracePath: filepath.Join(dir, trace.PlainName), Logf: func(format string, args ...any) { said <- fmt.Sprintf(format, args...) }}
+	s, err := opened(t, o)
+	must(t, err)
+	enc := begin(t, s)
+	for i := range 3 {
+		fill(t, s, enc, 100*(i+1))
+	}
+	must(t, s.Close())
+	data, err := os.ReadFile(o.TracePath)
+	must(t, err)
+	must(t, os.WriteFile(o.TracePath, bytes.Replace(data, []byte(`"t":50,`), []byte(`"t":51,`), 1), 0o600))
+	s, err = opened(t, o)
+	must(t, err)
+	fill(t, s, enc, 10)
+	for text := range said { // or the test's own time ends
+		if strings.Contains(text, "is damaged: trace: line 52") {
+			break
+		}
+	}
+	must(t, s.Close())
+}
+
 // A file that has more than the log is another's: it is refused, and not cut at its last line.
 func TestMirrorLeavesAForeignFileAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), trace.FileName)
