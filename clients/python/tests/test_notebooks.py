@@ -50,6 +50,7 @@ def test_a_notebook_runs(binary: Path, tmp_path: Path, name: str) -> None:
         pytest.importorskip("pandas")
     environment = {
         "HEADWAY_PROGRAM": str(binary), "PYTHONPATH": str(ROOT / "clients" / "python" / "src"), "MPLBACKEND": "Agg",
+        "OPENBLAS_NUM_THREADS": "1",  # matrices this small are not worth a second thread
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", RUNNER, str(FOLDER / name)], cwd=tmp_path, env={**os.environ, **environment},

@@ -106,8 +106,13 @@ def test_a_checkout_is_built_once_for_its_sources(tmp_path: Path) -> None:
     shutil.copytree(PACKAGE, checkout / "clients" / "headway")
     (checkout / "clients" / "headway" / "__init__.py").write_text("")
 
+    compiled = subprocess.run([go, "env", "GOCACHE"], capture_output=True, text=True, check=True).stdout.strip()
+
     def build() -> tuple[str, str]:
-        environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PATH": str(Path(go).parent), "HEADWAY_PROGRAM": ""}
+        environment = os.environ | {
+            "XDG_CACHE_HOME": str(tmp_path / "cache"), "GOCACHE": compiled, "PATH": str(Path(go).parent),
+            "HEADWAY_PROGRAM": "",
+        }  # fmt: skip
         done = subprocess.run(
             [sys.executable, "-c", ASK, str(checkout / "clients")], env=environment, capture_output=True, text=True, check=True
         )
