@@ -33,6 +33,8 @@ type Error struct {
 	Cause error
 	// derived: nobody gave the key, nor a section or list that it is in.
 	derived bool
+	// document is the text that Line and Column are of, nil where unknown.
+	document []byte
 }
 
 // userinfo is what an address says before its host: a password, as a rule. A slash in one that was not
@@ -85,14 +87,17 @@ type Errors []*Error
 const errorsShownMax = 20
 
 // Error renders one error a line.
-func (e Errors) Error() string {
+func (e Errors) Error() string { return e.rendered((*Error).Error) }
+
+// rendered joins the errors, each rendered by one function, up to so many.
+func (e Errors) rendered(one func(*Error) string) string {
 	lines := make([]string, 0, len(e))
 	for i, err := range e {
 		if i == errorsShownMax {
 			lines = append(lines, fmt.Sprintf("and %d more", len(e)-i))
 			break
 		}
-		lines = append(lines, err.Error())
+		lines = append(lines, one(err))
 	}
 	return strings.Join(lines, "\n")
 }

@@ -112,10 +112,10 @@ func Parse(name string, text []byte) (Config, error) {
 // parse is Parse with its errors as a list, and ParseRecorded where recorded is set. What was right is in the Config
 // whatever else was wrong.
 func parse(name string, text []byte, recorded bool) (Config, Errors) {
-	c := Config{origin: &origin{name: name, places: map[string]place{}}}
+	c := Config{origin: &origin{name: name, text: text, places: map[string]place{}}}
 	body, err := parseTree(name, text)
 	if err != nil {
-		return c, err.(Errors)
+		return c, err.(Errors).in(text)
 	}
 	if isEmpty(body) {
 		return c, nil
@@ -125,7 +125,7 @@ func parse(name string, text []byte, recorded bool) (Config, Errors) {
 		d.recorded = &c
 	}
 	d.section(body, document, reflect.ValueOf(&c).Elem(), "")
-	return c, d.errs
+	return c, d.errs.in(text)
 }
 
 // Set returns a copy with overrides applied in order. Each is KEY=VALUE with a dotted key, such as train.batch=64 or
@@ -183,7 +183,7 @@ func (c Config) clone() Config {
 	if c.origin == nil {
 		c.origin = &origin{places: map[string]place{}}
 	} else {
-		c.origin = &origin{name: c.origin.name, places: maps.Clone(c.origin.places), replaced: maps.Clone(c.origin.replaced)}
+		c.origin = &origin{name: c.origin.name, text: c.origin.text, places: maps.Clone(c.origin.places), replaced: maps.Clone(c.origin.replaced)}
 	}
 	return c
 }

@@ -32,6 +32,7 @@ const overrideFile = "--set"
 // changed once a Config holds it; a changed Config holds a changed copy.
 type origin struct {
 	name   string // the document's name
+	text   []byte // the document, nil where a program made it
 	places map[string]place
 	// replaced are the keys whose values the schedule replaced against what was given.
 	replaced map[string]place
@@ -132,7 +133,7 @@ func (c Config) problem(path, value, problem, allowed string) *Error {
 		return err
 	}
 	at := c.placeOf(path)
-	err.File, err.Line, err.Column = at.file, at.line, at.column
+	err.File, err.Line, err.Column, err.document = at.file, at.line, at.column, c.origin.text
 	if c.given(path) && at.text != "" {
 		err.Value = at.text
 	}

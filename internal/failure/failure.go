@@ -50,8 +50,14 @@ func newFailure(code int, hint, format string, arguments []any) error {
 	return &Error{Code: code, Message: err.Error(), Hint: hint, Cause: errors.Unwrap(err)}
 }
 
-// Print prints an error as every command does: the message on the first line,
-// the hint on the second. It escapes what a terminal would obey.
+// detailed is an error that can say more than its message, such as the line of a document.
+type detailed interface {
+	error
+	Detail() string
+}
+
+// Print prints an error as every command does: the message first, the hint last. Between them stand the details
+// of the first error in the chain that has some. It escapes what a terminal would obey.
 func Print(stderr io.Writer, err error) {
 	var failed *Error
 	message := err.Error()
@@ -59,6 +65,9 @@ func Print(stderr io.Writer, err error) {
 		if message = strings.TrimPrefix(message, failed.Message); message == "" {
 			return
 		}
+	}
+	if more, is := errors.AsType[detailed](err); is {
+		message = strings.Replace(message, more.Error(), more.Detail(), 1)
 	}
 	fmt.Fprintf(stderr, "headway: %s\n", printable.Lines(strings.TrimSpace(message)))
 	if failed != nil && failed.Hint != "" {
