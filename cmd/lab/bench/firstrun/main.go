@@ -20,6 +20,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -82,7 +83,9 @@ func main() {
 	spin := flag.Bool("spin", false, "keep one processor busy, for this program's own use")
 	flag.Parse()
 	if *spin {
+		var turns atomic.Uint64
 		for { // until it is killed
+			turns.Add(1)
 		}
 	}
 	if err := measure(*seeds, *processors, *loads, *set); err != nil {
