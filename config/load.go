@@ -271,7 +271,10 @@ func unknownOverride(path, section, key, rest string, fields []field) *Error {
 	if now, renamed := NewKey(path); renamed {
 		return &Error{File: overrideFile, Key: path, Problem: renamedProblem(now)}
 	}
-	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", ")}
+	err := &Error{File: overrideFile, Key: path, Problem: "unknown key", Allowed: strings.Join(keysOf(fields), ", "), Nearest: ownName[path]}
+	if err.Nearest != "" {
+		return err
+	}
 	near, within := meant(join(section, key), key, fields)
 	switch err.Nearest = near; {
 	case within:

@@ -100,6 +100,9 @@ func keysOf(fields []field) []string {
 // trainer.steps by train.steps; else a key of the same section that is (within); else
 // what has that name anywhere, in the section spelled most like it.
 func meant(path, key string, fields []field) (near string, within bool) {
+	if own := ownName[path]; own != "" {
+		return own, false
+	}
 	section := strings.TrimSuffix(strings.TrimSuffix(path, key), ".")
 	values, sections := pathsTo(key, "", document)
 	for _, value := range values {

@@ -186,6 +186,9 @@ func CheckFolder(dir string) error {
 
 // TrainsItself refuses a document whose parts are in other processes.
 func TrainsItself(cfg config.Config) error {
+	if err := RefusePlan(cfg); err != nil {
+		return err
+	}
 	for i, e := range cfg.Engines {
 		if e.External() {
 			problem := "is a server, and headway run trains only its own small model"
@@ -200,6 +203,23 @@ func TrainsItself(cfg config.Config) error {
 	}
 	if cfg.Environment.Kind != "embedded" {
 		return cfg.Refuse("environment.kind", "is not run's: it plays itself", "embedded, or headway serve, which waits for your workers")
+	}
+	return nil
+}
+
+// RefusePlan refuses a document that plans for a model and GPUs with the built-in toy for engines. A run would train
+// the toy in their stead.
+func RefusePlan(cfg config.Config) error {
+	for _, e := range cfg.Engines {
+		if e.External() {
+			return nil
+		}
+	}
+	for _, key := range []string{"hardware.model", "hardware.gpu", "hardware.shape"} {
+		if cfg.Given(key) {
+			return cfg.Refuse(key, "is of a plan, and the engines are the built-in toy, which would be trained instead",
+				"engines of your own (engines, model.path, environment: docs/plan.md, From the plan to your cluster), or --set hardware=null to train the toy by these rules")
+		}
 	}
 	return nil
 }

@@ -33,7 +33,7 @@ type planCmd struct {
 	Finalists string   `placeholder:"N" help:"Settings simulated at the end: search.finalists."`
 	Measured  []string `sep:"none" placeholder:"RUN" help:"Take speeds, lengths and sync time from a run directory, its trace, or a document of measured keys. Repeatable."`
 	Calibrate []string `sep:"none" hidden:"" help:"Earlier name of --measured."`
-	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document to simulate, predict and examine. It has a toy model: run with it trains that one, not yours. docs/plan.md says what to change for your cluster."`
+	Write     string   `placeholder:"FILE" help:"Write the recommended setting as a new document to simulate, predict and examine. Its engines are the built-in toy: run and serve refuse it. docs/plan.md says what to change for your cluster."`
 	HTML      string   `name:"html" placeholder:"OUT" help:"Write the plan as a new page with the frontier to explore."`
 	Schedules bool     `help:"Compare schedules at the recommended split instead: synchronous, one step off, streamed, fully async, partial rollout."`
 	Presets   bool     `help:"List the models and GPUs that are known instead, with their sources."`

@@ -59,3 +59,17 @@ func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
 		}
 	}
 }
+
+// A written plan trains nothing by itself: run and serve refuse it with what is missing, and train the toy when asked.
+func TestWrittenPlansTrainNoToy(t *testing.T) {
+	plan := document(t, "hardware: {model: qwen3-8b, gpu: h100-sxm, gpus: 16}\nrollout: {concurrency: 8, group_size: 4}\ntrain: {batch: 8}\n")
+	for _, command := range []string{"run", "serve"} {
+		code, _, stderr := headway(t, command, plan, "--set", "store.dir="+t.TempDir())
+		if code != failure.ExitUsage || !strings.Contains(stderr, "hardware.model") || !strings.Contains(stderr, "engines of your own") || !strings.Contains(stderr, "--set hardware=null") {
+			t.Errorf("%s: exit code %d: %s", command, code, stderr)
+		}
+	}
+	if code, _, stderr := headway(t, "run", plan, "--set", "hardware=null", "--set", "trainer.steps=2", "--set", "store.dir="+t.TempDir()); code != failure.ExitDone {
+		t.Errorf("without the plan's part: %s", stderr)
+	}
+}

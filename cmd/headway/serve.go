@@ -90,6 +90,9 @@ func (c *serveCmd) document() (config.Config, error) {
 	if err == nil && !cfg.Given("trainer.kind") && !cfg.Tinker() {
 		cfg, err = config.LoadWith(c.File, append(overrides, config.Override{Flag: "headway serve", Text: "trainer.kind=remote"})...)
 	}
+	if err == nil {
+		err = origin.RefusePlan(cfg)
+	}
 	return cfg, err
 }
 

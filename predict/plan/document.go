@@ -110,8 +110,8 @@ func round6(x float64) float64 {
 
 // writtenFor warns against training with the document as it is written.
 const writtenFor = `# This document is to simulate, predict and examine. Its model, engines, environment and trainer
-# are the built-in toy: headway run or serve with it trains that toy. Before you train, replace them
-# as docs/plan.md says under "From the plan to your cluster".
+# are the built-in toy: headway run and serve refuse it. Before you train, replace them as docs/plan.md
+# says under "From the plan to your cluster".
 `
 
 // Written is a candidate's document as text, with what it is for on top.

@@ -1097,6 +1097,8 @@ class Simulated(View):
     steps: int
     """steps and warmup_steps are the train steps simulated."""
     warmup_steps: int
+    scale: float | None
+    """scale is by what a larger fleet's batch and rollouts at once were divided for the simulation; absent for none."""
     settled: bool
     """settled is false where the staleness still drifts, so that its mean is worth little; doubt says why. Finalists are simulated again, twice as long, before that is left standing."""
     doubt: str | None
