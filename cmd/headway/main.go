@@ -34,6 +34,8 @@ type commands struct {
 	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`
 	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and the part it waits for."`
 	Top        topCmd        `cmd:"" help:"Follow a control plane in the terminal."`
+	Runs       runsCmd       `cmd:"" help:"List the runs of a folder: state, steps, age, size, reward."`
+	Clean      cleanCmd      `cmd:"" help:"Remove old runs, after asking."`
 	Weights    weightsCmd    `cmd:"" help:"List, verify, compare and prune the published versions of a run."`
 	RestoreLog restoreLogCmd `cmd:"" help:"Write the damaged log of a control plane anew from its mirror."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`

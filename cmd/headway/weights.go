@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/catalog"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
@@ -19,7 +20,6 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/store/lock"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -330,9 +330,9 @@ func (c *weightsPruneCmd) Run(a *app.Process) error {
 		return err
 	}
 	if c.Yes {
-		release, err := lockRun(cmp.Or(run, dir))
+		release, err := catalog.Lock(cmp.Or(run, dir)) // a run must not start meanwhile
 		if err != nil {
-			return err
+			return failure.Run("a run that goes on deletes old versions by itself", "%w", err)
 		}
 		defer release()
 	}
@@ -346,7 +346,7 @@ func (c *weightsPruneCmd) Run(a *app.Process) error {
 	}
 	freed := int64(0)
 	for _, v := range gone {
-		freed += dirBytes(filepath.Join(dir, fmt.Sprintf("v%06d", v)))
+		freed += catalog.Size(filepath.Join(dir, fmt.Sprintf("v%06d", v)))
 	}
 	if c.Yes {
 		if err := s.Prune(keepFrom); err != nil {
@@ -378,43 +378,4 @@ func (c *weightsPruneCmd) print(a *app.Process, dir string, gone []loop.Version,
 	}
 	_, err := fmt.Fprintf(a.Stdout, "%s %s of %s, %d to %d, %s%s\n", verb, report.Counted(len(gone), "version"), dir, gone[0], gone[len(gone)-1], byteSize(freed), hint)
 	return err
-}
-
-// lockRun keeps a run from starting while its versions are pruned, and refuses one that is
-// going on: it prunes by itself, and knows what its engines serve.
-func lockRun(dir string) (release func(), err error) {
-	var held []*lock.Lock
-	release = func() {
-		for _, l := range held {
-			l.Release()
-		}
-	}
-	for _, pattern := range []string{"lock", "*.lock", filepath.Join("*", "lock")} {
-		found, err := filepath.Glob(filepath.Join(dir, pattern))
-		if err != nil {
-			return nil, err
-		}
-		for _, path := range found {
-			l, err := lock.Take(path, dir)
-			if err != nil {
-				release()
-				return nil, failure.Run("a run that goes on deletes old versions by itself", "%w", err)
-			}
-			held = append(held, l)
-		}
-	}
-	return release, nil
-}
-
-// dirBytes is the size of all files of a directory, as far as they can be read.
-func dirBytes(dir string) (sum int64) {
-	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			if info, err := e.Info(); err == nil {
-				sum += info.Size()
-			}
-		}
-		return nil
-	})
-	return sum
 }

@@ -2,9 +2,12 @@ package steps
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -56,6 +59,32 @@ func (r *Reader) Next(upTo loop.Version) *Line {
 	line := r.ahead
 	r.ahead = nil
 	return line
+}
+
+// newestBytes is how much of the end of a file is read for its newest line.
+const newestBytes = 1 << 18
+
+// Newest returns the last whole line of a run directory's metrics.jsonl, nil where there is none. It reads the end alone.
+func Newest(dir string) *Line {
+	file, err := os.Open(filepath.Join(dir, File))
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Size() > newestBytes {
+		_, _ = file.Seek(-newestBytes, io.SeekEnd) // a pipe has no end to seek, and is read from its beginning
+	}
+	text, err := io.ReadAll(io.LimitReader(file, newestBytes))
+	if err != nil {
+		return nil
+	}
+	for _, read := range slices.Backward(bytes.Split(text, []byte("\n"))) {
+		line := new(Line)
+		if json.Unmarshal(read, line) == nil {
+			return line
+		}
+	}
+	return nil
 }
 
 // Close closes the file.
