@@ -3,7 +3,12 @@ package command
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/app"
 
 	"github.com/headway-rl/headway/internal/failure"
 )
@@ -30,5 +35,32 @@ func TestExitCodes(t *testing.T) {
 		if got := ExitCode(test.err); got != test.want {
 			t.Errorf("ExitCode(%v) = %d, want %d", test.err, got, test.want)
 		}
+	}
+}
+
+// heard passes what is written on, once.
+type heard struct {
+	mu   sync.Mutex
+	text strings.Builder
+	any  chan struct{}
+	once sync.Once
+}
+
+func (h *heard) Write(p []byte) (int, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	defer h.once.Do(func() { close(h.any) })
+	return h.text.Write(p)
+}
+
+// Something long without a measure says that it goes on, and nothing after it has ended.
+func TestWorking(t *testing.T) {
+	stderr := &heard{any: make(chan struct{})}
+	stop := Working(&app.Process{Stderr: stderr, Now: time.Now, Getenv: func(string) string { return "" }, IsTerminal: func(any) bool { return false }}, "simulating")
+	<-stderr.any
+	stop()
+	stop()
+	if said := stderr.text.String(); !strings.HasPrefix(said, "simulating, ") || strings.Count(said, "\n") != 1 {
+		t.Errorf("it says %q", said)
 	}
 }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/app"
@@ -27,7 +28,7 @@ type StatusLine struct {
 	shown        bool
 }
 
-// NewStatusLine returns a line that is due after [LineEvery].
+// NewStatusLine returns a line that is due after a second, and then every [LineEvery].
 func NewStatusLine(application *app.Process) StatusLine {
 	now := application.Now()
 	s := StatusLine{App: application, Terminal: application.IsTerminal(application.Stderr), Looked: now, Last: now, every: LineEvery}
@@ -35,6 +36,8 @@ func NewStatusLine(application *app.Process) StatusLine {
 		s.every = LineEvery / 50
 	} else if given, err := time.ParseDuration(application.Getenv(ProgressEvery)); err == nil && given > 0 {
 		s.every = given
+	} else {
+		s.Last = now.Add(time.Second - LineEvery)
 	}
 	return s
 }
@@ -62,4 +65,32 @@ func (s *StatusLine) Clear() {
 		fmt.Fprint(s.App.Stderr, "\r\x1b[K")
 	}
 	s.shown = false
+}
+
+// Working says on stderr that something goes on which has no measure of its own: after a second, then whenever a line
+// is due. The function that it returns ends that and takes a terminal's line away.
+func Working(application *app.Process, what string) (stop func()) {
+	line := NewStatusLine(application)
+	began := line.Looked
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		for first := true; ; first = false {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				if line.Due() || first {
+					line.Show(fmt.Sprintf("%s, %.0f s so far", what, line.Looked.Sub(began).Seconds()))
+				}
+			}
+		}
+	}()
+	return sync.OnceFunc(func() {
+		close(done)
+		<-ended
+		line.Clear()
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/probe"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
@@ -36,7 +37,9 @@ type examination struct {
 
 // Run examines and prints. The error is a failure where a finding is an error.
 func (c *doctorCmd) Run(application *app.Process) error {
+	stop := command.Working(application, "examining the document and what it names")
 	findings, err := c.examine(application)
+	stop()
 	if err != nil {
 		return err
 	}

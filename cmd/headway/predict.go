@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload"
@@ -56,7 +57,9 @@ func (c *predictCmd) Run(application *app.Process) error {
 		return err
 	}
 	in = in.WithDefaults()
+	stop := command.Working(application, "simulating")
 	a, err := experiment.AnswerTo(in, why, c.ClosedForm, func() (config.Config, error) { return c.document(in) })
+	stop()
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 	"github.com/cockroachdb/datadriven"
@@ -33,7 +34,7 @@ func predictLine(t *testing.T, arguments ...string) (stdout string, err error) {
 		return "", err
 	}
 	var out bytes.Buffer
-	err = selected.Run(&app.Process{Stdout: &out, Stderr: &bytes.Buffer{}, Getenv: func(string) string { return "" }})
+	err = selected.Run(&app.Process{Stdout: &out, Stderr: &bytes.Buffer{}, Getenv: func(string) string { return "" }, Now: time.Now, IsTerminal: func(any) bool { return false }})
 	return out.String(), err
 }
 

@@ -18,7 +18,7 @@ func TestStepProgress(t *testing.T) {
 	run := func(terminal bool, perLook time.Duration) (string, int) {
 		var stderr bytes.Buffer
 		now, seen := time.Unix(0, 0), 0
-		application := &app.Process{Stderr: &stderr, IsTerminal: func(any) bool { return terminal }, Now: func() time.Time {
+		application := &app.Process{Stderr: &stderr, IsTerminal: func(any) bool { return terminal }, Getenv: func(string) string { return "" }, Now: func() time.Time {
 			now = now.Add(perLook)
 			return now
 		}}
@@ -39,7 +39,7 @@ func TestStepProgress(t *testing.T) {
 		t.Errorf("a short simulation shows %q", text)
 	}
 	text, seen = run(false, time.Second)
-	if lines := strings.Count(text, "\n"); lines != 6 || strings.ContainsAny(text, "\r\x1b") || seen != 1000 {
+	if lines := strings.Count(text, "\n"); lines != 7 || !strings.HasPrefix(text, "32 of 1 000") || strings.ContainsAny(text, "\r\x1b") || seen != 1000 {
 		t.Errorf("without a terminal: %d lines %q, %d steps seen", lines, text, seen)
 	}
 }
