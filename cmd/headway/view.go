@@ -24,6 +24,7 @@ type viewCmd struct {
 	command.Output
 	Path   string   `arg:"" name:"run" help:"A run directory or a trace file, of a run that has ended or still goes on; or a document (FILE.yaml), which is simulated."`
 	Listen string   `placeholder:"ADDRESS" help:"Address and port of the pages, on this machine (default: 127.0.0.1:7070, or the next free port)."`
+	NoOpen bool     `help:"Print the link alone. A browser opens at a terminal with a display, never over ssh; BROWSER chooses which, or none."`
 	Set    []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key of a document by its dotted path. Repeatable."`
 }
 
@@ -78,6 +79,7 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	if err != nil {
 		return errors.Join(err, listener.Close())
 	}
+	defer c.open(a, url)()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	read := make(chan struct{})
@@ -89,6 +91,25 @@ func (c *viewCmd) serve(ctx context.Context, a *app.Process) error {
 	cancel()
 	<-read
 	return err
+}
+
+// open opens a browser where a person sits at the terminal, and returns the function that clears up. The link is printed
+// in any case, so that a browser that does not start is no failure.
+func (c *viewCmd) open(a *app.Process, link string) (remove func()) {
+	remove = func() {}
+	if c.NoOpen || c.JSON || !a.IsTerminal(a.Stdout) {
+		return remove
+	}
+	command := pages.Browser(a.Getenv, pages.System)
+	if command == nil {
+		return remove
+	}
+	cleared, err := pages.Open(command, link)
+	if err != nil {
+		fmt.Fprintf(a.Stderr, "no browser opens: %v\n", err)
+		return remove
+	}
+	return cleared
 }
 
 // listenToView opens the port of the pages: the one that is named or, where none is, the first free one.

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/pages"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -246,5 +248,28 @@ func TestServePages(t *testing.T) {
 	cancel()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+// A browser opens where a person asks for one at a terminal, and its page is taken away with the view.
+func TestViewOpensABrowser(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	for _, test := range []struct {
+		view     viewCmd
+		terminal bool
+		want     int
+	}{{viewCmd{}, true, 1}, {viewCmd{NoOpen: true}, true, 0}, {viewCmd{}, false, 0}, {viewCmd{Output: command.Output{JSON: true}}, true, 0}} {
+		a := &app.Process{Stderr: io.Discard, IsTerminal: func(any) bool { return test.terminal }, Getenv: func(name string) string {
+			return map[string]string{"BROWSER": "true"}[name]
+		}}
+		remove := test.view.open(a, "http://127.0.0.1:7070/#/?token=T")
+		if made, _ := filepath.Glob(filepath.Join(temporary, "*", "open.html")); len(made) != test.want {
+			t.Errorf("%+v, terminal %v: %d pages, want %d", test.view, test.terminal, len(made), test.want)
+		}
+		remove()
+		if left, _ := filepath.Glob(filepath.Join(temporary, "*")); len(left) > 0 {
+			t.Errorf("%q is left", left)
+		}
 	}
 }
