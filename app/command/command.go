@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -100,7 +101,7 @@ func (p Program) start(process *app.Process, arguments []string) (code int) {
 		// The grammar is fixed at compile time: a bad one is a bug.
 		panic(err)
 	}
-	selected, err := parser.Parse(arguments)
+	selected, err := parser.Parse(joined(arguments))
 	if err != nil {
 		err = failure.Usage(p.helpHint(parser, arguments), "%w", err)
 	} else {
@@ -126,6 +127,20 @@ func (t *tally) Write(b []byte) (int, error) {
 	n, err := t.to.Write(b)
 	t.bytes += n
 	return n, err
+}
+
+// joined puts a negative number and the flag before it into one argument: kong would take it for a short flag.
+func joined(arguments []string) []string {
+	var out []string
+	for _, argument := range arguments {
+		number := len(argument) > 1 && argument[0] == '-' && (argument[1] >= '0' && argument[1] <= '9' || argument[1] == '.')
+		if last := len(out) - 1; number && last >= 0 && strings.HasPrefix(out[last], "--") && len(out[last]) > 2 && !strings.Contains(out[last], "=") {
+			out[last] += "=" + argument
+			continue
+		}
+		out = append(out, argument)
+	}
+	return out
 }
 
 // helpHint names the help that answers a command line that did not parse.

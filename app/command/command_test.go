@@ -64,3 +64,17 @@ func TestWorking(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 }
+
+// A negative number belongs to the flag before it, so that the command says what is wrong with it.
+func TestNegativeNumbersAreValues(t *testing.T) {
+	for given, want := range map[string]string{
+		"plan --budget -1 --json": "plan --budget=-1 --json",
+		"plan --gpus=4 -1":        "plan --gpus=4 -1",
+		"run -- -1":               "run -- -1",
+		"top -w":                  "top -w",
+	} {
+		if got := strings.Join(joined(strings.Fields(given)), " "); got != want {
+			t.Errorf("%s becomes %s, want %s", given, got, want)
+		}
+	}
+}
