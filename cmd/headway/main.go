@@ -39,7 +39,8 @@ type commands struct {
 	Weights    weightsCmd    `cmd:"" help:"List, verify, compare and prune the published versions of a run."`
 	RestoreLog restoreLogCmd `cmd:"" help:"Write the damaged log of a control plane anew from its mirror."`
 	Config     configCmd     `cmd:"" help:"Print a document with every default filled in."`
-	Completion completionCmd `cmd:"" help:"Print the completion script of a shell."`
+	Completion completionCmd `cmd:"" help:"Complete commands, flags, keys and runs in bash, zsh or fish."`
+	Complete   completeCmd   `cmd:"" hidden:"" passthrough:"" help:"Print what the last word may become."`
 	Version    versionCmd    `cmd:"" help:"Print the version of this program."`
 }
 
