@@ -43,7 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ca", help="PEM file of the authority that signed the server's certificate")
     said = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # a line a request otherwise
+    for library in ("httpx", "httpx2"):  # a line a request otherwise: the client's own, and those of openai's client
+        logging.getLogger(library).setLevel(logging.WARNING)
     sys.path.insert(0, os.getcwd())
     stop = threading.Event()
 
