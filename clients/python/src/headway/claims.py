@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 from . import errors
+from .failures import Failures
 from .play import Environment, Sampled, Sampler, Task, Unwanted, ending
 from .transport import Transport
 
@@ -61,6 +62,7 @@ class Worker:
         self._stop = stop or threading.Event()
         self._concurrency, self._grace_s = concurrency, grace_s
         self._free = threading.Semaphore(concurrency)
+        self._failures = Failures(concurrency)
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Task, float]] = {}  # by id, with the moment of its last word
         self._deadline_s = 1.0  # until the first claim says it
@@ -78,6 +80,9 @@ class Worker:
                 if not self._free.acquire(timeout=0.1):
                     continue  # all are busy; tools that hang do not keep it from seeing `stop`
                 self._free.release()
+                if (pause := self._failures.wait_s()) > 0:
+                    self._stop.wait(min(pause, 0.5))  # a rollout that still runs may end well, and ends the pause
+                    continue
                 try:
                     claims = self._claim()
                 except errors.RunEnded:
@@ -87,6 +92,7 @@ class Worker:
                     in_thread(self._play, claim, loop)
         finally:
             self._drain()
+            self._failures.tell(at_once=True)
             self._closing.set()
             self._transport.close()
             loop.call_soon_threadsafe(loop.stop)
@@ -133,6 +139,7 @@ class Worker:
                 self._finish(task, said)
             if "failed" not in said:
                 self._count("finished")
+                self._failures.none()
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
             self._count("given_up")
             _log.info("%s is lost: %s", task.id, error)
@@ -158,7 +165,7 @@ class Worker:
     def _failure(self, task: Task, error: BaseException, reason: str) -> dict[str, Any]:
         """What a finish says of a rollout that came to nothing."""
         self._count("failed")
-        _log.warning("%s failed: %r", task.id, error)
+        self._failures.add(task.id, error)
         # One of this package begins with its class, such as verifier_crash, as the server's own failures do.
         text = str(error) if isinstance(error, errors.HeadwayError) else f"{type(error).__name__}: {error}"
         said: dict[str, Any] = {"failed": text[:1000], "reason": reason}
@@ -210,6 +217,7 @@ class Worker:
     def _touch(self) -> None:
         """Keep the claims of what is being played, and learn which are not wanted any more."""
         while not self._closing.wait(min(max(self._deadline_s / 8, 0.02), 1.0)):
+            self._failures.tell()
             with self._lock:
                 due = time.monotonic() - self._deadline_s / 4
                 running = [task for task, word in self._running.values() if word <= due and task.wanted]
