@@ -40,6 +40,7 @@ func (s *Server) connectTrainer(w http.ResponseWriter, r *http.Request) error {
 	if err := readJSON(r, &req); err != nil {
 		return err
 	}
+	req.Caller = callerOf(w, r)
 	reply, err := port.Connect(r.Context(), req)
 	return writeReply(w, reply, err)
 }

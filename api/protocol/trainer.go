@@ -18,6 +18,8 @@ type ConnectRequest struct {
 	// Rank that connects. Every rank may. One that holds a share of the leased batch gives the whole
 	// batch back by connecting anew, for its results are gone.
 	Rank int `json:"rank,omitempty"`
+	// Caller is set by the server, for what it says of a trainer that takes another's place.
+	Caller Caller `json:"-"`
 }
 
 // Actions of a trainer after it has connected.

@@ -31,6 +31,7 @@ type offer struct {
 	withdrawn bool
 	// over: report and err are Train's, and done is closed.
 	over   bool
+	reason string // why it was given back
 	report port.StepReport
 	err    error
 	done   chan struct{}
@@ -72,7 +73,7 @@ func (t *Trainer) end(o *offer, made loop.Version, report port.StepReport, err e
 		panic(fmt.Sprintf("trainer: lease %d ends twice", o.lease))
 	}
 	o.over, o.report, o.err = true, report, err
-	t.ended.add(ending{lease: o.lease, attempt: o.attempt, made: made})
+	t.ended.add(ending{lease: o.lease, attempt: o.attempt, made: made, at: t.opt.Clock(), reason: o.reason})
 	if t.offer == o {
 		t.offer = nil
 	}
@@ -82,9 +83,9 @@ func (t *Trainer) end(o *offer, made loop.Version, report port.StepReport, err e
 
 // giveBack returns a batch untrained. It is called with mu held.
 func (t *Trainer) giveBack(o *offer, format string, args ...any) {
-	reason := fmt.Sprintf(format, args...)
-	t.opt.Logf("trainer: lease %d goes back to the queue: %s", o.lease, reason)
-	t.end(o, loop.NoVersion, port.StepReport{}, fmt.Errorf("trainer: lease %d: %s: %w", o.lease, reason, port.ErrLeaseReturned))
+	o.reason = fmt.Sprintf(format, args...)
+	t.opt.Logf("trainer: lease %d goes back to the queue: %s", o.lease, o.reason)
+	t.end(o, loop.NoVersion, port.StepReport{}, fmt.Errorf("trainer: lease %d: %s: %w", o.lease, o.reason, port.ErrLeaseReturned))
 }
 
 // expire gives the batch back if a rank that has its share was silent for too long. Every
@@ -125,6 +126,9 @@ type ending struct {
 	attempt int32
 	// made is the version that it was committed as, loop.NoVersion if it was not.
 	made loop.Version
+	// at is when, by the run's clock; reason says why it was given back, empty if it was not.
+	at     int64
+	reason string
 }
 
 // memoryLeases is how many leases back a repeated call still gets its answer.
@@ -151,8 +155,13 @@ func (m *memory) find(lease loop.LeaseID) (ending, bool) {
 	return ending{}, false
 }
 
-// expired refuses work on a lease that is not out any more.
-func expired(lease loop.LeaseID, attempt int32) *protocol.Refusal {
+// expired refuses work on a lease that is not out any more, and says why where this process gave it back. It is called
+// with mu held.
+func (t *Trainer) expired(lease loop.LeaseID, attempt int32) *protocol.Refusal {
+	if last, ok := t.ended.find(lease); ok && last.reason != "" && attempt <= last.attempt {
+		return protocol.Refuse(protocol.CodeExpired, "lease %d, attempt %d went back to the queue %.1f s ago: %s; drop its results and lease again",
+			lease, attempt, time.Duration(t.opt.Clock()-last.at).Seconds(), last.reason).With("lease", lease).With("attempt", attempt)
+	}
 	return protocol.Refuse(protocol.CodeExpired, "lease %d, attempt %d is not out any more: it expired, was given back or is of another run; drop its results and lease again",
 		lease, attempt).With("lease", lease).With("attempt", attempt)
 }
@@ -162,7 +171,7 @@ func (t *Trainer) notOut(lease loop.LeaseID, attempt int32) *protocol.Refusal {
 	if lease == t.awaited {
 		return protocol.Refuse(protocol.CodeUnavailable, "the run was restarted and does not have lease %d on offer yet: it stays yours, try again in a moment", lease)
 	}
-	return expired(lease, attempt)
+	return t.expired(lease, attempt)
 }
 
 // committed finds the version that a lease was committed as, here or before a restart. It
@@ -195,7 +204,7 @@ func (t *Trainer) held(lease loop.LeaseID, attempt int32, trainer string, rank i
 		return nil, t.notOut(lease, attempt)
 	}
 	if rank == anyRank && !o.countsOfAny(attempt) || rank != anyRank && !o.counts(rank, attempt) {
-		return nil, expired(lease, attempt)
+		return nil, t.expired(lease, attempt)
 	}
 	if len(o.taken) == 0 && attempt == o.attempt {
 		return nil, protocol.Refuse(protocol.CodeConflict, "lease %d is on offer and not taken: lease it first", lease).With("lease", lease)

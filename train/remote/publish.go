@@ -311,10 +311,10 @@ func (t *Trainer) last(p *publication) error {
 			p.offer, p.again = nil, true // another try was faster
 			return nil
 		}
-		return expired(p.Lease, p.Attempt)
+		return t.expired(p.Lease, p.Attempt)
 	case p.offer != nil:
 		if !p.offer.counts(0, p.Attempt) || p.offer.withdrawn {
-			return expired(p.Lease, p.Attempt)
+			return t.expired(p.Lease, p.Attempt)
 		}
 		p.offer.busy++
 	case p.Version == t.version:

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -131,14 +132,27 @@ func (t *Trainer) Connect(_ context.Context, req protocol.ConnectRequest) (proto
 		return protocol.ConnectReply{}, err
 	}
 	world, s := max(req.WorldSize, 1), &t.session
+	if r, now := s.ranks[req.Rank], t.opt.Clock(); r != nil && r.silent(now) <= t.opt.Lease {
+		t.opt.Logf("trainer: warning: %s connected again, %.1f s after its last word: where two processes have that name, stop one",
+			callerText(req), r.silent(now).Seconds())
+	}
 	if o := t.offer; o != nil && !o.withdrawn {
 		if _, lost := o.taken[req.Rank]; lost || len(o.taken) > 0 && o.world != world {
-			t.giveBack(o, "rank %d of trainer %s has started anew", req.Rank, req.Trainer)
+			t.giveBack(o, "another process connected as %s; where both still run, stop one", callerText(req))
 		}
 	}
 	s.world = world
 	t.touch(req.Rank)
 	return t.stand(req.Version)
+}
+
+// callerText names the process that connects.
+func callerText(req protocol.ConnectRequest) string {
+	text := fmt.Sprintf("rank %d of trainer %q", req.Rank, req.Trainer)
+	if req.Caller.Peer.IsValid() {
+		text += " from " + req.Caller.Peer.String()
+	}
+	return text
 }
 
 // stand says where the run stands to a trainer that holds a version. It is called with mu held.
