@@ -138,6 +138,9 @@ func (v *validator) word(known field, word, path string) {
 	} else {
 		err.Nearest = spelling.Nearest(word, known.words)
 	}
+	if path == "environment.task" && v.config.Environment.Kind == "remote" && err.Nearest == "" {
+		err.Problem += ": environment.name has the name that workers play"
+	}
 	v.errs = append(v.errs, err)
 }
 

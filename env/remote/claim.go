@@ -3,7 +3,9 @@ package remote
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -73,10 +75,23 @@ func (e *Dispatcher) checkClaim(req *protocol.ClaimRequest) error {
 		return protocol.Refuse(protocol.CodeInvalid, "wait_s is %g: want 0 to %d seconds", req.WaitS, waitMaxS)
 	}
 	if len(req.Environments) > 0 && !slices.Contains(req.Environments, e.opt.Name) {
-		return protocol.Refuse(protocol.CodeInvalid, "this run's rollouts are of environment %q, which is not among the %d that worker %s plays: start a worker that plays it",
-			e.opt.Name, len(req.Environments), req.Worker).With("environment", e.opt.Name)
+		return protocol.Refuse(protocol.CodeInvalid, "this run's rollouts are of environment %q, and worker %s plays %s. Set environment.name to what it plays, or start another worker",
+			e.opt.Name, req.Worker, quotedSome(req.Environments)).With("environment", e.opt.Name)
 	}
 	return nil
+}
+
+// quotedSome quotes the first names of environments: a worker may say many, and long ones.
+func quotedSome(names []string) string {
+	const most = 4
+	var quoted []string
+	for _, name := range names[:min(len(names), most)] {
+		quoted = append(quoted, fmt.Sprintf("%.64q", name))
+	}
+	if more := len(names) - most; more > 0 {
+		quoted = append(quoted, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // await waits until a rollout is offered; it returns none if none was in time. e.mu

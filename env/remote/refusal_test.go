@@ -111,13 +111,14 @@ func TestBadCalls(t *testing.T) {
 		_, err = e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: make([]int32, 13), MaxTokens: 4})
 		refused(t, err, protocol.CodeTooLarge, "at most 12, earlier turns included: shorten it; the limit is environment.prompt_tokens_max")
 		for word, req := range map[string]protocol.ClaimRequest{
-			"max is 1025":      {Worker: "w", Max: 1025},
-			"max is -1":        {Worker: "w", Max: -1},
-			"wait_s is 61":     {Worker: "w", WaitS: 61},
-			"wait_s is -1":     {Worker: "w", WaitS: -1},
-			"wait_s is NaN":    {Worker: "w", WaitS: math.NaN()},
-			`worker "a/b"`:     {Worker: "a/b"},
-			`is not among the`: {Worker: "w", Environments: []string{"sort", "chess"}},
+			"max is 1025":   {Worker: "w", Max: 1025},
+			"max is -1":     {Worker: "w", Max: -1},
+			"wait_s is 61":  {Worker: "w", WaitS: 61},
+			"wait_s is -1":  {Worker: "w", WaitS: -1},
+			"wait_s is NaN": {Worker: "w", WaitS: math.NaN()},
+			`worker "a/b"`:  {Worker: "a/b"},
+			`worker w plays "sort", "chess". Set environment.name to`: {Worker: "w", Environments: []string{"sort", "chess"}},
+			`"a", "b", "c", "d", 1 more. Set`:                         {Worker: "w", Environments: []string{"a", "b", "c", "d", "e"}},
 		} {
 			_, err := e.Claim(t.Context(), req)
 			refused(t, err, protocol.CodeInvalid, word)
