@@ -13,7 +13,7 @@ import (
 // liveRegimes are embedded runs: a few keys over a run of the task reverse each.
 var liveRegimes = map[string][]string{
 	"a queue of four batches": {"queue.factor=4"},
-	"four steps a sync":       {"sync.every=4", "train.batch=64"},
+	"four steps a sync":       {"queue.policy=drop", "sync.every=4", "train.batch=64"},
 	"a wide bound":            {"queue.policy=bounded", "queue.eta=3", "train.batch=64"},
 }
 

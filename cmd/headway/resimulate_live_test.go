@@ -12,7 +12,7 @@ import (
 
 // pacedRun are settings of an embedded run whose speeds the machine does not decide, as long
 // as it has time for it: a decode step and a train step take as long as a GPU's would.
-var pacedRun = []string{"engines.0.decode_step_s=0.01", "trainer.step_s=0.12", "trainer.steps=240"}
+var pacedRun = []string{"engines.0.decode_step_s=0.01", "trainer.step_s=0.12", "trainer.steps=240", "queue.policy=drop"}
 
 // liveArms are settings that are resimulated, and really run.
 var liveArms = []string{"queue.factor=2", "rollout.concurrency=64", "train.batch=64", "queue.policy=block queue.factor=2", "queue.policy=max queue.max_staleness=2 queue.factor=2"}
