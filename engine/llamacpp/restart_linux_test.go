@@ -30,7 +30,9 @@ func TestMain(m *testing.M) {
 // serve is a llama-server as far as a restart sees one: it answers /health, and /props with the label it was given.
 func serve(behaviour, address, pids string, arguments []string) {
 	if arguments[0] == "descend" { // a child that would outlive its parent
-		select {}
+		for { // select would end the program as a deadlock, without cgo
+			_ = syscall.Pause()
+		}
 	}
 	if behaviour == "broken" {
 		fmt.Println("error loading model: no such tensor")

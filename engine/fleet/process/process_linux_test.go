@@ -45,7 +45,9 @@ func TestMain(m *testing.M) {
 // serve answers at a port, beside a child in a group of its own that would outlive it.
 func serve(port string) {
 	if port == "child" {
-		select {}
+		for { // select would end the program as a deadlock, without cgo
+			_ = syscall.Pause()
+		}
 	}
 	child := exec.Command(os.Args[0], "child")
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: os.Getenv(behaves) == "scatter"}
@@ -71,7 +73,9 @@ func plane(dir string) {
 		err = f.Acquire(context.Background(), 0)
 	}
 	fmt.Println(ports[0], err)
-	select {}
+	for { // select would end the program as a deadlock, without cgo
+		_ = syscall.Pause()
+	}
 }
 
 // made is a fleet of this program.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 )
 
@@ -20,7 +21,9 @@ func TestMain(m *testing.M) {
 	cmd.Stdout = os.Stdout
 	Own(cmd)
 	fmt.Println(cmd.Start())
-	select {}
+	for { // select would end the program as a deadlock, without cgo
+		_ = syscall.Pause()
+	}
 }
 
 // What an experiment has started ends with it, even where it is killed.
