@@ -42,8 +42,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def binary(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`headway` out of the wheel, or what HEADWAY_BINARY names."""
-    if given := os.environ.get("HEADWAY_BINARY"):
+    """`headway` out of the wheel, or what HEADWAY_PROGRAM names."""
+    if given := os.environ.get("HEADWAY_PROGRAM"):
         return Path(given)
     out = tmp_path_factory.mktemp("bin")
     with zipfile.ZipFile(request.getfixturevalue("wheel")) as files:
