@@ -34,7 +34,7 @@ var rules = []rule{
 	{room: "cmd/lab/bench", may: []string{"cmd/lab/bench/paired", "cmd/lab/bench/plane", "cmd/lab/bench/python"},
 		what: "experiments that print a table: `make bench`",
 		why:  "it runs the program as a user would, from outside"},
-	{room: "cmd/lab/bench/firstrun",
+	{room: "cmd/lab/bench/firstrun", may: []string{"cmd/lab/bench/plane"},
 		what: "the prediction of the default run beside what it measures, over seeds, processors and load",
 		why:  "it runs the program as a user would, from outside"},
 	{room: "cmd/lab/bench/paired", modules: []string{"gonum.org/v1/gonum"},

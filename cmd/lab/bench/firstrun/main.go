@@ -22,6 +22,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 )
 
 // What a prediction may be off by: in the mean staleness and in the period as shares, in p95 in versions. With a busy
@@ -103,9 +105,9 @@ func measure(seeds int, processors, loads, set string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "headway")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return fmt.Errorf("building headway: %w\n%s", err, out)
+	program, err := plane.Build(dir)
+	if err != nil {
+		return err
 	}
 	fmt.Printf("%s, %s/%s, %d processors, load %s; %d seeds\n\n", time.Now().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), loadAverage(), seeds)
 	fmt.Printf("%-22s %4s  %-21s %-9s %-25s %6s %7s %5s\n", "", "seed", "staleness pred/meas", "p95", "period ms pred/meas", "spread", "wasted", "load")

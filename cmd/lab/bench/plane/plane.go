@@ -24,11 +24,20 @@ type Plane struct {
 // name is the run's.
 const name = "bench"
 
+// Build builds headway of the current folder into dir, and returns its path.
+func Build(dir string) (program string, err error) {
+	program = filepath.Join(dir, "headway")
+	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
+	}
+	return program, nil
+}
+
 // Serve builds headway of the current folder and starts it as Start does.
 func Serve(dir string, arguments ...string) (*Plane, error) {
-	program := filepath.Join(dir, "headway")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("building headway (run this from the repository's root): %w\n%s", err, out)
+	program, err := Build(dir)
+	if err != nil {
+		return nil, err
 	}
 	return Start(program, dir, arguments...)
 }

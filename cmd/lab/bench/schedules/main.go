@@ -22,6 +22,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 )
 
 // arm is one setting that is run under both schedules.
@@ -105,9 +107,9 @@ func measure(steps, seeds int) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "headway")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return fmt.Errorf("building headway: %w\n%s", err, out)
+	program, err := plane.Build(dir)
+	if err != nil {
+		return err
 	}
 	fmt.Printf("%s, %s/%s, %d processors; %d train steps, medians of %d seeds\n", time.Now().Format(time.DateOnly), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), steps, seeds)
 	fmt.Printf("decode step %g s, train step %g s, C 64, B 64, S 8, q 1\n\n", decodeStepS, stepS)

@@ -28,6 +28,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 	"github.com/headway-rl/headway/cmd/lab/bench/python"
 )
 
@@ -124,9 +125,9 @@ func bench(runs int, out string) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "headway")
-	if text, err := exec.Command("go", "build", "-o", program, "./cmd/headway").CombinedOutput(); err != nil {
-		return fmt.Errorf("building headway: %w\n%s", err, text)
+	program, err := plane.Build(dir)
+	if err != nil {
+		return err
 	}
 	interpreter, missing := python.Prepare("simulator", "SimPy", "simpy")
 	res := result{Date: time.Now().Format(time.DateOnly), Runs: runs,
