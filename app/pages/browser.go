@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 )
 
@@ -72,6 +71,3 @@ func withPage(arguments []string, page string) (out []string) {
 	}
 	return out
 }
-
-// System is the system that [Browser] is asked about.
-const System = runtime.GOOS

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -183,7 +182,7 @@ func (c *planCmd) schedules(application *app.Process, problem *plan.Problem, mad
 	at := &made.Recommended
 	about := []string{fmt.Sprintf("%d rollout + %d train GPUs, batch %d, %d slots a replica: the plan's recommended setting.", at.RolloutGPUs, at.TrainGPUs, at.BatchRollouts, at.SlotsPerReplica)}
 	for _, note := range made.Machine.Notes {
-		about = append(about, strings.ToUpper(note[:1])+note[1:]+".")
+		about = append(about, report.Capital(note)+".")
 	}
 	return planSchedules(application, plan.Schedules(problem, at), schedulesOptions{JSON: c.JSON, HTML: c.HTML, About: about})
 }

@@ -193,7 +193,7 @@ func sourceLever(c config.Config, source attribution.Source) string {
 		return "A length cap, smaller groups (rollout.group_size) or redundancy (rollout.redundancy) move it"
 	case attribution.Queue:
 		if lever := queueLever(c); lever != "" {
-			return strings.ToUpper(lever[:1]) + lever[1:] + " move it"
+			return report.Capital(lever) + " move it"
 		}
 		return "A lower queue.factor, or the newest first (queue.select), move it"
 	case attribution.Fill:

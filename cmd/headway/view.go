@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -100,7 +101,7 @@ func (c *viewCmd) open(a *app.Process, link string) (remove func()) {
 	if c.NoOpen || c.JSON || !a.IsTerminal(a.Stdout) {
 		return remove
 	}
-	command := pages.Browser(a.Getenv, pages.System)
+	command := pages.Browser(a.Getenv, runtime.GOOS)
 	if command == nil {
 		return remove
 	}

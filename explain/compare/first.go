@@ -42,7 +42,7 @@ func (doc *Comparison) verdict() string {
 		return "Neither staleness nor throughput differs, or is known of every run."
 	}
 	text := strings.Join(parts, "; ") + "."
-	return strings.ToUpper(text[:1]) + text[1:]
+	return report.Capital(text)
 }
 
 // best is the run with the best of a figure; nil where a run lacks it or all have the same.

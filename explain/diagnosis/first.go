@@ -44,8 +44,7 @@ func First(r Report) report.Answer {
 // verdict is how a run stands: its figures and the largest source of its staleness, or why it cannot be judged.
 func verdict(r Report) string {
 	if !r.Settled.OK {
-		text := settledText(r.Settled)
-		return strings.ToUpper(text[:1]) + text[1:] + "."
+		return report.Capital(settledText(r.Settled)) + "."
 	}
 	var parts []string
 	for _, c := range r.Compared {
@@ -62,7 +61,7 @@ func verdict(r Report) string {
 	if text == "" {
 		text = settledText(r.Settled)
 	}
-	text = strings.ToUpper(text[:1]) + text[1:] + "."
+	text = report.Capital(text) + "."
 	for i := range r.Findings {
 		if f := &r.Findings[i]; f.Code == "dominant_source" {
 			text += " " + f.Title

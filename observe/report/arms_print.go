@@ -265,7 +265,7 @@ func intervalPictures(r ArmsResult) []picture {
 	var pictures []picture
 	for _, m := range measures[:5] {
 		if r.has(m) {
-			p := Plot{ID: "interval-" + strings.ReplaceAll(m.key, "_", "-"), Title: strings.ToUpper(m.name[:1]) + m.name[1:]}
+			p := Plot{ID: "interval-" + strings.ReplaceAll(m.key, "_", "-"), Title: Capital(m.name)}
 			pictures = append(pictures, picture{p, template.HTML(intervalSVG(r, m, p))})
 		}
 	}

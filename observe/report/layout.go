@@ -2,6 +2,7 @@ package report
 
 import (
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -147,4 +148,13 @@ func tableWidth(widths []int) int {
 		sum += w
 	}
 	return sum
+}
+
+// Capital is a text as a sentence begins. A Greek letter stays: it is a name.
+func Capital(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	if !unicode.IsLower(first) || unicode.Is(unicode.Greek, first) {
+		return text
+	}
+	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -65,7 +65,7 @@ func (s *search) explain() {
 		}
 	}
 	if text := s.plan.bindingText(); text != "" {
-		add("%s.", capital(text))
+		add("%s.", report.Capital(text))
 	}
 	if c.Predicted == nil {
 		add("No constraint was relaxed under its rule: only settings with a closed form are ranked again.")

@@ -20,7 +20,7 @@ func (p *Plan) First() report.Answer {
 		a.Notes = append(a.Notes, short.Text)
 	}
 	if p.Assumed != "" {
-		a.Notes = append(a.Notes, capital(p.Assumed)+".")
+		a.Notes = append(a.Notes, report.Capital(p.Assumed)+".")
 	}
 	for _, alternative := range p.Alternatives {
 		a.Advice = append(a.Advice, report.Advice{Do: "Or " + alternative.Name + ": " + alternative.words(), Buys: alternative.Text})

@@ -60,7 +60,7 @@ func (p *Plan) HTML(w io.Writer) error {
 		warnings = append(warnings, "No setting keeps the budget; what is recommended comes closest.")
 	}
 	if p.Assumed != "" {
-		warnings = append(warnings, capital(p.Assumed)+".")
+		warnings = append(warnings, report.Capital(p.Assumed)+".")
 	}
 	for _, short := range p.Shortfall {
 		warnings = append(warnings, short.Text)

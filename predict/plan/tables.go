@@ -157,7 +157,7 @@ func (p *Plan) findingsText() []string {
 		if !f.Holds {
 			verdict = "fails here"
 		}
-		list = append(list, fmt.Sprintf("%s: %s. %s. It fails %s.", capital(f.Rule), verdict, capital(f.Evidence), f.Fails))
+		list = append(list, fmt.Sprintf("%s: %s. %s. It fails %s.", report.Capital(f.Rule), verdict, report.Capital(f.Evidence), f.Fails))
 	}
 	return list
 }

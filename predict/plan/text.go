@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -133,13 +131,4 @@ func (p *Plan) frontierTable() report.Table {
 		table.Rows = append(table.Rows, row)
 	}
 	return table
-}
-
-// capital begins a sentence.
-func capital(text string) string {
-	first, size := utf8.DecodeRuneInString(text)
-	if !unicode.IsLower(first) || unicode.Is(unicode.Greek, first) { // β is a name
-		return text
-	}
-	return string(unicode.ToUpper(first)) + text[size:]
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
@@ -66,8 +65,7 @@ func driftTitle(name string) string {
 	if i < 0 {
 		return name
 	}
-	what := ControlDrifts[i].What
-	return strings.ToUpper(what[:1]) + what[1:]
+	return report.Capital(ControlDrifts[i].What)
 }
 
 // headline counts what is wanted of the controller.
