@@ -51,6 +51,7 @@ const warmupDefault = 1200
 // [Config.Validate].
 func (c Config) WithDefaults() Config {
 	c = c.clone()
+	c.replicateEngines()
 	c.presetDefaults()
 	orSeed(&c.Seed, 1, c.given("seed"))
 	orWord(&c.Schedule, "asynchronous")

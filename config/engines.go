@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// Engine is one replica that generates rollouts.
+// Engine is one replica that generates rollouts, or several alike.
 type Engine struct {
 	// Kind of engine: embedded, or a server that runs elsewhere. Kinds vllm, sglang and llamacpp (llama-server) are those servers. Kind openai is any other that answers completions; it gives no token ids, so nothing can be trained on. Kind tinker is a service of Tinker's API, which trains as well and stands alone. Default embedded.
 	Kind string `json:"kind" allowed:"embedded vllm sglang llamacpp openai tinker"`
-	// Name in status and reports. Default engine-0, engine-1 and so on.
+	// Count is the number of engines that this entry stands for, each with the entry's slots. A range says it as well: url http://node-{1..40}:8000 is 40 engines, {01..40} counts with zeros, and two ranges in one text make all their combinations. Texts of the entry with ranges have the same number of engines. Default 1.
+	Count int `json:"count,omitempty" min:"1" max:"4096"`
+	// Name in status and reports. Behind the name of several engines is the number of each: that of url's range, else 0, 1 and so on. Default engine-0, engine-1 and so on.
 	Name string `json:"name"`
-	// URL of the server, such as http://host:8000; for every kind but embedded. That of a service may have a path, which stands before /api/v1.
+	// URL of the server, such as http://host:8000, or http://host-{1..40}:8000 for 40 of them; for every kind but embedded. That of a service may have a path, which stands before /api/v1.
 	URL string `json:"url,omitempty"`
 	// ServedModel is the name by which the server knows the model, for tinker the base model. Default the first that it lists; tinker must name it where the service has several.
 	ServedModel string `json:"served_model,omitempty"`
@@ -149,7 +151,7 @@ var deliveries = map[string][]string{
 // engineServers checks what is said of engines that are servers, and what is said only for them.
 func (v *validator) engineServers() {
 	c := v.config
-	urls := map[string]string{}
+	urls := map[string]int{} // the engine of each
 	for i, e := range c.Engines {
 		key := func(name string) string { return fmt.Sprintf("engines.%d.%s", i, name) }
 		if !e.External() {
@@ -161,10 +163,12 @@ func (v *validator) engineServers() {
 		} else if other, twice := urls[sameServer(address)]; twice && c.Elastic() && !placeholder(e.URL) {
 			v.fail(key("url"), e.URL, "does not say which of the fleet's engines it is of", "{index} where the engine's number goes, such as http://NAME-{index}.SERVICE:8000")
 			break
+		} else if twice && c.origin.sameEntry(other, i) {
+			v.fail(key("url"), e.URL, "is one server, and its entry stands for several engines", "a range, such as http://node-{1..4}:8000 or http://host:{8000..8003}")
 		} else if twice {
-			v.fail(key("url"), e.URL, "is the server of "+other+" already: its weights would be changed under that one's responses", "one engine for each server")
+			v.fail(key("url"), e.URL, "is the server of "+c.Engines[other].Name+" already: its weights would be changed under that one's responses", "one engine for each server")
 		} else {
-			urls[sameServer(address)] = e.Name
+			urls[sameServer(address)] = i
 		}
 		v.engineDelivery(e, key)
 		v.serverKeys(e, key)

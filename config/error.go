@@ -33,6 +33,8 @@ type Error struct {
 	Cause error
 	// derived: nobody gave the key, nor a section or list that it is in.
 	derived bool
+	// replicated: the key is of an engine that an entry with a count or a range stands for.
+	replicated bool
 	// document is the text that Line and Column are of, nil where unknown.
 	document []byte
 }

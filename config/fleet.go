@@ -134,7 +134,7 @@ func (v *validator) fleet() {
 	if _, said := c.givenUnder("fleet"); !said && !f.said() {
 		for i, e := range c.Engines {
 			if placeholder(e.URL) {
-				v.fail(fmt.Sprintf("engines.%d.url", i), e.URL, "has words of a fleet, and there is none", "fleet.driver process or kubernetes, or the address itself")
+				v.fail(fmt.Sprintf("engines.%d.url", i), e.URL, "has words of a fleet, and there is none", "fleet.driver process or kubernetes, or the address itself: a range such as {1..40} where it has a number")
 			}
 		}
 		return

@@ -23,6 +23,7 @@ type place struct {
 	rank         rank
 	line, column int
 	text         string // the value as written, shortened; "" for a section
+	entry        string // of an engine: the path of the entry with a count or a range that stands for it, else ""
 }
 
 // overrideFile is the File of errors about an override that no flag stands for.
@@ -133,6 +134,7 @@ func (c Config) problem(path, value, problem, allowed string) *Error {
 		return err
 	}
 	at := c.placeOf(path)
+	err.Key, err.replicated = c.origin.asWritten(path), c.origin.entryOf(path) != ""
 	err.File, err.Line, err.Column, err.document = at.file, at.line, at.column, c.origin.text
 	if c.given(path) && at.text != "" {
 		err.Value = at.text

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/url"
+	"strings"
 )
 
 // kindTinker is the kind of an engine and of a trainer that are one service of Tinker's API.
@@ -61,6 +62,12 @@ func (v *validator) engineURL(i int) string {
 	}
 	if problem == "" {
 		return address
+	}
+	if numberRange.MatchString(address) {
+		return "" // an entry stands for no engines, which is said
+	}
+	if strings.Contains(address, "..") {
+		allowed = "such as http://node-{1..40}:8000, a range of whole numbers"
 	}
 	v.fail(fmt.Sprintf("engines.%d.url", i), e.URL, problem, allowed)
 	return ""

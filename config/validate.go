@@ -21,6 +21,7 @@ func (c Config) Validate() error { return c.validate(true).orNil() }
 func (c Config) validate(relations bool) Errors {
 	check := validator{config: c}
 	check.section(document, reflect.ValueOf(c), "")
+	check.replicas()
 	check.errs = check.errs.withoutFollowing()
 	if relations && len(check.errs) == 0 {
 		check.preset()
@@ -46,7 +47,7 @@ func (c Config) validate(relations bool) Errors {
 	if relations && len(check.errs) == 0 {
 		check.loop()
 	}
-	return check.errs
+	return check.errs.onceAnEntry()
 }
 
 // loop is the last check: whatever else the loop refuses is refused here. What
@@ -325,8 +326,10 @@ func (v *validator) run() {
 	}
 	names := map[string]bool{}
 	for i, engine := range c.Engines {
-		if names[engine.Name] {
-			v.fail(fmt.Sprintf("engines.%d.name", i), engine.Name, "is the name of another engine", "a name of its own")
+		if key := fmt.Sprintf("engines.%d.name", i); names[engine.Name] && (c.origin.sameEntry(i, i-1) || c.origin.sameEntry(i, i+1)) {
+			v.fail(key, nil, fmt.Sprintf("makes %q, which is the name of another engine", engine.Name), "names of their own")
+		} else if names[engine.Name] {
+			v.fail(key, engine.Name, "is the name of another engine", "a name of its own")
 		}
 		names[engine.Name] = true
 	}

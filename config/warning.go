@@ -76,7 +76,7 @@ func (c Config) warnInto(found *[]Warning) func(key, format string, args ...any)
 				at = replaced
 			}
 		}
-		*found = append(*found, Warning{File: at.file, Line: at.line, Key: key, Text: fmt.Sprintf(format, args...)})
+		*found = append(*found, Warning{File: at.file, Line: at.line, Key: c.origin.asWritten(key), Text: fmt.Sprintf(format, args...)})
 	}
 }
 

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/headway-rl/headway/internal/failure"
@@ -206,5 +209,25 @@ steps: {warmup: 20, measured: 60}
 		if one != other || one.PrefillS == 0 || one.InterruptedS == 0 {
 			t.Errorf("%s: latency %+v by the one, %+v by the other", more, one, other)
 		}
+	}
+}
+
+// An entry of engines with a count is simulated as so many entries, to the byte.
+func TestACountOfEnginesIsSimulatedAsEntries(t *testing.T) {
+	traced := func(engines string) []byte {
+		path := filepath.Join(t.TempDir(), "trace.ndjson")
+		first(t, "simulate", document(t, "engines: "+engines+"\nrollout: {group_size: 4}\ntrain: {batch: 32}\nmodelled: {train: {step_s: 20}}\nsteps: {warmup: 5, measured: 20}\n"), "--json", "--accept-unsettled", "--trace", path)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	entries := traced("[{slots: 8}, {slots: 8}, {slots: 8}, {slots: 8}]")
+	if count := traced("[{slots: 8, count: 4}]"); !bytes.Equal(count, entries) {
+		t.Error(firstDifference(string(entries), string(count)))
+	}
+	if bytes.Equal(entries, traced("[{slots: 16, count: 2}]")) {
+		t.Error("two engines of as many slots gave the same trace")
 	}
 }

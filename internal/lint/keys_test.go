@@ -15,8 +15,9 @@ var handling = []string{"Load", "LoadWith", "Read", "Parse", "Presets", "Config.
 
 // moving are the functions among them that give a key its effect by another key, with what they do.
 var moving = map[string]string{
-	"Config.readVerlKeys": "keys in verl's words become Headway's own",
-	"Config.verlWarnings": "keys that verl ignores are read, and warned of",
+	"Config.replicateEngines": "the entries of engines become as many engines as they stand for",
+	"Config.readVerlKeys":     "keys in verl's words become Headway's own",
+	"Config.verlWarnings":     "keys that verl ignores are read, and warned of",
 }
 
 // unread are fields of the schema that no part reads by themselves, with the reason. An allowance that is not used fails.
