@@ -30,6 +30,7 @@ def train_step(
     rows = adapter.padded(batch)
     setting, mask = config["trainer"], rows["loss_mask"].bool()
     now = log_probs(model, rows, config["rollout"]["sampling"]["temperature"])
+    batch.compare(now)
     log_ratio = (now - rows["logprobs"])[mask]
     advantage, epsilon = rows["advantages"][mask], setting["clip_epsilon"]
     ratio = log_ratio.exp()

@@ -54,7 +54,8 @@ def loss_of(
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """GRPO with PPO's clip, mean over the batch's sampled tokens; beside it what it measured."""
     mask = rows["loss_mask"] == 1
-    log_ratio = jnp.where(mask, log_probs(w, rows, heads, prompt_tokens) - rows["logprobs"], 0.0)
+    now = log_probs(w, rows, heads, prompt_tokens)
+    log_ratio = jnp.where(mask, now - rows["logprobs"], 0.0)
     ratio = jnp.exp(log_ratio)
     clipped = jnp.clip(ratio, 1 - epsilon, 1 + epsilon)
     gain = jnp.minimum(ratio * rows["advantages"], clipped * rows["advantages"])
@@ -62,7 +63,7 @@ def loss_of(
     count, weight = mask.sum(), jnp.where(mask, ratio, 0.0)
     return loss, {
         "loss": loss, "clip_fraction": (ratio != clipped).sum() / count, "mean_log_ratio": log_ratio.sum() / count,
-        "effective_sample_size": weight.sum() ** 2 / (weight**2).sum() / count,
+        "effective_sample_size": weight.sum() ** 2 / (weight**2).sum() / count, "log_probs": now,
     }  # fmt: skip
 
 
@@ -114,6 +115,7 @@ def main(arguments: list[str] | None = None) -> float:
         batch.stamp_forward()
         rows = adapter.padded(batch, max_len=2 * letters + 3)  # one shape, compiled once
         w, moments, found = train_step(w, moments, rows, batch.metadata.response_tokens, **fixed)
+        batch.compare(found.pop("log_probs"))
         metrics = {name: float(value) for name, value in found.items()}
         try:
             hw.publish(batch, w, optimizer=adapter.flatten(moments), metrics=metrics)

@@ -88,6 +88,7 @@ def train_step(
     rows = adapter.padded(batch)
     mask = rows["loss_mask"].bool()
     now = log_probs(policy, rows, prompt_tokens)
+    batch.compare(now)
     log_ratio = (now - rows["logprobs"])[mask]
     advantage, epsilon = rows["advantages"][mask], setting["clip_epsilon"]
     ratio = log_ratio.exp()

@@ -5,7 +5,7 @@
     hw = headway.connect("http://127.0.0.1:7070")
     model.load_state_dict(headway.torch.tensors(hw.load()))
     for batch in hw.batches():                  # leased, renewed in the background
-        train_step(model, batch)
+        train_step(model, batch)                # calls batch.compare(its log-probs): do they agree with the engine's?
         hw.publish(batch, model.state_dict())   # the next version; acknowledges the batch
 
     headway.simulate("run.yaml", queue__factor=2).staleness.mean
@@ -15,6 +15,7 @@
 """
 
 from .agent import OpenAI
+from .agreement import Agreement
 from .analysis import compare, diagnose, doctor, grid, plan, predict, resimulate, simulate
 from .batch import Batch, GroupStamp, Metadata, Rollout
 from .claims import work
@@ -53,11 +54,11 @@ __version__ = "0.1.0"
 
 
 __all__ = [
-    "BFloat16", "Batch", "Busy", "Client", "Conflict", "Died", "DiskFull", "Environment", "Failed", "Forbidden",
-    "GroupStamp", "HeadwayError", "HeadwayWarning", "Internal", "Invalid", "LeaseExpired", "Metadata",
+    "Agreement", "BFloat16", "Batch", "Busy", "Client", "Conflict", "Died", "DiskFull", "Environment", "Failed",
+    "Forbidden", "GroupStamp", "HeadwayError", "HeadwayWarning", "Internal", "Invalid", "LeaseExpired", "Metadata",
     "MissingLibrary", "NotFound", "NotSettled", "OpenAI", "Plane", "ProgramError", "ProgramMissing", "Question",
-    "Refused", "RendezvousReply", "Result", "Rollout", "Run", "RunEnded", "Sampled", "Task", "TooLarge",
-    "Unauthorized", "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16",
-    "compare", "connect", "diagnose", "doctor", "environment", "grid", "load", "narrow", "plan", "predict",
-    "rendezvous", "resimulate", "serve", "simulate", "single_turn", "widen", "work",
+    "Refused", "RendezvousReply", "Result", "Rollout", "Run", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
+    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "compare", "connect",
+    "diagnose", "doctor", "environment", "grid", "load", "narrow", "plan", "predict", "rendezvous", "resimulate",
+    "serve", "simulate", "single_turn", "widen", "work",
 ]  # fmt: skip

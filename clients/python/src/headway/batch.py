@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from . import tensors
+from . import agreement, tensors
+from .agreement import Agreement
 from .errors import Invalid
 from .lease import Renewal
 
@@ -116,6 +117,7 @@ class Batch:
     _renewal: Renewal | None = field(default=None, repr=False)
     _done: bool = field(default=False, repr=False)
     _held_version: int = field(default=-1, repr=False)
+    _agreement: Agreement | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """The number of sequences."""
@@ -180,6 +182,17 @@ class Batch:
     def stamp_step(self, version: int | None = None) -> None:
         """Say that the optimizer steps now. A publish does it where it was not done."""
         self.step_version = self._held_version if version is None else version
+
+    def compare(self, logprobs: Any) -> Agreement:
+        """Compare the trainer's own log-probs of this batch, before the step, with those of the engines.
+
+        They are an array of numpy, torch or jax in either form, packed [N] or padded [R, L], aligned with `tokens`
+        and at the temperature of `rollout.sampling`. A train step has them anyway. What is found goes with the
+        step's metrics as `forward/…`, and a forward pass that disagrees is said in the log, in `headway status`
+        and by `headway diagnose`, with its likely cause. NaN, a log-prob above 0 and another shape are Invalid.
+        """
+        self._agreement = agreement.compare(self, logprobs)
+        return self._agreement
 
     def token_advantages(self) -> npt.NDArray[np.float32]:
         """Each token's advantage, packed like `tokens`: its rollout's where the policy sampled it, else 0."""

@@ -79,6 +79,7 @@ class Client:
         self._claimed = False  # the version is what this rank expects rank 0 to have published
         self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._sender_missed = False  # it was said that engines wait for a sender
+        self._told: set[str] = set()  # what was said of the forward pass
         self._sent = False  # versions went to the engines by a sender: the store has no weights of them
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
@@ -442,7 +443,7 @@ class Client:
             )
         message = {
             "trainer": self.trainer, "attempt": batch.attempt, **publication.stamps(batch),
-            **publication.measured(metrics),
+            **publication.measured(self._compared(batch, metrics)),
         }  # fmt: skip
         try:
             reply = self._transport.post(f"/api/v1/batches/{batch.lease}/ack", message)
@@ -502,8 +503,30 @@ class Client:
         lease, attempt = (batch.lease, batch.attempt) if batch is not None else (0, 0)
         return {
             "trainer": self.trainer, "lease": lease, "attempt": attempt, "version": version, "kind": "full",
-            "base_version": -1, **publication.stamps(batch), **publication.measured(metrics),
+            "base_version": -1, **publication.stamps(batch),
+            **publication.measured(self._compared(batch, metrics)),
         }  # fmt: skip
+
+    def _compared(self, batch: Batch | None, metrics: Mapping[str, float] | None) -> Mapping[str, float] | None:
+        """A step's metrics with what was found of its forward pass, which is said where it is new."""
+        if batch is None:
+            return metrics
+        found = batch._agreement
+        if found is None and not self._told:
+            self._tell("none", "the trainer's log-probs are not compared with the engines', so that a wrong forward "
+                       "pass goes unnoticed: call batch.compare(log_probs) before each step")  # fmt: skip
+        if found is None:
+            return metrics
+        if found.agrees is False:
+            self._tell(found.cause, f"version {batch.version}: trainer and engines do not compute the same: {found}")
+        elif found.agrees:
+            self._told = {"agreed"}
+        return {**found.metrics(), **(metrics or {})}
+
+    def _tell(self, what: str, message: str) -> None:
+        if what not in self._told:
+            self._told.add(what)
+            _log.warning("%s", message)
 
 
 __all__ = ["Client", "connect"]
