@@ -135,7 +135,7 @@ type Train struct {
 
 // Queue says which ready groups wait, and which are dropped.
 type Queue struct {
-	// Policy says which groups the queue admits and which it drops. Policy drop evicts the oldest group of a full queue; max also discards groups over the staleness budget. Policy block admits nothing while the queue is full. Policy bounded admits by a bound of the mean staleness (eta). Policy threshold admits a share of groups ahead between two syncs (staleness_threshold). Policy replay keeps trained groups and draws from them again. Default drop; bounded in a document that headway run trains. Such a document names no other key of the queue, no preset and no goal, and models no train step.
+	// Policy says which groups the queue admits and which it drops. Policy drop evicts the oldest group of a full queue; max also discards groups over the staleness budget. Policy block admits nothing while the queue is full. Policy bounded admits by a bound of the mean staleness (eta). Policy threshold admits a share of groups ahead between two syncs (staleness_threshold). Policy replay keeps trained groups and draws from them again. Default drop; bounded where engines and environment are embedded. Such a document names no other key of the queue, no preset and no goal, and models no train step.
 	Policy string `json:"policy" allowed:"drop max block bounded threshold replay"`
 	// Factor is q, the queue's capacity over the batch. Default 1; 4 for replay; for bounded and threshold what they can admit, and no less.
 	Factor float64 `json:"factor,omitempty" min:"1" max:"1e6"`

@@ -2,10 +2,10 @@ package config
 
 import "reflect"
 
-// boundDefaults gives policy bounded to a document that headway run trains and that says nothing of its queue, or
-// the bound alone. A document with a model of its train step is simulated, and keeps the published rule, drop. See docs/decisions/0033.
+// boundDefaults gives policy bounded to a document whose rollouts this program makes and that says nothing of its
+// queue, or the bound alone. A trainer that has not come yet is waited for then. A document with a model of its train step is simulated, and keeps the published rule, drop. See docs/decisions/0033.
 func (c *Config) boundDefaults() {
-	if !c.trainsHere() || c.Preset != "" || c.Controlled() || c.modelsTraining() {
+	if !c.rollsOutHere() || c.Preset != "" || c.Controlled() || c.modelsTraining() {
 		return
 	}
 	if c.saysOfQueue() {
@@ -42,15 +42,15 @@ func (c *Config) etaDefault() float64 {
 	return eta
 }
 
-// trainsHere reports whether engines, trainer and environment are all of this program.
-func (c *Config) trainsHere() bool {
+// rollsOutHere reports whether engines and environment are all of this program, whoever trains.
+func (c *Config) rollsOutHere() bool {
 	embedded := func(kind string) bool { return kind == "" || kind == "embedded" }
 	for _, e := range c.Engines {
 		if !embedded(e.Kind) {
 			return false
 		}
 	}
-	return embedded(c.Trainer.Kind) && embedded(c.Environment.Kind)
+	return embedded(c.Environment.Kind)
 }
 
 // modelsTraining reports whether the document is one to simulate or to plan.

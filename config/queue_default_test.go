@@ -2,7 +2,7 @@ package config
 
 import "testing"
 
-// What headway run trains waits instead of dropping, unless the document says anything of its queue, is another's rules,
+// A run whose rollouts this program makes waits instead of dropping, unless the document says anything of its queue, is another's rules,
 // follows a goal, or is simulated.
 func TestQueueByDefault(t *testing.T) {
 	for _, c := range []struct {
@@ -23,7 +23,9 @@ func TestQueueByDefault(t *testing.T) {
 		{"control: {target: 2}", "drop", 0},
 		{"schedule: synchronous", "block", 0},
 		{"modelled: {train: {utilization: 0.9}}", "drop", 0},
-		{"trainer: {kind: remote}", "drop", 0},
+		{"trainer: {kind: remote}", "bounded", 1},
+		{"trainer: {kind: remote}\nqueue: {factor: 2}", "drop", 0},
+		{"trainer: {kind: remote}\nenvironment: {kind: remote, name: x}", "drop", 0},
 		{"engines: [{kind: vllm, url: 'http://localhost:8000'}]\ntrainer: {kind: remote}\nenvironment: {kind: remote, name: x}", "drop", 0},
 	} {
 		got := mustParse(t, c.document).WithDefaults()
