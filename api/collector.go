@@ -138,6 +138,12 @@ var planeFigures = []figure{
 	{"headway_trainer_state", "1 for the trainer's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		oneOf(trainerStates, func(w string) bool { return w == s.Trainer.State }, emit)
 	}},
+	one("headway_trainer_forward_wrong", "1 while the trainer's log-probs disagree with the engines', by the newest batch that could tell.", gauge, func(s protocol.Status) float64 {
+		if s.Forward != nil {
+			return 1
+		}
+		return 0
+	}),
 	one("headway_trainer_lease", "Lease at the trainer, 0 for none.", gauge, func(s protocol.Status) float64 { return float64(s.Trainer.Lease) }),
 	one("headway_trainer_silent_seconds", "Time since the trainer's last word.", gauge, func(s protocol.Status) float64 { return s.Trainer.SilentS }),
 	one("headway_trainer_idle_ratio", "Share of time in which the trainer waited for a batch.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),

@@ -48,6 +48,9 @@ type Status struct {
 	// meanwhile with the weights that engines have. It is nil while a sync goes as it should, or none is
 	// under way.
 	Held *Finding `json:"held,omitempty"`
+	// Forward says how the trainer's log-probs differ from the engines', with the likely cause as code. It is
+	// nil while they agree, or nothing is known of them.
+	Forward *Finding `json:"forward,omitempty"`
 	// Recovery is how the process began; nil for a new run.
 	Recovery *Recovery `json:"recovery,omitempty"`
 	// Sync is the newest weight sync; nil before the first.

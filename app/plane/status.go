@@ -35,6 +35,9 @@ func (p *Plane) Status() protocol.Status {
 		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.Cfg.Trainer.Steps, Policy: p.Cfg.Queue.Policy,
 		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.App.Now().Sub(p.Began).Seconds(),
 	}
+	if f := p.Forward(); f != nil && !f.Agrees {
+		s.Forward = &protocol.Finding{Code: f.Cause.Name, Message: f.String()}
+	}
 	run := p.runtime.Load()
 	if run == nil {
 		s.Ledger.Balanced = true

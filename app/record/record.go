@@ -42,7 +42,9 @@ type Record struct {
 	Spans *sink.Spans
 	Well  bool
 	// operator is where the operator is told, nil for standard error.
-	operator    atomic.Pointer[func(format string, args ...any)]
+	operator atomic.Pointer[func(format string, args ...any)]
+	// forward is the newest verdict on the trainer's forward pass, nil before the first.
+	forward     atomic.Pointer[steps.Forward]
 	samples     *sampleWriter
 	evaluations evaluator
 	// Expected is the prediction made before the first step; zero where there is none.
@@ -120,6 +122,9 @@ func (r *Record) OpenRecord(upTo loop.Version) (err error) {
 	if r.Steps, err = openStepLog(r.Dir, upTo); err != nil {
 		return err
 	}
+	for i := range r.Steps.Lines {
+		r.judge(&r.Steps.Lines[i], nil)
+	}
 	r.OnClose(r.Steps.Close)
 	r.OnClose(func() error {
 		r.closeSinks()
@@ -140,6 +145,7 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
 	}
 	r.Steps.add(line)
+	r.judge(&line, r.Logf)
 	if r.sinks != nil {
 		r.sinks.Send(sink.StepOf(&line, r.App.Now()))
 	}
@@ -156,6 +162,21 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 		}, func(err error) { r.Logf("evaluating version %d: %v", v, err) })
 	}
 }
+
+// judge takes the verdict of a train step on the trainer's forward pass, if it has one. What is new of it is said.
+func (r *Record) judge(line *steps.Line, say func(format string, args ...any)) {
+	f, judged := line.Forward()
+	if !judged {
+		return
+	}
+	before := r.forward.Swap(&f)
+	if say != nil && (before == nil && !f.Agrees || before != nil && (before.Agrees != f.Agrees || before.Cause != f.Cause)) {
+		say("trainer: %s", f)
+	}
+}
+
+// Forward is the newest verdict on the trainer's forward pass, nil before the first. Any goroutine may ask.
+func (r *Record) Forward() *steps.Forward { return r.forward.Load() }
 
 // WaitEvaluations waits for the evaluation that goes on beside the run, if there is one.
 func (r *Record) WaitEvaluations() { r.evaluations.Wait() }

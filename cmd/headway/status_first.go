@@ -23,6 +23,9 @@ func firstOfStatus(s protocol.Status) report.Answer {
 	if missing, _ := missingText(s); missing != "" && s.Stall == nil {
 		do("%s", missing)
 	}
+	if s.Forward != nil {
+		do("%s", s.Forward.Message)
+	}
 	if s.Held != nil && s.Stall == nil {
 		do("%s", s.Held.Message)
 	}

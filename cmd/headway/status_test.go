@@ -101,6 +101,9 @@ func TestStatusAnswers(t *testing.T) {
 		"NO PROGRESS for 1m40s": func(s *protocol.Status) {
 			s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Message: long}, {Message: long}, {Message: long}, {Message: long}, {Message: long}}}
 		},
+		"1. engine e1 is lost, of 2; worker w3 is silent\n2. at version 3 the trainer's log-probs are 0.35 nats": func(s *protocol.Status) {
+			s.Forward = &protocol.Finding{Code: "temperature", Message: "at version 3 the trainer's log-probs are 0.35 nats"}
+		},
 		"the ledger does not balance": func(s *protocol.Status) { s.Ledger.Balanced = false },
 	} {
 		s := busyStatus()

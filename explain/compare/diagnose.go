@@ -77,10 +77,16 @@ func Learned(dir string) ([]diagnosis.Learned, error) {
 	lines.Buffer(nil, metricsLineMax)
 	for lines.Scan() {
 		var line steps.Line
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.EffectiveSampleSize == 0 {
+		if json.Unmarshal(lines.Bytes(), &line) != nil {
 			continue
 		}
-		list = append(list, diagnosis.Learned{Step: line.Step, ClipFraction: line.ClipFraction, MeanLogRatio: line.MeanLogRatio, EffectiveSampleSize: line.EffectiveSampleSize})
+		said := diagnosis.Learned{Step: line.Step, ClipFraction: line.ClipFraction, MeanLogRatio: line.MeanLogRatio, EffectiveSampleSize: line.EffectiveSampleSize}
+		if f, judged := line.Forward(); judged {
+			said.Forward = &diagnosis.Forward{Agrees: f.Agrees, Says: f.String()}
+		}
+		if said.EffectiveSampleSize != 0 || said.Forward != nil {
+			list = append(list, said)
+		}
 	}
 	return list, lines.Err()
 }

@@ -99,14 +99,17 @@ func (r *Run) summarise(s metrics.Summary) {
 // learned adds how far training was off policy, where the trainer said.
 func (r *Run) learned(path string) {
 	lines, err := Learned(path)
-	if err != nil || len(lines) == 0 {
-		return
-	}
-	var clip, ratio, effective float64
+	var clip, ratio, effective, n float64
 	for _, l := range lines {
+		if l.EffectiveSampleSize == 0 { // it gave a verdict on its forward pass alone
+			continue
+		}
+		n++
 		clip, ratio, effective = clip+l.ClipFraction, ratio+l.MeanLogRatio, effective+l.EffectiveSampleSize
 	}
-	n := float64(len(lines))
+	if err != nil || n == 0 {
+		return
+	}
 	for key, sum := range map[string]float64{"clip_fraction": clip, "mean_log_ratio": ratio, "effective_sample_size": effective} {
 		r.Figures[key] = Figure{Value: sum / n}
 	}

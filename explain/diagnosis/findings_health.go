@@ -92,6 +92,17 @@ func (f *facts) environmentFailures() *Finding {
 		Fails: "where what fails is what the policy wrote: a crash of its own program is a result, and no failure"}
 }
 
+// forwardPass: trainer and engines do not compute the same, by the newest batch that could tell.
+func (f *facts) forwardPass() *Finding {
+	if f.own == nil || f.own.forwards.judged == 0 || f.own.forwards.newest.Agrees {
+		return nil
+	}
+	all := f.own.forwards
+	return &Finding{Title: "The trainer's forward pass is not the engines': it learns from wrong ratios.", Severity: severityDefect, Evidence: []string{all.newest.Says,
+		fmt.Sprintf("%d of %s that could be judged disagree", all.disagree, report.Counted(all.judged, "train step"))},
+		Fails: "where engines compute in fewer bits on purpose, and a correction is to take the difference"}
+}
+
 // persistentLogRatio: trainer and rollouts disagree in one direction, step after step.
 func (f *facts) persistentLogRatio() *Finding {
 	if len(f.logRatios) < stepsMin {

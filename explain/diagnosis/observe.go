@@ -16,7 +16,23 @@ type Learned struct {
 	Step loop.Version
 	// ClipFraction is the share of tokens outside the band, MeanLogRatio the mean of the trainer's minus the
 	// rollout's log-probability, EffectiveSampleSize a share.
+	// All are 0 where it did not say.
 	ClipFraction, MeanLogRatio, EffectiveSampleSize float64
+	// Forward is a verdict on its forward pass, nil where the step has none.
+	Forward *Forward
+}
+
+// Forward says whether a trainer's log-probs of a batch agree with the engines'.
+type Forward struct {
+	Agrees bool
+	// Says is the verdict in a sentence, with the likely cause.
+	Says string
+}
+
+// forwards are the verdicts of a run: how many, how many that disagree, and the newest.
+type forwards struct {
+	judged, disagree int
+	newest           Forward
 }
 
 // observer folds the events of one run of ours into what a diagnosis needs, in
@@ -40,7 +56,8 @@ type observer struct {
 	before     *before
 	engines    []string
 	// steered is what the loop says of its controller after the event that comes next; nil where it does not.
-	steered *loop.ControlStatus
+	steered  *loop.ControlStatus
+	forwards forwards
 	// silences counts how often nothing was measured of a target, over the whole run: a wait unsettles what was before it.
 	silences int64
 }
@@ -104,8 +121,14 @@ func (o *observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 
 // Learn takes what the trainer said of the step that ended last.
 func (o *observer) Learn(l Learned) {
+	if l.Forward != nil {
+		o.forwards.judged, o.forwards.newest = o.forwards.judged+1, *l.Forward
+		if !l.Forward.Agrees {
+			o.forwards.disagree++
+		}
+	}
 	t := o.tally
-	if n := len(t.rows); n > 0 && t.steps == 1 && int(l.Step) == n {
+	if n := len(t.rows); n > 0 && t.steps == 1 && int(l.Step) == n && l.EffectiveSampleSize != 0 {
 		r := &t.rows[n-1]
 		r.learned, r.clip, r.logRatio, r.ess = true, l.ClipFraction, l.MeanLogRatio, l.EffectiveSampleSize
 	}

@@ -222,6 +222,30 @@ func TestTheContextEnds(t *testing.T) {
 	}
 }
 
+// A forward pass that disagrees is a defect, first of all findings, until a later batch agrees.
+func TestForwardPass(t *testing.T) {
+	text := simulated(t, 300, 12, true)
+	verdicts := []diagnosis.Learned{{Step: 1, Forward: &diagnosis.Forward{Agrees: true}}, {Step: 4, Forward: &diagnosis.Forward{Says: "at version 3 0.35 nats: temperature"}}}
+	r, err := judged(t, text, diagnosis.Options{Learned: verdicts, ClosedForms: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := found(r, "forward_pass")
+	if f == nil || f.Severity != "defect" || f.Evidence[0] != "at version 3 0.35 nats: temperature" || f.Evidence[1] != "1 of 2 train steps that could be judged disagree" {
+		t.Fatalf("forward_pass: %+v", f)
+	}
+	if a := diagnosis.First(r).Advice; len(a) == 0 || !strings.Contains(a[0].Do+a[0].Why, "forward pass") || !strings.Contains(a[0].Why, "temperature") {
+		t.Errorf("the answer begins with %+v", a)
+	}
+	if found(r, "clip_fraction") != nil || found(r, "log_ratio") != nil {
+		t.Error("a trainer that said no clip fraction is judged by one")
+	}
+	verdicts = append(verdicts, diagnosis.Learned{Step: 9, Forward: &diagnosis.Forward{Agrees: true}})
+	if r, err = judged(t, text, diagnosis.Options{Learned: verdicts, ClosedForms: true}); err != nil || found(r, "forward_pass") != nil {
+		t.Errorf("mended, and still found: %v", err)
+	}
+}
+
 // What the trainer said is judged with the steps it said it of.
 func TestOffPolicyFigures(t *testing.T) {
 	var learned []diagnosis.Learned

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -66,19 +68,31 @@ def integers(array: Any, largest: int) -> Any:
     return (np.round(array / scale) * scale).astype(np.float32)
 
 
-@pytest.fixture
-def case(serve: Start) -> Case:
+@pytest.fixture(scope="module")
+def first(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
     """The first batch of a run: its tokens are of the version in training."""
-    server = serve(
-        "--steps", "4", train__batch=128, rollout__group_size=8, rollout__concurrency=64,
-        model__layers=1, model__width=32, model__heads=HEADS, environment__letters_max=LETTERS,
-    )  # fmt: skip
-    with headway.connect(server.url) as hw:
-        weights = hw.load()
-        batch = hw.lease()
-        assert (batch.versions[batch.loss_mask == 1] == 0).all()
-        hw.nack(batch, "it is looked at")
+    settings = {
+        "train.batch": 128, "rollout.group_size": 8, "rollout.concurrency": 64, "model.layers": 1, "model.width": 32,
+        "model.heads": HEADS, "environment.letters_max": LETTERS, "trainer.steps": 4,
+    }  # fmt: skip
+    sets = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    server = Serve(binary, tmp_path_factory.mktemp("runs"), sets)
+    try:
+        with headway.connect(server.url) as hw:
+            weights = hw.load()
+            batch = hw.lease()
+            hw.nack(batch, "it is looked at")
+    finally:
+        server.stop()
+    assert (batch.versions[batch.loss_mask == 1] == 0).all()
+    batch._renewal = None
     return Case(batch, weights)
+
+
+@pytest.fixture
+def case(first: Case) -> Case:
+    """A copy, to be changed."""
+    return copy.deepcopy(first)
 
 
 def broken(case: Case) -> dict[str, Any]:
@@ -186,8 +200,14 @@ def test_bad_input() -> None:
     assert golden("empty").compare(np.zeros(0)).tokens == 0
 
 
-def test_it_is_said(serve: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """A trainer that compares nothing hears of it once; a wrong one hears why, once, until it agrees again."""
+def test_it_is_said(
+    binary: Path, serve: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A trainer that compares nothing hears of it once; a wrong one hears why, once, and so do all who look at the run.
+
+    Its forward pass is wrong from version 3 on. The weights do not change, so that every batch is called fresh.
+    """
+    monkeypatch.setenv("HEADWAY_PROGRAM", str(binary))
     server = serve(
         "--steps", "6", train__batch=64, model__layers=1, model__width=32, model__heads=HEADS,
         environment__letters_max=LETTERS,
@@ -197,15 +217,22 @@ def test_it_is_said(serve: Start, caplog: pytest.LogCaptureFixture) -> None:
         weights = hw.load()
         for batch in hw.batches():
             case = Case(batch, weights)
-            wrong = 0 < batch.version < 3
-            logits = case.logits()
-            if batch.version:  # the weights do not change, so that every batch is of the version in training
+            if batch.version:
                 batch.versions[batch.loss_mask == 1] = batch.version
-                batch.compare(case.log_probs(logits / (1.3 if wrong else 1)))
+                batch.compare(case.log_probs(case.logits() / (1.3 if batch.version > 2 else 1)))
+            status = hw._transport.get("/api/v1/status")
+            assert status.get("forward", {}).get("code") == ("temperature" if batch.version > 3 else None)
             hw.publish(batch, weights, metrics={"mine": 1.0})
             said.append([r.getMessage() for r in caplog.records])
             caplog.clear()
     assert "batch.compare" in said[0][0]
-    assert "version 1: trainer and engines do not compute the same" in said[1][0]
-    assert "Likely temperature: divide the logits" in said[1][0]
-    assert [len(s) for s in said] == [1, 1, 0, 0, 0, 0]
+    assert "version 3: trainer and engines do not compute the same" in said[3][0]
+    assert "Likely temperature: divide the logits" in said[3][0]
+    assert [len(s) for s in said] == [1, 0, 0, 1, 0, 0]
+    heard = [line for line in server.output if "nats a token off" in line]
+    assert len(heard) == 1
+    assert "at version 3" in heard[0]
+    findings = headway.load(tmp_path / "runs" / "serve").diagnose().findings
+    finding = next(f for f in findings if f.code == "forward_pass")
+    assert "Likely temperature" in finding.evidence[0]
+    assert "3 of 5" in finding.evidence[1]
