@@ -68,6 +68,7 @@ type facts struct {
 
 	attribution *attribution.Summary
 	drift       []Drift
+	asynchrony  *Asynchrony
 	again       *resimulator
 	model       *model
 

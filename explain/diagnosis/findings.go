@@ -83,7 +83,7 @@ func one(find func(*facts) *Finding) func(*facts) []Finding {
 func (f *facts) report(ctx context.Context) (Report, error) {
 	f.interpret()
 	r := Report{Run: f.run, Source: f.source, Settled: f.settled, Fitted: f.fitted, Attribution: f.attribution,
-		Findings: []Finding{}, Drift: f.drift, Log: f.log, Warnings: f.warnings}
+		Findings: []Finding{}, Drift: f.drift, Asynchrony: f.asynchrony, Log: f.log, Warnings: f.warnings}
 	for _, c := range checks {
 		if !c.always && !f.settled.OK {
 			continue

@@ -33,6 +33,11 @@ func (f *facts) gpus() (rollout, train float64, known bool) {
 	return 0, 0, false
 }
 
+// shared reports that no GPU can change sides: both use the same ones, or take turns.
+func (f *facts) shared() bool {
+	return f.in.Policy == theory.PolicySynchronous || f.log != nil && f.log.Settings.SharedGPUs
+}
+
 // effective is the utilization that filters leave, by a trainer that is there.
 func (f *facts) effective() float64 {
 	a := f.fitted.Acceptance.Value
@@ -89,7 +94,7 @@ func (f *facts) enginesWait() float64 {
 func (f *facts) moveToTrainer() *Finding {
 	idle := f.enginesWait() >= idleMuch && f.trainerIdle.known && f.trainerIdle.value <= idleLittle
 	surplus := f.fitted.Utilization.Known() && f.effective() >= surplusMuch && f.trainerIdle.or(1) <= idleLittle
-	if !idle && !surplus || f.in.Policy == theory.PolicySynchronous {
+	if !idle && !surplus || f.shared() {
 		return nil
 	}
 	const title = "The rollout side makes more than the trainer takes: move GPUs to the trainer."
@@ -109,7 +114,7 @@ func (f *facts) moveToTrainer() *Finding {
 func (f *facts) moveToRollout() *Finding {
 	// A log that does not say how long engines wait may say that they make less than the trainer takes.
 	busy := f.rolloutIdle.known && f.rolloutIdle.value <= idleLittle || !f.rolloutIdle.known && f.fitted.Utilization.Known() && f.effective() < 1-idleMuch
-	if f.trainerStarves() < idleMuch || !busy || f.in.Policy == theory.PolicySynchronous {
+	if f.trainerStarves() < idleMuch || !busy || f.shared() {
 		return nil
 	}
 	const title = "The trainer waits for rollouts: move GPUs to the rollout side."

@@ -23,6 +23,13 @@ func First(r Report) report.Answer {
 	}
 	findings := slices.DeleteFunc(slices.Clone(r.Findings), func(f Finding) bool { return f.Code == "dominant_source" })
 	slices.SortStableFunc(findings, func(x, y Finding) int { return order(&x) - order(&y) })
+	if r.Asynchrony != nil {
+		a.Advice = append(a.Advice, r.Asynchrony.advice())
+		a.Notes = append(a.Notes, boundsNote)
+		if !r.Settled.OK {
+			a.Notes = append(a.Notes, settledText(r.Settled)+".")
+		}
+	}
 	var said []string
 	for i := range findings {
 		f := &findings[i]
@@ -41,8 +48,14 @@ func First(r Report) report.Answer {
 	return a
 }
 
+// boundsNote says what the figures of asynchrony are worth.
+const boundsNote = "Bounds by closed forms, no forecast: headway plan --model M --gpu G --gpus N, which knows their speeds, narrows them."
+
 // verdict is how a run stands: its figures and the largest source of its staleness, or why it cannot be judged.
 func verdict(r Report) string {
+	if r.Asynchrony != nil {
+		return fmt.Sprintf("Synchronous: engines and trainer take turns on the same GPUs, and nothing is stale. A step takes %s s: %s.", report.Short(r.Asynchrony.StepS), r.Asynchrony.parts())
+	}
 	if !r.Settled.OK {
 		return report.Capital(settledText(r.Settled)) + "."
 	}

@@ -77,6 +77,15 @@ var knobsOf = map[string]map[lever]knob{
 		leverSyncEvery: key("trainer.v1.separate_async.parameter_sync_step", ""),
 		leverSplit:     both("nodes; n_gpus_per_node of either for less than one", "actor_rollout_ref.rollout.nnodes", "trainer.nnodes"),
 	},
+	"verl-sync": {
+		leverQueue:       none("it has no key: nothing queues"),
+		leverBudget:      none("it has no key: nothing is stale"),
+		leverConcurrency: none("it has no key: a step starts its whole batch"),
+		leverBatch:       key("data.train_batch_size", "counts groups"),
+		leverCap:         key("data.max_response_length", ""),
+		leverSyncEvery:   none("it has no key: weights are synced after every step"),
+		leverSplit:       none("it has no key: engines and trainer share the GPUs"),
+	},
 	"prime-rl": {
 		leverQueue:       none("it has no key: what is finished waits without a bound"),
 		leverBudget:      key("orchestrator.max_off_policy_steps", ""),

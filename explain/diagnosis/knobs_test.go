@@ -57,6 +57,9 @@ var sources = []source{
 	{"verl-v1", "actor_rollout_ref.rollout.nnodes", verlRollout},
 	{"verl-v1", "trainer.nnodes", verlTrainer},
 
+	{"verl-sync", "data.train_batch_size", verlData},
+	{"verl-sync", "data.max_response_length", verlData},
+
 	{"prime-rl", "orchestrator.max_off_policy_steps", primeSource},
 	{"prime-rl", "orchestrator.concurrency.max_inflight", primeSource},
 	{"prime-rl", "orchestrator.batch_size", primeSource},

@@ -23,8 +23,8 @@ func OfLog(ctx context.Context, log *foreign.Log, options Options) (Report, erro
 	w.measure(f)
 	w.fit(f, log)
 	f.predict()
-	f.drift = w.drifts()
-	if f.settled.OK && f.uncovered != "" && !options.ClosedForms {
+	f.drift, f.asynchrony = w.drifts(), w.asynchrony(log.Settings)
+	if f.settled.OK && f.uncovered != "" && !options.ClosedForms && log.Settings.Policy != theory.PolicySynchronous {
 		options.progress("simulating what was fitted", 0)
 		var err error
 		if f.model, err = newModel(ctx, f); err != nil && err.Error() != f.uncovered { // which is said anyway

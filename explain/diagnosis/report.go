@@ -23,6 +23,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Drift is how the run's workload moved over time.
 	Drift []Drift `json:"drift"`
+	// Asynchrony is what a synchronous run would gain; nil for others, and where its log lacks the parts of a step.
+	Asynchrony *Asynchrony `json:"asynchrony,omitempty"`
 	// Log is the foreign log: it has the gaps, and the values that were inferred; nil for our own runs.
 	Log      *foreign.Log `json:"log,omitempty"`
 	Warnings []string     `json:"warnings"`

@@ -16,6 +16,9 @@ func Text(r Report, columns int) string {
 	for _, table := range diagnosisTables(r) {
 		b.WriteString("\n" + table.Fit(columns))
 	}
+	for _, line := range asynchronyLines(r.Asynchrony) {
+		b.WriteString(report.Indented("  - ", line, columns))
+	}
 	fmt.Fprintf(&b, "\n%s\n", findingsTitle(r))
 	for i := range r.Findings {
 		b.WriteString(findingText(i+1, &r.Findings[i], columns))
@@ -149,6 +152,9 @@ func lessOrMore(gain float64) string {
 // diagnosisTables are the figures of a diagnosis.
 func diagnosisTables(r Report) []report.Table {
 	tables := []report.Table{comparedTable(r.Compared), fittedTable(r.Fitted), attributionTable(r), idleTable(r), driftTable(r.Drift)}
+	if r.Asynchrony != nil {
+		tables = append([]report.Table{r.Asynchrony.table()}, tables...)
+	}
 	kept := tables[:0]
 	for _, t := range tables {
 		if len(t.Rows) > 0 {

@@ -24,6 +24,7 @@ func (c *collector) log(found *files) (*Log, error) {
 	if c.framework.Queue != nil {
 		log.Settings.Policy, log.Settings.Preset = c.framework.Queue(values)
 	}
+	log.Settings.SharedGPUs = c.framework.Shared != nil && c.framework.Shared(values)
 	c.series(log, values, inferred)
 	if !c.local {
 		log.clockS = c.zero
@@ -205,12 +206,16 @@ var (
 // missing names what is not known, why, and how to get it.
 func (c *collector) missing(log *Log) []Missing {
 	var out []Missing
-	for _, s := range wantedSettings {
+	settings, notions := wantedSettings, wantedNotions
+	if log.Settings.Policy == "synchronous" { // nothing is in flight beside a step, and nothing queues
+		settings, notions = []Setting{Batch, GroupSize}, []Notion{Period, Train, Generate}
+	}
+	for _, s := range settings {
 		if !s.At(&log.Settings).Known() {
 			out = append(out, c.lack(s.Name, s.Words, c.settingNeeds(s)))
 		}
 	}
-	for _, n := range wantedNotions {
+	for _, n := range notions {
 		known := false
 		for i := range log.Series {
 			known = known || n.At(&log.Series[i]).Known()

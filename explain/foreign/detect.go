@@ -19,7 +19,7 @@ type family struct {
 
 // families of frameworks.
 var families = []family{
-	{name: "verl", members: func() []*Framework { return []*Framework{verlFullyAsync, verlV1} }},
+	{name: "verl", members: func() []*Framework { return []*Framework{verlFullyAsync, verlV1, verlSync} }},
 	{name: trackerWandb, members: func() []*Framework { return frameworks }, tracker: true},
 }
 
@@ -69,6 +69,7 @@ func named(name string) (found []*Framework, tracker bool, err error) {
 // evidence is what was seen of each framework.
 type evidence struct {
 	among []*Framework          // those that it can be
+	mode  string                // trainer_mode of verl's v1 trainer, "" where it is not said
 	marks map[*Framework]string // the first marked key, by name, that was seen
 	hints map[*Framework]map[string]bool
 	seen  map[string]bool
@@ -99,8 +100,11 @@ func (e *evidence) key(key string) {
 	}
 }
 
-// setting notes a key of the config.
-func (e *evidence) setting(key string) {
+// setting notes a key of the config with its value.
+func (e *evidence) setting(key, value string) {
+	if key == verlV1Mode {
+		e.mode = strings.Clone(value)
+	}
 	for _, f := range frameworks {
 		e.note(f, f.MarkSettings, key)
 	}
@@ -168,8 +172,8 @@ func (e *evidence) hinted() (*Framework, error) {
 	if best != nil && tied == "" {
 		return best, nil
 	}
-	if best != nil && e.synchronousVerl(best) {
-		return nil, errVerlSynchronous
+	if e.synchronousVerl(best) {
+		return verlSync, nil
 	}
 	if best != nil {
 		return nil, fmt.Errorf("the log's keys fit %s and %s alike: say with --from which framework it is", best.Name, tied)

@@ -206,7 +206,7 @@ func TestFrameworksAreWhole(t *testing.T) {
 			}
 			names[name] = true
 		}
-		if len(f.Marks) == 0 || f.Definition == "" || f.Title == "" {
+		if len(f.Marks) == 0 && f != verlSync || f.Definition == "" || f.Title == "" { // which is known by what is not there
 			t.Errorf("%s lacks marks, a definition or a title", f.Name)
 		}
 		if got := len(lackNames(f)); got != len(f.Lacks) {

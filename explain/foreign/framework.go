@@ -25,6 +25,9 @@ type Framework struct {
 	// Queue says by which rule of loop.md's its queue goes, and under which preset of ours; both empty where
 	// the settings do not tell. Nil where none of ours is its rule.
 	Queue func(Values) (policy, preset string)
+	// Shared says whether engines and trainer use the same GPUs, by the settings and the logged keys; nil for apart, or
+	// not known.
+	Shared func(Values) bool
 	// Settings and Steps are the rules, those of one figure in order: the first that has a value wins.
 	Settings []SettingRule
 	Steps    []StepRule

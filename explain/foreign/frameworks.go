@@ -8,6 +8,7 @@ func init() {
 	frameworks = []*Framework{
 		verlFullyAsync,
 		verlV1,
+		verlSync,
 		primeRL,
 		skyRL,
 		trl,

@@ -29,7 +29,7 @@ func (f Figure) Known() bool { return f.Origin != "" }
 
 // Log is a run of another framework in our terms.
 type Log struct {
-	// Framework is verl-fa, verl-v1, prime-rl, skyrl, areal, pipelinerl, slime, nemo-rl, openrlhf,
+	// Framework is verl-fa, verl-v1, verl-sync, prime-rl, skyrl, areal, pipelinerl, slime, nemo-rl, openrlhf,
 	// roll or trl; Files what was read.
 	Framework string   `json:"framework"`
 	Files     []string `json:"files"`
@@ -71,6 +71,8 @@ type Settings struct {
 	// RolloutGPUs and TrainGPUs are the split.
 	RolloutGPUs Figure `json:"rollout_gpus,omitzero"`
 	TrainGPUs   Figure `json:"train_gpus,omitzero"`
+	// SharedGPUs says that engines and trainer use the same GPUs, so that none can change sides.
+	SharedGPUs bool `json:"shared_gpus,omitempty"`
 }
 
 // Step is what a log says of one train step. Times in seconds, lengths in tokens, staleness in versions
@@ -86,6 +88,9 @@ type Step struct {
 	// PeriodS between two updates, TrainS the step alone, SyncS the weight sync, WaitS what the trainer
 	// waited for a batch.
 	PeriodS, TrainS, SyncS, WaitS Figure
+	// GenerateS is the generation of a batch where engines and trainer take turns, and LogProbsS the trainer's pass for the
+	// old log-probs. SlotsBusy is the mean share of the batch that still generates during GenerateS.
+	GenerateS, LogProbsS, SlotsBusy Figure
 	// Staleness of the groups trained, and its parts, which add up to it. TokenStaleness is the mean over trained
 	// tokens, by the version that sampled each.
 	StalenessMean, StalenessMax, PQS, IQS, TokenStaleness Figure

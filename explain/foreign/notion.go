@@ -14,6 +14,9 @@ var (
 	Train          = Notion{"train_s", "train step alone", func(s *Step) *Figure { return &s.TrainS }}
 	Sync           = Notion{"sync_s", "weight sync", func(s *Step) *Figure { return &s.SyncS }}
 	Wait           = Notion{"wait_s", "the trainer's wait for a batch", func(s *Step) *Figure { return &s.WaitS }}
+	Generate       = Notion{"generate_s", "generation of a batch, in turns with training", func(s *Step) *Figure { return &s.GenerateS }}
+	LogProbs       = Notion{"log_probs_s", "the trainer's pass for the old log-probs", func(s *Step) *Figure { return &s.LogProbsS }}
+	Busy           = Notion{"slots_busy_share", "share of a batch that still generates, mean over its generation", func(s *Step) *Figure { return &s.SlotsBusy }}
 	Staleness      = Notion{"staleness_mean", "staleness, mean", func(s *Step) *Figure { return &s.StalenessMean }}
 	StalenessTop   = Notion{"staleness_max", "staleness, largest", func(s *Step) *Figure { return &s.StalenessMax }}
 	PreQueue       = Notion{"pqs", "pre-queue staleness", func(s *Step) *Figure { return &s.PQS }}
@@ -45,7 +48,7 @@ var (
 
 // Notions are all of them, in the order in which they are shown.
 var Notions = []Notion{
-	Period, Train, Sync, Wait, Staleness, StalenessTop, PreQueue, InQueue, TokenStaleness, TrainerIdle, RolloutIdle,
+	Period, Train, Sync, Wait, Generate, LogProbs, Busy, Staleness, StalenessTop, PreQueue, InQueue, TokenStaleness, TrainerIdle, RolloutIdle,
 	RolloutMean, RolloutP95, RolloutTop, GroupMean, Tail, InFlight, Queued, Trained, Dropped, Filtered, Failed,
 	Reward, Response, Truncated, SolveRate, Clipped, LogRatio, EffectiveSize, Divergence, TokensPerS,
 }

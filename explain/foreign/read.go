@@ -121,7 +121,7 @@ func choose(ctx context.Context, found *files, from string) (framework *Framewor
 		framework, err = scout.evidence.framework()
 	}
 	if scout.evidence.synchronousVerl(framework) {
-		return nil, false, errVerlSynchronous
+		framework = verlSync
 	}
 	return framework, scout.steps(framework), err
 }
@@ -157,7 +157,7 @@ func (s *scout) Row(r Row) error {
 	return nil
 }
 
-func (s *scout) Setting(key, _ string)      { s.evidence.setting(key) }
+func (s *scout) Setting(key, value string)  { s.evidence.setting(key, value) }
 func (s *scout) Rollout(Rollout)            {}
 func (s *scout) Warn(string, int64, string) {}
 func (s *scout) Read(int64)                 {}
@@ -321,7 +321,7 @@ func (c *collector) Setting(key, value string) {
 		c.Warn("", 0, longKey)
 		return
 	}
-	c.evidence.setting(key)
+	c.evidence.setting(key, value)
 	if _, there := c.config[key]; !there && len(c.config) >= SettingsMax {
 		c.Warn("", 0, "the config has more settings than are kept")
 		return
@@ -376,7 +376,7 @@ func (c *collector) refuseOthers(from string) error {
 	}
 	others, mixed := false, false
 	for _, f := range found {
-		if f != c.framework {
+		if f != c.framework && (c.framework != verlSync || f != verlV1 && f != verlFullyAsync) { // a config of verl has keys of all its trainers
 			others = true
 			mixed = mixed || slices.Contains(rivals, f)
 		}

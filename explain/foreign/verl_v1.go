@@ -9,6 +9,7 @@ var verlV1 = &Framework{
 	Hints:        []string{"timing_s/*", "timing_s/update_weights", "actor/pg_clipfrac", "response_length/mean", "critic/score/mean"},
 	StepKeys:     []string{"training/global_step"},
 	Queue:        verlV1Queue,
+	Shared:       verlV1Shared,
 	Inner:        syncEvery,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"actor_rollout_ref.rollout.n"}},
@@ -32,7 +33,7 @@ var verlV1 = &Framework{
 		{Notion: Wait, Keys: []string{"timing_s/gen", "timing_s/switch_wait"},
 			Formula: "(timing_s/gen + timing_s/switch_wait) ÷ parameter_sync_step", Of: verlPerStep(sum("timing_s/gen", "timing_s/switch_wait"))},
 		{Notion: Sync, Keys: []string{"timing_s/update_weights"}},
-		{Notion: Train, Keys: []string{"timing_s/step", "timing_s/gen", "timing_s/update_weights"},
+		{Notion: Train, Keys: append([]string{"timing_s/step", "timing_s/gen"}, verlV1Beside...),
 			Formula: "(timing_s/step − timing_s/gen − timing_s/update_weights − switches and checkpoints) ÷ parameter_sync_step", Of: verlPerStep(verlV1Train)},
 		{Notion: Staleness, Keys: []string{"training/off_policy/trajectory_staleness_worst/mean"}, Of: verlV1Single(Values.Get, verlV1Worst+"mean")},
 		{Notion: Staleness, Keys: []string{"training/off_policy/trajectory_staleness_worst/mean"},
@@ -75,13 +76,26 @@ var verlV1 = &Framework{
 // verlV1Queue is max where groups over the threshold are dropped. The strategy wait, which samples nothing while a
 // prompt in flight has reached it, is none of ours.
 func verlV1Queue(v Values) (policy, preset string) {
-	switch {
-	case v.Text("trainer.v1.trainer_mode") == "sync":
-		return "synchronous", "synchronous"
-	case v.Text("trainer.v1.sampler.max_off_policy_strategy") == "drop":
+	if v.Text("trainer.v1.sampler.max_off_policy_strategy") == "drop" {
 		return "max", ""
 	}
 	return "", ""
+}
+
+// verlV1Mode is the setting that tells verl's v1 trainers apart.
+const verlV1Mode = "trainer.v1.trainer_mode"
+
+// verlV1Shared reports colocated engines: by the mode, or by the time that the GPUs take to change hands.
+func verlV1Shared(v Values) bool {
+	if mode := v.Text(verlV1Mode); mode != "" {
+		return mode != "separate_async"
+	}
+	for _, name := range []string{"timing_s/switch_to_rollout", "timing_s/switch_to_trainer"} {
+		if _, there := v.Last(name); there {
+			return true
+		}
+	}
+	return false
 }
 
 func verlV1SyncEvery(v Values) (float64, bool) {
@@ -105,11 +119,14 @@ func verlV1Outstanding(v Values) (float64, bool) {
 	return batches * prompts * size, ok && there && known && batches > 0
 }
 
+// verlV1Beside are the parts of a row's time that neither wait for rollouts nor train.
+var verlV1Beside = []string{"timing_s/update_weights", "timing_s/switch_wait", "timing_s/switch_to_rollout", "timing_s/switch_to_trainer", "timing_s/save_checkpoint"}
+
 // verlV1Train is a row's time that trains: what is neither waiting, syncing, switching nor saving.
 func verlV1Train(v Values) (float64, bool) {
 	step, ok := v.Get("timing_s/step")
 	gen, waited := v.Get("timing_s/gen")
-	for _, name := range []string{"timing_s/update_weights", "timing_s/switch_wait", "timing_s/switch_to_rollout", "timing_s/switch_to_trainer", "timing_s/save_checkpoint"} {
+	for _, name := range verlV1Beside {
 		other, _ := v.Get(name)
 		step -= other
 	}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // TestVerlTablesAgree: the two smaller tables are parts of the larger one, which was
@@ -282,5 +284,36 @@ func TestVerlConclusionsFollowTheFigures(t *testing.T) {
 				t.Errorf("exact %v: %q is said: %v\n%s", exact, conclusion, said, text)
 			}
 		}
+	}
+}
+
+// TestVerlLiesWithinTheBoundsOfTurns: every published asynchronous step is between the bounds that the colocated row of its
+// experiment gives, with the busy share of the calibrated lengths.
+func TestVerlLiesWithinTheBoundsOfTurns(t *testing.T) {
+	rows, _, err := readVerl()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for _, f := range verlFamilies {
+		c, _ := calibrated(t, f.name, verlCentral)
+		base := rows[f.name][0]
+		turns := theory.Turns{StepS: base.stepS, GenerateS: base.genS, TrainS: base.updateS + base.refS.Or(0), LogProbsS: base.logProbS.Or(0),
+			BusyShare: c.lengths.Mean() / c.lengths.MeanMax(f.groups*verlGroup)}
+		if err := turns.Validate(); err != nil {
+			t.Errorf("%s: %v", f.name, err)
+			continue
+		}
+		apart := turns.Apart()
+		for _, r := range rows[f.name][1:] {
+			seen++
+			t.Logf("%-75s %5.1f s, bounds %5.1f to %5.1f", r.name(), r.stepS, apart.LowS, apart.HighS)
+			if r.stepS < apart.LowS || r.stepS > apart.HighS {
+				t.Errorf("%s: %.1f s is not within %.1f and %.1f", r.name(), r.stepS, apart.LowS, apart.HighS)
+			}
+		}
+	}
+	if seen < 11 {
+		t.Errorf("%d published rows were compared", seen)
 	}
 }

@@ -1538,6 +1538,30 @@ class Drift(View):
     """means says what it leads to, empty for nothing."""
 
 
+class Asynchrony(View):
+    """Asynchrony is what a run whose engines and trainer take turns would gain from asynchronous training on the same GPUs, divided between them. Times in seconds."""
+
+    step_s: float
+    """step_s is a step now, and the sum of the others; rest_s is what no part names."""
+    generate_s: float
+    log_probs_s: float
+    train_s: float
+    sync_s: float
+    rest_s: float
+    slots_busy_share: float | None
+    """slots_busy_share is the mean share of the batch that still generates during generate_s; 0 where it is not known."""
+    step_low_s: float
+    """step_low_s and step_high_s bound a step of asynchronous training."""
+    step_high_s: float
+    rollout_share_low: float
+    """rollout_share_low and rollout_share_high bound the share of the GPUs that generates."""
+    rollout_share_high: float
+    staleness_mean: float | None
+    """staleness_mean is the mean staleness that it costs, by the closed form; 0 where it is not known."""
+    assumes: list[str]
+    """assumes are the conditions of the bounds, a sentence each."""
+
+
 class Settings(View):
     """Settings are what a log says of how the run was set up. Rollouts, not groups, unless the name says so. Unknown settings have no key in JSON."""
 
@@ -1557,6 +1581,8 @@ class Settings(View):
     rollout_gpus: ForeignFigure | None
     """rollout_gpus and train_gpus are the split."""
     train_gpus: ForeignFigure | None
+    shared_gpus: bool | None
+    """shared_gpus says that engines and trainer use the same GPUs, so that none can change sides."""
 
 
 class Missing(View):
@@ -1584,7 +1610,7 @@ class Log(View):
     _inner: ClassVar[Mapping[str, type[View]]] = {"settings": Settings, "missing": Missing, "warnings": Warning}
 
     framework: str
-    """framework is verl-fa, verl-v1, prime-rl, skyrl, areal, pipelinerl, slime, nemo-rl, openrlhf, roll or trl; files what was read."""
+    """framework is verl-fa, verl-v1, verl-sync, prime-rl, skyrl, areal, pipelinerl, slime, nemo-rl, openrlhf, roll or trl; files what was read."""
     files: list[str]
     settings: Settings
     missing: list[Missing]
@@ -1601,7 +1627,7 @@ class Diagnosis(Result):
     Report is what is found in a run.
     """
 
-    _inner: ClassVar[Mapping[str, type[View]]] = {"settled": Settled, "fitted": Fitted, "compared": DiagnosisComparison, "attribution": AttributionSummary, "findings": DiagnosisFinding, "drift": Drift, "log": Log}
+    _inner: ClassVar[Mapping[str, type[View]]] = {"settled": Settled, "fitted": Fitted, "compared": DiagnosisComparison, "attribution": AttributionSummary, "findings": DiagnosisFinding, "drift": Drift, "asynchrony": Asynchrony, "log": Log}
     _rows: ClassVar[str] = "findings"
 
     run: str
@@ -1619,6 +1645,8 @@ class Diagnosis(Result):
     """findings by what they cost, the dearest first."""
     drift: list[Drift]
     """drift is how the run's workload moved over time."""
+    asynchrony: Asynchrony | None
+    """asynchrony is what a synchronous run would gain; nil for others, and where its log lacks the parts of a step."""
     log: Log | None
     """log is the foreign log: it has the gaps, and the values that were inferred; nil for our own runs."""
     warnings: list[str]
