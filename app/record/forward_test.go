@@ -21,7 +21,7 @@ func TestForward(t *testing.T) {
 	for step, metrics := range []map[string]float64{nil, agrees, wrong("template"), wrong("template"), {"forward/difference": 0.2}, wrong("cut"), agrees, agrees} {
 		before := len(said)
 		r.judge(&steps.Line{Step: loop.Version(step + 1), Metrics: metrics}, say)
-		want := map[int]string{2: "Likely template", 5: "Likely cut", 6: "agree"}[step]
+		want := map[int]string{2: "Likely template", 5: "Likely cut", 6: "are the engines'"}[step]
 		if text := strings.Join(said[before:], "; "); (text == "") != (want == "") || !strings.Contains(text, want) {
 			t.Errorf("step %d: said %q, want %q", step, text, want)
 		}

@@ -169,7 +169,9 @@ func (r *Record) judge(line *steps.Line, say func(format string, args ...any)) {
 	if !judged {
 		return
 	}
-	before := r.forward.Swap(&f)
+	before := r.forward.Load()
+	f = f.After(before)
+	r.forward.Store(&f)
 	if say != nil && (before == nil && !f.Agrees || before != nil && (before.Agrees != f.Agrees || before.Cause != f.Cause)) {
 		say("trainer: %s", f)
 	}

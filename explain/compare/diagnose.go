@@ -73,6 +73,7 @@ func Learned(dir string) ([]diagnosis.Learned, error) {
 	}
 	defer file.Close()
 	var list []diagnosis.Learned
+	var newest *steps.Forward
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, metricsLineMax)
 	for lines.Scan() {
@@ -82,6 +83,8 @@ func Learned(dir string) ([]diagnosis.Learned, error) {
 		}
 		said := diagnosis.Learned{Step: line.Step, ClipFraction: line.ClipFraction, MeanLogRatio: line.MeanLogRatio, EffectiveSampleSize: line.EffectiveSampleSize}
 		if f, judged := line.Forward(); judged {
+			f = f.After(newest)
+			newest = &f
 			said.Forward = &diagnosis.Forward{Agrees: f.Agrees, Says: f.String()}
 		}
 		if said.EffectiveSampleSize != 0 || said.Forward != nil {

@@ -23,20 +23,22 @@ type Cause struct {
 	Name string
 	// Do says where to look.
 	Do string
+	// Vague: no pattern of its own tells it.
+	Vague bool
 }
 
 // Causes are all that a trainer may name; the last stands for any other.
 var Causes = []Cause{
-	{"off_by_one", "entry i of the log-probs is to be about token i, by the logits at i - 1"},
-	{"temperature", "divide the logits by rollout.sampling.temperature before the softmax"},
-	{"cut", "the engine samples from a cut distribution (top_p, top_k, min_p), or the trainer's are no log-probs of a softmax"},
-	{"random", "dropout is on, there is no causal mask, or padding and neighbours in the batch count"},
-	{"future", "the model has seen the token that it predicts: logits at i instead of i - 1, or no causal mask"},
-	{"positions", "positions, padding or the attention mask go wrong by a sequence's length"},
-	{"template", "the prompt is not what the engine read: its template, special tokens or truncation"},
-	{"precision", "weights or logits are rounded, or the weights are those of a version nearby"},
-	{"weights", "other weights, another tokenizer, other positions, or logits of another token"},
-	{"unknown", "look at positions, temperature, the attention mask, the weights that were loaded, and dtype"},
+	{Name: "off_by_one", Do: "entry i is to be about token i, by the logits at i - 1"},
+	{Name: "temperature", Do: "divide the logits by rollout.sampling.temperature"},
+	{Name: "cut", Do: "engines cut their distribution (top_p, top_k), or these are of no softmax"},
+	{Name: "positions", Do: "positions, padding or mask are wrong by length"},
+	{Name: "random", Do: "dropout is on, or the causal mask or padding is wrong"},
+	{Name: "future", Do: "the model has seen the token: logits at i - 1, causal mask"},
+	{Name: "template", Do: "the prompt is not what the engine read"},
+	{Name: "precision", Do: "weights or logits are rounded, or of a version nearby", Vague: true},
+	{Name: "weights", Do: "other weights or tokenizer, or logits of another token", Vague: true},
+	{Name: "unknown", Do: "look at positions, temperature, mask, weights and dtype", Vague: true},
 }
 
 // Forward is a verdict on a trainer's forward pass.
@@ -69,10 +71,19 @@ func (l *Line) Forward() (Forward, bool) {
 	return f, true
 }
 
+// After is the verdict in the light of the one before, nil for none. A pattern that told of the cause is not
+// forgotten for a batch that shows none.
+func (f Forward) After(before *Forward) Forward {
+	if !f.Agrees && f.Cause.Vague && before != nil && !before.Agrees && !before.Cause.Vague {
+		f.Cause = before.Cause
+	}
+	return f
+}
+
 // String says it in a sentence.
 func (f Forward) String() string {
 	if f.Agrees {
-		return fmt.Sprintf("at version %d the trainer's log-probs agree with the engines' (%.2g nats a token)", f.Version, f.Difference)
+		return fmt.Sprintf("the trainer's log-probs are the engines' at version %d (%.2g nats apart)", f.Version, f.Difference)
 	}
-	return fmt.Sprintf("at version %d the trainer's log-probs are %.2g nats a token off the engines'. Likely %s: %s", f.Version, f.Difference, f.Cause.Name, f.Cause.Do)
+	return fmt.Sprintf("the trainer's log-probs are %.2g nats off the engines' at version %d. Likely %s: %s", f.Difference, f.Version, f.Cause.Name, f.Cause.Do)
 }

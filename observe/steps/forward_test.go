@@ -17,8 +17,8 @@ func TestForward(t *testing.T) {
 	}{
 		"nothing":        {nil, false, ""},
 		"not judged":     {map[string]float64{"forward/difference": 0.3, "loss": 1}, false, ""},
-		"agrees":         {map[string]float64{"forward/agrees": 1, "forward/difference": 2e-7, "forward/cause/cut": 1}, true, "at version 4 the trainer's log-probs agree with the engines' (2e-07 nats a token)"},
-		"disagrees":      {map[string]float64{"forward/agrees": 0, "forward/difference": 0.35, "forward/cause/temperature": 1}, true, "are 0.35 nats a token off the engines'. Likely temperature: divide"},
+		"agrees":         {map[string]float64{"forward/agrees": 1, "forward/difference": 2e-7, "forward/cause/cut": 1}, true, "the trainer's log-probs are the engines' at version 4 (2e-07 nats apart)"},
+		"disagrees":      {map[string]float64{"forward/agrees": 0, "forward/difference": 0.35, "forward/cause/temperature": 1}, true, "are 0.35 nats off the engines' at version 4. Likely temperature: divide"},
 		"no cause":       {map[string]float64{"forward/agrees": 0, "forward/difference": 0.35}, true, "Likely unknown: look"},
 		"unheard cause":  {map[string]float64{"forward/agrees": 0, "forward/cause/\x1b[31m": 1}, true, "Likely unknown: look"},
 		"cause of value": {map[string]float64{"forward/agrees": 0, "forward/cause/cut": 0, "forward/cause/template": 1}, true, "Likely template: the"},
@@ -28,6 +28,24 @@ func TestForward(t *testing.T) {
 		if judged != test.judged || judged && !strings.Contains(f.String(), test.says) {
 			t.Errorf("%s: %v, %q", name, judged, f)
 		}
+	}
+}
+
+// A cause that a pattern told is kept over batches that show none, and gives way to another, and to agreement.
+func TestForwardAfter(t *testing.T) {
+	named := func(name string) Forward {
+		return Forward{Cause: Causes[slices.IndexFunc(Causes, func(c Cause) bool { return c.Name == name })]}
+	}
+	var before *Forward
+	for step, test := range []struct {
+		found Forward
+		want  string
+	}{{named("weights"), "weights"}, {named("positions"), "positions"}, {named("unknown"), "positions"}, {named("cut"), "cut"}, {Forward{Agrees: true}, ""}, {named("precision"), "precision"}} {
+		f := test.found.After(before)
+		if f.Cause.Name != test.want {
+			t.Errorf("step %d: %q, want %q", step, f.Cause.Name, test.want)
+		}
+		before = &f
 	}
 }
 

@@ -1,14 +1,15 @@
 """Do a trainer's log-probs agree with those by which the engines sampled? And where not, what does it look like?
 
 Tokens that the version in training sampled have the same log-prob at engine and trainer, up to rounding. A larger
-difference is an error, and its pattern tells of the cause. Tokens of earlier versions can clear a trainer and not
-convict it: a policy that learns fast moves as far in one step.
+difference is an error, and its pattern tells of the cause. Tokens of earlier versions convict no trainer: a policy
+that learns fast moves as far in one step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -37,14 +38,16 @@ CAUSES: Mapping[str, str] = {
     "off_by_one": "entry i of the array is to be about token i, by the logits at i − 1",
     "temperature": "divide the logits by rollout.sampling.temperature before the softmax",
     "cut": "the engine samples from a cut distribution (top_p, top_k, min_p), or these are no log-probs of a softmax",
+    "positions": "positions, padding or the attention mask go wrong by a sequence's length (or the prompt's template)",
     "random": "dropout is on (model.eval()), there is no causal mask, or padding and neighbours in the batch count",
     "future": "the model has seen the token that it predicts: logits at i instead of i − 1, or no causal mask",
-    "positions": "positions, padding or the attention mask go wrong by a sequence's length (or the prompt's template)",
     "template": "the prompt is not what the engine read: its template, special tokens or truncation",
     "precision": "weights or logits are rounded (dtype, quantization), or the weights are those of a version nearby",
     "weights": "other weights, another tokenizer, other positions, or logits of another token",
     "unknown": "look at positions, temperature, the attention mask, the weights that were loaded, and dtype",
 }
+#: Those that no pattern of their own tells.
+VAGUE = ("precision", "weights", "unknown")
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,9 @@ class Agreement:
             found += f", {self.lag:.1f} versions old"
         if self.agrees is False:
             return f"{found}: {self.evidence}. Likely {self.cause}: {CAUSES[self.cause]}"
-        return found + (": too few, or too old, to say whether they agree" if self.agrees is None else ": they agree")
+        if self.agrees is None:
+            return f"{found}: too few, or too old, to say whether they agree"
+        return f"{found}: they agree" + (", as far as older tokens tell" if self.lag else "")
 
     def metrics(self) -> dict[str, float]:
         """The figures that go with a step's metrics."""
@@ -206,20 +211,34 @@ class _Seen:
         ours, theirs = (float(np.abs(side[own] - self._theirs[to]).mean()) for side in (self._ours, self._theirs))
         return ours, theirs
 
-    def contexts(self) -> Iterator[dict[int, list[int]]]:
+    @cached_property
+    def contexts(self) -> list[dict[int, list[int]]]:
         """By token those that stand after the same tokens, wherever some do."""
         batch, found = self._batch, dict[tuple[bytes, bytes], dict[int, list[int]]]()
         prompts: list[bytes] = []
-        for k, (at, r) in enumerate(zip(self._at, self.sequence, strict=True)):
-            if self.place[k] >= _PLACES:
-                continue
+        for k in np.flatnonzero(self.place < _PLACES):
+            at, r = self._at[k], self.sequence[k]
             begin = batch.offsets[self._row[at]]
             opened = begin + self.prompt[r]
             if len(prompts) == r:
                 prompts.append(batch.tokens[begin:opened].tobytes())
             key = prompts[r], batch.tokens[opened:at].tobytes()
-            found.setdefault(key, {}).setdefault(int(batch.tokens[at]), []).append(k)
-        yield from found.values()
+            found.setdefault(key, {}).setdefault(int(batch.tokens[at]), []).append(int(k))
+        return list(found.values())
+
+    @cached_property
+    def siblings(self) -> tuple[Floats, Floats, Floats]:
+        """Of different tokens after equal contexts: both sides' deviations from its mean, and how far that is off."""
+        ours, theirs, offset = [], [], []
+        for tokens in self.contexts:
+            if len(tokens) < 2:
+                continue
+            a = np.array([self.ours[k].mean() for k in tokens.values()])
+            b = np.array([self.theirs[k].mean() for k in tokens.values()])
+            ours += list(a - a.mean())
+            theirs += list(b - b.mean())
+            offset += [(a - b).mean()] * len(a)
+        return np.array(ours), np.array(theirs), np.array(offset)
 
 
 def _off_by_one(s: _Seen) -> str:
@@ -229,23 +248,9 @@ def _off_by_one(s: _Seen) -> str:
     return f"they agree to {nearest:.2g} nats with those of the token {'before' if by < 0 else 'after'}"
 
 
-def _siblings(s: _Seen) -> tuple[Floats, Floats, Floats]:
-    """Of different tokens after equal contexts: both sides' deviations from the context's mean, and its difference."""
-    ours, theirs, offset = [], [], []
-    for tokens in s.contexts():
-        if len(tokens) < 2:
-            continue
-        a = np.array([s.ours[k].mean() for k in tokens.values()])
-        b = np.array([s.theirs[k].mean() for k in tokens.values()])
-        ours += list(a - a.mean())
-        theirs += list(b - b.mean())
-        offset += [(a - b).mean()] * len(a)
-    return np.array(ours), np.array(theirs), np.array(offset)
-
-
 def _temperature(s: _Seen) -> str:
     """Between tokens of one context a temperature multiplies all differences by one factor, exactly."""
-    ours, theirs, _ = _siblings(s)
+    ours, theirs, _ = s.siblings
     if len(ours) < 12 or not (square := float((theirs**2).sum())) > 0:
         return ""
     factor = float((ours * theirs).sum()) / square
@@ -260,7 +265,7 @@ def _temperature(s: _Seen) -> str:
 
 def _cut(s: _Seen) -> str:
     """What is missing of a distribution, or is too much, is the same for all tokens of a context."""
-    ours, theirs, offset = _siblings(s)
+    ours, theirs, offset = s.siblings
     if len(ours) < 12 or _rms(ours - theirs) > _rms(offset) / 10 or _rms(offset) < _rms(s.delta) / 3:
         return ""
     return f"tokens after the same context are off by the same amount, {offset.mean():+.2f} nats on average"
@@ -268,7 +273,7 @@ def _cut(s: _Seen) -> str:
 
 def _random(s: _Seen) -> str:
     again, spread = 0, 0.0
-    for tokens in s.contexts():
+    for tokens in s.contexts:
         for same in tokens.values():
             again += len(same) - 1
             spread += float(((s.ours[same] - s.ours[same].mean()) ** 2).sum())

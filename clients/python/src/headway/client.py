@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from . import batch as batches
 from . import errors, publication
+from .agreement import VAGUE
 from .batch import Batch
 from .lease import Renewal
 from .store import Store
@@ -80,6 +81,7 @@ class Client:
         self._holders: weakref.WeakSet[Holder] = weakref.WeakSet()
         self._sender_missed = False  # it was said that engines wait for a sender
         self._told: set[str] = set()  # what was said of the forward pass
+        self._wrong = False  # it disagreed with the engines', and has not agreed on fresh tokens since
         self._sent = False  # versions went to the engines by a sender: the store has no weights of them
         #: What to do first: "train", "load", "republish" or "initialize".
         self.action = ""
@@ -517,11 +519,17 @@ class Client:
                        "pass goes unnoticed: call batch.compare(log_probs) before each step")  # fmt: skip
         if found is None:
             return metrics
+        figures = found.metrics()
         if found.agrees is False:
-            self._tell(found.cause, f"version {batch.version}: trainer and engines do not compute the same: {found}")
+            if found.cause not in VAGUE or not self._wrong:
+                message = f"version {batch.version}: trainer and engines do not compute the same: {found}"
+                self._tell(found.cause, message)
+            self._wrong = True
+        elif found.agrees and found.lag and self._wrong:  # a wrong pass of small differences looks like that, too
+            figures.pop("forward/agrees")
         elif found.agrees:
-            self._told = {"agreed"}
-        return {**found.metrics(), **(metrics or {})}
+            self._told, self._wrong = {"agreed"}, False
+        return {**figures, **(metrics or {})}
 
     def _tell(self, what: str, message: str) -> None:
         if what not in self._told:
