@@ -29,7 +29,7 @@ type Server struct {
 	ConnectionsMax int `json:"connections_max,omitempty" min:"16" max:"1048576"`
 	// RequestsMax bounds the requests of one role under way, waiting ones included. Default half of connections_max, at most a sixteenth of the memory at 64 KiB each.
 	RequestsMax int `json:"requests_max,omitempty" min:"1" max:"1048576"`
-	// Directories are those below which a trainer may publish files that lie on a shared disk. Default none.
+	// Directories are those below which a trainer may publish files that lie on a shared disk. A relative one begins where the control plane was started. Default none.
 	Directories []string `json:"directories,omitempty"`
 	// LogPayloads lets prompts and completions into logs, where they are otherwise left out. Default false.
 	LogPayloads bool `json:"log_payloads"`

@@ -449,3 +449,26 @@ func TestDraftBreaksOff(t *testing.T) {
 	openTest(t, dir, Options{})
 	onlyVersions(t, dir)
 }
+
+// A trainer names its directory by an absolute path, also where the document allows a relative one.
+func TestAllowedDirectoryMayBeRelative(t *testing.T) {
+	t.Chdir(t.TempDir())
+	from, err := filepath.Abs("shared/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.MkdirAll(from, 0o755), os.WriteFile(filepath.Join(from, ModelName), smallModel(t, 1, 2), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open("runs/weights", Options{Directories: []string{"shared"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	draft, err := s.Begin(t.Context(), Description{Version: 0, Kind: KindFull})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := draft.AddDirectory(t.Context(), from); err != nil {
+		t.Error(err)
+	}
+}

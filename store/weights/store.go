@@ -29,7 +29,8 @@ type Options struct {
 	// AcceptNonFinite publishes model tensors from files without looking for NaN and
 	// infinity in them.
 	AcceptNonFinite bool
-	// Directories are the absolute paths below which AddDirectory takes files; none if empty.
+	// Directories are those below which AddDirectory takes files, by an absolute path or from the working directory of Open;
+	// none if empty.
 	Directories []string
 	// Epoch is that of this writer, higher than those of all before; 0: there is one writer
 	// for good. With it, a version that another writer puts there after Open is not one. It is not
@@ -82,6 +83,13 @@ func Open(dir string, options Options) (*Store, error) {
 func open(dir string, options Options, d disk) (*Store, error) {
 	if options.Logf == nil {
 		options.Logf = func(string, ...any) {}
+	}
+	options.Directories = slices.Clone(options.Directories)
+	for i, base := range options.Directories { // a trainer names its own by an absolute path
+		var err error
+		if options.Directories[i], err = filepath.Abs(base); err != nil {
+			return nil, fmt.Errorf("weights: open: %w", err)
+		}
 	}
 	s := &Store{dir: dir, options: options, disk: d, nonce: rand.Text()[:8]}
 	s.settled.Store(int64(maxVersion))
