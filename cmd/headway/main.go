@@ -18,6 +18,7 @@ import (
 // order the help lists them.
 type commands struct {
 	Run        runCmd        `cmd:"" help:"Train: loop, engines, environment, trainer, queue and weight sync in one process."`
+	Init       initCmd       `cmd:"" help:"Write a document, a trainer and an environment to begin with into a new directory."`
 	Predict    predictCmd    `cmd:"" help:"Predict staleness and period by closed forms."`
 	Plan       planCmd       `cmd:"" help:"Search split, batch, queue, concurrency and rules under a budget, before a GPU is rented."`
 	Doctor     doctorCmd     `cmd:"" help:"Say what is wrong with a document before it costs anything."`

@@ -20,7 +20,7 @@ type folder struct {
 // docs/ARCHITECTURE.md prints the table, generated from here.
 var folders = []folder{
 	{"cmd", "What can I type? And how do we know?", []string{"*"}},
-	{"app", "How does a document become running parts?", []string{"api", "config", "drive", "engine", "env", "explain", "internal", "loop", "observe", "predict", "store", "train"}},
+	{"app", "How does a document become running parts?", []string{"api", "config", "drive", "engine", "env", "examples", "explain", "internal", "loop", "observe", "predict", "store", "train"}},
 	{"explain", "Why did it happen, and what instead?", []string{"config", "drive", "internal", "loop", "observe", "predict"}},
 	{"predict", "What will happen?", []string{"config", "drive", "internal", "loop", "observe"}},
 	{"engine", "With which engine?", []string{"api", "internal", "loop", "store"}},
@@ -32,11 +32,12 @@ var folders = []folder{
 	{"observe", "What happened?", []string{"loop"}},
 	{"config", "What can be set?", []string{"internal", "loop"}},
 	{"loop", "What is decided?", nil},
+	{"examples", "What does a use of it look like?", nil},
 	{"internal", "Which tools serve several folders?", nil},
 }
 
 // others are the top folders without Go of the product.
-var others = []string{"clients", "deploy", "docs", "examples"}
+var others = []string{"clients", "deploy", "docs"}
 
 // foldersMax is how many top folders a reader can hold in mind.
 const foldersMax = 20
