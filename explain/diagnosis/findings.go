@@ -90,6 +90,9 @@ func (f *facts) report(ctx context.Context) (Report, error) {
 		}
 		for _, found := range c.find(f) {
 			found.Code = cmp.Or(found.Code, c.code)
+			if found.Change == nil {
+				found.NoSetting = cmp.Or(found.NoSetting, f.noSetting(&found))
+			}
 			r.Findings = append(r.Findings, found)
 		}
 		if err := ctx.Err(); err != nil {
@@ -157,14 +160,14 @@ func (f *facts) best(findings []Finding) {
 	if dominant == nil || change == nil {
 		return
 	}
-	dominant.Evidence = append(dominant.Evidence, fmt.Sprintf("of the changes found, %s lowers the staleness most: by %s", change.Set, report.Share(change.Gain)))
+	dominant.Change, dominant.NoSetting = change, ""
 }
 
 // costs is the finding of a change that buys staleness or time; nil where it surely buys neither.
 func costs(code, title string, evidence []string, o outcome, fails string) *Finding {
 	if o.unsure() {
-		return &Finding{Code: code, Title: title, Severity: severityWarning, Fails: fails,
-			Evidence: append(evidence, fmt.Sprintf("%s might lower the staleness by %s to %s: a longer run would tell", o.Set, report.Share(o.GainLow), report.Share(o.GainHigh)))}
+		return &Finding{Code: code, Title: title, Severity: severityWarning, Fails: fails, NoSetting: "the gain of " + o.Set + " is not sure yet: a longer run would tell",
+			Evidence: append(evidence, fmt.Sprintf("%s might lower the staleness by %s to %s", o.Set, report.Share(o.GainLow), report.Share(o.GainHigh)))}
 	}
 	if !o.lowers() && !o.speeds() {
 		return nil

@@ -3,7 +3,9 @@ package diagnosis
 import (
 	"fmt"
 	"math"
+	"slices"
 
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/theory"
 )
@@ -36,6 +38,24 @@ func (f *facts) gpus() (rollout, train float64, known bool) {
 // shared reports that no GPU can change sides: both use the same ones, or take turns.
 func (f *facts) shared() bool {
 	return f.in.Policy == theory.PolicySynchronous || f.log != nil && f.log.Settings.SharedGPUs
+}
+
+// onProcessor reports a run whose engines generate within the program: no GPU is there that could change sides.
+func (f *facts) onProcessor() bool {
+	return f.settable() && f.source == "run" && !slices.ContainsFunc(f.own.document.Engines, func(e config.Engine) bool { return e.Kind != "embedded" && e.Kind != "" })
+}
+
+// withoutGPUs makes a finding on the balance one of slots on a processor that both sides share; 0 slots prices none.
+func (f *facts) withoutGPUs(found *Finding, title string, slots float64) {
+	found.Title, found.Fails = title, "where something else keeps the processors busy"
+	found.NoSetting = "engines and trainer share the processors of this machine, so that neither can be given some of the other's"
+	if slots < f.fitted.GroupSize.Value || slots >= f.fitted.Concurrency.Value {
+		return
+	}
+	if o, ok := f.price(f.slotsIdea(slots)); ok && (o.lowers() || o.speeds()) {
+		found.Change, found.NoSetting = &o.Change, ""
+		found.Change.Price = fmt.Sprintf("the period is %s times what it is", report.Figure(o.PeriodRatio, 3))
+	}
 }
 
 // effective is the utilization that filters leave, by a trainer that is there.
@@ -105,6 +125,9 @@ func (f *facts) moveToTrainer() *Finding {
 		if surplus {
 			found.CostRatio = math.Max(found.CostRatio, 1-1/f.effective())
 		}
+		if f.onProcessor() {
+			f.withoutGPUs(found, "The rollout side makes more than the trainer takes: its engines have slots to spare.", math.Round(1.05*f.fitted.Concurrency.Value/math.Max(f.effective(), 1)))
+		}
 		return found
 	}
 	return f.moved(title, fails, rollout, train, f.toBalance(rollout, train))
@@ -125,6 +148,9 @@ func (f *facts) moveToRollout() *Finding {
 		if e := f.fitted.EnvironmentRatio; e.Known() && e.Value > 1 {
 			found.Title = "The trainer waits for rollouts, and those for what is outside the engine."
 			found.Evidence = append(found.Evidence, fmt.Sprintf("%s of a rollout's time is outside the engine: more GPUs would not shorten that, more slots or faster tools would", report.Share(e.Value/(1+e.Value))))
+		}
+		if f.onProcessor() {
+			f.withoutGPUs(found, "The trainer waits for rollouts.", 0)
 		}
 		if f.settable() && f.effective() > 0 {
 			if o, ok := f.price(f.slotsIdea(math.Round(f.fitted.Concurrency.Value * math.Min(1/f.effective(), 1.5)))); ok && o.speeds() {

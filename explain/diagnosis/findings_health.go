@@ -57,7 +57,8 @@ func (f *facts) versionSkew() *Finding {
 		Evidence: []string{fmt.Sprintf("for %s of the time they differ, by %s versions then and %d at most", report.Share(share), fig(skew), fleet.skewMax)},
 		Fails:    "where syncs are switched engine by engine on purpose: then up to one version is the price of never standing still"}
 	if rolling {
-		found.Change = &Change{Set: "sync.switch=fleet", Overrides: []string{"sync.switch=fleet"}, StalenessMean: f.staleness.value, PeriodRatio: 1,
+		after := math.Max(f.staleness.or(0)-found.CostVersions, 0)
+		found.Change = &Change{Set: "sync.switch=fleet", Overrides: []string{"sync.switch=fleet"}, StalenessMean: after, Gain: 1 - after/math.Max(f.staleness.or(0), 1e-9), PeriodRatio: 1,
 			Method: methodClosedForm, Price: "the slowest engine decides when all switch"}
 	} else {
 		found.Severity = severityDefect

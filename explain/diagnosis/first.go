@@ -34,7 +34,7 @@ func First(r Report) report.Answer {
 	for i := range findings {
 		f := &findings[i]
 		if f.Change == nil {
-			a.Advice = append(a.Advice, report.Advice{Do: f.Title, Why: strings.Join(f.Evidence[:min(len(f.Evidence), 1)], "")})
+			a.Advice = append(a.Advice, report.Advice{Do: f.Title, Why: strings.Join(f.Evidence[:min(len(f.Evidence), 1)], ""), Buys: prefixed("no setting: ", f.NoSetting)})
 			continue
 		}
 		if do := changeText(f.Change); !slices.Contains(said, do) {
@@ -60,7 +60,12 @@ func verdict(r Report) string {
 		return report.Capital(settledText(r.Settled)) + "."
 	}
 	var parts []string
+	said := map[string]bool{} // a figure may be predicted in several ways
 	for _, c := range r.Compared {
+		if said[c.What] {
+			continue
+		}
+		said[c.What] = true
 		switch c.What {
 		case "staleness_mean":
 			parts = append(parts, fmt.Sprintf("staleness %s versions", report.Figure(c.Measured, 2)))
@@ -81,4 +86,12 @@ func verdict(r Report) string {
 		}
 	}
 	return text
+}
+
+// prefixed puts a word before a text, unless there is none.
+func prefixed(word, text string) string {
+	if text == "" {
+		return ""
+	}
+	return word + text
 }

@@ -84,8 +84,9 @@ type Finding struct {
 	// CostVersions is the staleness it is responsible for, CostRatio the share of the period.
 	CostVersions float64 `json:"cost_versions"`
 	CostRatio    float64 `json:"cost_ratio"`
-	// Change is what to do; nil where nothing can be set.
-	Change *Change `json:"change,omitempty"`
+	// Change is what to do; nil where nothing can be set, and NoSetting then says why.
+	Change    *Change `json:"change,omitempty"`
+	NoSetting string  `json:"no_setting,omitempty"`
 	// Fails says under which condition the advice is wrong.
 	Fails string `json:"fails,omitempty"`
 }

@@ -71,7 +71,7 @@ func (r *rig) judged(t *testing.T, keys ...string) diagnosis.Report {
 func (r *rig) trace(t *testing.T, keys ...string) []byte {
 	t.Helper()
 	document, err := config.Load("", append([]string{"rollout.group_size=4", "train.batch=16", "trainer.kind=remote",
-		"engines.0.name=a", "engines.0.slots=16", "engines.1.name=b", "engines.1.slots=16", "rollout.concurrency=32"}, keys...)...)
+		"engines.0.name=a", "engines.0.slots=16", "engines.1.name=b", "engines.1.slots=16", "rollout.concurrency=32", "queue.policy=drop"}, keys...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,6 +89,8 @@ func findingText(n int, f *Finding, columns int) string {
 		line("do", changeText(c))
 		line("buys", boughtText(c))
 		line("price", c.Price)
+	} else {
+		line("do", prefixed("no setting: ", f.NoSetting))
 	}
 	line("unless", f.Fails)
 	return b.String()
@@ -286,6 +288,8 @@ func Page(r Report) report.Document {
 			add("do", changeText(f.Change))
 			add("buys", boughtText(f.Change))
 			add("price", f.Change.Price)
+		} else {
+			add("do", prefixed("no setting: ", f.NoSetting))
 		}
 		add("unless", f.Fails)
 		findings.Tables = append(findings.Tables, report.Table{Title: fmt.Sprintf("%d. %s", i+1, f.Title), Rows: rows})

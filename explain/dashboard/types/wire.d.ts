@@ -72,7 +72,7 @@ export interface Change {
 }
 export interface Finding {
   code: string; title: string; severity: "cost" | "warning" | "defect"; evidence: string[] | null; cost_versions: number; cost_ratio: number;
-  change?: Change | null; fails?: string;
+  change?: Change | null; no_setting?: string; fails?: string;
 }
 export interface Report {
   run: string; source: string; settled: { ok: boolean; why?: string; more_steps?: number; from_step: number; steps: number };

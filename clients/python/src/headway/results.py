@@ -1519,7 +1519,8 @@ class DiagnosisFinding(View):
     """cost_versions is the staleness it is responsible for, cost_ratio the share of the period."""
     cost_ratio: float
     change: Change | None
-    """change is what to do; nil where nothing can be set."""
+    """change is what to do; nil where nothing can be set, and no_setting then says why."""
+    no_setting: str | None
     fails: str | None
     """fails says under which condition the advice is wrong."""
 

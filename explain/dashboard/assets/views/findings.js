@@ -72,6 +72,7 @@ function FindingCard({ finding, rank, context }) {
     </div>
     ${(finding.evidence ?? []).length > 0 && html`<ul class="evidence">${(finding.evidence ?? []).map((line, i) => html`<li key=${i}>${line}</li>`)}</ul>`}
     ${change && html`<${ChangeBox} change=${change} context=${context} />`}
+    ${!change && finding.no_setting && html`<p><span class="quiet">no setting:</span> ${finding.no_setting}</p>`}
     ${finding.fails && html`<p class="small"><span class="quiet">not so if</span> ${finding.fails}</p>`}
     <p class="small quiet"><code>${finding.code}</code></p></section>`;
 }
