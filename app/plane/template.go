@@ -68,6 +68,9 @@ func (t noTemplate) Encode(context.Context, string) ([]int32, error) { return ni
 // Decode implements gateway.Templates: whoever asks by token ids is served without a text.
 func (noTemplate) Decode(context.Context, []int32) (string, error) { return "", nil }
 
+// withText is what an agent does that wants to chat in words without a server.
+const withText = "a policy that reads and writes text is served on this machine by: python -m headway.chat (docs/agents.md)"
+
 // embeddedTemplate renders chats for the model of an embedded task: the letters of what is said, the
 // separator where the assistant is to speak, the end where it has. What a task's own prompt would be
 // is a chat of one message.
@@ -76,7 +79,7 @@ type embeddedTemplate struct{ vocabulary env.Vocabulary }
 // Render implements gateway.Templates. Tools have no letters and are refused.
 func (l embeddedTemplate) Render(_ context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	if len(tools) > 0 {
-		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded task's letters cannot say what tools there are").With("field", "tools")
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded task's letters cannot say what tools there are; "+withText).With("field", "tools")
 	}
 	var chat []struct {
 		Role    string          `json:"role"`
@@ -133,7 +136,7 @@ func (l embeddedTemplate) Encode(_ context.Context, text string) ([]int32, error
 func (l embeddedTemplate) letters(text, field string) ([]int32, error) {
 	tokens, err := l.vocabulary.Encode(text)
 	if err != nil {
-		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v", err).With("field", field)
+		return nil, protocol.Refuse(protocol.CodeInvalid, "the embedded model has no token for it: %v; "+withText, err).With("field", field)
 	}
 	return tokens, nil
 }
