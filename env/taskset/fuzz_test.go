@@ -70,6 +70,7 @@ func FuzzParquet(f *testing.F) {
 	}
 	f.Add(0, []byte{})
 	f.Add(len(whole)-8, []byte{0xff})
+	f.Add(len(whole)-8, []byte{0xff, 0xff, 0xff, 0xff}) // a footer of 4 GiB
 	f.Add(4, []byte{0, 0, 0})
 	// The whole file is mutated at one place: what is random from its first byte on is no Parquet.
 	f.Fuzz(func(t *testing.T, at int, bytesThere []byte) {

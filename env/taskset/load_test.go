@@ -162,13 +162,14 @@ func TestManyMistakes(t *testing.T) {
 func TestOddFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, c := range map[string]struct{ text, want string }{
-		"empty.jsonl":   {"", "empty.jsonl: the file has no tasks: want an object a line"},
-		"blank.jsonl":   {"\n \n", "blank.jsonl: the file has no tasks: want an object a line"},
-		"wide.jsonl":    {"\xff\xfe{\x00", "wide.jsonl: it is in UTF-16: want the file in UTF-8"},
-		"cut.jsonl.gz":  {"\x1f\x8b\x08\x00\x00\x00\x00\x00", "cut.jsonl.gz: it is compressed by gzip, and broken: unexpected EOF"},
-		"cut.jsonl.zst": {"\x28\xb5\x2f\xfd\x00", "cut.jsonl.zst: it cannot be read after line 1: "},
-		"bad.parquet":   {"PAR1 and nothing", "bad.parquet: it is Parquet, and broken: "},
-		"long.jsonl":    {`{"prompt": "` + strings.Repeat("x", 1<<21) + "\"}\n" + `{"prompt": 1}`, "long.jsonl:1: the line is longer than 1048576 bytes"},
+		"empty.jsonl":    {"", "empty.jsonl: the file has no tasks: want an object a line"},
+		"blank.jsonl":    {"\n \n", "blank.jsonl: the file has no tasks: want an object a line"},
+		"wide.jsonl":     {"\xff\xfe{\x00", "wide.jsonl: it is in UTF-16: want the file in UTF-8"},
+		"cut.jsonl.gz":   {"\x1f\x8b\x08\x00\x00\x00\x00\x00", "cut.jsonl.gz: it is compressed by gzip, and broken: unexpected EOF"},
+		"cut.jsonl.zst":  {"\x28\xb5\x2f\xfd\x00", "cut.jsonl.zst: it cannot be read after line 1: "},
+		"bad.parquet":    {"PAR1 and nothing", "bad.parquet: it is Parquet, and broken: "},
+		"footer.parquet": {"PAR1\xff\xff\xff\xffPAR1", "footer.parquet: it is Parquet, and broken: its footer is to have 4294967295 bytes, and the file has 12"},
+		"long.jsonl":     {`{"prompt": "` + strings.Repeat("x", 1<<21) + "\"}\n" + `{"prompt": 1}`, "long.jsonl:1: the line is longer than 1048576 bytes"},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {

@@ -2,6 +2,7 @@ package taskset
 
 import (
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ func (l *loader) parquet(f *os.File) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := parquetFooter(f, info.Size()); err != nil {
+		return fmt.Errorf("it is Parquet, and broken: %w", err)
+	}
 	file, err := parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return fmt.Errorf("it is Parquet, and broken: %w", err)
@@ -52,6 +56,23 @@ func (l *loader) parquet(f *os.File) (err error) {
 			return fmt.Errorf("it cannot be read after row %d: %w", n, err)
 		}
 	}
+}
+
+// parquetFooter refuses a file whose last bytes say that its footer is longer than the file, which the library would
+// make room for: up to 4 GiB.
+func parquetFooter(f io.ReaderAt, size int64) error {
+	const around = int64(len("PAR1") + 4 + len("PAR1")) // the footer stands before its length and the second mark
+	if size < around {
+		return fmt.Errorf("it has %d bytes: want %d or more", size, around)
+	}
+	var length [4]byte
+	if _, err := f.ReadAt(length[:], size-8); err != nil {
+		return err
+	}
+	if says := int64(binary.LittleEndian.Uint32(length[:])); says > size-around {
+		return fmt.Errorf("its footer is to have %d bytes, and the file has %d", says, size)
+	}
+	return nil
 }
 
 func (l *loader) parquetRow(schema parquet.Node, row any, n int) {
