@@ -36,7 +36,8 @@ def test_docs_python(binary: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     sets = ["--set=train.batch=32", "--set=rollout.concurrency=32", "--set=rollout.group_size=4"]
     words = ["run", "--dir", "runs", "--name", "a", "--steps", "30", "--no-dashboard", "--json"]
     subprocess.run([binary, *words, *sets], check=True, capture_output=True, timeout=120)
-    code = "\n".join([*snippets("docs/python.md"), snippets("clients/python/README.md")[0]])
+    first = [snippets(page)[0] for page in ("clients/python/README.md", "README.md")]
+    code = "\n".join([*snippets("docs/python.md"), *first])
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "did you mean group_size" in done.stdout
