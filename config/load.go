@@ -121,6 +121,9 @@ func parse(name string, text []byte, recorded bool) (Config, Errors) {
 		return c, nil
 	}
 	d := decoder{file: name, rank: rankDocument, origin: c.origin}
+	if err := verlsOwn(name, body); err != nil {
+		return c, Errors{err}.in(text)
+	}
 	if recorded {
 		d.recorded = &c
 	}

@@ -18,6 +18,7 @@ type configCmd struct {
 	File    string   `arg:"" optional:"" help:"The document; without one everything is by default. Keys without a default are not printed: docs/reference/config.md lists every key."`
 	Set     []string `name:"set" sep:"none" placeholder:"KEY=VALUE" help:"Override a key by its dotted path, such as train.batch=64; null takes it back. Repeatable."`
 	Migrate bool     `help:"Print FILE with the present names of keys that an earlier version had, comments kept. Runs of blanks may become one."`
+	From    string   `placeholder:"FRAMEWORK" help:"Print the document that says what FILE, a document of another framework, says: verl, whose .hydra/config.yaml or --cfg job it reads. Comments name the keys that each line comes from, and those that are left out."`
 	Presets bool     `help:"List the presets instead: each framework's loop as keys of a document."`
 }
 
@@ -26,6 +27,9 @@ type configCmd struct {
 func (c *configCmd) Run(application *app.Process) error {
 	if c.Presets {
 		return c.presets(application)
+	}
+	if c.From != "" {
+		return c.translate(application)
 	}
 	if c.Migrate {
 		return c.migrate(application)
@@ -62,6 +66,24 @@ func (c *configCmd) migrate(application *app.Process) error {
 		fmt.Fprintf(application.Stderr, "%s is now %s\n", m.Old, m.New)
 	}
 	_, err = application.Stdout.Write(now)
+	return err
+}
+
+// translate prints what a document of another framework says, and how many of its keys beside it.
+func (c *configCmd) translate(application *app.Process) error {
+	const remedy = "headway config --from verl FILE"
+	if c.File == "" || len(c.Set) > 0 || c.JSON || c.Migrate || c.Presets {
+		return failure.Usage(remedy, "--from translates one document; --set, --json, --migrate and --presets cannot stand beside it")
+	}
+	if c.From != "verl" {
+		return failure.Usage(remedy, "--from %s: documents of verl are known", c.From)
+	}
+	translated, err := config.TranslateFile(c.From, c.File)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(application.Stderr, "%d keys of %s are carried over, %d are not: the comments at the end name them\n", translated.Carried, c.File, translated.Left)
+	_, err = application.Stdout.Write(translated.Text)
 	return err
 }
 

@@ -83,3 +83,32 @@ func TestConfigRefusesWhatItCannotUse(t *testing.T) {
 		}
 	}
 }
+
+// A document of verl's is translated into one that config and simulate take.
+func TestConfigFromVerl(t *testing.T) {
+	verl := document(t, "async_training: {staleness_threshold: 0.5, trigger_parameter_sync_step: 2}\nrollout: {nnodes: 1, n_gpus_per_node: 8, total_rollout_steps: 640}\n"+
+		"data: {max_response_length: 2048}\nactor_rollout_ref: {model: {path: m}, rollout: {n: 4, name: vllm}, actor: {ppo_mini_batch_size: 8, entropy_coeff: 0}}\n")
+	code, written, stderr := headway(t, "config", "--from", "verl", verl)
+	if code != failure.ExitDone || !strings.Contains(stderr, "10 keys of ") || !strings.Contains(stderr, " 1 are not: ") || !strings.Contains(written, "actor_rollout_ref.actor.entropy_coeff") {
+		t.Fatalf("code %d: %s\n%s", code, stderr, written)
+	}
+	own := document(t, written)
+	first(t, "config", own)
+	var s struct{ Trained int }
+	headwayJSON(t, &s, "simulate", own, "--accept-unsettled", "--set", "modelled.train.utilization=1", "--set", "steps={warmup: 2, measured: 10}")
+	for _, c := range []struct {
+		arguments []string
+		want      string
+	}{
+		{[]string{"config", "--from", "verl"}, "--from translates one document"},
+		{[]string{"config", "--from", "verl", verl, "--json"}, "--from translates one document"},
+		{[]string{"config", "--from", "areal", verl}, "--from areal: documents of verl are known"},
+		{[]string{"config", "--from", "verl", own}, "is no document of verl's"},
+		{[]string{"config", "--from", "verl", verl + ".none"}, "cannot be read"},
+		{[]string{"simulate", verl}, "headway config --from verl FILE"},
+	} {
+		if code, stdout, stderr := headway(t, c.arguments...); code != failure.ExitUsage || !strings.Contains(stderr, c.want) {
+			t.Errorf("%q: code %d: %s%s, want %q", c.arguments, code, stdout, stderr, c.want)
+		}
+	}
+}
