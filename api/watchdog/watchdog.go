@@ -7,8 +7,8 @@ import (
 
 // Watchdog remembers since when a run has made no progress. Progress brings the next train step nearer:
 // a new version, or more scored rollouts towards a batch than there have been since the last
-// version. So does an engine that serves a newer version. Rollouts that end otherwise are none,
-// however many: a run that filters every group is stalled. The zero value is not ready; a Watchdog is
+// version. So does an engine that serves a newer version. Rollouts beside a queued batch are none, nor are those that end
+// otherwise, however many: a run that filters every group is stalled. The zero value is not ready; a Watchdog is
 // not safe for concurrent use.
 type Watchdog struct {
 	opt Options
@@ -29,6 +29,8 @@ type mark struct {
 	// filled is the most scored rollouts that waited for a train step since the last version.
 	filled int64
 	served int64
+	// full: a batch is queued. What comes beside it brings no step nearer, and may set records for hours.
+	full bool
 }
 
 // engineSince is since when an engine has been in a state. One that serves another version has been in others
@@ -65,12 +67,13 @@ func (d *Watchdog) remember(v View) {
 	}
 	d.lastS = v.NowS
 	now := markOf(s)
-	if now.version != d.mark.version || now.filled > d.mark.filled || now.served > d.mark.served {
+	if now.version != d.mark.version || now.filled > d.mark.filled && !(now.full && d.mark.full) || now.served > d.mark.served {
 		if now.version == d.mark.version {
 			now.filled, now.served = max(now.filled, d.mark.filled), max(now.served, d.mark.served)
 		}
 		d.mark, d.sinceS, d.ledger = now, v.NowS, s.Ledger
 	}
+	d.mark.full = now.full
 	for _, e := range s.Engines {
 		if known, ok := d.engines[e.Name]; !ok || known.state != e.State || known.version != e.Version {
 			d.engines[e.Name] = engineSince{e.State, e.Version, v.NowS}
@@ -90,7 +93,8 @@ func (d *Watchdog) begin(v View) {
 }
 
 func markOf(s *protocol.Status) mark {
-	m := mark{version: int64(s.Version), filled: s.Ledger.Waiting + s.Ledger.Queued + s.Ledger.Leased}
+	m := mark{version: int64(s.Version), filled: s.Ledger.Waiting + s.Ledger.Queued + s.Ledger.Leased,
+		full: s.Queue.BatchGroups > 0 && s.Queue.Groups >= s.Queue.BatchGroups}
 	for _, e := range s.Engines {
 		m.served += int64(max(e.Version, 0))
 	}

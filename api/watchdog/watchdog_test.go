@@ -229,6 +229,14 @@ func TestScenes(t *testing.T) {
 			{12, func(v *View) { v.Status.Ledger.Queued += 8 }, "", 0, false},
 			{60, none, "no_trainer", 60, false},
 		},
+		"a trainer hangs beside a full queue that drops": {
+			{0, func(v *View) {
+				v.Status.Trainer, v.Status.Queue.Groups = protocol.Trainer{Name: "t", State: "training", Lease: 9}, 32
+			}, "", 0, false},
+			{30, func(v *View) { v.Status.Ledger.Waiting++; v.Status.Ledger.Evicted += 30_000 }, "", 0, false}, // the most so far
+			{59, func(v *View) { v.Status.Ledger.Waiting++; v.BatchS = 61 }, "", 0, false},
+			{60, none, "silent_trainer", 60, false},
+		},
 		"slow steps are usual": {
 			{0, func(v *View) { v.PeriodS = 100 }, "", 0, false},
 			{299, none, "", 0, false},

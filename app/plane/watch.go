@@ -9,7 +9,6 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/api/watchdog"
-	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -59,7 +58,7 @@ func (p *Plane) watched() watchdog.View {
 	v := p.runtime.Load().View()
 	w := watchdog.View{
 		NowS: float64(p.present()) / 1e9, Status: p.Status(), RemoteWorkers: p.Workers != nil, Holding: v.Status.Holding,
-		PeriodS: float64(v.Summary.PeriodS.Mean), RolloutS: rolloutS(v), SyncTarget: v.Status.SyncTarget, Together: !p.Rules.RollingSwitch,
+		PeriodS: float64(v.PeriodNS) / 1e9, RolloutS: v.Summary.RolloutS.Mean, SyncTarget: v.Status.SyncTarget, Together: !p.Rules.RollingSwitch,
 	}
 	if v.Offered {
 		w.BatchS = float64(v.NowNS-v.OfferedNS) / 1e9
@@ -73,14 +72,6 @@ func (p *Plane) watched() watchdog.View {
 		w.Engines = append(w.Engines, out)
 	}
 	return w
-}
-
-// rolloutS is how long a rollout takes, in seconds: those in flight over those finished a second.
-func rolloutS(v live.View) float64 {
-	if rate := v.Summary.Throughput.ProductionRolloutsPerS; rate > 0 {
-		return float64(v.Status.Ledger.InFlight) / float64(rate)
-	}
-	return 0
 }
 
 // logStall says what is missing when that begins, changes or ends.

@@ -4,8 +4,11 @@ import (
 	"math"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // TestRatesAgreeWithTheSummary: over a run that is as long as the window, what enters and leaves per
@@ -42,4 +45,34 @@ func TestRatesAgreeWithTheSummary(t *testing.T) {
 			t.Errorf("production is %g, the summary's %g", got, want)
 		}
 	})
+}
+
+// The usual train period is the trainer's own: neither an hour without a trainer counts nor a step that hung for one.
+// The watchdog waits for three of it.
+func TestUsualPeriod(t *testing.T) {
+	for _, steps := range []loop.Version{1, 12} {
+		synctest.Test(t, func(t *testing.T) {
+			cfg := asyncConfig()
+			cfg.TrainerAsks, cfg.TrainSteps = true, steps
+			w := newWorld(cfg)
+			r := w.runtime(t, nil)
+			w.trainer.asks(r, int64(time.Hour), int64(time.Millisecond))
+			w.trainer.fail = func(b port.Batch) error {
+				if b.Version == 5 {
+					time.Sleep(time.Hour) // of the fake clock
+				}
+				return nil
+			}
+			if got := r.View().PeriodNS; got != 0 {
+				t.Errorf("before the run the period is %v", time.Duration(got))
+			}
+			if _, err := r.Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			view := r.View()
+			if got := time.Duration(view.PeriodNS); got < time.Duration(w.trainer.work.stepNS) || got > time.Second {
+				t.Errorf("after %d steps the usual period is %v, and the mean of the run %g s", steps, got, view.Summary.PeriodS.Mean)
+			}
+		})
+	}
 }

@@ -34,6 +34,8 @@ type View struct {
 	Staleness RecentStaleness
 	// Rates are those of the last train periods.
 	Rates Rates
+	// PeriodNS is the median of the last train periods, the trainer's absences left out; 0 before the first step.
+	PeriodNS int64
 	// TrainerIdle and RolloutIdle are the idle shares of the last train periods.
 	TrainerIdle, RolloutIdle float64
 	// Last is when something of each kind happened last.
@@ -43,6 +45,9 @@ type View struct {
 	// Offered: a batch is at the trainer, or waits for one to take it, since OfferedNS.
 	Offered   bool
 	OfferedNS int64
+	// QueueFull: the queue takes no more, since QueueFullNS.
+	QueueFull   bool
+	QueueFullNS int64
 	// DiskFull: the run waits for room in its store, since DiskFullNS.
 	DiskFull   bool
 	DiskFullNS int64
@@ -186,8 +191,14 @@ func (r *Runtime) publish() {
 	}
 	view.Summary, view.Attribution = v.summary, r.source.Recent()
 	view.TrainerIdle, view.RolloutIdle = idle(steps[max(0, len(steps)-recentSteps):])
-	view.Staleness, view.Rates = v.recent(), v.rates.recent()
+	view.Staleness, view.Rates, view.PeriodNS = v.recent(), v.rates.recent(), usualPeriod(steps[max(0, len(steps)-recentSteps):])
 	view.Offered, view.OfferedNS = view.Status.Lease != 0, v.last.LeaseNS
+	if st := &view.Status; st.QueueCapacityGroups > 0 && st.QueueGroups >= st.QueueCapacityGroups {
+		view.QueueFull, view.QueueFullNS = true, now
+		if before := v.newest.Load(); before != nil && before.QueueFull {
+			view.QueueFullNS = before.QueueFullNS
+		}
+	}
 	r.viewEngines(view.Engines)
 	v.newest.Store(view)
 	v.dirty, v.stepped, v.at = false, false, now
@@ -210,6 +221,20 @@ func idle(steps []metrics.Step) (trainer, rollout float64) {
 		return 0, 0
 	}
 	return trainer / sum, rollout / sum
+}
+
+// usualPeriod is the median of train periods without the trainer's absences. A mean would count the wait for a trainer
+// that came late, and a step that hung for an hour.
+func usualPeriod(steps []metrics.Step) int64 {
+	if len(steps) == 0 {
+		return 0
+	}
+	periods := make([]int64, len(steps))
+	for i := range steps {
+		periods[i] = steps[i].PeriodNS - steps[i].AbsentNS
+	}
+	slices.Sort(periods)
+	return periods[len(periods)/2]
 }
 
 // recent sums the ring up.

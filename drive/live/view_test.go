@@ -201,3 +201,26 @@ func TestClockThatJumps(t *testing.T) {
 		})
 	}
 }
+
+// A queue that is full says since when.
+func TestViewOfAFullQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := asyncConfig()
+		cfg.TrainerAsks, cfg.TrainSteps = true, 1
+		w := newWorld(cfg)
+		r := w.runtime(t, nil)
+		w.trainer.asks(r, int64(time.Hour), 0)
+		time.AfterFunc(time.Minute, func() {
+			full := time.Duration(-1)
+			if v := r.View(); v.QueueFull {
+				full = time.Duration(v.NowNS - v.QueueFullNS)
+			}
+			if full < 50*time.Second || full > time.Minute {
+				t.Errorf("after a minute the queue has been full for %v", full)
+			}
+		})
+		if _, err := r.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
