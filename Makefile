@@ -44,7 +44,7 @@ run: ## train the default run: reverse a word, fully asynchronously
 
 # The Python half waits for most of its time, so that it costs little beside the other.
 .PHONY: test
-test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client
+test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client (builds runsc once into ~/.cache/headway)
 	@$(MAKE) --no-print-directory -j2 test-go test-python
 
 .PHONY: test-go
@@ -76,7 +76,8 @@ sandboxes: ## install bubblewrap (Debian's package, as root) and gVisor's runsc 
 
 # The sum is that of the module's files, which the build then takes from where it was checked.
 $(RUNSC):
-	@echo "building runsc into $(@D), once"
+	@echo "make sandboxes (a part of make test): building gVisor's runsc for its tests, once, some 3 minutes."
+	@echo "It goes into $(@D) (96 MiB), outside this checkout; remove that directory to be rid of it."
 	@sum=$$($(GO) mod download -json gvisor.dev/gvisor@$(RUNSC_VERSION) | sed -n 's/.*"Sum": "\(.*\)".*/\1/p'); \
 	if [ "$$sum" != "$(RUNSC_SUM)" ]; then echo "gvisor.dev/gvisor@$(RUNSC_VERSION) has the sum $$sum, not $(RUNSC_SUM)" >&2; exit 1; fi
 	GOBIN=$(@D) CGO_ENABLED=0 $(GO) install gvisor.dev/gvisor/runsc@$(RUNSC_VERSION)

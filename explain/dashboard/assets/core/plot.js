@@ -2,7 +2,7 @@
 // its colours those of the theme, and gives it a legend, a keyboard and words for those who do not see it.
 import { html, useEffect, useRef, useState } from "./html.js";
 import uPlot from "../vendor/uPlot.js";
-import { short } from "./format.js";
+import { fixed, short } from "./format.js";
 
 /**
  * A line of a plot. Stacked ones add up, in their order from below.
@@ -145,6 +145,15 @@ function drawOrder(lines) {
   return [...all.filter(i => lines[i].stacked).reverse(), ...all.filter(i => !lines[i].stacked)];
 }
 
+/** The ticks of an axis, all with the digits that their step takes. @param {number[]} ticks */
+function even(ticks) {
+  const step = ticks.length > 1 ? Math.abs(ticks[1] - ticks[0]) : 0;
+  let digits = 0;
+  while (digits < 3 && Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits++;
+  const plain = step >= 0.001 && ticks.every(tick => Math.abs(tick) < 1e4);
+  return ticks.map(tick => plain ? fixed(tick, digits) : short(tick));
+}
+
 /**
  * @param {HTMLElement} parent @param {Line[]} lines @param {Band[]} bands @param {number} height
  * @param {(n: number | null | undefined) => string} format @param {number | undefined} low @param {number | undefined} high
@@ -158,7 +167,7 @@ function options(parent, lines, bands, height, format, low, high, at) {
     padding: [8, 18, 0, 0],
     cursor: { sync: { key: SYNC, setSeries: false }, drag: { x: false, y: false }, points: { size: 6 } },
     scales: { x: { time: false }, y: { range: (/** @type {any} */ _, /** @type {number} */ min, /** @type {number} */ max) => range(min, max, low, high) } },
-    axes: [{ ...axis, size: 26, space: 70 }, { ...axis, size: 52, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => ticks.map(tick => format(tick)) }],
+    axes: [{ ...axis, size: 26, space: 70 }, { ...axis, size: 52, values: (/** @type {any} */ _, /** @type {number[]} */ ticks) => format === short ? even(ticks) : ticks.map(tick => format(tick)) }],
     series: [{}, ...faint(lines).map(i => ({ stroke: themed(lines[i].colour), width: 1, alpha: 0.28, points: { show: false } })), ...drawOrder(lines).map(i => {
       const line = lines[i], colour = themed(line.colour);
       return {
