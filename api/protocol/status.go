@@ -100,6 +100,8 @@ type Queue struct {
 	HeldGroups     int `json:"held_groups"`
 	LiveGroups     int `json:"live_groups"`
 	BatchGroups    int `json:"batch_groups"`
+	// FullS is for how many seconds it has been full, 0 while it is not.
+	FullS float64 `json:"full_s,omitempty"`
 }
 
 // Engine is a rollout engine.

@@ -348,7 +348,15 @@ func (p *Plane) summary(err error, print func(protocol.Status) error) error {
 	if p.finished() {
 		how, next = "finished", FinishedHint(p.Dir)
 	}
-	p.logf("%s: %s at version %d of %d; staleness %.2f; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, s.Staleness.Mean, s.Ledger.Balanced)
+	staleness := fmt.Sprintf("staleness %.2f", s.Staleness.Mean)
+	switch {
+	case s.Ledger.Trained > 0:
+	case s.Trainer.State == "absent" && s.Trainer.Name == "":
+		staleness = "no trainer came"
+	default:
+		staleness = "nothing was trained"
+	}
+	p.logf("%s: %s at version %d of %d; %s; ledger balanced: %t", p.Dir, how, s.Version, s.Steps, staleness, s.Ledger.Balanced)
 	p.logf("%s", next)
 	return nil
 }

@@ -50,6 +50,9 @@ func (p *Plane) Status() protocol.Status {
 	s.Version, s.Waits = st.Version, p.firstVersionText(v)
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.Rules.BatchGroups}
+	if v.QueueFull {
+		s.Queue.FullS = float64(v.NowNS-v.QueueFullNS) / 1e9
+	}
 	s.Engines = p.engineStatus(v)
 	s.Throughput = throughputStatus(v)
 	s.Verl = verlStatus(v.Summary)

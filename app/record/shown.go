@@ -86,10 +86,14 @@ func (v *Shown) Runs(run *live.Runtime) {
 	}
 }
 
-// status is the loop's state.
+// status is the loop's state now: where nothing happens, the run's time goes on.
 func (v *Shown) status() (s loop.Status) {
 	if run := v.run.Load(); run != nil {
-		s = run.View().Status
+		view := run.View()
+		s = view.Status
+		if view.Began {
+			s.TimeNS = view.NowNS
+		}
 	}
 	return s
 }

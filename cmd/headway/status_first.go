@@ -43,6 +43,9 @@ func firstOfStatus(s protocol.Status) report.Answer {
 	if c := s.Control; c != nil && (c.State == control.Unreachable || c.State == control.Silent) {
 		do("target %s: %s", api.GoalOf(c).String(), c.Says)
 	}
+	if says := fullText(s); says != "" && s.Stall == nil {
+		a.Notes = append(a.Notes, says+".")
+	}
 	if _, stands := missingText(s); len(a.Advice) == 0 && !stands && s.Throughput.Steps > 0 {
 		if says := bindingText(s.Binding); says != "" {
 			a.Notes = append(a.Notes, says+"; headway diagnose says what to change.")

@@ -30,6 +30,9 @@ func (p *statusPage) health(s protocol.Status) {
 		say("%s", p.loud("nothing enters and nothing leaves for "+report.Lasting(s.Stall.SinceS)))
 		return
 	}
+	if says := fullText(s); says != "" {
+		say("%s", says)
+	}
 	if t.Steps == 0 {
 		say("%s", ratesUnknown)
 		return
@@ -88,6 +91,14 @@ func missingText(s protocol.Status) (words string, stands bool) {
 		add(false, "%s silent", isOrAre("worker", w.Silent))
 	}
 	return strings.Join(all, "; "), stands
+}
+
+// fullText says what waits for a trainer that is not there, empty for nothing.
+func fullText(s protocol.Status) string {
+	if s.Trainer.State != "absent" || s.Queue.FullS <= 0 || s.State != plane.StateRunning {
+		return ""
+	}
+	return fmt.Sprintf("the queue has been full for %s, with %s: engines wait for a trainer", report.Lasting(s.Queue.FullS), report.Counted(s.Queue.Groups, "group"))
 }
 
 // lostEngines are those that are lost, and how many are to be there.

@@ -96,8 +96,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		p.line("gateway", "%s", gatewayText(*g))
 	}
 	p.environment(s.Environment)
-	p.line("staleness", "mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g · policy %s",
-		s.Staleness.Mean, s.Staleness.PQS, s.Staleness.IQS, s.Staleness.P95, s.Staleness.Max, report.Plain(s.Policy))
+	p.line("staleness", "%s · policy %s", stalenessText(s), report.Plain(s.Policy))
 	p.control(s.Control)
 	p.engines(s.Engines)
 	if y := s.Sync; y != nil {
@@ -263,7 +262,18 @@ func trainerText(t protocol.Trainer) string {
 	if t.Name != "" {
 		text += fmt.Sprintf(" · last heard of %s ago", shortSeconds(t.SilentS))
 	}
+	if t.State == "absent" {
+		return text // it has nothing to be idle beside
+	}
 	return text + fmt.Sprintf(" · idle %.0f %%", 100*t.IdleRatio)
+}
+
+func stalenessText(s protocol.Status) string {
+	if s.Ledger.Trained == 0 {
+		return "no group has been trained yet"
+	}
+	x := s.Staleness
+	return fmt.Sprintf("mean %.2f versions (%.2f before the queue, %.2f in it), p95 %.3g, most %.3g", x.Mean, x.PQS, x.IQS, x.P95, x.Max)
 }
 
 func workerText(w protocol.Workers) string {

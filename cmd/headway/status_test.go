@@ -98,6 +98,9 @@ func TestStatusAnswers(t *testing.T) {
 		"1. no trainer has come yet": func(s *protocol.Status) {
 			s.Engines, s.Workers, s.Trainer = nil, protocol.Workers{}, protocol.Trainer{State: "absent"}
 		},
+		"1. no trainer has come yet\n! the queue has been full for 14s, with 16 groups: engines wait for a trainer": func(s *protocol.Status) {
+			s.Engines, s.Workers, s.Trainer, s.Queue.FullS = nil, protocol.Workers{}, protocol.Trainer{State: "absent"}, 14
+		},
 		"NO PROGRESS for 1m40s": func(s *protocol.Status) {
 			s.Stall = &protocol.Stall{SinceS: 100, Findings: []protocol.Finding{{Message: long}, {Message: long}, {Message: long}, {Message: long}, {Message: long}}}
 		},

@@ -40,11 +40,16 @@ func rules() loop.Config {
 
 func newMachine(t testing.TB, observe func(*loop.Event, *metrics.Measured, []loop.Action)) *machine {
 	t.Helper()
-	l, err := loop.New(rules())
+	return machineOf(t, rules(), observe)
+}
+
+func machineOf(t testing.TB, rules loop.Config, observe func(*loop.Event, *metrics.Measured, []loop.Action)) *machine {
+	t.Helper()
+	l, err := loop.New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{loop: l, rules: rules(), slots: make([]loop.Action, 16), observe: observe}
+	m := &machine{loop: l, rules: rules, slots: make([]loop.Action, 16), observe: observe}
 	m.step(loop.Event{Kind: loop.RunStarted})
 	return m
 }

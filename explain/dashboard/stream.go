@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"net/http"
 	"sync"
 	"time"
@@ -13,6 +14,10 @@ const (
 	streamPatience  = 30 * time.Second
 	streamHeartbeat = 15 * time.Second
 )
+
+// streamStill is the most between two summaries of a run that goes on, of which there may be nothing new but the time
+// and what it waits for.
+const streamStill = 2 * time.Second
 
 // streamFew is how many may follow before each of them is told less often: the run that they watch needs the
 // processor more than they do.
@@ -62,7 +67,7 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {
-		changed := m.Changed()
+		changed, still := m.Changed(), m.still()
 		body, old, err := m.newest()
 		if err != nil || !out.event("summary", body) {
 			return
@@ -75,15 +80,25 @@ func (m *Model) serveStream(w http.ResponseWriter, r *http.Request) {
 		if old {
 			changed = closedChannel // there is something newer, to be sent after the pause
 		}
-		if !wait(r, &out, changed, pause, paceOf(m.followers.Load())) {
+		if !wait(r, &out, changed, pause, paceOf(m.followers.Load()), still) {
 			return
 		}
 	}
 }
 
-// wait returns when there is something new, at the earliest after the pause between two summaries; false when the
-// reader has left.
-func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *time.Timer, pace time.Duration) bool {
+// still is how long nothing may be sent of a run: forever, 0, unless it goes on.
+func (m *Model) still() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.opt.Status == nil || m.ended {
+		return 0
+	}
+	return streamStill
+}
+
+// wait returns when there is something new, at the earliest after the pause between two summaries. It returns after the
+// time still, too, unless that is 0. It is false when the reader has left.
+func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *time.Timer, pace, still time.Duration) bool {
 	pause.Reset(pace)
 	select {
 	case <-pause.C:
@@ -91,12 +106,15 @@ func wait(r *http.Request, out *eventWriter, changed <-chan struct{}, pause *tim
 		return false
 	}
 	for {
-		pause.Reset(streamHeartbeat)
+		pause.Reset(cmp.Or(still, streamHeartbeat))
 		select {
 		case <-changed:
 			pause.Stop()
 			return true
 		case <-pause.C:
+			if still > 0 {
+				return true
+			}
 			if !out.send(": alive\n\n") {
 				return false
 			}
@@ -120,8 +138,8 @@ func (m *Model) newest() (body []byte, old bool, err error) {
 	m.mu.Lock()
 	told := m.told
 	m.mu.Unlock()
-	l := &m.last
-	if now := time.Now(); l.body == nil || l.told != told && now.Sub(l.at) >= streamEvery/2 {
+	l, still := &m.last, m.still()
+	if now := time.Now(); l.body == nil || l.told != told && now.Sub(l.at) >= streamEvery/2 || still > 0 && now.Sub(l.at) >= still/2 {
 		if body, err = encodeJSON(m.Summary()); err != nil {
 			return nil, false, err
 		}

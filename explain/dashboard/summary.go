@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/loop"
@@ -49,7 +50,7 @@ func (m *Model) observed() (s Summary, measured metrics.Summary, expected Predic
 		m.status = *status
 	}
 	measured = m.rec.Summary()
-	s = Summary{AtNS: max(m.draw.now, m.status.TimeNS), Ended: m.ended, State: m.state, Version: m.rec.Version(),
+	s = Summary{AtNS: m.now(), Ended: m.ended, State: m.state, Version: m.rec.Version(),
 		Staleness: measured.Staleness, PQS: measured.PQS.Mean, IQS: measured.IQS.Mean,
 		Ledger: m.status.Ledger, Balanced: m.status.Ledger.Balanced(), Reward: m.reward, Signal: measured.Signal, Length: measured.Length,
 		Latency: measured.Latency, Waste: measured.Waste, ClipFraction: m.off.clip, MeanLogRatio: m.off.logRatio, ESS: m.off.ess,
@@ -57,8 +58,8 @@ func (m *Model) observed() (s Summary, measured metrics.Summary, expected Predic
 	if m.ended && s.State == "running" {
 		s.State = "stopped"
 	}
-	s.Health, s.Control = m.health(measured), m.controlState(measured)
 	s.Queue = m.queueState()
+	s.Health, s.Control = m.health(measured, s.Queue), m.controlState(measured)
 	s.Engines = m.engines()
 	if from := m.source.Summary(); from.Groups > 0 {
 		s.Attribution = &from
@@ -117,7 +118,7 @@ func (m *Model) engines() []EngineState {
 
 // health says what enters the queue, what leaves it and what binds, all of the same steps: of the last train periods
 // while the run goes on, and of the measured window once it has ended.
-func (m *Model) health(s metrics.Summary) Health {
+func (m *Model) health(s metrics.Summary, queue QueueState) Health {
 	h := Health{Throughput: s.Throughput, TrainerIdle: s.TrainerIdleRatio, TrainerAbsent: s.TrainerAbsentRatio, RolloutIdle: s.RolloutIdleRatio,
 		PeriodS: s.PeriodS.Mean, StepS: s.StepS.Mean, Acceptance: s.Acceptance, DroppedShare: dropped(s), QueueTrendGroupsPerStep: m.trend(), WindowS: s.WindowS}
 	if s.Steps > 0 {
@@ -134,11 +135,37 @@ func (m *Model) health(s metrics.Summary) Health {
 			FromStep: r.FromStep, ToStep: r.ToStep, WindowS: r.WindowS}
 	}
 	h.IdleTrainer, h.IdleEngines = idle.Trainer, idle.Engines
-	if h.outage() {
+	away := m.rec.TrainerAway(m.now())
+	absent := away.Absent && !m.ended
+	if h.outage() || absent || h.ToStep == 0 {
 		h.Binding = ""
 	}
 	h.Sentence = h.sentence(m.opt.Rules.BatchGroups, m.rec.Version() == 0)
+	if absent {
+		h.Sentence = h.withoutTrainer(queue, time.Duration(away.LengthNS()))
+	}
 	return h
+}
+
+// now is the run's time: of its last event, or of the moment while it goes on and its status says.
+func (m *Model) now() int64 {
+	if m.ended {
+		return m.draw.now
+	}
+	return max(m.draw.now, m.status.TimeNS)
+}
+
+// withoutTrainer says what waits for a trainer that is not there, and since when it is not.
+func (h *Health) withoutTrainer(q QueueState, away time.Duration) string {
+	full := fmt.Sprintf("The queue holds %d of %d groups", q.Groups, q.Capacity)
+	if q.Groups >= q.Capacity && q.Capacity > 0 {
+		full += ": it is full, and engines wait for a trainer"
+	}
+	away = away.Round(time.Second)
+	if h.ToStep == 0 {
+		return fmt.Sprintf("No trainer has asked for a batch in %s. %s.", away, full)
+	}
+	return fmt.Sprintf("No trainer has been there for %s. %s. The figures below are of train steps %d to %d, before it.", away, full, h.FromStep, h.ToStep)
 }
 
 // outage says that the trainer waited mostly because no engine served: then none of the sides binds.

@@ -67,6 +67,31 @@ func TestAnOutageIsNoSidesDoing(t *testing.T) {
 	}
 }
 
+// A run without a trainer says that it waits for one, since when, and what is full; no side binds, and its time goes on.
+func TestHealthWithoutATrainer(t *testing.T) {
+	cfg := rules()
+	cfg.TrainerAsks = true
+	var status loop.Status
+	model := New(Options{Rules: cfg, Status: func() loop.Status { return status }})
+	m := machineOf(t, cfg, model.Observe)
+	for range 400 {
+		m.turn()
+	}
+	status = m.loop.Status()
+	status.TimeNS = m.now + 90e9
+	s := model.Summary()
+	if s.Version != 0 || s.AtNS != status.TimeNS || s.Health.Binding != "" || !strings.Contains(s.Health.Sentence, "No trainer has asked for a batch in 1m36s") {
+		t.Errorf("at %d, version %d: %q binds: %s", s.AtNS, s.Version, s.Health.Binding, s.Health.Sentence)
+	}
+	if q := s.Queue; q.Groups < q.Capacity || !strings.Contains(s.Health.Sentence, "it is full, and engines wait for a trainer") {
+		t.Errorf("%+v: %s", q, s.Health.Sentence)
+	}
+	model.End("")
+	if s := model.Summary(); s.AtNS > m.now || strings.Contains(s.Health.Sentence, "wait for a trainer") {
+		t.Errorf("ended at %d: %s", s.AtNS, s.Health.Sentence)
+	}
+}
+
 // What binds is said in a sentence that is one.
 func TestWhatBindsIsSaid(t *testing.T) {
 	for binding, want := range map[string]string{"environment": "; environments bind: the trainer waits 40 %", "rollout": "; generation binds: the trainer waits 40 %",

@@ -159,6 +159,10 @@ func (r *Recorder) missed(away Away) {
 	}
 }
 
+// TrainerAway is the stretch in which the trainer neither has a batch nor asks for one, up to a time; the zero value for
+// none.
+func (r *Recorder) TrainerAway(now int64) Away { return r.attends.Now(now) }
+
 // absent is how long the trainer was absent in the window, up to now.
 func (r *Recorder) absent() int64 {
 	ns := r.window.absentNS

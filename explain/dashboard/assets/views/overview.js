@@ -28,7 +28,7 @@ function Body({ context }) {
   if (summary.ledger.trained === 0 && summary.version <= 0) {
     const q = summary.queue, l = summary.ledger;
     return html`<div class="card wide"><${Empty} title="No group has been trained yet.">
-      <span>${many(l.in_flight, "rollout")} in flight, ${many(q.open_groups, "group")} open, ${count(q.groups)} of ${many(q.batch_groups, "group")} ready for the first batch.
+      <span>${many(l.in_flight, "rollout")} in flight, ${many(q.open_groups, "group")} open, ${count(q.groups)} ready; the first batch takes ${count(q.batch_groups)}.${" "}
       ${summary.ended ? "The run ended before its first train step." : "Plots begin with the first train step."}</span></${Empty}></div>
       <${LedgerCard} summary=${summary} /><${EnginesCard} summary=${summary} />`;
   }
@@ -233,7 +233,7 @@ function RolloutCard({ summary, task }) {
   const { latency, staleness, length } = summary;
   const histogram = staleness.histogram ?? [];
   const most = Math.max(1, ...histogram), all = histogram.reduce((sum, n) => sum + n, 0);
-  return html`<${Card} title="Rollouts" say=${task}>
+  return html`<${Card} title="Rollouts" say=${task && `task ${task}`}>
     <p class="small"><span class="quiet">end to end</span> <b>${lasting(latency.end_to_end_s)}</b> <span class="quiet">on average, of it</span></p>
     <${StackBar} label="Where a rollout's time goes" parts=${LATENCY.map(([key, name, colour]) => ({ name, value: latency[key] ?? 0, colour, text: lasting(latency[key]) }))} />
     ${all > 0 && html`<p class="small quiet">groups by staleness (${count(all)} trained in the window)</p>

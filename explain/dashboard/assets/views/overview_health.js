@@ -17,18 +17,21 @@ export function over({ from_step, to_step, window_s }) {
 export function QueueHealth({ context }) {
   const summary = /** @type {Summary} */ (context.summary.value);
   const { health, queue } = summary;
-  const side = SIDES[health.binding];
+  const side = SIDES[health.binding], told = health.to_step > 0;
   return html`<section class="card wide health" aria-labelledby="h-health">
     <header><h2 id="h-health">Queue health</h2><span class="say">${over(health)}</span></header>
     <p class="sentence">${health.sentence || "Nothing can be said of the queue yet."}</p>
     <div class="flow">
       <${Production} summary=${summary} binds=${side === "production" || side === "both" ? health.binding : ""} />
-      <${Arrow} text=${html`<b>${short(health.effective_rollouts_per_s)}</b> /s enter`} more=${health.acceptance < 0.9995 ? percent(health.acceptance) + " accepted" : "none filtered"} />
+      <${Arrow} text=${html`<b>${rate(health, health.effective_rollouts_per_s)}</b> /s enter`} more=${!told ? "" : health.acceptance < 0.9995 ? percent(health.acceptance) + " accepted" : "none filtered"} />
       <${QueueStation} summary=${summary} />
-      <${Arrow} text=${html`<b>${short(health.consumption_rollouts_per_wall_s)}</b> /s leave`} more=${health.dropped_share > 0 ? html`<span class="warn">${percent(health.dropped_share)} dropped</span>` : "none dropped"} />
+      <${Arrow} text=${html`<b>${rate(health, health.consumption_rollouts_per_wall_s)}</b> /s leave`} more=${!told ? "" : health.dropped_share > 0 ? html`<span class="warn">${percent(health.dropped_share)} dropped</span>` : "none dropped"} />
       <${Consumption} summary=${summary} binds=${side === "consumption" || side === "both" ? health.binding : ""} />
     </div></section>`;
 }
+
+/** A rate of the train steps that are told of: before the first there is none. @param {Summary["health"]} health @param {number} perS */
+function rate(health, perS) { return health.to_step > 0 ? short(perS) : "–"; }
 
 /** @param {{ text: any, more: any }} props */
 function Arrow({ text, more }) {
@@ -41,9 +44,9 @@ function Production({ summary, binds }) {
   const active = (engines ?? []).reduce((sum, engine) => sum + engine.active, 0), slots = (engines ?? []).reduce((sum, engine) => sum + engine.slots, 0);
   return html`<div class=${"station" + (binds ? " binds" : "")}>
     <span class="name"><span>Production</span>${binds && html`<span class="badge">▲ ${binds} binds</span>`}</span>
-    <span class="rate">${short(health.production_rollouts_per_s)} <small>rollouts/s finished</small></span>
+    <span class="rate">${rate(health, health.production_rollouts_per_s)} <small>rollouts/s finished</small></span>
     <span class="small quiet">${count(active)} of ${count(slots)} slots busy${latency.end_to_end_s > 0 ? `, ${lasting(latency.end_to_end_s)} end to end` : ""}</span>
-    <span class="small"><span class="quiet">engines wait</span> <b>${percent(health.rollout_idle_ratio)}</b> <span class="quiet">of the time</span></span></div>`;
+    ${health.to_step > 0 && html`<span class="small"><span class="quiet">engines wait</span> <b>${percent(health.rollout_idle_ratio)}</b> <span class="quiet">of the time</span></span>`}</div>`;
 }
 
 /** @param {{ summary: Summary }} props */
@@ -57,7 +60,7 @@ function QueueStation({ summary }) {
     <span class="rate">${count(queue.groups)} <small>of ${count(queue.capacity_groups)} groups ready</small></span>
     <div class="gauge" role="meter" aria-label="Groups in the queue" aria-valuemin="0" aria-valuemax=${of} aria-valuenow=${queue.groups} aria-valuetext=${`${queue.groups} of ${queue.capacity_groups} groups`}>
       <i style=${{ width: 100 * queue.groups / of + "%" }}></i>${queue.batch_groups < of && html`<u style=${{ left: 100 * queue.batch_groups / of + "%" }} title="a batch"></u>`}</div>
-    <span class="small quiet">a batch takes ${count(queue.batch_groups)} · ${count(queue.open_groups)} open${queue.held_groups ? ` · ${count(queue.held_groups)} held back` : ""} · groups wait <b>${fixed(iqs)}</b> versions</span></div>`;
+    <span class="small quiet">a batch takes ${count(queue.batch_groups)} · ${count(queue.open_groups)} open${queue.held_groups ? ` · ${count(queue.held_groups)} held back` : ""}${health.to_step > 0 && html` · groups wait <b>${fixed(iqs)}</b> versions`}</span></div>`;
 }
 
 /** @param {{ summary: Summary, binds: string }} props */
@@ -65,7 +68,7 @@ function Consumption({ summary, binds }) {
   const { health } = summary;
   return html`<div class=${"station" + (binds ? " binds" : "")}>
     <span class="name"><span>Consumption</span>${binds && html`<span class="badge">▲ ${binds} binds</span>`}</span>
-    <span class="rate">${short(health.consumption_rollouts_per_s)} <small>rollouts/s while training</small></span>
-    <span class="small quiet">a step takes ${lasting(health.step_s)}, a version comes every ${lasting(health.period_s)}</span>
-    <span class="small"><span class="quiet">trainer waits</span> <b>${percent(health.trainer_idle_ratio)}</b> <span class="quiet">of the time</span>${health.trainer_absent_ratio > 0.0005 && html`<span class="quiet">, is absent</span> <b>${percent(health.trainer_absent_ratio)}</b>`}</span></div>`;
+    <span class="rate">${rate(health, health.consumption_rollouts_per_s)} <small>rollouts/s while training</small></span>
+    ${health.to_step > 0 && html`<span class="small quiet">a step takes ${lasting(health.step_s)}, a version comes every ${lasting(health.period_s)}</span>
+    <span class="small"><span class="quiet">trainer waits</span> <b>${percent(health.trainer_idle_ratio)}</b> <span class="quiet">of the time</span>${health.trainer_absent_ratio > 0.0005 && html`<span class="quiet">, is absent</span> <b>${percent(health.trainer_absent_ratio)}</b>`}</span>`}</div>`;
 }
