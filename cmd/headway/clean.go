@@ -52,7 +52,10 @@ func (c *cleanCmd) Run(a *app.Process) error {
 	for _, r := range done.Runs {
 		done.Bytes += r.Bytes
 	}
-	if len(done.Runs) == 0 && !c.JSON {
+	if len(done.Runs) == 0 {
+		if c.JSON {
+			return printJSON(a.Stdout, done)
+		}
 		_, err := fmt.Fprintf(a.Stdout, "nothing to remove: of %s in %s, none that has ended is that old\n", report.Counted(len(all), "run"), c.Dir)
 		return err
 	}

@@ -133,6 +133,9 @@ func TestRunsAndClean(t *testing.T) {
 	if err := catalog.Remove(filepath.Join(folder, "2-running")); err == nil || !strings.Contains(err.Error(), "being written") {
 		t.Errorf("removing a running run: %v", err)
 	}
+	if code, stdout, stderr := headway(t, "clean", "--json", "--older", "999d", "--dir", folder); code != failure.ExitDone || !strings.Contains(stdout, `"runs": []`) {
+		t.Errorf("clean --json of nothing wants an answer: code %d, %s%s", code, stdout, stderr)
+	}
 	if code, _, stderr := headway(t, "clean", "--yes", "--older", "0s", "--dir", folder); code != failure.ExitDone {
 		t.Errorf("clean --yes: code %d, %s", code, stderr)
 	}
