@@ -20,6 +20,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // Program is a command line: a grammar of subcommands, each with a method
@@ -37,7 +38,7 @@ type Program struct {
 // Output is embedded by every command that reports something. For people it
 // prints tables; with --json one JSON document goes to standard output and
 // nothing else does. An error before that document is one itself: see
-// [failure.PrintJSON].
+// [failure.DocumentOf].
 type Output struct {
 	JSON bool `name:"json" help:"Print one JSON document instead of tables."`
 }
@@ -111,7 +112,7 @@ func (p Program) start(process *app.Process, arguments []string) (code int) {
 		failure.Print(process.Stderr, err)
 	}
 	if err != nil && asJSON && printed.bytes == 0 {
-		_ = failure.PrintJSON(process.Stdout, err, ExitCode(err)) // stderr has it, too
+		_ = report.JSON(process.Stdout, failure.DocumentOf(err, ExitCode(err))) // stderr has it, too
 	}
 	return ExitCode(err)
 }

@@ -1,6 +1,7 @@
 package failure
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,9 +26,9 @@ func TestPrintEscapes(t *testing.T) {
 }
 
 // A JSON error has the parts of each mistake, where the error knows them.
-func TestPrintJSON(t *testing.T) {
-	var out strings.Builder
-	if err := PrintJSON(&out, Usage("see --help", "predict: %w", field{}), ExitUsage); err != nil {
+func TestDocumentOf(t *testing.T) {
+	out, err := json.MarshalIndent(DocumentOf(Usage("see --help", "predict: %w", field{}), ExitUsage), "", "  ")
+	if err != nil {
 		t.Fatal(err)
 	}
 	want := `{
@@ -45,10 +46,9 @@ func TestPrintJSON(t *testing.T) {
       }
     ]
   }
-}
-`
-	if out.String() != want {
-		t.Errorf("printed %s, want %s", out.String(), want)
+}`
+	if string(out) != want {
+		t.Errorf("printed %s, want %s", out, want)
 	}
 }
 

@@ -1,10 +1,6 @@
 package failure
 
-import (
-	"encoding/json"
-	"errors"
-	"io"
-)
+import "errors"
 
 // Fault is one thing wrong with what the caller gave, by its parts.
 type Fault struct {
@@ -40,8 +36,8 @@ type Parts struct {
 	Faults []Fault `json:"faults,omitempty"`
 }
 
-// PrintJSON prints an error as one JSON document.
-func PrintJSON(stdout io.Writer, err error, exit int) error {
+// DocumentOf is an error as the document that a command ending with that exit code prints.
+func DocumentOf(err error, exit int) Document {
 	var d Document
 	d.Error.Code, d.Error.ExitCode, d.Error.Message = "failure", exit, err.Error()
 	if exit == ExitUsage {
@@ -51,10 +47,7 @@ func PrintJSON(stdout io.Writer, err error, exit int) error {
 		d.Error.Hint = failed.Hint
 	}
 	d.Error.Faults = faultsOf(err)
-	encoder := json.NewEncoder(stdout)
-	encoder.SetEscapeHTML(false)
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(d)
+	return d
 }
 
 // faulty is an error that knows all mistakes, refusal one that knows its key.

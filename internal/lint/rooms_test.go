@@ -67,7 +67,7 @@ var rules = []rule{
 	{room: "app/catalog", may: []string{"app/origin", "app/parts", "app/record", "config", "internal/failure", "loop", "loop/trace", "observe/steps", "store/lock"},
 		what: "the runs of a folder: listed, and removed",
 		why:  "it reads what runs leave behind, and neither asks nor prints"},
-	{room: "app/command", may: []string{"app", "internal/failure"}, modules: []string{"github.com/alecthomas/kong", "golang.org/x/term"},
+	{room: "app/command", may: []string{"app", "internal/failure", "observe/report"}, modules: []string{"github.com/alecthomas/kong", "golang.org/x/term"},
 		what: "the command line that the programs share: parsing, exit codes, interrupts, a status line",
 		why:  "it is handed a grammar, and knows no command"},
 	{room: "app/origin", may: []string{"app/parts", "config", "internal/failure", "loop", "loop/trace"},
