@@ -3,8 +3,10 @@ package main
 import (
 	"encoding/json"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/headway-rl/headway/explain/diagnosis"
 )
@@ -47,5 +49,25 @@ func TestRecordedFindingsHaveASettingOrAReason(t *testing.T) {
 	}
 	if seen < 50 || changes < 5 {
 		t.Errorf("%d findings with %d changes were seen", seen, changes)
+	}
+}
+
+// The table of a resimulation fits the terminal, whatever it compares.
+func TestResimulateFitsTheTerminal(t *testing.T) {
+	dir := t.TempDir()
+	unpack(t, filepath.Join(recordedDir, "queue-drop"+archiveSuffix), filepath.Join(dir, "queue-drop"))
+	for _, columns := range []int{80, 100, 140} {
+		t.Setenv("COLUMNS", strconv.Itoa(columns))
+		for _, arms := range [][]string{nil, {"--set", "queue.select=newest"}, {"--grid", "queue.factor=1,2"}} {
+			_, stdout, stderr := headway(t, append([]string{"resimulate", filepath.Join(dir, "queue-drop")}, arms...)...)
+			if !strings.Contains(stdout, "staleness") {
+				t.Fatalf("%v: %s", arms, stderr)
+			}
+			for line := range strings.Lines(stdout) {
+				if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > columns && !strings.Contains(line, dir) {
+					t.Errorf("%v: a line of %d in %d columns: %s", arms, n, columns, line)
+				}
+			}
+		}
 	}
 }

@@ -68,7 +68,7 @@ func (c *resimulateCmd) Run(application *app.Process) error {
 	if c.JSON {
 		err = printJSON(application.Stdout, doc)
 	} else {
-		err = doc.Text(application.Stdout)
+		err = doc.Text(application.Stdout, command.Columns(application))
 	}
 	return errors.Join(err, doc.Verdict())
 }

@@ -120,7 +120,7 @@ func Resimulate(ctx context.Context, path string, header trace.Header, arms []Wh
 		doc.Summary, doc.Ledger, doc.Extrapolated, doc.WarmupSteps = one.Summary, one.Ledger, one.Extrapolated, one.WarmupSteps
 		doc.Warnings = append(doc.Warnings, one.Warnings...)
 	}
-	doc.Settled = doc.unsettledText() == ""
+	doc.Settled = doc.unsettledText(report.NarrowColumns) == ""
 	return doc, nil
 }
 

@@ -33,26 +33,30 @@ var resimulatedRows = []struct {
 	{"tokens never trained", "", func(s *metrics.Summary) float64 { return s.Waste.WastedShare }, report.Share},
 }
 
-// Text prints arms for a terminal.
-func (doc Resimulation) Text(w io.Writer) error {
+// Text prints arms for a terminal of so many columns.
+func (doc Resimulation) Text(w io.Writer, columns int) error {
 	var b strings.Builder
-	b.WriteString(doc.unsettledText())
+	line := func(label, format string, values ...any) {
+		b.WriteString(report.Indented(label, fmt.Sprintf(format, values...), columns))
+	}
+	b.WriteString(doc.unsettledText(columns))
 	switch {
 	case len(doc.Arms) == 1 && len(doc.Arms[0].Set) == 0:
-		b.WriteString(reproducedTable(doc).String())
+		b.WriteString(reproducedTable(doc).Fit(columns))
 	case len(doc.Arms) == 1:
-		b.WriteString(armTable(doc).String())
+		b.WriteString(armTable(doc).Fit(columns))
 	default:
-		b.WriteString(armsTable(doc).String())
-		b.WriteString("± 95 % intervals over train steps; Δ against the run's own settings resimulated, paired by rollouts and steps; ~ not told from chance\n")
+		b.WriteString(armsTable(doc).Fit(columns))
+		line("", "± 95 %% intervals over train steps; Δ against the run's own settings resimulated, paired by rollouts and steps; ~ not told from chance")
 	}
-	fmt.Fprintf(&b, "\nthe run's own settings, resimulated: staleness %s; measured %s (%s)\n", report.Figure(doc.Own.Summary.Staleness.Mean, 3),
+	b.WriteString("\n")
+	line("", "the run's own settings, resimulated: staleness %s; measured %s (%s)", report.Figure(doc.Own.Summary.Staleness.Mean, 3),
 		report.Figure(doc.Measured.Staleness.Mean, 3), signedShare(doc.Own.Summary.Staleness.Mean-doc.Measured.Staleness.Mean, doc.Measured.Staleness.Mean))
 	b.WriteString(controlPlayed(doc))
 	var said []string
 	for _, warning := range doc.Warnings {
 		said = append(said, warning)
-		fmt.Fprintf(&b, "  - %s\n", warning)
+		line("  - ", "%s", warning)
 	}
 	for _, arm := range doc.Arms {
 		name := ""
@@ -60,12 +64,12 @@ func (doc Resimulation) Text(w io.Writer) error {
 			name = strings.Join(arm.Set, " ") + ": "
 		}
 		if arm.Refused == "" && (len(doc.Arms) == 1 || arm.Extrapolated >= 0.01) {
-			fmt.Fprintf(&b, "%s%s of the rollouts and steps were made up from others of the run\n", name, report.Share(arm.Extrapolated))
+			line("", "%s%s of the rollouts and steps were made up from others of the run", name, report.Share(arm.Extrapolated))
 		}
 		for _, warning := range arm.Warnings {
 			if !slices.Contains(said, warning) {
 				said = append(said, warning)
-				fmt.Fprintf(&b, "  - %s%s\n", name, warning)
+				line("  - ", "%s%s", name, warning)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func unsettledAfter(series []metrics.Step, warmup loop.Version) []experiment.Uns
 
 // unsettledText says which of the figures of a resimulation are of a window that cannot be judged, and
 // for how many more train steps the run should go on; "" where all can.
-func (doc *Resimulation) unsettledText() string {
+func (doc *Resimulation) unsettledText(columns int) string {
 	var lines, said []string
 	add := func(name string, unsettled []experiment.Unsettled) {
 		if len(unsettled) == 0 {
@@ -37,7 +37,7 @@ func (doc *Resimulation) unsettledText() string {
 		}
 		why := experiment.WhyUnsettled(unsettled) + moreSteps(unsettled)
 		if !slices.Contains(said, why) { // of one window: no need to say it of every setting
-			said, lines = append(said, why), append(lines, fmt.Sprintf("  - %s: %s\n", name, why))
+			said, lines = append(said, why), append(lines, report.Indented("  - ", name+": "+why, columns))
 		}
 	}
 	add("the run itself", doc.Unsettled)
