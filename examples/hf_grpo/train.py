@@ -26,6 +26,7 @@ def train_step(
     model: nn.Module, optimizer: torch.optim.Optimizer, batch: headway.Batch, config: Mapping[str, Any]
 ) -> dict[str, float]:
     """One step of GRPO with PPO's clip, mean over the batch's sampled tokens; what it measured."""
+    # Put your own loss here: rows has tokens, logprobs, advantages and loss_mask, [sequences, longest].
     batch.stamp_forward()
     rows = adapter.padded(batch)
     setting, mask = config["trainer"], rows["loss_mask"].bool()
@@ -72,6 +73,7 @@ def main(arguments: list[str] | None = None) -> float:
         parser.error(f"{engines} take their weights from this process (weights: distributed): say --send gloo or nccl")
     if said.send and not hw.distributed:
         parser.error(f"--send {said.send}: no engine of the run takes weights from this process (weights: distributed)")
+    # Put your own model here: one that gives logits, its tensors named as in the files of model.path.
     model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32)
     optimizer = torch.optim.Adam(model.parameters(), lr=hw.config["trainer"]["learning_rate"], betas=(0.9, 0.99))
 

@@ -53,6 +53,7 @@ def loss_of(
     w: Tensors, rows: Tensors, response_tokens: int, heads: int, prompt_tokens: int, epsilon: float
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
     """GRPO with PPO's clip, mean over the batch's sampled tokens; beside it what it measured."""
+    # Put your own loss here: rows has tokens, logprobs, advantages and loss_mask, [sequences, longest].
     mask = rows["loss_mask"] == 1
     now = log_probs(w, rows, heads, prompt_tokens)
     log_ratio = jnp.where(mask, now - rows["logprobs"], 0.0)

@@ -84,6 +84,7 @@ def train_step(
     prompt_tokens: int,
 ) -> dict[str, float]:
     """One step of GRPO with PPO's clip, mean over the batch's sampled tokens; what it measured."""
+    # Put your own loss here: rows has tokens, logprobs, advantages and loss_mask, [sequences, longest].
     batch.stamp_forward()
     rows = adapter.padded(batch)
     mask = rows["loss_mask"].bool()
