@@ -47,9 +47,10 @@ func (m *Model) scheduleInputs() []scheduleInput {
 	if s.Steps == 0 || rolloutS <= 0 || trainS <= 0 {
 		rolloutS, trainS, tail = 60, 60*b/c, 1.8
 	}
+	n := float64(min(max(len(rules.EngineSlots), 1), 512)) // a GPU an engine, and as many that train: no run says how many it has
 	return []scheduleInput{
 		{"group", float64(rules.GroupSize), 1, 128, true}, {"batch", b, 1, 1 << 14, true},
-		{"concurrency", c, 1, 1 << 14, true}, {"gpus", 16, 2, 1024, true}, {"rollout-gpus", 8, 1, 1023, true},
+		{"concurrency", c, 1, 1 << 14, true}, {"gpus", 2 * n, 2, 1024, true}, {"rollout-gpus", n, 1, 1023, true},
 		{"rollout-time", rolloutS, 1e-6, 1e6, false}, {"tail-multiplier", math.Max(tail, 1), 1, 64, false},
 		{"train-time", trainS, 1e-6, 1e6, false}, {"logp-time", trainS / 4, 0, 1e6, false}, {"sync-time", syncS, 0, 1e5, false}, {"switch-time", 2 * syncS, 0, 1e5, false},
 		{"ahead", 0.5, 0, 8, false}, {"pieces", 1, 1, 64, true}, {"queue-factor", max(float64(rules.QueueGroups)/float64(rules.BatchGroups), 1), 1, 16, false},
