@@ -76,6 +76,20 @@ func (c Config) External() bool {
 	return slices.ContainsFunc(c.Engines, Engine.External)
 }
 
+// PlanKey is the key that names a plan's model or GPUs in a document with the built-in toy for engines, "" for none. A
+// run of such a document would train the toy in the model's stead, so that run and serve refuse it.
+func (c Config) PlanKey() string {
+	if c.External() {
+		return ""
+	}
+	for _, key := range []string{"hardware.model", "hardware.gpu", "hardware.shape"} {
+		if c.Given(key) {
+			return key
+		}
+	}
+	return ""
+}
+
 // serverDefaults fills in what is said of a server.
 func (e *Engine) serverDefaults() {
 	if !e.External() {

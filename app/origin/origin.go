@@ -210,16 +210,10 @@ func TrainsItself(cfg config.Config) error {
 // RefusePlan refuses a document that plans for a model and GPUs with the built-in toy for engines. A run would train
 // the toy in their stead.
 func RefusePlan(cfg config.Config) error {
-	for _, e := range cfg.Engines {
-		if e.External() {
-			return nil
-		}
+	key := cfg.PlanKey()
+	if key == "" {
+		return nil
 	}
-	for _, key := range []string{"hardware.model", "hardware.gpu", "hardware.shape"} {
-		if cfg.Given(key) {
-			return cfg.Refuse(key, "is of a plan, and the engines are the built-in toy, which would be trained instead",
-				"engines of your own (engines, model.path, environment: docs/plan.md, From the plan to your cluster), or --set hardware=null to train the toy by these rules")
-		}
-	}
-	return nil
+	return cfg.Refuse(key, "is of a plan, and the engines are the built-in toy, which would be trained instead",
+		"engines of your own (engines, model.path, environment: docs/plan.md, From the plan to your cluster), or --set hardware=null to train the toy by these rules")
 }

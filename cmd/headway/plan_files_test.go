@@ -60,7 +60,7 @@ func TestPlanVerdictDoesNotHangOnFinalists(t *testing.T) {
 	}
 }
 
-// A written plan trains nothing by itself: run and serve refuse it with what is missing, and train the toy when asked.
+// A written plan trains nothing by itself: run and serve refuse it with what is missing, doctor says so first, and run trains the toy when asked.
 func TestWrittenPlansTrainNoToy(t *testing.T) {
 	plan := document(t, "hardware: {model: qwen3-8b, gpu: h100-sxm, gpus: 16}\nrollout: {concurrency: 8, group_size: 4}\ntrain: {batch: 8}\n")
 	for _, command := range []string{"run", "serve"} {
@@ -68,6 +68,13 @@ func TestWrittenPlansTrainNoToy(t *testing.T) {
 		if code != failure.ExitUsage || !strings.Contains(stderr, "hardware.model") || !strings.Contains(stderr, "engines of your own") || !strings.Contains(stderr, "--set hardware=null") {
 			t.Errorf("%s: exit code %d: %s", command, code, stderr)
 		}
+	}
+	code, d, keys := diagnosed(t, plan)
+	if code != failure.ExitFailure || len(keys) == 0 || keys[0] != "error plan-without-engines hardware.model" || !strings.Contains(d.Findings[0].Do, "engines, model.path") {
+		t.Errorf("doctor: exit code %d, found %q", code, keys)
+	}
+	if code, d, keys = diagnosed(t, plan, "--set", "hardware=null"); code != failure.ExitDone || d.Errors != 0 {
+		t.Errorf("doctor of the toy: exit code %d, found %q", code, keys)
 	}
 	if code, _, stderr := headway(t, "run", plan, "--set", "hardware=null", "--set", "trainer.steps=2", "--set", "store.dir="+t.TempDir()); code != failure.ExitDone {
 		t.Errorf("without the plan's part: %s", stderr)

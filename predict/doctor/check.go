@@ -44,7 +44,7 @@ type check struct {
 
 // checks lists all kinds, in the order of docs/reference/doctor.md.
 func checks() []check {
-	return slices.Concat(budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
+	return slices.Concat(plannedChecks, budgetChecks, capacityChecks, wasteChecks, boundChecks, orderChecks, shapeChecks, bandChecks, replayChecks, paceChecks, idleChecks,
 		admissionChecks, selectionChecks, lengthChecks, serviceChecks, spanChecks, serverChecks, environmentChecks, controlChecks)
 }
 

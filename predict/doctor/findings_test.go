@@ -30,6 +30,9 @@ const (
 )
 
 var examples = []example{
+	{"plan-without-engines", Error, "hardware.model", []string{"hardware={model: qwen3-8b, gpu: h100-sxm}"}, []string{"hardware={gpus: 16}"}},
+	{"plan-without-engines", Error, "hardware.gpu", []string{"hardware={gpu: h100-sxm, gpus: 16}"}, []string{"hardware={gpus: 16}"}},
+	{"plan-without-engines", Error, "hardware.shape", []string{"hardware={shape: {parameters: 8e9}}"}, []string{"hardware={gpus: 16}"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0}", "modelled.sync.time_s=2"}, []string{"queue={policy: max, max_staleness: 1}", "modelled.sync.time_s=2"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 1}", "sync.every=3"}, []string{"queue={policy: max, max_staleness: 2}", "sync.every=3"}},
 	{"budget-starves", Error, keyBudget, []string{"queue={policy: max, max_staleness: 0, abort: true}"}, []string{"queue={policy: max, max_staleness: 0}"}},
