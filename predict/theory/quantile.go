@@ -137,7 +137,7 @@ const sweepVersions = 256
 // sum fills an estimate's mean and quantiles in one pass.
 func (d *Distribution) sum(e *Estimate) {
 	if d.most() > sweepVersions {
-		e.Mean = d.meanTime() - 0.5 + float64(d.every-1)/2
+		e.Mean = d.halfBelow() + float64(d.every-1)/2
 		e.P50, e.P95, e.P99 = d.Quantile(0.50), d.Quantile(0.95), d.Quantile(0.99)
 		return
 	}
@@ -166,6 +166,9 @@ func (d *Distribution) sum(e *Estimate) {
 		e.Mean += 1 - share
 	}
 }
+
+// halfBelow is E⌊x⌋ of times whose bulk is many versions long. It is not below 0 where a few are that long alone.
+func (d *Distribution) halfBelow() float64 { return max(d.meanTime()-0.5, 0) }
 
 // meanTime is E[x + t_step + t_publish]/T.
 func (d *Distribution) meanTime() float64 {

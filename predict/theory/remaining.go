@@ -26,7 +26,10 @@ func (s *shape) remainingAfter(stagger float64, group *groupTimes) *groupTimes {
 	last, lastPoint := 0.0, 0.0
 	for i := remainingStride; i < gridPoints; i += remainingStride {
 		x := s.grid.point(i)
-		f := min(s.ended(x, stagger, group)/all, 1)
+		f := 1.0 // lengths are so unequal that all but the longest end within the grid's first step
+		if all > 0 {
+			f = min(s.ended(x, stagger, group)/all, 1)
+		}
 		slope := (f - last) / (x - lastPoint)
 		for k := i - remainingStride + 1; k <= i; k++ {
 			far := s.grid.point(k) - lastPoint
@@ -77,7 +80,7 @@ func (d *Distribution) tokenMean(tokens spread) float64 {
 	d.law, d.noise = tokens, 0
 	lag := float64(d.every-1) / 2
 	if d.most() > sweepVersions {
-		return d.meanTime() - 0.5 + lag
+		return d.halfBelow() + lag
 	}
 	mean := 0.0
 	for k := range sweepVersions {

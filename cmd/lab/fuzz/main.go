@@ -72,10 +72,13 @@ func run(each time.Duration, which string, kept int) error {
 	return nil
 }
 
+// minimizeTime is how long an input is made smaller. By default it is a minute, which takes the time of the search.
+const minimizeTime = "1s"
+
 // fuzz runs one target, which is all that go test can run at a time.
 func fuzz(t target, each time.Duration) error {
 	var said bytes.Buffer
-	command := exec.Command("go", "test", "-vet=off", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), t.folder)
+	command := exec.Command("go", "test", "-vet=off", "-run", "^$", "-fuzz", "^"+t.name+"$", "-fuzztime", each.String(), "-fuzzminimizetime", minimizeTime, t.folder)
 	command.Stdout, command.Stderr = io.MultiWriter(os.Stdout, &said), os.Stderr
 	err := command.Run()
 	if err != nil && outOfTime(said.String(), t.name) {
