@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -76,6 +78,9 @@ func (c *planCmd) Run(application *app.Process) error {
 		made.Warnings = append([]string{fmt.Sprintf("the work is the built-in example's, responses of %s tokens: --mean-tokens, --cap-tokens, --tailness, --prompt-tokens, --group or a FILE describe yours",
 			report.Figure(made.Workload.MeanTokens, 0))}, made.Warnings...)
 	}
+	made.PriceAssumed = c.File == "" && !slices.ContainsFunc(c.Set, func(set string) bool {
+		return strings.HasPrefix(set, "prices.gpu_hour=") || strings.HasPrefix(set, "prices=")
+	})
 	if c.Schedules {
 		return c.schedules(application, &problem, made)
 	}

@@ -245,6 +245,26 @@ func TestPlanWithoutASetting(t *testing.T) {
 	}
 }
 
+// A plan without a document says that its price is assumed, until one is given.
+func TestPlanSaysThatItsPriceIsAssumed(t *testing.T) {
+	flags := []string{"plan", "--gpus=4", "--model=qwen3-4b", "--mean-tokens=1000", "--cap-tokens=4000",
+		"--set=search={batch: [128], queue_factor: [1], slots_per_gpu: [16], policies: [drop], finalists: 1}"}
+	const assumed = "USD a step at an assumed 2.5 a GPU hour (prices.gpu_hour)"
+	oneLine := func(arguments []string) string {
+		_, stdout, _ := headway(t, arguments...)
+		fitsAnswer(t, stdout)
+		return strings.Join(strings.Fields(stdout), " ")
+	}
+	if text := oneLine(flags); !strings.Contains(text, assumed) {
+		t.Errorf("no word of %q: %s", assumed, text)
+	}
+	for _, arguments := range [][]string{append(flags, "--set=prices.gpu_hour=2"), append(flags, "--set=prices={gpu_hour: 2}"), {"plan", document(t, planDocument)}} {
+		if text := oneLine(arguments); !strings.Contains(text, "a step") || strings.Contains(text, "assumed 2") {
+			t.Errorf("%q: %s", arguments, text)
+		}
+	}
+}
+
 // A plan takes what a run's trace measured.
 func TestPlanFromARun(t *testing.T) {
 	skipShort(t)

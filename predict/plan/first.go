@@ -63,7 +63,11 @@ func (p *Plan) gives() string {
 	f := p.Recommended.Best()
 	parts := []string{fmt.Sprintf("staleness %s (p95 %d)", report.Figure(f.StalenessMean, 2), f.StalenessP95), fmt.Sprintf("an update every %s s", report.Figure(f.PeriodS, 1))}
 	if p.priced() {
-		parts = append(parts, fmt.Sprintf("%s %s a step", report.Figure(f.CostPerStep, 2), p.Prices.Currency))
+		cost := fmt.Sprintf("%s %s a step", report.Figure(f.CostPerStep, 2), p.Prices.Currency)
+		if p.PriceAssumed {
+			cost += fmt.Sprintf(" at an assumed %s a GPU hour (prices.gpu_hour)", plain(p.Prices.GPUHour))
+		}
+		parts = append(parts, cost)
 	}
 	if f.WasteShare >= 0.0005 {
 		parts = append(parts, report.Share(f.WasteShare)+" of groups dropped")

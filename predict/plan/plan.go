@@ -20,6 +20,8 @@ type Plan struct {
 	Prefer string        `json:"prefer"`
 	// Assumed says what stands in for a budget that was not given, "" where one was.
 	Assumed string `json:"budget_assumed,omitempty"`
+	// PriceAssumed is true where prices.gpu_hour is the built-in example's, since the user gave none.
+	PriceAssumed bool `json:"price_assumed,omitempty"`
 	// Met is false where no setting keeps the budget: Recommended is then the closest.
 	Met bool `json:"met"`
 	// Shortfall says, where the budget is not met, which bound to relax and by how much.

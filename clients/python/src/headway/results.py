@@ -1354,6 +1354,8 @@ class Plan(Result):
     prefer: str
     budget_assumed: str | None
     """budget_assumed says what stands in for a budget that was not given, "" where one was."""
+    price_assumed: bool | None
+    """price_assumed is true where prices.gpu_hour is the built-in example's, since the user gave none."""
     met: bool
     """met is false where no setting keeps the budget: Recommended is then the closest."""
     shortfall: list[Relaxation]
