@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -88,3 +90,35 @@ def test_learns(serve: Start, name: str) -> None:
     pytest.importorskip(name.partition("_")[0])
     server = serve(**DEFAULT)
     assert example(name).main(["--url", server.url]) >= 0.95
+
+
+def test_readme_trains(serve: Start) -> None:
+    """The trainer's loop of README, with a model and a train step as its reader has them."""
+    torch = pytest.importorskip("torch")
+    train = example("torch_grpo")
+    server = serve("--steps", "3")
+    with headway.connect(server.url) as hw:
+        config, policy = hw.config, train.policy_of(hw.load(), hw.config)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-3)
+    losses = []
+
+    def train_step(model: Any, *arrays: Any) -> float:
+        optimizer.zero_grad()
+        tokens, offsets, mask, sampled, advantages = map(torch.as_tensor, arrays)
+        loss = torch.zeros(())
+        for begin, end in itertools.pairwise(offsets.tolist()):
+            row, here = tokens[None, begin:end].long(), mask[begin + 1 : end] == 1
+            first = config["environment"]["letters_max"] + 1 - int(here.int().argmax())
+            scores = model(row, torch.tensor([first])).log_softmax(-1)[0, :-1]
+            now = scores.gather(1, row[0, 1:, None])[:, 0]
+            ratio = (now - sampled[begin + 1 : end])[here].exp()
+            loss = loss - (ratio * advantages[begin + 1 : end][here]).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        return losses[-1]
+
+    (code,) = (c for c in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "connect(" in c)
+    exec(code.replace("http://127.0.0.1:7070", server.url), {"model": policy, "train_step": train_step})
+    assert len(losses) == 3
+    assert np.isfinite(losses).all()
