@@ -118,8 +118,20 @@ func TestPlanPullsLeversOfSimulatedRules(t *testing.T) {
 		}
 	}
 	why := fmt.Sprint(walk(t, made, "why"))
-	if strings.Contains(why, "What binds:") || strings.Contains(why, "No constraint binds") || !strings.Contains(why, " binds: engines stand idle") {
+	if strings.Contains(why, "What binds:") || strings.Contains(why, "No constraint binds") {
 		t.Errorf("why: %s", why)
+	}
+	// What each side waited for adds up to its idle share; a rule that pauses engines is said to bind.
+	simulated := walk(t, made, "recommended", "simulated")
+	engines, trainer := walk(t, simulated, "engines_idle"), walk(t, simulated, "trainer_idle")
+	for _, pair := range [][2]any{{walk(t, engines, "total"), walk(t, simulated, "rollout_idle_ratio")}, {walk(t, trainer, "total"), walk(t, simulated, "trainer_idle_ratio")}} {
+		if math.Abs(pair[0].(float64)-pair[1].(float64)) > 1e-9 {
+			t.Errorf("waits of %v, idle %v", pair[0], pair[1])
+		}
+	}
+	words := fmt.Sprintf("The rule and generation bind: engines paused %.0f %%, trainer starved %.0f %%.", 100*walk(t, engines, "paused").(float64), 100*walk(t, trainer, "starved").(float64))
+	if !strings.Contains(why, words) {
+		t.Errorf("why: %s\nwithout %q", why, words)
 	}
 }
 

@@ -1,9 +1,12 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -81,15 +84,32 @@ var bindingWords = map[string]string{
 	"environment": "the environment binds", "verifier": "the verifier binds", "sandbox": "sandboxes bind", "prefill": "reading prompts binds", "validation": "evaluations bind",
 }
 
+// pausedMuch is the share of the engines' time from which on a rule that pauses them binds as well: more slots would be
+// paused too.
+const pausedMuch = 0.1
+
 // bindingText says what binds the recommended setting, as its simulation has it; "" where it was not simulated.
 func (p *Plan) bindingText() string {
 	s := p.Recommended.Simulated
-	if s == nil {
+	if s == nil || s.Engines == nil {
 		return ""
 	}
-	words := bindingWords[s.Binding]
-	if words == "" {
-		words = s.Binding + " binds"
+	words := cmp.Or(bindingWords[s.Binding], s.Binding+" binds")
+	switch s.Binding {
+	case "train", "sync", "validation", "admission":
+	default: // a part of a rollout's time
+		if s.Engines.Paused >= pausedMuch {
+			words = "the rule and " + strings.TrimSuffix(strings.TrimSuffix(words, " binds"), " bind") + " bind"
+		}
 	}
-	return fmt.Sprintf("%s: engines stand idle %s of the time, the trainer %s", words, percent(s.RolloutIdleRatio), percent(s.TrainerIdleRatio))
+	return fmt.Sprintf("%s: engines %s, trainer %s", words, longestWait(s.Engines), longestWait(s.Trainer))
+}
+
+// longestWait says what somebody waited for the longest, and for how much of the time, in the words of headway simulate.
+func longestWait(idle *attribution.Idle) string {
+	longest := slices.MaxFunc(idle.Reasons(), func(a, b attribution.Reason) int { return cmp.Compare(a.Share, b.Share) })
+	if longest.Share < 0.005 {
+		return "never idle"
+	}
+	return longest.Name + " " + percent(longest.Share)
 }

@@ -100,6 +100,9 @@ func Make(p Problem) (*Plan, error) {
 	if err := s.recommend(); err != nil {
 		return nil, err
 	}
+	if err := s.eval.attribute(&s.plan.Recommended); err != nil {
+		return nil, err
+	}
 	for _, add := range []func() error{s.alternatives, s.binding, s.levers, s.async, s.accuracy, s.hosted} {
 		if err := add(); err != nil {
 			return nil, err

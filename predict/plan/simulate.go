@@ -11,6 +11,8 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/estimate"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/predict/theory"
@@ -25,6 +27,9 @@ type Simulated struct {
 	// TrainerIdleRatio and RolloutIdleRatio are the shares of time that each side waited.
 	TrainerIdleRatio float64 `json:"trainer_idle_ratio"`
 	RolloutIdleRatio float64 `json:"rollout_idle_ratio"`
+	// Trainer and Engines say what each side waited for, as headway simulate does: of the recommended setting alone.
+	Trainer *attribution.Idle `json:"trainer_idle,omitempty"`
+	Engines *attribution.Idle `json:"engines_idle,omitempty"`
 	// Binding is the side that limits, as a simulation's throughput has it.
 	Binding string `json:"binding"`
 	// Steps and Warmup are the train steps simulated.
@@ -163,6 +168,33 @@ func (e *evaluator) simulate(c *Candidate, w effort) error {
 	s := e.measured(c, &result)
 	s.Steps, s.Warmup, s.Scale = document.Steps.Measured, document.Steps.Warmup, scale
 	c.Simulated = s
+	return nil
+}
+
+// attribute simulates a candidate once more, and says what both sides waited for. To observe that in every
+// simulation would lengthen a plan by two fifths.
+func (e *evaluator) attribute(c *Candidate) error {
+	if c.Simulated == nil {
+		return nil
+	}
+	small, _ := e.shrunk(c)
+	document, err := e.problem.DocumentOf(&small)
+	if err != nil {
+		return err
+	}
+	document.Steps.Warmup, document.Steps.Measured = c.Simulated.Warmup, c.Simulated.Steps
+	cfg, err := e.problem.Simulation(document)
+	if err != nil {
+		return err
+	}
+	waits := attribution.New(cfg.Loop)
+	waits.Warmup = loop.Version(cfg.Warmup)
+	cfg.Beside = waits
+	if _, err = sim.Run(cfg); err != nil {
+		return fmt.Errorf("plan: simulate %s: %w", c.Rule(), err)
+	}
+	found := waits.Summary()
+	c.Simulated.Trainer, c.Simulated.Engines = &found.Trainer, &found.Engines
 	return nil
 }
 

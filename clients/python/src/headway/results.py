@@ -1057,6 +1057,8 @@ class Figures(View):
 class Simulated(View):
     """Simulated are a candidate's figures by the simulator."""
 
+    _inner: ClassVar[Mapping[str, type[View]]] = {"trainer_idle": Idle, "engines_idle": Idle}
+
     staleness_mean: float
     """Staleness in versions: mean and quantiles."""
     staleness_p50: int
@@ -1092,6 +1094,9 @@ class Simulated(View):
     trainer_idle_ratio: float
     """trainer_idle_ratio and rollout_idle_ratio are the shares of time that each side waited."""
     rollout_idle_ratio: float
+    trainer_idle: Idle | None
+    """trainer_idle and engines_idle say what each side waited for, as headway simulate does: of the recommended setting alone."""
+    engines_idle: Idle | None
     binding: str
     """binding is the side that limits, as a simulation's throughput has it."""
     steps: int
