@@ -215,5 +215,5 @@ func RefusePlan(cfg config.Config) error {
 		return nil
 	}
 	return cfg.Refuse(key, "is of a plan, and the engines are the built-in toy, which would be trained instead",
-		"engines of your own (engines, model.path, environment: docs/plan.md, From the plan to your cluster), or --set hardware=null to train the toy by these rules")
+		"engines of your own (keys engines, model.path, environment: headway init DIR --trainer=hf writes them), or --set hardware=null to train the toy")
 }

@@ -65,13 +65,18 @@ func TestWrittenPlansTrainNoToy(t *testing.T) {
 	plan := document(t, "hardware: {model: qwen3-8b, gpu: h100-sxm, gpus: 16}\nrollout: {concurrency: 8, group_size: 4}\ntrain: {batch: 8}\n")
 	for _, command := range []string{"run", "serve"} {
 		code, _, stderr := headway(t, command, plan, "--set", "store.dir="+t.TempDir())
-		if code != failure.ExitUsage || !strings.Contains(stderr, "hardware.model") || !strings.Contains(stderr, "engines of your own") || !strings.Contains(stderr, "--set hardware=null") {
+		if code != failure.ExitUsage || !strings.Contains(stderr, "hardware.model") || !strings.Contains(stderr, "engines of your own") || !strings.Contains(stderr, "headway init") || !strings.Contains(stderr, "--set hardware=null") {
 			t.Errorf("%s: exit code %d: %s", command, code, stderr)
 		}
 	}
 	code, d, keys := diagnosed(t, plan)
-	if code != failure.ExitFailure || len(keys) == 0 || keys[0] != "error plan-without-engines hardware.model" || !strings.Contains(d.Findings[0].Do, "engines, model.path") {
+	if code != failure.ExitFailure || len(keys) == 0 || keys[0] != "error plan-without-engines hardware.model" || !strings.Contains(d.Findings[0].Do, "engines, model.path") || !strings.Contains(d.Findings[0].Do, "headway init") {
 		t.Errorf("doctor: exit code %d, found %q", code, keys)
+	}
+	example := filepath.Join(t.TempDir(), "example")
+	headway(t, "init", example, "--trainer=hf", "--engine=vllm", "--environment=python")
+	if written, err := os.ReadFile(filepath.Join(example, "run.yaml")); err != nil || !strings.Contains(string(written), "\nengines:") || !strings.Contains(string(written), "\nmodel: {path") || !strings.Contains(string(written), "\nenvironment:") {
+		t.Errorf("the example of init lacks a key that the refusal names: %v\n%s", err, written)
 	}
 	if code, d, keys = diagnosed(t, plan, "--set", "hardware=null"); code != failure.ExitDone || d.Errors != 0 {
 		t.Errorf("doctor of the toy: exit code %d, found %q", code, keys)

@@ -17,6 +17,6 @@ func (e *examination) planned() {
 	}
 	f := e.add(Error, key, Arithmetic)
 	f.What = "headway run and serve refuse the document: it is of a plan, and its engines are the built-in toy"
-	f.Why = "the toy would be trained in the model's stead; the other findings are about the plan's rules"
-	f.Do = "add engines, model.path and environment of your own, or --set hardware=null trains the toy by these rules"
+	f.Why = "the toy would be trained in the model's stead (--set hardware=null does); the other findings are about the plan's rules"
+	f.Do = "add engines, model.path and environment of your own; headway init DIR --trainer=hf writes an example"
 }
