@@ -66,7 +66,7 @@ func (h *hydra) fail(node ast.Node, key, problem, allowed string) {
 
 // has reports whether a key, or one below it, is there.
 func (h *hydra) has(key string) bool {
-	return slices.ContainsFunc(h.keys, func(known string) bool { return known == key || strings.HasPrefix(known, key+".") })
+	return slices.ContainsFunc(h.keys, func(known string) bool { return below(known, key) })
 }
 
 // interpolation is a value that is another one: ${key}, ${.key}, or ${oc.select:key,default}.

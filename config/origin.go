@@ -85,7 +85,7 @@ func (c Config) together(path, other string) bool {
 func (c *Config) replace(path string, section any) {
 	chosen, _ := c.rankOf("schedule")
 	for known, at := range c.origin.places {
-		if known != path && !strings.HasPrefix(known, path+".") || at.rank < chosen {
+		if !below(known, path) || at.rank < chosen {
 			continue
 		}
 		_, have, err := locate(known, reflect.ValueOf(c).Elem())
@@ -119,7 +119,7 @@ func (c Config) overridden(path string) bool {
 		return false
 	}
 	for known, at := range c.origin.places {
-		if at.rank == rankOverride && (known == path || strings.HasPrefix(known, path+".")) {
+		if at.rank == rankOverride && below(known, path) {
 			return true
 		}
 	}
@@ -160,7 +160,7 @@ func (c Config) placeOf(path string) place {
 // forget removes a path and everything under it.
 func (o *origin) forget(path string) {
 	maps.DeleteFunc(o.places, func(known string, _ place) bool {
-		return known == path || strings.HasPrefix(known, path+".")
+		return below(known, path)
 	})
 }
 
@@ -168,3 +168,6 @@ func (o *origin) forget(path string) {
 func parent(path string) string {
 	return path[:max(0, strings.LastIndexByte(path, '.'))]
 }
+
+// below reports whether a key is another one, or in its section.
+func below(key, section string) bool { return key == section || strings.HasPrefix(key, section+".") }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/headway-rl/headway/internal/printable"
@@ -67,9 +66,6 @@ func writeLines(text *strings.Builder, lines []line, fields []field, path, inden
 	}
 }
 
-// quoted is a text as a value of YAML.
-func quoted(text string) string { return strconv.Quote(text) }
-
 // leftOut is why keys below a prefix are left out.
 type leftOut struct{ prefix, reason string }
 
@@ -106,9 +102,6 @@ func (h *hydra) writtenLeft(reasons []leftOut) string {
 	writeLeft(&text, "No key of Headway says this.", h.together(others, ""))
 	return text.String()
 }
-
-// below reports whether a key is another one, or in its section.
-func below(key, section string) bool { return key == section || strings.HasPrefix(key, section+".") }
 
 // together names keys below a prefix. A section of which no key is carried over stands for its keys.
 func (h *hydra) together(keys []string, prefix string) []string {

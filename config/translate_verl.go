@@ -197,7 +197,7 @@ func (d *verlDocument) engines() {
 	kind, given := d.word(name)
 	comment = name
 	if kind != "vllm" && kind != "sglang" {
-		comment = name + " " + quoted(kind) + " is none that Headway samples with"
+		comment = name + " " + strconv.Quote(kind) + " is none that Headway samples with"
 		if !given {
 			comment = name + " is not said"
 		}
@@ -265,7 +265,7 @@ func plainNumber(n float64) string { return strconv.FormatFloat(n, 'g', -1, 64) 
 // quoted is a text in quotes.
 func (d *verlDocument) quoted(key string) (string, bool) {
 	text, given := d.word(key)
-	return quoted(text), given && strings.TrimSpace(text) != ""
+	return strconv.Quote(text), given && strings.TrimSpace(text) != ""
 }
 
 // choice is one of two words, by a truth.

@@ -1,6 +1,9 @@
 package foreign
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // verlFullyAsync is verl's fully_async_policy. A row is one weight sync: figures of the
 // trigger_parameter_sync_step train steps before it, times summed, counts the last, the rest mean
@@ -35,7 +38,7 @@ var verlFullyAsync = &Framework{
 		{Setting: TrainGPUs, Settings: []string{"trainer.nnodes", "trainer.n_gpus_per_node"},
 			Formula: "trainer.nnodes × trainer.n_gpus_per_node", Of: configProduct("trainer.nnodes", "trainer.n_gpus_per_node")},
 	},
-	Steps: []StepRule{
+	Steps: slices.Concat([]StepRule{
 		{Notion: Period, Keys: []string{"timing_s/step", "timing_s/timing_s/param_sync"},
 			Formula: "timing_s/step ÷ trigger_parameter_sync_step", Of: verlPerStep(with("timing_s/timing_s/param_sync", key("timing_s/step")))},
 		{Notion: Period, Keys: []string{"timing_s/step", "timing_s/param_sync", "timing_s/wait_last_valid"},
@@ -70,13 +73,9 @@ var verlFullyAsync = &Framework{
 			Of:      verlPerStep(verlGroups(Values.Rise, "fully_async/count/dropped_stale_samples"))},
 		{Notion: Reward, Keys: []string{"critic/score/mean"}},
 		{Notion: Reward, Keys: []string{"critic/rewards/mean"}},
-		{Notion: Response, Keys: []string{"response_length/mean"}},
-		{Notion: Truncated, Keys: []string{"response_length/clip_ratio"}},
-		{Notion: Clipped, Keys: []string{"actor/pg_clipfrac"}},
-		{Notion: Divergence, Keys: []string{"actor/ppo_kl"}},
-		{Notion: EffectiveSize, Keys: []string{"rollout_corr/rollout_is_eff_sample_size"}},
+	}, verlLearned, []StepRule{
 		{Notion: TokensPerS, Keys: []string{"perf/throughput"}, Formula: "perf/throughput × GPUs", Of: verlThroughput},
-	},
+	}),
 	Adjust: verlIdle,
 	Definition: "verl counts a trajectory stale by the version of its last token, in weight syncs, and logs only how many were. " +
 		"Ours counts train steps from the group's first token. It is inferred by Little's law from the groups in flight and in the queue over the groups of a batch, " +
@@ -191,3 +190,16 @@ func verlIdle(_ Values, log *Log) {
 			Text: mean.From + " counts only the last pause before a weight sync (verl issue 6693): where rollouts pause more than once it is too low"})
 	}
 }
+
+// verlLearned are what all trainers of verl log of what was sampled and learned.
+var verlLearned = []StepRule{
+	{Notion: Response, Keys: []string{"response_length/mean"}},
+	{Notion: Truncated, Keys: []string{"response_length/clip_ratio"}},
+	{Notion: Clipped, Keys: []string{"actor/pg_clipfrac"}},
+	{Notion: Divergence, Keys: []string{"actor/ppo_kl"}},
+	{Notion: EffectiveSize, Keys: []string{"rollout_corr/rollout_is_eff_sample_size"}},
+}
+
+// verlTokens is the speed as verl's synchronous and v1 trainers log it.
+var verlTokens = StepRule{Notion: TokensPerS, Keys: []string{"perf/total_num_tokens", "perf/time_per_step"}, Formula: "perf/total_num_tokens ÷ perf/time_per_step",
+	Of: ratio("perf/total_num_tokens", "perf/time_per_step")}

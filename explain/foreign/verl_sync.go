@@ -19,7 +19,7 @@ var verlSync = &Framework{
 		{Setting: TrainGPUs, Settings: []string{"trainer.nnodes", "trainer.n_gpus_per_node"},
 			Formula: "trainer.nnodes × trainer.n_gpus_per_node", Of: configProduct("trainer.nnodes", "trainer.n_gpus_per_node")},
 	},
-	Steps: []StepRule{
+	Steps: slices.Concat([]StepRule{
 		{Notion: Period, Keys: []string{"timing_s/step"}},
 		{Notion: Generate, Keys: []string{"timing_s/gen"}},
 		{Notion: Wait, Keys: []string{"timing_s/gen"}},
@@ -35,14 +35,7 @@ var verlSync = &Framework{
 		{Notion: RolloutMean, Keys: []string{"timing_s/agent_loop/generate_sequences/mean"}},
 		{Notion: RolloutTop, Keys: []string{"timing_s/agent_loop/generate_sequences/max"}, Fold: FoldMax},
 		{Notion: Reward, Keys: []string{"critic/score/mean"}},
-		{Notion: Response, Keys: []string{"response_length/mean"}},
-		{Notion: Truncated, Keys: []string{"response_length/clip_ratio"}},
-		{Notion: Clipped, Keys: []string{"actor/pg_clipfrac"}},
-		{Notion: Divergence, Keys: []string{"actor/ppo_kl"}},
-		{Notion: EffectiveSize, Keys: []string{"rollout_corr/rollout_is_eff_sample_size"}},
-		{Notion: TokensPerS, Keys: []string{"perf/total_num_tokens", "perf/time_per_step"}, Formula: "perf/total_num_tokens ÷ perf/time_per_step",
-			Of: ratio("perf/total_num_tokens", "perf/time_per_step")},
-	},
+	}, verlLearned, []StepRule{verlTokens}),
 	Definition: "Engines and trainer take turns on the same GPUs: a step trains on what it has generated, so that its staleness is 0 in train steps. " +
 		"The mini-batches inside one step (ppo_mini_batch_size, ppo_epochs) are not counted.",
 	Notes: []string{

@@ -1,5 +1,7 @@
 package foreign
 
+import "slices"
+
 // verlV1 is verl's v1 trainer: sync, colocate_async or separate_async. A row is a global step: a weight sync, before which
 // parameter_sync_step mini-batches are trained on. Each of these is a train step here.
 var verlV1 = &Framework{
@@ -27,7 +29,7 @@ var verlV1 = &Framework{
 		{Setting: TrainGPUs, Settings: []string{"trainer.nnodes", "trainer.n_gpus_per_node"},
 			Formula: "trainer.nnodes × trainer.n_gpus_per_node", Of: configProduct("trainer.nnodes", "trainer.n_gpus_per_node")},
 	},
-	Steps: []StepRule{
+	Steps: slices.Concat([]StepRule{
 		{Notion: Period, Keys: []string{"timing_s/step", "timing_s/testing"},
 			Formula: "(timing_s/step + timing_s/testing) ÷ parameter_sync_step", Of: verlPerStep(sum("timing_s/step", "timing_s/testing"))},
 		{Notion: Wait, Keys: []string{"timing_s/gen", "timing_s/switch_wait"},
@@ -51,14 +53,7 @@ var verlV1 = &Framework{
 		{Notion: Failed, Keys: []string{"training/rollout_failure/evicted_samples"}, Formula: "training/rollout_failure/evicted_samples × rollout.n ÷ parameter_sync_step",
 			Of: verlPerStep(times("training/rollout_failure/evicted_samples", GroupSize))},
 		{Notion: Reward, Keys: []string{"critic/score/mean"}},
-		{Notion: Response, Keys: []string{"response_length/mean"}},
-		{Notion: Truncated, Keys: []string{"response_length/clip_ratio"}},
-		{Notion: Clipped, Keys: []string{"actor/pg_clipfrac"}},
-		{Notion: Divergence, Keys: []string{"actor/ppo_kl"}},
-		{Notion: EffectiveSize, Keys: []string{"rollout_corr/rollout_is_eff_sample_size"}},
-		{Notion: TokensPerS, Keys: []string{"perf/total_num_tokens", "perf/time_per_step"}, Formula: "perf/total_num_tokens ÷ perf/time_per_step",
-			Of: ratio("perf/total_num_tokens", "perf/time_per_step")},
-	},
+	}, verlLearned, []StepRule{verlTokens}),
 	Definition: "verl's trajectory_staleness counts from a trajectory's last version; trajectory_staleness_worst counts from its first, and is what is taken here. " +
 		"Both count weight syncs: with parameter_sync_step above 1 they are turned into train steps, of which the k-th after a sync adds k − 1. " +
 		"Ours is the group's, from the oldest version among its first tokens, so it can be higher by what siblings started apart.",
