@@ -24,12 +24,21 @@ type reproduceCmd struct {
 	Markdown string   `placeholder:"OUT" help:"Write the document that docs/reproduce.md is."`
 	Quick    bool     `help:"Short simulations, in seconds: shows that everything works, and is no result."`
 	List     bool     `help:"List the cases."`
+	Cases    string   `placeholder:"FILE" help:"Answer a table of published runs instead, row by row: step time with an 80 % interval, its parts, staleness and waiting. Comma-separated, the first line names the columns."`
+	// CalibrateOn is beside Cases alone.
+	CalibrateOn []string `placeholder:"ID,…" help:"With --cases: rows whose measurements calibrate the others of their family."`
 }
 
 // Run computes and prints.
 func (c *reproduceCmd) Run(a *app.Process) error {
 	if c.List {
 		return c.list(a)
+	}
+	if c.Cases != "" {
+		return c.table(a)
+	}
+	if len(c.CalibrateOn) > 0 {
+		return failure.Usage("add --cases FILE, the table that has the rows", "--calibrate-on names rows of a table, and --cases names none")
 	}
 	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
 		if err := writable(file.path); err != nil { // before minutes of simulation, not after

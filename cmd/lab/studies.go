@@ -25,6 +25,7 @@ type studyCmd struct {
 	List        studyListCmd        `cmd:"" default:"withargs" help:"List the studies."`
 	Accuracy    studyAccuracyCmd    `cmd:"" help:"The closed forms against the simulator over a grid of settings: errors per regime, before and after each correction."`
 	Attribution studyAttributionCmd `cmd:"" help:"The source of staleness that the attribution names against removing it: random runs, simulated again without each source."`
+	Cases       studyCasesCmd       `cmd:"" help:"The constants of headway reproduce --cases, fitted to a table of published runs, and the errors of its answers by family."`
 	Control     studyControlCmd     `cmd:"" help:"The controller under drifts, in simulation, beside fixed settings, prime-rl's AIMD, AReaL's bound and an oracle: steps held, throughput, oscillation."`
 	Frontier    studyFrontierCmd    `cmd:"" help:"Staleness against train period, live, at every split of a number of modelled devices, beside the predicted frontier and the simulated one."`
 	Hold        studyHoldCmd        `cmd:"" help:"Hold and newest first against queue-drop, in simulation: the table, its printed numbers, and other ideas. With --live, in live runs."`
@@ -43,6 +44,7 @@ type studyEntry struct {
 var studyList = []studyEntry{
 	{"accuracy", "How far are the closed forms from the simulator, regime by regime?", "simulation; all cores, about a quarter of an hour on two; --small for seconds"},
 	{"attribution", "Is the source of staleness that is named the one whose removal lowers it most?", "simulation; all cores, about two minutes on two"},
+	{"cases", "How far are predictions of other people's runs off, and which constants do they take?", "a table of published runs (--cases); one core, about two minutes"},
 	{"control", "Does the controller keep its goal under drifts, at what throughput, and do others?", "simulation; all cores, about an hour on two; --drift, --world and --goal for a part, --quick for a minute"},
 	{"frontier", "How stale is training and how long its period at every split of the devices, live, and was it predicted?", "live runs at the pace of modelled devices; 7 splits of 8, 2 seeds: about half an hour on a quiet machine; --quick for a minute"},
 	{"control --live", "Does the loop's controller hold its goal in live runs whose task, tools and engines drift?", "live runs; 5 documents, 3 drifts, 3 seeds of about 18 s: about 14 minutes; --live --simulated for seconds"},

@@ -26,6 +26,11 @@ type Architecture struct {
 	QRank, KVRank, RopeDim, NopeDim, ValueDim int
 	// WindowLayers of the layers attend to WindowTokens alone.
 	WindowLayers, WindowTokens int
+	// StateLayers of the layers keep a state instead of a cache (linear attention), with keys and values of these
+	// widths. They count among WindowLayers, with a window whose cache is as large as the state.
+	StateLayers, StateKeys, StateValues int
+	// GatedOutput says that attention's output is multiplied by a gate as wide as its queries.
+	GatedOutput bool
 }
 
 // Parameters counts them all.
@@ -35,7 +40,7 @@ func (a Architecture) Parameters() float64 {
 		tables *= 2
 	}
 	h := float64(a.Hidden)
-	layers := float64(a.Layers) * (a.attention() + 2*h)
+	layers := float64(a.Layers-a.StateLayers)*a.attention() + float64(a.StateLayers)*a.state() + float64(a.Layers)*2*h
 	return tables + layers + a.dense() + a.experts(a.Experts) + h
 }
 
@@ -112,7 +117,16 @@ func (a Architecture) attention() float64 {
 	if a.QKNorm {
 		n += 2 * float64(a.HeadDim)
 	}
+	if a.GatedOutput {
+		n += h * query
+	}
 	return n
+}
+
+// state counts one layer that keeps a state: queries and keys, values and their gate, and the output.
+func (a Architecture) state() float64 {
+	h, keys, values := float64(a.Hidden), float64(a.StateKeys), float64(a.StateValues)
+	return h*(2*keys+2*values) + values*h
 }
 
 // dense counts the inner layers of the layers without experts.
@@ -149,6 +163,12 @@ func (a Architecture) expert() float64 {
 		n += 2*inner + h
 	}
 	return n
+}
+
+// ModelOf counts a model of the caller's own from its shape; parameters that its
+// card prints may replace those counted. Source says where the shape is published.
+func ModelOf(name string, a Architecture, source string) Model {
+	return a.model(name, a.Parameters(), source)
 }
 
 // model turns a shape into what rooflines read.

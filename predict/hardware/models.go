@@ -57,6 +57,14 @@ func glm45(hidden, inner, layers, dense, experts, expertInner int, norm bool) Ar
 		Experts: experts, ExpertsPerToken: 8, SharedExperts: 1, ExpertIntermediate: expertInner}
 }
 
+// qwen35 is Qwen3.5's block of experts: every fourth layer attends to everything, the others keep a
+// state of value heads of 128 by 128, which is as large as their cache of 512 tokens.
+func qwen35(hidden, inner, layers, heads, experts, perToken, valueHeads int) Architecture {
+	return Architecture{Vocabulary: 248320, Hidden: hidden, Layers: layers, Heads: heads, KVHeads: 2, HeadDim: 256, QKNorm: true, GatedOutput: true,
+		Experts: experts, ExpertsPerToken: perToken, SharedExperts: 1, ExpertIntermediate: inner,
+		WindowLayers: layers - layers/4, WindowTokens: 512, StateLayers: layers - layers/4, StateKeys: 16 * 128, StateValues: valueHeads * 128}
+}
+
 // preset is one row of the table.
 type preset struct {
 	name            string
@@ -93,6 +101,9 @@ var presets = []preset{
 	{"qwen3-235b-a22b", 235.1e9, 22e9, qwen3MoE(4096, 1536, 94, 64, 4, 128), "Qwen/Qwen3-235B-A22B model card and config.json, 2025-04"},
 	{"qwen3-coder-480b-a35b", 480.2e9, 35e9, qwen3MoE(6144, 2560, 62, 96, 8, 160), "Qwen/Qwen3-Coder-480B-A35B-Instruct model card and config.json, 2025-07"},
 
+	{"qwen3.5-35b-a3b", 35e9, 3e9, qwen35(2048, 512, 40, 16, 256, 8, 32), "Qwen/Qwen3.5-35B-A3B model card and config.json, 2026-02"},
+	{"qwen3.5-397b-a17b", 397e9, 17e9, qwen35(4096, 1024, 60, 32, 512, 10, 64), "Qwen/Qwen3.5-397B-A17B model card and config.json, 2026-02"},
+
 	{"llama-3.1-8b", 8.030e9, 0, llama(128256, 4096, 14336, 32, 32, 8, 128, false), "meta-llama/Llama-3.1-8B config.json, 2024-07"},
 	{"llama-3.1-70b", 70.55e9, 0, llama(128256, 8192, 28672, 80, 64, 8, 128, false), "meta-llama/Llama-3.1-70B config.json, 2024-07"},
 	{"llama-3.1-405b", 405.9e9, 0, llama(128256, 16384, 53248, 126, 128, 8, 128, false), "meta-llama/Llama-3.1-405B config.json, 2024-07"},
@@ -115,7 +126,7 @@ var presets = []preset{
 // otherNames are what weights of a preset's shape are published as, too.
 var otherNames = map[string]string{
 	"deepseek-v3.1": "deepseek-v3", "deepseek-v3-0324": "deepseek-v3", "deepseek-r1-0528": "deepseek-r1",
-	"deepseek-r1-distill-qwen-7b": "qwen2.5-7b", "deepseek-r1-distill-qwen-14b": "qwen2.5-14b", "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
+	"deepseek-r1-distill-qwen-1.5b": "qwen2.5-1.5b", "deepseek-r1-distill-qwen-7b": "qwen2.5-7b", "deepseek-r1-distill-qwen-14b": "qwen2.5-14b", "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
 	"deepseek-r1-distill-llama-8b": "llama-3.1-8b", "deepseek-r1-distill-llama-70b": "llama-3.1-70b",
 	"qwen2.5-coder-7b": "qwen2.5-7b", "qwen2.5-coder-14b": "qwen2.5-14b", "qwen2.5-coder-32b": "qwen2.5-32b", "qwen2.5-math-72b": "qwen2.5-72b",
 	"qwq-32b": "qwen2.5-32b", "qwen3-coder-30b-a3b": "qwen3-30b-a3b", "llama-3.3-70b": "llama-3.1-70b",

@@ -41,6 +41,14 @@ type Replica struct {
 	PrefillUse float64
 	// StepOverheadS is the part of a decode step no roofline explains: launches, sampling, scheduling, exchanges' latency. Negative means none. Default 0.003.
 	StepOverheadS float64
+	// LayerS is the time of a layer's launches in a decode step, in seconds. ExchangeS is that of each of its two
+	// exchanges where GPUs split it, however small. The value 0 leaves them to StepOverheadS.
+	LayerS, ExchangeS float64
+	// ExpertS is what each layer with experts adds where GPUs share them; in seconds. 0 for none.
+	ExpertS float64
+	// HeadsRepeated says that tensor-parallel GPUs beyond the KV heads each hold a copy of one. The value false spreads
+	// the cache evenly, as data-parallel attention does.
+	HeadsRepeated bool
 	// Scale multiplies every decode step: the factor that a measurement found beyond the roofline ([Replica.Measured]).
 	// Default 1.
 	Scale float64
@@ -147,7 +155,7 @@ func (r Replica) Slots() (int, error) {
 		return 0, err
 	}
 	r = r.WithDefaults()
-	room := r.CacheRoomBytes()
+	room := r.CacheRoomBytes() / r.copies()
 	weights := r.Model.WeightBytes(r.WeightBytes)
 	if room <= 0 {
 		return 0, fmt.Errorf("replica of %d × %s: the weights take %.1f GB of %.1f GB usable: use more GPUs (at least %d), or fewer bytes a weight",
@@ -225,10 +233,10 @@ func (r Replica) Decode(active float64) Decode {
 	n, together := float64(r.GPUs), r.together()
 	bandwidth := together * r.GPU.MemoryBytesPerS * r.BandwidthUse
 	context := r.ResidentTokens()
-	d := Decode{Overhead: r.overhead() * r.Scale}
+	d := Decode{Overhead: (r.overhead() + r.layersS()) * r.Scale}
 	d.ResidentBytes = b * r.Model.CacheBytes(context, r.KVBytes)
 	d.Weights = r.Scale * r.Model.ReadParameters(b) * r.WeightBytes / bandwidth
-	d.Cache = r.Scale * d.ResidentBytes / bandwidth
+	d.Cache = r.Scale * d.ResidentBytes * r.copies() / bandwidth
 	d.Compute = r.Scale * 2 * r.Model.multiplied() * b / (together * r.GPU.FLOPs(r.WeightBytes) * r.ComputeUse)
 	d.Link = r.Scale * r.linkSeconds(b)
 	d.Seconds = math.Max(d.Weights+d.Cache, d.Compute) + d.Link + d.Overhead
@@ -236,7 +244,7 @@ func (r Replica) Decode(active float64) Decode {
 	d.TokensPerSAndSlot = 1 / d.Seconds
 	d.TokensPerSAndGPU = d.TokensPerS / n
 	d.Limit = d.limit()
-	if d.ResidentBytes > r.CacheRoomBytes() {
+	if d.ResidentBytes*r.copies() > r.CacheRoomBytes() {
 		d.Limit = LimitMemory
 	}
 	return d
@@ -254,6 +262,27 @@ func (r Replica) together() float64 {
 
 // overhead is t₀: none where it is given as negative, so that unset can mean the default.
 func (r Replica) overhead() float64 { return math.Max(r.StepOverheadS, 0) }
+
+// layersS is what layers add beyond the roofline.
+func (r Replica) layersS() float64 {
+	layers := float64(r.Model.Layers)
+	t := layers * r.LayerS
+	if r.GPUs > 1 {
+		t += 2 * layers * r.ExchangeS
+		if r.Model.Experts > 0 {
+			t += (layers - float64(r.Model.Architecture.DenseLayers)) * r.ExpertS
+		}
+	}
+	return t
+}
+
+// copies is how often the replica holds each cached number.
+func (r Replica) copies() float64 {
+	if !r.HeadsRepeated || r.Model.KVHeads < 1 {
+		return 1
+	}
+	return math.Max(float64(r.GPUs)/float64(r.Model.KVHeads), 1)
+}
 
 // limit names the largest part of a step.
 func (d Decode) limit() Limit {

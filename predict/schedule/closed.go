@@ -114,7 +114,8 @@ func (in Input) streamedS(a Arm, train float64) float64 {
 // groupsS is the distribution of a group's time, in seconds, where engines have that
 // long to make a batch: its longest rollout at the decode step of what is active on
 // average.
-func (in Input) groupsS(gpus int, generating float64) workload.Distribution {
+// Longest is the length of that rollout.
+func (in Input) groupsS(gpus int, generating float64, longest workload.Distribution) workload.Distribution {
 	engines := float64(gpus / in.GPUsPerEngine)
 	// n rollouts generate on an engine where n = tokens a second · step(n).
 	rate := float64(in.rollouts()) * in.Lengths.Mean() / (generating * engines)
@@ -130,7 +131,7 @@ func (in Input) groupsS(gpus int, generating float64) workload.Distribution {
 	if in.environmentS() > 0 {
 		return workload.NewRolloutTimes(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group.Scale(1e-9)
 	}
-	return in.Lengths.MaxDistribution(in.GroupSize).Scale(step)
+	return longest.Scale(step)
 }
 
 // aheadS is the step under a bound of θ on groups ahead where rollouts outlive
@@ -141,10 +142,11 @@ func (in Input) groupsS(gpus int, generating float64) workload.Distribution {
 // G·(θ + t/R); each of the K pieces waits for its share of them and for the piece
 // before, and T is what comes out.
 func (in Input) aheadS(a Arm, train float64) float64 {
-	piece, sync, work := train/float64(a.Pieces), a.SyncS+a.LoadS, in.workS(a.RolloutGPUs)
+	piece, sync, work := train/float64(a.Pieces), a.SyncS+a.LoadS, in.WorkS(a.RolloutGPUs)
+	longest := in.Lengths.MaxDistribution(in.GroupSize)
 	took := func(t float64) float64 {
 		generating := t - a.SyncS
-		d := in.groupsS(a.RolloutGPUs, generating)
+		d := in.groupsS(a.RolloutGPUs, generating, longest)
 		now := 0.0
 		for k := range a.Pieces {
 			share := float64(k+1) / float64(a.Pieces)
@@ -211,7 +213,7 @@ func (in Input) ClosedS(a Arm) float64 {
 	case Streamed:
 		return in.streamedS(a, train) + sync
 	case Partial:
-		return max(in.workS(a.RolloutGPUs)+a.SyncS, in.aheadS(a, train))
+		return max(in.WorkS(a.RolloutGPUs)+a.SyncS, in.aheadS(a, train))
 	}
-	return max(in.workS(a.RolloutGPUs), train)
+	return max(in.WorkS(a.RolloutGPUs), train)
 }

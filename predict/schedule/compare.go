@@ -242,7 +242,7 @@ func (in Input) findings(c Comparison) []string {
 
 // overlapS is the closed form of full overlap at a split.
 func (in Input) overlapS(rollout int) float64 {
-	return max(in.workS(rollout), in.Train.On(in.trainGPUs(rollout)))
+	return max(in.WorkS(rollout), in.Train.On(in.trainGPUs(rollout)))
 }
 
 // advice is which schedule suits what.

@@ -216,8 +216,8 @@ func (in Input) holdS(h holders) float64 {
 	return t
 }
 
-// workS is how long a batch takes on that many GPUs with every slot busy, in seconds.
-func (in Input) workS(gpus int) float64 {
+// WorkS is how long a batch takes on that many GPUs with every slot busy, in seconds.
+func (in Input) WorkS(gpus int) float64 {
 	h := in.holders()
 	return float64(h.batch) * in.holdS(h) / float64(gpus/in.GPUsPerEngine*h.slots)
 }
@@ -233,7 +233,7 @@ func (in Input) BestSplit() int {
 		if train < in.TrainGPUsMin {
 			break
 		}
-		if t := max(in.workS(rollout), in.Train.On(train)); t < least*(1-1e-12) {
+		if t := max(in.WorkS(rollout), in.Train.On(train)); t < least*(1-1e-12) {
 			best, least = rollout, t
 		}
 	}

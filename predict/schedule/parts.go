@@ -29,7 +29,7 @@ func (w *watch) parts(in Input, a Arm, logShare float64) Parts {
 	span := float64(w.end - w.start)
 	// The time of one token with every slot busy.
 	h := in.holders()
-	token := in.workS(a.RolloutGPUs) / (float64(h.batch) * h.lengths.Mean())
+	token := in.WorkS(a.RolloutGPUs) / (float64(h.batch) * h.lengths.Mean())
 	p := Parts{
 		StepS:    span / batch,
 		WorkS:    token * float64(w.sampledTokens-w.wastedTokens) / float64(in.Batches),

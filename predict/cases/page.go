@@ -1,0 +1,222 @@
+package cases
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/observe/report"
+)
+
+// Text prints the result: how far answers are off by family, decisions, and every row.
+func (r Result) Text(w io.Writer, columns int) error {
+	var out strings.Builder
+	for _, line := range r.headline() {
+		out.WriteString(strings.Join(report.Wrap(line, columns), "\n") + "\n")
+	}
+	for _, t := range r.tables() {
+		out.WriteString("\n" + t.Fit(columns))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// headline says in three sentences how good the answers are.
+func (r Result) headline() []string {
+	answered, measured := 0, 0
+	for _, a := range r.Rows {
+		if a.Step != nil {
+			answered++
+			if a.Measured != nil {
+				measured++
+			}
+		}
+	}
+	lines := []string{fmt.Sprintf("%d of %d rows are answered, %d of them have a measurement.", answered, len(r.Rows), measured)}
+	for _, s := range r.Families {
+		if s.Family != "all" {
+			continue
+		}
+		line := fmt.Sprintf("Grade %s: the median error is %s over %d rows, %s of measurements lie within the 80 %% interval.", s.Grades, percent(s.Median), s.N, percent(s.Covered))
+		if s.Calibrated != nil {
+			line += fmt.Sprintf(" Calibrated: %s over %d.", percent(s.Calibrated.Median), s.Calibrated.N)
+		}
+		lines = append(lines, line)
+	}
+	if d := r.Decisions; d.N > 0 {
+		lines = append(lines, fmt.Sprintf("Of %d choices between two rows, %d are called right (%s).", d.N, d.Right, percent(d.Share)))
+	}
+	return lines
+}
+
+// tables are the result, the summary first.
+func (r Result) tables() []report.Table {
+	out := []report.Table{r.familyTable()}
+	if r.Decisions.N > 0 {
+		out = append(out, r.decisionTable())
+	}
+	return append(out, r.rowTable(), r.refusedTable())
+}
+
+func (r Result) familyTable() report.Table {
+	t := report.Table{Title: "Errors by family", Header: []string{"family", "grade", "n", "median", "worst", "bias", "in 80 %", "high/low", "score", "calibrated", "n", "in 80 %"}}
+	for _, s := range r.Families {
+		row := []string{s.Family, s.Grades, fmt.Sprint(s.N), percent(s.Median), percent(s.Worst), signed(s.Bias), percent(s.Covered), fmt.Sprintf("%.2f", s.Ratio), fmt.Sprintf("%.2f", s.Score), "–", "", ""}
+		if c := s.Calibrated; c != nil {
+			row[9], row[10], row[11] = percent(c.Median), fmt.Sprint(c.N), percent(c.Covered)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func (r Result) decisionTable() report.Table {
+	d := r.Decisions
+	t := report.Table{Title: fmt.Sprintf("Choices: %d of %d right. \"Always asynchronous\": %d of %d. \"More GPUs are faster\": %d of %d.", d.Right, d.N, d.AsyncRight, d.AsyncN, d.MoreRight, d.MoreN),
+		Header: []string{"choice", "first", "second", "measured", "predicted", ""}}
+	for _, p := range d.Pairs {
+		mark := "right"
+		if !p.Right {
+			mark = "wrong"
+		}
+		t.Rows = append(t.Rows, []string{p.Choice, p.A, p.B, fmt.Sprintf("×%.2f", p.Measured), fmt.Sprintf("×%.2f", p.Predicted), mark})
+	}
+	return t
+}
+
+func (r Result) rowTable() report.Table {
+	t := report.Table{Title: "Rows, in seconds", Header: []string{"row", "grade", "figure", "measured", "predicted", "80 %", "error", "calibrated", "staleness", "waits"}}
+	for _, a := range r.Rows {
+		if a.Step == nil {
+			continue
+		}
+		row := []string{a.ID, a.Grade, a.Figure, "–", short(a.Step.Predicted), short(a.Step.Low) + " to " + short(a.Step.High), "–", "–", "–", "–"}
+		if a.Measured != nil {
+			row[3], row[6] = short(*a.Measured), signed(a.Step.Predicted / *a.Measured - 1)
+		}
+		switch {
+		case a.Reference:
+			row[7] = "reference"
+		case a.Calibrated != nil:
+			row[7] = short(a.Calibrated.Predicted)
+		}
+		if a.Staleness != nil {
+			row[8] = fmt.Sprintf("%.2f", *a.Staleness)
+		}
+		if a.WaitShare != nil {
+			row[9] = percent(*a.WaitShare)
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func (r Result) refusedTable() report.Table {
+	t := report.Table{Title: "No answer, and inputs assumed", Header: []string{"row", "why"}}
+	for _, a := range r.Rows {
+		if a.Step == nil {
+			t.Rows = append(t.Rows, []string{a.ID, a.Reason})
+		} else if len(a.Assumed) > 0 {
+			t.Rows = append(t.Rows, []string{a.ID, "assumed: " + strings.Join(a.Assumed, "; ")})
+		}
+	}
+	return t
+}
+
+// HTML prints the result as one page that needs nothing else.
+func (r Result) HTML(w io.Writer) error {
+	d := report.Document{Title: "Predicted and measured steps", Summary: strings.Join(r.headline(), " "),
+		Sections: []report.Section{{ID: "errors", Title: "How far off", Plots: []report.Plot{r.plot()},
+			Captions: []string{"Predicted over measured, by the measured time. 1 is right; bars are 80 % intervals."}, Tables: []report.Table{r.familyTable()}}}}
+	if r.Decisions.N > 0 {
+		d.Sections = append(d.Sections, report.Section{ID: "choices", Title: "Choices", Tables: []report.Table{r.decisionTable()}})
+	}
+	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: []report.Table{r.rowTable(), r.refusedTable()}})
+	return report.DocumentHTML(w, d)
+}
+
+// plot is predicted over measured by family.
+func (r Result) plot() report.Plot {
+	p := report.Plot{ID: "errors", Title: "Predicted over measured", Description: "How far each row's prediction is from its measurement.", XLabel: "measured, log₁₀ s", YLabel: "predicted / measured", YMin: 0, YMax: 2}
+	place := map[string]int{}
+	for _, a := range r.Rows {
+		if a.Step == nil || a.Measured == nil {
+			continue
+		}
+		k, ok := place[a.Family]
+		if !ok {
+			k = len(p.Series)
+			place[a.Family] = k
+			p.Series = append(p.Series, report.Series{Name: a.Family, Marks: true})
+		}
+		s := &p.Series[k]
+		m := *a.Measured
+		s.X, s.Y = append(s.X, math.Log10(m)), append(s.Y, math.Min(a.Step.Predicted/m, 2))
+		s.Low, s.High = append(s.Low, math.Min(a.Step.Low/m, 2)), append(s.High, math.Min(a.Step.High/m, 2))
+	}
+	return p
+}
+
+// Markdown prints the result's tables as a document.
+func (r Result) Markdown(w io.Writer) error {
+	var out strings.Builder
+	for _, line := range r.headline() {
+		out.WriteString(line + "\n\n")
+	}
+	for _, t := range r.tables() {
+		out.WriteString(MarkdownTable(t))
+	}
+	_, err := io.WriteString(w, out.String())
+	return err
+}
+
+// MarkdownTable is a table with its title.
+func MarkdownTable(t report.Table) string {
+	var out strings.Builder
+	out.WriteString("**" + t.Title + "**\n\n")
+	cells := func(row []string) string {
+		return "| " + strings.ReplaceAll(strings.Join(row, "\x00"), "|", "\\|") + " |\n"
+	}
+	out.WriteString(strings.ReplaceAll(cells(t.Header), "\x00", " | "))
+	out.WriteString("|" + strings.Repeat(" --- |", len(t.Header)) + "\n")
+	for _, row := range t.Rows {
+		out.WriteString(strings.ReplaceAll(cells(row), "\x00", " | "))
+	}
+	return out.String() + "\n"
+}
+
+func percent(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }
+
+func signed(v float64) string { return strings.ReplaceAll(fmt.Sprintf("%+.0f %%", 100*v), "-", "−") }
+
+// short is a time with three digits.
+func short(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	}
+	return fmt.Sprintf("%.2f", v)
+}
+
+// Table lists the constants with their spreads.
+func (f Fitted) Table() report.Table {
+	t := report.Table{Title: "Constants", Header: []string{"constant", "what it is", "guess", "all runs", "±"}}
+	var names []string
+	for name := range f.Families {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	t.Header = append(t.Header, names...)
+	for i, c := range table {
+		row := []string{c.Name, c.What, fmt.Sprintf("%.3g", c.Prior), fmt.Sprintf("%.3g", f.Values[i]), percent(f.Spreads[i])}
+		for _, name := range names {
+			row = append(row, fmt.Sprintf("%.3g", f.Families[name].Values[i]))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}

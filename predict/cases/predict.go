@@ -1,0 +1,184 @@
+package cases
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/predict/hardware"
+	"github.com/headway-rl/headway/predict/schedule"
+)
+
+// Parts are what a step's time is made of, in seconds. A part that a row does not have is 0. They
+// add up to more than the step where some run beside others.
+type Parts struct {
+	// Generation is the time in which a step's responses are made, Training that of its updates. LogProbs are the passes
+	// beside them. Sync is the weights' way back, or the change of shared GPUs.
+	Generation float64 `json:"generation_s"`
+	Training   float64 `json:"train_s"`
+	LogProbs   float64 `json:"logprob_s"`
+	Sync       float64 `json:"sync_s"`
+	// Step is the whole: of a trainer or a sync alone, that part.
+	Step float64 `json:"step_s"`
+}
+
+// parts predicts a row under the constants.
+func (s *setup) parts(c [constants]float64) Parts {
+	switch s.rules.kind {
+	case kindSync:
+		sync := s.syncS(c)
+		return Parts{Sync: sync, Step: sync}
+	case kindTrain:
+		l := s.lengthsOf(c[lengthSpread])
+		t := s.trainS(c, l)
+		return Parts{Training: t, Step: t}
+	}
+	l := s.lengthsOf(c[lengthSpread])
+	p := Parts{Training: s.trainS(c, l), LogProbs: s.logProbsS(c, l)}
+	if s.rules.shared {
+		p.Sync = c[sharedSwitch] + s.model.Tensors()*c[syncTensor]
+	} else {
+		p.Sync = s.syncS(c) / s.rules.syncEvery
+	}
+	in, name := s.input(c, l, p)
+	arm := in.Arm(name)
+	if s.rules.kind == kindServe {
+		p.Generation = in.BarrierS(arm.RolloutGPUs)
+		p.Step = p.Generation
+		return p
+	}
+	p.Generation = s.generationS(in, arm)
+	p.Step = in.ClosedS(arm)
+	return p
+}
+
+// generationS is the barrier of a batch, or the work where batches overlap.
+func (s *setup) generationS(in schedule.Input, arm schedule.Arm) float64 {
+	if arm.Name == schedule.Partial {
+		return in.WorkS(arm.RolloutGPUs)
+	}
+	return in.BarrierS(arm.RolloutGPUs)
+}
+
+// input is the row's schedule.
+func (s *setup) input(c [constants]float64, l *workload.Lengths, p Parts) (schedule.Input, schedule.Name) {
+	slots, decode := s.engine(c, l)
+	group := max(s.row.Samples, 1)
+	if int(s.sequences)%group != 0 {
+		group = 1
+	}
+	in := schedule.Input{Lengths: l, GroupSize: group, BatchGroups: max(int(s.sequences)/group, 1), GPUsPerEngine: s.row.engineGPUs(),
+		SlotsPerEngine: slots, Decode: decode, Pieces: s.rules.pieces, Threshold: s.rules.ahead,
+		Train: schedule.Phase{S: p.Training + p.LogProbs, GPUs: 1, FixedS: p.Training + p.LogProbs}, SyncS: p.Sync, SwitchS: p.Sync}
+	in.RolloutGPUs = s.row.replicas() * in.GPUsPerEngine
+	in.GPUs = in.RolloutGPUs + s.row.TrainGPUs
+	if s.rules.shared {
+		in.GPUs = in.RolloutGPUs
+	}
+	in = in.WithDefaults()
+	switch {
+	case s.rules.shared && !s.rules.async || s.rules.kind == kindServe:
+		return in, schedule.Colocated
+	case !s.rules.async || s.rules.ahead == 0:
+		return in, schedule.Synchronous
+	}
+	if s.rules.inFlight {
+		in.SyncS, in.LoadS = 0, p.Sync // engines generate through it; the trainer waits
+	}
+	in.Threshold = s.rules.ahead
+	return in, schedule.Partial
+}
+
+// trainer is the training side under the constants.
+func (s *setup) trainer(c [constants]float64, l *workload.Lengths) (hardware.Trainer, hardware.Layout) {
+	t := hardware.Trainer{Model: s.model, GPU: s.gpu, GPUs: max(s.row.TrainGPUs, 1), ContextTokens: s.contextTokens(l)}
+	layout := hardware.Layout{Tensor: s.row.TrainTP, Context: s.row.TrainCP, Expert: s.row.TrainEP, Pipeline: s.row.TrainPP, LayerS: c[denseLayer]}
+	t.MFU = c[denseUse]
+	if s.model.Experts > 0 {
+		t.MFU, layout.LayerS, layout.ExpertS = c[expertUse], c[layerStart], c[localExpert]
+	}
+	if s.rules.fsdp {
+		t.MFU, layout.ExpertS = c[shardedUse], 0
+	}
+	t.MFU = math.Min(t.MFU, 1)
+	return t, layout
+}
+
+// batch is what one step trains.
+func (s *setup) batch() hardware.Batch {
+	return hardware.Batch{Tokens: s.sequences * (s.promptTokens + s.meanTokens), Sequences: s.sequences, Updates: max(s.row.OptimizerSteps, 1),
+		MicroTokens: s.promptTokens + s.capTokens}
+}
+
+// trainS is the time of a step's updates.
+func (s *setup) trainS(c [constants]float64, l *workload.Lengths) float64 {
+	t, layout := s.trainer(c, l)
+	passes := 3.0
+	if s.row.Recompute {
+		passes++
+	}
+	if s.rules.lora {
+		passes-- // no gradients of the frozen weights
+	}
+	return t.PassesS(layout, s.batch(), passes, s.rules.trainBytes) + s.hostS(c)
+}
+
+// The bytes of a parameter that an optimizer in host memory reads and writes, of the state that moves
+// to the GPU where it is only kept there, and of all state on GPUs.
+const (
+	hostTraffic = 28
+	stateMoved  = 12
+	stateOnGPUs = 16
+	stateAtMost = 0.7
+	hostPerGPU  = 25e9
+)
+
+// hostS is what an optimizer outside the GPUs adds to the updates: all of it where its state does not
+// fit there, its way in and out where it is kept away between updates.
+func (s *setup) hostS(c [constants]float64) float64 {
+	if s.rules.lora {
+		return 0
+	}
+	gpus, updates := float64(max(s.row.TrainGPUs, 1)), float64(max(s.row.OptimizerSteps, 1))
+	if s.model.Parameters*stateOnGPUs/gpus > stateAtMost*s.gpu.MemoryBytes {
+		nodes := math.Max(gpus/float64(max(min(s.gpu.NodeGPUs, 8), 1)), 1)
+		return updates * s.model.Parameters * hostTraffic / nodes / c[hostRate]
+	}
+	if s.rules.offloaded {
+		return updates * 2 * s.model.Parameters * stateMoved / gpus / hostPerGPU
+	}
+	return 0
+}
+
+// logProbsS is the time of the forward passes beside the updates.
+func (s *setup) logProbsS(c [constants]float64, l *workload.Lengths) float64 {
+	passes := 0.0
+	if s.row.OldLogProbs {
+		passes++
+	}
+	if s.row.Reference {
+		passes++
+	}
+	if passes == 0 {
+		return 0
+	}
+	t, layout := s.trainer(c, l)
+	b := s.batch()
+	b.Updates = 1
+	return t.PassesS(layout, b, passes, s.rules.trainBytes)
+}
+
+// syncS is one sync between separate GPUs: tensors gathered and sent whole, one after another, or
+// shards into each GPU's memory.
+func (s *setup) syncS(c [constants]float64) float64 {
+	bytes := s.model.WeightBytes(s.rules.rolloutBytes)
+	if s.rules.lora {
+		return c[syncStart]
+	}
+	if s.rules.sharded {
+		return c[syncStart]/4 + bytes/float64(max(s.row.engineGPUs(), 1))/c[syncRate]
+	}
+	if s.rules.buckets { // every node takes all of it, by all its cards
+		return c[syncStart] + bytes/float64(min(max(s.row.engineGPUs(), 1), max(min(s.gpu.NodeGPUs, 8), 1)))/c[syncRate]
+	}
+	return c[syncStart] + s.model.Tensors()*c[syncTensor]
+}

@@ -1,0 +1,136 @@
+package cases
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// kind is which question a row asks.
+type kind int
+
+const (
+	kindStep  kind = iota // a step of the whole loop
+	kindTrain             // the trainer alone
+	kindSync              // a weight sync alone
+	kindServe             // generation alone
+)
+
+// rules are what the words of a row say of its loop.
+type rules struct {
+	kind kind
+	// async, shared: training and generation overlap; they have the same GPUs.
+	async, shared bool
+	// ahead is how many batches may be generated ahead of the trainer's.
+	ahead float64
+	// pieces is how many updates a batch is trained in as its parts become ready.
+	pieces int
+	// inFlight says that engines generate on while weights change.
+	inFlight bool
+	// syncEvery is the number of steps between two syncs.
+	syncEvery float64
+	// sharded says that weights travel as shards to shards.
+	sharded bool
+	// buckets says that weights travel whole, in large buckets.
+	buckets bool
+	// fsdp says that the trainer shards parameters without splitting a model.
+	fsdp bool
+	// lora says that adapters alone are trained.
+	lora bool
+	// offloaded says that the optimizer's state lies in the host's memory between updates.
+	offloaded bool
+	// rolloutBytes and trainBytes are those of a weight.
+	rolloutBytes, trainBytes float64
+	// inFlightRollouts is how many rollouts run at once in all, 0 for as many as fit.
+	inFlightRollouts int
+}
+
+var (
+	anyNumber = regexp.MustCompile(`\d+`)
+	groupsOf  = regexp.MustCompile(`(\d+) (?:groups|prompts) of (\d+)`)
+	perEngine = regexp.MustCompile(`at most (\d+) running an engine`)
+	workers   = regexp.MustCompile(`(\d+) (?:generation workers|clients|at once)`)
+	every     = regexp.MustCompile(`every (\d+) (?:update|mini-batch)`)
+	older     = regexp.MustCompile(`(?:older than|at most|\beta|max_trajectory_age_steps|allowance|max_off_policy_threshold|max_staleness) (\d+)`)
+)
+
+// read says what the words of a row mean. Unknown words leave a rule at what is usual.
+func (r Row) rules() rules {
+	schedule, sync, types := strings.ToLower(r.Schedule), strings.ToLower(r.Sync), strings.ToLower(r.TrainDType)
+	out := rules{pieces: 1, syncEvery: 1, rolloutBytes: bytesOf(r.RolloutDType), trainBytes: bytesOf(r.TrainDType)}
+	switch {
+	case strings.Contains(schedule, "trainer alone"):
+		out.kind = kindTrain
+	case strings.Contains(schedule, "sync alone"):
+		out.kind = kindSync
+	case strings.Contains(schedule, "serving only"), strings.Contains(schedule, "multi-turn rollouts"), strings.Contains(schedule, "agents,"), r.Family == "routing":
+		out.kind = kindServe
+	}
+	out.async = strings.Contains(schedule, "asynchronous")
+	out.shared = strings.Contains(schedule, "colocated") || !out.async && r.TrainGPUs > 0 && r.RolloutGPUs > 0 && r.TrainGPUs+r.RolloutGPUs > r.GPUs
+	out.fsdp = strings.Contains(types, "fsdp")
+	out.offloaded = strings.Contains(types, "offload")
+	out.lora = strings.Contains(strings.ToLower(r.Fields["note"]), "lora")
+	out.sharded = strings.Contains(sync, "reshard") || strings.Contains(sync, "by shard") || strings.Contains(sync, "expert blocks")
+	out.buckets = strings.Contains(sync, "bucket")
+	out.inFlight = strings.Contains(strings.ToLower(r.StalenessRule), "in_flight_weight_updates true") || strings.Contains(sync, "in flight")
+	if found := every.FindStringSubmatch(sync); found != nil && !strings.Contains(sync, "mini-batch") {
+		out.syncEvery = max(atof(found[1]), 1)
+	}
+	if out.async {
+		out.ahead = 1
+		if found := older.FindStringSubmatch(strings.ToLower(r.StalenessRule + " " + r.Schedule)); found != nil {
+			out.ahead = atof(found[1])
+		}
+	}
+	if strings.Contains(schedule, "streamed") {
+		out.pieces = max(r.OptimizerSteps, 1)
+		out.ahead /= float64(out.pieces)
+	}
+	out.inFlightRollouts = r.atOnce()
+	return out
+}
+
+// atOnce is how many rollouts run at once, 0 where the row does not say.
+func (r Row) atOnce() int {
+	if found := groupsOf.FindStringSubmatch(r.Concurrency); found != nil {
+		return int(atof(found[1]) * atof(found[2]))
+	}
+	if found := perEngine.FindStringSubmatch(r.Concurrency); found != nil {
+		return int(atof(found[1])) * r.replicas()
+	}
+	if found := workers.FindStringSubmatch(r.Concurrency); found != nil {
+		return int(atof(found[1]))
+	}
+	return 0
+}
+
+// replicas is how many engines there are, at least 1.
+func (r Row) replicas() int {
+	if r.RolloutReplicas > 0 {
+		return r.RolloutReplicas
+	}
+	return max(r.RolloutGPUs/r.engineGPUs(), 1)
+}
+
+// engineGPUs are those that hold one copy of the model: tensor parallel ones, or those that share
+// its experts.
+func (r Row) engineGPUs() int { return max(r.RolloutTP, r.RolloutEP, 1) }
+
+// bytesOf is the bytes of a weight of that type; bf16 where none is said.
+func bytesOf(dtype string) float64 {
+	d := strings.ToLower(dtype)
+	switch {
+	case strings.Contains(d, "mxfp4"), strings.Contains(d, "nvfp4"), strings.Contains(d, "int4"):
+		return 0.53
+	case strings.HasPrefix(d, "fp8"), strings.Contains(d, "int8"):
+		return 1
+	}
+	return 2
+}
+
+// atof reads digits that a pattern has matched.
+func atof(digits string) float64 {
+	v, _ := strconv.ParseFloat(anyNumber.FindString(digits), 64)
+	return v
+}

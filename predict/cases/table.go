@@ -1,0 +1,160 @@
+package cases
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Row is one configuration as the table has it. Numbers that are not published are 0.
+type Row struct {
+	// ID names the row, Family the experiments it belongs to, Grade how complete it is (A, B or C).
+	ID, Family, Grade string
+	// Framework, Model, Shape, GPU, Schedule, CapOf, RolloutDType, TrainDType, StalenessRule, Sync, Concurrency and
+	// Missing are the source's words.
+	Framework, Model, Shape, GPU, Schedule, CapOf, RolloutDType, TrainDType, StalenessRule, Sync, Concurrency, Missing string
+	// GPUs are all of the run; TrainGPUs and RolloutGPUs are the same ones where the schedule shares them.
+	GPUs, TrainGPUs, RolloutGPUs int
+	// The layouts: tensor, context, expert and pipeline parallelism.
+	RolloutTP, RolloutReplicas, RolloutEP, TrainTP, TrainCP, TrainEP, TrainPP int
+	// Prompts of Samples each are the Sequences of one step, trained in OptimizerSteps updates.
+	Prompts, Samples, Sequences, OptimizerSteps int
+	// PromptTokens and ResponseTokens are means, CapTokens the limit of what CapOf says.
+	PromptTokens, ResponseTokens, CapTokens float64
+	// Recompute, OldLogProbs and Reference say which passes the trainer does beside the update.
+	Recompute, OldLogProbs, Reference bool
+	// Measured are the columns that begin with m_ and hold a number, without that beginning.
+	Measured map[string]float64
+	// Fields are all columns as they stand.
+	Fields map[string]string
+}
+
+// needed are the columns without which nothing can be answered.
+var needed = []string{"id", "family", "model", "gpu", "schedule", "train_gpus", "rollout_gpus", "sequences", "mean_prompt_tokens", "mean_response_tokens", "cap_tokens"}
+
+// rowsMax bounds a table: more is no table of published runs.
+const rowsMax = 100000
+
+// Read reads a table: comma-separated, the first line that is not a comment names the columns.
+// Lines that begin with # are comments, unknown columns are kept and not read. An error names the
+// line and the column, or all columns that are missing.
+func Read(r io.Reader) ([]Row, error) {
+	table := csv.NewReader(r)
+	table.Comment, table.FieldsPerRecord, table.LazyQuotes = '#', -1, false
+	header, err := table.Read()
+	if errors.Is(err, io.EOF) {
+		return nil, errors.New("the table is empty: its first line names the columns, such as " + strings.Join(needed, ", "))
+	}
+	if err != nil {
+		return nil, err
+	}
+	columns := map[string]int{}
+	for i, name := range header {
+		name = strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))
+		if _, twice := columns[name]; twice && name != "" {
+			return nil, fmt.Errorf("line 1: the column %s stands twice", name)
+		}
+		columns[name] = i
+	}
+	var missing []string
+	for _, name := range needed {
+		if _, ok := columns[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("the table has no column %s: add it, empty where a figure is not published", strings.Join(missing, ", "))
+	}
+	var rows []Row
+	seen := map[string]int{}
+	for {
+		record, err := table.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		line, _ := table.FieldPos(0)
+		if len(record) != len(header) {
+			return nil, fmt.Errorf("line %d: %d fields, and the first line names %d columns", line, len(record), len(header))
+		}
+		row, err := parse(columns, record)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", line, err)
+		}
+		if before, twice := seen[row.ID]; twice {
+			return nil, fmt.Errorf("line %d: the id %s is that of line %d: give each row its own", line, row.ID, before)
+		}
+		seen[row.ID] = line
+		if rows = append(rows, row); len(rows) > rowsMax {
+			return nil, fmt.Errorf("line %d: more than %d rows", line, rowsMax)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("the table has columns and no row")
+	}
+	return rows, nil
+}
+
+// parse fills a row.
+func parse(columns map[string]int, record []string) (Row, error) {
+	r := Row{Fields: map[string]string{}, Measured: map[string]float64{}}
+	for name, i := range columns {
+		r.Fields[name] = strings.TrimSpace(record[i])
+	}
+	for name, to := range map[string]*string{
+		"id": &r.ID, "family": &r.Family, "grade": &r.Grade, "framework": &r.Framework, "model": &r.Model, "model_shape": &r.Shape, "gpu": &r.GPU,
+		"schedule": &r.Schedule, "cap_of": &r.CapOf, "rollout_dtype": &r.RolloutDType, "train_dtype": &r.TrainDType,
+		"staleness_rule": &r.StalenessRule, "sync": &r.Sync, "concurrency": &r.Concurrency, "missing": &r.Missing,
+	} {
+		*to = r.Fields[name]
+	}
+	if r.ID == "" {
+		return r, errors.New("column id: it is empty, and every row needs a name")
+	}
+	var errs []error
+	for name, to := range map[string]*int{
+		"gpus": &r.GPUs, "train_gpus": &r.TrainGPUs, "rollout_gpus": &r.RolloutGPUs, "rollout_tp": &r.RolloutTP, "rollout_replicas": &r.RolloutReplicas,
+		"rollout_ep": &r.RolloutEP, "train_tp": &r.TrainTP, "train_cp": &r.TrainCP, "train_ep": &r.TrainEP, "train_pp": &r.TrainPP,
+		"prompts": &r.Prompts, "samples": &r.Samples, "sequences": &r.Sequences, "optimizer_steps": &r.OptimizerSteps,
+	} {
+		v, err := r.number(name, 1e9)
+		if err == nil && v != math.Trunc(v) {
+			err = fmt.Errorf("column %s: %q: want a whole number", name, r.Fields[name])
+		}
+		errs, *to = append(errs, err), int(v)
+	}
+	for name, to := range map[string]*float64{"mean_prompt_tokens": &r.PromptTokens, "mean_response_tokens": &r.ResponseTokens, "cap_tokens": &r.CapTokens} {
+		v, err := r.number(name, 1e9)
+		errs, *to = append(errs, err), v
+	}
+	for name, to := range map[string]*bool{"recompute": &r.Recompute, "old_logprob_pass": &r.OldLogProbs, "reference_pass": &r.Reference} {
+		*to = strings.HasPrefix(r.Fields[name], "yes")
+	}
+	for name, text := range r.Fields {
+		if measured, ok := strings.CutPrefix(name, "m_"); ok {
+			if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
+				r.Measured[measured] = v
+			}
+		}
+	}
+	return r, errors.Join(errs...)
+}
+
+// number reads a count or a length; empty is 0.
+func (r Row) number(name string, most float64) (float64, error) {
+	text := r.Fields[name]
+	if text == "" {
+		return 0, nil
+	}
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(v >= 0 && v <= most) {
+		return 0, fmt.Errorf("column %s: %q: want a number from 0 to %g, or nothing where it is not published", name, text, most)
+	}
+	return v, nil
+}

@@ -1,0 +1,60 @@
+package hardware
+
+import "math"
+
+// Layout is how a trainer splits one copy of a model over GPUs, with the cost of it beyond
+// arithmetic. Zero counts mean 1.
+type Layout struct {
+	// Tensor, Context and Pipeline are the GPUs that split layers, sequences and depth; Expert those that share the
+	// experts of a layer. Experts are shared among copies, so that Expert makes none of them larger.
+	Tensor, Context, Expert, Pipeline int
+	// LayerS is what a layer takes in one pass of one micro-batch however small: launches and exchanges, in seconds.
+	LayerS float64
+	// ExpertS is what each expert that lies on a GPU adds to that, in seconds.
+	ExpertS float64
+}
+
+// Batch is what is trained in one step of the loop.
+type Batch struct {
+	// Tokens of all Sequences, prompts included. Above 0.
+	Tokens, Sequences float64
+	// Updates is the optimizer steps that they are split over; 0 means 1.
+	Updates int
+	// MicroTokens is the most tokens that one micro-batch packs; 0 means one sequence in each.
+	MicroTokens float64
+}
+
+// copies is how many copies of the model GPUs hold, at least 1.
+func (l Layout) copies(gpus int) float64 {
+	return math.Max(float64(gpus)/float64(max(l.Tensor, 1)*max(l.Context, 1)*max(l.Pipeline, 1)), 1)
+}
+
+// layerS is what a layer takes beyond arithmetic in one pass.
+func (l Layout) layerS(m Model) float64 {
+	if m.Experts == 0 {
+		return l.LayerS
+	}
+	return l.LayerS + l.ExpertS*float64(m.Experts)/float64(max(l.Expert, 1))
+}
+
+// PassesS is the time of so many passes over a batch, in seconds. A forward pass counts as one: an
+// update has 3, with recomputation 4, log-probs have 1. It is
+//
+//	passes·(2·N_active + attention)·tokens/(MFU·peak·GPUs)·bubble + updates·(m+p−1)·layers/p·passes·layer
+//
+// with m micro-batches of each copy an update, a pipeline of p stages, and the bubble 1 + (p−1)/m.
+// The last term is launches and exchanges, which small micro-batches of many experts pay most.
+// WeightBytes of 1 or less multiply at the peak of fp8.
+func (t Trainer) PassesS(l Layout, b Batch, passes, weightBytes float64) float64 {
+	t = t.WithDefaults()
+	updates, stages := float64(max(b.Updates, 1)), float64(max(l.Pipeline, 1))
+	micro := b.Sequences / updates / l.copies(t.GPUs)
+	if b.MicroTokens > 0 {
+		micro = math.Min(micro, math.Ceil(b.Tokens/b.MicroTokens/updates/l.copies(t.GPUs)))
+	}
+	micro = math.Max(micro, 1)
+	attention := 2 * float64(t.Model.Layers) * float64(t.Model.AttentionWidth) * t.ContextTokens
+	flops := passes * b.Tokens * (2*t.Model.multiplied() + attention)
+	arithmetic := flops / (t.MFU * t.GPU.FLOPs(weightBytes) * float64(t.GPUs)) * (1 + (stages-1)/micro)
+	return arithmetic + updates*(micro+stages-1)*float64(t.Model.Layers)/stages*passes*l.layerS(t.Model)
+}
