@@ -218,7 +218,7 @@ func (o *oracle) step(now int64) (int64, bool) {
 	budget, reserve := o.engine.BatchedTokens-n, o.growth()
 	alone := o.engine.PrefillAlone
 	if alone {
-		budget, reserve = o.engine.BatchedTokens, 0
+		budget = o.engine.BatchedTokens
 	}
 	tokens := map[*oracleCall]int{}
 	schedule := func(c *oracleCall) bool {

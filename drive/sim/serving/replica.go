@@ -344,13 +344,8 @@ func (r *replica) readMore(c *call, budget int32, pairs *float64) int32 {
 	return tokens
 }
 
-// reserved are the blocks that decoding calls begin in the next step.
-func (r *replica) reserved() int32 {
-	if r.engine.PrefillAlone {
-		return 0
-	}
-	return int32(r.crossed(1))
-}
+// reserved are the blocks that decoding calls begin in their next step.
+func (r *replica) reserved() int32 { return int32(r.crossed(1)) }
 
 // begin starts the step that schedule has made up, or a row of at most so many.
 func (r *replica) begin(now int64, pairs float64, steps int64) {
