@@ -82,9 +82,19 @@ func Resolve(rows []map[string]string) []map[string]string {
 	return all
 }
 
-// Of predicts one row, whose columns refer to no other. It fails where the row has no answer, and says why.
+// Of predicts one row, whose columns refer to no other, of a model that has a preset. It fails where the row has no
+// answer, and says why.
 func Of(row map[string]string) (Answer, error) {
-	s, err := newSetup(row)
+	model, err := hardware.ModelNamed(row["model"])
+	if err != nil {
+		return Answer{}, err
+	}
+	return OfModel(row, model)
+}
+
+// OfModel predicts one row of a model of the caller's own.
+func OfModel(row map[string]string, model hardware.Model) (Answer, error) {
+	s, err := newSetup(row, model)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -108,7 +118,7 @@ func (s *setup) assume(format string, values ...any) {
 }
 
 // newSetup reads a row.
-func newSetup(row map[string]string) (*setup, error) {
+func newSetup(row map[string]string, model hardware.Model) (*setup, error) {
 	s := &setup{id: row["id"]}
 	var err error
 	if s.input, err = s.tokens("input", row["input_tokens"]); err != nil {
@@ -125,10 +135,6 @@ func newSetup(row map[string]string) (*setup, error) {
 	}
 	if s.load.aWorker {
 		s.load.atOnce *= s.layout.decode.count * s.layout.decode.data
-	}
-	model, err := hardware.ModelNamed(row["model"])
-	if err != nil {
-		return nil, err
 	}
 	gpu, err := hardware.GPUNamed(row["gpu"])
 	if err != nil {
@@ -316,9 +322,9 @@ func (s *setup) answer() (Answer, error) {
 		counted.EndS = max(counted.EndS, calls[i].EndS)
 	}
 	a := Answer{ID: s.id, Assumed: s.assumed, Calls: len(calls), Preemptions: counted.Preemptions()}
-	a.TTFTMS = value(1e3 * (serving.Over(calls, (*serving.Call).TTFT).Mean + frontS))
+	a.TTFTMS = value(1e3 * (serving.Over(calls, (*serving.Call).TTFT).Mean + front(s.input)))
 	a.TPOTMS = value(1e3 * serving.Over(calls, (*serving.Call).TPOT).Mean)
-	a.LatencyS = value(serving.Over(calls, (*serving.Call).Latency).Mean + frontS)
+	a.LatencyS = value(serving.Over(calls, (*serving.Call).Latency).Mean + front(s.input))
 	a.OutputTokensPerS = value(counted.OutputTokensPerS())
 	a.SpanS = value(counted.EndS - calls[0].ArriveS)
 	a.RequestsPerS = value(float64(len(calls)) / *a.SpanS)

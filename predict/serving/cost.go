@@ -78,18 +78,22 @@ func (d *decodeCost) cacheS(context float64) float64 {
 
 // seconds is the time of a step.
 func (c *stepCost) seconds(l serving.Load) float64 {
+	if l.Prefill == 0 {
+		d := c.of(max(l.Decoding, 1))
+		return math.Max(d.weights+d.cacheS(l.Resident/float64(max(l.Decoding, 1))), d.compute) + d.link + d.overhead
+	}
 	prefill := float64(l.Prefill)
+	weights := c.of(min(l.Decoding+l.Prefill, mostExperts)).weights // every token chooses experts
+	seconds := c.perPair*l.PrefillPairs + c.perLink*prefill
 	if l.Decoding == 0 {
-		d := c.of(1)
-		return math.Max(d.weights, c.perToken*prefill) + c.perPair*l.PrefillPairs + c.perLink*prefill + d.overhead
+		return math.Max(weights, c.perToken*prefill) + seconds + c.of(1).overhead
 	}
 	d := c.of(l.Decoding)
-	cache := d.cacheS(l.Resident / float64(l.Decoding))
-	if l.Prefill == 0 {
-		return math.Max(d.weights+cache, d.compute) + d.link + d.overhead
-	}
-	return math.Max(d.weights, d.compute+c.perToken*prefill) + cache + c.perPair*l.PrefillPairs + d.link + c.perLink*prefill + d.overhead
+	return math.Max(weights, d.compute+c.perToken*prefill) + d.cacheS(l.Resident/float64(l.Decoding)) + seconds + d.link + d.overhead
 }
+
+// mostExperts is a number of tokens that choose all experts of any model but for a rounding.
+const mostExperts = 1024
 
 // CacheTokens is how many tokens of contexts of about a length a replica's cache holds, and an error where its weights do not fit.
 func CacheTokens(r hardware.Replica, context float64) (int, error) {

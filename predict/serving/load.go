@@ -56,15 +56,20 @@ func parseLoad(text string) (load, error) {
 	return l, nil
 }
 
-// The client's side, which no row tells. A call takes frontS from the client to the engine's queue and back: HTTP,
-// tokens, scheduling. Each of so many clients at once sends callsOfClient calls, the first ones together, as benchmarks
+// The client's side, which no row tells. A call takes frontS from the client to the engine's queue and back: HTTP and
+// scheduling. Each token of its prompt takes frontTokenS to be read and made from text: a round figure for the rows
+// kv-8b-h800-2k, kv-8b-h800-32k, route-32b-precise-15 and route-32b-precise-30, of two models and two sources. Each of so many clients at once sends callsOfClient calls, the first ones together, as benchmarks
 // do that send ten times as many calls as run at once. Lengths lie evenly within spread of their mean, so
 // that clients fall out of step as they do in practice.
 const (
 	frontS        = 0.02
+	frontTokenS   = 5e-6
 	callsOfClient = 10
 	spread        = 0.1
 )
+
+// front is the time of a call outside engines.
+func front(input int) float64 { return frontS + frontTokenS*float64(input) }
 
 // sessions are a load's calls, and when the calls begin that count.
 func (l load) sessions(input, output, block int) ([]session.Session, float64) {
