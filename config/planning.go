@@ -16,7 +16,7 @@ type Hardware struct {
 	RolloutGPUs int `json:"rollout_gpus,omitempty" min:"1" max:"1000000"`
 	// TrainGPUs fixes the trainer's side; unset leaves it to the plan.
 	TrainGPUs int `json:"train_gpus,omitempty" min:"1" max:"1000000"`
-	// GPUsPerReplica is the size of one engine replica; unset is the fewest that hold the weights and a useful cache.
+	// GPUsPerReplica is the size of one engine replica; unset leaves it to the plan, from the fewest that hold the weights and a useful cache.
 	GPUsPerReplica int `json:"gpus_per_replica,omitempty" min:"1" max:"4096"`
 	// TrainGPUsMin is the fewest GPUs the trainer runs on; unset is what its memory needs, in whole train_gpus_unit.
 	TrainGPUsMin int `json:"train_gpus_min,omitempty" min:"1" max:"1000000"`

@@ -69,7 +69,7 @@ func (c *planCmd) Run(application *app.Process) error {
 	}
 	show := &planProgress{command.NewStatusLine(application)}
 	problem.Progress = show.update
-	made, err := plan.Make(problem)
+	made, err := plan.Make(&problem)
 	show.Clear()
 	if err != nil {
 		return err

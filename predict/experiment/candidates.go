@@ -89,7 +89,7 @@ func PlanProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, 
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment, Simulation: DevicesOf}
+	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Larger: plan.LargerMachines(document, lengths, machine), Lengths: lengths, Environment: environment, Simulation: DevicesOf}
 	if problem.Uncovered = planUncovered(document); problem.Uncovered == "" && together {
 		problem.Uncovered = "siblings' times in tools, sandbox or verifier are measured together"
 	}

@@ -30,7 +30,7 @@ func TestAPartStandsForALargeFleet(t *testing.T) {
 		most = max(most, d.Train.Batch)
 		return simulation(d)
 	}
-	made, err := plan.Make(problem)
+	made, err := plan.Make(&problem)
 	if err != nil {
 		t.Fatal(err)
 	}

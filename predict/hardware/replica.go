@@ -201,6 +201,21 @@ func SmallestReplica(r Replica, slots int) (Replica, error) {
 	return Replica{}, fmt.Errorf("no replica of up to 4096 GPUs is large enough: %w", last)
 }
 
+// ReplicaSizes lists sizes of a replica from the least useful one: powers of two up to
+// a node. From a least one beyond a node they are whole nodes, up to twice as many.
+func ReplicaSizes(gpu GPU, least int) []int {
+	sizes := []int{least}
+	node := max(gpu.NodeGPUs, 1)
+	most := node
+	if least > node {
+		most = 2 * least
+	}
+	for gpus := next(least, node); gpus <= most && gpus > least; gpus = next(gpus, node) {
+		sizes = append(sizes, gpus)
+	}
+	return sizes
+}
+
 // next is the size to try after one: doubled inside a node, a node more outside.
 func next(gpus, node int) int {
 	if node <= 1 || gpus < node {

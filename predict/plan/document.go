@@ -36,6 +36,9 @@ func (p *Problem) keys(c *Candidate) []keyed {
 		set = append(set, keyed{"failures.engine_plan", "null"})
 	}
 	set = append(set, p.reading()...)
+	if p.Machine.GPU != "" && !p.Raw.Given("hardware.gpus_per_replica") { // the plan's choice
+		set = append(set, keyed{"hardware.gpus_per_replica", fmt.Sprint(p.Machine.GPUsPerReplica)})
+	}
 	if c.GPUs() > p.Machine.GPUs { // a lever that adds some
 		set = append(set, keyed{"hardware.gpus", fmt.Sprint(c.GPUs())})
 	}

@@ -58,6 +58,9 @@ func (s *search) explain() {
 	limit := s.problem.Machine.StepLimit(float64(c.SlotsPerReplica))
 	add("It is %s: %d replicas of %s decode up to %d rollouts at once, at %.0f tokens/s each with all slots at work (limit: %s); the trainer takes %.3g s for %d rollouts.",
 		c.regime(), c.Replicas, report.Counted(s.problem.Machine.GPUsPerReplica, "GPU"), c.ConcurrencyRollouts, c.DecodeTokensPerS, limit, c.StepS, c.BatchRollouts)
+	if text := s.plan.sizeText(); text != "" {
+		add("%s.", text)
+	}
 	var binding []string
 	for _, b := range s.plan.Binding {
 		if b.Binds {

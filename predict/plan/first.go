@@ -25,6 +25,9 @@ func (p *Plan) First() report.Answer {
 	if p.Assumed != "" {
 		a.Notes = append(a.Notes, report.Capital(p.Assumed)+".")
 	}
+	if text := p.sizeText(); text != "" {
+		a.Notes = append(a.Notes, text+".")
+	}
 	for _, alternative := range p.Alternatives {
 		a.Advice = append(a.Advice, report.Advice{Do: "Or " + alternative.Name + ": " + alternative.words(), Buys: alternative.Text})
 	}

@@ -54,15 +54,15 @@ func newGrid(p *Problem, l limits) (grid, error) {
 		return g, p.Document.Refuse("search.rollout_gpus", fmt.Sprintf("leaves no split that works: the trainer needs at least %d GPUs in units of %d, a replica is %d, and there are %d",
 			l.trainMin, l.trainUnit, l.replica, l.gpus), "")
 	}
-	g.thin(p)
+	g.thin(p, PointsMax)
 	return g, nil
 }
 
-// thin leaves out every other value of the plan's own lists until the grid is of
-// a size to rank. The first and the last of a list stay.
-func (g *grid) thin(p *Problem) {
+// thin leaves out every other value of the plan's own lists until the grid has at
+// most so many points. The first and the last of a list stay, and short lists stay whole.
+func (g *grid) thin(p *Problem, most int) {
 	s := p.Document.Search
-	for g.size() > PointsMax {
+	for g.size() > most {
 		before := g.size()
 		if len(s.Batch) == 0 && len(g.batches) > 5 {
 			g.batches = everyOther(g.batches)

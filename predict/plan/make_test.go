@@ -24,7 +24,8 @@ search: {batch: [128, 256, 512, 1024], queue_factor: [1, 2], slots_per_gpu: [16,
 // made plans without simulating anything.
 func made(t *testing.T, text string, overrides ...string) *Plan {
 	t.Helper()
-	p, err := Make(problemOf(t, text, overrides...))
+	problem := problemOf(t, text, overrides...)
+	p, err := Make(&problem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +206,7 @@ func TestLeversBeyondTheGPUs(t *testing.T) {
 // The document that is written resolves to the setting it was made from.
 func TestWrittenDocuments(t *testing.T) {
 	problem := problemOf(t, small)
-	p, err := Make(problem)
+	p, err := Make(&problem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +276,8 @@ func TestExample(t *testing.T) {
 // Equal lengths have no closed form: without a simulator nothing can be planned,
 // and the error says so.
 func TestWithoutATail(t *testing.T) {
-	_, err := Make(problemOf(t, small, "modelled.length={kind: fixed, mean_tokens: 1000}"))
+	problem := problemOf(t, small, "modelled.length={kind: fixed, mean_tokens: 1000}")
+	_, err := Make(&problem)
 	if err == nil || !strings.Contains(err.Error(), "no closed form covers any") {
 		t.Errorf("error %v", err)
 	}

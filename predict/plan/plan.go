@@ -50,6 +50,8 @@ type Plan struct {
 	Finalists []Candidate `json:"finalists"`
 	// Searched says what was ranked.
 	Searched Searched `json:"searched"`
+	// ReplicaSizes compares the sizes of a replica that were tried, the best first; absent where the size was not searched.
+	ReplicaSizes []ReplicaSize `json:"replica_sizes,omitempty"`
 	// Warnings say what the plan leaves out.
 	Warnings []string `json:"warnings"`
 
@@ -81,19 +83,25 @@ type search struct {
 }
 
 // Make searches. The error is a [config.Errors] where the document makes a plan
-// impossible; a budget that no setting keeps is no error: see [Plan.Met].
-func Make(p Problem) (*Plan, error) {
-	eval, err := newEvaluator(&p)
+// impossible; a budget that no setting keeps is no error: see [Plan.Met]. It leaves the
+// machine with the size of a replica that it chose in p, so that p writes documents of it.
+func Make(p *Problem) (*Plan, error) {
+	sizes, err := p.size()
+	if err != nil {
+		return nil, err
+	}
+	eval, err := newEvaluator(p)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
 	if mode := p.Document.Sync.Mode; p.Uncovered == "" && (mode == theory.SyncRestart || mode == theory.SyncDrain) {
 		p.Uncovered = "sync mode " + mode + " changes how long rollouts take"
 	}
-	s := &search{problem: &p, eval: eval}
+	s := &search{problem: p, eval: eval}
 	if err := s.rank(); err != nil {
 		return nil, err
 	}
+	s.plan.ReplicaSizes = sizes
 	if err := s.finalists(); err != nil {
 		return nil, err
 	}

@@ -14,8 +14,10 @@ type Problem struct {
 	Document config.Config
 	// Raw is the document as it was given, overrides included: candidates are made of it.
 	Raw config.Config
-	// Machine is what the GPUs can do.
+	// Machine is what the GPUs can do, with replicas of the size that the document gives, else of the smallest useful one.
 	Machine Machine
+	// Larger are the same GPUs with larger replicas, smallest first: [Make] searches the size too. Nil keeps Machine's.
+	Larger []Machine
 	// Lengths and Environment are the document's models; a nil Environment takes no time.
 	Lengths     *workload.Lengths
 	Environment *workload.Times

@@ -1341,13 +1341,30 @@ class Searched(View):
     """uncovered counts by reason the settings that no closed form covers."""
 
 
+class ReplicaSize(View):
+    """ReplicaSize is one size of a replica with the best setting that closed forms find for it."""
+
+    _inner: ClassVar[Mapping[str, type[View]]] = {"best": Candidate}
+
+    gpus_per_replica: int
+    """gpus_per_replica are those of a replica, slots_max_per_replica the rollouts whose caches it holds."""
+    slots_max_per_replica: int
+    met: bool
+    """met is false where no setting with a closed form keeps the budget."""
+    update_ratio: float
+    """update_ratio and cost_ratio are the noise-adjusted update's time and price over the first size's; cost_ratio is 0 without prices."""
+    cost_ratio: float | None
+    best: Candidate
+    """best is the setting, by closed form."""
+
+
 class Plan(Result):
     """The document of `headway plan --json`.
 
     Plan is what a search found. Its JSON is that of headway plan --json.
     """
 
-    _inner: ClassVar[Mapping[str, type[View]]] = {"machine": Machine, "workload": Workload, "budget": Budget, "prices": Prices, "shortfall": Relaxation, "recommended": Candidate, "alternatives": Alternative, "binding": Constraint, "levers": PlanLever, "findings": PlanFinding, "mode": Mode, "async": Async, "hosted": Hosted, "accuracy": Accuracy, "frontier": Candidate, "finalists": Candidate, "searched": Searched}
+    _inner: ClassVar[Mapping[str, type[View]]] = {"machine": Machine, "workload": Workload, "budget": Budget, "prices": Prices, "shortfall": Relaxation, "recommended": Candidate, "alternatives": Alternative, "binding": Constraint, "levers": PlanLever, "findings": PlanFinding, "mode": Mode, "async": Async, "hosted": Hosted, "accuracy": Accuracy, "frontier": Candidate, "finalists": Candidate, "searched": Searched, "replica_sizes": ReplicaSize}
     _rows: ClassVar[str] = "frontier"
 
     machine: Machine
@@ -1389,6 +1406,8 @@ class Plan(Result):
     finalists: list[Candidate]
     searched: Searched
     """searched says what was ranked."""
+    replica_sizes: list[ReplicaSize]
+    """replica_sizes compares the sizes of a replica that were tried, the best first; absent where the size was not searched."""
     warnings: list[str]
     """warnings say what the plan leaves out."""
 
