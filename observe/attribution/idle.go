@@ -111,7 +111,7 @@ func (o *Observer) engineWaits(e *track.Engine) cause {
 	switch {
 	case e.Gone:
 		return blocked
-	case o.syncStops(e):
+	case run.SyncStops(e):
 		return syncing
 	case run.Sync.Runs && (o.cfg.Policy == loop.PolicySynchronous || o.cfg.Policy == loop.PolicyThreshold):
 		return syncing // what may start next starts when it has ended
@@ -119,19 +119,6 @@ func (o *Observer) engineWaits(e *track.Engine) cause {
 		return starved
 	}
 	return paused
-}
-
-// syncStops reports whether an engine starts nothing for the sync that it takes part in.
-func (o *Observer) syncStops(e *track.Engine) bool {
-	switch o.cfg.Sync {
-	case loop.SyncPause:
-		return e.Phase == track.Switching
-	case loop.SyncDrain:
-		return e.Phase != track.Apart
-	case loop.SyncRestart:
-		return e.Phase == track.Emptying || e.Phase == track.Switching
-	}
-	return false
 }
 
 // trainerWaits says why no train step runs.
@@ -142,7 +129,7 @@ func (o *Observer) trainerWaits() cause {
 	for i := range run.Engines {
 		if e := &run.Engines[i]; e.Gone {
 			gone++
-		} else if o.syncStops(e) {
+		} else if run.SyncStops(e) {
 			stopped++
 		}
 	}

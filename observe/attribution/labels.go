@@ -23,3 +23,20 @@ type Reason struct {
 	Name  string
 	Share float64
 }
+
+// pausedMuch is the share of the engines' time from which on a rule that pauses them binds as well: more slots would be
+// paused too.
+const pausedMuch = 0.1
+
+// Binding lists what limits the rate of updates: the side that metrics.Throughput names, behind admission where that side
+// is a part of a rollout's time and a rule pauses the engines for a tenth of their time or more.
+func Binding(side string, engines Idle) []string {
+	switch side {
+	case "", "train", "sync", "validation", "admission":
+		return []string{side}
+	}
+	if engines.Paused >= pausedMuch {
+		return []string{"admission", side}
+	}
+	return []string{side}
+}

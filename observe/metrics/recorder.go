@@ -105,7 +105,7 @@ type window struct {
 	brought, broughtNS                int64 // versions that every engine came to serve, Σ of the times since they were made
 	histogram                         []int64
 	stillNS                           int64 // no rollout in any slot
-	syncIdleNS                        int64 // trainer idle during a sync
+	syncIdleNS                        int64 // trainer idle for a sync
 	validatesIdleNS                   int64 // a train step waits for a validation
 	truncated                         int64 // scored rollouts of CapTokens and more
 	failures                          Failures
@@ -265,7 +265,7 @@ func (r *Recorder) advance(dt int64) {
 		}
 		r.window.trainerIdleNS += dt
 		r.step.trainerIdleNS += dt
-		if r.syncing {
+		if r.syncing && r.run.SyncHolds() {
 			r.window.syncIdleNS += dt
 		}
 	} else if validates := min(r.trainFrom-r.settled, dt); validates > 0 {

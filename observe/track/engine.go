@@ -166,3 +166,37 @@ func (r *Run) leaves(e *Engine, away bool) {
 		r.AwaySlots -= int64(e.Slots)
 	}
 }
+
+// SyncStops reports whether an engine starts nothing for the sync that it takes part in.
+func (r *Run) SyncStops(e *Engine) bool {
+	switch r.cfg.Sync {
+	case loop.SyncPause:
+		return e.Phase == Switching
+	case loop.SyncDrain:
+		return e.Phase != Apart
+	case loop.SyncRestart:
+		return e.Phase == Emptying || e.Phase == Switching
+	}
+	return false
+}
+
+// SyncHolds reports whether the weight sync under way keeps an idle trainer waiting. The rules have it
+// wait for the sync, nothing generates, or half of the engines that serve start nothing for it.
+func (r *Run) SyncHolds() bool {
+	if !r.Sync.Runs {
+		return false
+	}
+	if r.cfg.TrainerBlocked || r.Active == 0 {
+		return true
+	}
+	serving, stopped := 0, 0
+	for i := range r.Engines {
+		if e := &r.Engines[i]; !e.Gone {
+			serving++
+			if r.SyncStops(e) {
+				stopped++
+			}
+		}
+	}
+	return 2*stopped >= serving
+}

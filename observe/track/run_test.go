@@ -121,3 +121,38 @@ func disagreement(run *track.Run, l *loop.Loop) string {
 	}
 	return ""
 }
+
+// A weight sync keeps a trainer waiting by the rules, by engines that stop for it, or with nothing else under way.
+func TestSyncHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode    loop.SyncMode
+		blocked bool
+		active  int64
+		phases  []track.Phase
+		want    bool
+	}{
+		"engines generate on":             {loop.SyncInFlight, false, 2, []track.Phase{track.Loading, track.Switching}, false},
+		"the trainer waits by the rules":  {loop.SyncInFlight, true, 2, []track.Phase{track.Loading, track.Loading}, true},
+		"nothing generates":               {loop.SyncInFlight, false, 0, []track.Phase{track.Loading, track.Loading}, true},
+		"weights load beside generating":  {loop.SyncPause, false, 2, []track.Phase{track.Loading, track.Loaded}, false},
+		"all engines switch":              {loop.SyncPause, false, 2, []track.Phase{track.Switching, track.Switching}, true},
+		"half of the engines drain":       {loop.SyncDrain, false, 2, []track.Phase{track.Loading, track.Apart}, true},
+		"one of three engines is drained": {loop.SyncDrain, false, 2, []track.Phase{track.Loading, track.Apart, track.Apart}, false},
+	} {
+		slots := make([]int, len(c.phases))
+		for i := range slots {
+			slots[i] = 1
+		}
+		run := track.New(loop.Config{GroupSize: 1, BatchGroups: 1, QueueGroups: 1, EngineSlots: slots, Sync: c.mode, TrainerBlocked: c.blocked})
+		if run.Active = c.active; run.SyncHolds() {
+			t.Errorf("%s: held without a sync", name)
+		}
+		run.Sync.Runs = true
+		for i, phase := range c.phases {
+			run.Engines[i].Phase = phase
+		}
+		if got := run.SyncHolds(); got != c.want {
+			t.Errorf("%s: held %v", name, got)
+		}
+	}
+}

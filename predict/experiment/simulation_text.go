@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
@@ -41,7 +42,7 @@ func (doc *Simulation) Text(w io.Writer, d config.Config) error {
 	}.String())
 	b.WriteString("\n")
 	b.WriteString(histogramBars(doc.Staleness.Histogram))
-	b.WriteString(summaryTable(doc.Summary, doc.Confidence).String())
+	b.WriteString(summaryTable(doc).String())
 	if rows := report.AttributionRows(doc.Attribution); len(rows) > 0 {
 		b.WriteString("\n" + report.Table{Title: "Where staleness comes from, in versions and share", Rows: report.Cells(rows)}.String())
 	}
@@ -152,7 +153,8 @@ func bar(share float64) string {
 }
 
 // summaryTable is what a simulation says beside its means.
-func summaryTable(s metrics.Summary, in Confidence) report.Table {
+func summaryTable(doc *Simulation) report.Table {
+	s, in := doc.Summary, doc.Confidence
 	idle := report.Share(s.TrainerIdleRatio)
 	if i := in.TrainerIdleRatio; i != nil && i[1]-i[0] > 0 {
 		idle += " ± " + report.Figure(50*(i[1]-i[0]), 1)
@@ -168,7 +170,7 @@ func summaryTable(s metrics.Summary, in Confidence) report.Table {
 		{"trainer idle · rollout idle", idle + " · " + report.Share(s.RolloutIdleRatio)},
 		{"rollouts/s produced · effective", report.Figure(s.Throughput.ProductionRolloutsPerS, 2) + " · " + report.Figure(s.Throughput.EffectiveRolloutsPerS, 2)},
 		{"rollouts/s trained, of wall time · of step time", report.Figure(s.Throughput.ConsumptionRolloutsPerWallS, 2) + " · " + report.Figure(s.Throughput.ConsumptionRolloutsPerS, 2)},
-		{"what binds", s.Throughput.Binding},
+		{"what binds", strings.Join(attribution.Binding(s.Throughput.Binding, doc.Attribution.Engines), " and ")},
 		{"mean tokens of finished rollouts · of trained", report.Figure(s.Length.SampledMeanTokens, 1) + " · " + report.Figure(s.Length.TrainedMeanTokens, 1)},
 		{"tail multiplier · at the length cap", report.Figure(s.TailMultiplier, 3) + " · " + report.Share(s.Length.TruncatedShare)},
 	}}

@@ -87,23 +87,16 @@ var bindingWords = map[string]string{
 	"environment": "the environment binds", "verifier": "the verifier binds", "sandbox": "sandboxes bind", "prefill": "reading prompts binds", "validation": "evaluations bind",
 }
 
-// pausedMuch is the share of the engines' time from which on a rule that pauses them binds as well: more slots would be
-// paused too.
-const pausedMuch = 0.1
-
 // bindingText says what binds the recommended setting, as its simulation has it; "" where it was not simulated.
 func (p *Plan) bindingText() string {
 	s := p.Recommended.Simulated
 	if s == nil || s.Engines == nil {
 		return ""
 	}
+	sides := attribution.Binding(s.Binding, *s.Engines)
 	words := cmp.Or(bindingWords[s.Binding], s.Binding+" binds")
-	switch s.Binding {
-	case "train", "sync", "validation", "admission":
-	default: // a part of a rollout's time
-		if s.Engines.Paused >= pausedMuch {
-			words = "the rule and " + strings.TrimSuffix(strings.TrimSuffix(words, " binds"), " bind") + " bind"
-		}
+	if len(sides) > 1 {
+		words = "the rule and " + strings.TrimSuffix(strings.TrimSuffix(words, " binds"), " bind") + " bind"
 	}
 	return fmt.Sprintf("%s: engines %s, trainer %s", words, longestWait(s.Engines), longestWait(s.Trainer))
 }
