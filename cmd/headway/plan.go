@@ -189,7 +189,7 @@ func (c *planCmd) schedules(application *app.Process, problem *plan.Problem, mad
 	for _, note := range made.Machine.Notes {
 		about = append(about, report.Capital(note)+".")
 	}
-	return planSchedules(application, plan.Schedules(problem, at), schedulesOptions{JSON: c.JSON, HTML: c.HTML, About: about})
+	return planSchedules(application, plan.Schedules(problem, at), schedulesOptions{JSON: c.JSON, HTML: c.HTML, Columns: command.Columns(application), About: about})
 }
 
 // presets lists models and GPUs.
@@ -248,7 +248,7 @@ func planSchedules(a *app.Process, in schedule.Input, o schedulesOptions) error 
 		return printJSON(a.Stdout, comparison)
 	}
 	for _, line := range o.About {
-		if _, err := fmt.Fprintln(a.Stdout, line); err != nil {
+		if _, err := fmt.Fprint(a.Stdout, report.Indented("", line, o.Columns)); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
@@ -53,6 +54,21 @@ func TestPlanSchedulesPrints(t *testing.T) {
 	}
 	if !strings.Contains(string(page), "<svg") || !strings.Contains(stderr, path) {
 		t.Errorf("a page of %d bytes, stderr %q", len(page), stderr)
+	}
+}
+
+// Whatever the terminal's width, no line is longer.
+func TestPlanSchedulesFit(t *testing.T) {
+	for _, columns := range []int{80, 100, 140} {
+		stdout, _, err := printedSchedules(t, smallSchedules(t), schedulesOptions{Columns: columns, About: []string{strings.Repeat("a figure and its source ", 8)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(stdout) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > columns {
+				t.Errorf("%d of %d columns: %s", n, columns, line)
+			}
+		}
 	}
 }
 

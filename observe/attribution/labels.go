@@ -28,8 +28,8 @@ type Reason struct {
 // paused too.
 const pausedMuch = 0.1
 
-// Binding lists what limits the rate of updates: the side that metrics.Throughput names, behind admission where that side
-// is a part of a rollout's time and a rule pauses the engines for a tenth of their time or more.
+// Binding lists what limits the rate of updates, of the side that metrics.Throughput names. Admission stands before a
+// part of a rollout's time where a rule pauses the engines for a tenth of theirs or more.
 func Binding(side string, engines Idle) []string {
 	switch side {
 	case "", "train", "sync", "validation", "admission":

@@ -13,9 +13,13 @@ func Text(w io.Writer, c Comparison, columns int) error {
 	if columns <= 0 {
 		columns = 100
 	}
-	parts := []string{c.Conclusion.Text + "\n", stepsTable(c).String(), partsTable(c).String(), gainTable(c).String(), ganttText(c, min(columns, 160))}
-	if len(c.Findings) > 0 {
-		parts = append(parts, strings.Join(c.Findings, "\n")+"\n")
+	parts := []string{report.Indented("", c.Conclusion.Text, columns), stepsTable(c).Fit(columns), partsTable(c).Fit(columns), gainTable(c).Fit(columns), ganttText(c, min(columns, 160))}
+	var findings strings.Builder
+	for _, text := range c.Findings {
+		findings.WriteString(report.Indented("", text, columns))
+	}
+	if findings.Len() > 0 {
+		parts = append(parts, findings.String())
 	}
 	_, err := io.WriteString(w, strings.Join(parts, "\n"))
 	return err
@@ -129,7 +133,7 @@ func ganttText(c Comparison, columns int) string {
 		return ""
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "The last batches, %s s a column; engines: the share of slots busy\n", seconds(longest/float64(width)))
+	fmt.Fprintf(&text, "As many batches of each, %s s a column: the shorter, the faster\nengines: the share of slots busy\n", seconds(longest/float64(width)))
 	for _, r := range c.Rows {
 		g := r.Gantt
 		if g.Cells == 0 || g.CellS == 0 {
