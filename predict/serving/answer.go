@@ -278,6 +278,16 @@ func (s *setup) engine(w workers, model hardware.Model, gpu hardware.GPU, n numb
 // pd-oss120-h200-evict-nixl-30 together, of two models and two engines.
 const expertPrefillUse = 0.4
 
+// What a decode step takes beyond its roofline. stepS is scheduling and sampling that do not hide behind the GPUs' work: a round
+// figure for all rows of the area decode, and pd-dsv3 and pd-32b. exchangeS is one exchange of a layer that GPUs of a
+// node split, and expertS a layer whose experts ranks share: round figures of what package cases fits to runs of
+// reinforcement learning, none of which is a row of serving.
+const (
+	stepS     = 0.001
+	exchangeS = 20e-6
+	expertS   = 0.0002
+)
+
 // replica makes an engine's hardware out.
 func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hardware.Replica, error) {
 	r := hardware.Replica{Model: model, GPU: gpu, GPUs: w.gpus(), KVBytes: n.cacheBytes, MeanTokens: 1}.WithDefaults()
@@ -297,6 +307,13 @@ func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hard
 	}
 	if model.Experts > 0 {
 		r.PrefillUse = expertPrefillUse * gpu.BF16 / gpu.FLOPs(r.WeightBytes)
+	}
+	r.StepOverheadS = stepS
+	switch {
+	case w.data > 1:
+		r.ExpertS = expertS
+	case w.tensor > 1:
+		r.ExchangeS, r.HeadsRepeated = exchangeS, true
 	}
 	return r, r.Validate()
 }

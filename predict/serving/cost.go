@@ -104,5 +104,9 @@ func CacheTokens(r hardware.Replica, context float64) (int, error) {
 	if room <= 0 {
 		return 0, fmt.Errorf("%d × %s: the weights of %s take more than the memory: %.0f GB are missing", r.GPUs, r.GPU.Name, r.Model.Name, -room/1e9)
 	}
-	return int(math.Min(room/r.Model.CacheBytes(one, r.KVBytes)*one, 1e9)), nil
+	copies := 1.0
+	if r.HeadsRepeated && r.Model.KVHeads > 0 {
+		copies = math.Max(float64(r.GPUs)/float64(r.Model.KVHeads), 1)
+	}
+	return int(math.Min(room/(copies*r.Model.CacheBytes(one, r.KVBytes))*one, 1e9)), nil
 }

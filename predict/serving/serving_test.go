@@ -24,9 +24,9 @@ var published = []struct {
 	{"dec-32b-h100-c128|decode|qwen3-32b|h100-sxm|2|vLLM|TP2|bf16|1024|1024|128 at once|", tpot, 37.84, 0.15},
 	{"dec-32b-h100-c128|decode|qwen3-32b|h100-sxm|2|vLLM|TP2|bf16|1024|1024|128 at once|", ttft, 652.33, 0.2},
 	{"dec-70b-h100-c16|decode|llama-3.1-70b|h100-sxm|4|vLLM|TP4|fp8|1024|1024|16 at once|", tpot, 13.19, 0.2},
-	{"dec-dsv3-h200-c16|decode|deepseek-v3|h200|8|SGLang|TP8|fp8|1024|1024|16 at once|", tpot, 16.63, 0.25},
-	{"pd-dsv3-h200-c64|prefill-decode|deepseek-v3|h200|16|SGLang|1 prefill TP8, 1 decode DP8 EP8|fp8|8192|1024|64 at once|", tpot, 34.69, 0.35},
-	{"pd-oss120-h200-45qps|prefill-decode|gpt-oss-120b|h200|16|vLLM|8 prefill TP1, 2 decode TP4, NIXL|mxfp4|5000|250|45 requests/s for 120 s, random prompts|no reuse", latency, 2.355, 0.25},
+	{"dec-dsv3-h200-c16|decode|deepseek-v3|h200|8|SGLang|TP8|fp8|1024|1024|16 at once|", tpot, 16.63, 0.2},
+	{"pd-dsv3-h200-c64|prefill-decode|deepseek-v3|h200|16|SGLang|1 prefill TP8, 1 decode DP8 EP8|fp8|8192|1024|64 at once|", tpot, 34.69, 0.15},
+	{"pd-oss120-h200-45qps|prefill-decode|gpt-oss-120b|h200|16|vLLM|8 prefill TP1, 2 decode TP4, NIXL|mxfp4|5000|250|45 requests/s for 120 s, random prompts|no reuse", latency, 2.355, 0.3},
 	{"route-32b-rr-15|routing|qwen3-32b|h100-sxm|16|vLLM|8 replicas TP2, blocks of 64|bf16|7200|1000|15 requests/s Poisson for 20 s; 150 prefixes of 6000 tokens, 5 questions of 1200 each|round robin", rate, 5381, 0.2},
 	{"kv-8b-h800-32k|cache transfer|qwen3-8b|h800-sxm|16|vLLM|1 prefill TP8, 1 decode TP8, RDMA over 8 cards|bf16|32768|128|one at a time|", transfer, 31.65, 0.2},
 }
