@@ -281,12 +281,17 @@ const expertPrefillUse = 0.4
 // What a decode step takes beyond its roofline. stepS is scheduling and sampling that do not hide behind the GPUs' work: a round
 // figure for all rows of the area decode, and pd-dsv3 and pd-32b. exchangeS is one exchange of a layer that GPUs of a
 // node split, and expertS a layer whose experts ranks share: round figures of what package cases fits to runs of
-// reinforcement learning, none of which is a row of serving.
+// reinforcement learning, none of which is a row of serving. splitExpertS is a layer whose experts are split as its matrices
+// are: a round figure for the 800 aggregated rows of such models in aiconfigurator's silicon_sample.csv at 095f58a5.
 const (
-	stepS     = 0.001
-	exchangeS = 20e-6
-	expertS   = 0.0002
+	stepS        = 0.001
+	exchangeS    = 20e-6
+	expertS      = 0.0002
+	splitExpertS = 25e-6
 )
+
+// fourBits is the peak in bf16 from which on GPUs multiply floating numbers of 4 bits as they are: Blackwell's.
+const fourBits = 2e15
 
 // replica makes an engine's hardware out.
 func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hardware.Replica, error) {
@@ -298,7 +303,7 @@ func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hard
 		r.WeightBytes = 1
 	case "mxfp4", "nvfp4", "int4", "w4a16":
 		r.WeightBytes = 0.56
-		if gpu.FP8 > 0 { // weights of 4 bits are multiplied in bf16
+		if gpu.FP8 > 0 && (gpu.BF16 < fourBits || !strings.HasSuffix(n.dtype, "fp4")) { // multiplied in bf16
 			r.ComputeUse *= gpu.BF16 / gpu.FP8
 			r.PrefillUse *= gpu.BF16 / gpu.FP8
 		}
@@ -313,7 +318,7 @@ func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hard
 	case w.data > 1:
 		r.ExpertS = expertS
 	case w.tensor > 1:
-		r.ExchangeS, r.HeadsRepeated = exchangeS, true
+		r.ExchangeS, r.HeadsRepeated, r.ExpertS = exchangeS, true, splitExpertS
 	}
 	return r, r.Validate()
 }

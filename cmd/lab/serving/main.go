@@ -3,7 +3,8 @@
 //
 // Usage: go run ./cmd/lab/serving [-runs published_runs.csv] serving.csv
 //
-// -runs adds the rows of the family routing of a table of published runs.
+// -runs adds the rows of the family routing of a table of published runs. With -silicon the table is
+// silicon_sample.csv of aiconfigurator, and only medians of its aggregated rows are printed, by model, GPU and engine.
 package main
 
 import (
@@ -21,8 +22,13 @@ import (
 
 func main() {
 	runs := flag.String("runs", "", "a table of published runs, for its rows of routing")
+	silicon := flag.Bool("silicon", false, "the table is silicon_sample.csv of aiconfigurator")
 	flag.Parse()
-	if err := run(os.Stdout, flag.Arg(0), *runs); err != nil {
+	answer := func() error { return run(os.Stdout, flag.Arg(0), *runs) }
+	if *silicon {
+		answer = func() error { return sample(os.Stdout, flag.Arg(0)) }
+	}
+	if err := answer(); err != nil {
 		fmt.Fprintln(os.Stderr, "serving:", err)
 		os.Exit(1)
 	}
@@ -130,9 +136,13 @@ func (p *page) medians() {
 	fmt.Fprintln(p.out, "\n| figure | rows | median error | worst |\n|---|---:|---:|---:|")
 	for _, f := range figures {
 		if all := p.errors[f.name]; len(all) > 0 {
-			slices.Sort(all)
-			median := (all[(len(all)-1)/2] + all[len(all)/2]) / 2
-			fmt.Fprintf(p.out, "| %s | %d | %.0f %% | %.0f %% |\n", f.name, len(all), 100*median, 100*all[len(all)-1])
+			fmt.Fprintf(p.out, "| %s | %d | %.0f %% | %.0f %% |\n", f.name, len(all), 100*median(all), 100*slices.Max(all))
 		}
 	}
+}
+
+// median sorts values, of which there is one at least, and returns the middle.
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }

@@ -34,3 +34,21 @@ func TestTable(t *testing.T) {
 		t.Error("a row of another family is answered")
 	}
 }
+
+// TestSilicon: aggregated rows of known models are answered once, others left out.
+func TestSilicon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "silicon.csv")
+	line := "x,c=1; silicon_concurrency=8; y,vllm,openai/gpt-oss-120b,h100_sxm,fp4,agg,1024,64,16,4,1,1,100,8\n"
+	text := "id,silicon_data_source,backend,model_path,system,precision,mode,isl,osl,batch_size,tp_size,attention_dp_size,moe_ep_size,silicon_ttft_ms,silicon_tpot_ms\n" +
+		line + line + strings.Replace(line, "agg", "disagg", 1) + strings.Replace(line, "openai/gpt-oss-120b", "other", 1) + strings.Replace(line, "fp4,agg,1024,64,16,4,1,1", "fp4,agg,1024,64,16,8,8,8", 1)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if err := sample(&out, path); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "| gpt-oss-120b, h100-sxm, mxfp4, vllm | 2 |") || !strings.Contains(out.String(), "| all | 2 |") {
+		t.Error(out.String())
+	}
+}
