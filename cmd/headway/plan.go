@@ -81,6 +81,9 @@ func (c *planCmd) Run(application *app.Process) error {
 	made.PriceAssumed = c.File == "" && !slices.ContainsFunc(c.Set, func(set string) bool {
 		return strings.HasPrefix(set, "prices.gpu_hour=") || strings.HasPrefix(set, "prices=")
 	})
+	if c.File == "" && c.Budget == "" && c.BudgetP95 == "" && !slices.ContainsFunc(c.Set, func(set string) bool { return strings.HasPrefix(set, "budget") }) {
+		made.Assumed = fmt.Sprintf("no budget was given: the built-in example's mean staleness of at most %s versions is taken; --budget sets another", report.Figure(made.Budget.StalenessMean, 0))
+	}
 	if c.Schedules {
 		return c.schedules(application, &problem, made)
 	}

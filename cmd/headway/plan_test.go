@@ -270,6 +270,13 @@ func TestPlanSaysThatItsPriceIsAssumed(t *testing.T) {
 	if text := oneLine(flags); !strings.Contains(text, assumed) {
 		t.Errorf("no word of %q: %s", assumed, text)
 	}
+	const budget = "budget: mean staleness ≤ 2 (assumed)."
+	if text := oneLine(flags); !strings.Contains(text, budget) {
+		t.Errorf("no word of %q: %s", budget, text)
+	}
+	if text := oneLine(append(flags, "--budget=2")); strings.Contains(text, budget) {
+		t.Errorf("a budget was given: %s", text)
+	}
 	for _, arguments := range [][]string{append(flags, "--set=prices.gpu_hour=2"), append(flags, "--set=prices={gpu_hour: 2}"), {"plan", document(t, planDocument)}} {
 		if text := oneLine(arguments); !strings.Contains(text, "a step") || strings.Contains(text, "assumed 2") {
 			t.Errorf("%q: %s", arguments, text)

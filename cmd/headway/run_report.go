@@ -264,10 +264,10 @@ func (e *ending) ledgerRows(r runReport) []report.Row {
 		{"pruned", l.Pruned, "stopped early"},
 		{"cancelled", l.Cancelled, "stopped with their group"},
 		{"failed", l.Failed, "ended without a reward"},
-		{"in flight", l.InFlight, "still running at the end"},
-		{"waiting", l.Waiting, "scored, their group not ready"},
-		{"queued", l.Queued, "ready, not trained"},
-		{"leased", l.Leased, "at the trainer"},
+		{"in flight", l.InFlight, "left when the run ended: still running"},
+		{"waiting", l.Waiting, "left when the run ended: scored, their group not ready"},
+		{"queued", l.Queued, "left when the run ended: ready, not trained"},
+		{"leased", l.Leased, "left when the run ended: at the trainer"},
 	} {
 		rows = append(rows, report.Row{Name: e.name, Value: report.Count(e.n), Note: e.note})
 	}

@@ -80,7 +80,11 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.line("version", "%s", versionText(s))
 	p.stall(s)
-	p.line("queue", "%s %d of %d groups; a batch takes %d", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, s.Queue.BatchGroups)
+	remark := fmt.Sprintf("; a batch takes %d", s.Queue.BatchGroups)
+	if s.Steps > 0 && int(s.Version) >= s.Steps {
+		remark = ", left when the run ended"
+	}
+	p.line("queue", "%s %d of %d groups%s", p.bar(s.Queue.Groups, s.Queue.CapacityGroups), s.Queue.Groups, s.Queue.CapacityGroups, remark)
 	p.line("", "%s open, %d held back", report.Counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
 	p.line("rollouts", "%s", ledgerText(s.Ledger))
 	p.line("ended", "%s", endedText(s.Ledger))

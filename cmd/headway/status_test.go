@@ -224,6 +224,16 @@ settings   concurrency 96 (8 to 128) · live_groups 30 (16 to 144) · hold 0.3 (
 	}
 }
 
+// The queue of a run that has made all its steps is what it left.
+func TestStatusOfAFinishedRun(t *testing.T) {
+	done := busyStatus()
+	done.Steps = int(done.Version)
+	stdout, _, _ := askStatus(t, serveStatus(t, done, api.Options{}))
+	if !strings.Contains(stdout, "16 of 32 groups, left when the run ended\n") {
+		t.Errorf("got\n%s", stdout)
+	}
+}
+
 func TestStatusTable(t *testing.T) {
 	stdout, stderr, code := askStatus(t, serveStatus(t, busyStatus(), api.Options{}))
 	want := `health     engine e1 is lost, of 2; worker w3 is silent

@@ -22,11 +22,11 @@ func (p *Plan) First() report.Answer {
 	for _, short := range p.Shortfall {
 		a.Notes = append(a.Notes, short.Text)
 	}
-	if p.Assumed != "" {
-		a.Notes = append(a.Notes, report.Capital(p.Assumed)+".")
-	}
 	if text := p.sizeText(); text != "" {
 		a.Notes = append(a.Notes, text+".")
+	}
+	if p.Assumed != "" {
+		a.Notes = append(a.Notes, report.Capital(p.Assumed)+".")
 	}
 	for _, alternative := range p.Alternatives {
 		a.Advice = append(a.Advice, report.Advice{Do: "Or " + alternative.Name + ": " + alternative.words(), Buys: alternative.Text})
@@ -39,7 +39,11 @@ func (p *Plan) First() report.Answer {
 
 // verdict is whether asynchrony pays on these GPUs for this workload.
 func (p *Plan) verdict() string {
-	text := fmt.Sprintf("%s, %s tokens a response; budget: %s.", p.machine(), report.Figure(p.Workload.MeanTokens, 0), p.budgetText())
+	budget := p.budgetText()
+	if p.Assumed != "" {
+		budget += " (assumed)"
+	}
+	text := fmt.Sprintf("%s, %s tokens a response; budget: %s.", p.machine(), report.Figure(p.Workload.MeanTokens, 0), budget)
 	switch {
 	case !p.Met:
 		return "NO SETTING KEEPS THE BUDGET. " + text
