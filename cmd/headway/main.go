@@ -29,6 +29,7 @@ type commands struct {
 	Compare    compareCmd    `cmd:"" help:"Put runs side by side: settings, staleness and its sources, idle time, throughput."`
 	Diagnose   diagnoseCmd   `cmd:"" help:"Say where a run's staleness and idle time come from, and how much each change would buy, for our runs and other frameworks'."`
 	Calibrate  calibrateCmd  `cmd:"" help:"Measure an engine's speed by its load, and write what simulate and plan read."`
+	Workload   workloadCmd   `cmd:"" help:"Describe recorded sessions of agents or servers, and write them in another format."`
 	Study      movedStudyCmd `cmd:"" hidden:"" passthrough:"" help:"Say where the scripted experiments are."`
 	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and open questions."`
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`

@@ -61,7 +61,7 @@ func (c *claudeCode) parse(text []byte) (Session, error) {
 	if len(s.Calls)+len(s.Agents) == 0 {
 		return Session{}, &fault{"requests", "empty", "at least one request"}
 	}
-	if one.local {
+	if c.record.local = one.local; one.local {
 		c.base += one.most + 1
 	}
 	return s, nil
@@ -138,7 +138,8 @@ func (c *scoped) call(r *request, path string) (t timed, err error) {
 	if err != nil {
 		return t, err
 	}
-	if t.end = t.at + took; r.Hashes == nil {
+	t.end, t.call.TookS = t.at+took, took
+	if r.Hashes == nil {
 		return t, nil
 	}
 	t.call.Blocks, err = wholeBlocks(r.Hashes, t.call.InputTokens, c.block, path+".hash_ids")

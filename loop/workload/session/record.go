@@ -46,10 +46,12 @@ type Record struct {
 	name   string
 	format Format
 	block  int
-	lines  lines
-	first  line
-	parse  func(line []byte) (Session, error)
-	close  []func() error
+	// local: no later session has the blocks of the last.
+	local bool
+	lines lines
+	first line
+	parse func(line []byte) (Session, error)
+	close []func() error
 }
 
 // Open opens a file, which may be compressed by gzip or Zstandard, and reads its first line. Errors name the

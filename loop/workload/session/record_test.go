@@ -67,8 +67,8 @@ func TestFormats(t *testing.T) {
 			{ID: "a", Calls: calls{{InputTokens: 10, OutputTokens: 2}, {GapS: 1.5, InputTokens: 20, OutputTokens: 3}}},
 			{ID: "7", Calls: calls{{InputTokens: 1}}}}},
 		{claudeLines, session.ClaudeCode, 64, sessions{
-			{ID: "s", Calls: calls{{InputTokens: 128, OutputTokens: 10, Blocks: []uint64{1, 2}}, {GapS: 7, InputTokens: 192, OutputTokens: 7, Blocks: []uint64{1, 2, 6}}},
-				Agents: sessions{{ID: "s/x", StartS: 3.5, Calls: calls{{InputTokens: 64, Blocks: []uint64{3}}, {InputTokens: 130, OutputTokens: 5, Blocks: []uint64{3, 4}}}}}},
+			{ID: "s", Calls: calls{{TookS: 2, InputTokens: 128, OutputTokens: 10, Blocks: []uint64{1, 2}}, {GapS: 7, TookS: 1, InputTokens: 192, OutputTokens: 7, Blocks: []uint64{1, 2, 6}}},
+				Agents: sessions{{ID: "s/x", StartS: 3.5, Calls: calls{{TookS: 1, InputTokens: 64, Blocks: []uint64{3}}, {TookS: 1, InputTokens: 130, OutputTokens: 5, Blocks: []uint64{3, 4}}}}}},
 			// The identifier 1 of another session is another block.
 			{ID: "u", StartS: 1, Calls: calls{{InputTokens: 64, OutputTokens: 1, Blocks: []uint64{8}}}}}},
 	} {

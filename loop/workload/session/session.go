@@ -24,6 +24,8 @@ type Call struct {
 	// GapS is the time between the end of the call before and this one, in seconds: tools, people. 0 for
 	// none, and for the first.
 	GapS float64
+	// TookS is how long the recorded server took for it, in seconds; 0 where a source has no times.
+	TookS float64
 	// InputTokens are the whole context that the call sends, OutputTokens are generated.
 	InputTokens, OutputTokens int
 	// Blocks are the identifiers of the input's whole blocks of the record's block size in tokens, in order. A
