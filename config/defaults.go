@@ -56,6 +56,7 @@ func (c Config) WithDefaults() Config {
 	orSeed(&c.Seed, 1, c.given("seed"))
 	orWord(&c.Schedule, "asynchronous")
 	c.verlDefaults()
+	c.sessionsDefaults()
 	c.rolloutDefaults()
 	c.queueDefaults()
 	c.syncDefaults()

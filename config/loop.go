@@ -125,6 +125,13 @@ func (c Config) shape(rules *loop.Config) {
 // LengthModel compiles the length model, reading its file if it has one. The
 // error is an [Errors].
 func (c Config) LengthModel() (*workload.Lengths, error) {
+	if c.Modelled.Sessions != "" {
+		recorded, err := c.SessionsModel()
+		if err != nil {
+			return nil, err
+		}
+		return recorded.Lengths(), nil
+	}
 	lengths, err := c.Modelled.Length.spec().Build()
 	if err != nil {
 		return nil, Errors{c.modelError("modelled.length", err)}

@@ -3,6 +3,8 @@ package config
 // Modelled is the world as a simulation assumes it: lengths, speeds, the times of tools, failures.
 // A run measures its own and reads none of it; a test holds that.
 type Modelled struct {
+	// Sessions is a file of recorded sessions, relative to the working directory, which the rollouts of a simulation play turn by turn. It takes the place of length, prompt_tokens and tools; their time counts where the file has no times. Formats: Mooncake, rollout traces, Claude Code sessions, trace_player.
+	Sessions string `json:"sessions,omitempty"`
 	// Length models how long responses are; a run measures its own.
 	Length Length `json:"length"`
 	// Environment models the time a rollout spends outside the engine while it holds its slot; a run waits by environment.service_time. Default the same.

@@ -227,7 +227,9 @@ func (v *validator) exclusive(section string, values map[string]float64) {
 // models checks the length and service-time models.
 func (v *validator) models() {
 	c := v.config
-	if !v.unused("modelled.length", "kind", c.Modelled.Length.Kind, lengthKeys) {
+	if c.Modelled.Sessions != "" {
+		v.sessions()
+	} else if !v.unused("modelled.length", "kind", c.Modelled.Length.Kind, lengthKeys) {
 		v.model("modelled.length", c.Modelled.Length.spec().Validate())
 	}
 	if !v.modelledAsIs() && !v.unused("modelled.environment", "kind", c.Modelled.Environment.Kind, serviceKeys) {

@@ -28,7 +28,9 @@ func (*workloadCmd) Help() string {
   mooncake     requests with arrival times and blocks of prefixes (Mooncake, AIPerf)
   rollouts     rollouts of groups, with the tokens of every turn, and tool times where they were recorded
   claude-code  sessions with sub-agents and blocks of prefixes; read, and not written
-  player       conversations with the tokens and the gap of every turn (trace_player)`
+  player       conversations with the tokens and the gap of every turn (trace_player)
+
+A document plays such a file with modelled.sessions: FILE, in simulate, predict and plan.`
 }
 
 // workloadReport is what headway workload --json prints.

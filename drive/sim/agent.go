@@ -49,6 +49,8 @@ type agent struct {
 	ticket uint32
 	// Of its calls, turn have been made; the present one has been tried so often.
 	calls, turn, tries int32
+	// turns are those of the recorded rollout that it plays; nil where they are drawn.
+	turns []workload.RecordedTurn
 	// tokens it generates in all, of a response of planned ones (more if it is pruned).
 	tokens, planned int32
 	// turnEnd is the number of tokens at which its present turn ends, 0 before its first.
@@ -94,7 +96,7 @@ type agents struct {
 	changing       bool
 	// parts are those of the rollout being scored.
 	parts metrics.Parts
-	draw  struct{ calls, turn, tool, fault, start, startFault, life, judge workload.Source }
+	draw  struct{ calls, turn, tool, fault, start, startFault, life, judge, session workload.Source }
 }
 
 func newAgents(cfg *Agents, engines int) *agents {
@@ -110,6 +112,7 @@ func newAgents(cfg *Agents, engines int) *agents {
 		{&w.draw.calls, workload.StreamCalls}, {&w.draw.turn, workload.StreamTurn}, {&w.draw.tool, workload.StreamTool},
 		{&w.draw.fault, workload.StreamToolFault}, {&w.draw.start, workload.StreamSandbox},
 		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife}, {&w.draw.judge, workload.StreamVerifier},
+		{&w.draw.session, workload.StreamLength}, // as the work draws it
 	} {
 		*d.source = workload.NewSource(cfg.Seed, d.stream)
 	}
@@ -131,6 +134,38 @@ func (w *agents) callsOf(t workload.Turn, planned int32, version loop.Version) i
 		factor = w.cfg.Change.CallsFactor(int64(version))
 	}
 	return int32(min(w.cfg.Tools.Calls(w.draw.calls, t.Group, t.Sample, t.Attempt, factor), int(planned)-1))
+}
+
+// play has an agent play a recorded rollout.
+func (w *agents) play(a *agent, prompt uint64) {
+	a.turns = w.cfg.Sessions.Draw(w.draw.session, prompt, uint64(a.group), uint32(a.sample), uint32(a.attempt))
+	a.calls = int32(len(a.turns) - 1)
+	a.read, a.unread = int64(a.turns[0].ContextTokens), int64(a.turns[0].ReadTokens)
+}
+
+// callNS is how long a try of an agent's present call takes.
+func (w *agents) callNS(a *agent) int64 {
+	if a.turns != nil && w.cfg.SessionTimes {
+		return a.turns[a.turn+1].GapNS
+	}
+	return w.cfg.Tools.CallNS(w.draw.tool, a.turnOf())
+}
+
+// observe gives an agent the result of its call to read, before its present turn. A recorded context may begin anew,
+// so that what is read again after an interruption is that of the turn.
+func (w *agents) observe(a *agent) {
+	if a.turns == nil {
+		a.read += int64(w.cfg.ToolTokens)
+		a.unread += int64(w.cfg.ToolTokens)
+		return
+	}
+	turn := a.turns[a.turn]
+	if a.unread > 0 { // it stands without a slot, and its cache is gone
+		a.unread = int64(turn.ContextTokens)
+	} else {
+		a.unread = int64(turn.ReadTokens)
+	}
+	a.read = int64(turn.ContextTokens) - int64(a.turnEnd)
 }
 
 // startNS is how long a try of a start takes.
@@ -159,7 +194,7 @@ func (w *agents) verdictNS(t workload.Turn) int64 {
 }
 
 // startAgent gives the rollout in a slot an agent and has it begin.
-func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version) {
+func (r *runner) startAgent(slotIndex int32, planned int32, attempt Rollout) {
 	w, s := r.agents, &r.slots[slotIndex]
 	var a *agent
 	if last := len(w.free) - 1; last >= 0 {
@@ -170,7 +205,11 @@ func (r *runner) startAgent(slotIndex int32, planned int32, version loop.Version
 	*a = agent{group: s.group, sample: s.sample, attempt: s.attempt, slot: slotIndex, ticket: a.ticket + 1, since: r.now, begunNS: r.now,
 		tokens: s.tokens, planned: planned, read: int64(w.cfg.PromptTokens), unread: int64(w.cfg.PromptTokens), environmentNS: s.environmentNS,
 		diesNS: math.MaxInt64}
-	a.calls = w.callsOf(a.turnOf(), planned, version)
+	if w.cfg.Sessions != nil {
+		w.play(a, attempt.PromptKey())
+	} else {
+		a.calls = w.callsOf(a.turnOf(), planned, attempt.Version)
+	}
 	w.live++
 	r.fill()
 	s.agent, s.phase = a, outside
@@ -247,7 +286,10 @@ func (r *runner) decode(a *agent) {
 	if !a.inTurn {
 		a.inTurn = true
 		left, turns := int(a.planned-a.turnEnd), int(a.calls-a.turn+1)
-		if turns > 1 {
+		switch {
+		case a.turns != nil:
+			left = int(a.turns[a.turn].Tokens)
+		case turns > 1:
 			left = r.agents.cfg.Tools.Part(r.agents.draw.turn, a.turnOf(), left, turns)
 		}
 		a.turnEnd = min(a.turnEnd+int32(left), a.tokens)
@@ -350,7 +392,7 @@ func (r *runner) serve(at place, a *agent) {
 	case atStarter:
 		r.startSandbox(a)
 	case atTool:
-		r.wait(a, calls, min(w.cfg.Tools.CallNS(w.draw.tool, a.turnOf()), max(a.diesNS-r.now, 0)))
+		r.wait(a, calls, min(w.callNS(a), max(a.diesNS-r.now, 0)))
 	case atVerifier:
 		r.wait(a, judged, w.verdictNS(a.turnOf()))
 	case atPool:
@@ -420,8 +462,7 @@ func (r *runner) called(a *agent) {
 		r.died(a)
 	case !w.cfg.Tools.Failed(w.draw.fault, a.turnOf()):
 		a.turn++
-		a.read += int64(w.cfg.ToolTokens)
-		a.unread += int64(w.cfg.ToolTokens)
+		w.observe(a)
 		r.toEngine(a)
 	case int(a.tries) < w.cfg.Tools.Retries():
 		a.tries++

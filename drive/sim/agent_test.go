@@ -32,7 +32,7 @@ func tools(tb testing.TB, spec workload.ToolsSpec) *workload.Tools {
 }
 
 // anyAgents draws what rollouts do beside decoding, from nothing to everything.
-func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
+func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config, seed uint64) {
 	pick, chance := rng.IntN, func(n int) bool { return rng.IntN(n) == 0 }
 	c.Lockstep, c.StartNS = false, 0
 	lognormal := func(meanS float64) *workload.Times {
@@ -76,7 +76,12 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config) {
 	if chance(2) {
 		c.Validation = sim.Validation{Every: 1 + pick(6), Rollouts: 1 + pick(60), NS: int64(pick(2)) * 20e9, Trainer: chance(2)}
 	}
-	c.Work = c.Work.(*sim.Modelled).WithStep(sim.Step{CV: float64(pick(2)) * 0.3, Tokens: float64(pick(2)) * 1400 * float64(c.Loop.BatchGroups*c.Loop.GroupSize)})
+	work := c.Work.(*sim.Modelled).WithStep(sim.Step{CV: float64(pick(2)) * 0.3, Tokens: float64(pick(2)) * 1400 * float64(c.Loop.BatchGroups*c.Loop.GroupSize)})
+	if c.Work = work; c.Agents != nil && chance(4) {
+		a.Sessions, a.SessionTimes = recordedSessions(tb, rng, 1+pick(9), 1+pick(4)), chance(2)
+		a.Seed = seed
+		work.WithSessions(a.Sessions)
+	}
 }
 
 // Every feature together with every rule: all decisions checked, the ledger
@@ -99,7 +104,7 @@ func TestEveryFeature(t *testing.T) {
 			if pick(2) == 0 {
 				c.Speed = func(active int, busy bool) float64 { return 1 / (1 + float64(active)/20) }
 			}
-			anyAgents(t, rng, c)
+			anyAgents(t, rng, c, uint64(i))
 		}
 		cfg := s.solving(t, workload.SolveSpec{Kind: workload.KindLogistic, To: 2, Steps: 20, Spread: 1, Levels: []float64{-1, 0, 1}}).config(t)
 		res, err := checked(t, cfg)

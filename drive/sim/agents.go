@@ -48,6 +48,11 @@ type Agents struct {
 	Tools       *workload.Tools
 	ToolWorkers int
 	ToolTokens  int32
+	// Sessions are recorded rollouts that take the place of PromptTokens, ToolTokens, and of Tools' number of
+	// calls and division of tokens; nil for none. The Work must play the same ones: see Modelled.WithSessions.
+	// SessionTimes has their gaps take the place of Tools' times as well.
+	Sessions     *workload.Recorded
+	SessionTimes bool
 	// Change multiplies the mean number of calls as the policy learns.
 	Change workload.Change
 	// Sandboxes are what tools and environment run in; nil for none.

@@ -11,7 +11,8 @@ import (
 func (r *runner) startRollout(a *loop.Action) {
 	s := &r.slots[a.Slot]
 	s.group, s.sample, s.attempt, s.phase = a.Group, a.Sample, a.Attempt, generating
-	w := r.cfg.Work.Rollout(Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version})
+	attempt := Rollout{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Level: a.Level, Prompt: a.Prompt, Version: a.Version}
+	w := r.cfg.Work.Rollout(attempt)
 	planned := w.Tokens
 	if r.cfg.PruneTokens > 0 && w.Tokens > r.cfg.PruneTokens {
 		w.Tokens, w.Reward, w.Mark, w.EnvironmentNS = r.cfg.PruneTokens, 0, loop.MarkPruned, 0
@@ -27,7 +28,7 @@ func (r *runner) startRollout(a *loop.Action) {
 	}
 	s.firstNS, s.tokenNS = r.cfg.NSPerToken, r.cfg.NSPerToken
 	if r.agents != nil {
-		r.startAgent(a.Slot, planned, a.Version)
+		r.startAgent(a.Slot, planned, attempt)
 		return
 	}
 	s.work = math.Round(float64(w.Tokens) * r.cfg.NSPerToken)

@@ -147,6 +147,9 @@ func sink(h []validating) {
 // engine of that speed, if it waits for none of them and nothing fails.
 func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response, relative float64) int64 {
 	turn := workload.Turn{Group: uint64(group), Attempt: 1}
+	if w.cfg.Sessions != nil {
+		return w.playedNS(turn, res, relative)
+	}
 	calls := w.callsOf(turn, res.Tokens, version)
 	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.verdictNS(turn)
 	if s := w.cfg.Sandboxes; s != nil && (s.Early || calls > 0 || res.EnvironmentNS > 0) {
@@ -154,6 +157,23 @@ func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response
 	}
 	for ; turn.Turn < uint32(calls); turn.Turn++ {
 		ns += w.cfg.Tools.CallNS(w.draw.tool, turn)
+	}
+	return ns
+}
+
+// playedNS is besideNS of a rollout that plays a recorded one.
+func (w *agents) playedNS(turn workload.Turn, res Response, relative float64) int64 {
+	a := agent{group: loop.GroupID(turn.Group), attempt: int32(turn.Attempt)}
+	w.play(&a, turn.Group)
+	ns := w.verdictNS(turn)
+	if s := w.cfg.Sandboxes; s != nil && (s.Early || a.calls > 0 || res.EnvironmentNS > 0) {
+		ns += w.startNS(turn)
+	}
+	for i, t := range a.turns {
+		if ns += w.readNS(int64(t.ReadTokens), relative); i < int(a.calls) {
+			a.turn = int32(i)
+			ns += w.callNS(&a)
+		}
 	}
 	return ns
 }

@@ -65,6 +65,7 @@ type Modelled struct {
 	change     workload.Change
 	stepNS     int64
 	step       Step
+	sessions   *workload.Recorded
 
 	length    workload.Source
 	env       workload.Source
@@ -99,7 +100,7 @@ func NewModelled(seed uint64, lengths *workload.Lengths, service *workload.Times
 
 // prepared looks whether there is a short way to draw.
 func (m *Modelled) prepared() *Modelled {
-	m.plain = m.noService && m.acceptAll && m.noSolve && m.scale.Off() && m.change.Off() && !m.lengths.Grouped()
+	m.plain = m.noService && m.acceptAll && m.noSolve && m.scale.Off() && m.change.Off() && m.sessions == nil && !m.lengths.Grouped()
 	return m
 }
 
@@ -121,6 +122,13 @@ func (m *Modelled) WithPromptScale(scale workload.PromptScale) *Modelled {
 // rollout or a train step, and returns m.
 func (m *Modelled) WithChange(change workload.Change) *Modelled {
 	m.change = change
+	return m.prepared()
+}
+
+// WithSessions has rollouts generate what recorded ones did, and returns m; nil for none. Their turns are those of
+// Agents.Sessions under the same seed.
+func (m *Modelled) WithSessions(sessions *workload.Recorded) *Modelled {
+	m.sessions = sessions
 	return m.prepared()
 }
 
@@ -147,12 +155,15 @@ func (m *Modelled) Rollout(r Rollout) (res Response) {
 		return res
 	}
 	prompt := r.PromptKey()
-	tokens := m.lengths.DrawPrompt(m.length, prompt, g, k, a)
-	if !m.scale.Off() {
-		tokens = m.scale.Apply(m.prompts, prompt, tokens)
+	if m.sessions != nil {
+		res.Tokens = int32(workload.RecordedTokens(m.sessions.Draw(m.length, prompt, g, k, a)))
+	} else {
+		tokens := m.lengths.DrawPrompt(m.length, prompt, g, k, a)
+		if !m.scale.Off() {
+			tokens = m.scale.Apply(m.prompts, prompt, tokens)
+		}
+		res.Tokens = int32(m.change.Length(tokens, int64(r.Version)))
 	}
-	tokens = m.change.Length(tokens, int64(r.Version))
-	res.Tokens = int32(tokens)
 	if !m.noService {
 		res.EnvironmentNS = m.change.EnvironmentNS(m.service.DrawPrompt(m.env, prompt, g, k, a), int64(r.Version))
 	}

@@ -123,7 +123,12 @@ type Tools struct {
 func (t *Tools) None() bool { return t == nil || t.mean == 0 }
 
 // Retries returns how often a failed call is made again.
-func (t *Tools) Retries() int { return t.retries }
+func (t *Tools) Retries() int {
+	if t == nil {
+		return 0
+	}
+	return t.retries
+}
 
 // Turn names one turn of a rollout attempt, and one try of its call, from 0.
 type Turn struct {
@@ -237,6 +242,9 @@ func (t *Tools) Part(src Source, turn Turn, left, turns int) int {
 
 // CallNS returns how long one try of a call takes, in ns.
 func (t *Tools) CallNS(src Source, turn Turn) int64 {
+	if t == nil {
+		return 0
+	}
 	sample, attempt := turn.place()
 	return t.time.Draw(src, turn.Group, sample, attempt)
 }
@@ -244,7 +252,7 @@ func (t *Tools) CallNS(src Source, turn Turn) int64 {
 // Failed reports whether one try of a call fails.
 func (t *Tools) Failed(src Source, turn Turn) bool {
 	sample, attempt := turn.place()
-	return t.failures > 0 && src.Float64(turn.Group, sample, attempt) < t.failures
+	return t != nil && t.failures > 0 && src.Float64(turn.Group, sample, attempt) < t.failures
 }
 
 // MeanNS returns the expected time of a rollout's calls, the tries of failed ones included, in ns.

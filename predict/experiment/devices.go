@@ -7,6 +7,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Devices is a document as a simulation.
@@ -32,13 +33,17 @@ func Devices(c Case) (sim.Config, error) {
 	if err != nil {
 		return sim.Config{}, err
 	}
+	recorded, err := d.SessionsModel()
+	if err != nil {
+		return sim.Config{}, err
+	}
 	in := c.Setting
 	stepS := in.StepS
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
 	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, Nanoseconds(stepS))
-	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean()))
+	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean())).WithSessions(recorded)
 	cfg := sim.Config{
 		Loop:              d.LoopConfig(),
 		Work:              work,
@@ -56,7 +61,7 @@ func Devices(c Case) (sim.Config, error) {
 	if e := d.Evaluate; d.Modelled.Evaluate.Occupies == "engines" || d.Modelled.Evaluate.Occupies == "trainer" {
 		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: Nanoseconds(d.Modelled.Evaluate.TimeS), Trainer: d.Modelled.Evaluate.Occupies == "trainer"}
 	}
-	cfg.Agents, err = agents(d)
+	cfg.Agents, err = agents(d, recorded)
 	return cfg, err
 }
 
@@ -131,11 +136,12 @@ func faults(d config.Config) sim.Faults {
 // prefillModes are the words of the config for who reads.
 var prefillModes = map[string]sim.PrefillMode{"slot": sim.PrefillSlot, "engine": sim.PrefillEngine, "pool": sim.PrefillPool}
 
-// agents is what rollouts do beside decoding, nil where the document says nothing of it.
-func agents(d config.Config) (*sim.Agents, error) {
+// agents is what rollouts do beside decoding, nil where the document says nothing of it. Recorded are the sessions that
+// they play, nil for none.
+func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 	// What is read again stands still while its engine validates, as agents do.
 	rereads := d.Modelled.Sync.PrefillTokensPerS > 0 && d.Modelled.Evaluate.Occupies == "engines"
-	if d.Modelled.PromptTokens == 0 && d.Modelled.Prefill.Mode == "" && d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && (d.Modelled.Verifier.Time.Kind == "" || d.Modelled.Verifier.Time.Kind == "none") && !rereads {
+	if recorded == nil && d.Modelled.PromptTokens == 0 && d.Modelled.Prefill.Mode == "" && d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && (d.Modelled.Verifier.Time.Kind == "" || d.Modelled.Verifier.Time.Kind == "none") && !rereads {
 		return nil, nil
 	}
 	tools, err := d.ToolsModel()
@@ -158,6 +164,7 @@ func agents(d config.Config) (*sim.Agents, error) {
 		Seed: d.Seed, PromptTokens: int32(d.Modelled.PromptTokens),
 		Prefill: prefillModes[d.Modelled.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: d.Modelled.Prefill.Workers,
 		Tools: tools, ToolWorkers: d.Modelled.Tools.Concurrency, ToolTokens: int32(d.Modelled.Tools.OutputTokens), Change: change,
+		Sessions: recorded, SessionTimes: d.RecordedTimes(),
 		Verifier: verifier, VerifierWorkers: d.Modelled.Verifier.Concurrency,
 	}
 	if s := d.Modelled.Sandbox; s.When != "" {
