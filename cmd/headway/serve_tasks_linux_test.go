@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -180,6 +181,7 @@ func TestServeTasks(t *testing.T) {
 			checkPlayedRecords(t, playedRecords(t, dir), e)
 			checkPlayedCounts(t, dir, playedRecords(t, dir))
 			checkPlayedTimeline(t, filepath.Join(dir, "runs", "r"))
+			checkPlayedSessions(t, filepath.Join(dir, "runs", "r"), playedRecords(t, dir))
 		})
 	}
 }
@@ -238,9 +240,42 @@ func checkPlayedRecords(t *testing.T, records []episode.Record, e *protocol.Envi
 		if r.Turns != 2 || !kinds[episode.Model] || !kinds[episode.Tool] || r.Box == "" || !strings.HasPrefix(r.Task, "t") {
 			t.Errorf("recorded %+v", r)
 		}
+		// A turn reads what was said and seen before it.
+		if n := r.Tokens; len(n) != 2 || n[0].Output < 1 || n[1].Output < 1 || n[1].Input <= n[0].Input+n[0].Output {
+			t.Errorf("%s: the turns have the tokens %+v", r.Rollout, n)
+		}
 	}
 	if scored < int(e.Episodes.Scored) || len(boxes) == 0 {
 		t.Errorf("%d records of scored rollouts in %d sandboxes, and the status counted %d", scored, len(boxes), e.Episodes.Scored)
+	}
+}
+
+// checkPlayedSessions has the run's episodes as sessions of others, with the tokens that were recorded.
+func checkPlayedSessions(t *testing.T, runDir string, records []episode.Record) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "rollouts.jsonl")
+	code, _, stderr := headway(t, "workload", runDir, "--to", "rollouts", "--out", out)
+	if code != failure.ExitDone {
+		t.Fatalf("code %d: %s", code, stderr)
+	}
+	var told struct {
+		Format          string
+		Sessions, Calls int
+		Generated       struct{ Mean float64 } `json:"generated_tokens_per_session"`
+	}
+	headwayJSON(t, &told, "workload", out, "--json")
+	sessions, tokens := 0, 0
+	for _, r := range records {
+		if r.Reward == nil || !strings.HasPrefix(r.Rollout, "g") {
+			continue
+		}
+		sessions++
+		for _, turn := range r.Tokens {
+			tokens += turn.Output
+		}
+	}
+	if told.Format != "rollouts" || told.Sessions != sessions || told.Calls != 2*sessions || math.Abs(told.Generated.Mean*float64(sessions)-float64(tokens)) > 0.5 {
+		t.Errorf("%d sessions with %d tokens were recorded, and others read %+v", sessions, tokens, told)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
+	"github.com/headway-rl/headway/app/sessions"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/workload/session"
 	"github.com/headway-rl/headway/observe/report"
@@ -16,9 +17,11 @@ import (
 // workloadCmd describes recorded sessions, and writes them in another format.
 type workloadCmd struct {
 	command.Output
-	File string `arg:"" help:"File of recorded sessions, which may be compressed (.gz, .zst)."`
+	File string `arg:"" help:"File of recorded sessions, which may be compressed (.gz, .zst), a run directory, or the trace of a run."`
 	To   string `enum:"mooncake,rollouts,player," default:"" placeholder:"mooncake|rollouts|player" help:"Write the sessions in this format: to --out, or to standard output."`
 	Out  string `placeholder:"FILE" help:"New file for --to."`
+
+	PromptTokens int `placeholder:"N" help:"Length of the prompts of a run that has a trace and no episodes."`
 }
 
 // Help lists the formats; the command line prints it after the flags.
@@ -29,6 +32,7 @@ func (*workloadCmd) Help() string {
   rollouts     rollouts of groups, with the tokens of every turn, and tool times where they were recorded
   claude-code  sessions with sub-agents and blocks of prefixes; read, and not written
   player       conversations with the tokens and the gap of every turn (trace_player)
+  headway      a run of this program: turn by turn by its episodes, else a rollout as one call by its trace
 
 A document plays such a file with modelled.sessions: FILE, in simulate, predict and plan.`
 }
@@ -46,10 +50,16 @@ func (c *workloadCmd) Run(a *app.Process) error {
 	if c.Out != "" && c.To == "" {
 		return failure.Usage("--to says in which format", "--out %s: nothing is written without --to", c.Out)
 	}
+	if c.PromptTokens < 0 || c.PromptTokens > session.MaxTokens {
+		return failure.Usage("", "--prompt-tokens %d: want 1 to %d", c.PromptTokens, session.MaxTokens)
+	}
 	if c.JSON && c.To != "" && c.Out == "" {
 		return failure.Usage("--out FILE takes the sessions", "--json and --to both write to standard output")
 	}
-	record, err := session.Open(c.File)
+	record, err := sessions.Open(c.File, c.PromptTokens)
+	if errors.Is(err, sessions.ErrNoPrompts) {
+		return failure.Usage("--prompt-tokens N says how long they were", "%w", err)
+	}
 	if err != nil {
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			err = cannotRead(c.File, err)

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -47,5 +48,32 @@ steps: {warmup: 5, measured: 40}
 		if math.Abs(f.have-f.want) > 1e-6 {
 			t.Errorf("%s: %g, want %g", f.name, f.have, f.want)
 		}
+	}
+}
+
+// The trace of a simulation is written as sessions for others, a rollout a line, once its prompts' length is known.
+func TestWorkloadOfATrace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.trace")
+	code, _, stderr := headway(t, "simulate", "--set", "modelled.train.step_s=20", "--set", "steps.measured=5", "--set", "steps.warmup=1", "--accept-unsettled", "--trace", path)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	if code, _, stderr := headway(t, "workload", path); code != 2 || !strings.Contains(stderr, "the trace has no lengths of prompts") || !strings.Contains(stderr, "--prompt-tokens N") {
+		t.Errorf("exit %d: %s", code, stderr)
+	}
+	var own, others struct {
+		Sessions int
+		Groups   int
+		Output   struct{ Mean float64 } `json:"output_tokens"`
+		Reused   float64                `json:"reused_share"`
+	}
+	out := filepath.Join(t.TempDir(), "requests.jsonl")
+	headwayJSON(t, &own, "workload", path, "--prompt-tokens", "1024", "--to", "mooncake", "--out", out, "--json")
+	headwayJSON(t, &others, "workload", out, "--json")
+	if own.Sessions < 100 || own.Groups < own.Sessions/8 || others.Sessions != own.Sessions || math.Abs(others.Output.Mean-own.Output.Mean) > 1e-6 {
+		t.Errorf("own %+v, as others read it %+v", own, others)
+	}
+	if want := 1 - float64(own.Groups)/float64(own.Sessions); math.Abs(own.Reused-want) > 1e-9 || math.Abs(others.Reused-want) > 1e-9 {
+		t.Errorf("a cache has %g and %g of the input, want all but every group's first prompt, %g", own.Reused, others.Reused, want)
 	}
 }

@@ -33,7 +33,8 @@ type Message struct {
 	Finish string
 	// VersionLow and VersionHigh are the lowest and highest policy versions of its tokens.
 	VersionLow, VersionHigh int64
-	Tokens                  int
+	// Tokens are those of the message, Prompt those of all that it answers; 0 where the engine does not say.
+	Tokens, Prompt int
 }
 
 // Call is a call of a tool. Arguments are as the policy wrote them: JSON, or a text that it took

@@ -50,6 +50,7 @@ type play struct {
 
 	out      Outcome
 	said     bool
+	tokens   []TurnTokens
 	steps    []float64
 	rewarded bool
 }
@@ -148,6 +149,7 @@ func (p *play) turn(ctx context.Context) (done bool, err error) {
 	}
 	p.said = true
 	p.out.Turns++
+	p.tokens = append(p.tokens, TurnTokens{message.Prompt, message.Tokens})
 	p.out.Response = message.Text
 	p.out.Messages = append(p.out.Messages, message.Raw)
 	if p.out.Truncated = message.Finish == "length"; p.out.Truncated || p.world == nil {
@@ -267,6 +269,9 @@ func (p *play) failure(ctx, limited context.Context, err error) error {
 // record writes down where the time went and how it ended.
 func (p *play) record(err error) {
 	r := Record{Rollout: p.o.Rollout, Task: p.task.ID, Turns: p.out.Turns}
+	if !slices.ContainsFunc(p.tokens, func(t TurnTokens) bool { return t.Input == 0 }) {
+		r.Tokens = p.tokens
+	}
 	if world, ok := p.world.(Boxed); ok {
 		r.Box = string(world.Box().ID())
 	}

@@ -33,6 +33,8 @@ type line struct {
 	takes   time.Duration
 	err     error
 	version int64
+	// prompt and tokens are what the engine counts.
+	prompt, tokens int
 }
 
 func (s *script) Say(ctx context.Context, messages []json.RawMessage, _ json.RawMessage) (episode.Message, error) {
@@ -50,7 +52,7 @@ func (s *script) Say(ctx context.Context, messages []json.RawMessage, _ json.Raw
 		}
 	}
 	raw, err := json.Marshal(map[string]any{"role": "assistant", "content": l.text})
-	return episode.Message{Raw: raw, Text: l.text, Calls: l.calls, Finish: l.finish, VersionLow: l.version, VersionHigh: l.version + 1}, errors.Join(l.err, err)
+	return episode.Message{Raw: raw, Text: l.text, Calls: l.calls, Finish: l.finish, VersionLow: l.version, VersionHigh: l.version + 1, Prompt: l.prompt, Tokens: l.tokens}, errors.Join(l.err, err)
 }
 
 // call is a message that calls one tool.
@@ -192,6 +194,20 @@ func TestSpansAddUp(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A record has the tokens of every turn where the engine counts them all.
+func TestTokensOfTurns(t *testing.T) {
+	w := world{act: func(_ context.Context, said episode.Message) (episode.Answer, error) {
+		return episode.Answer{Messages: []json.RawMessage{user("go on")}, Done: said.Text == "1"}, nil
+	}}
+	for second, want := range map[int]string{70: "[{40 9} {70 3}]", 0: "[]"} {
+		p := &script{lines: []line{{text: "a", prompt: 40, tokens: 9}, {text: "1", prompt: second, tokens: 3}}}
+		o, err := episode.Play(t.Context(), question(), p, w, says(t), episode.Options{})
+		if got := fmt.Sprint(o.Record.Tokens); err != nil || got != want {
+			t.Errorf("%s, %v; want %s", got, err, want)
+		}
+	}
 }
 
 // How a chat ends, and what is said of it.

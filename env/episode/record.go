@@ -43,12 +43,20 @@ type Span struct {
 	Name string `json:"name,omitempty"`
 }
 
+// TurnTokens are the input and the output of one turn, as the engine counted them.
+type TurnTokens struct {
+	Input  int `json:"input"`
+	Output int `json:"output"`
+}
+
 // Record is one line of a run's episodes.jsonl: where the time of a rollout attempt went.
 type Record struct {
 	// Rollout names the attempt: g12-s3-a1. Task is the task's id.
 	Rollout string `json:"rollout"`
 	Task    string `json:"task,omitempty"`
 	Turns   int    `json:"turns"`
+	// Tokens are those of every turn; nil where the engine does not count inputs.
+	Tokens []TurnTokens `json:"tokens,omitempty"`
 	// Reward is nil for an attempt that failed; Failure is its class then.
 	Reward  *float64      `json:"reward,omitempty"`
 	Steps   []float64     `json:"steps,omitempty"`

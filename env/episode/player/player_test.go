@@ -65,7 +65,7 @@ func (p *plane) Finish(_ context.Context, _ string, req protocol.FinishRequest) 
 
 // said is a gateway's answer with a text.
 func said(text string) string {
-	return fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%q},"finish_reason":"stop","headway":{"versions":[{"version":3},{"version":5}]}}],"usage":{"completion_tokens":4}}`, text)
+	return fmt.Sprintf(`{"choices":[{"message":{"role":"assistant","content":%q},"finish_reason":"stop","headway":{"versions":[{"version":3},{"version":5}]}}],"usage":{"prompt_tokens":30,"completion_tokens":4}}`, text)
 }
 
 // world is a world that counts how often it was closed and may fail or meet a limit.
@@ -168,7 +168,7 @@ func TestPlayed(t *testing.T) {
 			t.Errorf("finished with %+v, want %+v", got, want)
 		}
 		r := f.records[0]
-		if r.Rollout != "g1-s0-a1" || r.Task != "t1" || r.Reward == nil || *r.Reward != 0.5 || r.Turns != 1 || *r.StateLow != 3 || *r.StateHigh != 5 || len(r.Spans) == 0 {
+		if r.Rollout != "g1-s0-a1" || r.Task != "t1" || r.Reward == nil || *r.Reward != 0.5 || r.Turns != 1 || *r.StateLow != 3 || *r.StateHigh != 5 || len(r.Spans) == 0 || !slices.Equal(r.Tokens, []episode.TurnTokens{{Input: 30, Output: 4}}) {
 			t.Errorf("recorded %+v", r)
 		}
 	})

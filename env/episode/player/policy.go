@@ -116,6 +116,7 @@ type completion struct {
 		} `json:"headway"`
 	} `json:"choices"`
 	Usage struct {
+		PromptTokens     int `json:"prompt_tokens"`
 		CompletionTokens int `json:"completion_tokens"`
 	} `json:"usage"`
 }
@@ -147,7 +148,7 @@ func messageOf(body []byte) (episode.Message, error) {
 		return episode.Message{}, sandbox.Fail(sandbox.Protocol, "say", "", "the gateway's answer cannot be read: %w", err)
 	}
 	choice := &reply.Choices[0]
-	m := episode.Message{Raw: choice.Message, Finish: choice.Finish, Tokens: reply.Usage.CompletionTokens, VersionLow: -1, VersionHigh: -1}
+	m := episode.Message{Raw: choice.Message, Finish: choice.Finish, Tokens: reply.Usage.CompletionTokens, Prompt: reply.Usage.PromptTokens, VersionLow: -1, VersionHigh: -1}
 	if said.Content != nil {
 		m.Text = *said.Content
 	}

@@ -85,7 +85,7 @@ func TestConvertingIsBounded(t *testing.T) {
 			}
 		})
 		const want = 8. / 24 // of each request's blocks, after the first's
-		if s := sum.Summary(); name == "mooncake" && (!s.Estimated || math.Abs(s.Reused-want) > 0.01) {
+		if s := sum.Summary(); name == "mooncake" && (!s.Estimated || math.Abs(s.Reused-want) > 0.005) {
 			t.Errorf("%s: reused %.4f (estimated: %v), want about %.4f", name, s.Reused, s.Estimated, want)
 		}
 	}

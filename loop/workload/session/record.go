@@ -29,6 +29,8 @@ const (
 	ClaudeCode Format = "claude-code"
 	// Player has one conversation a line: conv_id and turns of input_tokens, output_tokens and pre_gap_s.
 	Player Format = "player"
+	// Headway is a run of this program; see [Of].
+	Headway Format = "headway"
 )
 
 // Limits of a record. A line that is longer, or a value that is larger, is refused.
@@ -51,7 +53,13 @@ type Record struct {
 	lines lines
 	first line
 	parse func(line []byte) (Session, error)
+	other iter.Seq2[Session, error] // in place of lines
 	close []func() error
+}
+
+// Of is a record whose sessions come from elsewhere: those of a run, in groups of one prompt. Close releases nothing.
+func Of(name string, sessions iter.Seq2[Session, error]) *Record {
+	return &Record{name: name, format: Headway, other: sessions}
 }
 
 // Open opens a file, which may be compressed by gzip or Zstandard, and reads its first line. Errors name the
@@ -130,11 +138,14 @@ func (r *Record) BlockTokens() int { return r.block }
 
 // Grouped reports whether sessions of one Group begin with the same prompt, as rollouts of one do. Elsewhere
 // Group and Sample say nothing.
-func (r *Record) Grouped() bool { return r.format == Rollouts }
+func (r *Record) Grouped() bool { return r.format == Rollouts || r.format == Headway }
 
 // Sessions returns the sessions in the order of the file, once. It ends after the first error, which names
 // the line, the column or the field, and what was expected.
 func (r *Record) Sessions() iter.Seq2[Session, error] {
+	if r.other != nil {
+		return r.other
+	}
 	return func(yield func(Session, error) bool) {
 		for at := r.first; ; {
 			s, err := r.parse(at.text)
