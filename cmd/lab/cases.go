@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -13,7 +12,6 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/cases"
 )
 
@@ -73,19 +71,22 @@ func (c *studyCasesCmd) Run(a *app.Process) error {
 // fittedGrades are those of rows that constants are fitted to.
 var fittedGrades = []string{"A", "B"}
 
-// rowsOf picks the rows that a fit may read; one family is left out, "" for none.
-func rowsOf(rows []cases.Row, without string) (out []cases.Row) {
-	for _, r := range rows {
-		if slices.Contains(fittedGrades, r.Grade) && (r.Family != without || without == "") && r.Family != "routing" {
+// rowsOf picks the rows that a fit may read: those for which keep says so.
+func rowsOf(rows []cases.Row, keep func(i int, r cases.Row) bool) (out []cases.Row) {
+	for i, r := range rows {
+		if slices.Contains(fittedGrades, r.Grade) && r.Family != "routing" && keep(i, r) {
 			out = append(out, r)
 		}
 	}
 	return out
 }
 
-// studyCases fits with all families and with each of them left out.
+// folds is into how many parts the rows are split of which each is answered by a fit to the others.
+const folds = 5
+
+// studyCases fits to all rows, and to all but those that are then answered.
 func studyCases(ctx context.Context, rows []cases.Row, said func(done, all int)) (string, cases.Fitted, error) {
-	fitted, err := cases.Fit(rowsOf(rows, ""))
+	fitted, err := cases.Fit(rowsOf(rows, func(int, cases.Row) bool { return true }))
 	if err != nil {
 		return "", fitted, err
 	}
@@ -105,37 +106,64 @@ func studyCases(ctx context.Context, rows []cases.Row, said func(done, all int))
 			families = append(families, s.Family)
 		}
 	}
-	left := report.Table{Title: "Each family by constants that were fitted to the others alone", Header: []string{"family", "grade", "n", "median", "worst", "in 80 %", "high/low", "with one reference row"}}
-	for i, family := range families {
-		said(i, len(families))
-		others, err := cases.Fit(rowsOf(rows, family))
-		if err != nil {
-			return "", fitted, err
-		}
-		answers, err := cases.Table(ctx, rows, others, cases.Options{CalibrateOn: references})
-		if err != nil {
-			return "", fitted, err
-		}
-		for _, s := range cases.Summarize(rows, answers, others, references).Families {
-			if s.Family != family {
-				continue
-			}
-			row := []string{s.Family, s.Grades, fmt.Sprint(s.N), share(s.Median), share(s.Worst), share(s.Covered), fmt.Sprintf("%.2f", s.Ratio), "–"}
-			if s.Calibrated != nil {
-				row[7] = share(s.Calibrated.Median)
-			}
-			left.Rows = append(left.Rows, row)
-		}
-	}
-	var page strings.Builder
-	if err := result.Markdown(&page); err != nil {
+	left := leftOut{rows: rows, references: references, said: said, all: folds + len(families)}
+	unread, err := left.answered(ctx, folds, func(i int, r cases.Row) int { return i % folds })
+	if err != nil {
 		return "", fitted, err
 	}
-	page.WriteString(cases.MarkdownTable(left))
+	others, err := left.answered(ctx, len(families), func(_ int, r cases.Row) int { return slices.Index(families, r.Family) })
+	if err != nil {
+		return "", fitted, err
+	}
+	return studyCasesPage(result, unread, others, fitted, references), fitted, nil
+}
+
+// studyCasesPage is the page: errors by family three times, then rows and choices by fits that did not read them.
+func studyCasesPage(result, unread, others cases.Result, fitted cases.Fitted, references []string) string {
+	var page strings.Builder
+	page.WriteString("# Reference: how far are predictions of other people's runs off?\n\nMade by `go run ./cmd/lab study cases --cases FILE`. Generated: run the command again instead of editing. [accuracy.md](accuracy.md) says how to read it.\n\n")
+	for _, part := range []struct {
+		title string
+		r     cases.Result
+	}{{"Rows that the fit did not read: a fifth of the table at a time", unread}, {"Families that the fit did not read", others}, {"Rows that the fit read", result}} {
+		page.WriteString("## " + part.title + "\n\n" + cases.MarkdownTable(part.r.FamilyTable()))
+	}
+	page.WriteString("## Rows and choices, by fits that did not read them\n\n" + cases.MarkdownTable(unread.DecisionTable()) + cases.MarkdownTable(unread.RowTable()))
+	page.WriteString("## Constants\n\n" + cases.MarkdownTable(fitted.Table()))
 	page.WriteString("Reference rows: " + strings.Join(references, ", ") + ".\n\n")
-	page.WriteString(cases.MarkdownTable(fitted.Table()))
 	page.WriteString("Fitted to: " + strings.Join(fitted.Rows, ", ") + ".\n")
-	return page.String(), fitted, nil
+	return page.String()
+}
+
+// leftOut answers rows by fits that did not read them.
+type leftOut struct {
+	rows       []cases.Row
+	references []string
+	said       func(done, all int)
+	done, all  int
+}
+
+// answered has every row answered by the fit to all rows of other parts.
+func (l *leftOut) answered(ctx context.Context, parts int, part func(i int, r cases.Row) int) (cases.Result, error) {
+	answers := make([]cases.Answer, len(l.rows))
+	for k := range parts {
+		l.said(l.done, l.all)
+		l.done++
+		fitted, err := cases.Fit(rowsOf(l.rows, func(i int, r cases.Row) bool { return part(i, r) != k }))
+		if err != nil {
+			return cases.Result{}, err
+		}
+		got, err := cases.Table(ctx, l.rows, fitted, cases.Options{CalibrateOn: l.references})
+		if err != nil {
+			return cases.Result{}, err
+		}
+		for i, r := range l.rows {
+			if part(i, r) == k || part(i, r) < 0 {
+				answers[i] = got[i]
+			}
+		}
+	}
+	return cases.Summarize(l.rows, answers, cases.Fitted{}, l.references), nil
 }
 
 // referencesOf are the first measured and answered row of each family, of grade A where there is one.
@@ -150,5 +178,3 @@ func referencesOf(rows []cases.Row, answers []cases.Answer) (out []string) {
 	}
 	return out
 }
-
-func share(v float64) string { return fmt.Sprintf("%.0f %%", 100*v) }

@@ -79,10 +79,11 @@ func (s *setup) answered() (string, func(Parts) float64) {
 // solve predicts a row under fitted constants.
 func solve(s *setup, f Fitted) solved {
 	out := solved{setup: s, family: f.of(s.row.Family)}
-	_, part := s.answered()
+	figure, part := s.answered()
 	here, moved := s.slopes(out.family.Values)
 	out.parts = here
-	variance := rowNoise*rowNoise + familyNoise*familyNoise + s.guessSpread*s.guessSpread
+	noise := noiseOf(figure)
+	variance := noise*noise + familyNoise*familyNoise + s.guessSpread*s.guessSpread
 	for i := range moved {
 		slope := math.Log(part(moved[i])/part(here)) / slopeStep
 		out.slopes = append(out.slopes, slope)
@@ -115,6 +116,7 @@ func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, erro
 	for _, id := range o.CalibrateOn {
 		references[id] = true
 	}
+	rows = completed(rows)
 	var all []solved
 	answers := make([]Answer, len(rows))
 	place := map[string]int{}
@@ -219,8 +221,8 @@ const (
 
 // simulate plays an asynchronous row through the loop.
 func (a *Answer) simulate(ctx context.Context, s *solved) {
-	if s.rules.kind != kindStep || !s.rules.async {
-		return
+	if s.rules.kind != kindStep || !s.rules.async || s.rules.shared || s.rules.helping {
+		return // the loop has no rule by which GPUs change sides
 	}
 	c := s.family.Values
 	in, name := s.input(c, s.lengthsOf(c[lengthSpread]), s.parts)
@@ -251,7 +253,8 @@ func calibrate(answers []Answer, all []solved, place map[string]int, references 
 		}
 		s := &all[k]
 		shift, variance := posterior(s, families[s.row.Family])
-		a.Calibrated = estimate(a.Step.Predicted*math.Exp(shift), math.Sqrt(variance+rowNoise*rowNoise+s.guessSpread*s.guessSpread))
+		noise := noiseOf(a.Figure)
+		a.Calibrated = estimate(a.Step.Predicted*math.Exp(shift), math.Sqrt(variance+noise*noise+s.guessSpread*s.guessSpread))
 	}
 }
 
@@ -269,7 +272,8 @@ func posterior(s *solved, references []*solved) (shift, variance float64) {
 	for _, r := range references {
 		figure, part := r.answered()
 		left := math.Log(r.row.Measured[figure] / part(r.parts))
-		w := 1 / (rowNoise*rowNoise + r.guessSpread*r.guessSpread)
+		noise := noiseOf(figure)
+		w := 1 / (noise*noise + r.guessSpread*r.guessSpread)
 		for a := range n {
 			g.SetVec(a, g.AtVec(a)+w*r.slopes[a]*left)
 			for b := a; b < n; b++ {

@@ -53,14 +53,15 @@ func (r Result) headline() []string {
 
 // tables are the result, the summary first.
 func (r Result) tables() []report.Table {
-	out := []report.Table{r.familyTable()}
+	out := []report.Table{r.FamilyTable()}
 	if r.Decisions.N > 0 {
-		out = append(out, r.decisionTable())
+		out = append(out, r.DecisionTable())
 	}
-	return append(out, r.rowTable(), r.refusedTable())
+	return append(out, r.RowTable(), r.refusedTable())
 }
 
-func (r Result) familyTable() report.Table {
+// FamilyTable is how far answers are off, by family and grade.
+func (r Result) FamilyTable() report.Table {
 	t := report.Table{Title: "Errors by family", Header: []string{"family", "grade", "n", "median", "worst", "bias", "in 80 %", "high/low", "score", "calibrated", "n", "in 80 %"}}
 	for _, s := range r.Families {
 		row := []string{s.Family, s.Grades, fmt.Sprint(s.N), percent(s.Median), percent(s.Worst), signed(s.Bias), percent(s.Covered), fmt.Sprintf("%.2f", s.Ratio), fmt.Sprintf("%.2f", s.Score), "–", "", ""}
@@ -72,7 +73,8 @@ func (r Result) familyTable() report.Table {
 	return t
 }
 
-func (r Result) decisionTable() report.Table {
+// DecisionTable is every choice between two rows, called right or wrong.
+func (r Result) DecisionTable() report.Table {
 	d := r.Decisions
 	t := report.Table{Title: fmt.Sprintf("Choices: %d of %d right. \"Always asynchronous\": %d of %d. \"More GPUs are faster\": %d of %d.", d.Right, d.N, d.AsyncRight, d.AsyncN, d.MoreRight, d.MoreN),
 		Header: []string{"choice", "first", "second", "measured", "predicted", ""}}
@@ -86,7 +88,8 @@ func (r Result) decisionTable() report.Table {
 	return t
 }
 
-func (r Result) rowTable() report.Table {
+// RowTable is every row that is answered.
+func (r Result) RowTable() report.Table {
 	t := report.Table{Title: "Rows, in seconds", Header: []string{"row", "grade", "figure", "measured", "predicted", "80 %", "error", "calibrated", "staleness", "waits"}}
 	for _, a := range r.Rows {
 		if a.Step == nil {
@@ -129,11 +132,11 @@ func (r Result) refusedTable() report.Table {
 func (r Result) HTML(w io.Writer) error {
 	d := report.Document{Title: "Predicted and measured steps", Summary: strings.Join(r.headline(), " "),
 		Sections: []report.Section{{ID: "errors", Title: "How far off", Plots: []report.Plot{r.plot()},
-			Captions: []string{"Predicted over measured, by the measured time. 1 is right; bars are 80 % intervals."}, Tables: []report.Table{r.familyTable()}}}}
+			Captions: []string{"Predicted over measured, by the measured time. 1 is right; bars are 80 % intervals."}, Tables: []report.Table{r.FamilyTable()}}}}
 	if r.Decisions.N > 0 {
-		d.Sections = append(d.Sections, report.Section{ID: "choices", Title: "Choices", Tables: []report.Table{r.decisionTable()}})
+		d.Sections = append(d.Sections, report.Section{ID: "choices", Title: "Choices", Tables: []report.Table{r.DecisionTable()}})
 	}
-	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: []report.Table{r.rowTable(), r.refusedTable()}})
+	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: []report.Table{r.RowTable(), r.refusedTable()}})
 	return report.DocumentHTML(w, d)
 }
 

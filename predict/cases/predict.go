@@ -34,7 +34,7 @@ func (s *setup) parts(c [constants]float64) Parts {
 	}
 	l := s.lengthsOf(c[lengthSpread])
 	p := Parts{Training: s.trainS(c, l), LogProbs: s.logProbsS(c, l)}
-	if s.rules.shared {
+	if s.rules.shared { // also where both sides take turns before a batch is whole
 		p.Sync = c[sharedSwitch] + s.model.Tensors()*c[syncTensor]
 	} else {
 		p.Sync = s.syncS(c) / s.rules.syncEvery
@@ -47,8 +47,24 @@ func (s *setup) parts(c [constants]float64) Parts {
 		return p
 	}
 	p.Generation = s.generationS(in, arm)
-	p.Step = in.ClosedS(arm)
+	switch {
+	case s.rules.shared && s.rules.async:
+		p.Step = p.Generation + p.Training + p.LogProbs + p.Sync
+	case s.rules.helping:
+		p.Step = s.helpedS(c, in, arm, p)
+	default:
+		p.Step = in.ClosedS(arm)
+	}
 	return p
+}
+
+// helpedS is a step whose trainer's GPUs generate while they do not train: all GPUs are busy with the work
+// of both sides and with changing over. It is no shorter than the training, and no longer than without help.
+func (s *setup) helpedS(c [constants]float64, in schedule.Input, arm schedule.Arm, p Parts) float64 {
+	train, rollout := float64(s.row.TrainGPUs), float64(in.RolloutGPUs)
+	busy := p.Training + p.LogProbs + c[sharedSwitch]
+	t := (in.WorkS(arm.RolloutGPUs)*rollout + busy*train) / (rollout + train)
+	return math.Min(math.Max(t, p.Training+p.LogProbs)+p.Sync, in.ClosedS(arm))
 }
 
 // generationS is the barrier of a batch, or the work where batches overlap.
@@ -71,7 +87,7 @@ func (s *setup) input(c [constants]float64, l *workload.Lengths, p Parts) (sched
 		Train: schedule.Phase{S: p.Training + p.LogProbs, GPUs: 1, FixedS: p.Training + p.LogProbs}, SyncS: p.Sync, SwitchS: p.Sync}
 	in.RolloutGPUs = s.row.replicas() * in.GPUsPerEngine
 	in.GPUs = in.RolloutGPUs + s.row.TrainGPUs
-	if s.rules.shared {
+	if s.rules.shared && !s.rules.async {
 		in.GPUs = in.RolloutGPUs
 	}
 	in = in.WithDefaults()

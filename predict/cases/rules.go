@@ -21,6 +21,8 @@ type rules struct {
 	kind kind
 	// async, shared: training and generation overlap; they have the same GPUs.
 	async, shared bool
+	// helping says that the trainer's GPUs generate while they do not train.
+	helping bool
 	// ahead is how many batches may be generated ahead of the trainer's.
 	ahead float64
 	// pieces is how many updates a batch is trained in as its parts become ready.
@@ -46,6 +48,7 @@ type rules struct {
 }
 
 var (
+	switched  = regexp.MustCompile(`(?:^|[^o] |, |; )(?:gpus )?switch`)
 	anyNumber = regexp.MustCompile(`\d+`)
 	groupsOf  = regexp.MustCompile(`(\d+) (?:groups|prompts) of (\d+)`)
 	perEngine = regexp.MustCompile(`at most (\d+) running an engine`)
@@ -68,6 +71,7 @@ func (r Row) rules() rules {
 	}
 	out.async = strings.Contains(schedule, "asynchronous")
 	out.shared = strings.Contains(schedule, "colocated") || !out.async && r.TrainGPUs > 0 && r.RolloutGPUs > 0 && r.TrainGPUs+r.RolloutGPUs > r.GPUs
+	out.helping = out.async && !out.shared && (strings.Contains(schedule, "help generat") || switched.MatchString(schedule))
 	out.fsdp = strings.Contains(types, "fsdp")
 	out.offloaded = strings.Contains(types, "offload")
 	out.lora = strings.Contains(strings.ToLower(r.Fields["note"]), "lora")

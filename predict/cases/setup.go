@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/loop/workload"
@@ -71,6 +72,27 @@ const (
 	capOfMean = 4
 )
 
+// completed are rows with the mean response of their siblings where they have none: runs of the same
+// family, model and cap. Their source's figures are better than a guess.
+func completed(rows []Row) []Row {
+	out := slices.Clone(rows)
+	for i, r := range rows {
+		if r.ResponseTokens > 0 || r.CapTokens == 0 {
+			continue
+		}
+		var means []float64
+		for _, other := range rows {
+			if other.Family == r.Family && other.Model == r.Model && other.CapTokens == r.CapTokens && other.CapOf == r.CapOf && other.ResponseTokens > 0 {
+				means = append(means, other.ResponseTokens)
+			}
+		}
+		if len(means) > 0 {
+			out[i].ResponseTokens, out[i].siblings = median(means), len(means)
+		}
+	}
+	return out
+}
+
 // guess fills in what usually follows from the rest, and says so.
 func (s *setup) guess() {
 	r := &s.row
@@ -80,6 +102,9 @@ func (s *setup) guess() {
 	}
 	if k := s.rules.kind; k == kindSync || k == kindTrain {
 		return
+	}
+	if r.siblings > 0 {
+		assume(0.1, "mean_response_tokens %.0f, the median of %d rows of the same model and cap", r.ResponseTokens, r.siblings)
 	}
 	if r.ResponseTokens == 0 {
 		r.ResponseTokens = meanOfCap * r.CapTokens

@@ -31,6 +31,9 @@ type Row struct {
 	Measured map[string]float64
 	// Fields are all columns as they stand.
 	Fields map[string]string
+
+	// siblings is of how many other rows ResponseTokens is the median, 0 where it is the row's own.
+	siblings int
 }
 
 // needed are the columns without which nothing can be answered.
