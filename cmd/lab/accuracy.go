@@ -15,7 +15,7 @@ import (
 // studyAccuracyCmd is the study of the theory against the simulator.
 type studyAccuracyCmd struct {
 	command.Output
-	Out   string `placeholder:"DIR" help:"Write accuracy.md and accuracy.json into this folder; made if it is missing."`
+	Out   string `placeholder:"DIR" help:"Write theory-accuracy.md and theory-accuracy.json into this folder; made if it is missing."`
 	Small bool   `help:"About forty cells of the grid, in seconds."`
 	Steps int    `placeholder:"N" help:"Train steps measured of a cell whose queue does not wander; 3000, or 1500 with --small, where not given. More where it does."`
 	Seed  uint64 `default:"1" help:"Seed of every simulation."`
@@ -23,7 +23,7 @@ type studyAccuracyCmd struct {
 
 // Help says what is printed.
 func (c *studyAccuracyCmd) Help() string {
-	return "Simulates ρ 0.3 to 3, q 1, 2 and 5, tailness 0 to 90, C/B 0.5 to 4 and groups of 1 to 16. It prints the errors of the closed forms per regime, before and after each correction. The page docs/accuracy.md is its result."
+	return "Simulates ρ 0.3 to 3, q 1, 2 and 5, tailness 0 to 90, C/B 0.5 to 4 and groups of 1 to 16. It prints the errors of the closed forms per regime, before and after each correction. The page docs/theory-accuracy.md is its result."
 }
 
 // Run simulates and prints.
@@ -72,5 +72,5 @@ func (c *studyAccuracyCmd) print(a *app.Process, files *studyFiles, result study
 		study.Accuracy
 		Verdicts []study.ClaimCheck `json:"conclusions"`
 	}{from, result, result.Checks()}
-	return files.save(a, "accuracy", c.JSON, document, markdown)
+	return files.save(a, "theory-accuracy", c.JSON, document, markdown)
 }

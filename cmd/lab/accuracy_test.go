@@ -43,9 +43,9 @@ func TestStudyAccuracy(t *testing.T) {
 			t.Errorf("row %+v", r)
 		}
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "accuracy.md"))
+	page, err := os.ReadFile(filepath.Join(dir, "theory-accuracy.md"))
 	if err != nil || !strings.Contains(string(page), "# Reference: how far are the closed forms from simulation?") {
-		t.Errorf("accuracy.md: %v: %.200s", err, page)
+		t.Errorf("theory-accuracy.md: %v: %.200s", err, page)
 	}
 	if code, _, stderr := typed(t, "study", "accuracy", "--steps", "-3"); code != failure.ExitUsage || !strings.Contains(stderr, "--steps") {
 		t.Errorf("exit code %d: %s", code, stderr)

@@ -28,7 +28,7 @@ const nearOne = 0.1
 
 // accuracy compares both answers wherever there are two.
 func (s *search) accuracy() error {
-	a := Accuracy{Source: "docs/accuracy.md"}
+	a := Accuracy{Source: "docs/theory-accuracy.md"}
 	for i := range s.finals {
 		c := &s.finals[i]
 		if c.Predicted == nil || c.Simulated == nil {
@@ -59,7 +59,7 @@ func (s *search) accuracy() error {
 	return nil
 }
 
-// regime names a setting's utilization as docs/accuracy.md does. Where its simulation says that a rule had both sides
+// regime names a setting's utilization as docs/theory-accuracy.md does. Where its simulation says that a rule had both sides
 // wait, that binds and not one of them.
 func (c *Candidate) regime() string {
 	rho := c.Best().Utilization

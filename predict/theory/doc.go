@@ -34,5 +34,5 @@
 // Every answer says whether it is covered and, if not, why ([Reason]); figures
 // that no form gives are unknown ([Figure]). Nothing is made up: a command
 // simulates instead and says so. Page docs/theory.md has the forms with their
-// ranges and derivations, and docs/accuracy.md their errors against the simulator.
+// ranges and derivations, and docs/theory-accuracy.md their errors against the simulator.
 package theory

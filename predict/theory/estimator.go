@@ -8,7 +8,7 @@ import (
 // Estimate is the best closed-form answer for a [Point].
 type Estimate struct {
 	// Covered says that closed forms hold here to their published accuracy
-	// (docs/accuracy.md); Reason says why not. A caller simulates then. Figures
+	// (docs/theory-accuracy.md); Reason says why not. A caller simulates then. Figures
 	// that no form gives are 0; those given in spite of a Reason are rough.
 	Covered bool
 	Reason  Reason
@@ -170,7 +170,7 @@ func (out *Estimate) period(p *Point, e *effective) {
 // Corrections are what the estimate adds to the published closed form, a set.
 type Corrections uint8
 
-// The corrections, in the order in which docs/accuracy.md adds them.
+// The corrections, in the order in which docs/theory-accuracy.md adds them.
 const (
 	// CorrectQueue has the queue's stock follow its stationary law instead of being
 	// empty below ρ = 1 and full above.

@@ -26,7 +26,7 @@ type Prediction struct {
 	PQS Figure `json:"pqs"`
 	IQS Figure `json:"iqs"`
 	// Covered says that closed forms hold here to their published accuracy
-	// (docs/accuracy.md); Reason names why not ([Reason]), "" where covered. A
+	// (docs/theory-accuracy.md); Reason names why not ([Reason]), "" where covered. A
 	// command simulates where they do not.
 	Covered bool   `json:"covered"`
 	Reason  Reason `json:"reason"`

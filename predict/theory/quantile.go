@@ -17,7 +17,7 @@ import (
 // is behind by a uniform 0 … K−1 more.
 //
 // Valid for the drop policy with oldest-first selection, to the errors of
-// docs/accuracy.md. The zero Distribution is not usable.
+// docs/theory-accuracy.md. The zero Distribution is not usable.
 type Distribution struct {
 	law    spread          // of D, in mean rollout times
 	unit   float64         // a mean rollout's time/T

@@ -21,7 +21,7 @@ func small(t *testing.T, steps int) Accuracy {
 }
 
 // TestAccuracyHolds: on the small grid the corrected theory is within everything
-// that docs/accuracy.md publishes of the whole one, and better than the published
+// that docs/theory-accuracy.md publishes of the whole one, and better than the published
 // form it corrects.
 func TestAccuracyHolds(t *testing.T) {
 	a := small(t, 0)

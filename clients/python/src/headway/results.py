@@ -182,7 +182,7 @@ class Prediction(Result):
     """pqs and iqs are the published closed form on effective inputs, versions."""
     iqs: float | None
     covered: bool
-    """covered says that closed forms hold here to their published accuracy (docs/accuracy.md); reason names why not (Reason), "" where covered. A command simulates where they do not."""
+    """covered says that closed forms hold here to their published accuracy (docs/theory-accuracy.md); reason names why not (Reason), "" where covered. A command simulates where they do not."""
     reason: str
     staleness: TheoryStaleness
     """staleness is their sum, and the quantiles of Distribution."""
