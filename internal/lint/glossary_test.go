@@ -19,7 +19,7 @@ const glossaryPage = "docs/glossary.md"
 // ownSymbols are texts that the glossary leaves out, by the beginning of their paths, with the reason.
 var ownSymbols = map[string]string{
 	"docs/theory":                "has a table of its symbols, which is for formulas alone",
-	"docs/theory-accuracy.md":           "quotes formulas of docs/theory.md",
+	"docs/theory-accuracy.md":    "quotes formulas of docs/theory.md",
 	"docs/queue-bound.md":        "derives a bound, and names its symbols",
 	"docs/hardware.md":           "names the times of a schedule",
 	"docs/schedules-accuracy.md": "names the times of a schedule",
