@@ -131,7 +131,7 @@ func studyCasesPage(result, unread, others cases.Result, fitted cases.Fitted, re
 	page.WriteString("## Rows and choices, by fits that did not read them\n\n" + cases.MarkdownTable(unread.DecisionTable()) + cases.MarkdownTable(unread.RowTable()))
 	page.WriteString("## Constants\n\n" + cases.MarkdownTable(fitted.Table()))
 	page.WriteString("Reference rows: " + strings.Join(references, ", ") + ".\n\n")
-	page.WriteString("Fitted to: " + strings.Join(fitted.Rows, ", ") + ".\n")
+	page.WriteString("Fitted to:\n\n- " + strings.Join(fitted.Rows, "\n- ") + "\n")
 	return page.String()
 }
 

@@ -138,7 +138,7 @@ func prose(t *testing.T) map[string][]piece {
 }
 
 // written are the pages that a command writes: their words are in its code, or are its output.
-var written = regexp.MustCompile(`^docs/(decisions/|reference/|reproduce\.md|accuracy\.md)`)
+var written = regexp.MustCompile(`^docs/(decisions/|reference/|reproduce\.md|theory-accuracy\.md|accuracy-runs\.md)`)
 
 // pagesOfProse adds README and its like, and the pages of docs.
 func pagesOfProse(t *testing.T, found map[string][]piece) {
