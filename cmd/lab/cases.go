@@ -74,7 +74,7 @@ var fittedGrades = []string{"A", "B"}
 // rowsOf picks the rows that a fit may read: those for which keep says so.
 func rowsOf(rows []cases.Row, keep func(i int, r cases.Row) bool) (out []cases.Row) {
 	for i, r := range rows {
-		if slices.Contains(fittedGrades, r.Grade) && r.Family != "routing" && keep(i, r) {
+		if slices.Contains(fittedGrades, r.Grade) && keep(i, r) {
 			out = append(out, r)
 		}
 	}

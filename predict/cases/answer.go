@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/headway-rl/headway/predict/schedule"
+	"github.com/headway-rl/headway/predict/serving"
 )
 
 // Estimate is a predicted time with its 80 % interval, in seconds.
@@ -41,6 +42,8 @@ type Answer struct {
 	// waits. Both are of the loop, simulated.
 	Staleness *float64 `json:"staleness_mean"`
 	WaitShare *float64 `json:"wait_share"`
+	// PrefixHit is the share of prompt tokens that a cache has, of generation alone.
+	PrefixHit *float64 `json:"prefix_hit,omitempty"`
 	// Assumed are inputs that the source does not have, with the value taken.
 	Assumed []string `json:"assumed,omitempty"`
 	// Reason says why there is no answer, "" if there is one.
@@ -70,8 +73,6 @@ func (s *setup) answered() (string, func(Parts) float64) {
 		return "train_s", func(p Parts) float64 { return p.Training }
 	case kindSync:
 		return "sync_s", func(p Parts) float64 { return p.Sync }
-	case kindServe:
-		return "gen_s", func(p Parts) float64 { return p.Generation }
 	}
 	return "step_s", func(p Parts) float64 { return p.Step }
 }
@@ -125,6 +126,10 @@ func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, erro
 			return nil, err
 		}
 		answers[i] = Answer{ID: r.ID, Family: r.Family, Grade: r.Grade, Reference: references[r.ID]}
+		if r.rules().kind == kindServe {
+			answers[i].serve(r)
+			continue
+		}
 		s, err := newSetup(r)
 		if err != nil {
 			answers[i].Reason = err.Error()
@@ -177,6 +182,28 @@ func (r Row) soleFigure() string {
 		}
 	}
 	return ""
+}
+
+// serveSpread is how far a simulated generation may be off, as a standard deviation of the logarithm: what
+// the published rows of placement show.
+const serveSpread = 0.25
+
+// serve answers a row of generation alone by simulating its engines, with their caches and the placement.
+func (a *Answer) serve(r Row) {
+	a.Figure = "gen_s"
+	if m := r.Measured["gen_s"]; m > 0 {
+		a.Measured = pointer(m)
+	}
+	got, err := serving.Rollouts(r.Fields)
+	switch {
+	case err != nil:
+		a.Reason = err.Error()
+	case got.SpanS == nil || !(*got.SpanS > 0):
+		a.Reason = "the simulated engines generate nothing"
+	default:
+		a.Step, a.PrefixHit, a.Assumed = estimate(*got.SpanS, serveSpread), got.PrefixHit, got.Assumed
+		a.Parts = &Parts{Generation: *got.SpanS, Step: *got.SpanS}
+	}
 }
 
 func pointer(v float64) *float64 { return &v }

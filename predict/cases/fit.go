@@ -44,8 +44,6 @@ func (s *setup) observations() []observation {
 		add("train_s", func(p Parts) float64 { return p.Training })
 	case kindSync:
 		add("sync_s", func(p Parts) float64 { return p.Sync })
-	case kindServe:
-		add("gen_s", func(p Parts) float64 { return p.Generation })
 	case kindStep:
 		add("step_s", func(p Parts) float64 { return p.Step })
 		add("train_s", func(p Parts) float64 { return p.Training })
@@ -102,6 +100,9 @@ func Fit(rows []Row) (Fitted, error) {
 	p := problem{place: map[string]int{}}
 	f := unfitted()
 	for _, r := range completed(rows) {
+		if r.rules().kind == kindServe {
+			continue // no constant moves it
+		}
 		s, err := newSetup(r)
 		if err != nil {
 			continue

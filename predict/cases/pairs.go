@@ -84,8 +84,8 @@ func sameWork(a, b Row) bool {
 }
 
 // follows are the choices that another one brings with it: shared GPUs that are parted have a split and
-// another layout, other GPUs another layout.
-var follows = map[string][]string{"schedule": {"split", "layout"}, "gpus": {"layout"}, "gpu": {"layout"}, "split": {"layout"}}
+// another layout, other GPUs another layout, and placement its own router.
+var follows = map[string][]string{"schedule": {"split", "layout"}, "gpus": {"layout"}, "gpu": {"layout"}, "split": {"layout"}, "placement": {"release"}}
 
 // differ returns the one choice in which two rows differ, "" if it is none or several.
 func differ(a, b Row) string {

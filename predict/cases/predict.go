@@ -41,11 +41,6 @@ func (s *setup) parts(c [constants]float64) Parts {
 	}
 	in, name := s.input(c, l, p)
 	arm := in.Arm(name)
-	if s.rules.kind == kindServe {
-		p.Generation = in.BarrierS(arm.RolloutGPUs)
-		p.Step = p.Generation
-		return p
-	}
 	p.Generation = s.generationS(in, arm)
 	switch {
 	case s.rules.shared && s.rules.async:
@@ -92,7 +87,7 @@ func (s *setup) input(c [constants]float64, l *workload.Lengths, p Parts) (sched
 	}
 	in = in.WithDefaults()
 	switch {
-	case s.rules.shared && !s.rules.async || s.rules.kind == kindServe:
+	case s.rules.shared && !s.rules.async:
 		return in, schedule.Colocated
 	case !s.rules.async || s.rules.ahead == 0:
 		return in, schedule.Synchronous

@@ -53,7 +53,7 @@ func newSetup(r Row) (*setup, error) {
 		return nil, unanswerable(err.Error())
 	}
 	k := s.rules.kind
-	lack(k != kindServe && r.TrainGPUs == 0 && k != kindSync, "train_gpus")
+	lack(r.TrainGPUs == 0 && k != kindSync, "train_gpus")
 	lack(k != kindTrain && r.RolloutGPUs == 0, "rollout_gpus")
 	s.sequences = float64(r.Sequences)
 	lack(k != kindSync && s.sequences == 0, "sequences")
@@ -151,7 +151,7 @@ func (s *setup) readLengths() {
 
 // fits refuses a row whose engines cannot hold one rollout.
 func (s *setup) fits() error {
-	if s.rules.kind != kindStep && s.rules.kind != kindServe {
+	if s.rules.kind != kindStep {
 		return nil
 	}
 	if _, err := s.replica(priors(), s.lengthsOf(priors()[lengthSpread])).Slots(); err != nil {
