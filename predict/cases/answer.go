@@ -38,6 +38,8 @@ type Answer struct {
 	Parts *Parts `json:"parts"`
 	// TokensPerSAndGPU are trained and prompt tokens a second, by all GPUs.
 	TokensPerSAndGPU *float64 `json:"tokens_per_s_gpu"`
+	// Simulated is the step of the loop that runs in production, simulated, of an asynchronous row.
+	Simulated *float64 `json:"simulated_step_s,omitempty"`
 	// Staleness is the mean lag of a trained rollout, in versions. WaitShare is the share of a step that the trainer
 	// waits. Both are of the loop, simulated.
 	Staleness *float64 `json:"staleness_mean"`
@@ -258,6 +260,7 @@ func (a *Answer) simulate(ctx context.Context, s *solved) {
 	if errors.Is(err, schedule.ErrTooMuch) || err != nil {
 		return
 	}
+	a.Simulated = pointer(out.Parts.StepS)
 	a.Staleness = pointer(out.Summary.Staleness.Mean)
 	a.WaitShare = pointer(out.WaitS / out.Parts.StepS)
 }

@@ -62,13 +62,18 @@ func (r Result) tables() []report.Table {
 
 // FamilyTable is how far answers are off, by family and grade.
 func (r Result) FamilyTable() report.Table {
-	t := report.Table{Title: "Errors by family", Header: []string{"family", "grade", "n", "median", "worst", "bias", "in 80 %", "high/low", "score", "calibrated", "n", "in 80 %"}}
+	header := []string{"family", "grade", "n", "median", "worst", "bias", "in 80 %", "high/low", "score", "calibrated", "n", "in 80 %"}
+	width := 9
+	if len(r.CalibratedOn) > 0 {
+		width = len(header)
+	}
+	t := report.Table{Title: "Errors by family", Header: header[:width]}
 	for _, s := range r.Families {
 		row := []string{s.Family, s.Grades, fmt.Sprint(s.N), percent(s.Median), percent(s.Worst), signed(s.Bias), percent(s.Covered), fmt.Sprintf("%.2f", s.Ratio), fmt.Sprintf("%.2f", s.Score), "–", "", ""}
 		if c := s.Calibrated; c != nil {
 			row[9], row[10], row[11] = percent(c.Median), fmt.Sprint(c.N), percent(c.Covered)
 		}
-		t.Rows = append(t.Rows, row)
+		t.Rows = append(t.Rows, row[:width])
 	}
 	return t
 }
