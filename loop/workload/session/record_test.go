@@ -230,6 +230,16 @@ func FuzzRecord(f *testing.F) {
 		if err != nil {
 			return
 		}
+		sum := session.NewCounter(r)
+		var writers []*session.Writer
+		out := make([]bytes.Buffer, 3)
+		for i, to := range []session.Format{session.Mooncake, session.Rollouts, session.Player} {
+			w, err := session.NewWriter(&out[i], to, r.BlockTokens(), r.Grouped())
+			if err != nil { // blocks that do not fill those of Mooncake
+				return
+			}
+			writers = append(writers, w)
+		}
 		for s, err := range r.Sessions() {
 			if err != nil {
 				if !strings.HasPrefix(err.Error(), "f:") {
@@ -238,6 +248,28 @@ func FuzzRecord(f *testing.F) {
 				return
 			}
 			check(t, r, s)
+			sum.Add(&s)
+			for _, w := range writers {
+				if err := w.Write(s); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if reused := sum.Summary().Reused; !(reused >= 0 && reused <= 1) {
+			t.Errorf("a cache has a share of %g", reused)
+		}
+		if again, err := session.Read(strings.NewReader(text), "f"); err == nil {
+			if _, err := session.NewWorkload(again); err != nil {
+				t.Errorf("read, and not played: %v", err)
+			}
+		}
+		for i, w := range writers {
+			if err := w.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := readError(out[i].String()); err != nil && !strings.Contains(err.Error(), "is 0: want") && !strings.Contains(err.Error(), "with prompt and observations") {
+				t.Errorf("what was written is refused: %v\n%s", err, out[i].String())
+			}
 		}
 	})
 }
