@@ -48,9 +48,9 @@ func (c Config) says(section any, path string) bool {
 
 // prefillModes are the keys that a mode of prefill uses beside mode.
 var prefillModes = map[string][]string{
-	"slot":   {"tokens_per_s"},
-	"engine": {"tokens_per_s"},
-	"pool":   {"tokens_per_s", "workers"},
+	"slot":   {"tokens_per_s", "cache_tokens"},
+	"engine": {"tokens_per_s", "cache_tokens"},
+	"pool":   {"tokens_per_s", "cache_tokens", "workers"},
 }
 
 // agents checks what a rollout does beside decoding.

@@ -129,6 +129,8 @@ type Prefill struct {
 	Mode string `json:"mode,omitempty" allowed:"slot engine pool"`
 	// Workers is the number of the pool's.
 	Workers int `json:"workers,omitempty" min:"1" max:"1000000"`
+	// CacheTokens is how many tokens of contexts one engine's cache holds. Rollouts of a group on one engine then read their prompt once. A rollout that returns from a tool reads all again where others needed the room, or where weights changed. Unset, every rollout keeps its own context while it has its slot, and shares none.
+	CacheTokens int `json:"cache_tokens,omitempty" min:"1" max:"1000000000000"`
 }
 
 // ModelledTools is a model of multi-turn rollouts: between two parts of its generation a

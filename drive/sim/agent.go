@@ -78,6 +78,7 @@ type agent struct {
 	begunNS       int64
 	environmentNS int64
 	parts         metrics.Parts
+	context       cached
 }
 
 // agents are all of a simulation's, with what serves them.
@@ -85,8 +86,11 @@ type agents struct {
 	cfg      *Agents
 	stations [placeCount]station
 	prefill  []prefiller // of the engines, under PrefillEngine
-	timers   timers
-	free     []*agent
+	contexts []contexts  // of the engines, under CacheTokens
+	// found of all the asked tokens of contexts were in caches.
+	found, asked int64
+	timers       timers
+	free         []*agent
 	// live are those that have not ended, sandboxes those that they hold.
 	live, sandboxes int
 	// ready are the sandboxes that nobody has, each by the rollouts it has served; filling are those that
@@ -101,6 +105,12 @@ type agents struct {
 
 func newAgents(cfg *Agents, engines int) *agents {
 	w := &agents{cfg: cfg, prefill: make([]prefiller, engines), changing: !cfg.Change.Off()}
+	if cfg.CacheTokens > 0 {
+		w.contexts = make([]contexts, engines)
+		for i := range w.contexts {
+			w.contexts[i].prompts = map[sharedPrompt]promptUse{}
+		}
+	}
 	w.stations[atTool].limit, w.stations[atVerifier].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.VerifierWorkers, cfg.PrefillWorkers
 	if s := cfg.Sandboxes; s != nil {
 		w.stations[atSandbox].limit, w.stations[atStarter].limit = s.Limit, s.Starting
@@ -244,6 +254,7 @@ func (r *runner) toEngine(a *agent) {
 		return
 	}
 	w := r.agents
+	r.recall(a)
 	if a.reread {
 		r.prefillTokens += a.unread
 		a.reread = false
@@ -296,6 +307,9 @@ func (r *runner) decode(a *agent) {
 		s.work = math.Round(float64(a.turnEnd-s.counted) * r.cfg.NSPerToken)
 	}
 	r.to(a, decodes)
+	if k := a.context.in; k != nil {
+		k.grow(a, a.read+int64(a.turnEnd), r.agents.cfg)
+	}
 	e := &r.engines[s.engine]
 	s.tokens, s.phase, s.start = a.turnEnd, generating, r.now
 	r.setActive(e, e.active+1)
@@ -315,6 +329,13 @@ func (r *runner) turnEnded(a *agent) {
 	s := &r.slots[a.slot]
 	r.engines[s.engine].running.set(a.slot, never, r.slots)
 	s.phase, a.inTurn = outside, false
+	if k := a.context.in; k != nil {
+		if a.turn < a.calls {
+			k.leave(a, r.agents.cfg)
+		} else {
+			a.forget()
+		}
+	}
 	if a.turn < a.calls || a.environmentNS > 0 {
 		a.acted, a.actedBy = true, s.oldest
 	}

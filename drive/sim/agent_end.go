@@ -49,6 +49,7 @@ func (r *runner) failAgent(a *agent) {
 func (r *runner) endAgent(a *agent) {
 	w := r.agents
 	was := a.state
+	a.forget()
 	a.ticket++ // out of every line
 	a.state = done
 	switch was {
@@ -90,6 +91,7 @@ func (r *runner) stopPrefill(a *agent, was state) {
 // and what it has is to be read again.
 func (r *runner) parkAgent(a *agent) {
 	was := a.state
+	a.forget()
 	s := &r.slots[a.slot]
 	switch was {
 	case waitsPrefill, prefills, decodes, ready:

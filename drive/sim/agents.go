@@ -43,6 +43,10 @@ type Agents struct {
 	Prefill           PrefillMode
 	PrefillNSPerToken float64
 	PrefillWorkers    int
+	// CacheTokens is how many tokens of contexts an engine's cache holds. Rollouts of a group that are on one engine then read
+	// their prompt once. One that returns from a tool reads all again if others needed the room, or weights changed. 0
+	// lets every rollout keep its own for as long as it has its slot.
+	CacheTokens int64
 	// Tools are the calls; nil for none. At most ToolWorkers run at once, 0 for no limit; each
 	// returns ToolTokens to be read.
 	Tools       *workload.Tools
@@ -95,7 +99,7 @@ func (a *Agents) validate(c *Config, bad func(format string, args ...any)) {
 	if c.Lockstep {
 		bad("Agents under Lockstep are not modelled: leave one of the two out")
 	}
-	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.VerifierWorkers < 0 {
+	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.CacheTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.VerifierWorkers < 0 {
 		bad("Agents has a negative number of tokens or workers")
 	}
 	if !(a.PrefillNSPerToken >= 0) || math.IsInf(a.PrefillNSPerToken, 0) {

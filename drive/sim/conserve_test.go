@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"testing"
 
@@ -68,12 +69,48 @@ func (r *runner) conserved() error {
 	if waiting := in[waitsSandbox] + in[waitsStart]; len(w.ready) > 0 && waiting > 0 {
 		return fmt.Errorf("%d sandboxes are ready while %d rollouts wait for one", len(w.ready), waiting)
 	}
+	for i := range w.contexts {
+		if err := r.cacheHolds(&w.contexts[i], int32(i)); err != nil {
+			return err
+		}
+	}
 	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atVerifier: in[waitsVerifier], atStarter: in[waitsStart],
 		atPool: in[waitsPrefill] * on(w.cfg.Prefill == PrefillPool)} {
 		s := &w.stations[at]
 		if s.limit > 0 && s.busy > s.limit || waiting > 0 && (s.limit == 0 || s.busy < s.limit) {
 			return fmt.Errorf("station %d serves %d of at most %d while %d wait", at, s.busy, s.limit, waiting)
 		}
+	}
+	return nil
+}
+
+// cacheHolds checks that an engine's cache has what the rollouts in its slots have there, and loses no more than it must.
+func (r *runner) cacheHolds(k *contexts, engine int32) error {
+	held, left, prompts := int64(0), 0, map[sharedPrompt]promptUse{}
+	for i := range r.slots {
+		a := r.slots[i].agent
+		if a == nil || a.context.in != k {
+			continue
+		}
+		if r.slots[i].engine != engine {
+			return fmt.Errorf("g%d is on engine %d and has its context on %d", a.group, r.slots[i].engine, engine)
+		}
+		held += a.context.own
+		left += on(a.context.left)
+		key := sharedPrompt{a.group, a.context.by}
+		prompts[key] = promptUse{a.context.prompt, prompts[key].users + 1}
+	}
+	for _, prompt := range prompts {
+		held += prompt.tokens
+	}
+	for a := k.oldest; a != nil; a = a.context.newer {
+		left--
+	}
+	switch {
+	case held != k.held || left != 0 || !maps.Equal(prompts, k.prompts):
+		return fmt.Errorf("the cache of engine %d holds %d tokens of %v, counted %d of %v; its list is off by %d", engine, k.held, k.prompts, held, prompts, left)
+	case k.held > r.agents.cfg.CacheTokens && k.oldest != nil:
+		return fmt.Errorf("the cache of engine %d holds %d tokens of at most %d, and nothing has gone", engine, k.held, r.agents.cfg.CacheTokens)
 	}
 	return nil
 }
@@ -125,6 +162,9 @@ func TestAgentsAreConserved(t *testing.T) {
 		}
 		if chance(2) {
 			cfg.Validation = Validation{Every: 3, Rollouts: 20}
+		}
+		if i%2 == 1 {
+			cfg.Agents.CacheTokens = int64(1000 * (1 + i%9))
 		}
 		var r *runner
 		cfg.Loop.TrainSteps = 20

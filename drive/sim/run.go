@@ -42,7 +42,11 @@ func Run(cfg Config) (Result, error) {
 	if r.finished != loop.ReasonSteps {
 		return Result{}, r.endedEarly(r.finished)
 	}
-	return Result{Summary: r.rec.Summary(), Series: r.rec.Steps, Ledger: r.l.Ledger(), Events: r.events, EndNS: r.now, PrefillTokens: r.prefillTokens}, nil
+	result := Result{Summary: r.rec.Summary(), Series: r.rec.Steps, Ledger: r.l.Ledger(), Events: r.events, EndNS: r.now, PrefillTokens: r.prefillTokens}
+	if w := r.agents; w != nil && w.asked > 0 {
+		result.Summary.Services.PrefixHit = float64(w.found) / float64(w.asked)
+	}
+	return result, nil
 }
 
 type runner struct {

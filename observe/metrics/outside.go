@@ -82,6 +82,9 @@ type Services struct {
 	// EnginesLost counts losses, EngineDownRatio is the share of all engines' time in which one was gone.
 	EnginesLost     int64   `json:"engines_lost"`
 	EngineDownRatio float64 `json:"engine_down_ratio"`
+	// PrefixHit is the share of contexts' tokens that engines found in their caches as rollouts came to them, warm-up
+	// included. It is left out where no cache is modelled.
+	PrefixHit float64 `json:"prefix_hit,omitempty"`
 }
 
 // Failures counts rollout attempts that failed, by why.

@@ -165,7 +165,8 @@ func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 		Prefill: prefillModes[d.Modelled.Prefill.Mode], PrefillNSPerToken: prefillNS(d), PrefillWorkers: d.Modelled.Prefill.Workers,
 		Tools: tools, ToolWorkers: d.Modelled.Tools.Concurrency, ToolTokens: int32(d.Modelled.Tools.OutputTokens), Change: change,
 		Sessions: recorded, SessionTimes: d.RecordedTimes(),
-		Verifier: verifier, VerifierWorkers: d.Modelled.Verifier.Concurrency,
+		CacheTokens: int64(d.Modelled.Prefill.CacheTokens),
+		Verifier:    verifier, VerifierWorkers: d.Modelled.Verifier.Concurrency,
 	}
 	if s := d.Modelled.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,

@@ -180,12 +180,16 @@ func summaryTable(doc *Simulation) report.Table {
 // engines did; none where a rollout does nothing but generate.
 func latencyRows(s metrics.Summary) [][]string {
 	l, v := s.Latency, s.Services
+	found := ""
+	if v.PrefixHit > 0 {
+		found = report.Share(v.PrefixHit) + " of contexts found in caches"
+	}
 	parts := []struct {
 		name string
 		s    float64
 		note string
 	}{
-		{"waits for a prefill", l.QueueS, ""}, {"prefill", l.PrefillS, ""}, {"generates", l.DecodeS, ""},
+		{"waits for a prefill", l.QueueS, ""}, {"prefill", l.PrefillS, found}, {"generates", l.DecodeS, ""},
 		{"waits for a sandbox", l.SandboxWaitS, ""},
 		{"sandbox starts", l.SandboxStartS, fmt.Sprintf("live: %s, at most %d; %s of starts failed", report.Figure(v.SandboxesLiveMean, 1), v.SandboxesLiveMax, report.Share(v.SandboxErrorRate))},
 		{"waits for a tool", l.ToolWaitS, ""}, {"tools", l.ToolS, "calls a rollout: " + report.Figure(v.ToolCallsPerRollout, 1)},

@@ -398,6 +398,8 @@ class Services(View):
     engines_lost: int
     """engines_lost counts losses, engine_down_ratio is the share of all engines' time in which one was gone."""
     engine_down_ratio: float
+    prefix_hit: float | None
+    """prefix_hit is the share of contexts' tokens that engines found in their caches as rollouts came to them, warm-up included. It is left out where no cache is modelled."""
 
 
 class Failures(View):
