@@ -10,7 +10,9 @@ import (
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/predict/cases"
+	"github.com/headway-rl/headway/predict/serving"
 )
 
 // table answers a table of other people's runs.
@@ -23,9 +25,16 @@ func (c *reproduceCmd) table(a *app.Process) error {
 			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
 		}
 	}
-	rows, err := readCases(c.Cases)
+	records, err := readRecords(c.Cases)
 	if err != nil {
 		return err
+	}
+	if serves(records) {
+		return c.servingTable(a, records)
+	}
+	rows, err := cases.Rows(records)
+	if err != nil {
+		return failure.Usage("docs/accuracy.md lists the columns", "--cases %s: %w", c.Cases, err)
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
@@ -61,16 +70,54 @@ func (c *reproduceCmd) table(a *app.Process) error {
 	return result.Text(a.Stdout, command.Columns(a))
 }
 
-// readCases reads a table, "-" is not one: it is read once and named in errors.
-func readCases(path string) ([]cases.Row, error) {
+// readRecords reads a table's lines.
+func readRecords(path string) ([]cases.Record, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, failure.Usage("name a file of comma-separated rows", "--cases: %w", err)
 	}
 	defer file.Close()
-	rows, err := cases.Read(file)
+	records, err := cases.Records(file)
 	if err != nil {
 		return nil, failure.Usage("docs/accuracy.md lists the columns", "--cases %s: %w", path, err)
 	}
-	return rows, nil
+	return records, nil
+}
+
+// serves reports whether a table is one of serving measurements: it has a load for a layout of engines.
+func serves(records []cases.Record) bool {
+	_, load := records[0].Fields["load"]
+	_, layout := records[0].Fields["layout"]
+	return load && layout
+}
+
+// servingTable answers a table of serving measurements.
+func (c *reproduceCmd) servingTable(a *app.Process, records []cases.Record) error {
+	if len(c.CalibrateOn) > 0 || c.Markdown != "" || c.HTML != "" {
+		return failure.Usage("leave them out: --json has every figure", "--calibrate-on, --html and --markdown are for tables of runs, and %s has serving measurements", c.Cases)
+	}
+	for _, name := range serving.Columns() {
+		if _, ok := records[0].Fields[name]; !ok {
+			return failure.Usage("docs/serving.md lists the columns", "--cases %s: the table of serving measurements has no column %s", c.Cases, name)
+		}
+	}
+	var rows []map[string]string
+	for _, r := range records {
+		rows = append(rows, r.Fields)
+	}
+	result := serving.Table(rows)
+	if c.JSON {
+		return printJSON(a.Stdout, result)
+	}
+	byFigure, every, refused := result.Tables()
+	for _, t := range []struct {
+		title string
+		rows  [][]string
+	}{{"Errors by figure", byFigure}, {"Rows", every}, {"No answer, and inputs assumed", refused}} {
+		table := report.Table{Title: t.title, Header: t.rows[0], Rows: t.rows[1:]}
+		if _, err := fmt.Fprintln(a.Stdout, table.Fit(command.Columns(a))); err != nil {
+			return err
+		}
+	}
+	return nil
 }

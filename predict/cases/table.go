@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -42,12 +44,17 @@ var needed = []string{"id", "family", "model", "gpu", "schedule", "train_gpus", 
 // rowsMax bounds a table: more is no table of published runs.
 const rowsMax = 100000
 
-// Read reads a table: comma-separated, the first line that is not a comment names the columns.
-// Lines that begin with # are comments, unknown columns are kept and not read. An error names the
-// line and the column, or all columns that are missing.
-func Read(r io.Reader) ([]Row, error) {
+// Record is one line of a table: its fields by column, and where it stands.
+type Record struct {
+	Line   int
+	Fields map[string]string
+}
+
+// Records reads a table: comma-separated, the first line that is not a comment names the columns. Lines
+// that begin with # are comments. An error names the line.
+func Records(r io.Reader) ([]Record, error) {
 	table := csv.NewReader(r)
-	table.Comment, table.FieldsPerRecord, table.LazyQuotes = '#', -1, false
+	table.Comment, table.FieldsPerRecord = '#', -1
 	header, err := table.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the table is empty: its first line names the columns, such as " + strings.Join(needed, ", "))
@@ -55,25 +62,13 @@ func Read(r io.Reader) ([]Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	columns := map[string]int{}
 	for i, name := range header {
-		name = strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))
-		if _, twice := columns[name]; twice && name != "" {
-			return nil, fmt.Errorf("line 1: the column %s stands twice", name)
-		}
-		columns[name] = i
-	}
-	var missing []string
-	for _, name := range needed {
-		if _, ok := columns[name]; !ok {
-			missing = append(missing, name)
+		header[i] = strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))
+		if header[i] != "" && slices.Index(header, header[i]) < i {
+			return nil, fmt.Errorf("line 1: the column %s stands twice", header[i])
 		}
 	}
-	if len(missing) > 0 {
-		return nil, fmt.Errorf("the table has no column %s: add it, empty where a figure is not published", strings.Join(missing, ", "))
-	}
-	var rows []Row
-	seen := map[string]int{}
+	var records []Record
 	for {
 		record, err := table.Read()
 		if errors.Is(err, io.EOF) {
@@ -86,30 +81,71 @@ func Read(r io.Reader) ([]Row, error) {
 		if len(record) != len(header) {
 			return nil, fmt.Errorf("line %d: %d fields, and the first line names %d columns", line, len(record), len(header))
 		}
-		row, err := parse(columns, record)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", line, err)
+		fields := make(map[string]string, len(header))
+		for i, name := range header {
+			fields[name] = strings.TrimSpace(record[i])
 		}
-		if before, twice := seen[row.ID]; twice {
-			return nil, fmt.Errorf("line %d: the id %s is that of line %d: give each row its own", line, row.ID, before)
-		}
-		seen[row.ID] = line
-		if rows = append(rows, row); len(rows) > rowsMax {
+		if records = append(records, Record{line, fields}); len(records) > rowsMax {
 			return nil, fmt.Errorf("line %d: more than %d rows", line, rowsMax)
 		}
 	}
-	if len(rows) == 0 {
+	if len(records) == 0 {
+		if missing := lacking(header); len(missing) > 0 {
+			return nil, missingColumns(missing)
+		}
 		return nil, errors.New("the table has columns and no row")
+	}
+	return records, nil
+}
+
+// lacking are the needed columns that a header does not have.
+func lacking(header []string) (missing []string) {
+	for _, name := range needed {
+		if !slices.Contains(header, name) {
+			missing = append(missing, name)
+		}
+	}
+	return missing
+}
+
+func missingColumns(names []string) error {
+	return fmt.Errorf("the table has no column %s: add it, empty where a figure is not published", strings.Join(names, ", "))
+}
+
+// Read reads a table of runs. Unknown columns are kept and not read. An error names the line and the
+// column, or all columns that are missing.
+func Read(r io.Reader) ([]Row, error) {
+	records, err := Records(r)
+	if err != nil {
+		return nil, err
+	}
+	return Rows(records)
+}
+
+// Rows reads records as runs.
+func Rows(records []Record) ([]Row, error) {
+	if missing := lacking(slices.Collect(maps.Keys(records[0].Fields))); len(missing) > 0 {
+		return nil, missingColumns(missing)
+	}
+	var rows []Row
+	seen := map[string]int{}
+	for _, record := range records {
+		row, err := parse(record.Fields)
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", record.Line, err)
+		}
+		if before, twice := seen[row.ID]; twice {
+			return nil, fmt.Errorf("line %d: the id %s is that of line %d: give each row its own", record.Line, row.ID, before)
+		}
+		seen[row.ID] = record.Line
+		rows = append(rows, row)
 	}
 	return rows, nil
 }
 
 // parse fills a row.
-func parse(columns map[string]int, record []string) (Row, error) {
-	r := Row{Fields: map[string]string{}, Measured: map[string]float64{}}
-	for name, i := range columns {
-		r.Fields[name] = strings.TrimSpace(record[i])
-	}
+func parse(fields map[string]string) (Row, error) {
+	r := Row{Fields: fields, Measured: map[string]float64{}}
 	for name, to := range map[string]*string{
 		"id": &r.ID, "family": &r.Family, "grade": &r.Grade, "framework": &r.Framework, "model": &r.Model, "model_shape": &r.Shape, "gpu": &r.GPU,
 		"schedule": &r.Schedule, "cap_of": &r.CapOf, "rollout_dtype": &r.RolloutDType, "train_dtype": &r.TrainDType,

@@ -12,10 +12,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/headway-rl/headway/predict/serving"
 )
@@ -39,16 +38,13 @@ func run(out io.Writer, cases, runs string) error {
 	if err != nil {
 		return err
 	}
-	page := &page{out: out, errors: map[string][]float64{}}
-	page.head()
-	for i, a := range serving.Answers(rows) {
-		page.row(rows[i], a)
-	}
+	answers := serving.Answers(rows)
 	if runs != "" {
-		if rows, err = table(runs); err != nil {
+		others, err := table(runs)
+		if err != nil {
 			return err
 		}
-		for _, row := range rows {
+		for _, row := range others {
 			if row["family"] != "routing" {
 				continue
 			}
@@ -56,11 +52,25 @@ func run(out io.Writer, cases, runs string) error {
 			if err != nil {
 				a = serving.Answer{ID: row["id"], Reason: err.Error()}
 			}
-			page.row(row, a)
+			rows, answers = append(rows, row), append(answers, a)
 		}
 	}
-	page.medians()
+	byFigure, every, refused := serving.Compare(rows, answers).Tables()
+	for _, t := range [][][]string{every, refused, byFigure} {
+		markdown(out, t)
+	}
 	return nil
+}
+
+// markdown prints rows as a table, the first one as its header.
+func markdown(out io.Writer, rows [][]string) {
+	for i, row := range rows {
+		fmt.Fprintln(out, "| "+strings.Join(row, " | ")+" |")
+		if i == 0 {
+			fmt.Fprintln(out, strings.Repeat("|---", len(row))+"|")
+		}
+	}
+	fmt.Fprintln(out)
 }
 
 // table reads a file of comma-separated values with lines of comments before its header.
@@ -85,60 +95,6 @@ func table(path string) ([]map[string]string, error) {
 		rows = append(rows, row)
 	}
 	return rows, nil
-}
-
-// figure is one kind of measurement.
-type figure struct {
-	column, name string
-	of           func(serving.Answer) *float64
-}
-
-var figures = []figure{
-	{"m_ttft_ms", "first token, ms", func(a serving.Answer) *float64 { return a.TTFTMS }},
-	{"m_tpot_ms", "each token, ms", func(a serving.Answer) *float64 { return a.TPOTMS }},
-	{"m_output_tokens_per_s", "output tokens/s", func(a serving.Answer) *float64 { return a.OutputTokensPerS }},
-	{"m_requests_per_s", "requests/s", func(a serving.Answer) *float64 { return a.RequestsPerS }},
-	{"m_latency_s", "latency, s", func(a serving.Answer) *float64 { return a.LatencyS }},
-	{"m_gen_s", "generation, s", func(a serving.Answer) *float64 { return a.SpanS }},
-	{"m_prefix_hit", "prompt found", func(a serving.Answer) *float64 { return a.PrefixHit }},
-}
-
-// page prints rows and keeps their errors.
-type page struct {
-	out    io.Writer
-	errors map[string][]float64
-}
-
-func (p *page) head() {
-	fmt.Fprintln(p.out, "| row | figure | measured | predicted | error |\n|---|---|---:|---:|---:|")
-}
-
-// row prints what a row has measured.
-func (p *page) row(row map[string]string, a serving.Answer) {
-	if a.Reason != "" {
-		fmt.Fprintf(p.out, "| %s | – | | | %s |\n", row["id"], a.Reason)
-		return
-	}
-	for _, f := range figures {
-		measured, err := strconv.ParseFloat(row[f.column], 64)
-		got := f.of(a)
-		if err != nil || got == nil || measured <= 0 {
-			continue
-		}
-		off := *got/measured - 1
-		p.errors[f.name] = append(p.errors[f.name], math.Abs(off))
-		fmt.Fprintf(p.out, "| %s | %s | %.4g | %.4g | %+.0f %% |\n", row["id"], f.name, measured, *got, 100*off)
-	}
-}
-
-// medians prints the median of each figure's errors.
-func (p *page) medians() {
-	fmt.Fprintln(p.out, "\n| figure | rows | median error | worst |\n|---|---:|---:|---:|")
-	for _, f := range figures {
-		if all := p.errors[f.name]; len(all) > 0 {
-			fmt.Fprintf(p.out, "| %s | %d | %.0f %% | %.0f %% |\n", f.name, len(all), 100*median(all), 100*slices.Max(all))
-		}
-	}
 }
 
 // median sorts values, of which there is one at least, and returns the middle.
