@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/headway-rl/headway/drive/sim"
@@ -52,5 +53,25 @@ func TestCacheIsOfItsWeights(t *testing.T) {
 	seldom, often := withCache(t, 1e9, 16), withCache(t, 1e9, 1)
 	if a, b := seldom.Summary.Services.PrefixHit, often.Summary.Services.PrefixHit; b > a-0.02 {
 		t.Errorf("with sixteen times as many switches of weights %g of contexts are found, with fewer %g", b, a)
+	}
+}
+
+// TestCacheOfRecordedSessions: recorded rollouts lose their contexts to a small cache, and to no large one.
+func TestCacheOfRecordedSessions(t *testing.T) {
+	record := recordedSessions(t, rand.New(rand.NewPCG(1, 2)), 10, 4)
+	of := func(tokens int64) sim.Result {
+		s := small
+		s.steps = 60
+		cfg := s.config(t)
+		cfg.Work = cfg.Work.(*sim.Modelled).WithSessions(record)
+		cfg.Agents = &sim.Agents{Seed: s.seed, PrefillNSPerToken: 1e6, Sessions: record, SessionTimes: true, CacheTokens: tokens}
+		return run(t, cfg)
+	}
+	none, large, tiny := of(0).Summary, of(1e9).Summary, of(1).Summary
+	if none.Services.PrefixHit != 0 || large.Services.PrefixHit < 0.2 || tiny.Services.PrefixHit > large.Services.PrefixHit-0.05 { // siblings still share their prompts
+		t.Errorf("found %g without a cache, %g in a large one, %g in one of a token", none.Services.PrefixHit, large.Services.PrefixHit, tiny.Services.PrefixHit)
+	}
+	if tiny.Latency.PrefillS < 1.1*large.Latency.PrefillS {
+		t.Errorf("rollouts read for %g s with one token of cache, for %g s with a large one", tiny.Latency.PrefillS, large.Latency.PrefillS)
 	}
 }

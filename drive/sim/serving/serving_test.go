@@ -245,6 +245,33 @@ func TestPlacementKeepsPrefixes(t *testing.T) {
 	}
 }
 
+// TestHashThrashes: a hash puts up to twice as many sessions on one replica as on another, whose cache then loses what the
+// least loaded would have kept.
+func TestHashThrashes(t *testing.T) {
+	sessions := conversations(9, 400, 60)
+	run := func(rule Placement) *Result {
+		r, err := Run(Config{Replicas: 8, Engine: usual(60000), Placement: rule, AtOnce: 60}, sessions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	uneven := func(r *Result) float64 {
+		least, largest := math.Inf(1), 0.0
+		for _, one := range r.Replicas {
+			least, largest = math.Min(least, float64(one.Calls)), math.Max(largest, float64(one.Calls))
+		}
+		return largest / least
+	}
+	hashed, balanced := run(ConsistentHash), run(StickyLeastLoaded)
+	if uneven(hashed) < 1.3 || uneven(hashed) < uneven(balanced) {
+		t.Errorf("replicas' calls differ by %g under a hash and %g under the least loaded", uneven(hashed), uneven(balanced))
+	}
+	if hashed.HitRate() > balanced.HitRate()-0.02 || hashed.EndS < balanced.EndS {
+		t.Errorf("a hash finds %g and ends at %g s, the least loaded %g and %g s", hashed.HitRate(), hashed.EndS, balanced.HitRate(), balanced.EndS)
+	}
+}
+
 // TestCurvedCost: rows of steps under a cost that is far from affine end within 0.1 % of step by step.
 func TestCurvedCost(t *testing.T) {
 	curved := func(l Load) float64 { return math.Max(0.005+1e-8*l.Resident*l.Resident/1e4, 0.03) }
