@@ -30,15 +30,15 @@ type Hardware struct {
 	KVBytes float64 `json:"kv_bytes,omitempty" min:"0.25" max:"8"`
 	// MemoryUse is the share of a rollout GPU's memory that weights and cache may take. Default 0.9.
 	MemoryUse float64 `json:"memory_use,omitempty" above:"0" max:"1"`
-	// BandwidthUse is the share of the peak memory bandwidth that decoding reaches. Default 0.7.
+	// BandwidthUse is the share of the peak memory bandwidth that decoding reaches. Default what published runs show.
 	BandwidthUse float64 `json:"bandwidth_use,omitempty" above:"0" max:"1"`
 	// PrefillUse is the share of peak FLOP/s that prefill reaches. Default 0.5.
 	PrefillUse float64 `json:"prefill_use,omitempty" above:"0" max:"1"`
 	// PrefillTokensPerS is the speed at which a replica reads prompts and tools' outputs, measured, instead of prefill_use. Default modelled.prefill.tokens_per_s of mode engine.
 	PrefillTokensPerS float64 `json:"prefill_tokens_per_s,omitempty" above:"0" max:"1e12"`
-	// StepOverheadS is the part of a decode step that no roofline explains, in seconds. Default 0.003.
+	// StepOverheadS is the part of a decode step that no roofline explains, in seconds. Default by layers and exchanges, as published runs show.
 	StepOverheadS float64 `json:"step_overhead_s,omitempty" min:"0" max:"10"`
-	// MFU is the share of peak FLOP/s that training reaches. Default 0.35.
+	// MFU is the share of peak FLOP/s that training reaches, launches included. Default by layers and micro-batches, as published runs show.
 	MFU float64 `json:"mfu,omitempty" above:"0" max:"1"`
 	// Recompute counts the forward pass twice, as activation checkpointing does. Default true.
 	Recompute bool `json:"recompute,omitempty"`

@@ -49,12 +49,7 @@ func (c *Config) hardwareDefaults() {
 	orNumber(&h.WeightBytes, 2, false)
 	orNumber(&h.KVBytes, 2, false)
 	orNumber(&h.MemoryUse, 0.9, false)
-	orNumber(&h.BandwidthUse, 0.7, false)
 	orNumber(&h.PrefillUse, 0.5, false)
-	orNumber(&h.StepOverheadS, 0.003, c.given(path+"step_overhead_s"))
-	if h.TrainTokensPerSPerGPU == 0 {
-		orNumber(&h.MFU, 0.35, false)
-	}
 	if !c.given(path + "recompute") {
 		h.Recompute = true
 	}

@@ -142,7 +142,7 @@ var rules = []rule{
 	{room: "predict/hardware", claim: pure, may: []string{"internal/spelling"},
 		what: "models and GPUs as speeds, memory limits and sync times",
 		why:  "facts and rooflines: it knows neither rules nor documents"},
-	{room: "predict/plan", claim: pure, may: []string{"config", "drive/sim", "loop", "loop/trace", "loop/workload", "observe/attribution", "observe/estimate", "observe/metrics", "observe/report", "predict/hardware", "predict/schedule", "predict/theory"}, modules: []string{"github.com/goccy/go-yaml"},
+	{room: "predict/plan", claim: pure, may: []string{"config", "drive/sim", "loop", "loop/trace", "loop/workload", "observe/attribution", "observe/estimate", "observe/metrics", "observe/report", "predict/cases", "predict/hardware", "predict/schedule", "predict/theory"}, modules: []string{"github.com/goccy/go-yaml"},
 		what: "the search over settings under a budget",
 		why:  "it predicts and simulates: it starts nothing and reads no run"},
 	{room: "predict/reproduce", claim: pure, may: []string{"config", "drive/sim", "internal/parallel", "loop", "loop/workload", "observe/estimate", "observe/metrics", "observe/report", "predict/hardware", "predict/schedule", "predict/theory"},

@@ -35,7 +35,7 @@ func (s *setup) parts(c [constants]float64) Parts {
 	l := s.lengthsOf(c[lengthSpread])
 	p := Parts{Training: s.trainS(c, l), LogProbs: s.logProbsS(c, l)}
 	if s.rules.shared { // also where both sides take turns before a batch is whole
-		p.Sync = c[sharedSwitch] + s.model.Tensors()*c[syncTensor]
+		p.Sync = switchS(c, s.model)
 	} else {
 		p.Sync = s.syncS(c) / s.rules.syncEvery
 	}
@@ -102,16 +102,8 @@ func (s *setup) input(c [constants]float64, l *workload.Lengths, p Parts) (sched
 // trainer is the training side under the constants.
 func (s *setup) trainer(c [constants]float64, l *workload.Lengths) (hardware.Trainer, hardware.Layout) {
 	t := hardware.Trainer{Model: s.model, GPU: s.gpu, GPUs: max(s.row.TrainGPUs, 1), ContextTokens: s.contextTokens(l)}
-	layout := hardware.Layout{Tensor: s.row.TrainTP, Context: s.row.TrainCP, Expert: s.row.TrainEP, Pipeline: s.row.TrainPP, LayerS: c[denseLayer]}
-	t.MFU = c[denseUse]
-	if s.model.Experts > 0 {
-		t.MFU, layout.LayerS, layout.ExpertS = c[expertUse], c[layerStart], c[localExpert]
-	}
-	if s.rules.fsdp {
-		t.MFU, layout.ExpertS = c[shardedUse], 0
-	}
-	t.MFU = math.Min(t.MFU, 1)
-	return t, layout
+	layout := hardware.Layout{Tensor: s.row.TrainTP, Context: s.row.TrainCP, Expert: s.row.TrainEP, Pipeline: s.row.TrainPP}
+	return trainer(c, t, layout, s.rules.fsdp)
 }
 
 // batch is what one step trains.

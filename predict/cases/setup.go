@@ -214,23 +214,12 @@ const sequencesMost = 1024
 
 // replica is one engine under the constants.
 func (s *setup) replica(c [constants]float64, l *workload.Lengths) hardware.Replica {
-	gpus := s.row.engineGPUs()
-	r := hardware.Replica{Model: s.model, GPU: s.gpu, GPUs: gpus, WeightBytes: s.rules.rolloutBytes,
-		BandwidthUse: math.Min(c[decodeBandwidth], 1), PrefillUse: math.Min(c[prefillUse], 1), StepOverheadS: c[decodeStep], LayerS: c[decodeLayer],
+	r := hardware.Replica{Model: s.model, GPU: s.gpu, GPUs: s.row.engineGPUs(), WeightBytes: s.rules.rolloutBytes,
 		MemoryUse: memoryAlone, PromptTokens: s.promptTokens, MeanTokens: l.Mean(), MeanSquareTokens: l.MeanSquare()}
 	if s.rules.shared {
 		r.MemoryUse = memoryShared
 	}
-	if s.row.RolloutTP > 1 {
-		r.HeadsRepeated = true
-		if r.ExchangeS = c[nearExchange]; gpus > s.gpu.NodeGPUs {
-			r.ExchangeS = c[farExchange]
-		}
-	}
-	if s.row.RolloutEP > 1 {
-		r.ExpertS = c[expertLayer]
-	}
-	return r
+	return engine(c, r, s.row.RolloutTP > 1, s.row.RolloutEP > 1)
 }
 
 // engine is a replica in terms of a schedule: its slots, and its decode step by the rollouts on it.

@@ -23,7 +23,8 @@ func TestPlanAndSimulateNameTheSameSides(t *testing.T) {
 		raw, err := config.Parse("plan.yaml", plan.Example)
 		if err == nil {
 			raw, err = raw.Set(append([]string{"hardware.train_gpus=4", "hardware.gpus_per_replica=1", "search.batch=[128]", "search.slots_per_gpu=[128]",
-				"search.policies=[bounded]", "search.finalists=1"}, settings...)...)
+				"search.policies=[bounded]", "search.finalists=1",
+				"hardware.bandwidth_use=0.7", "hardware.step_overhead_s=0.003", "hardware.mfu=0.35"}, settings...)...)
 		}
 		if err != nil {
 			t.Fatal(err)

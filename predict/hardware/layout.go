@@ -24,6 +24,32 @@ type Batch struct {
 	MicroTokens float64
 }
 
+// stateShare is the share of usable memory that a stage's weights and gradients may take, and gradientBytes what they
+// are of a parameter: bf16 and fp32. The optimizer's state is spread over copies.
+const (
+	stateShare    = 0.5
+	gradientBytes = 6
+)
+
+// UsualLayout is how trainers split such a model where nothing says how, with micro-batches of so many tokens. Experts
+// are shared in a node. GPUs of a node divide the activations. The depth is cut, in powers of two, until a stage's
+// weights and gradients take half of the memory.
+func (t Trainer) UsualLayout(microTokens float64) Layout {
+	t.MicroBatchTokens = microTokens
+	_, tensor := t.InFlight()
+	l := Layout{Tensor: tensor, Expert: 1, Pipeline: 1}
+	t = t.WithDefaults()
+	if t.Model.Experts > 0 {
+		l.Expert = max(min(t.Model.Experts, t.GPU.NodeGPUs, t.GPUs), 1)
+	}
+	experts := t.Model.ExpertParameters
+	held := (t.Model.Parameters-experts)/float64(l.Tensor) + experts/float64(l.Expert)
+	for held*gradientBytes/float64(l.Pipeline) > stateShare*t.GPU.MemoryBytes*t.MemoryUse && 2*l.Pipeline*l.Tensor <= t.GPUs && 2*l.Pipeline <= t.Model.Layers {
+		l.Pipeline *= 2
+	}
+	return l
+}
+
 // copies is how many copies of the model GPUs hold, at least 1.
 func (l Layout) copies(gpus int) float64 {
 	return math.Max(float64(gpus)/float64(max(l.Tensor, 1)*max(l.Context, 1)*max(l.Pipeline, 1)), 1)

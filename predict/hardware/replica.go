@@ -269,10 +269,10 @@ func (r Replica) Decode(active float64) Decode {
 // node's of a dense model that is pipelined over several, whose stages follow one
 // another. Its cache is spread over all ([Replica.CacheRoomBytes]).
 func (r Replica) together() float64 {
-	if r.Model.Experts == 0 && !r.filled {
-		return float64(min(r.GPUs, max(r.GPU.NodeGPUs, 1)))
+	if r.filled {
+		return float64(r.GPUs)
 	}
-	return float64(r.GPUs)
+	return float64(r.SplitsLayers())
 }
 
 // overhead is t₀: none where it is given as negative, so that unset can mean the default.
@@ -296,7 +296,16 @@ func (r Replica) copies() float64 {
 	if !r.HeadsRepeated || r.Model.KVHeads < 1 {
 		return 1
 	}
-	return math.Max(float64(r.GPUs)/float64(r.Model.KVHeads), 1)
+	return math.Max(float64(r.SplitsLayers())/float64(r.Model.KVHeads), 1)
+}
+
+// SplitsLayers is how many GPUs split a layer: all of them, but one node's of a dense model that is pipelined over
+// several.
+func (r Replica) SplitsLayers() int {
+	if r.Model.Experts == 0 {
+		return min(max(r.GPUs, 1), max(r.GPU.NodeGPUs, 1))
+	}
+	return max(r.GPUs, 1)
 }
 
 // limit names the largest part of a step.
@@ -373,6 +382,7 @@ func (r Replica) Measured(active, tokensPerS float64) (Replica, error) {
 func (r Replica) plausible(active, tokensPerS float64) error {
 	ideal := r
 	ideal.BandwidthUse, ideal.ComputeUse, ideal.StepOverheadS, ideal.Scale, ideal.filled = 1, 1, -1, 1, true
+	ideal.LayerS, ideal.ExchangeS, ideal.ExpertS, ideal.HeadsRepeated = 0, 0, 0, false
 	most := ideal.Decode(active).TokensPerS
 	switch {
 	case tokensPerS > most*1.05:

@@ -153,3 +153,28 @@ func TestBadTrainers(t *testing.T) {
 		}
 	}
 }
+
+// Layouts of published trainers: NeMo-RL's of these models on H100 have pipelines of 8, 16 and 1 stages, the dense one
+// 4 stages or four GPUs a layer.
+func TestUsualLayout(t *testing.T) {
+	for _, run := range []struct {
+		model                  string
+		gpus, pipeline, expert int
+	}{
+		{"qwen3-235b-a22b", 128, 8, 8}, {"deepseek-v3", 512, 16, 8}, {"qwen3-30b-a3b", 32, 1, 8}, {"qwen3-32b", 32, 8, 1},
+		{"qwen3-32b", 2, 2, 1}, {"qwen3-0.6b", 8, 1, 1},
+	} {
+		m, err := ModelNamed(run.model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := GPUNamed("h100-sxm")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := Trainer{Model: m, GPU: g, GPUs: run.gpus, Recompute: true}.UsualLayout(4096)
+		if l.Pipeline != run.pipeline || l.Expert != run.expert || l.Tensor != 1 {
+			t.Errorf("%s on %d GPUs: %+v", run.model, run.gpus, l)
+		}
+	}
+}

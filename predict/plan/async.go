@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -126,7 +127,12 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 	tokens := p.Lengths.Mean()
 	// A slot's share of reading prompts is in its step, as in the plan's own speeds.
 	step := func(active int) float64 { return m.tokenS(float64(active), tokens) }
-	update := float64(c.BatchRollouts) * (tokens + m.PromptTokens) / m.TrainTokensPerSPerGPU
+	train := schedule.Phase{S: m.updateS(float64(c.BatchRollouts), tokens+m.PromptTokens, c.TrainGPUs), GPUs: c.TrainGPUs}
+	if m.TrainS != nil {
+		train.Slowdown = func(gpus int) float64 {
+			return m.updateS(float64(c.BatchRollouts), tokens+m.PromptTokens, gpus) / train.S * float64(gpus) / float64(train.GPUs)
+		}
+	}
 	forward := 1.0 / 3
 	if d.Hardware.Recompute && d.Hardware.TrainTokensPerSPerGPU == 0 {
 		forward = 1.0 / 4
@@ -144,8 +150,8 @@ func Schedules(p *Problem, c *Candidate) schedule.Input {
 		Lengths: p.Lengths, Environment: p.Environment, GroupSize: d.Rollout.GroupSize, BatchGroups: c.BatchRollouts / d.Rollout.GroupSize,
 		GPUs: c.GPUs(), RolloutGPUs: c.RolloutGPUs, GPUsPerEngine: m.GPUsPerReplica, TrainGPUsMin: m.TrainGPUsMin, TrainGPUsUnit: m.TrainGPUsUnit,
 		SlotsPerEngine: c.SlotsPerReplica, Decode: schedule.Sampled(step, max(c.SlotsPerReplica, 1)), PrefillTokensPerS: prefill,
-		Train: schedule.Phase{S: update, GPUs: 1}, LogProbs: schedule.Phase{S: update * forward, GPUs: 1},
+		Train: train, LogProbs: schedule.Phase{S: train.S * forward, GPUs: train.GPUs, Slowdown: train.Slowdown},
 		StalenessMax: d.Budget.StalenessMean, StalenessP95Max: float64(d.Budget.StalenessP95),
-		SyncS: c.SyncS, SwitchS: c.SyncS, QueueFactor: max(c.QueueFactor, 1), Threshold: max(c.StalenessThreshold, 0.5), Seed: d.Seed,
+		SyncS: c.SyncS, SwitchS: cmp.Or(m.SwitchS, c.SyncS), QueueFactor: max(c.QueueFactor, 1), Threshold: max(c.StalenessThreshold, 0.5), Seed: d.Seed,
 	}
 }

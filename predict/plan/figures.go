@@ -97,7 +97,7 @@ func (e *evaluator) rates(c *Candidate) {
 	m := &e.problem.Machine
 	c.ConcurrencyRollouts = c.Concurrency()
 	c.DecodeTokensPerS = e.slotSpeed(float64(c.SlotsPerReplica))
-	c.StepS = float64(c.BatchRollouts) * (e.tokens + m.PromptTokens) / (float64(c.TrainGPUs) * m.TrainTokensPerSPerGPU)
+	c.StepS = m.updateS(float64(c.BatchRollouts), e.tokens+m.PromptTokens, c.TrainGPUs)
 	c.SyncS = m.SyncS(c.RolloutGPUs, c.TrainGPUs)
 }
 

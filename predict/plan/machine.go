@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/predict/cases"
 	"github.com/headway-rl/headway/predict/hardware"
 )
 
@@ -124,16 +126,26 @@ func override(m *hardware.Model, s config.ModelShape) bool {
 	return true
 }
 
-// replica is one engine by its roofline.
+// replica is one engine by its roofline, with what published runs show beside it. Keys of the document come before
+// that: a step_overhead_s is all of a step that no roofline explains.
 func (b *builder) replica() hardware.Replica {
 	h := b.document.Hardware
-	overhead := h.StepOverheadS
-	if overhead == 0 {
-		overhead = -1 // hardware's word for none
+	r := cases.Shipped().Engine(hardware.Replica{Model: b.model, GPU: b.gpu, GPUs: b.machine.GPUsPerReplica, WeightBytes: h.WeightBytes, KVBytes: h.KVBytes,
+		MemoryUse: h.MemoryUse, PromptTokens: h.PromptTokens + toolTokens(b.document)/2, MeanTokens: b.lengths.Mean(), MeanSquareTokens: b.lengths.MeanSquare()})
+	r.BandwidthUse, r.PrefillUse = cmp.Or(h.BandwidthUse, r.BandwidthUse), h.PrefillUse
+	if b.document.Given("hardware.step_overhead_s") {
+		r = withOverhead(r, h.StepOverheadS)
 	}
-	return hardware.Replica{Model: b.model, GPU: b.gpu, GPUs: b.machine.GPUsPerReplica,
-		WeightBytes: h.WeightBytes, KVBytes: h.KVBytes, MemoryUse: h.MemoryUse, BandwidthUse: h.BandwidthUse, PrefillUse: h.PrefillUse, StepOverheadS: overhead,
-		PromptTokens: h.PromptTokens + toolTokens(b.document)/2, MeanTokens: b.lengths.Mean(), MeanSquareTokens: b.lengths.MeanSquare()}
+	return r
+}
+
+// withOverhead is a replica whose step has that much beside its roofline and nothing else.
+func withOverhead(r hardware.Replica, seconds float64) hardware.Replica {
+	r.LayerS, r.ExchangeS, r.ExpertS = 0, 0, 0
+	if r.StepOverheadS = seconds; seconds == 0 {
+		r.StepOverheadS = -1 // hardware's word for none
+	}
+	return r
 }
 
 // decoding finds the speed of engines: measured points, a measured speed on the
@@ -153,8 +165,9 @@ func (b *builder) decoding() error {
 	case h.RolloutTokensPerSPerGPU > 0:
 		return b.measured(h.RolloutTokensPerSPerGPU, h.SlotsPerGPU)
 	case b.known:
-		b.roofline(b.replica())
-		b.note("decoding by roofline at %.0f %% of peak bandwidth and %.1f ms a step beside it: optimistic until calibrated", 100*h.BandwidthUse, 1e3*h.StepOverheadS)
+		r := b.replica()
+		b.roofline(r)
+		b.note("decoding by roofline at %.0f %% of peak bandwidth and %.1f ms a step beside it, %s", 100*r.BandwidthUse, 1e3*r.Decode(1).Overhead, b.source("hardware.bandwidth_use", "hardware.step_overhead_s"))
 	default:
 		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or modelled.decode_curve")
 	}
@@ -162,6 +175,14 @@ func (b *builder) decoding() error {
 		return b.pinned(h.SlotsPerGPU)
 	}
 	return nil
+}
+
+// source says where such keys' figures are from.
+func (b *builder) source(keys ...string) string {
+	if slices.ContainsFunc(keys, b.document.Given) {
+		return "as the document says"
+	}
+	return "as published runs show: yours may differ until calibrated"
 }
 
 // prefill takes the document's own speed of reading, where it gives one.
@@ -292,7 +313,7 @@ func (b *builder) calibrated(points []config.DecodePoint) {
 	for i, at := range points {
 		speeds[i] = hardware.DecodePoint{Active: float64(at.Active), TokensPerS: float64(at.Active) * at.TokensPerS}
 	}
-	c, err := hardware.FitDecode(b.replica(), speeds)
+	c, err := hardware.FitDecode(withOverhead(b.replica(), 0), speeds)
 	if err != nil || c.Worst > calibratedMost || !slices.Contains(c.Fitted, "bandwidth_use") || slices.Contains(c.Fitted, "compute_use") {
 		return
 	}
@@ -365,9 +386,42 @@ func (b *builder) training() error {
 		b.note("training as measured: %s tokens/s a GPU, an MFU of %.0f %%", plain(h.TrainTokensPerSPerGPU), 100*mfu)
 		return nil
 	}
-	m.TrainTokensPerSPerGPU = t.TokensPerS()
-	b.note("training at an MFU of %.0f %%: %.0f tokens/s a GPU, prompt and response together", 100*h.MFU, m.TrainTokensPerSPerGPU)
+	if h.MFU > 0 {
+		m.TrainTokensPerSPerGPU = t.TokensPerS()
+		b.note("training at an MFU of %.0f %%: %.0f tokens/s a GPU, prompt and response together", 100*h.MFU, m.TrainTokensPerSPerGPU)
+		return nil
+	}
+	b.passes(t)
 	return nil
+}
+
+// manyRollouts is a batch so large that launches and pipelines are as small a part of a step as they get.
+const manyRollouts = 1 << 24
+
+// passes takes a train step from its passes over micro-batches, as published runs show them. Each packs as much as the
+// longest sequence has.
+func (b *builder) passes(t hardware.Trainer) {
+	m := &b.machine
+	longest := m.PromptTokens + float64(b.lengths.Quantile(1))
+	passes := 3.0
+	if t.Recompute {
+		passes++
+	}
+	m.TrainS = func(rollouts, tokens float64, gpus int) float64 {
+		t := t
+		t.GPUs = gpus
+		fitted, layout := cases.Shipped().Trainer(t, t.UsualLayout(longest))
+		return fitted.PassesS(layout, hardware.Batch{Tokens: tokens, Sequences: rollouts, MicroTokens: longest}, passes, 2)
+	}
+	tokens, gpus := manyRollouts*(b.lengths.Mean()+m.PromptTokens), max(m.TrainGPUsMin, b.gpu.NodeGPUs)
+	m.TrainTokensPerSPerGPU = tokens / m.TrainS(manyRollouts, tokens, gpus) / float64(gpus)
+	t.GPUs = gpus
+	mfu, err := t.MFUOf(m.TrainTokensPerSPerGPU * float64(gpus))
+	if err != nil {
+		mfu = 0
+	}
+	b.note("training as published runs of trainers that split a model show: at most %.0f tokens/s a GPU, prompt and response together, an MFU of %.0f %% (hardware.mfu sets one: sharded trainers reach about %.0f %%)",
+		m.TrainTokensPerSPerGPU, 100*mfu, 100*cases.Shipped().ShardedUse())
 }
 
 // context is the context that a mean trained token's sequence has, E[(p+L)²]/E[p+L]
@@ -390,6 +444,7 @@ func (b *builder) sync() error {
 		return nil
 	}
 	b.machine.SyncS = b.syncSeconds()
+	b.machine.SwitchS = cases.Shipped().SwitchS(b.model)
 	b.note("a weight sync is reckoned from %.1f GB of weights over %.0f GB/s a node", b.model.WeightBytes(2)/1e9, d.Hardware.NetworkBytesPerS/1e9)
 	return nil
 }

@@ -64,7 +64,7 @@ type Machine struct {
 	// PromptTokens is the part of a sequence that a train step reads beside the response: the prompt and the results of
 	// tools.
 	PromptTokens float64 `json:"prompt_tokens"`
-	// TrainTokensPerSPerGPU is the trainer's speed, prompt and response together.
+	// TrainTokensPerSPerGPU is the trainer's speed, prompt and response together: the most that large batches reach.
 	TrainTokensPerSPerGPU float64 `json:"train_tokens_per_s_per_gpu"`
 	// Notes say where the figures are from and which assumptions they make.
 	Notes []string `json:"notes"`
@@ -75,6 +75,19 @@ type Machine struct {
 	StepLimit func(active float64) string  `json:"-"`
 	// SyncS is the time of a weight sync between so many GPUs, in seconds.
 	SyncS func(rolloutGPUs, trainGPUs int) float64 `json:"-"`
+	// TrainS is the time of an update of so many rollouts, of so many tokens in all, in seconds; nil for
+	// TrainTokensPerSPerGPU at any batch.
+	TrainS func(rollouts, tokens float64, gpus int) float64 `json:"-"`
+	// SwitchS is the time to hand shared GPUs from training to rollouts and back, in seconds; 0 for a sync's.
+	SwitchS float64 `json:"-"`
+}
+
+// updateS is the time of an update of so many rollouts of so many tokens each, prompts included, in seconds.
+func (m *Machine) updateS(rollouts, tokens float64, gpus int) float64 {
+	if m.TrainS != nil {
+		return m.TrainS(rollouts, rollouts*tokens, gpus)
+	}
+	return rollouts * tokens / (float64(gpus) * m.TrainTokensPerSPerGPU)
 }
 
 // tokenS is the time of one token of a slot with so many at work, in seconds: the

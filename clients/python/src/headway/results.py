@@ -961,7 +961,7 @@ class Machine(View):
     prompt_tokens: float
     """prompt_tokens is the part of a sequence that a train step reads beside the response: the prompt and the results of tools."""
     train_tokens_per_s_per_gpu: float
-    """train_tokens_per_s_per_gpu is the trainer's speed, prompt and response together."""
+    """train_tokens_per_s_per_gpu is the trainer's speed, prompt and response together: the most that large batches reach."""
     notes: list[str]
     """notes say where the figures are from and which assumptions they make."""
 

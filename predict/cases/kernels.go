@@ -1,0 +1,59 @@
+package cases
+
+import (
+	"math"
+
+	"github.com/headway-rl/headway/predict/hardware"
+)
+
+// Engine puts what the fit knows of any software into an engine that splits its layers over its GPUs. The
+// engine's memory, types and lengths stay.
+func (f Fitted) Engine(r hardware.Replica) hardware.Replica {
+	return engine(f.Values, r, r.GPUs > 1, false)
+}
+
+// Trainer puts what the fit knows of trainers that split a model into one and into its layout.
+func (f Fitted) Trainer(t hardware.Trainer, l hardware.Layout) (hardware.Trainer, hardware.Layout) {
+	return trainer(f.Values, t, l, false)
+}
+
+// ShardedUse is the share of peak FLOP/s that trainers reach which shard parameters without splitting a model.
+func (f Fitted) ShardedUse() float64 { return f.Values[shardedUse] }
+
+// SwitchS is the time to hand shared GPUs from training to rollouts and back, weights included, in seconds.
+func (f Fitted) SwitchS(m hardware.Model) float64 { return switchS(f.Values, m) }
+
+// engine puts constants into a replica. Tensor says that its GPUs split layers, experts that they share them.
+func engine(c [constants]float64, r hardware.Replica, tensor, experts bool) hardware.Replica {
+	r.BandwidthUse, r.PrefillUse = math.Min(c[decodeBandwidth], 1), math.Min(c[prefillUse], 1)
+	r.StepOverheadS, r.LayerS = c[decodeStep], c[decodeLayer]
+	if tensor {
+		r.HeadsRepeated = true
+		if r.ExchangeS = c[nearExchange]; r.SplitsLayers() > r.GPU.NodeGPUs {
+			r.ExchangeS = c[farExchange]
+		}
+	}
+	if experts {
+		r.ExpertS = c[expertLayer]
+	}
+	return r
+}
+
+// trainer puts constants into a trainer and its layout. Sharded says that it shards parameters without
+// splitting the model.
+func trainer(c [constants]float64, t hardware.Trainer, l hardware.Layout, sharded bool) (hardware.Trainer, hardware.Layout) {
+	t.MFU, l.LayerS = c[denseUse], c[denseLayer]
+	if t.Model.Experts > 0 {
+		t.MFU, l.LayerS, l.ExpertS = c[expertUse], c[layerStart], c[localExpert]
+	}
+	if sharded {
+		t.MFU, l.ExpertS = c[shardedUse], 0
+	}
+	t.MFU = math.Min(t.MFU, 1)
+	return t, l
+}
+
+// switchS is the change of shared GPUs, with the weights' way into the engines.
+func switchS(c [constants]float64, m hardware.Model) float64 {
+	return c[sharedSwitch] + m.Tensors()*c[syncTensor]
+}
