@@ -196,6 +196,7 @@ func (s *setup) engines(model hardware.Model, gpu hardware.GPU, row map[string]s
 	perToken := model.CacheBytes(context, numbers.cacheBytes) / context
 	if s.layout.hostBytes > 0 {
 		reads.HostTokens, reads.HostTokenS = int(s.layout.hostBytes/perToken), perToken/hostBytesPerS
+		reads.HostHidden = hiddenPattern.MatchString(arm)
 	}
 	tokenS := perToken / (cards * gpu.NICBytesPerS * linkUse)
 	s.transferS = linkStartS + tokenS*float64(s.input)
@@ -233,6 +234,9 @@ func (s *setup) fitting(model hardware.Model, gpu hardware.GPU, dtype string, co
 	return first, e, err
 }
 
+// hiddenPattern finds that a router does not know what the host has.
+var hiddenPattern = regexp.MustCompile(`blind|not know|unaware`)
+
 // placement reads an arm's rule.
 func placement(arm string) serving.Placement {
 	switch {
@@ -240,7 +244,7 @@ func placement(arm string) serving.Placement {
 		return serving.RoundRobin
 	case strings.Contains(arm, "consistent hash"):
 		return serving.ConsistentHash
-	case strings.Contains(arm, "prefix") || strings.Contains(arm, "router knows"):
+	case strings.Contains(arm, "prefix") || strings.Contains(arm, "host tier") || strings.Contains(arm, "router knows") || strings.Contains(arm, "precise"):
 		return serving.PrefixWeighted
 	}
 	return serving.LeastLoaded

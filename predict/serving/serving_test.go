@@ -72,13 +72,18 @@ func TestRoutingSigns(t *testing.T) {
 		row("precise|routing|qwen3-32b|h100-sxm|16|vLLM|8 replicas TP2, blocks of 64|bf16|7200|1000|30 requests/s for 25 s|replica with most of the prefix resident, weighed with load"),
 		row("nixl|prefix cache|gpt-oss-120b|h200|16|vLLM|8 prefill TP1 of 1630790 cache tokens, 2 decode TP4|mxfp4|16256|256|30 requests/s Poisson for 60 s; 1000 prefixes of 16000 tokens, 5 prompts each|GPU cache only, prefix-aware"),
 		row("cpu|prefix cache|gpt-oss-120b|h200|16|vLLM|the same and 100 GiB of host memory a prefill worker|mxfp4|16256|256|as above|host tier, router knows it"),
+		row("blind|prefix cache|gpt-oss-120b|h200|16|vLLM|the same|mxfp4|16256|256|as above|host tier, router blind"),
 	})
 	for _, a := range answers {
 		if a.Reason != "" || a.PrefixHit == nil {
 			t.Fatalf("%s: %s", a.ID, a.Reason)
 		}
 	}
-	rr, precise, without, with := answers[0], answers[1], answers[2], answers[3]
+	rr, precise, without, with, blind := answers[0], answers[1], answers[2], answers[3], answers[4]
+	if *blind.PrefixHit < *without.PrefixHit || *blind.PrefixHit > *with.PrefixHit || *blind.LatencyS > *without.LatencyS || *blind.LatencyS < *with.LatencyS {
+		t.Errorf("a router that does not know the host finds %g in %g s, without a host %g in %g s, and one that knows %g in %g s",
+			*blind.PrefixHit, *blind.LatencyS, *without.PrefixHit, *without.LatencyS, *with.PrefixHit, *with.LatencyS)
+	}
 	if *precise.OutputTokensPerS < 1.5**rr.OutputTokensPerS || *precise.TTFTMS > *rr.TTFTMS/50 {
 		t.Errorf("by prefix %g tokens/s and %g ms, round robin %g and %g", *precise.OutputTokensPerS, *precise.TTFTMS, *rr.OutputTokensPerS, *rr.TTFTMS)
 	}

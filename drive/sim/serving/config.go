@@ -29,6 +29,8 @@ type Engine struct {
 	// time to load a token's cache from there, in seconds.
 	HostTokens int
 	HostTokenS float64
+	// HostHidden says that placement does not know what the host has.
+	HostHidden bool
 	// PrefillAlone says that a step which reads prompts decodes nothing, as SGLang has it.
 	PrefillAlone bool
 	// NoPrefixCache says that no prompt finds anything.

@@ -145,7 +145,7 @@ func (r *replica) has(c *call) float64 {
 		return 0
 	}
 	found, _ := r.cache.find(&c.chain, whole)
-	if r.host != nil {
+	if r.host != nil && !r.engine.HostHidden {
 		held, _ := r.host.find(&c.chain, whole)
 		found = max(found, held)
 	}
