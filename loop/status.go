@@ -115,5 +115,14 @@ func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engin
 // false without Config.TrainerAsks.
 func (l *Loop) Asked() bool { return l.s.Asked }
 
+// Touch reads a slot and returns any of its figures. It decides nothing: a driver that knows which
+// event comes next has the slot near by then.
+func (l *Loop) Touch(slot int32) int32 {
+	if uint(slot) >= uint(len(l.s.Slots)) {
+		return 0
+	}
+	return l.s.Slots[slot].Group
+}
+
 // QueueGroups returns how many ready groups the queue holds.
 func (l *Loop) QueueGroups() int { return l.s.Queue.Len }

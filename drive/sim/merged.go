@@ -36,7 +36,13 @@ type merged struct {
 	bound int64
 	ev    loop.Event
 	m     metrics.Measured
+	// wide says that there are so many slots that touchNext pays; touched keeps what it read.
+	wide    bool
+	touched int32
 }
+
+// wideSlots is from how many slots on their records lie outside a core's own caches.
+const wideSlots = 4096
 
 // rollout is a rollout in a slot of a merged run. It fills one cache line at most.
 type rollout struct {
@@ -102,6 +108,7 @@ func newMerged(cfg *Config) *merged {
 		m.tokensMax = cfg.PruneTokens
 	}
 	m.ev.Kind = loop.RolloutScored
+	m.wide = len(m.slots) >= wideSlots
 	return m
 }
 
@@ -121,7 +128,11 @@ func (r *runner) runMerged() error {
 			if d := &c.due[c.next]; d.end < m.bound {
 				c.next++
 				r.now = d.end
-				r.endMerged(d.slot)
+				slot := d.slot
+				if m.wide {
+					r.touchNext()
+				}
+				r.endMerged(slot)
 				if r.sinceStep > r.stallAfter {
 					return r.stalled(false)
 				}
@@ -137,6 +148,15 @@ func (r *runner) runMerged() error {
 		}
 	}
 	return nil
+}
+
+// touchNext reads what the next end will need while this one is worked on: with so many slots that they lie
+// outside the nearest caches, an end waits for three of them otherwise, one after another.
+func (r *runner) touchNext() {
+	m := r.merged
+	if next := m.calendar.ahead(); next != none {
+		m.touched += m.calendar.slots[next].tokens + r.l.Touch(next) + r.rec.Touch(next)
+	}
 }
 
 // bound returns the time before which no scheduled event and no tick comes; an event that

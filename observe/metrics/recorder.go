@@ -152,6 +152,14 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	r.ObserveEvent(&ev, &m, actions)
 }
 
+// Touch reads what is kept of a slot, as loop.Loop's does.
+func (r *Recorder) Touch(slot int32) int32 {
+	if uint(slot) >= uint(len(r.run.Slots)) {
+		return 0
+	}
+	return r.run.Slots[slot].Sample
+}
+
 // ObserveEvent is Observe without copying what it is given, which it only reads.
 func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.run.NowNS = max(r.run.NowNS, ev.Time)
