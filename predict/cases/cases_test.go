@@ -112,6 +112,71 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// Words that other frameworks use for the same rules are read as well.
+func TestRulesInOtherWords(t *testing.T) {
+	async := func(rule string) fields {
+		return fields{"schedule": "fully async, separate GPUs", "staleness_rule": rule}
+	}
+	for _, test := range []struct {
+		change fields
+		check  func(rules) bool
+	}{
+		{async("staleness_threshold 0.3"), func(r rules) bool { return r.ahead == 0.3 }},
+		{fields{"schedule": "asynchronous, separate GPUs, streamed", "optimizer_steps": "4", "staleness_rule": "staleness_threshold=0.5"}, func(r rules) bool { return r.ahead == 0.5 && r.pieces == 4 }},
+		{async("staleness_threshold 0"), func(r rules) bool { return r.async && r.ahead == 0 }},
+		{async("max_head_offpolicyness 4"), func(r rules) bool { return r.ahead == 4 }},
+		{async("max_off_policy_steps: 8"), func(r rules) bool { return r.ahead == 8 }},
+		{async("within 3 versions"), func(r rules) bool { return r.ahead == 3 }},
+		{fields{"schedule": "2-step off, separate GPUs"}, func(r rules) bool { return r.async && !r.shared && r.ahead == 2 }},
+		{fields{"schedule": "one step off policy", "train_gpus": "8", "rollout_gpus": "8"}, func(r rules) bool { return r.async && !r.shared && r.ahead == 1 }},
+		{fields{"schedule": "asynchronous, non-colocated", "train_gpus": "8", "rollout_gpus": "8"}, func(r rules) bool { return r.async && !r.shared }},
+		{fields{"schedule": "colocate async"}, func(r rules) bool { return r.async && r.shared }},
+		{fields{"schedule": "asynchronous"}, func(r rules) bool { return r.async && r.shared }}, // 16 GPUs, 16 that train and 16 that generate
+		{fields{"schedule": "synchronous, separate GPUs", "gpus": "", "train_gpus": "8", "rollout_gpus": "8"}, func(r rules) bool { return !r.async && !r.shared }},
+		{fields{"sync": "NCCL every 2 steps"}, func(r rules) bool { return r.syncEvery == 2 }},
+		{fields{"rollout_tp": "2", "concurrency": "max_num_seqs 32"}, func(r rules) bool { return r.inFlightRollouts == 8*32 }},
+		{fields{"concurrency": "32 per engine"}, func(r rules) bool { return r.inFlightRollouts == 16*32 }},
+		{fields{"concurrency": "256 rollouts at once"}, func(r rules) bool { return r.inFlightRollouts == 256 }},
+		{fields{"rollout_dtype": "MXFP8", "train_dtype": "bf16 with fp8 gradients"}, func(r rules) bool { return r.rolloutBytes == 1 && r.trainBytes == 2 }},
+		{fields{"rollout_dtype": "AWQ 4-bit", "train_dtype": "bf16, fp8 cache"}, func(r rules) bool { return r.rolloutBytes < 1 && r.trainBytes == 2 }},
+		{fields{"train_dtype": "bf16, LoRA rank 16"}, func(r rules) bool { return r.lora }},
+		{fields{"note": "full weights, no LoRA"}, func(r rules) bool { return !r.lora }},
+	} {
+		if r := read(t, example("a", test.change))[0].rules(); !test.check(r) {
+			t.Errorf("%v: %+v", test.change, r)
+		}
+	}
+}
+
+// Counts that others of the row decide are derived, and a prompt that is guessed is said to be.
+func TestDerived(t *testing.T) {
+	r := read(t, example("a", fields{"sequences": "", "train_gpus": "", "rollout_gpus": "", "old_logprob_pass": "TRUE", "cap_of": "context", "mean_prompt_tokens": ""}),
+		example("b", fields{"schedule": "asynchronous, separate GPUs", "train_gpus": "12", "rollout_gpus": "", "mean_prompt_tokens": "500", "cap_of": "Context"}),
+		example("c", fields{"schedule": "trainer alone", "train_gpus": "", "rollout_gpus": ""}))
+	if a := r[0]; a.Sequences != 1024 || a.TrainGPUs != 16 || a.RolloutGPUs != 16 || !a.OldLogProbs {
+		t.Errorf("%+v", a)
+	}
+	if b := r[1]; b.TrainGPUs != 12 || b.RolloutGPUs != 4 {
+		t.Errorf("%+v", b)
+	}
+	if c := r[2]; c.TrainGPUs != 16 || c.RolloutGPUs != 0 {
+		t.Errorf("%+v", c)
+	}
+	if s, err := newSetup(r[1]); err != nil || s.capTokens != 3596 {
+		t.Errorf("a cap of the context: %v %v", s.capTokens, err)
+	}
+	for i, want := range []string{"[mean_prompt_tokens 256, a question of mathematics or code]", "[]"} {
+		if a := answers(t, r, Shipped(), Options{})[i]; a.Step == nil || fmt.Sprint(a.Assumed) != want {
+			t.Errorf("assumed %v, want %s; %s", a.Assumed, want, a.Reason)
+		}
+	}
+	replicas, err := Read(strings.NewReader("id,family,model,gpu,schedule,train_gpus,rollout_gpus,rollout_replicas,sequences,mean_prompt_tokens,mean_response_tokens,cap_tokens\n" +
+		"one,own,qwen3-8b,H100,asynchronous,8,8,2,512,200,1000,4096\n"))
+	if err != nil || replicas[0].engineGPUs() != 4 || replicas[0].replicas() != 2 {
+		t.Errorf("%+v: %v", replicas, err)
+	}
+}
+
 // A model without a preset is counted from its shape, and refused by name without one.
 func TestShape(t *testing.T) {
 	shape := "26 layers, hidden 2560, 20 heads, 5 kv heads of 128, 256 experts of 1280 top 4, shared expert 2560, vocabulary 128256, window 2048 but for every 4th and the last layer; 67 B, 2 B active"
@@ -136,12 +201,12 @@ func TestShape(t *testing.T) {
 // A row without what decides its time has no answer and says why; what usually follows is assumed.
 func TestReasons(t *testing.T) {
 	for want, change := range map[string]fields{
-		"sequences":                     {"sequences": ""},
+		"sequences":                     {"sequences": "", "samples": ""},
 		"mean_response_tokens or cap":   {"mean_response_tokens": "", "cap_tokens": ""},
-		"rollout_gpus":                  {"rollout_gpus": ""},
+		"rollout_gpus":                  {"rollout_gpus": "", "schedule": "asynchronous, separate GPUs"},
 		`GPU "abacus" is not known`:     {"gpu": "abacus"},
 		"the weights take":              {"model": "llama-3.1-405b"},
-		"not published, and the answer": {"train_gpus": ""},
+		"not published, and the answer": {"train_gpus": "", "schedule": "asynchronous, separate GPUs"},
 	} {
 		a := answers(t, read(t, example("a", change)), unfitted(), Options{})[0]
 		if a.Step != nil || !strings.Contains(a.Reason, want) {
@@ -315,7 +380,7 @@ func TestSummary(t *testing.T) {
 
 // JSON has the agreed names, null where there is no answer, and every row in its order.
 func TestJSON(t *testing.T) {
-	rows := read(t, example("a", fields{"m_step_s": "50"}), example("b", fields{"sequences": ""}))
+	rows := read(t, example("a", fields{"m_step_s": "50"}), example("b", fields{"sequences": "", "prompts": ""}))
 	r := Summarize(rows, answers(t, rows, Shipped(), Options{CalibrateOn: []string{"a"}}), Shipped(), []string{"a"})
 	data, err := json.Marshal(r)
 	if err != nil {

@@ -49,18 +49,25 @@ type rules struct {
 
 var (
 	switched  = regexp.MustCompile(`(?:^|[^o] |, |; )(?:gpus )?switch`)
-	anyNumber = regexp.MustCompile(`\d+`)
+	overlaps  = regexp.MustCompile(`async|steps?[- ]off`)
+	together  = regexp.MustCompile(`co-?locat`)
+	apart     = regexp.MustCompile(`(?:non-|not |un)co-?locat|separate|disaggregat`)
+	anyNumber = regexp.MustCompile(`\d+(?:\.\d+)?`)
 	groupsOf  = regexp.MustCompile(`(\d+) (?:groups|prompts) of (\d+)`)
-	perEngine = regexp.MustCompile(`at most (\d+) running an engine`)
-	workers   = regexp.MustCompile(`(\d+) (?:generation workers|clients|at once)`)
-	every     = regexp.MustCompile(`every (\d+) (?:update|mini-batch)`)
-	older     = regexp.MustCompile(`(?:older than|at most|\beta|max_trajectory_age_steps|allowance|max_off_policy_threshold|max_staleness) (\d+)`)
+	perEngine = regexp.MustCompile(`(?:at most )?(\d+) running (?:an|per) (?:engine|replica|server)|(\d+) (?:an|per) (?:engine|replica|server)|max_num_seqs[ =:]+(\d+)|max_running_requests[ =:]+(\d+)`)
+	workers   = regexp.MustCompile(`(\d+) (?:generation workers|clients|at once|(?:rollouts|sequences|requests) at once|concurrent)`)
+	every     = regexp.MustCompile(`every (\d+) (?:(?:optimizer|training|trainer) )?(?:update|step|mini-batch)`)
+	older     = regexp.MustCompile(`(?:older than|at most|within|up to|\beta|max_trajectory_age_steps|allowance|max_off_policy_threshold|max_off_policy_steps|max_head_offpolicyness|max_async_level|async_level|max_staleness_steps|max_staleness)(?: of|:|=)? ?(\d+)`)
+	stepsOff  = regexp.MustCompile(`(\d+)[- ]steps?[- ]off`)
+	shareOf   = regexp.MustCompile(`staleness_threshold[ =:]+(\d+(?:\.\d+)?)`)
+	oneByte   = regexp.MustCompile(`fp8|int8|8-bit|e4m3|w8a`)
+	halfByte  = regexp.MustCompile(`mxfp4|nvfp4|int4|fp4|4-bit|w4a|awq|gptq`)
 )
 
 // read says what the words of a row mean. Unknown words leave a rule at what is usual.
 func (r Row) rules() rules {
 	schedule, sync, types := strings.ToLower(r.Schedule), strings.ToLower(r.Sync), strings.ToLower(r.TrainDType)
-	out := rules{pieces: 1, syncEvery: 1, rolloutBytes: bytesOf(r.RolloutDType), trainBytes: bytesOf(r.TrainDType)}
+	out := rules{syncEvery: 1, rolloutBytes: bytesOf(r.RolloutDType), trainBytes: bytesOf(r.TrainDType)}
 	switch {
 	case strings.Contains(schedule, "trainer alone"):
 		out.kind = kindTrain
@@ -69,41 +76,58 @@ func (r Row) rules() rules {
 	case strings.Contains(schedule, "serving only"), strings.Contains(schedule, "multi-turn rollouts"), strings.Contains(schedule, "agents,"), r.Family == "routing":
 		out.kind = kindServe
 	}
-	out.async = strings.Contains(schedule, "asynchronous")
-	out.shared = strings.Contains(schedule, "colocated") || !out.async && r.TrainGPUs > 0 && r.RolloutGPUs > 0 && r.TrainGPUs+r.RolloutGPUs > r.GPUs
+	out.async = overlaps.MatchString(schedule)
+	if !apart.MatchString(schedule) {
+		twice := r.TrainGPUs > 0 && r.RolloutGPUs > 0 && r.TrainGPUs+r.RolloutGPUs > r.GPUs
+		out.shared = together.MatchString(schedule) || twice && (!out.async || r.GPUs > 0)
+	}
 	out.helping = out.async && !out.shared && (strings.Contains(schedule, "help generat") || switched.MatchString(schedule))
 	out.fsdp = strings.Contains(types, "fsdp")
 	out.offloaded = strings.Contains(types, "offload")
-	out.lora = strings.Contains(strings.ToLower(r.Fields["note"]), "lora")
+	words := strings.ToLower(strings.Join([]string{r.Fields["note"], r.TrainDType, r.Schedule}, "; "))
+	out.lora = strings.Contains(words, "lora") && !strings.Contains(words, "no lora") && !strings.Contains(words, "without lora")
 	out.sharded = strings.Contains(sync, "reshard") || strings.Contains(sync, "by shard") || strings.Contains(sync, "expert blocks")
 	out.buckets = strings.Contains(sync, "bucket")
 	out.inFlight = strings.Contains(strings.ToLower(r.StalenessRule), "in_flight_weight_updates true") || strings.Contains(sync, "in flight")
 	if found := every.FindStringSubmatch(sync); found != nil && !strings.Contains(sync, "mini-batch") {
 		out.syncEvery = max(atof(found[1]), 1)
 	}
-	if out.async {
-		out.ahead = 1
-		if found := older.FindStringSubmatch(strings.ToLower(r.StalenessRule + " " + r.Schedule)); found != nil {
-			out.ahead = atof(found[1])
-		}
-	}
+	out.pieces = 1
 	if strings.Contains(schedule, "streamed") {
 		out.pieces = max(r.OptimizerSteps, 1)
-		out.ahead /= float64(out.pieces)
+	}
+	if out.async {
+		out.ahead = r.ahead(float64(out.pieces))
 	}
 	out.inFlightRollouts = r.atOnce()
 	return out
 }
 
+// ahead is how many batches may be generated ahead. Rules count versions, of which a batch has as many as
+// it is trained in pieces; staleness_threshold is verl's, a share of the batch itself.
+func (r Row) ahead(pieces float64) float64 {
+	words := strings.ToLower(r.StalenessRule + " " + r.Schedule)
+	if found := shareOf.FindStringSubmatch(words); found != nil {
+		return atof(found[1])
+	}
+	for _, rule := range []*regexp.Regexp{older, stepsOff} {
+		if found := rule.FindStringSubmatch(words); found != nil {
+			return atof(found[1]) / pieces
+		}
+	}
+	return 1 / pieces
+}
+
 // atOnce is how many rollouts run at once, 0 where the row does not say.
 func (r Row) atOnce() int {
-	if found := groupsOf.FindStringSubmatch(r.Concurrency); found != nil {
+	words := strings.ToLower(r.Concurrency)
+	if found := groupsOf.FindStringSubmatch(words); found != nil {
 		return int(atof(found[1]) * atof(found[2]))
 	}
-	if found := perEngine.FindStringSubmatch(r.Concurrency); found != nil {
-		return int(atof(found[1])) * r.replicas()
+	if found := perEngine.FindStringSubmatch(words); found != nil {
+		return int(atof(strings.Join(found[1:], ""))) * r.replicas()
 	}
-	if found := workers.FindStringSubmatch(r.Concurrency); found != nil {
+	if found := workers.FindStringSubmatch(words); found != nil {
 		return int(atof(found[1]))
 	}
 	return 0
@@ -122,12 +146,14 @@ func (r Row) replicas() int {
 func (r Row) engineGPUs() int { return max(r.RolloutTP, r.RolloutEP, 1) }
 
 // bytesOf is the bytes of a weight of that type; bf16 where none is said.
+// Words after a comma or "with" are of caches and optimizers.
 func bytesOf(dtype string) float64 {
-	d := strings.ToLower(dtype)
+	weights, _, _ := strings.Cut(strings.ToLower(dtype), ",")
+	weights, _, _ = strings.Cut(weights, " with ")
 	switch {
-	case strings.Contains(d, "mxfp4"), strings.Contains(d, "nvfp4"), strings.Contains(d, "int4"):
+	case halfByte.MatchString(weights):
 		return 0.53
-	case strings.HasPrefix(d, "fp8"), strings.Contains(d, "int8"):
+	case oneByte.MatchString(weights):
 		return 1
 	}
 	return 2

@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -103,6 +104,9 @@ func (s *setup) guess() {
 	if k := s.rules.kind; k == kindSync || k == kindTrain {
 		return
 	}
+	if r.PromptTokens == 0 {
+		assume(0, "mean_prompt_tokens %d, a question of mathematics or code", promptGuess)
+	}
 	if r.siblings > 0 {
 		assume(0.1, "mean_response_tokens %.0f, the median of %d rows of the same model and cap", r.ResponseTokens, r.siblings)
 	}
@@ -131,6 +135,14 @@ func (s *setup) roomy() bool {
 	return err == nil && slots >= enough
 }
 
+// capsWhole reports whether the cap is of prompt and response together.
+func (r Row) capsWhole() bool {
+	of := strings.ToLower(r.CapOf)
+	return !strings.HasPrefix(of, "response") && wholeCap.MatchString(of)
+}
+
+var wholeCap = regexp.MustCompile(`prompt|context|total|sequence`)
+
 // promptGuess is a prompt where the row has none: a question of mathematics or code.
 const promptGuess = 256
 
@@ -140,7 +152,7 @@ func (s *setup) readLengths() {
 	if s.promptTokens == 0 && s.rules.kind != kindTrain {
 		s.promptTokens = promptGuess
 	}
-	if strings.Contains(s.row.CapOf, "prompt") && s.promptTokens < s.capTokens && !strings.HasPrefix(s.row.CapOf, "response") {
+	if s.row.capsWhole() && s.promptTokens < s.capTokens {
 		s.capTokens -= s.promptTokens
 	}
 	if s.capTokens == 0 {

@@ -1,12 +1,14 @@
 package cases
 
 import (
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -173,8 +175,9 @@ func parse(fields map[string]string) (Row, error) {
 		errs, *to = append(errs, err), v
 	}
 	for name, to := range map[string]*bool{"recompute": &r.Recompute, "old_logprob_pass": &r.OldLogProbs, "reference_pass": &r.Reference} {
-		*to = strings.HasPrefix(r.Fields[name], "yes")
+		*to = yes.MatchString(r.Fields[name])
 	}
+	r.derive()
 	for name, text := range r.Fields {
 		if measured, ok := strings.CutPrefix(name, "m_"); ok {
 			if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
@@ -183,6 +186,32 @@ func parse(fields map[string]string) (Row, error) {
 		}
 	}
 	return r, errors.Join(errs...)
+}
+
+// yes is how tables say that a pass is done.
+var yes = regexp.MustCompile(`(?i)^(?:yes|true|full|on|1$)`)
+
+// derive fills in the counts that others of the row decide.
+func (r *Row) derive() {
+	if r.Sequences == 0 {
+		r.Sequences = r.Prompts * r.Samples
+	}
+	rules := r.rules()
+	switch {
+	case rules.kind == kindTrain && r.TrainGPUs == 0:
+		r.TrainGPUs = r.GPUs
+	case rules.shared && r.TrainGPUs == 0 && r.RolloutGPUs == 0:
+		r.TrainGPUs, r.RolloutGPUs = r.GPUs, r.GPUs
+	case rules.shared:
+		r.TrainGPUs, r.RolloutGPUs = cmp.Or(r.TrainGPUs, r.RolloutGPUs), cmp.Or(r.RolloutGPUs, r.TrainGPUs)
+	case rules.kind == kindStep && r.TrainGPUs == 0 && r.RolloutGPUs > 0 && r.GPUs > r.RolloutGPUs:
+		r.TrainGPUs = r.GPUs - r.RolloutGPUs
+	case rules.kind == kindStep && r.RolloutGPUs == 0 && r.TrainGPUs > 0 && r.GPUs > r.TrainGPUs:
+		r.RolloutGPUs = r.GPUs - r.TrainGPUs
+	}
+	if r.RolloutTP == 0 && r.RolloutEP == 0 && r.RolloutReplicas > 0 && r.RolloutGPUs%r.RolloutReplicas == 0 {
+		r.RolloutTP = r.RolloutGPUs / r.RolloutReplicas
+	}
 }
 
 // number reads a count or a length; empty is 0.

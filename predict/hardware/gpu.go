@@ -58,7 +58,7 @@ var gpus = []GPU{
 // aliases are names people write for a preset; a100 and h100 mean the usual ones.
 var aliases = map[string]string{
 	"a100": "a100-80-sxm", "a100-80gb": "a100-80-sxm", "a100-40gb": "a100-40-sxm", "a100-80": "a100-80-sxm", "a100-40": "a100-40-sxm", "a100-sxm": "a100-80-sxm", "a100-pcie": "a100-80-pcie",
-	"h100": "h100-sxm", "h100-80gb": "h100-sxm", "h800": "h800-sxm", "h200-sxm": "h200", "b200-sxm": "b200", "4090": "rtx-4090", "rtx4090": "rtx-4090",
+	"h100": "h100-sxm", "h100-80gb": "h100-sxm", "h100-hbm3": "h100-sxm", "h100-80gb-hbm3": "h100-sxm", "h100-sxm5": "h100-sxm", "a100-80gb-sxm": "a100-80-sxm", "a100-sxm4-80gb": "a100-80-sxm", "gb200-nvl72": "gb200", "h800": "h800-sxm", "h200-sxm": "h200", "b200-sxm": "b200", "4090": "rtx-4090", "rtx4090": "rtx-4090",
 }
 
 // GPUs lists the presets, by vendor and age.

@@ -42,7 +42,32 @@ func lookup(what, name string, known []string, others map[string]string) (int, e
 	if i := slices.Index(known, wanted); i >= 0 {
 		return i, nil
 	}
+	if i := spelled(wanted, known, others); i >= 0 {
+		return i, nil
+	}
 	return 0, fmt.Errorf("%s %q is not known; nearest: %s; %s", what, name, strings.Join(nearest(wanted, known, others), ", "), howToList)
+}
+
+// makers are what names begin with that say who made it, and no more.
+var makers = []string{"nvidia", "dgx", "meta"}
+
+// spelled finds the name that differs in dashes and in a maker's name alone, such as llama3.1-8b,
+// meta-llama-3.1-8b or DGX-H100; −1 if there is none.
+func spelled(wanted string, known []string, others map[string]string) int {
+	plain := func(name string) string { return strings.ReplaceAll(name, "-", "") }
+	bare := plain(wanted)
+	for _, maker := range makers {
+		bare = strings.TrimPrefix(bare, maker)
+	}
+	if i := slices.IndexFunc(known, func(name string) bool { return plain(name) == bare }); i >= 0 {
+		return i
+	}
+	for _, other := range slices.Sorted(maps.Keys(others)) {
+		if plain(other) == bare {
+			return slices.Index(known, others[other])
+		}
+	}
+	return -1
 }
 
 // nearest lists the known names that begin so, then those of least edit distance,

@@ -131,6 +131,11 @@ var otherNames = map[string]string{
 	"qwen2.5-coder-7b": "qwen2.5-7b", "qwen2.5-coder-14b": "qwen2.5-14b", "qwen2.5-coder-32b": "qwen2.5-32b", "qwen2.5-math-72b": "qwen2.5-72b",
 	"qwq-32b": "qwen2.5-32b", "qwen3-coder-30b-a3b": "qwen3-30b-a3b", "llama-3.3-70b": "llama-3.1-70b",
 	"glm-4.6": "glm-4.5", "kimi-k2-0711": "kimi-k2", "kimi-k2-0905": "kimi-k2", "mistral-7b-v0.2": "mistral-7b",
+	// Same config.json but for names: PrimeIntellect/INTELLECT-3 is GLM-4.5-Air trained on, the others their makers' own series.
+	"intellect-3": "glm-4.5-air", "qwq-32b-preview": "qwen2.5-32b", "qwen2.5-coder-0.5b": "qwen2.5-0.5b", "qwen2.5-coder-1.5b": "qwen2.5-1.5b", "qwen2.5-coder-3b": "qwen2.5-3b",
+	"llama-3-8b": "llama-3.1-8b", "llama-3-70b": "llama-3.1-70b", "llama-3.1-nemotron-nano-8b-v1": "llama-3.1-8b",
+	// Short names of reports, such as NeMo-RL's performance-summary.md.
+	"qwen3-30b": "qwen3-30b-a3b", "qwen3-30b3a": "qwen3-30b-a3b", "qwen3-235b": "qwen3-235b-a22b", "dsv3": "deepseek-v3",
 }
 
 // Models lists the presets, by family and size.

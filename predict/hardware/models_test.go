@@ -100,13 +100,15 @@ func TestNames(t *testing.T) {
 		"Qwen/Qwen3-8B": "qwen3-8b", "Qwen2.5-7B-Instruct": "qwen2.5-7b", "qwen3_30b_a3b": "qwen3-30b-a3b",
 		"Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b", "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
 		"mistralai/Mixtral-8x7B-v0.1": "mixtral-8x7b", "deepseek-ai/DeepSeek-V3.1": "deepseek-v3", "DeepSeek-R1-Distill-Qwen-7B": "qwen2.5-7b", " openai/gpt-oss-20b ": "gpt-oss-20b", "Qwen/Qwen3-4B-Instruct-2507-FP8": "qwen3-4b",
+		"LLAMA3.1_8B": "llama-3.1-8b", "Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b", "qwen-2.5-7b": "qwen2.5-7b", "DeepSeek V3": "deepseek-v3", "Qwen3-30B3A": "qwen3-30b-a3b", "INTELLECT-3": "glm-4.5-air", "GLM4.5-Air": "glm-4.5-air",
 	} {
 		m, err := ModelNamed(given)
 		if err != nil || m.Name != want {
 			t.Errorf("%q is %q (%v), want %s", given, m.Name, err, want)
 		}
 	}
-	for given, want := range map[string]string{"H100": "h100-sxm", "h100_sxm": "h100-sxm", "H200": "h200", "A100-80GB": "a100-80-sxm", "RTX 4090": "rtx-4090"} {
+	for given, want := range map[string]string{"H100": "h100-sxm", "h100_sxm": "h100-sxm", "H200": "h200", "A100-80GB": "a100-80-sxm", "RTX 4090": "rtx-4090",
+		"DGX-H100": "h100-sxm", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA A100-SXM4-80GB": "a100-80-sxm", "GB200 NVL72": "gb200"} {
 		g, err := GPUNamed(given)
 		if err != nil || g.Name != want {
 			t.Errorf("%q is %q (%v), want %s", given, g.Name, err, want)
