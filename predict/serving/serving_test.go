@@ -190,7 +190,7 @@ func TestStepCost(t *testing.T) {
 	cost := StepCost(r)
 	for _, context := range []float64{1, 100, 128, 2000, 30000} {
 		r.PromptTokens = context
-		got, want := cost(serving.Load{Decoding: 64, Resident: 64 * context}), r.Decode(64).Seconds
+		got, want := cost(serving.Load{Decoding: 64, Resident: 64 * context, Distinct: 64 * context}), r.Decode(64).Seconds
 		if math.Abs(got/want-1) > 0.01 {
 			t.Errorf("64 sequences of %g tokens: %g s, the roofline has %g", context, got, want)
 		}
@@ -198,6 +198,9 @@ func TestStepCost(t *testing.T) {
 	var steps []float64
 	for _, l := range []serving.Load{{Decoding: 8, Resident: 8000}, {Decoding: 8, Resident: 80000}, {Decoding: 8, Resident: 80000, Prefill: 2000, PrefillPairs: 2e6}, {Decoding: 8, Resident: 80000, Prefill: 8000, PrefillPairs: 32e6}, {Decoding: 80, Resident: 800000, Prefill: 8000, PrefillPairs: 32e6}} {
 		steps = append(steps, cost(l))
+	}
+	if shared := cost(serving.Load{Decoding: 8, Resident: 80000, Distinct: 20000}); shared >= cost(serving.Load{Decoding: 8, Resident: 80000, Distinct: 80000}) {
+		t.Errorf("contexts that share a prefix take %g s, no less than those that share none", shared)
 	}
 	if !sort.Float64sAreSorted(steps) {
 		t.Errorf("steps of growing loads take %v", steps)

@@ -7,9 +7,10 @@ import (
 
 // Load is what an engine does in one step.
 type Load struct {
-	// Decoding sequences get a token each; Resident is the sum of the tokens of their contexts.
-	Decoding int
-	Resident float64
+	// Decoding sequences get a token each; Resident is the sum of the tokens of their contexts. Distinct of them are
+	// different ones: sequences that share a prefix have it in the cache once.
+	Decoding           int
+	Resident, Distinct float64
 	// Prefill are the tokens of prompts that the step reads. PrefillPairs are the pairs of such a token and
 	// one of its context, which attention computes.
 	Prefill      int

@@ -352,6 +352,7 @@ func (r *replica) begin(now int64, pairs float64, steps int64) {
 	s := &r.step
 	n := len(r.decoding)
 	load := Load{Decoding: n, Resident: float64(r.resident)}
+	load.Distinct = math.Min(load.Resident, float64(r.cache.active)*float64(r.engine.BlockTokens))
 	for _, one := range s.chunks {
 		load.Prefill += int(one.tokens)
 	}
@@ -362,7 +363,7 @@ func (r *replica) begin(now int64, pairs float64, steps int64) {
 		if n > 0 && !r.engine.PrefillAlone {
 			s.count = 1
 		} else {
-			load.Decoding, load.Resident = 0, 0
+			load.Decoding, load.Resident, load.Distinct = 0, 0, 0
 		}
 		s.begin, s.end = now, now+nanoseconds(r.engine.StepS(load))
 	case n > 0:
@@ -386,6 +387,7 @@ func (r *replica) leap(now int64, load Load, steps int64) {
 	cost := func(after int64) float64 {
 		at := load
 		at.Resident += float64(after) * float64(load.Decoding)
+		at.Distinct += float64(after) * float64(load.Decoding)
 		return r.engine.StepS(at) * 1e9
 	}
 	s.first, s.slope = cost(0), 0
