@@ -211,12 +211,18 @@ type numbers struct {
 	cacheBytes float64
 }
 
+// fp8Cache finds that a source says so of its caches.
+var fp8Cache = regexp.MustCompile(`(?i)fp8 (?:kv|cache)|(?:kv|cache)[^,;]* fp8`)
+
 // fitting returns the engines that decode. Where as many calls as run at once do not fit with the numbers that the row
 // has, and do with a cache in fp8, or with weights in fp8 too, the source had those.
 func (s *setup) fitting(model hardware.Model, gpu hardware.GPU, dtype string, context float64) (numbers, serving.Engine, error) {
 	first := numbers{dtype, 2}
+	if fp8Cache.MatchString(dtype) {
+		first.cacheBytes = 1
+	}
 	tried := []numbers{first, {dtype, 1}}
-	if dtype == "bf16" {
+	if strings.HasPrefix(dtype, "bf16") {
 		tried = append(tried, numbers{"fp8", 2}, numbers{"fp8", 1})
 	}
 	wanted := float64(s.load.atOnce) * context / float64(s.layout.decode.count)
@@ -300,17 +306,17 @@ const fourBits = 2e15
 // replica makes an engine's hardware out.
 func replica(w workers, model hardware.Model, gpu hardware.GPU, n numbers) (hardware.Replica, error) {
 	r := hardware.Replica{Model: model, GPU: gpu, GPUs: w.gpus(), KVBytes: n.cacheBytes, MeanTokens: 1}.WithDefaults()
-	switch n.dtype {
-	case "bf16", "":
-		r.WeightBytes = 2
-	case "fp8":
-		r.WeightBytes = 1
-	case "mxfp4", "nvfp4", "int4", "w4a16":
+	switch dtype := strings.ToLower(n.dtype); {
+	case strings.Contains(dtype, "fp4"), strings.Contains(dtype, "int4"), strings.Contains(dtype, "w4"):
 		r.WeightBytes = 0.56
-		if gpu.FP8 > 0 && (gpu.BF16 < fourBits || !strings.HasSuffix(n.dtype, "fp4")) { // multiplied in bf16
+		if gpu.FP8 > 0 && (gpu.BF16 < fourBits || !strings.Contains(dtype, "fp4")) { // multiplied in bf16
 			r.ComputeUse *= gpu.BF16 / gpu.FP8
 			r.PrefillUse *= gpu.BF16 / gpu.FP8
 		}
+	case strings.HasPrefix(dtype, "fp8"), strings.HasPrefix(dtype, "int8"):
+		r.WeightBytes = 1
+	case dtype == "", strings.HasPrefix(dtype, "bf16"), strings.HasPrefix(dtype, "fp16"):
+		r.WeightBytes = 2
 	default:
 		return r, fmt.Errorf("dtype %q is not known: expected bf16, fp8, mxfp4, nvfp4 or int4", n.dtype)
 	}

@@ -32,7 +32,7 @@ type layout struct {
 }
 
 var (
-	groupPattern  = regexp.MustCompile(`(?i)(?:(\d+)\s*(prefill|decode|replicas?)\s+)?((?:(?:TP|DP|EP|PP|DEP|TEP)\d+\s*)+)(?:of (\d+) cache tokens)?`)
+	groupPattern  = regexp.MustCompile(`(?i)(?:(\d+)\s*(prefill|decode|replicas?|engines?|workers?)(?:\s+(?:of|engines?|workers?|replicas?))*\s+)?((?:(?:TP|DP|EP|PP|DEP|TEP)\d+\s*)+)(?:of (\d+) cache tokens)?`)
 	partPattern   = regexp.MustCompile(`(?i)(TEP|DEP|TP|DP|EP|PP)(\d+)`)
 	blocksPattern = regexp.MustCompile(`(?i)blocks of (\d+)`)
 	hostPattern   = regexp.MustCompile(`(?i)([\d.]+)\s*GiB of host memory`)

@@ -23,7 +23,7 @@ type load struct {
 }
 
 var (
-	atOncePattern = regexp.MustCompile(`(?i)^(\d+) (?:at once|clients|a decode worker|concurrent)`)
+	atOncePattern = regexp.MustCompile(`(?i)(?:^|\D)(\d+) (?:at once|clients|users|in flight|a decode worker|concurrent)|concurrency (\d+)`)
 	workerPattern = regexp.MustCompile(`(?i)a decode worker`)
 	ratePattern   = regexp.MustCompile(`(?i)([\d.]+) requests/s(?: Poisson)? for ([\d.]+) s`)
 	prefixPattern = regexp.MustCompile(`(?i)(\d+) prefixes of (\d+) tokens, (\d+) (?:prompts|questions)`)
@@ -46,7 +46,7 @@ func parseLoad(text string) (load, error) {
 		return l, nil
 	}
 	if found := atOncePattern.FindStringSubmatch(text); found != nil {
-		l.atOnce, l.aWorker = number(found[1]), workerPattern.MatchString(text)
+		l.atOnce, l.aWorker = max(number(found[1]), number(found[2])), workerPattern.MatchString(text)
 	} else if text == "one at a time" {
 		l.atOnce = 1
 	}

@@ -118,6 +118,8 @@ func TestLayouts(t *testing.T) {
 		"1 prefill TP8, 1 decode DP8 EP8":                                            {prefill: workers{count: 1, tensor: 8, data: 1}, decode: workers{count: 1, tensor: 1, data: 8}},
 		"2 prefill TP4 of 5000 cache tokens, 1 decode TP8 and 10 GiB of host memory": {prefill: workers{count: 2, tensor: 4, data: 1, cacheTokens: 5000}, decode: workers{count: 1, tensor: 8, data: 1}, hostBytes: 10 << 30},
 		"2 decode TP1 EP4, 4 prefill TP2":                                            {prefill: workers{count: 4, tensor: 2, data: 1}, decode: workers{count: 2, tensor: 1, data: 4}},
+		"4 replicas of TP4 EP4":                                                      {decode: workers{count: 4, tensor: 4, data: 1}},
+		"2 prefill workers TP2, 1 decode engine DEP4":                                {prefill: workers{count: 2, tensor: 2, data: 1}, decode: workers{count: 1, tensor: 1, data: 4}},
 	} {
 		got, err := parseLayout(text, 16)
 		if err != nil || got != want {
@@ -134,7 +136,7 @@ func TestLayouts(t *testing.T) {
 // TestLoads: loads in the words of tables.
 func TestLoads(t *testing.T) {
 	for text, want := range map[string]load{
-		"64 at once": {atOnce: 64}, "one at a time": {atOnce: 1}, "48 a decode worker": {atOnce: 48, aWorker: true}, "4096 clients": {atOnce: 4096},
+		"64 at once": {atOnce: 64}, "one at a time": {atOnce: 1}, "48 a decode worker": {atOnce: 48, aWorker: true}, "4096 clients": {atOnce: 4096}, "concurrency 32": {atOnce: 32}, "about 100 in flight": {atOnce: 100},
 		"45 requests/s for 120 s, random prompts":                                               {rate: 45, seconds: 120},
 		"15 requests/s Poisson for 20 s; 150 prefixes of 6000 tokens, 5 questions of 1200 each": {rate: 15, seconds: 20, prefixes: 150, prefixTokens: 6000, questions: 5},
 	} {
@@ -224,4 +226,18 @@ func FuzzRow(f *testing.F) {
 			t.Errorf("%q: %d", input, n)
 		}
 	})
+}
+
+// TestNumbers: forms of weights and caches in the words of tables.
+func TestNumbers(t *testing.T) {
+	of := func(dtype string) float64 {
+		a, err := Of(row("a|decode|qwen3-32b|h200|2|vLLM|TP2|" + dtype + "|256|1024|16 at once|"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return *a.TPOTMS
+	}
+	if wide, half, cache, quarter := of("bf16"), of("fp8"), of("fp8, fp8 KV cache"), of("int4 (AWQ)"); !(wide > half && half > cache && half > quarter) {
+		t.Errorf("bf16 takes %g ms, fp8 %g, with a cache in fp8 %g, int4 %g", wide, half, cache, quarter)
+	}
 }
