@@ -22,7 +22,15 @@ import (
 type calibrateCmd struct {
 	command.Output
 	progressOptions
-	Engine string `arg:"" help:"URL of a server (vLLM, SGLang or llama-server), or FILE#NAME of an engine of a document; FILE alone is its first."`
+	Engine string `arg:"" optional:"" help:"URL of a server (vLLM, SGLang or llama-server), or FILE#NAME of an engine of a document; FILE alone is its first. Without it, --metrics or --run says what is read."`
+
+	Metrics []string      `placeholder:"SOURCE" help:"Measure nothing; read the /metrics pages of running vLLM or SGLang servers. It is a URL, or a file of pages with a line of the time before each. Repeatable."`
+	For     time.Duration `default:"2m" help:"With --metrics of a URL: read for so long."`
+	Every   time.Duration `default:"5s" help:"With --metrics of a URL: between two pages."`
+	Keep    string        `placeholder:"FILE" help:"With --metrics of a URL: keep the pages in FILE, for --metrics FILE."`
+	Log     string        `name:"run" placeholder:"PATH" help:"Read a run: a run directory or trace, or another framework's log (W&B, TensorBoard, JSON lines, console). Beside --metrics, each gives what it knows best."`
+	From    string        `placeholder:"NAME" help:"With --run: the framework that wrote the log (default: found by its keys)."`
+	LogName string        `name:"run-name" placeholder:"NAME" help:"With --run: the run, where a log holds several."`
 
 	Slots          int      `placeholder:"N" help:"Responses at once to measure up to: 1, 2, 4 and so on (default: the document's, 16 for a URL)."`
 	PromptTokens   int      `default:"128" help:"Length of the prompts that decoding is measured with."`
@@ -55,6 +63,9 @@ func (c *calibrateCmd) Run(application *app.Process) error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	if c.Engine == "" {
+		return c.find(ctx, application)
+	}
 	measured, err := calibrate.Open(ctx, calibrate.Request{Engine: c.Engine, Model: c.Model, KeyFile: c.KeyFile, Slots: c.Slots, Update: c.Update})
 	if err != nil {
 		return err
@@ -95,6 +106,17 @@ func (c *calibrateCmd) tell(application *app.Process, measured *calibrate.Engine
 
 // check refuses what no engine could be asked.
 func (c *calibrateCmd) check() error {
+	reads := len(c.Metrics) > 0 || c.Log != ""
+	switch {
+	case c.Engine == "" && !reads:
+		return failure.Usage("headway calibrate URL measures an engine, --metrics reads running servers' pages, --run a run's log", "there is nothing to calibrate from")
+	case c.Engine != "" && reads:
+		return failure.Usage("leave one of them out, or calibrate twice", "%s is measured, and --metrics and --run read what is there", c.Engine)
+	case c.For < 0 || c.For > 24*time.Hour || c.Every < 10*time.Millisecond || c.Every > time.Hour:
+		return failure.Usage("", "--for, --every: want up to 24h, and 10ms to 1h")
+	case c.Plot != "" && reads:
+		return failure.Usage("headway calibrate URL draws what it measures", "--plot draws a measurement, and --metrics and --run measure nothing")
+	}
 	for _, n := range []struct {
 		flag string
 		ok   bool
@@ -108,7 +130,7 @@ func (c *calibrateCmd) check() error {
 			return failure.Usage("", "%s: want %s", n.flag, n.want)
 		}
 	}
-	for flag, path := range map[string]string{"--out": c.Out, "--plot": c.Plot} {
+	for flag, path := range map[string]string{"--out": c.Out, "--plot": c.Plot, "--keep": c.Keep} {
 		if path == "" {
 			continue
 		}

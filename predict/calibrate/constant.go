@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headway-rl/headway/observe/report"
@@ -22,15 +23,17 @@ type Constant struct {
 	// Determined tells measured from assumed. From says what of, or why not and how to get it.
 	Determined bool   `json:"determined"`
 	From       string `json:"from"`
-	// Curve is the value of a key that is no number.
-	Curve []Point `json:"curve,omitempty"`
-	// Moves says how the predicted time between two updates moves when this constant alone does; nil where it was not
-	// asked for, or the constant is no key.
+	// Curve, Lengths by group and Text are the values of keys that are no numbers.
+	Curve   []Point `json:"curve,omitempty"`
+	Lengths [][]int `json:"-"`
+	Text    string  `json:"text,omitempty"`
+	// Moves says how the predicted time between two updates moves when this constant alone does. It is nil where it was
+	// not asked for, or the constant is no key.
 	Moves *Moves `json:"moves,omitempty"`
 }
 
-// Moves are predicted times between two updates, in seconds: with a constant as low and as high as it may be, the
-// least and the greatest of them with the value's own.
+// Moves are the least and the greatest of three predicted times between two updates, in seconds. A constant is as low
+// as it may be, has its value, or is as high as it may be.
 type Moves struct {
 	LeastS float64 `json:"least_s"`
 	MostS  float64 `json:"most_s"`
@@ -38,7 +41,7 @@ type Moves struct {
 	Share float64 `json:"share"`
 }
 
-// Findings are the constants that were found, of whatever kind of record.
+// Findings are the constants that pages or logs determined, and those that are assumed beside them.
 type Findings struct {
 	// Of names what was read, for people.
 	Of        []string   `json:"of"`
@@ -83,8 +86,20 @@ func (f Findings) Join(other Findings) Findings {
 	}
 	f.RunPeriodS = max(f.RunPeriodS, other.RunPeriodS)
 	f.Left, f.Notes = append(slices.Clone(f.Left), other.Left...), append(slices.Clone(f.Notes), other.Notes...)
+	if c, ok := f.Find("modelled.length"); ok && c.Determined { // lengths themselves say more than their mean and tail
+		f.Constants = slices.DeleteFunc(f.Constants, func(c Constant) bool { return strings.HasPrefix(c.Key, "modelled.length.") })
+	}
+	for i, key := range speedKeys {
+		if c, ok := f.Find(key); ok && c.Determined {
+			f.Constants = slices.DeleteFunc(f.Constants, func(c Constant) bool { return slices.Contains(speedKeys[i+1:], c.Key) })
+			break
+		}
+	}
 	return f
 }
+
+// speedKeys say how fast engines are, the best first: a document has one of them.
+var speedKeys = []string{"modelled.decode_curve", "modelled.decode_tokens_per_s", "modelled.throughput_tokens_per_s"}
 
 // assumption is a constant that every prediction needs, with the values it commonly has.
 type assumption struct {
@@ -102,6 +117,7 @@ var assumptions = []assumption{
 	{"modelled.length.tailness", "tail of the responses, 0 to 100", 50, 20, 80, "give --metrics of a server that has a histogram of lengths", []string{"modelled.length"}},
 	{"modelled.train.utilization", "rollout over train throughput", 1, 0.5, 2, "give --run with the log of a run", []string{"modelled.train.step_s"}},
 	{"modelled.sync.time_s", "weight sync, s", 0, 0, 20, "give --run with the log of a run", nil},
+	{"train.batch", "rollouts of a batch", 128, 64, 512, "give --run with the log of a run, or write it yourself", nil},
 	{"rollout.group_size", "rollouts of one prompt", 8, 4, 16, "give --run with the log of a run, or write it yourself", nil},
 }
 
@@ -110,11 +126,23 @@ func (f Findings) Assume() Findings {
 	f.Constants = slices.Clone(f.Constants)
 	has := func(key string) bool { _, ok := f.Find(key); return ok }
 	for _, a := range assumptions {
+		if a.key == "rollout.group_size" {
+			batch, _ := f.Find("train.batch")
+			a.value, a.low, a.high = divisor(batch.Value, a.value), divisor(batch.Value, a.low), divisor(batch.Value, a.high)
+		}
 		if !has(a.key) && !slices.ContainsFunc(a.unless, has) {
 			f.Constants = append(f.Constants, Constant{Name: a.name, Key: a.key, Value: a.value, Low: a.low, High: a.high, From: a.get})
 		}
 	}
 	return f
+}
+
+// divisor is the greatest number up to most of which a batch is whole groups.
+func divisor(batch, most float64) float64 {
+	for most > 1 && math.Mod(batch, most) != 0 {
+		most--
+	}
+	return most
 }
 
 // end is which value of a constant a document takes.
@@ -132,6 +160,12 @@ func (c Constant) yaml(at end) string {
 	if c.Key == prefillKey {
 		return fmt.Sprintf("{tokens_per_s: %s, mode: engine}", number(v))
 	}
+	if c.Text != "" {
+		return c.Text
+	}
+	if len(c.Lengths) > 0 {
+		return c.groups(v / c.Value)
+	}
 	if len(c.Curve) == 0 {
 		if slices.Contains(wholeKeys, c.Key) {
 			v = max(math.Round(v), 1)
@@ -145,6 +179,19 @@ func (c Constant) yaml(at end) string {
 		}
 	}
 	return "[" + strings.Join(cells, ", ") + "]"
+}
+
+// groups are the measured lengths, so many times as long.
+func (c Constant) groups(times float64) string {
+	var all []string
+	for _, group := range c.Lengths {
+		cells := make([]string, len(group))
+		for i, n := range group {
+			cells[i] = strconv.Itoa(max(int(math.Round(times*float64(n))), 1))
+		}
+		all = append(all, "["+strings.Join(cells, ", ")+"]")
+	}
+	return "{kind: empirical, groups: [" + strings.Join(all, ", ") + "]}"
 }
 
 // prefillKey has a speed and how it is shared.
@@ -204,11 +251,17 @@ func (f Findings) document(key string, at end) []byte {
 
 // comment says how a constant was come by.
 func (c Constant) comment() string {
+	if c.Text != "" {
+		return c.From
+	}
 	if !c.Determined {
 		return fmt.Sprintf("not determined: %s, %s to %s; %s", c.Name, number(c.Low), number(c.High), c.From)
 	}
 	if c.Key == "" {
 		return fmt.Sprintf("%s: %s (%s to %s), %s", c.Name, number(c.Value), number(c.Low), number(c.High), c.From)
+	}
+	if c.Low == c.High {
+		return c.From
 	}
 	return fmt.Sprintf("%s to %s, %s", number(c.Low), number(c.High), c.From)
 }
@@ -231,14 +284,18 @@ func (f Findings) Table(determined bool) report.Table {
 		return 0
 	})
 	for _, c := range sorted {
-		if c.Determined != determined {
+		if c.Determined != determined || c.Text != "" {
 			continue
 		}
 		moved := "–"
 		if c.Moves != nil {
 			moved = fmt.Sprintf("%.0f %%: %s to %s s", 100*c.Moves.Share, short(c.Moves.LeastS), short(c.Moves.MostS))
 		}
-		t.Rows = append(t.Rows, []string{c.Name, short(c.Value), short(c.Low) + " to " + short(c.High), moved, c.From})
+		within := short(c.Low) + " to " + short(c.High)
+		if c.Low == c.High {
+			within = "as set"
+		}
+		t.Rows = append(t.Rows, []string{c.Name, short(c.Value), within, moved, c.From})
 	}
 	return t
 }

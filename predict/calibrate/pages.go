@@ -139,9 +139,9 @@ func addBuckets(to []bucket, more []*dto.Bucket) []bucket {
 	return to
 }
 
-// ReadPages reads a file of pages, one after another, each after a line with its time: seconds since 1970, or RFC 3339,
-// behind a # or alone. A file without such a line is one page, read at otherwise. Pages that cannot be read are told to
-// left, with their place; take gets the others.
+// ReadPages reads a file of pages, one after another, each after a line with its time. That is seconds since 1970 or
+// RFC 3339, behind a # or alone. A file without such a line is one page, read at the time otherwise. Function left is
+// told of pages that cannot be read, with their place, and take gets the others.
 func ReadPages(from io.Reader, source string, otherwise time.Time, take func(Page), left func(where, why string)) error {
 	lines := bufio.NewReaderSize(from, 64<<10)
 	var text bytes.Buffer

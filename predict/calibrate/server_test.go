@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,15 +15,12 @@ import (
 
 // served is a server whose constants are known, in a clock of its own.
 type served struct {
-	draw           *rand.Rand
-	now            float64
-	running        []request
-	ids            int
-	prompts, reads float64 // of tokens: all, and those not in the prefix cache
-	counted        map[string]float64
-	lengths        []float64
-	until          float64
-	cap            float64
+	draw    *rand.Rand
+	now     float64
+	running []request
+	counted map[string]float64
+	lengths []float64
+	cap     float64
 }
 
 // request is a response under way: at is when its last token came.
@@ -342,6 +342,29 @@ func TestParsePageRefuses(t *testing.T) {
 	}
 	if _, err := FromPages([]Page{newServed(1).page(t, (*served).vllm)}, nil); err == nil || !strings.Contains(err.Error(), "want at least 6") {
 		t.Errorf("one page: %v", err)
+	}
+}
+
+// The metrics that a vLLM 0.32 sent while a conversation with it was recorded are read: there stands what was kept.
+func TestRecordedPage(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "engine", "vllm", "testdata", "everything.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "> GET /metrics\n")
+	_, rest, _ = strings.Cut(rest, "<+0 ")
+	line, _, _ := strings.Cut(rest, "\n")
+	page, err := strconv.Unquote(line)
+	if err != nil {
+		t.Fatalf("%v in %.100s", err, line)
+	}
+	p, err := ParsePage("recorded", "everything.txt", 0, []byte(page))
+	if err != nil || p.software != "vllm" || len(p.engines) != 1 {
+		t.Fatalf("%+v, %v", p, err)
+	}
+	values := p.engines["0"].values
+	if _, ok := values[running]; !ok || len(values) != 3 {
+		t.Errorf("%v, want running, waiting and the cache's use", values)
 	}
 }
 

@@ -14,7 +14,7 @@ const windowsMin = 6
 // FromPages makes constants of the pages of running servers of one model on equal engines. The error says what
 // else is needed.
 func FromPages(pages []Page, left []Left) (Findings, error) {
-	t := &tally{left: slices.Clone(left)}
+	t := &tally{left: append([]Left{}, left...)}
 	engines := windowsOf(pages, t)
 	s := &servers{pages: pages}
 	for _, of := range slices.Sorted(keysOf(engines)) {
@@ -208,11 +208,6 @@ func unexplained(all []pace, perToken float64) float64 {
 
 // decode makes the curve. What reading prompts took is taken off where it is known.
 func (s *servers) decode(perPrompt float64, apart bool) {
-	type point struct {
-		weight, active float64
-		speeds         []float64
-	}
-	bins := map[int]*point{}
 	all, _ := s.paces()
 	if steady := len(s.steadyWindows()); steady == len(s.windows) {
 		unsteady := slices.ContainsFunc(s.windows, func(w window) bool { return !w.steady() })
@@ -222,35 +217,52 @@ func (s *servers) decode(perPrompt float64, apart bool) {
 	} else {
 		s.note("%d of %d intervals, in which the load changed, are not in the curve", len(s.windows)-steady, len(s.windows))
 	}
-	for _, x := range all {
-		b := bins[binOf(x.active)]
+	samples := make([]Sample, len(all))
+	for i, x := range all {
+		samples[i] = Sample{x.active, x.speed / (1 - perPrompt*x.read), x.weight}
+	}
+	curve := CurveOf(samples)
+	if !apart {
+		curve.From += "; reading prompts is in it"
+		s.note("how long prompts take to be read could not be told from decoding: the curve has both, at the prompts that were read")
+	}
+	s.found.Constants = append(s.found.Constants, curve)
+}
+
+// Sample is the speed of a slot in tokens/s while so many were active, which counts by its weight.
+type Sample struct{ Active, SlotTokensPerS, Weight float64 }
+
+// CurveOf makes the decode curve of samples, of which there is at least one.
+func CurveOf(samples []Sample) Constant {
+	type point struct {
+		weight, active float64
+		speeds         []float64
+	}
+	bins := map[int]*point{}
+	for _, x := range samples {
+		b := bins[binOf(x.Active)]
 		if b == nil {
 			b = &point{}
-			bins[binOf(x.active)] = b
+			bins[binOf(x.Active)] = b
 		}
-		b.weight, b.active = b.weight+x.weight, b.active+x.weight*x.active
-		b.speeds = append(b.speeds, x.speed/(1-perPrompt*x.read))
+		b.weight, b.active = b.weight+x.Weight, b.active+x.Weight*x.Active
+		b.speeds = append(b.speeds, x.SlotTokensPerS)
 	}
 	var curve []Point
 	for _, k := range slices.Sorted(intsOf(bins)) {
 		b := bins[k]
 		n := max(int(math.Round(b.active/b.weight)), 1)
 		m := MedianOf(b.speeds)
-		if last := len(curve) - 1; last >= 0 && curve[last].Slots == n {
-			continue
+		if last := len(curve) - 1; last < 0 || curve[last].Slots != n {
+			curve = append(curve, Point{Slots: n, SlotTokensPerS: m, TokensPerS: float64(n) * m.Value})
 		}
-		curve = append(curve, Point{Slots: n, SlotTokensPerS: m, TokensPerS: float64(n) * m.Value})
 	}
 	busiest := slices.MaxFunc(curve, func(a, b Point) int { return a.SlotTokensPerS.Values - b.SlotTokensPerS.Values })
 	speed := busiest.SlotTokensPerS
 	spread := max(max(speed.High-speed.Value, speed.Value-speed.Low)/speed.Value, spreadMin)
-	from := fmt.Sprintf("%d points of %d to %d slots, %d intervals", len(curve), curve[0].Slots, curve[len(curve)-1].Slots, len(all))
-	if !apart {
-		from += "; reading prompts is in it"
-		s.note("how long prompts take to be read could not be told from decoding: the curve has both, at the prompts that were read")
-	}
-	s.found.Constants = append(s.found.Constants, Constant{Name: fmt.Sprintf("speed of a slot of %d, tokens/s", busiest.Slots), Key: "modelled.decode_curve",
-		Value: speed.Value, Low: speed.Value * (1 - spread), High: speed.Value * (1 + spread), Determined: true, From: from, Curve: curve})
+	return Constant{Name: fmt.Sprintf("speed of a slot of %d, tokens/s", busiest.Slots), Key: "modelled.decode_curve",
+		Value: speed.Value, Low: speed.Value * (1 - spread), High: speed.Value * (1 + spread), Determined: true, Curve: curve,
+		From: fmt.Sprintf("%d points of %d to %d slots, %d intervals", len(curve), curve[0].Slots, curve[len(curve)-1].Slots, len(samples))}
 }
 
 // spreadMin is the least spread that a curve's speed is given: what differs between two servers that are called the same.
