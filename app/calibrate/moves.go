@@ -19,6 +19,9 @@ const (
 	movedStepsMax = 300
 )
 
+// warmTimes is how many times the rollouts under way pass before a period counts.
+const warmTimes = 3
+
 // Moves predicts the time between two updates, and how far each constant moves it over its interval. The period is the
 // simulator's, always with the same random numbers. told is what is predicted next.
 func Moves(ctx context.Context, f measure.Findings, told func(name string)) (measure.Findings, error) {
@@ -61,8 +64,10 @@ func period(document []byte) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	steps := min(max(movedRollouts/max(simulated.Train.Batch, 1), movedStepsMin), movedStepsMax)
-	simulated.Steps.Measured, simulated.Steps.Warmup = steps, steps/5
+	batch := max(simulated.Train.Batch, 1)
+	steps := min(max(movedRollouts/batch, movedStepsMin), movedStepsMax)
+	// The first rollouts begin together: some times as many as are under way must have passed.
+	simulated.Steps.Measured, simulated.Steps.Warmup = steps, steps/5+warmTimes*simulated.Rollout.Concurrency/batch
 	setting, err := experiment.Input(simulated)
 	if err != nil {
 		return 0, err

@@ -152,9 +152,7 @@ func (f *folded) findings(path string) (measure.Findings, error) {
 		l.add("environment's time, s", "modelled.environment.mean_s", mean, off, fmt.Sprintf("%d rollouts, as if all took the mean", len(f.outside.values)))
 	}
 	f.lengths(l)
-	if len(f.rules.EngineSlots) > 1 {
-		l.found.Notes = append(l.found.Notes, fmt.Sprintf("the run had %d engines: list them as engines, for the curve is of one", len(f.rules.EngineSlots)))
-	}
+	l.found.Engines = len(f.rules.EngineSlots)
 	if len(f.samples) > 0 {
 		l.found.Constants = append(l.found.Constants, measure.CurveOf(f.samples))
 	} else if f.slotS > 0 {

@@ -46,6 +46,8 @@ type Findings struct {
 	// Of names what was read, for people.
 	Of        []string   `json:"of"`
 	Constants []Constant `json:"constants"`
+	// Engines is how many equal engines the responses at once are spread over; 0 where no record tells engines apart.
+	Engines int `json:"engines,omitempty"`
 	// PeriodS is the time between two updates that the document predicts; 0 where it was not asked for. RunPeriodS is
 	// the one that the run logged, 0 for none.
 	PeriodS    float64 `json:"period_s,omitempty"`
@@ -75,6 +77,7 @@ func (f Findings) Find(key string) (Constant, bool) {
 func (f Findings) Join(other Findings) Findings {
 	f.Of = append(slices.Clone(f.Of), other.Of...)
 	f.Constants = slices.Clone(f.Constants)
+	f.spread(other)
 	for _, c := range other.Constants {
 		i := slices.IndexFunc(f.Constants, func(have Constant) bool { return have.Name == c.Name || have.Key != "" && have.Key == c.Key })
 		switch {
@@ -97,6 +100,25 @@ func (f Findings) Join(other Findings) Findings {
 	}
 	return f
 }
+
+// spread takes the responses at once of a whole run, where those of only some of its engines were read.
+func (f *Findings) spread(run Findings) {
+	i := slices.IndexFunc(f.Constants, func(c Constant) bool { return c.Key == concurrencyKey })
+	all, ok := run.Find(concurrencyKey)
+	if i < 0 || !ok || f.Engines < 1 || all.Value < spreadTimes*f.Constants[i].Value {
+		return
+	}
+	each := f.Constants[i].Value / float64(f.Engines)
+	f.Engines = max(int(math.Round(all.Value/each)), 1)
+	f.Constants[i] = all
+	f.Notes = append(slices.Clone(f.Notes), fmt.Sprintf("the run has %s responses at once and an engine %s: the document has %d such engines; give the pages of all if they are not", short(all.Value), short(each), f.Engines))
+}
+
+// spreadTimes is how many times as many responses a run has as the engines that were read, for them to be a part.
+const spreadTimes = 1.5
+
+// concurrencyKey has the responses at once over all engines.
+const concurrencyKey = "rollout.concurrency"
 
 // speedKeys say how fast engines are, the best first: a document has one of them.
 var speedKeys = []string{"modelled.decode_curve", "modelled.decode_tokens_per_s", "modelled.throughput_tokens_per_s"}
@@ -198,7 +220,7 @@ func (c Constant) groups(times float64) string {
 const prefillKey = "modelled.prefill"
 
 // wholeKeys have whole numbers.
-var wholeKeys = []string{"rollout.concurrency", "rollout.group_size", "train.batch", "modelled.prompt_tokens", "modelled.length.cap_tokens"}
+var wholeKeys = []string{concurrencyKey, "rollout.group_size", "train.batch", "modelled.prompt_tokens", "modelled.length.cap_tokens"}
 
 // Document is what was determined as keys of a document that headway simulate takes, and headway plan with --measured.
 // Assumed constants are comments, but for the speed of the trainer, which a simulation needs.
@@ -226,6 +248,7 @@ func (f Findings) document(key string, at end) []byte {
 	written := slices.Clone(f.Constants)
 	slices.SortStableFunc(written, func(a, b Constant) int { return strings.Compare(a.Key, b.Key) })
 	var path []string
+	engines := ""
 	for _, c := range written {
 		if c.Key == "" || !c.Determined && key == "" && c.Key != "modelled.train.utilization" {
 			fmt.Fprintf(&b, "# %s\n", strings.ReplaceAll(c.comment(), "\n", " "))
@@ -244,9 +267,22 @@ func (f Findings) document(key string, at end) []byte {
 		if c.Key == key {
 			use = at
 		}
+		if c.Key == concurrencyKey && f.Engines > 1 {
+			c = c.over(f.Engines, &engines, use)
+		}
 		fmt.Fprintf(&b, "%s%s: %s # %s\n", strings.Repeat("  ", len(path)), parts[len(path)], c.yaml(use), strings.ReplaceAll(c.comment(), "\n", " "))
 	}
-	return []byte(b.String())
+	return []byte(b.String() + engines)
+}
+
+// over is the responses at once in equal shares of several engines, which are written too.
+func (c Constant) over(n int, engines *string, at end) Constant {
+	v := [...]float64{c.Value, c.Low, c.High}[at]
+	slots := max(int(math.Round(v/float64(n))), 1)
+	*engines = fmt.Sprintf("engines: [{count: %d, slots: %d}]\n", n, slots)
+	shared := float64(n * slots)
+	c.Value, c.Low, c.High = shared, shared, shared
+	return c
 }
 
 // comment says how a constant was come by.

@@ -345,6 +345,32 @@ func TestParsePageRefuses(t *testing.T) {
 	}
 }
 
+// Engines that were read are engines of the document. Where a run has more responses at once than they had, the
+// document has more of them.
+func TestEnginesOfARun(t *testing.T) {
+	var pages []Page
+	for i := range 2 {
+		for _, p := range newServed(uint64(8+i)).record(t, (*served).vllm) {
+			p.Source = fmt.Sprint("server ", i)
+			pages = append(pages, p)
+		}
+	}
+	f, err := FromPages(pages, nil)
+	if err != nil || f.Engines != 2 {
+		t.Fatalf("%d engines, %v", f.Engines, err)
+	}
+	at, _ := f.Find(concurrencyKey)
+	near(t, f, "responses at once", at.Value, 2*(4+8+16+32+64+32+8)/7, 0.1)
+	if text := string(f.Document()); !strings.Contains(text, "engines: [{count: 2, slots: ") {
+		t.Errorf("no two engines in\n%s", text)
+	}
+	run := Findings{Constants: []Constant{{Name: "responses at once", Key: concurrencyKey, Value: 4 * at.Value, Low: 4 * at.Value, High: 4 * at.Value, Determined: true}}}
+	joined := f.Join(run)
+	if c, _ := joined.Find(concurrencyKey); joined.Engines != 8 || c.Value != 4*at.Value {
+		t.Errorf("%d engines with %v", joined.Engines, c.Value)
+	}
+}
+
 // The metrics that a vLLM 0.32 sent while a conversation with it was recorded are read: there stands what was kept.
 func TestRecordedPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "engine", "vllm", "testdata", "everything.txt"))

@@ -341,10 +341,8 @@ func (s *servers) load() {
 	}
 	active, low, high, _ := s.ratio(window.slotS, func(w window) float64 { return w.seconds * w.replicas })
 	n := engines * float64(s.engines)
-	s.add("responses at once", "rollout.concurrency", max(active, 1), max(low, 1), max(high, 1), "the mean while anything was decoded, of one engine")
-	if n > 1 {
-		s.note("%.0f engines were read; rollout.concurrency is of one of them: multiply it by yours, and list them as engines", n)
-	}
+	s.found.Engines = int(n)
+	s.add("responses at once", concurrencyKey, n*max(active, 1), n*max(low, 1), n*max(high, 1), fmt.Sprintf("the mean while anything was decoded, engines: %.0f", n))
 	if rate, low, high, ok := s.ratio(by(preempted), s.ended()); ok && s.sum(preempted) > 0 {
 		s.add("preemptions a response", "", rate, low, high, "the cache was full; the decode speed has what they cost")
 	}
