@@ -68,10 +68,11 @@ func (p *Page) read(s software, families map[string]*dto.MetricFamily) error {
 			return fmt.Errorf("it has metrics of %s and of %s: give the pages of one server", p.software, s.name)
 		}
 		p.software = s.name
+		first := firstRanks(family)
 		for _, metric := range family.Metric {
-			labels := map[string]string{}
-			for _, l := range metric.Label {
-				labels[l.GetName()] = l.GetValue()
+			labels := labelsOf(metric)
+			if labels[tensorRank] != first[labels[dataRank]] {
+				continue
 			}
 			models[labels["model_name"]] = true
 			if q == readNow && labels["mode"] != "prefill_compute" {
@@ -84,6 +85,33 @@ func (p *Page) read(s software, families map[string]*dto.MetricFamily) error {
 		return errors.New("it is of several models; give the page of a server of one")
 	}
 	return nil
+}
+
+// Labels of the ranks of an SGLang. Data-parallel ranks are engines; each may be several tensor-parallel ones, all of
+// which may say the same.
+const dataRank, tensorRank = "dp_rank", "tp_rank"
+
+// labelsOf are a metric's labels.
+func labelsOf(metric *dto.Metric) map[string]string {
+	labels := map[string]string{}
+	for _, l := range metric.Label {
+		labels[l.GetName()] = l.GetValue()
+	}
+	return labels
+}
+
+// firstRanks are the first tensor-parallel ranks by data-parallel rank.
+func firstRanks(family *dto.MetricFamily) map[string]string {
+	first := map[string]string{}
+	for _, metric := range family.Metric {
+		labels := labelsOf(metric)
+		have, ok := first[labels[dataRank]]
+		rank, _ := strconv.Atoi(labels[tensorRank])
+		if least, _ := strconv.Atoi(have); !ok || rank < least {
+			first[labels[dataRank]] = labels[tensorRank]
+		}
+	}
+	return first
 }
 
 // add puts one metric into the reading of its engine.
@@ -111,7 +139,7 @@ func (p *Page) add(s software, q quantity, labels map[string]string, metric *dto
 	case metric.Untyped != nil:
 		add(q, metric.Untyped.GetValue())
 	}
-	if rank := labels["dp_rank"]; q == running && rank != "" && !slices.Contains(r.ranks, rank) {
+	if rank := labels[dataRank]; q == running && rank != "" && !slices.Contains(r.ranks, rank) {
 		r.ranks = append(r.ranks, rank)
 	}
 	p.engines[engine] = r

@@ -371,6 +371,18 @@ func TestEnginesOfARun(t *testing.T) {
 	}
 }
 
+// Data-parallel ranks of an SGLang are engines, and the tensor-parallel ranks of each say the same thing.
+func TestRanks(t *testing.T) {
+	page := ""
+	for rank := range 4 {
+		page += fmt.Sprintf("sglang:num_running_reqs{dp_rank=\"%d\",tp_rank=\"%d\"} 6\n", rank/2, rank)
+	}
+	p, err := ParsePage("s", "s", 0, []byte(page))
+	if r := p.engines[""]; err != nil || r.values[running] != 12 || r.replicas() != 2 {
+		t.Errorf("%+v, %v, want 12 that run on 2", r, err)
+	}
+}
+
 // The metrics that a vLLM 0.32 sent while a conversation with it was recorded are read: there stands what was kept.
 func TestRecordedPage(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "..", "engine", "vllm", "testdata", "everything.txt"))
