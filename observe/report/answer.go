@@ -17,6 +17,8 @@ type Answer struct {
 	Advice []Advice
 	// Notes must be known with it, the gravest first; those that have no room are left out.
 	Notes []string
+	// Kept is how many notes have room before the second advice; 0 means 1.
+	Kept int
 	// Rest says where the rest is, in 70 columns; "" for nowhere.
 	Rest string
 }
@@ -44,8 +46,10 @@ func (a Answer) Text(columns int) string {
 	for i, advice := range a.Advice {
 		add := advice.lines(i+1, columns)
 		reserved := 0
-		if i > 0 && len(notes) > 0 { // the gravest note is worth more than the second advice
-			reserved = len(notes[0])
+		if i > 0 { // the gravest notes are worth more than the second advice
+			for _, note := range notes[:min(max(a.Kept, 1), len(notes))] {
+				reserved += len(note)
+			}
 		}
 		if len(lines)+len(add)+reserved > room {
 			left = len(a.Advice) - i

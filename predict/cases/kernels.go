@@ -57,3 +57,32 @@ func trainer(c [constants]float64, t hardware.Trainer, l hardware.Layout, sharde
 func switchS(c [constants]float64, m hardware.Model) float64 {
 	return c[sharedSwitch] + m.Tensors()*c[syncTensor]
 }
+
+// EngineSpread is how uncertain an engine's decode step with so many rollouts is: the standard deviation of its
+// logarithm. The engine's software is one that no row was of.
+func (f Fitted) EngineSpread(r hardware.Replica, active float64) float64 {
+	return f.spread(func(c [constants]float64) float64 {
+		return engine(c, r, r.GPUs > 1, false).Decode(active).Seconds
+	}, decodeBandwidth, decodeStep, decodeLayer, nearExchange, farExchange)
+}
+
+// TrainerSpread is that of a trainer's passes over a batch.
+func (f Fitted) TrainerSpread(t hardware.Trainer, l hardware.Layout, b hardware.Batch) float64 {
+	return f.spread(func(c [constants]float64) float64 {
+		fitted, layout := trainer(c, t, l, false)
+		return fitted.PassesS(layout, b, 1, 2)
+	}, denseUse, expertUse, denseLayer, layerStart, localExpert)
+}
+
+// spread is how far a time moves with each of such constants by its spread, and with what no constant explains.
+func (f Fitted) spread(of func([constants]float64) float64, moves ...int) float64 {
+	unknown := f.of("")
+	base, sum := of(unknown.Values), rowNoise*rowNoise
+	for _, i := range moves {
+		by := make([]float64, constants)
+		by[i] = unknown.Spreads[i]
+		d := math.Log(of(moved(unknown.Values, by)) / base)
+		sum += d * d
+	}
+	return math.Sqrt(sum)
+}

@@ -13,7 +13,7 @@ import (
 // First names the setting to run and its figures, then the alternatives.
 func (p *Plan) First() report.Answer {
 	c := &p.Recommended
-	a := report.Answer{Verdict: p.verdict(), Rest: "--full has levers, frontier and reasons, --write FILE the document."}
+	a := report.Answer{Verdict: p.verdict(), Rest: "--full has levers, frontier and reasons, --write FILE the document.", Kept: 2}
 	do := "Run " + c.words() + "."
 	if !p.Met {
 		do = "The closest: " + c.words() + "."
@@ -22,9 +22,16 @@ func (p *Plan) First() report.Answer {
 	for _, short := range p.Shortfall {
 		a.Notes = append(a.Notes, short.Text)
 	}
+	if text := p.nextText(); text != "" {
+		a.Notes = append(a.Notes, text)
+	}
+	if text := p.uncertainText(); text != "" {
+		a.Notes = append(a.Notes, text)
+	}
 	if text := p.sizeText(); text != "" {
 		a.Notes = append(a.Notes, text+".")
 	}
+	a.Notes = append(a.Notes, p.worthKnowing()...)
 	if p.Assumed != "" {
 		a.Notes = append(a.Notes, report.Capital(p.Assumed)+".")
 	}

@@ -28,9 +28,12 @@ func NewMachine(d config.Config, lengths *workload.Lengths) (Machine, error) {
 		return Machine{}, d.Refuse("hardware.gpus", "is missing: a plan divides GPUs", "a number of them, such as 64; or --gpus N")
 	}
 	b := builder{document: d, lengths: lengths}
-	b.machine = Machine{GPUs: h.GPUs, GPUsPerReplica: max(h.GPUsPerReplica, 1), TrainGPUsUnit: max(h.TrainGPUsUnit, 1), PromptTokens: h.PromptTokens + toolTokens(d)}
+	b.machine = Machine{spread: spreads{decode: func(float64) float64 { return 0 }, train: func(int, int) float64 { return 0 }}, GPUs: h.GPUs, GPUsPerReplica: max(h.GPUsPerReplica, 1), TrainGPUsUnit: max(h.TrainGPUsUnit, 1), PromptTokens: h.PromptTokens + toolTokens(d)}
 	if tools := toolTokens(d); tools > 0 {
 		b.note("tools return %.0f tokens a rollout: half of them stand in a running rollout's cache on average, a train step reads all, and engines read them with the prompt; their reading again after a lost cache is left out", tools)
+	}
+	if d.Modelled.Length.Kind == workload.KindLognormal && d.Modelled.Sessions == "" {
+		b.machine.spread.lengths = tailSpread
 	}
 	for _, build := range []func() error{b.facts, b.decoding, b.prefill, b.training, b.sync, b.enough} {
 		if err := build(); err != nil {
@@ -167,6 +170,9 @@ func (b *builder) decoding() error {
 	case b.known:
 		r := b.replica()
 		b.roofline(r)
+		if !b.document.Given("hardware.bandwidth_use") || !b.document.Given("hardware.step_overhead_s") {
+			b.machine.spread.decode = func(active float64) float64 { return cases.Shipped().EngineSpread(r, active) }
+		}
 		b.note("decoding by roofline at %.0f %% of peak bandwidth and %.1f ms a step beside it, %s", 100*r.BandwidthUse, 1e3*r.Decode(1).Overhead, b.source("hardware.bandwidth_use", "hardware.step_overhead_s"))
 	default:
 		return b.document.Refuse("hardware", "does not say how fast engines are", "model and gpu, or rollout_tokens_per_s_per_gpu with slots_per_gpu, or modelled.decode_curve")
@@ -413,6 +419,12 @@ func (b *builder) passes(t hardware.Trainer) {
 		fitted, layout := cases.Shipped().Trainer(t, t.UsualLayout(longest))
 		return fitted.PassesS(layout, hardware.Batch{Tokens: tokens, Sequences: rollouts, MicroTokens: longest}, passes, 2)
 	}
+	m.spread.train = func(gpus, batch int) float64 {
+		t := t
+		t.GPUs = gpus
+		rollouts := float64(batch)
+		return cases.Shipped().TrainerSpread(t, t.UsualLayout(longest), hardware.Batch{Tokens: rollouts * (b.lengths.Mean() + m.PromptTokens), Sequences: rollouts, MicroTokens: longest})
+	}
 	tokens, gpus := manyRollouts*(b.lengths.Mean()+m.PromptTokens), max(m.TrainGPUsMin, b.gpu.NodeGPUs)
 	m.TrainTokensPerSPerGPU = tokens / m.TrainS(manyRollouts, tokens, gpus) / float64(gpus)
 	t.GPUs = gpus
@@ -444,6 +456,7 @@ func (b *builder) sync() error {
 		return nil
 	}
 	b.machine.SyncS = b.syncSeconds()
+	b.machine.spread.sync = syncSpread
 	b.machine.SwitchS = cases.Shipped().SwitchS(b.model)
 	b.note("a weight sync is reckoned from %.1f GB of weights over %.0f GB/s a node", b.model.WeightBytes(2)/1e9, d.Hardware.NetworkBytesPerS/1e9)
 	return nil

@@ -52,6 +52,12 @@ type Plan struct {
 	Searched Searched `json:"searched"`
 	// ReplicaSizes compares the sizes of a replica that were tried, the best first; absent where the size was not searched.
 	ReplicaSizes []ReplicaSize `json:"replica_sizes,omitempty"`
+	// Next values one more engine, then one more unit of the trainer.
+	Next []Next `json:"next_gpus"`
+	// Answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, planes.
+	Answers []Answer `json:"answers"`
+	// Uncertain are the inputs without a measurement. The first is the one to measure: it moves the plan most.
+	Uncertain []Uncertain `json:"uncertain"`
 	// Warnings say what the plan leaves out.
 	Warnings []string `json:"warnings"`
 
@@ -111,11 +117,12 @@ func Make(p *Problem) (*Plan, error) {
 	if err := s.eval.attribute(&s.plan.Recommended); err != nil {
 		return nil, err
 	}
-	for _, add := range []func() error{s.alternatives, s.binding, s.levers, s.async, s.accuracy, s.hosted} {
+	for _, add := range []func() error{s.alternatives, s.binding, s.levers, s.async, s.accuracy, s.hosted, s.next, s.uncertain} {
 		if err := add(); err != nil {
 			return nil, err
 		}
 	}
+	s.questions()
 	s.findings()
 	s.mode()
 	s.explain()
@@ -134,7 +141,7 @@ func (s *search) rank() error {
 	}
 	s.front = s.problem.frontier(s.ranked)
 	d := s.problem.Document
-	s.plan = Plan{Machine: s.problem.Machine, Budget: d.Budget, Prices: d.Prices, Prefer: d.Search.Prefer, Searched: searched(s.grid, s.ranked),
+	s.plan = Plan{Machine: s.problem.Machine, Budget: d.Budget, Prices: d.Prices, Prefer: d.Search.Prefer, Next: []Next{}, Answers: []Answer{}, Uncertain: []Uncertain{}, Searched: searched(s.grid, s.ranked),
 		Workload: Workload{MeanTokens: s.eval.tokens, CapTokens: s.problem.Lengths.Quantile(1), GroupSize: d.Rollout.GroupSize,
 			TailMultiplier: s.problem.Lengths.TailMultiplier(d.Rollout.GroupSize), PromptTokens: s.problem.Machine.PromptTokens,
 			EnvironmentS: s.eval.meanS, Acceptance: d.Modelled.Filter.Acceptance}}

@@ -80,6 +80,15 @@ type Machine struct {
 	TrainS func(rollouts, tokens float64, gpus int) float64 `json:"-"`
 	// SwitchS is the time to hand shared GPUs from training to rollouts and back, in seconds; 0 for a sync's.
 	SwitchS float64 `json:"-"`
+
+	spread spreads
+}
+
+// spreads are how far off the figures of a machine may be that nobody measured: standard deviations of logarithms.
+type spreads struct {
+	decode        func(active float64) float64
+	train         func(gpus, batch int) float64
+	sync, lengths float64
 }
 
 // updateS is the time of an update of so many rollouts of so many tokens each, prompts included, in seconds.

@@ -36,6 +36,13 @@ func (p *Plan) Text(columns int) string {
 	for _, text := range p.adviceText() {
 		w.paragraph("", text)
 	}
+	w.text.WriteString("\nQuestions\n")
+	for _, a := range p.Answers {
+		w.paragraph("  ", a.Text)
+	}
+	if text := p.uncertainText(); text != "" {
+		w.paragraph("  ", text)
+	}
 	w.text.WriteString("\nRules of thumb\n")
 	for _, text := range p.findingsText() {
 		w.paragraph("  ", text)
@@ -46,6 +53,9 @@ func (p *Plan) Text(columns int) string {
 	}
 	for _, n := range p.Machine.Notes {
 		w.paragraph("  - ", n+".")
+	}
+	if p.Assumed != "" {
+		w.paragraph("  ! ", report.Capital(p.Assumed)+".")
 	}
 	for _, n := range p.Warnings {
 		w.paragraph("  ! ", n+".")

@@ -1360,13 +1360,91 @@ class ReplicaSize(View):
     """best is the setting, by closed form."""
 
 
+class PlanSetting(View):
+    """Setting is one candidate: the values that a plan chooses. Everything else is the problem's."""
+
+    rollout_gpus: int
+    """rollout_gpus and train_gpus are the split; GPUs beyond their sum are not rented."""
+    train_gpus: int
+    replicas: int
+    """replicas are the engines, slots_per_replica the rollouts at once on each."""
+    slots_per_replica: int
+    batch_rollouts: int
+    """batch_rollouts is B, queue_factor q."""
+    queue_factor: float | None
+    policy: str
+    """policy is the queue's, or synchronous for that schedule."""
+    select: str | None
+    """select and hold are the queue's selection order and θ."""
+    hold: float | None
+    max_staleness: int | None
+    """max_staleness, eta, staleness_threshold and partial_rollout are of policies max, bounded and threshold."""
+    eta: float | None
+    staleness_threshold: float | None
+    partial_rollout: bool | None
+    sync_every: int
+    """sync_every is the train steps per sync, verl's trigger_parameter_sync_step."""
+
+
+class Next(View):
+    """Next is what one more unit of a side would bring: the finite difference of the plan's objective."""
+
+    _inner: ClassVar[Mapping[str, type[View]]] = {"setting": PlanSetting}
+
+    side: str
+    """side is rollout or train, gpus the size of one more engine or unit of the trainer."""
+    gpus: int
+    speedup: float
+    """speedup is by what share noise-adjusted updates come more often within the budget; 0 where nothing that was tried is faster."""
+    worth_per_hour: float
+    """worth_per_hour are those updates at today's cost of one, rent_per_hour is what the unit costs, net_per_hour the difference. All are 0 without prices."""
+    rent_per_hour: float
+    net_per_hour: float
+    cost_per_1000_rollouts_change: float
+    """cost_per_1000_rollouts_change is what 1,000 trained rollouts then cost more, with their noise."""
+    basis: str
+    """basis is closed form or simulated."""
+    setting: PlanSetting
+    """setting is the setting that would then be best."""
+
+
+class Answer(View):
+    """Answer is a short answer to a question that people ask of a plan."""
+
+    question: str
+    """question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, planes."""
+    value: float
+    """value is the figure of it, in the unit that Unit names."""
+    unit: str
+    text: str
+
+
+class Uncertain(View):
+    """Uncertain is an input without a measurement, with how far it may move the plan."""
+
+    _inner: ClassVar[Mapping[str, type[View]]] = {"setting_low": PlanSetting, "setting_high": PlanSetting}
+
+    input: str
+    """input is decoding, training, sync or lengths. Spread is how far off it may be, the standard deviation of its logarithm."""
+    spread: float
+    update_low: float
+    """update_low and update_high are the recommended update's time with the input that far below and above, over its own."""
+    update_high: float
+    regret: float
+    """regret is what keeping the recommended setting then costs against the best one, the greater of both, a broken bound of the budget included. setting_low and setting_high are the best ones."""
+    setting_low: PlanSetting
+    setting_high: PlanSetting
+    measure: str
+    """measure is the command or the key that determines it."""
+
+
 class Plan(Result):
     """The document of `headway plan --json`.
 
     Plan is what a search found. Its JSON is that of headway plan --json.
     """
 
-    _inner: ClassVar[Mapping[str, type[View]]] = {"machine": Machine, "workload": Workload, "budget": Budget, "prices": Prices, "shortfall": Relaxation, "recommended": Candidate, "alternatives": Alternative, "binding": Constraint, "levers": PlanLever, "findings": PlanFinding, "mode": Mode, "async": Async, "hosted": Hosted, "accuracy": Accuracy, "frontier": Candidate, "finalists": Candidate, "searched": Searched, "replica_sizes": ReplicaSize}
+    _inner: ClassVar[Mapping[str, type[View]]] = {"machine": Machine, "workload": Workload, "budget": Budget, "prices": Prices, "shortfall": Relaxation, "recommended": Candidate, "alternatives": Alternative, "binding": Constraint, "levers": PlanLever, "findings": PlanFinding, "mode": Mode, "async": Async, "hosted": Hosted, "accuracy": Accuracy, "frontier": Candidate, "finalists": Candidate, "searched": Searched, "replica_sizes": ReplicaSize, "next_gpus": Next, "answers": Answer, "uncertain": Uncertain}
     _rows: ClassVar[str] = "frontier"
 
     machine: Machine
@@ -1410,6 +1488,12 @@ class Plan(Result):
     """searched says what was ranked."""
     replica_sizes: list[ReplicaSize]
     """replica_sizes compares the sizes of a replica that were tried, the best first; absent where the size was not searched."""
+    next_gpus: list[Next]
+    """next_gpus values one more engine, then one more unit of the trainer."""
+    answers: list[Answer]
+    """answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, planes."""
+    uncertain: list[Uncertain]
+    """uncertain are the inputs without a measurement. The first is the one to measure: it moves the plan most."""
     warnings: list[str]
     """warnings say what the plan leaves out."""
 
@@ -1889,7 +1973,7 @@ class Run(View):
     warnings: list[str]
 
 
-class Setting(View):
+class CompareSetting(View):
     """Setting is a key in which runs differ."""
 
     key: str
@@ -1903,11 +1987,11 @@ class Comparison(Result):
     Comparison is what headway compare --json prints.
     """
 
-    _inner: ClassVar[Mapping[str, type[View]]] = {"runs": Run, "settings": Setting}
+    _inner: ClassVar[Mapping[str, type[View]]] = {"runs": Run, "settings": CompareSetting}
     _rows: ClassVar[str] = "runs"
 
     runs: list[Run]
-    settings: list[Setting]
+    settings: list[CompareSetting]
     warnings: list[str]
 
 
