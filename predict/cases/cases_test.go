@@ -88,6 +88,30 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// A table reads alike as a spreadsheet writes it: marks, line ends, separators, quotes, capitals, empty lines and fields.
+func TestReadOfSpreadsheets(t *testing.T) {
+	const header, rest = "id,family,model,gpu,schedule,train_gpus,rollout_gpus,sequences,mean_prompt_tokens,mean_response_tokens,cap_tokens", "one,own,qwen3-8b,h100,asynchronous,8,8,512,200,1000,4096"
+	const plain = header + "\n" + rest + "\n"
+	for name, text := range map[string]string{
+		"plain": plain, "Windows": strings.ReplaceAll(plain, "\n", "\r\n"), "mark": "\ufeff" + plain, "mark and comment": "\ufeff# a \"comment\n" + plain,
+		"mark and quotes": "\ufeff\"id\"" + plain[2:], "semicolons": strings.ReplaceAll(plain, ",", ";"), "tabs": "# a, comment\n" + strings.ReplaceAll(plain, ",", "\t"),
+		"capitals": strings.ToUpper(header) + "\n" + rest, "empty fields": header + ",,\n" + rest + ",,,\n", "empty lines": "\n" + header + "\n\n,,,,,,,,,,\n" + rest + "\n\n",
+	} {
+		rows, err := Read(strings.NewReader(text))
+		if err != nil || len(rows) != 1 || rows[0].ID != "one" || rows[0].CapTokens != 4096 {
+			t.Errorf("%s: %+v, %v", name, rows, err)
+		}
+	}
+	for want, text := range map[string]string{
+		"no UTF-8 text": "i\xff\xfe", "a field with a separator in it wants quotes": header + "\n" + rest + ",1\n",
+		`column sequences: "200000": want a number from 0 to 100000`: strings.Replace(plain, ",512,", ",200000,", 1), "from 0 to 1048576": strings.Replace(plain, ",4096", ",2000000", 1),
+	} {
+		if _, err := Read(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 // The words of a row become rules.
 func TestRules(t *testing.T) {
 	for _, test := range []struct {
@@ -200,11 +224,17 @@ func TestShape(t *testing.T) {
 
 // A row without what decides its time has no answer and says why; what usually follows is assumed.
 func TestReasons(t *testing.T) {
+	longest := answers(t, read(t, example("a", fields{"mean_response_tokens": "1000000", "cap_tokens": "", "model": "qwen2.5-0.5b"})), Shipped(), Options{})[0]
+	if longest.Step == nil && longest.Reason == "" {
+		t.Errorf("the longest responses: %+v", longest)
+	}
 	for want, change := range map[string]fields{
 		"sequences":                     {"sequences": "", "samples": ""},
 		"mean_response_tokens or cap":   {"mean_response_tokens": "", "cap_tokens": ""},
 		"rollout_gpus":                  {"rollout_gpus": "", "schedule": "asynchronous, separate GPUs"},
 		`GPU "abacus" is not known`:     {"gpu": "abacus"},
+		"an engine takes 32 GPUs":       {"rollout_tp": "32"},
+		"the trainer takes 32 GPUs":     {"train_tp": "8", "train_pp": "4"},
 		"the weights take":              {"model": "llama-3.1-405b"},
 		"not published, and the answer": {"train_gpus": "", "schedule": "asynchronous, separate GPUs"},
 	} {

@@ -53,11 +53,18 @@ func (r Result) headline() []string {
 
 // tables are the result, the summary first.
 func (r Result) tables() []report.Table {
-	out := []report.Table{r.FamilyTable()}
+	var out []report.Table
+	if len(r.Families) > 0 {
+		out = append(out, r.FamilyTable())
+	}
 	if r.Decisions.N > 0 {
 		out = append(out, r.DecisionTable())
 	}
-	return append(out, r.RowTable(), r.refusedTable())
+	out = append(out, r.RowTable())
+	if refused := r.refusedTable(); len(refused.Rows) > 0 {
+		out = append(out, refused)
+	}
+	return out
 }
 
 // FamilyTable is how far answers are off, by family and grade.
@@ -137,11 +144,15 @@ func (r Result) refusedTable() report.Table {
 func (r Result) HTML(w io.Writer) error {
 	d := report.Document{Title: "Predicted and measured steps", Summary: strings.Join(r.headline(), " "),
 		Sections: []report.Section{{ID: "errors", Title: "How far off", Plots: []report.Plot{r.plot()},
-			Captions: []string{"Predicted over measured, by the measured time. 1 is right; bars are 80 % intervals."}, Tables: []report.Table{r.FamilyTable()}}}}
+			Captions: []string{"Predicted over measured, by the measured time. 1 is right; bars are 80 % intervals. What is above 2 is drawn at 2."}, Tables: []report.Table{r.FamilyTable()}}}}
 	if r.Decisions.N > 0 {
 		d.Sections = append(d.Sections, report.Section{ID: "choices", Title: "Choices", Tables: []report.Table{r.DecisionTable()}})
 	}
-	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: []report.Table{r.RowTable(), r.refusedTable()}})
+	rows := []report.Table{r.RowTable()}
+	if refused := r.refusedTable(); len(refused.Rows) > 0 {
+		rows = append(rows, refused)
+	}
+	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: rows})
 	return report.DocumentHTML(w, d)
 }
 

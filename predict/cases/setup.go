@@ -62,9 +62,23 @@ func newSetup(r Row) (*setup, error) {
 	if len(lacks) > 0 {
 		return nil, unanswerable("not published, and the answer turns on it: " + strings.Join(lacks, ", "))
 	}
+	if err := r.contradiction(); err != nil {
+		return nil, err
+	}
 	s.guess()
 	s.readLengths()
 	return s, s.fits()
+}
+
+// contradiction is a layout that needs more GPUs than its side has.
+func (r Row) contradiction() error {
+	if need := r.engineGPUs(); need > r.RolloutGPUs && r.RolloutGPUs > 0 {
+		return unanswerable(fmt.Sprintf("an engine takes %d GPUs by rollout_tp and rollout_ep, and rollout_gpus is %d", need, r.RolloutGPUs))
+	}
+	if need := max(r.TrainTP, 1) * max(r.TrainCP, 1) * max(r.TrainPP, 1); need > r.TrainGPUs && r.TrainGPUs > 0 {
+		return unanswerable(fmt.Sprintf("the trainer takes %d GPUs by train_tp, train_cp and train_pp, and train_gpus is %d", need, r.TrainGPUs))
+	}
+	return nil
 }
 
 // Guesses of lengths: a mean response in shares of its cap, and a cap in means.
@@ -115,7 +129,7 @@ func (s *setup) guess() {
 		assume(0.4, "mean_response_tokens %.0f, which is %g of the cap", r.ResponseTokens, meanOfCap)
 	}
 	if r.CapTokens == 0 {
-		r.CapTokens = capOfMean * r.ResponseTokens
+		r.CapTokens = math.Min(capOfMean*r.ResponseTokens, workload.MaxTokens)
 		assume(0.15, "cap_tokens %.0f, which is %d means", r.CapTokens, capOfMean)
 	}
 	if r.RolloutTP == 0 && r.RolloutReplicas == 0 {
@@ -212,7 +226,7 @@ func nominal(want, limit, spread float64) float64 {
 			high = mid
 		}
 	}
-	return math.Exp((low + high) / 2)
+	return math.Min(math.Exp((low+high)/2), workload.MaxTokens)
 }
 
 // The share of memory that an engine may use: alone, and where a trainer's memory stays beside it.

@@ -3,6 +3,7 @@ package cases
 import (
 	"math"
 	"slices"
+	"strings"
 )
 
 // Result is a table answered.
@@ -113,12 +114,15 @@ func summarize(family string, grades []string, answers []Answer) Summary {
 	return s
 }
 
-// gradeOf is the row's grade; a table of one's own has none and counts as A.
+// gradeOf is the row's grade; a table of one's own has none and counts as A, and an unknown one as C.
 func gradeOf(a Answer) string {
-	if a.Grade == "" {
+	switch grade := strings.ToUpper(a.Grade); grade {
+	case "":
 		return "A"
+	case "A", "B":
+		return grade
 	}
-	return a.Grade
+	return "C"
 }
 
 func join(grades []string) string {

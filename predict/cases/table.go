@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/csv"
 	"errors"
@@ -12,6 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"github.com/headway-rl/headway/loop/workload"
 )
 
 // Row is one configuration as the table has it. Numbers that are not published are 0.
@@ -46,17 +50,66 @@ var needed = []string{"id", "family", "model", "gpu", "schedule", "train_gpus", 
 // rowsMax bounds a table: more is no table of published runs.
 const rowsMax = 100000
 
+// countMost bounds a count of GPUs or sequences: more is a mistake, and would take minutes a row.
+const countMost = 1e5
+
 // Record is one line of a table: its fields by column, and where it stands.
 type Record struct {
 	Line   int
 	Fields map[string]string
 }
 
-// Records reads a table: comma-separated, the first line that is not a comment names the columns. Lines
-// that begin with # are comments. An error names the line.
+// separators are what spreadsheets write between fields.
+const separators = ",;\t"
+
+// separator is the one that a table's first line has most of; a line of comments is none.
+func separator(text []byte) rune {
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) == 0 || line[0] == '#' {
+			continue
+		}
+		most, count := ',', 0
+		for _, s := range separators {
+			if n := bytes.Count(line, []byte(string(s))); n > count {
+				most, count = s, n
+			}
+		}
+		return most
+	}
+	return ','
+}
+
+// opened is a table's reader, past the mark that spreadsheets begin a file with.
+func opened(r io.Reader) (*csv.Reader, error) {
+	text, err := io.ReadAll(r)
+	if err != nil {
+		return nil, err
+	}
+	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if !utf8.Valid(text) {
+		return nil, errors.New("the table is no UTF-8 text: save it as comma-separated values in UTF-8")
+	}
+	table := csv.NewReader(bytes.NewReader(text))
+	table.Comment, table.FieldsPerRecord, table.Comma = '#', -1, separator(text)
+	return table, nil
+}
+
+// trimmed is a line without the empty fields at its end, of which spreadsheets write many.
+func trimmed(record []string) []string {
+	for len(record) > 0 && strings.TrimSpace(record[len(record)-1]) == "" {
+		record = record[:len(record)-1]
+	}
+	return record
+}
+
+// Records reads a table: separated by commas, semicolons or tabs. The first line that is not a comment names
+// the columns, in any case. Lines that begin with # are comments, and lines without a field are left out. An error
+// names the line.
 func Records(r io.Reader) ([]Record, error) {
-	table := csv.NewReader(r)
-	table.Comment, table.FieldsPerRecord = '#', -1
+	table, err := opened(r)
+	if err != nil {
+		return nil, err
+	}
 	header, err := table.Read()
 	if errors.Is(err, io.EOF) {
 		return nil, errors.New("the table is empty: its first line names the columns, such as " + strings.Join(needed, ", "))
@@ -65,11 +118,13 @@ func Records(r io.Reader) ([]Record, error) {
 		return nil, err
 	}
 	for i, name := range header {
-		header[i] = strings.TrimSpace(strings.TrimPrefix(name, "\ufeff"))
+		header[i] = strings.ToLower(strings.TrimSpace(name))
 		if header[i] != "" && slices.Index(header, header[i]) < i {
-			return nil, fmt.Errorf("line 1: the column %s stands twice", header[i])
+			line, _ := table.FieldPos(i)
+			return nil, fmt.Errorf("line %d: the column %s stands twice", line, header[i])
 		}
 	}
+	header = trimmed(header)
 	var records []Record
 	for {
 		record, err := table.Read()
@@ -80,8 +135,12 @@ func Records(r io.Reader) ([]Record, error) {
 			return nil, err
 		}
 		line, _ := table.FieldPos(0)
-		if len(record) != len(header) {
-			return nil, fmt.Errorf("line %d: %d fields, and the first line names %d columns", line, len(record), len(header))
+		filled := trimmed(record)
+		if len(filled) == 0 {
+			continue
+		}
+		if len(record) < len(header) || len(filled) > len(header) {
+			return nil, fmt.Errorf("line %d: %d fields, and the first line names %d columns: a field with a separator in it wants quotes", line, len(record), len(header))
 		}
 		fields := make(map[string]string, len(header))
 		for i, name := range header {
@@ -164,14 +223,14 @@ func parse(fields map[string]string) (Row, error) {
 		"rollout_ep": &r.RolloutEP, "train_tp": &r.TrainTP, "train_cp": &r.TrainCP, "train_ep": &r.TrainEP, "train_pp": &r.TrainPP,
 		"prompts": &r.Prompts, "samples": &r.Samples, "sequences": &r.Sequences, "optimizer_steps": &r.OptimizerSteps,
 	} {
-		v, err := r.number(name, 1e9)
+		v, err := r.number(name, countMost)
 		if err == nil && v != math.Trunc(v) {
 			err = fmt.Errorf("column %s: %q: want a whole number", name, r.Fields[name])
 		}
 		errs, *to = append(errs, err), int(v)
 	}
 	for name, to := range map[string]*float64{"mean_prompt_tokens": &r.PromptTokens, "mean_response_tokens": &r.ResponseTokens, "cap_tokens": &r.CapTokens} {
-		v, err := r.number(name, 1e9)
+		v, err := r.number(name, workload.MaxTokens)
 		errs, *to = append(errs, err), v
 	}
 	for name, to := range map[string]*bool{"recompute": &r.Recompute, "old_logprob_pass": &r.OldLogProbs, "reference_pass": &r.Reference} {
@@ -222,7 +281,7 @@ func (r Row) number(name string, most float64) (float64, error) {
 	}
 	v, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(v >= 0 && v <= most) {
-		return 0, fmt.Errorf("column %s: %q: want a number from 0 to %g, or nothing where it is not published", name, text, most)
+		return 0, fmt.Errorf("column %s: %q: want a number from 0 to %.0f, or nothing where it is not published", name, text, most)
 	}
 	return v, nil
 }
