@@ -88,10 +88,7 @@ func (s *search) reading(add answerer) {
 		add("prefill", share, "share of engines' time", "reading prompts takes %s of the engines' time if no cache has them: simulate modelled.prefill.cache_tokens, then prefill apart (docs/serving.md)", percent(share))
 	}
 	group := float64(s.problem.Document.Rollout.GroupSize)
-	spread := float64(c.Replicas) * -math.Expm1(group*math.Log1p(-1/float64(c.Replicas)))
-	if c.Replicas == 1 {
-		spread = 1
-	}
+	spread := math.Min(float64(c.Replicas), group) // at most so many engines read a group's prompt
 	prompt := s.problem.Document.Hardware.PromptTokens / m.PromptTokens
 	gain := share * prompt * (spread - 1) / group
 	if gain < bindsAt {
