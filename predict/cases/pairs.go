@@ -78,9 +78,11 @@ func (r Row) speed() float64 {
 
 // sameWork reports whether two rows do the same work, within a tenth of their tokens.
 func sameWork(a, b Row) bool {
+	if a.Family != b.Family || a.Model != b.Model || a.Sequences != b.Sequences || a.CapTokens != b.CapTokens {
+		return false
+	}
 	x, y := a.PromptTokens+a.ResponseTokens, b.PromptTokens+b.ResponseTokens
-	return a.Family == b.Family && a.Model == b.Model && a.Model != "" && a.Sequences == b.Sequences && a.CapTokens == b.CapTokens &&
-		a.rules().kind == b.rules().kind && (x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1)
+	return a.Model != "" && a.rules().kind == b.rules().kind && (x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1)
 }
 
 // follows are the choices that another one brings with it: shared GPUs that are parted have a split and
@@ -88,8 +90,7 @@ func sameWork(a, b Row) bool {
 var follows = map[string][]string{"schedule": {"split", "layout"}, "gpus": {"layout"}, "gpu": {"layout"}, "split": {"layout"}, "placement": {"release"}}
 
 // differ returns the one choice in which two rows differ, "" if it is none or several.
-func differ(a, b Row) string {
-	x, y := a.choices(), b.choices()
+func differ(x, y map[string]string) string {
 	var different []string
 	for name := range x {
 		if x[name] != y[name] {
@@ -110,13 +111,17 @@ func differ(a, b Row) string {
 // choice. Both are measured and answered, and more than a tie apart.
 func Pairs(rows []Row, answers []Answer) []Pair {
 	var out []Pair
+	chosen := make([]map[string]string, len(rows))
+	for i, r := range rows {
+		chosen[i] = r.choices()
+	}
 	for i := range rows {
 		for j := i + 1; j < len(rows); j++ {
 			a, b := rows[i], rows[j]
 			if answers[i].Step == nil || answers[j].Step == nil || a.speed() == 0 || b.speed() == 0 || !sameWork(a, b) {
 				continue
 			}
-			choice := differ(a, b)
+			choice := differ(chosen[i], chosen[j])
 			if choice == "" {
 				continue
 			}
