@@ -434,7 +434,7 @@ func TestJSON(t *testing.T) {
 	}
 	for _, columns := range []int{80, 140} {
 		var text bytes.Buffer
-		if err := r.Text(&text, columns); err != nil || !strings.Contains(text.String(), "1 of 2 rows are answered") {
+		if err := r.Text(&text, columns); err != nil || !strings.Contains(text.String(), "1 of 2 rows are answered") || !strings.Contains(text.String(), "\na          56.9      8.31       2.77  11.7           923\n") {
 			t.Errorf("%v:\n%s", err, &text)
 		}
 	}

@@ -61,6 +61,9 @@ func (r Result) tables() []report.Table {
 		out = append(out, r.DecisionTable())
 	}
 	out = append(out, r.RowTable())
+	if parts := r.partTable(); len(parts.Rows) > 0 {
+		out = append(out, parts)
+	}
 	if refused := r.refusedTable(); len(refused.Rows) > 0 {
 		out = append(out, refused)
 	}
@@ -100,9 +103,11 @@ func (r Result) DecisionTable() report.Table {
 	return t
 }
 
+const rowTitle = "Rows, in seconds"
+
 // RowTable is every row that is answered.
 func (r Result) RowTable() report.Table {
-	t := report.Table{Title: "Rows, in seconds", Header: []string{"row", "grade", "figure", "measured", "predicted", "80 %", "error", "calibrated", "staleness", "waits"}}
+	t := report.Table{Title: rowTitle, Header: []string{"row", "grade", "figure", "measured", "predicted", "80 %", "error", "calibrated", "staleness", "waits"}}
 	for _, a := range r.Rows {
 		if a.Step == nil {
 			continue
@@ -128,6 +133,22 @@ func (r Result) RowTable() report.Table {
 	return t
 }
 
+// partTable is what each step is made of.
+func (r Result) partTable() report.Table {
+	t := report.Table{Title: "Parts of a step, in seconds, some of which run beside others", Header: []string{"row", "generation", "training", "log-probs", "sync", "tokens/s/GPU"}}
+	for _, a := range r.Rows {
+		if a.Figure != "step_s" || a.Parts == nil {
+			continue
+		}
+		rate := "–"
+		if a.TokensPerSAndGPU != nil {
+			rate = short(*a.TokensPerSAndGPU)
+		}
+		t.Rows = append(t.Rows, []string{a.ID, short(a.Parts.Generation), short(a.Parts.Training), short(a.Parts.LogProbs), short(a.Parts.Sync), rate})
+	}
+	return t
+}
+
 func (r Result) refusedTable() report.Table {
 	t := report.Table{Title: "No answer, and inputs assumed", Header: []string{"row", "why"}}
 	for _, a := range r.Rows {
@@ -148,11 +169,9 @@ func (r Result) HTML(w io.Writer) error {
 	if r.Decisions.N > 0 {
 		d.Sections = append(d.Sections, report.Section{ID: "choices", Title: "Choices", Tables: []report.Table{r.DecisionTable()}})
 	}
-	rows := []report.Table{r.RowTable()}
-	if refused := r.refusedTable(); len(refused.Rows) > 0 {
-		rows = append(rows, refused)
-	}
-	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: rows})
+	rest := r.tables()
+	first := slices.IndexFunc(rest, func(t report.Table) bool { return t.Title == rowTitle })
+	d.Sections = append(d.Sections, report.Section{ID: "rows", Title: "Rows", Tables: rest[first:]})
 	return report.DocumentHTML(w, d)
 }
 
