@@ -171,7 +171,7 @@ func referencesOf(rows []cases.Row, answers []cases.Answer) (out []string) {
 	taken := map[string]bool{}
 	for _, grade := range []string{"A", "B"} {
 		for i, r := range rows {
-			if r.Grade == grade && !taken[r.Family] && answers[i].Step != nil && answers[i].Measured != nil {
+			if r.Grade == grade && !taken[r.Family] && answers[i].Step != nil && answers[i].Measured != nil && answers[i].Figure != "gen_s" {
 				taken[r.Family], out = true, append(out, r.ID)
 			}
 		}

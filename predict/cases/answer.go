@@ -167,6 +167,9 @@ func usable(id string, rows []Row, place map[string]int, answers []Answer) error
 		if r.ID != id {
 			continue
 		}
+		if r.rules().kind == kindServe {
+			return fmt.Errorf("row %s cannot calibrate: it is of generation alone, whose engines are simulated without constants", id)
+		}
 		if _, ok := place[id]; !ok {
 			return fmt.Errorf("row %s cannot calibrate: it has no prediction: %s", id, answers[i].Reason)
 		}
