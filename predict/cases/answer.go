@@ -57,7 +57,7 @@ const normal80 = 1.2816
 
 // familyNoise is how far all runs of a family may lie off together for causes that no constant is, as
 // a standard deviation of the logarithm.
-const familyNoise = 0.08
+const familyNoise = 0.11
 
 // solved is a row's prediction with what moves it.
 type solved struct {

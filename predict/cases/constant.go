@@ -25,6 +25,7 @@ const (
 	denseUse
 	expertUse
 	shardedUse
+	attentionUse
 	denseLayer
 	layerStart
 	localExpert
@@ -33,6 +34,7 @@ const (
 	syncTensor
 	syncRate
 	hostRate
+	exportRate
 	lengthSpread
 	constants
 )
@@ -48,10 +50,12 @@ var table = [constants]Constant{
 	prefillUse:      {"prefill_use", "share of peak FLOP/s in prefill", 0.5, 0.2, 0.1},
 	denseUse:        {"dense_use", "share of peak FLOP/s that the matrices of a dense model's training reach, Megatron", 0.45, 0.25, 0.15},
 	expertUse:       {"expert_use", "the same of a mixture of experts", 0.25, 0.4, 0.2},
-	shardedUse:      {"sharded_use", "the same under FSDP, attention included", 0.22, 0.4, 0.2},
+	shardedUse:      {"sharded_use", "the same under FSDP", 0.3, 0.4, 0.2},
+	attentionUse:    {"attention_use", "the same of attention over the context, forward and backward", 0.45, 0.35, 0.15},
 	denseLayer:      {"dense_layer_s", "seconds of a dense layer's launches in one pass of one micro-batch", 0.0004, 0.7, 0.2},
 	layerStart:      {"layer_start_s", "seconds of an expert layer's launches and exchanges in one pass of one micro-batch", 0.001, 0.6, 0.3},
 	localExpert:     {"local_expert_s", "seconds that each expert on a GPU adds to that", 0.00015, 0.6, 0.3},
+	exportRate:      {"export_rate", "bytes of weights a second that a trainer alone writes for its engines after an update", 3e9, 0.35, 0.3},
 	sharedSwitch:    {"shared_switch_s", "seconds to hand shared GPUs from training to rollouts and back", 10, 0.6, 0.4},
 	syncStart:       {"sync_start_s", "seconds of a sync between separate GPUs however little it sends", 1, 0.7, 0.5},
 	syncTensor:      {"sync_tensor_s", "seconds of one tensor that is gathered and sent whole", 0.0005, 0.7, 0.4},

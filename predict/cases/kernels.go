@@ -46,10 +46,10 @@ func trainer(c [constants]float64, t hardware.Trainer, l hardware.Layout, sharde
 	if t.Model.Experts > 0 {
 		t.MFU, l.LayerS, l.ExpertS = c[expertUse], c[layerStart], c[localExpert]
 	}
-	if sharded {
-		t.MFU, l.ExpertS = c[shardedUse], 0
+	if sharded { // matrices of experts reach as much less of the peak as they do elsewhere
+		t.MFU, l.ExpertS = c[shardedUse]*t.MFU/c[denseUse], 0
 	}
-	t.MFU = math.Min(t.MFU, 1)
+	t.MFU, t.AttentionUse = math.Min(t.MFU, 1), math.Min(c[attentionUse], 1)
 	return t, l
 }
 

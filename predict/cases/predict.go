@@ -119,10 +119,9 @@ func (s *setup) trainS(c [constants]float64, l *workload.Lengths) float64 {
 	if s.row.Recompute {
 		passes++
 	}
-	if s.rules.lora {
-		passes-- // no gradients of the frozen weights
-	}
-	return t.PassesS(layout, s.batch(), passes, s.rules.trainBytes) + s.hostS(c)
+	b := s.batch()
+	b.Frozen = s.rules.lora
+	return t.PassesS(layout, b, passes, s.rules.trainBytes) + s.hostS(c) + s.exportS(c)
 }
 
 // The bytes of a parameter that an optimizer in host memory reads and writes, of the state that moves
@@ -131,7 +130,7 @@ const (
 	hostTraffic = 28
 	stateMoved  = 12
 	stateOnGPUs = 16
-	stateAtMost = 0.7
+	stateAtMost = 0.9
 	hostPerGPU  = 25e9
 )
 
@@ -150,6 +149,15 @@ func (s *setup) hostS(c [constants]float64) float64 {
 		return updates * 2 * s.model.Parameters * stateMoved / gpus / hostPerGPU
 	}
 	return 0
+}
+
+// exportS is the time in which a sharded trainer that is measured alone gathers its weights and writes them
+// for engines, as trainers of reinforcement learning do. Where engines are there, that is the sync.
+func (s *setup) exportS(c [constants]float64) float64 {
+	if s.rules.kind != kindTrain || !s.rules.fsdp || s.rules.lora || s.rules.supervised {
+		return 0
+	}
+	return s.model.WeightBytes(2) / c[exportRate]
 }
 
 // logProbsS is the time of the forward passes beside the updates.

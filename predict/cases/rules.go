@@ -39,6 +39,8 @@ type rules struct {
 	fsdp bool
 	// lora says that adapters alone are trained.
 	lora bool
+	// supervised says that no engine takes the weights.
+	supervised bool
 	// offloaded says that the optimizer's state lies in the host's memory between updates.
 	offloaded bool
 	// rolloutBytes and trainBytes are those of a weight.
@@ -48,20 +50,21 @@ type rules struct {
 }
 
 var (
-	switched  = regexp.MustCompile(`(?:^|[^o] |, |; )(?:gpus )?switch`)
-	overlaps  = regexp.MustCompile(`async|steps?[- ]off`)
-	together  = regexp.MustCompile(`co-?locat`)
-	apart     = regexp.MustCompile(`(?:non-|not |un)co-?locat|separate|disaggregat`)
-	anyNumber = regexp.MustCompile(`\d+(?:\.\d+)?`)
-	groupsOf  = regexp.MustCompile(`(\d+) (?:groups|prompts) of (\d+)`)
-	perEngine = regexp.MustCompile(`(?:at most )?(\d+) running (?:an|per) (?:engine|replica|server)|(\d+) (?:an|per) (?:engine|replica|server)|max_num_seqs[ =:]+(\d+)|max_running_requests[ =:]+(\d+)`)
-	workers   = regexp.MustCompile(`(\d+) (?:generation workers|clients|at once|(?:rollouts|sequences|requests) at once|concurrent)`)
-	every     = regexp.MustCompile(`every (\d+) (?:(?:optimizer|training|trainer) )?(?:update|step|mini-batch)`)
-	older     = regexp.MustCompile(`(?:older than|at most|within|up to|\beta|max_trajectory_age_steps|allowance|max_off_policy_threshold|max_off_policy_steps|max_head_offpolicyness|max_async_level|async_level|max_staleness_steps|max_staleness)(?: of|:|=)? ?(\d+)`)
-	stepsOff  = regexp.MustCompile(`(\d+)[- ]steps?[- ]off`)
-	shareOf   = regexp.MustCompile(`staleness_threshold[ =:]+(\d+(?:\.\d+)?)`)
-	oneByte   = regexp.MustCompile(`fp8|int8|8-bit|e4m3|w8a`)
-	halfByte  = regexp.MustCompile(`mxfp4|nvfp4|int4|fp4|4-bit|w4a|awq|gptq`)
+	supervised = regexp.MustCompile(`(?i)\bSFT\b|supervised`)
+	switched   = regexp.MustCompile(`(?:^|[^o] |, |; )(?:gpus )?switch`)
+	overlaps   = regexp.MustCompile(`async|steps?[- ]off`)
+	together   = regexp.MustCompile(`co-?locat`)
+	apart      = regexp.MustCompile(`(?:non-|not |un)co-?locat|separate|disaggregat`)
+	anyNumber  = regexp.MustCompile(`\d+(?:\.\d+)?`)
+	groupsOf   = regexp.MustCompile(`(\d+) (?:groups|prompts) of (\d+)`)
+	perEngine  = regexp.MustCompile(`(?:at most )?(\d+) running (?:an|per) (?:engine|replica|server)|(\d+) (?:an|per) (?:engine|replica|server)|max_num_seqs[ =:]+(\d+)|max_running_requests[ =:]+(\d+)`)
+	workers    = regexp.MustCompile(`(\d+) (?:generation workers|clients|at once|(?:rollouts|sequences|requests) at once|concurrent)`)
+	every      = regexp.MustCompile(`every (\d+) (?:(?:optimizer|training|trainer) )?(?:update|step|mini-batch)`)
+	older      = regexp.MustCompile(`(?:older than|at most|within|up to|\beta|max_trajectory_age_steps|allowance|max_off_policy_threshold|max_off_policy_steps|max_head_offpolicyness|max_async_level|async_level|max_staleness_steps|max_staleness)(?: of|:|=)? ?(\d+)`)
+	stepsOff   = regexp.MustCompile(`(\d+)[- ]steps?[- ]off`)
+	shareOf    = regexp.MustCompile(`staleness_threshold[ =:]+(\d+(?:\.\d+)?)`)
+	oneByte    = regexp.MustCompile(`fp8|int8|8-bit|e4m3|w8a`)
+	halfByte   = regexp.MustCompile(`mxfp4|nvfp4|int4|fp4|4-bit|w4a|awq|gptq`)
 )
 
 // read says what the words of a row mean. Unknown words leave a rule at what is usual.
@@ -86,6 +89,7 @@ func (r Row) rules() rules {
 	out.offloaded = strings.Contains(types, "offload")
 	words := strings.ToLower(strings.Join([]string{r.Fields["note"], r.TrainDType, r.Schedule}, "; "))
 	out.lora = strings.Contains(words, "lora") && !strings.Contains(words, "no lora") && !strings.Contains(words, "without lora")
+	out.supervised = supervised.MatchString(r.Fields["note"] + " " + r.Schedule)
 	out.sharded = strings.Contains(sync, "reshard") || strings.Contains(sync, "by shard") || strings.Contains(sync, "expert blocks")
 	out.buckets = strings.Contains(sync, "bucket")
 	out.inFlight = strings.Contains(strings.ToLower(r.StalenessRule), "in_flight_weight_updates true") || strings.Contains(sync, "in flight")

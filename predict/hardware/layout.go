@@ -22,6 +22,8 @@ type Batch struct {
 	Updates int
 	// MicroTokens is the most tokens that one micro-batch packs; 0 means one sequence in each.
 	MicroTokens float64
+	// Frozen says that the weights get no gradients, as under adapters: their matrices need one pass less.
+	Frozen bool
 }
 
 // stateShare is the share of usable memory that a stage's weights and gradients may take, and gradientBytes what they
@@ -63,12 +65,16 @@ func (l Layout) layerS(m Model) float64 {
 	return l.LayerS + l.ExpertS*float64(m.Experts)/float64(max(l.Expert, 1))
 }
 
+// trafficBytes is what a pass writes and reads of activations for each token, layer and unit of width, beside its
+// matrices: the 34 bytes of Korthikanti et al. 2022, once each way.
+const trafficBytes = 68
+
 // PassesS is the time of so many passes over a batch, in seconds. A forward pass counts as one: an
 // update has 3, with recomputation 4, log-probs have 1. It is
 //
-//	passes·(2·N_active + attention)·tokens/(MFU·peak·GPUs)·bubble + updates·(m+p−1)·layers/p·passes·layer
+//	passes·(2·N_active/MFU + attention/use)·tokens/(peak·GPUs)·bubble + updates·(m+p−1)·layers/p·passes·layer
 //
-// with m micro-batches of each copy an update, a pipeline of p stages, and the bubble 1 + (p−1)/m.
+// and the traffic of activations, with m micro-batches of each copy an update, a pipeline of p stages, and the bubble 1 + (p−1)/m.
 // The last term is launches and exchanges, which small micro-batches of many experts pay most.
 // WeightBytes of 1 or less multiply at the peak of fp8.
 func (t Trainer) PassesS(l Layout, b Batch, passes, weightBytes float64) float64 {
@@ -80,7 +86,17 @@ func (t Trainer) PassesS(l Layout, b Batch, passes, weightBytes float64) float64
 	}
 	micro = math.Max(micro, 1)
 	attention := 2 * float64(t.Model.Layers) * float64(t.Model.AttentionWidth) * t.ContextTokens
-	flops := passes * b.Tokens * (2*t.Model.multiplied() + attention)
-	arithmetic := flops / (t.MFU * t.GPU.FLOPs(weightBytes) * float64(t.GPUs)) * (1 + (stages-1)/micro)
-	return arithmetic + updates*(micro+stages-1)*float64(t.Model.Layers)/stages*passes*l.layerS(t.Model)
+	matrices := 2 * t.Model.multiplied() / (t.MFU * t.GPU.FLOPs(weightBytes))
+	if t.AttentionUse > 0 {
+		attention /= t.AttentionUse * t.GPU.BF16
+	} else {
+		attention /= t.MFU * t.GPU.FLOPs(weightBytes)
+	}
+	multiplied := passes
+	if b.Frozen {
+		multiplied--
+	}
+	arithmetic := b.Tokens * (multiplied*matrices + passes*attention) / float64(t.GPUs) * (1 + (stages-1)/micro)
+	traffic := passes * b.Tokens * float64(t.Model.Layers) * float64(t.Model.Hidden) * trafficBytes / (t.GPU.MemoryBytesPerS * float64(t.GPUs))
+	return arithmetic + traffic + updates*(micro+stages-1)*float64(t.Model.Layers)/stages*passes*l.layerS(t.Model)
 }

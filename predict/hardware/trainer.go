@@ -15,6 +15,8 @@ type Trainer struct {
 	GPUs int
 	// MFU is the share of peak bf16 FLOP/s reached by the arithmetic counted here. Default 0.35.
 	MFU float64
+	// AttentionUse is that share for attention over the context, whose kernels are others. The value 0 means MFU.
+	AttentionUse float64
 	// Recompute counts the forward pass twice (8 instead of 6 FLOPs a parameter and token), as activation checkpointing does.
 	Recompute bool
 	// ContextTokens is the sequence that a mean trained token is in, for attention's cost: E[S²]/E[S] for sequences of S tokens, prompt included. The value 0 leaves it out.
