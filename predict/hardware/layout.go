@@ -85,7 +85,7 @@ func (t Trainer) PassesS(l Layout, b Batch, passes, weightBytes float64) float64
 		micro = math.Min(micro, math.Ceil(b.Tokens/b.MicroTokens/updates/l.copies(t.GPUs)))
 	}
 	micro = math.Max(micro, 1)
-	attention := 2 * float64(t.Model.Layers) * float64(t.Model.AttentionWidth) * t.ContextTokens
+	attention := t.Model.attention(t.ContextTokens)
 	matrices := 2 * t.Model.multiplied() / (t.MFU * t.GPU.FLOPs(weightBytes))
 	if t.AttentionUse > 0 {
 		attention /= t.AttentionUse * t.GPU.BF16

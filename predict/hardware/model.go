@@ -110,6 +110,11 @@ func (m Model) Active() float64 {
 // table that is only looked up.
 func (m Model) multiplied() float64 { return math.Max(m.Active()-m.LookupParameters, 0) }
 
+// attention returns the arithmetic of one token's attention over a context, of which a causal token sees half.
+func (m Model) attention(context float64) float64 {
+	return 2 * float64(m.Layers) * float64(m.AttentionWidth) * context
+}
+
 // Tensors is how many tensors the weights come in, for a sync's latencies; an
 // estimate from the layers where the architecture is not known.
 func (m Model) Tensors() float64 {

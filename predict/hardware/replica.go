@@ -353,7 +353,7 @@ func (r Replica) PrefillSeconds(tokens float64) float64 {
 		return 0
 	}
 	r = r.WithDefaults()
-	attention := 2 * float64(r.Model.Layers) * float64(r.Model.AttentionWidth) * tokens * tokens
+	attention := r.Model.attention(tokens) * tokens
 	flops := 2*r.Model.multiplied()*tokens + attention
 	return r.Scale * flops / (float64(r.GPUs) * r.GPU.FLOPs(r.WeightBytes) * r.PrefillUse)
 }

@@ -82,7 +82,7 @@ func (t Trainer) FLOPsPerToken() float64 {
 	if t.Recompute {
 		passes = 4
 	}
-	attention := 2 * float64(t.Model.Layers) * float64(t.Model.AttentionWidth) * t.ContextTokens
+	attention := t.Model.attention(t.ContextTokens)
 	return passes * (2*t.Model.multiplied() + attention)
 }
 
