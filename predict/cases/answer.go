@@ -2,10 +2,8 @@ package cases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
-	"strings"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -263,7 +261,7 @@ func (a *Answer) simulate(ctx context.Context, s *solved) {
 	in, name := s.input(c, s.lengthsOf(c[lengthSpread]), s.parts)
 	in.Warmup, in.Batches = simulatedWarmup, simulatedBatches
 	out, err := schedule.SimulateWithin(ctx, in, in.Arm(name), simulatedEvents)
-	if errors.Is(err, schedule.ErrTooMuch) || err != nil {
+	if err != nil { // too many events, or interrupted, which Table says
 		return
 	}
 	a.Simulated = pointer(out.Parts.StepS)
@@ -327,10 +325,4 @@ func posterior(s *solved, references []*solved) (shift, variance float64) {
 		return 0, s.spread * s.spread
 	}
 	return mat.Dot(slopes, &moved), mat.Dot(slopes, &seen)
-}
-
-// Known reports whether a row's family is among those that constants were fitted to.
-func (f Fitted) Known(family string) bool {
-	_, ok := f.Families[strings.TrimSpace(family)]
-	return ok
 }

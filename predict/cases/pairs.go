@@ -28,8 +28,7 @@ type Pair struct {
 const tie = 0.05
 
 // choices are what a row has chosen, by name.
-func (r Row) choices() map[string]string {
-	k := r.rules()
+func (r Row) choices(k rules) map[string]string {
 	split := ""
 	if k.async && !k.shared {
 		split = fmt.Sprintf("%.2f", float64(r.TrainGPUs)/math.Max(float64(r.TrainGPUs+r.RolloutGPUs), 1))
@@ -41,7 +40,7 @@ func (r Row) choices() map[string]string {
 		"gpu":       strings.ToLower(r.GPU),
 		"precision": fmt.Sprintf("%g %g", k.rolloutBytes, k.trainBytes),
 		"layout":    fmt.Sprint(r.RolloutTP, r.RolloutEP, r.TrainTP, r.TrainCP, r.TrainEP, r.TrainPP),
-		"placement": r.placement(),
+		"placement": r.placement(k.kind),
 		"release":   r.Framework,
 		"trained":   fmt.Sprint(k.lora),
 	}
@@ -56,17 +55,17 @@ func (r Row) ruleWords() string {
 }
 
 // placement is how requests find a replica, in the source's words.
-func (r Row) placement() string {
-	if r.rules().kind != kindServe {
+func (r Row) placement(k kind) string {
+	if k != kindServe {
 		return ""
 	}
 	return r.Fields["note"]
 }
 
 // speed is what a row measured, as a time of the same work: a step, or the inverse of tokens a second.
-func (r Row) speed() float64 {
+func (r Row) speed(k kind) float64 {
 	for _, figure := range []string{"step_s", "gen_s", "train_s"} {
-		if v := r.Measured[figure]; v > 0 && (figure != "train_s" || r.rules().kind == kindTrain) {
+		if v := r.Measured[figure]; v > 0 && (figure != "train_s" || k == kindTrain) {
 			return v
 		}
 	}
@@ -76,13 +75,21 @@ func (r Row) speed() float64 {
 	return 0
 }
 
+// compared is a row that is measured and answered, with what its words mean.
+type compared struct {
+	Row
+	rules            rules
+	choices          map[string]string
+	speed, predicted float64
+}
+
 // sameWork reports whether two rows do the same work, within a tenth of their tokens.
-func sameWork(a, b Row) bool {
+func (a compared) sameWork(b compared) bool {
 	if a.Family != b.Family || a.Model != b.Model || a.Sequences != b.Sequences || a.CapTokens != b.CapTokens {
 		return false
 	}
 	x, y := a.PromptTokens+a.ResponseTokens, b.PromptTokens+b.ResponseTokens
-	return a.Model != "" && a.rules().kind == b.rules().kind && (x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1)
+	return a.Model != "" && a.rules.kind == b.rules.kind && (x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1)
 }
 
 // follows are the choices that another one brings with it: shared GPUs that are parted have a split and
@@ -111,26 +118,28 @@ func differ(x, y map[string]string) string {
 // choice. Both are measured and answered, and more than a tie apart.
 func Pairs(rows []Row, answers []Answer) []Pair {
 	var out []Pair
-	chosen := make([]map[string]string, len(rows))
+	var all []compared
 	for i, r := range rows {
-		chosen[i] = r.choices()
+		k := r.rules()
+		if speed := r.speed(k.kind); speed > 0 && answers[i].Step != nil {
+			all = append(all, compared{r, k, r.choices(k), speed, answers[i].Step.Predicted})
+		}
 	}
-	for i := range rows {
-		for j := i + 1; j < len(rows); j++ {
-			a, b := rows[i], rows[j]
-			if answers[i].Step == nil || answers[j].Step == nil || a.speed() == 0 || b.speed() == 0 || !sameWork(a, b) {
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if !a.sameWork(b) {
 				continue
 			}
-			choice := differ(chosen[i], chosen[j])
+			choice := differ(a.choices, b.choices)
 			if choice == "" {
 				continue
 			}
-			p := Pair{A: a.ID, B: b.ID, Choice: choice, Measured: b.speed() / a.speed(), Predicted: answers[j].Step.Predicted / answers[i].Step.Predicted}
+			p := Pair{A: a.ID, B: b.ID, Choice: choice, Measured: b.speed / a.speed, Predicted: b.predicted / a.predicted}
 			if math.Abs(math.Log(p.Measured)) < math.Log(1+tie) {
 				continue
 			}
 			p.Right = (p.Measured < 1) == (p.Predicted < 1) && p.Predicted != 1
-			p.Async = thumb(p.Measured, a.rules().async, b.rules().async)
+			p.Async = thumb(p.Measured, a.rules.async, b.rules.async)
 			p.More = thumb(p.Measured, a.GPUs > b.GPUs, b.GPUs > a.GPUs)
 			out = append(out, p)
 		}
