@@ -40,10 +40,8 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 	if len(c.CalibrateOn) > 0 {
 		return failure.Usage("add --cases FILE, the table that has the rows", "--calibrate-on names rows of a table, and --cases names none")
 	}
-	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
-		if err := writable(file.path); err != nil { // before minutes of simulation, not after
-			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
-		}
+	if err := c.filesWritable(); err != nil { // before minutes of simulation, not after
+		return err
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()
@@ -56,10 +54,31 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 		}
 		return err
 	}
+	if err := c.writeFiles(a, result.HTML, result.Markdown); err != nil {
+		return err
+	}
+	if c.JSON {
+		return printJSON(a.Stdout, result)
+	}
+	return result.Text(a.Stdout)
+}
+
+// filesWritable refuses files that the result could not be written to.
+func (c *reproduceCmd) filesWritable() error {
+	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
+		if err := writable(file.path); err != nil {
+			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
+		}
+	}
+	return nil
+}
+
+// writeFiles writes the result to the files that were asked for.
+func (c *reproduceCmd) writeFiles(a *app.Process, html, markdown func(io.Writer) error) error {
 	for _, file := range []struct {
 		flag, path string
 		fill       func(io.Writer) error
-	}{{"--html", c.HTML, result.HTML}, {"--markdown", c.Markdown, result.Markdown}} {
+	}{{"--html", c.HTML, html}, {"--markdown", c.Markdown, markdown}} {
 		if file.path == "" {
 			continue
 		}
@@ -68,10 +87,7 @@ func (c *reproduceCmd) Run(a *app.Process) error {
 		}
 		fmt.Fprintf(a.Stderr, "%s is written\n", file.path)
 	}
-	if c.JSON {
-		return printJSON(a.Stdout, result)
-	}
-	return result.Text(a.Stdout)
+	return nil
 }
 
 // list prints what there is.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/headway-rl/headway/app"
@@ -20,10 +19,8 @@ func (c *reproduceCmd) table(a *app.Process) error {
 	if len(c.Name) > 0 || c.Quick {
 		return failure.Usage("leave them out: --cases answers every row of its table", "--cases goes with neither a case's name nor --quick")
 	}
-	for _, file := range []struct{ flag, path string }{{"--html", c.HTML}, {"--markdown", c.Markdown}} {
-		if err := writable(file.path); err != nil {
-			return failure.Usage("name a file in a folder that can be written to", "%s %s: %w", file.flag, file.path, err)
-		}
+	if err := c.filesWritable(); err != nil {
+		return err
 	}
 	records, err := readRecords(c.Cases)
 	if err != nil {
@@ -52,17 +49,8 @@ func (c *reproduceCmd) table(a *app.Process) error {
 		return failure.Usage("the column id of the table has the names", "--calibrate-on: %w", err)
 	}
 	result := cases.Summarize(rows, answers, cases.Shipped(), c.CalibrateOn)
-	for _, file := range []struct {
-		flag, path string
-		fill       func(io.Writer) error
-	}{{"--html", c.HTML, result.HTML}, {"--markdown", c.Markdown, result.Markdown}} {
-		if file.path == "" {
-			continue
-		}
-		if err := writeWhole(file.path, file.fill); err != nil {
-			return failure.Run("", "%s: %w", file.flag, err)
-		}
-		fmt.Fprintf(a.Stderr, "%s is written\n", file.path)
+	if err := c.writeFiles(a, result.HTML, result.Markdown); err != nil {
+		return err
 	}
 	if c.JSON {
 		return printJSON(a.Stdout, result)
