@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -90,6 +91,11 @@ type GenerateRequest struct {
 	// OnTokens, if not nil, is called with what has been sampled since the last call, by one
 	// goroutine at a time and before Generate returns. It must not keep the slices.
 	OnTokens func(Delta)
+	// Keep, if not nil, is called with what the engine says of side channels, by one goroutine at a time and before
+	// Generate returns. It is called for every call to the server, once the call's tokens are known to stay. An engine
+	// without channels never calls it. Known is the first row of passes that is wanted.
+	Keep  func(Rows)
+	Known int
 }
 
 // Sampling says how tokens are drawn and where a response ends beside the end of sequence.
@@ -154,6 +160,9 @@ type Generation struct {
 	// Resumes are the places in Tokens at which the rollout went on after an interruption since the
 	// response before. Those while its environment was at work come first. The Sampler fills them in.
 	Resumes []ResumePoint
+	// Channels are the side channels that came with the response. Rows of passes count from the beginning of the
+	// prompt, others from that of the response. The Sampler fills them in.
+	Channels []channel.Channel
 }
 
 // Prefix returns what there is of an interrupted response, to go on from.
@@ -174,9 +183,10 @@ type SampleRequest struct {
 	// Final says that the reward follows the response at once. A response that is
 	// complete when an interruption reaches it is then scored instead of interrupted.
 	Final bool
-	// Sampling and OnTokens mean what they do in GenerateRequest.
+	// Sampling, OnTokens and Known mean what they do in GenerateRequest.
 	Sampling *Sampling
 	OnTokens func(Delta)
+	Known    int
 	// Dropped, if not nil, is closed when the response is no longer wanted. Sample returns ErrDropped
 	// soon after, wherever the rollout stands, and the rollout goes on as if it had never been asked.
 	// A response that is complete by then may be returned all the same.

@@ -2,6 +2,7 @@ package port
 
 import (
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // Sample is the trainable record of one rollout. Tokens, LossMask, Logprobs and
@@ -25,6 +26,9 @@ type Sample struct {
 	// changed on the way (a branch) leaves several, one after the other, and each is trained on as
 	// one. They rise, from above 0 to below len(Tokens); nil for one sequence.
 	Breaks []int32
+	// Channels are the side channels of its sequences, in the order of these; nil for none. Their bytes lie in blobs of
+	// this attempt.
+	Channels []channel.Channel
 	// Derived: at least one version was derived from when its engine switched, and not reported by it.
 	Derived bool
 	// Pruned: a rule of the environment stopped the rollout early. It has no reward,

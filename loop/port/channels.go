@@ -1,0 +1,39 @@
+package port
+
+import (
+	"errors"
+
+	"github.com/headway-rl/headway/loop/channel"
+)
+
+// Rows is what one call of an engine says of a side channel, beside tokens and log-probs.
+type Rows struct {
+	channel.Header
+	// Start is the first row: of passes from the beginning of the prompt, of other alignments from that of the response.
+	Start int
+	// Count is the number of rows, at least 1.
+	Count int
+	// First is how many tokens stood before the first that the call sampled: the prompt's, and those of the response so far.
+	First int
+	// Data has the rows back to back. Of a ragged channel, the lengths of all rows come first, as u32. It is valid
+	// during the call only.
+	Data []byte
+}
+
+// Blobs is implemented by stores that keep the rows of side channels beside the samples, as blobs. A blob belongs to an
+// attempt, and goes when [Store.Forget], [Store.Discard] and [Store.Retain] say that the attempt is no longer needed.
+// All methods are safe for concurrent use, also beside those of the Store.
+type Blobs interface {
+	// PutBlob keeps a blob under a number that the attempt has not used. It is durable when PutBlob returns. An error
+	// that wraps ErrNoSpace has kept nothing.
+	PutBlob(id RolloutID, number int32, data []byte) error
+	// ReadBlob fills dst with the blob's bytes from an offset on, as they were put. The error wraps ErrNoBlob where the
+	// blob, or some of the bytes, are not there. It wraps ErrBlobDamaged for bytes that do not verify.
+	ReadBlob(id RolloutID, number int32, offset int64, dst []byte) error
+}
+
+// ErrNoBlob is wrapped by the error of a blob, or of bytes of one, that are not there.
+var ErrNoBlob = errors.New("no such blob in the store")
+
+// ErrBlobDamaged is wrapped by the error of a blob whose bytes do not verify.
+var ErrBlobDamaged = errors.New("the blob does not verify")
