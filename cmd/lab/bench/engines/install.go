@@ -177,19 +177,28 @@ func versionsOf(ctx context.Context, python string, names []string) (map[string]
 // modelKind is a format of models.
 type modelKind string
 
-// Formats of models: Hugging Face's layout, the same with larger logits, and llama.cpp's.
+// Formats of models: Hugging Face's layout, the same of a mixture of experts, with larger logits, and llama.cpp's.
 const (
 	modelsHF    modelKind = "hf"
+	modelsMoE   modelKind = "moe"
 	modelsSharp modelKind = "sharp"
 	modelsGGUF  modelKind = "gguf"
 )
 
 // models returns two models that differ in their random weights, made if they are not there yet.
 func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) {
-	const script = "cmd/lab/bench/engines/models/tiny.py"
+	script := "cmd/lab/bench/engines/models/tiny.py"
 	text, err := os.ReadFile(script)
 	if err != nil {
 		return nil, err
+	}
+	if kind == modelsMoE { // which has the tokenizer of the other script
+		script = "cmd/lab/bench/engines/models/moe.py"
+		own, err := os.ReadFile(script)
+		if err != nil {
+			return nil, err
+		}
+		text = append(text, own...)
 	}
 	dir := filepath.Join(h.cache, fmt.Sprintf("models-%.6x", sha256.Sum256(text)))
 	var made []string

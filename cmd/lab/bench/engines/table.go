@@ -108,6 +108,7 @@ var engines = []engine{
 		environment: func(p site) []string { return []string{"LD_LIBRARY_PATH=" + filepath.Dir(llamaServer(p.python))} },
 		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
 	},
+	routingEngine,
 	tinkerService,
 }
 
