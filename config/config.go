@@ -377,10 +377,12 @@ type Store struct {
 
 // Failures says what happens when a rollout or a train step fails.
 type Failures struct {
-	// MaxAttempts is how often one rollout is tried. Default 3.
+	// MaxAttempts is how often one rollout is tried; once where its data is at fault. Default 3.
 	MaxAttempts int `json:"max_attempts" min:"1" max:"1000"`
 	// OnFailure: after the last attempt drop the whole group, or go on with its other rollouts (shrink). Default drop_group.
 	OnFailure string `json:"on_failure" allowed:"drop_group shrink"`
+	// GroupMin is the fewest scored rollouts that a shrunken group is trained with; one that cannot have them ends. At most rollout.group_size. Default 1 with on_failure shrink.
+	GroupMin int `json:"group_min,omitempty" min:"1" max:"65536"`
 	// OnEngineLoss: the rollouts of a lost engine are tried again from the start (retry), or go on elsewhere with the tokens they have (resume). Default resume where an engine is not embedded, else retry.
 	OnEngineLoss string `json:"on_engine_loss,omitempty" allowed:"retry resume"`
 	// TrainAttempts is how often one train step is tried before the run stops. Default 3.

@@ -82,7 +82,7 @@ func (c Config) LoopConfig() loop.Config {
 	rules.PauseGroups = int(math.Floor(c.Queue.PauseAt*float64(c.BatchGroups()) + groupEpsilon))
 	rules.Hold, rules.HoldAdaptive, rules.HoldCost = c.Queue.Hold, c.Queue.HoldAdaptive, c.Queue.HoldCost
 	rules.MaxAttempts = c.Failures.MaxAttempts
-	rules.OnFailure = failures[c.Failures.OnFailure]
+	rules.OnFailure, rules.GroupMin = failures[c.Failures.OnFailure], c.Failures.GroupMin
 	rules.ResumeLost = c.Failures.OnEngineLoss == "resume"
 	rules.TrainAttempts = c.Failures.TrainAttempts
 	if c.Schedule == synchronousSchedule {

@@ -24,7 +24,7 @@ var drawn = [][]string{
 	{"filter.zero_advantage", "true", "false"}, {"filter.solve_rate.drop", "true", "false"}, {"filter.solve_rate.low", "0", "0.3", "0.95"},
 	{"filter.solve_rate.high", "0", "0.8", "1"}, {"filter.curriculum.levels", "0", "1", "4"}, {"filter.curriculum.low", "0", "0.3"},
 	{"filter.curriculum.explore", "0", "1"}, {"trainer.correction.kind", "tis", "decoupled-ppo"}, {"trainer.minibatches", "1", "3"},
-	{"failures.on_failure", "shrink", "drop_group"}, {"modelled.failures.engine_mtbf_s", "9000"}, {"modelled.failures.engine_down_s", "60"},
+	{"failures.on_failure", "shrink", "drop_group"}, {"failures.group_min", "1", "3"}, {"modelled.failures.engine_mtbf_s", "9000"}, {"modelled.failures.engine_down_s", "60"},
 	{"modelled.tools.calls", "0", "3.5"}, {"modelled.tools.time.mean_s", "0", "4"}, {"modelled.tools.retries", "0", "2"}, {"modelled.tools.failure_rate", "0", "0.1"},
 	{"modelled.tools.calls_kind", "fixed", "poisson"}, {"modelled.sandbox.start.mean_s", "20"}, {"modelled.sandbox.limit", "8"}, {"modelled.sandbox.when", "rollout", "first_call"},
 	{"modelled.verifier.time.mean_s", "0", "3"}, {"modelled.verifier.time.tailness", "50"}, {"modelled.verifier.concurrency", "4"}, {"modelled.prefill.mode", "slot", "pool"},

@@ -326,6 +326,10 @@ func (v *validator) run() {
 		v.fail("evaluate.prompts", c.Evaluate.Prompts, fmt.Sprintf("is above environment.held_out (%d)", c.Environment.HeldOut),
 			fmt.Sprintf("at most %d", c.Environment.HeldOut))
 	}
+	if least, size := c.Failures.GroupMin, c.Rollout.GroupSize; least > size && size > 0 {
+		v.fail("failures.group_min", least, fmt.Sprintf("is above rollout.group_size (%d): no group could have them", size), fmt.Sprintf("at most %d", size))
+	}
+	v.idle("failures.group_min", c.Failures.GroupMin > 0 && c.Failures.OnFailure != "shrink", "with failures.on_failure drop_group, which ends a group with its first loss", "failures.on_failure shrink, or leave it out")
 	names := map[string]bool{}
 	for i, engine := range c.Engines {
 		if key := fmt.Sprintf("engines.%d.name", i); names[engine.Name] && (c.origin.sameEntry(i, i-1) || c.origin.sameEntry(i, i+1)) {

@@ -102,7 +102,7 @@ type FailureRule uint8
 const (
 	// DropGroup ends the whole group as failed.
 	DropGroup FailureRule = iota
-	// ShrinkGroup goes on with the remaining rollouts, as long as one is left.
+	// ShrinkGroup goes on with the remaining rollouts, as long as Config.GroupMin are left.
 	ShrinkGroup
 )
 
@@ -206,10 +206,13 @@ type Config struct {
 	// prompts. One whose rollouts were filtered, pruned or failed would be so again, for ever.
 	Requeue bool
 	// MaxAttempts is how often one rollout may fail before OnFailure applies; 0 means 3.
-	// Attempts cut short by a restart of the run do not count.
+	// Attempts cut short by a restart of the run do not count. ReasonData is tried once.
 	MaxAttempts int
 	// OnFailure applies after the last attempt; the zero value is DropGroup.
 	OnFailure FailureRule
+	// GroupMin is the fewest scored rollouts that ShrinkGroup trains a group with; 0 means 1. A group ends as soon as
+	// it has lost so many, failed or pruned, that it cannot have them.
+	GroupMin int `json:",omitempty"`
 	// ResumeLost has the rollouts of a lost engine, and of one whose switch failed, go on elsewhere with
 	// their tokens, which the driver keeps. By default they fail and are tried again.
 	ResumeLost bool `json:",omitempty"`

@@ -48,6 +48,7 @@ const (
 	// A reward that is no finite number counts as a failure of the environment.
 	RolloutScored
 	// RolloutFailed: the rollout in Slot (Group, Sample, Attempt) ended without a reward; Reason says why.
+	// ReasonData is a failure of the task, any other one of the infrastructure, which is tried again.
 	RolloutFailed
 	// RolloutAborted: the rollout in Slot (Group, Sample, Attempt) stopped as asked, after Tokens.
 	RolloutAborted
@@ -132,6 +133,8 @@ const (
 	ReasonCapacity
 	// ReasonRequested: it was asked for from outside.
 	ReasonRequested
+	// ReasonData: the task cannot be scored, because it is broken above all. Another attempt would fail likewise.
+	ReasonData
 
 	reasonCount
 )

@@ -147,17 +147,10 @@ func (l *Loop) pruned(ev *Event, sl *slot) bool {
 	g := &s.Groups[gi]
 	l.sample(gi, sl.Sample).Slot = none
 	g.InFlight--
-	g.Lost++
 	s.Ledger.InFlight--
 	s.Ledger.Pruned++
 	l.restamp(gi)
 	l.freeSlot(ev.Slot)
-	switch {
-	case int(g.Scored+g.Lost) < l.sizeOf(gi):
-	case g.Scored == 0:
-		l.endGroup(gi, EndPruned, ReasonPruned)
-	default:
-		l.ready(gi)
-	}
+	l.loseSample(gi, EndPruned, ReasonPruned)
 	return true
 }

@@ -179,7 +179,7 @@ func TestLedgerFollowsAttempts(t *testing.T) {
 		got := l.Ledger()
 		if got.Admitted != int64(len(started)) || got.Trained != ended[loop.EndTrained] || got.Evicted != ended[loop.EndEvicted] ||
 			got.Discarded != ended[loop.EndDiscarded] || got.Filtered != ended[loop.EndFiltered] || got.Failed < ended[loop.EndFailed] ||
-			got.Cancelled < ended[loop.EndCancelled] || ended[loop.EndPruned] != 0 {
+			got.Cancelled < ended[loop.EndCancelled] || got.Pruned < ended[loop.EndPruned] || cfg.GroupMin < 2 && ended[loop.EndPruned] != 0 {
 			t.Fatalf("seed %d: ledger is %+v, the actions say %d admitted and %v", seed, got, len(started), ended)
 		}
 	}
@@ -274,6 +274,9 @@ func (b *bytesReader) config() loop.Config {
 		c.EngineSlots = append(c.EngineSlots, 1+b.n(4))
 	}
 	c.TrainerAsks = b.n(2) > 0
+	if c.OnFailure == loop.ShrinkGroup {
+		c.GroupMin = b.n(c.GroupSize + 1)
+	}
 	return c
 }
 

@@ -400,17 +400,30 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 	if why != ReasonRestart {
 		smp.Failures++
 	}
-	if int(smp.Failures) < l.cfg.MaxAttempts {
+	if why != ReasonData && int(smp.Failures) < l.cfg.MaxAttempts {
 		s.Retries.push(retry{gi, k})
 		return
 	}
-	g.Lost++
 	x := &s.Extras[gi]
 	x.Failed++
-	complete := int(g.Scored+g.Lost) == l.sizeOf(gi)
-	if l.cfg.OnFailure == DropGroup && int(x.Failed) > l.sizeOf(gi)-l.cfg.GroupSize || complete && g.Scored == 0 {
+	if l.cfg.OnFailure == DropGroup && int(x.Failed) > l.sizeOf(gi)-l.cfg.GroupSize {
+		g.Lost++
 		l.endGroup(gi, EndFailed, why)
-	} else if complete {
+		return
+	}
+	l.loseSample(gi, EndFailed, why)
+}
+
+// loseSample goes on without a sample that is never scored. The group ends where it cannot have GroupMin any
+// more, and is ready where this was the last it waited for.
+func (l *Loop) loseSample(gi int32, end End, why Reason) {
+	g := &l.s.Groups[gi]
+	g.Lost++
+	size := l.sizeOf(gi)
+	switch {
+	case size-int(g.Lost) < max(l.cfg.GroupMin, 1):
+		l.endGroup(gi, end, why)
+	case int(g.Scored+g.Lost) == size:
 		l.ready(gi)
 	}
 }

@@ -12,7 +12,7 @@ import (
 func TestNamesParseBack(t *testing.T) {
 	roundTrip(t, "event", loop.RunStarted, loop.RolloutInterrupted, loop.EventKind.String, loop.ParseEventKind)
 	roundTrip(t, "action", loop.StartRollout, loop.ControlChanged, loop.ActionKind.String, loop.ParseActionKind)
-	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonRequested, loop.Reason.String, loop.ParseReason)
+	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonData, loop.Reason.String, loop.ParseReason)
 	roundTrip(t, "verdict", loop.MarkNone, loop.MarkPruned, loop.Mark.String, loop.ParseMark)
 	roundTrip(t, "setting", loop.SettingSlots, loop.SettingEngines, loop.Setting.String, loop.ParseSetting)
 	roundTrip(t, "state of the controller", loop.ControlOff, loop.ControlSilent, loop.ControlState.String, loop.ParseControlState)
@@ -48,6 +48,7 @@ func TestEventLine(t *testing.T) {
 		"7ns sync-failed engine 1 v4 attempt 2 (timeout)":       {Time: 7, Kind: loop.SyncFailed, Engine: 1, Version: 4, Attempt: 2, Reason: loop.ReasonTimeout},
 		"2s engine-lost engine 3 (engine)":                      {Time: 2e9, Kind: loop.EngineLost, Engine: 3, Reason: loop.ReasonEngine},
 		"3us first-token g1/0 attempt 1 slot 0 v2":              {Time: 3000, Kind: loop.FirstToken, Group: 1, Attempt: 1, Version: 2},
+		"0s rollout-failed g1/0 attempt 1 slot 0 (data)":        {Kind: loop.RolloutFailed, Group: 1, Attempt: 1, Reason: loop.ReasonData},
 		"0s rollout-failed g1/0 attempt 1 slot 0 (environment)": {Kind: loop.RolloutFailed, Group: 1, Attempt: 1, Reason: loop.ReasonEnvironment},
 		"0s unknown-99": {Kind: 99},
 		"0s lease-returned lease 1 attempt 1 (timeout)": {Kind: loop.LeaseReturned, Lease: 1, Attempt: 1, Reason: loop.ReasonTimeout},

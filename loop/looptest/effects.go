@@ -26,8 +26,11 @@ func (w *World) startRollout(ev loop.Event, level int32) {
 	switch {
 	case w.hit(w.faults.RolloutFails):
 		ev.Kind, ev.Reason = loop.RolloutFailed, loop.ReasonEnvironment
-		if w.rng.IntN(4) == 0 {
+		switch x := w.rng.IntN(8); {
+		case x%4 == 0:
 			ev.Kind, ev.Reason = loop.RolloutAborted, loop.ReasonNone // though nobody asked
+		case x%4 == 1:
+			ev.Reason = loop.ReasonData
 		}
 	case w.hit(w.faults.NoNumber):
 		ev.Reward = float32(math.NaN())

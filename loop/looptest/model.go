@@ -203,7 +203,7 @@ func (c *Checker) failSample(g *groupModel, k int32, why loop.Reason) {
 	if why != loop.ReasonRestart {
 		s.failures++
 	}
-	if s.failures >= c.cfg.MaxAttempts {
+	if s.failures >= c.cfg.MaxAttempts || why == loop.ReasonData {
 		s.state = lost
 	}
 	c.unstamp(g)

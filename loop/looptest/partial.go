@@ -79,18 +79,17 @@ func (c *Checker) cutRest(g *groupModel) {
 }
 
 // sampleOver looks at a group after one of its rollouts ended for good: it may
-// be ready, or without any rollout left, of which the last ended as told.
+// be ready, or have lost so many that too few can be scored, of which the last ended as told.
 func (c *Checker) sampleOver(g *groupModel, end loop.End, why loop.Reason) {
-	kept := g.count(scored)
+	kept, gone := g.count(scored), g.count(lost, pruned)
 	switch {
 	case kept == c.cfg.GroupSize:
 		c.cutRest(g)
 		c.groupReady(g)
-	case kept+g.count(lost, pruned) < len(g.samples):
-	case kept > 0:
-		c.groupReady(g)
-	default:
+	case gone == len(g.samples) || len(g.samples)-gone < c.cfg.GroupMin:
 		c.endGroup(g, end, why)
+	case kept+gone == len(g.samples):
+		c.groupReady(g)
 	}
 }
 

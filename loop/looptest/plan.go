@@ -78,6 +78,9 @@ func Draw(seed uint64) Plan {
 	p.Config.TrainerAsks, p.AskTicks, p.Faults.Restores = r.IntN(3) == 0, r.IntN(30), chance(0.02)
 	drawControl(r, &p.Config)
 	p.Faults.Requests = chance(0.05)
+	if c := &p.Config; c.OnFailure == loop.ShrinkGroup {
+		c.GroupMin = r.IntN(c.GroupSize + 1)
+	}
 	return p
 }
 

@@ -21,7 +21,7 @@ func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
 	var staleness, steps, seed int
 	for key, to := range map[string]*int{
 		"group": &cfg.GroupSize, "batch": &cfg.BatchGroups, "queue": &cfg.QueueGroups, "every": &cfg.SyncEvery,
-		"attempts": &cfg.MaxAttempts, "train-attempts": &cfg.TrainAttempts, "max-staleness": &staleness, "steps": &steps,
+		"attempts": &cfg.MaxAttempts, "group-min": &cfg.GroupMin, "train-attempts": &cfg.TrainAttempts, "max-staleness": &staleness, "steps": &steps,
 		"uses": &cfg.MaxUses, "seed": &seed, "pause": &cfg.PauseGroups, "spans": &cfg.MaxSpans, "extra": &cfg.ExtraGroups,
 		"redundancy": &cfg.Redundancy, "levels": &cfg.Levels, "prompts": &cfg.Prompts,
 	} {
