@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -32,6 +33,9 @@ func (c *reproduceCmd) table(a *app.Process) error {
 	rows, err := cases.Rows(records)
 	if err != nil {
 		return failure.Usage("docs/accuracy.md lists the columns", "--cases %s: %w", c.Cases, err)
+	}
+	for i, id := range c.CalibrateOn {
+		c.CalibrateOn[i] = strings.TrimSpace(id)
 	}
 	ctx, stop := command.Interruptible()
 	defer stop()

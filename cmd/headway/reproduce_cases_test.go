@@ -30,7 +30,7 @@ func TestReproduceCases(t *testing.T) {
 	}
 	runs, serve := file("runs.csv", runsTable), file("serving.csv", servingTable)
 	page := filepath.Join(dir, "page.html")
-	code, out, stderr := headway(t, "reproduce", "--cases", runs, "--calibrate-on", "one", "--json", "--html", page)
+	code, out, stderr := headway(t, "reproduce", "--cases", runs, "--calibrate-on", " one", "--json", "--html", page)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 
 	"gonum.org/v1/gonum/mat"
 
@@ -115,6 +116,9 @@ type Options struct {
 func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, error) {
 	references := map[string]bool{}
 	for _, id := range o.CalibrateOn {
+		if !slices.ContainsFunc(rows, func(r Row) bool { return r.ID == id }) {
+			return nil, fmt.Errorf("there is no row %q to calibrate on: give identifiers from the column id, separated by commas", id)
+		}
 		references[id] = true
 	}
 	rows = completed(rows)
@@ -127,7 +131,7 @@ func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, erro
 			return nil, err
 		}
 		answers[i] = Answer{ID: r.ID, Family: r.Family, Grade: r.Grade, Reference: references[r.ID]}
-		if r.rules().kind == kindServe {
+		if r.rules().kind == kindServe && len(r.unread) == 0 {
 			answers[i].serve(r)
 			continue
 		}
@@ -174,9 +178,8 @@ func usable(id string, rows []Row, place map[string]int, answers []Answer) error
 		if answers[i].Measured == nil {
 			return fmt.Errorf("row %s cannot calibrate: it has no m_%s", id, answers[i].Figure)
 		}
-		return nil
 	}
-	return fmt.Errorf("there is no row %q to calibrate on: give identifiers from the column id, separated by commas", id)
+	return nil
 }
 
 // soleFigure is the time that a row without an answer has measured.

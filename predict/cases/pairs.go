@@ -75,8 +75,8 @@ func (r Row) speed(k kind) float64 {
 	return 0
 }
 
-// compared is a row that is measured and answered, with what its words mean.
-type compared struct {
+// matched is a row that is measured and answered, with what its words mean.
+type matched struct {
 	Row
 	rules            rules
 	choices          map[string]string
@@ -84,7 +84,7 @@ type compared struct {
 }
 
 // sameWork reports whether two rows do the same work, within a tenth of their tokens.
-func (a compared) sameWork(b compared) bool {
+func (a matched) sameWork(b matched) bool {
 	if a.Family != b.Family || a.Model != b.Model || a.Sequences != b.Sequences || a.CapTokens != b.CapTokens {
 		return false
 	}
@@ -118,11 +118,11 @@ func differ(x, y map[string]string) string {
 // choice. Both are measured and answered, and more than a tie apart.
 func Pairs(rows []Row, answers []Answer) []Pair {
 	var out []Pair
-	var all []compared
+	var all []matched
 	for i, r := range rows {
 		k := r.rules()
 		if speed := r.speed(k.kind); speed > 0 && answers[i].Step != nil {
-			all = append(all, compared{r, k, r.choices(k), speed, answers[i].Step.Predicted})
+			all = append(all, matched{r, k, r.choices(k), speed, answers[i].Step.Predicted})
 		}
 	}
 	for i, a := range all {

@@ -35,7 +35,10 @@ func (u unanswerable) Error() string { return string(u) }
 
 // newSetup reads what a prediction needs, or says what is missing.
 func newSetup(r Row) (*setup, error) {
-	s := &setup{row: r, rules: r.rules(), lengths: map[float64]*workload.Lengths{}}
+	if len(r.unread) > 0 {
+		return nil, unanswerable(strings.Join(r.unread, "; "))
+	}
+	s := &setup{row: r, rules: r.rules(), lengths: map[float64]*workload.Lengths{}, assumed: slices.Clone(r.uncompared)}
 	var lacks []string
 	lack := func(missing bool, what string) {
 		if missing {

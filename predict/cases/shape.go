@@ -12,8 +12,11 @@ import (
 // model is the row's: a preset by its name, else the shape in words.
 func (r Row) model() (hardware.Model, error) {
 	m, err := hardware.ModelNamed(r.Model)
-	if err == nil || r.Shape == "" {
-		return m, err
+	if err != nil && r.Shape == "" {
+		return m, fmt.Errorf("%w; of another one write the model_shape, such as \"36 layers, hidden 4096, 32 heads, 8 kv heads of 128, intermediate 12288, vocabulary 151936\"", err)
+	}
+	if err == nil {
+		return m, nil
 	}
 	shaped, shapeErr := modelOf(r.Model, r.Shape)
 	if shapeErr != nil {

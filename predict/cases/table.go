@@ -42,6 +42,9 @@ type Row struct {
 
 	// siblings is of how many other rows ResponseTokens is the median, 0 where it is the row's own.
 	siblings int
+	// unread are inputs that cannot be read, with their column and what to write there: the row has no answer.
+	// uncompared are measured figures that cannot be read.
+	unread, uncompared []string
 }
 
 // needed are the columns without which nothing can be answered.
@@ -86,6 +89,9 @@ func opened(r io.Reader) (*csv.Reader, error) {
 		return nil, err
 	}
 	text = bytes.TrimPrefix(text, []byte("\ufeff"))
+	if !bytes.ContainsRune(text, '\n') { // lines as old spreadsheets end them
+		text = bytes.ReplaceAll(text, []byte{'\r'}, []byte{'\n'})
+	}
 	if !utf8.Valid(text) {
 		return nil, errors.New("the table is no UTF-8 text: save it as comma-separated values in UTF-8")
 	}
@@ -173,8 +179,8 @@ func missingColumns(names []string) error {
 	return fmt.Errorf("the table has no column %s: add it, empty where a figure is not published", strings.Join(names, ", "))
 }
 
-// Read reads a table of runs. Unknown columns are kept and not read. An error names the line and the
-// column, or all columns that are missing.
+// Read reads a table of runs. Unknown columns are kept and not read. A figure that cannot be read leaves its row
+// without an answer, and the row says why. An error names the line, or all columns that are missing.
 func Read(r io.Reader) ([]Row, error) {
 	records, err := Records(r)
 	if err != nil {
@@ -191,9 +197,9 @@ func Rows(records []Record) ([]Row, error) {
 	var rows []Row
 	seen := map[string]int{}
 	for _, record := range records {
-		row, err := parse(record.Fields)
-		if err != nil {
-			return nil, fmt.Errorf("line %d: %w", record.Line, err)
+		row := parse(record)
+		if row.ID == "" {
+			return nil, fmt.Errorf("line %d: column id: it is empty, and every row needs a name", record.Line)
 		}
 		if before, twice := seen[row.ID]; twice {
 			return nil, fmt.Errorf("line %d: the id %s is that of line %d: give each row its own", record.Line, row.ID, before)
@@ -205,46 +211,69 @@ func Rows(records []Record) ([]Row, error) {
 }
 
 // parse fills a row.
-func parse(fields map[string]string) (Row, error) {
-	r := Row{Fields: fields, Measured: map[string]float64{}}
+func parse(record Record) Row {
+	r := Row{Fields: record.Fields, Measured: map[string]float64{}, ID: record.Fields["id"]}
 	for name, to := range map[string]*string{
-		"id": &r.ID, "family": &r.Family, "grade": &r.Grade, "framework": &r.Framework, "model": &r.Model, "model_shape": &r.Shape, "gpu": &r.GPU,
+		"family": &r.Family, "grade": &r.Grade, "framework": &r.Framework, "model": &r.Model, "model_shape": &r.Shape, "gpu": &r.GPU,
 		"schedule": &r.Schedule, "cap_of": &r.CapOf, "rollout_dtype": &r.RolloutDType, "train_dtype": &r.TrainDType,
 		"staleness_rule": &r.StalenessRule, "sync": &r.Sync, "concurrency": &r.Concurrency, "missing": &r.Missing,
 	} {
-		*to = r.Fields[name]
+		*to = published(r.Fields[name])
 	}
-	if r.ID == "" {
-		return r, errors.New("column id: it is empty, and every row needs a name")
+	refuse := func(column, format string, args ...any) {
+		r.unread = append(r.unread, fmt.Sprintf("line %d, column %s: ", record.Line, column)+fmt.Sprintf(format, args...))
 	}
-	var errs []error
 	for name, to := range map[string]*int{
 		"gpus": &r.GPUs, "train_gpus": &r.TrainGPUs, "rollout_gpus": &r.RolloutGPUs, "rollout_tp": &r.RolloutTP, "rollout_replicas": &r.RolloutReplicas,
 		"rollout_ep": &r.RolloutEP, "train_tp": &r.TrainTP, "train_cp": &r.TrainCP, "train_ep": &r.TrainEP, "train_pp": &r.TrainPP,
 		"prompts": &r.Prompts, "samples": &r.Samples, "sequences": &r.Sequences, "optimizer_steps": &r.OptimizerSteps,
 	} {
-		v, err := r.number(name, countMost)
+		v, err := number(r.Fields[name], countMost)
 		if err == nil && v != math.Trunc(v) {
-			err = fmt.Errorf("column %s: %q: want a whole number", name, r.Fields[name])
+			err = fmt.Errorf("%q: write a whole number", r.Fields[name])
 		}
-		errs, *to = append(errs, err), int(v)
+		if err != nil {
+			refuse(name, "%v", err)
+		} else {
+			*to = int(v)
+		}
 	}
 	for name, to := range map[string]*float64{"mean_prompt_tokens": &r.PromptTokens, "mean_response_tokens": &r.ResponseTokens, "cap_tokens": &r.CapTokens} {
-		v, err := r.number(name, workload.MaxTokens)
-		errs, *to = append(errs, err), v
+		v, err := number(r.Fields[name], workload.MaxTokens)
+		if err != nil {
+			refuse(name, "%v", err)
+		}
+		*to = v
 	}
 	for name, to := range map[string]*bool{"recompute": &r.Recompute, "old_logprob_pass": &r.OldLogProbs, "reference_pass": &r.Reference} {
 		*to = yes.MatchString(r.Fields[name])
 	}
 	r.derive()
+	if r.Sequences > countMost {
+		refuse("sequences", "%d prompts of %d samples are more than %.0f sequences", r.Prompts, r.Samples, countMost)
+	}
+	slices.Sort(r.unread)
+	r.measure()
+	return r
+}
+
+// compared are the measured columns that predictions are held to.
+var compared = []string{"step_s", "train_s", "sync_s", "gen_s", "total_tokens_per_s"}
+
+// measure reads the measured columns. Of those that are compared, a figure that cannot be read is said.
+func (r *Row) measure() {
 	for name, text := range r.Fields {
-		if measured, ok := strings.CutPrefix(name, "m_"); ok {
-			if v, err := strconv.ParseFloat(text, 64); err == nil && v >= 0 && !math.IsInf(v, 0) {
-				r.Measured[measured] = v
-			}
+		measured, ok := strings.CutPrefix(name, "m_")
+		if !ok || published(text) == "" {
+			continue
+		}
+		if v, err := number(text, math.MaxFloat64); err == nil {
+			r.Measured[measured] = v
+		} else if slices.Contains(compared, measured) {
+			r.uncompared = append(r.uncompared, fmt.Sprintf("no %s: %q is no number", name, text))
 		}
 	}
-	return r, errors.Join(errs...)
+	slices.Sort(r.uncompared)
 }
 
 // yes is how tables say that a pass is done.
@@ -273,15 +302,37 @@ func (r *Row) derive() {
 	}
 }
 
-// number reads a count or a length; empty is 0.
-func (r Row) number(name string, most float64) (float64, error) {
-	text := r.Fields[name]
-	if text == "" {
+// absent is how tables say that a figure is not published.
+var absent = regexp.MustCompile(`(?i)^(?:[-–—?.]+|n\.?/?a\.?|nan|none|null|unknown|not (?:published|given|reported|stated|known))$`)
+
+// published is a field's text, "" where it says that there is none.
+func published(text string) string {
+	if absent.MatchString(text) {
+		return ""
+	}
+	return text
+}
+
+// thousands are numbers whose digits are set apart by threes: by a comma, an apostrophe, a low line or a space.
+var thousands = regexp.MustCompile(`^[1-9]\d{0,2}(?:[,'’_ \x{a0}\x{2009}\x{202f}]\d{3})+(?:\.\d+)?$`)
+
+// number reads a figure from 0 to most; one that is not published is 0.
+func number(text string, most float64) (float64, error) {
+	digits := strings.TrimLeft(published(text), "~≈ ")
+	if thousands.MatchString(digits) {
+		digits = strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' || r == '.' {
+				return r
+			}
+			return -1
+		}, digits)
+	}
+	if digits == "" {
 		return 0, nil
 	}
-	v, err := strconv.ParseFloat(text, 64)
+	v, err := strconv.ParseFloat(digits, 64)
 	if err != nil || !(v >= 0 && v <= most) {
-		return 0, fmt.Errorf("column %s: %q: want a number from 0 to %.0f, or nothing where it is not published", name, text, most)
+		return 0, fmt.Errorf("%q: write a number from 0 to %.0f without its unit, or nothing where it is not published", text, most)
 	}
 	return v, nil
 }
