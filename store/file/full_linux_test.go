@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/storetest"
 )
 
 // fullDisk is a place where writes fail for lack of room, and how room is made there.
@@ -131,6 +132,13 @@ func TestFullDisk(t *testing.T) {
 					break // no file may be large, and there may be any number of them
 				}
 			}
+			blob := storetest.Blob(blobID, 0, 400_000)
+			if err := s.PutBlob(blobID, 0, blob); !refused(err, "blob 0") {
+				t.Fatal("there was room for a blob")
+			}
+			if files := blobFiles(t, disk.dir); len(files) != 0 || !errors.Is(s.ReadBlob(blobID, 0, 0, make([]byte, 1)), port.ErrNoBlob) {
+				t.Fatalf("a refused blob leaves %v", files)
+			}
 			refused(s.Snapshot(2, make([]byte, 500_000)), "the snapshot")
 			for range 3 {
 				if !refused(s.Append([][]byte{line}), "the event log") {
@@ -144,7 +152,7 @@ func TestFullDisk(t *testing.T) {
 			if err := s.PutSample(longSample(payloads + 1)); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Snapshot(2, []byte("state")); err != nil {
+			if err := errors.Join(s.PutBlob(blobID, 0, blob), s.Snapshot(2, []byte("state"))); err != nil {
 				t.Fatal(err)
 			}
 			appendLines(t, s, eventLine(enc, 7))
@@ -155,6 +163,7 @@ func TestFullDisk(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkLog(t, s, disk.dir, events+2)
+			storetest.CheckBlob(t, s, blobID, 0, blob, 0, len(blob))
 			for g := loop.GroupID(1); g <= payloads+1; g++ {
 				if got, err := s.Samples(g); err != nil || len(got) != 1 || len(got[0].Tokens) != len(longSample(g).Tokens) {
 					t.Fatalf("group %d of %d: %v", g, payloads+1, err)

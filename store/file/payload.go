@@ -49,6 +49,7 @@ type payloads struct {
 	bytes    int64
 	buf      []byte
 	err      error
+	blobs    blobs
 }
 
 // openPayloads verifies all segments, cuts torn ends and builds the index.
@@ -74,7 +75,7 @@ func openPayloads(dir string, o Options) (*payloads, error) {
 		}
 		p.next = s.number + 1
 	}
-	return p, p.deleteForgotten()
+	return p, errors.Join(p.openBlobs(), p.deleteForgotten())
 }
 
 // load indexes a segment; only the last may have a torn end.
@@ -148,9 +149,9 @@ func (s *Store) PutSample(sample port.Sample) error {
 		return fmt.Errorf("store: the payload of g%d/%d takes %d bytes, want at most %d", sample.ID.Group, sample.ID.Sample, len(body), frameBytesMax)
 	}
 	frame := appendFrame(make([]byte, 0, frameHeader+len(body)), body)
-	if p.bytes+int64(len(frame)) > p.options.PayloadBytesMax && !p.emptyLast() {
+	if used := p.bytes + p.blobs.bytes; used+int64(len(frame)) > p.options.PayloadBytesMax && !p.emptyLast() {
 		return fmt.Errorf("store: %w: payloads take %d bytes of at most %d in %s: raise the limit or shrink the queue",
-			port.ErrNoSpace, p.bytes, p.options.PayloadBytesMax, p.dir)
+			port.ErrNoSpace, used, p.options.PayloadBytesMax, p.dir)
 	}
 	seg, err := p.writable()
 	if err == nil {
@@ -165,6 +166,7 @@ func (s *Store) PutSample(sample port.Sample) error {
 		return p.err
 	}
 	p.index(seg, sample.ID, seg.size-int64(len(frame)), int64(len(frame)))
+	p.dropBlobs(sample.ID.Group, func(b *blob) bool { return b.id.Sample == sample.ID.Sample && b.id.Attempt < sample.ID.Attempt })
 	return nil
 }
 
@@ -248,19 +250,21 @@ func (s *Store) Samples(group loop.GroupID) ([]port.Sample, error) {
 	return samples, nil
 }
 
-// Discard drops the payload of one attempt, if that is the one kept of its sample.
+// Discard drops the blobs of one attempt, and its payload if that is the one kept of its sample.
 // It says nothing that a restart remembers: see Retain.
 func (s *Store) Discard(id port.RolloutID) error {
 	p := s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.discard(func(other port.RolloutID) bool { return other == id }, id.Group)
+	p.dropBlobs(id.Group, func(b *blob) bool { return b.id == id })
 	return p.deleteForgotten()
 }
 
 // Retain forgets, after a restart, every payload of an attempt that does not count. That is one whose
 // score the process before did not live to log, or one that the log discards. It also forgets those
-// of groups whose end the process did not live to tell. It returns how many there were.
+// of groups whose end the process did not live to tell. It returns how many there were. Of blobs it keeps those of
+// attempts whose payload it keeps.
 func (s *Store) Retain(counts func(port.RolloutID) bool) (dropped int, err error) {
 	p := s.payloads
 	p.mutex.Lock()
@@ -268,6 +272,7 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (dropped int, err error
 	for group := range p.groups {
 		dropped += p.discard(func(id port.RolloutID) bool { return !counts(id) }, group)
 	}
+	p.retainBlobs()
 	return dropped, p.deleteForgotten()
 }
 
@@ -290,7 +295,7 @@ func (p *payloads) discard(unwanted func(port.RolloutID) bool, group loop.GroupI
 	return len(places) - len(kept)
 }
 
-// Forget says that a group's payloads are no longer needed. Unknown groups are no error.
+// Forget says that a group's payloads and blobs are no longer needed. Unknown groups are no error.
 func (s *Store) Forget(group loop.GroupID) error {
 	p := s.payloads
 	p.mutex.Lock()
@@ -304,12 +309,15 @@ func (p *payloads) forget(group loop.GroupID) {
 		at.segment.live--
 	}
 	delete(p.groups, group)
+	p.dropBlobs(group, func(*blob) bool { return true })
 }
 
-// deleteForgotten deletes every segment but the last in which nothing is wanted any more.
+// deleteForgotten deletes every segment but the last in which nothing is wanted any more. It also says which files of
+// blobs could not be deleted since the last call.
 func (p *payloads) deleteForgotten() error {
 	kept := p.segments[:0]
-	var errs []error
+	errs := p.blobs.removed
+	p.blobs.removed = nil
 	for i, s := range p.segments {
 		if s.live > 0 || i == len(p.segments)-1 {
 			kept = append(kept, s)
@@ -325,11 +333,11 @@ func (p *payloads) deleteForgotten() error {
 	return nil
 }
 
-// PayloadBytes returns what all segments take on disk.
+// PayloadBytes returns what all segments and blobs take on disk.
 func (s *Store) PayloadBytes() int64 {
 	s.payloads.mutex.Lock()
 	defer s.payloads.mutex.Unlock()
-	return s.payloads.bytes
+	return s.payloads.bytes + s.payloads.blobs.bytes
 }
 
 func (p *payloads) close() error {
@@ -337,13 +345,18 @@ func (p *payloads) close() error {
 		return nil
 	}
 	p.mutex.Lock()
+	p.err = ErrClosed
+	p.mutex.Unlock()
+	p.blobs.flying.Wait()
+	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	var errs []error
+	p.settled()
+	errs := p.blobs.removed
 	for _, s := range p.segments {
 		if s.file != nil {
 			errs = append(errs, s.file.Close())
 		}
 	}
-	p.segments, p.groups, p.err = nil, nil, ErrClosed
+	p.segments, p.groups, p.blobs.groups, p.blobs.removed = nil, nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -31,8 +31,8 @@ type Options struct {
 	Always bool
 	// SegmentBytes closes a payload segment at that size; 0 means SegmentBytesDefault.
 	SegmentBytes int64
-	// PayloadBytesMax is the most that all payload segments may take on disk; PutSample
-	// fails beyond it. 0 means PayloadBytesMaxDefault.
+	// PayloadBytesMax is the most that all payload segments and blobs may take on disk; PutSample
+	// fails beyond it, PutBlob before (payload.BlobsMost). 0 means PayloadBytesMaxDefault.
 	PayloadBytesMax int64
 }
 
@@ -76,7 +76,10 @@ type Store struct {
 	payloads *payloads
 }
 
-var _ port.Store = (*Store)(nil)
+var (
+	_ port.Store = (*Store)(nil)
+	_ port.Blobs = (*Store)(nil)
+)
 
 const (
 	stateDir = "state"
@@ -99,7 +102,7 @@ func Create(dir string, o Options) (*Store, error) {
 	if err == nil {
 		s.payloads, err = openPayloads(s.stateDir(), s.options)
 	}
-	if err == nil && len(s.payloads.segments) > 0 {
+	if err == nil && len(s.payloads.segments)+len(s.payloads.blobs.groups) > 0 {
 		err = fmt.Errorf("store: %s has payloads of a run but no %s: choose another name, or delete it", s.stateDir(), trace.FileName)
 	}
 	if err == nil {

@@ -220,3 +220,7 @@ func Decode(body []byte) (port.Sample, error) {
 	}
 	return s, nil
 }
+
+// BlobsMost is the most that payloads and blobs may take together for another blob to be put, of a bound on them in bytes.
+// The eighth beyond it is for payloads: a run that lacks room for side channels goes on without them.
+func BlobsMost(bound int64) int64 { return bound - bound/8 }

@@ -15,16 +15,28 @@ import (
 )
 
 func TestFile(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Place {
-		dir := t.TempDir()
-		return storetest.Place{
+	storetest.Run(t, func(t *testing.T) storetest.Place { return filePlace(t, false).Place })
+}
+
+func TestFileBlobs(t *testing.T) {
+	for _, always := range []bool{false, true} {
+		t.Run(fmt.Sprint(always), func(t *testing.T) {
+			storetest.RunBlobs(t, func(t *testing.T) storetest.BlobPlace { return filePlace(t, always) })
+		})
+	}
+}
+
+func filePlace(t *testing.T, always bool) storetest.BlobPlace {
+	dir := t.TempDir()
+	return storetest.BlobPlace{
+		Place: storetest.Place{
 			Open: func(t *testing.T) port.Store {
 				t.Helper()
 				open := file.Open
 				if _, err := os.Stat(filepath.Join(dir, trace.FileName)); errors.Is(err, fs.ErrNotExist) {
 					open = file.Create
 				}
-				s, err := open(dir, file.Options{PayloadBytesMax: storetest.PayloadBytesMax, SegmentBytes: 1 << 20})
+				s, err := open(dir, file.Options{Always: always, PayloadBytesMax: storetest.PayloadBytesMax, SegmentBytes: 1 << 20})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -42,6 +54,21 @@ func TestFile(t *testing.T) {
 					t.Fatal(err)
 				}
 			},
-		}
-	})
+		},
+		DamageBlob: func(t *testing.T, _ port.Store, id port.RolloutID, number int32, at int64) {
+			t.Helper()
+			paths, err := filepath.Glob(filepath.Join(dir, "state", "blobs", fmt.Sprintf("%d-%d-%d-%d-*", id.Group, id.Sample, id.Attempt, number)))
+			if err != nil || len(paths) != 1 {
+				t.Fatalf("the files of a blob are %v: %v", paths, err)
+			}
+			text, err := os.ReadFile(paths[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			text[at] ^= 1
+			if err := os.WriteFile(paths[0], text, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
 }
