@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/workload"
 )
@@ -182,6 +183,11 @@ func record(task Task, id port.RolloutID, p Problem, g port.Generation, score Sc
 	for i := range g.Tokens {
 		at := len(p.Prompt) + i
 		s.LossMask[at], s.Logprobs[at], s.Versions[at] = 1, g.Logprobs[i], g.Versions[i]
+	}
+	for i := range g.Channels {
+		c := channel.Channel{Header: g.Channels[i].Header}
+		_ = c.Append(&g.Channels[i], len(p.Prompt), s.LossMask) // an empty channel takes every part inside
+		s.Channels = append(s.Channels, c)
 	}
 	return s
 }

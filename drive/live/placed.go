@@ -83,5 +83,20 @@ func checkSample(s *port.Sample, id port.RolloutID) error {
 	if sampled == 0 {
 		return fmt.Errorf("live: sample %v has no token that the policy sampled", id)
 	}
+	return checkChannels(s)
+}
+
+// checkChannels refuses channels whose rows do not lie in the sequences that they are of.
+func checkChannels(s *port.Sample) error {
+	for i := range s.Channels {
+		c := &s.Channels[i]
+		if c.Sequence < 0 || int(c.Sequence) > len(s.Breaks) || i > 0 && c.Sequence < s.Channels[i-1].Sequence {
+			return fmt.Errorf("live: sample %v has the channel %s of sequence %d, out of order or of %d sequences", s.ID, c.Name, c.Sequence, len(s.Breaks)+1)
+		}
+		first, end := s.Sequence(int(c.Sequence))
+		if err := c.Check(s.LossMask[first:end]); err != nil {
+			return fmt.Errorf("live: sample %v, sequence %d: %w", s.ID, c.Sequence, err)
+		}
+	}
 	return nil
 }

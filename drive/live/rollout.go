@@ -73,6 +73,7 @@ type rollout struct {
 	sampledInEarlierTurns int
 	// told is how many of the resumes came with a response.
 	told int
+	side sideRows
 }
 
 func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(completion)) *rollout {
@@ -157,6 +158,7 @@ func (p *rollout) Sample(ctx context.Context, req port.SampleRequest) (port.Gene
 	defer func() { p.sampleNS += p.clock() - began }()
 	r := port.GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	p.turn++
+	p.side.begin(len(req.Prompt), req.Known)
 	wanted := ctx
 	if req.Dropped != nil {
 		var cancel context.CancelFunc
@@ -171,13 +173,15 @@ func (p *rollout) Sample(ctx context.Context, req port.SampleRequest) (port.Gene
 		}()
 	}
 	for {
+		p.side.ask(&r)
 		g, err := p.span(wanted, r, req.Final)
+		p.side.settle(len(g.Tokens))
 		switch {
 		case (err != nil || g.Pruned) && isClosed(req.Dropped) && ctx.Err() == nil: // also where Check saw it first
 			p.drop()
 			return port.Generation{}, port.ErrDropped
 		case err != nil || !g.Interrupted:
-			g.Resumes = p.tell()
+			g.Resumes, g.Channels = p.tell(), p.side.channels
 			p.sampledInEarlierTurns += len(g.Tokens)
 			return g, err
 		}
@@ -314,6 +318,14 @@ func (r *Runtime) startRollout(a loop.Action) {
 	if r.cfg.ResumeLost {
 		p.lost = r.loseEngine
 	}
+	if r.blobs != nil {
+		p.side.put = func(number int32, data []byte) error {
+			return r.withRoom(p.ctx, nil, func() error { return r.blobs.PutBlob(id, number, data) })
+		}
+		p.side.refused = func(err error) {
+			r.rowsRefused.Do(func() { r.logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
+		}
+	}
 	g := r.groups[a.Group]
 	if g == nil {
 		g = make(liveGroup)
@@ -399,6 +411,11 @@ func (r *Runtime) play(p *rollout) {
 	if err != nil {
 		ev.Kind, ev.Reason = loop.RolloutFailed, p.failure(err)
 		c.err = err
+		post()
+		return
+	}
+	if err := p.side.err; err != nil && !noSpace(err) {
+		c.fatal = fmt.Errorf("live: the side channels of %v cannot be kept: %w", p.task.ID, err)
 		post()
 		return
 	}

@@ -95,8 +95,11 @@ type Runtime struct {
 	stop     chan struct{}
 	last     []loop.Event // the newest events, for a bundle
 	// acks is the environment if it wants word of logged ends, which logged collects.
-	acks   port.Acknowledger
-	logged []loggedEnd
+	acks port.Acknowledger
+	// blobs is the store if it keeps side channels; rowsRefused says once that rows are left out.
+	blobs       port.Blobs
+	rowsRefused sync.Once
+	logged      []loggedEnd
 	// complaints keep rollouts that fail alike from filling the log.
 	complaints complaints
 }
@@ -147,6 +150,7 @@ func New(opt Options) (*Runtime, error) {
 	r.cfg, r.rec.Beside = r.l.Config(), r.source
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
 	r.acks, _ = port.As[port.Acknowledger](opt.Environment)
+	r.blobs, _ = port.As[port.Blobs](opt.Store)
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}

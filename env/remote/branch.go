@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -15,6 +16,8 @@ type turn struct {
 	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
 	prompt    []int32
 	maxTokens int
+	// known is the first row of passes that the engine is to say.
+	known int
 	// asked is how many tokens the prompt had.
 	asked    int
 	sampling *port.Sampling
@@ -68,6 +71,31 @@ type branch struct {
 	versions []loop.Version
 	// resumes are the places at which the rollout went on after an interruption.
 	resumes []port.ResumePoint
+	// channels are its side channels.
+	channels []channel.Channel
+}
+
+// channel finds a side channel by its form, which it begins where there is none.
+func (b *branch) channel(h channel.Header) *channel.Channel {
+	at := slices.IndexFunc(b.channels, func(c channel.Channel) bool { return c.Name == h.Name })
+	if at < 0 {
+		at = len(b.channels)
+		b.channels = append(b.channels, channel.Channel{Header: h})
+	}
+	return &b.channels[at]
+}
+
+// known is the first row of passes that the branch lacks in some channel; 0 without any.
+func (b *branch) known() int {
+	known := 0
+	for i := range b.channels {
+		if c := &b.channels[i]; c.Align == channel.Passes {
+			if n := c.Known(0); known == 0 || n < known {
+				known = n
+			}
+		}
+	}
+	return known
 }
 
 func (b *branch) add(token int32, mask uint8, logprob float32, version loop.Version) {
@@ -105,13 +133,45 @@ func (r *record) fit(prompt []int32) int {
 	return best
 }
 
+// goesOn is the branch that a prompt goes on with, or a new one at the same place. A new one has the side channels of
+// the tokens that it shares with another: those of the longest such beginning.
+func (r *record) goesOn(prompt []int32) (*branch, int) {
+	place := r.fit(prompt)
+	if place < len(r.branches) {
+		return r.branches[place], place
+	}
+	from, shared := (*branch)(nil), 1
+	for _, b := range r.branches {
+		if n := commonPrefix(b.tokens, prompt); n > shared && len(b.channels) > 0 {
+			from, shared = b, n
+		}
+	}
+	out := &branch{}
+	if from != nil {
+		for i := range from.channels {
+			out.channels = append(out.channels, from.channels[i].Fork(shared))
+		}
+	}
+	return out, place
+}
+
+// commonPrefix is how many tokens both begin with.
+func commonPrefix(a, b []int32) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
 // sampled adds a turn with its response.
 func (r *record) sampled(t *turn, g *port.Generation) {
-	t.place = r.fit(t.prompt)
-	if t.place == len(r.branches) {
-		r.branches = append(r.branches, &branch{})
+	b, place := r.goesOn(t.prompt)
+	if t.place = place; place == len(r.branches) {
+		r.branches = append(r.branches, b)
 	}
-	b := r.branches[t.place]
 	r.size -= len(b.tokens)
 	for _, token := range t.prompt[len(b.tokens):] {
 		b.add(token, 0, 0, loop.NoVersion)
@@ -123,6 +183,10 @@ func (r *record) sampled(t *turn, g *port.Generation) {
 	r.carried = nil
 	for i, token := range g.Tokens {
 		b.add(token, 1, g.Logprobs[i], g.Versions[i])
+	}
+	for i := range g.Channels {
+		// Rows of another form come from an engine with another model: they are absent.
+		_ = b.channel(g.Channels[i].Header).Append(&g.Channels[i], t.first, b.mask)
 	}
 	t.end, t.text, t.finish = len(b.tokens), g.Text, "stop"
 	if g.TextPartial { // whoever needs it reads it from the tokens
@@ -176,6 +240,10 @@ func (r *record) sample() port.Sample {
 		}
 		for _, p := range b.resumes {
 			s.Resumes = append(s.Resumes, port.ResumePoint{At: begin + p.At, Version: p.Version})
+		}
+		for _, c := range b.channels {
+			c.Sequence = int32(i)
+			s.Channels = append(s.Channels, c)
 		}
 		if len(r.branches) == 1 {
 			s.Tokens, s.LossMask, s.Logprobs, s.Versions = b.tokens, b.mask, b.logprobs, b.versions

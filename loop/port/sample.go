@@ -54,6 +54,21 @@ func (s *Sample) ResponseTokens() int {
 	return n
 }
 
+// Sequences is how many sequences the rollout left: one, and one more for every break.
+func (s *Sample) Sequences() int { return len(s.Breaks) + 1 }
+
+// Sequence is the i-th sequence: Tokens[first:end].
+func (s *Sample) Sequence(i int) (first, end int) {
+	end = len(s.Tokens)
+	if i > 0 {
+		first = int(s.Breaks[i-1])
+	}
+	if i < len(s.Breaks) {
+		end = int(s.Breaks[i])
+	}
+	return first, end
+}
+
 // ResumePoint is a place at which an interrupted rollout went on.
 type ResumePoint struct {
 	// At is the index in Sample.Tokens of the first token sampled after it;

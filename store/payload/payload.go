@@ -36,7 +36,7 @@ func Append(dst []byte, s *port.Sample) []byte {
 		dst = appendShort(dst, int64(v))
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
-	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks)
+	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks|flag(len(s.Channels) > 0)*flagChannels)
 	dst = appendText(dst, s.Prompt)
 	dst = appendText(dst, s.Response)
 	dst = appendText(dst, s.Answer)
@@ -53,15 +53,20 @@ func Append(dst []byte, s *port.Sample) []byte {
 			dst = binary.AppendVarint(dst, int64(at))
 		}
 	}
+	if len(s.Channels) > 0 {
+		dst = appendChannels(dst, s.Channels)
+	}
 	return dst
 }
 
-// What the byte of flags holds. A payload that says flagBreaks ends in the breaks.
+// What the byte of flags holds. A payload that says flagBreaks has the breaks at its end, and behind them the channels
+// where it says flagChannels.
 const (
 	flagExact = 1 << iota
 	flagTruncated
 	flagDerived
 	flagBreaks
+	flagChannels
 	flagsEnd
 )
 
@@ -214,6 +219,9 @@ func Decode(body []byte) (port.Sample, error) {
 	if has&flagBreaks != 0 {
 		s.Breaks = make([]int32, f.length())
 		varints(&f, s.Breaks)
+	}
+	if has&flagChannels != 0 {
+		s.Channels = f.channels()
 	}
 	if f.bad || len(f.rest) > 0 || has >= flagsEnd {
 		return port.Sample{}, ErrFormat

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
@@ -69,6 +70,14 @@ func drawSample(rng *rand.Rand) port.Sample {
 	}
 	for range rng.IntN(5) {
 		s.Breaks = append(s.Breaks, int32(rng.Uint32()>>rng.IntN(32)))
+	}
+	for i := range rng.IntN(3) {
+		c := channel.Channel{Header: channel.Header{Name: text(), DType: channel.U16, Ragged: rng.IntN(2) == 0, Align: channel.Passes}, Sequence: int32(i)}
+		for range rng.IntN(3) {
+			c.Row = append(c.Row, rng.IntN(300))
+			c.Parts = append(c.Parts, channel.Part{Start: int32(rng.Uint32()), Rows: 7, Blob: int32(i), Skip: int32(rng.IntN(9))})
+		}
+		s.Channels = append(s.Channels, c)
 	}
 	return s
 }

@@ -86,7 +86,7 @@ func (p *Batch) add(g *port.Group, o Options) error {
 		}
 		clean[i], rewards[i] = c.clean, s.Reward
 		p.branched = p.branched || len(s.Breaks) > 0
-		p.lease.Sequences += sequences(s)
+		p.lease.Sequences += s.Sequences()
 		p.lease.Tokens += len(s.Tokens)
 		p.lease.ResponseTokens += c.response
 	}

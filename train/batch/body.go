@@ -50,7 +50,7 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 	for _, g := range groups {
 		group := &p.groups[g]
 		for i := range group.Samples {
-			rows += sequences(&group.Samples[i])
+			rows += group.Samples[i].Sequences()
 			tokens += len(group.Samples[i].Tokens)
 		}
 		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
@@ -157,7 +157,7 @@ func (b *Body) write(o *output) {
 	if b.batch.branched {
 		rollout := uint32(0)
 		b.each(func(_ int, _ int, s *port.Sample) {
-			for range sequences(s) {
+			for range s.Sequences() {
 				o.uint32(rollout)
 			}
 			rollout++
@@ -169,7 +169,7 @@ func (b *Body) write(o *output) {
 // eachRow visits the samples of the share once for each of their sequences.
 func (b *Body) eachRow(visit func(group, sample int, s *port.Sample)) {
 	b.each(func(g int, i int, s *port.Sample) {
-		for range sequences(s) {
+		for range s.Sequences() {
 			visit(g, i, s)
 		}
 	})

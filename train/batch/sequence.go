@@ -6,17 +6,11 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// sequences is how many sequences a rollout left: one, and one more for every break.
-func sequences(s *port.Sample) int { return len(s.Breaks) + 1 }
-
 // eachSequence visits the sequences of a rollout as tokens[first:end].
 func eachSequence(s *port.Sample, visit func(first, end int)) {
-	first := 0
-	for _, at := range s.Breaks {
-		visit(first, int(at))
-		first = int(at)
+	for i := range s.Sequences() {
+		visit(s.Sequence(i))
 	}
-	visit(first, len(s.Tokens))
 }
 
 // checkBreaks refuses breaks that do not divide the tokens into sequences.

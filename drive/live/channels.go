@@ -1,0 +1,102 @@
+package live
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// sideRows gathers the side channels of one rollout, turn by turn. Their bytes go to the store as they come. It belongs
+// to the goroutine that plays, and to the engine while that generates.
+type sideRows struct {
+	// put keeps a blob of the attempt; nil where the store keeps none.
+	put func(number int32, data []byte) error
+	// blobs is how many the attempt has put.
+	blobs int32
+	// prompt and known are those of the present turn, channels what it has brought.
+	prompt, known int
+	channels      []channel.Channel
+	// refused, if not nil, is called with why rows are left out. They are absent then.
+	refused func(error)
+	// err is the store's, which has not kept a blob.
+	err error
+}
+
+// begin makes ready for a turn after so many tokens, of which rows of passes are known before a row.
+func (s *sideRows) begin(prompt, known int) { s.prompt, s.known, s.channels = prompt, known, nil }
+
+// ask has an engine's call bring rows.
+func (s *sideRows) ask(r *port.GenerateRequest) {
+	if s.put == nil {
+		return
+	}
+	r.Keep, r.Known = s.keep, s.known
+	for i, c := range s.channels {
+		if c.Align == channel.Passes {
+			known := c.Known(s.known)
+			if i == 0 || known < r.Known {
+				r.Known = known
+			}
+		}
+	}
+}
+
+// keep records what a call has said of a channel.
+func (s *sideRows) keep(rows port.Rows) {
+	if err := s.record(rows); err != nil && s.refused != nil {
+		s.refused(err)
+	}
+}
+
+func (s *sideRows) record(rows port.Rows) error {
+	if err := rows.Check(); err != nil {
+		return err
+	}
+	if rows.Count < 1 || rows.Start < 0 || !rows.Ragged && len(rows.Data) != rows.Count*rows.RowBytes() {
+		return fmt.Errorf("channel %s: an engine hands over %d rows from %d on in %d bytes, want rows of %d bytes", rows.Name, rows.Count, rows.Start, len(rows.Data), rows.RowBytes())
+	}
+	at := slices.IndexFunc(s.channels, func(c channel.Channel) bool { return c.Name == rows.Name })
+	if at < 0 {
+		at = len(s.channels)
+		s.channels = append(s.channels, channel.Channel{Header: rows.Header})
+	}
+	c := &s.channels[at]
+	if !c.Same(rows.Header) {
+		return fmt.Errorf("channel %s has rows of %s %v, and another engine says some of %s %v: have all engines serve the same model", rows.Name, c.DType, c.Row, rows.DType, rows.Row)
+	}
+	if s.err != nil {
+		return s.err
+	}
+	number := s.blobs
+	if err := s.put(number, rows.Data); err != nil {
+		s.err = fmt.Errorf("channel %s: %w", rows.Name, err)
+		return s.err
+	}
+	s.blobs++
+	// How many tokens the turn has in the end is not known yet: finish cuts what is beyond them.
+	p := channel.Part{Start: int32(rows.Start), Rows: int32(rows.Count), Blob: number}
+	if c.Align != channel.Passes {
+		return c.Add(p, 0, slices.Repeat([]uint8{1}, int(p.End())))
+	}
+	return c.Add(p, rows.First, s.mask(max(int(p.End())+1-s.prompt, 0)))
+}
+
+// mask is that of the turn with so many tokens in its response. The tokens of its prompt count as not sampled: whose
+// they are only the environment knows.
+func (s *sideRows) mask(response int) []uint8 {
+	return append(make([]uint8, s.prompt, s.prompt+response), slices.Repeat([]uint8{1}, response)...)
+}
+
+// settle cuts what has come for tokens that are not the response's.
+func (s *sideRows) settle(response int) {
+	for i := range s.channels {
+		c := &s.channels[i]
+		if c.Align == channel.Passes {
+			c.Truncate(s.mask(response))
+		} else {
+			c.Truncate(slices.Repeat([]uint8{1}, response))
+		}
+	}
+}
