@@ -23,6 +23,8 @@ type Trainers interface {
 	// Lease waits for a batch, or this rank's share. A nil body without an error means that none came
 	// in time; ErrRunEnded that none will.
 	Lease(ctx context.Context, req protocol.LeaseRequest) (Body, error)
+	// Channel returns the rows of one side channel of a share that is leased.
+	Channel(ctx context.Context, lease loop.LeaseID, name string, req protocol.ChannelRequest) (Body, error)
 	Renew(ctx context.Context, lease loop.LeaseID, req protocol.RenewRequest) (protocol.RenewReply, error)
 	Ack(ctx context.Context, lease loop.LeaseID, req protocol.AckRequest) (protocol.AckReply, error)
 	Nack(ctx context.Context, lease loop.LeaseID, req protocol.NackRequest) error

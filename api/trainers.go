@@ -21,6 +21,7 @@ func (s *Server) trainerRoutes() {
 	s.route("POST /api/v1/trainers/connect", RoleTrainer, s.connectTrainer, replyAsIs)
 	// Not takesWork: while the server drains, the ranks of a step that has begun still get their shares.
 	s.route("POST /api/v1/batches/lease", RoleTrainer, s.leaseBatch, replyAsIs)
+	s.route("POST /api/v1/batches/{lease}/channels/{name}", RoleTrainer, s.readChannel, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew))
 	s.route("POST /api/v1/batches/{lease}/ack", RoleTrainer, batchCall(s, func() protocol.AckRequest {
 		return protocol.AckRequest{ForwardVersion: loop.NoVersion, StepVersion: loop.NoVersion}
@@ -63,13 +64,39 @@ func (s *Server) leaseBatch(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
+	return sendBody(w, body)
+}
+
+// readChannel answers with the rows of a side channel.
+func (s *Server) readChannel(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	lease, err := pathNumber(r, "lease")
+	if err != nil {
+		return err
+	}
+	var req protocol.ChannelRequest
+	if err := readJSON(r, &req); err != nil {
+		return err
+	}
+	body, err := port.Channel(r.Context(), loop.LeaseID(lease), r.PathValue("name"), req)
+	if err != nil {
+		return err
+	}
+	return sendBody(w, body)
+}
+
+// sendBody answers with a body as it lies.
+func sendBody(w http.ResponseWriter, body Body) error {
 	header := w.Header()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Length", strconv.FormatInt(body.Size(), 10))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusOK)
-	_, err = body.WriteTo(w)
+	_, err := body.WriteTo(w)
 	return errors.Join(err, body.Close())
 }
 

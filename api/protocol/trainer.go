@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // ConnectRequest is the first thing that a trainer says, with every start of its
@@ -113,6 +114,23 @@ type Lease struct {
 	StalenessMax  loop.Version `json:"staleness_max"`
 	// Stamps are the groups of this share, in its order.
 	Stamps []GroupStamp `json:"stamps"`
+	// Channels are the side channels of this share, which a rank fetches one by one if it wants them.
+	Channels []ChannelSummary `json:"channels,omitempty"`
+}
+
+// ChannelSummary is a side channel of a share: its form, the rows that there are, and those that are not.
+type ChannelSummary struct {
+	channel.Header
+	Rows   int `json:"rows"`
+	Absent int `json:"absent"`
+}
+
+// ChannelRequest asks for the rows of a side channel of a share that is leased:
+// POST /api/v1/batches/{lease}/channels/{name}.
+type ChannelRequest struct {
+	Trainer string `json:"trainer"`
+	Rank    int    `json:"rank"`
+	Attempt int32  `json:"attempt"`
 }
 
 // GroupStamp is a group's part in the definition of staleness.

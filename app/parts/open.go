@@ -28,6 +28,8 @@ type Host struct {
 	// the run's writer any more.
 	Epoch uint64
 	Fence func() error
+	// Blobs keeps the rows of side channels; nil for a run that keeps none.
+	Blobs port.Blobs
 	// Sender has the tensors of engines that take them over a collective. Groups remembers which groups their servers
 	// are in. Confirm says whether a version is with the sender.
 	Sender  upstream.Sender
@@ -96,7 +98,7 @@ func (p *Parts) openTrainer() (err error) {
 	opt := remote.Options{
 		Weights: p.Weights, Clock: p.host.Clock, Lease: config.Seconds(p.Cfg.Server.LeaseS), SyncEvery: p.Rules.SyncEvery,
 		Steps: p.Cfg.Trainer.Steps, Run: p.host.Name, Config: p.documentJSON(), NormalizeStd: p.Cfg.Trainer.NormalizeStd, Vocabulary: p.Vocabulary(),
-		OnReady: p.host.Ready, OnRestored: p.host.Restored,
+		Blobs: p.host.Blobs, OnReady: p.host.Ready, OnRestored: p.host.Restored,
 		Validation: p.validation, Fence: p.host.Fence, Logf: p.logf,
 	}
 	opt.Collective = p.host.Confirm

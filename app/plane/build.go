@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/store/transfer"
@@ -86,6 +87,7 @@ func (p *Plane) surroundings() parts.Host {
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
+	a.Blobs, _ = port.As[port.Blobs](p.log)
 	if p.senders != nil {
 		a.Sender, a.Groups, a.Confirm = p.senders, p.groups, p.confirmSent
 	}

@@ -307,7 +307,7 @@ var rules = []rule{
 	{room: "api/gateway", may: []string{"api/protocol", "loop"}, modules: []string{"github.com/prometheus/client_golang"},
 		what: "OpenAI's API in front of the engines: agents as rollouts",
 		why:  "it knows words and tokens; engines, slots and the record are behind its ports"},
-	{room: "api/protocol", claim: repeatable, may: []string{"loop", "observe/attribution"},
+	{room: "api/protocol", claim: repeatable, may: []string{"loop", "loop/channel", "observe/attribution"},
 		what: "the words of the HTTP API",
 		why:  "server, adapters and commands share them, and the words know none"},
 	{room: "api/watchdog", claim: pure, may: []string{"api/protocol", "loop"},

@@ -56,8 +56,11 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
 			ReadyVersion: group.ReadyVersion, Rollouts: len(group.Samples)})
 	}
-	b.lease = lease
 	var err error
+	if lease.Channels, err = summaries(p, groups); err != nil {
+		return nil, err
+	}
+	b.lease = lease
 	if b.header, err = header(lease, rows, tokens, p.branched); err != nil {
 		return nil, err
 	}
@@ -85,15 +88,20 @@ func header(lease protocol.Lease, rows, tokens int, branched bool) ([]byte, erro
 		}
 		entries = append(entries, weights.Entry{Name: d.name, DType: d.dtype, Shape: []int{n}})
 	}
-	plain, err := weights.AppendHeader(nil, entries)
-	if err != nil {
-		return nil, fmt.Errorf("batch: %w", err)
-	}
 	text, err := json.Marshal(lease)
 	if err != nil {
 		return nil, fmt.Errorf("batch: %w", err)
 	}
-	metadata, err := json.Marshal(map[string]map[string]string{"__metadata__": {metadataEntry: string(text)}})
+	return framed(string(text), entries)
+}
+
+// framed renders a header with tensors and what is said of them.
+func framed(text string, entries []weights.Entry) ([]byte, error) {
+	plain, err := weights.AppendHeader(nil, entries)
+	if err != nil {
+		return nil, fmt.Errorf("batch: %w", err)
+	}
+	metadata, err := json.Marshal(map[string]map[string]string{"__metadata__": {metadataEntry: text}})
 	if err != nil {
 		return nil, fmt.Errorf("batch: %w", err)
 	}

@@ -176,6 +176,45 @@ func (h *heard) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// Channel implements api.Trainers.
+func (t *Trainer) Channel(_ context.Context, lease loop.LeaseID, name string, req protocol.ChannelRequest) (protocol.Body, error) {
+	if err := checkCaller(req.Trainer, req.Rank, WorldSizeMax); err != nil {
+		return nil, err
+	}
+	o, world, err := t.sharing(lease, req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := o.batch.Channel(t.opt.Blobs, name, req.Rank, world)
+	if err != nil {
+		return nil, err
+	}
+	return &rows{ChannelBody: body, heard: share{t: t, o: o, rank: req.Rank}}, nil
+}
+
+// sharing finds the offer that a rank has a share of, and the number of ranks.
+func (t *Trainer) sharing(lease loop.LeaseID, req protocol.ChannelRequest) (*offer, int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if err := t.serving(); err != nil {
+		return nil, 0, err
+	}
+	o, err := t.held(lease, req.Attempt, req.Trainer, req.Rank)
+	if err != nil {
+		return nil, 0, err
+	}
+	t.touch(req.Rank)
+	return o, max(o.world, 1), nil
+}
+
+// rows is a channel's body; its way to the rank counts as words of it.
+type rows struct {
+	*batch.ChannelBody
+	heard share
+}
+
+func (r *rows) WriteTo(w io.Writer) (int64, error) { return r.ChannelBody.WriteTo(&heard{&r.heard, w}) }
+
 // Renew implements api.Trainers.
 func (t *Trainer) Renew(_ context.Context, lease loop.LeaseID, req protocol.RenewRequest) (protocol.RenewReply, error) {
 	if err := checkCaller(req.Trainer, req.Rank, WorldSizeMax); err != nil {

@@ -44,6 +44,8 @@ type Options struct {
 	// NormalizeStd and Vocabulary are batch.Options'.
 	NormalizeStd bool
 	Vocabulary   int
+	// Blobs keeps the rows of side channels; nil where there are none.
+	Blobs port.Blobs
 	// Initial makes version 0 where none is committed; nil has the trainer make it.
 	Initial func(ctx context.Context) error
 	// OnReady, if not nil, is told that a trainer asks for a batch and none is on offer; again every few

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from . import agreement, tensors
+from . import agreement, channel, tensors
 from .agreement import Agreement
+from .channel import Channel, ChannelInfo
 from .errors import Invalid
 from .lease import Renewal
 
@@ -62,6 +63,8 @@ class Metadata:
     staleness_max: int
     #: The groups of this share, in its order.
     stamps: tuple[GroupStamp, ...]
+    #: The side channels of this share, by name: `Batch.channel` fetches one.
+    channels: tuple[ChannelInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,8 @@ class Batch:
     _done: bool = field(default=False, repr=False)
     _held_version: int = field(default=-1, repr=False)
     _agreement: Agreement | None = field(default=None, repr=False)
+    _fetch: Callable[[str], bytes] | None = field(default=None, repr=False)
+    _channels: dict[str, Channel] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         """The number of sequences."""
@@ -165,6 +170,19 @@ class Batch:
     def version(self) -> int:
         """The version that the step starts from."""
         return self.metadata.version
+
+    def channel(self, name: str) -> Channel:
+        """A side channel, such as "routed_experts", fetched at the first call; Invalid where the batch has none.
+
+        `rollout.channels` names the channels that engines are asked for. Rows that no engine has said are absent:
+        `Channel.present` tells which, and `metadata.channels` how many.
+        """
+        if name not in self._channels:
+            if self._fetch is None or all(known.name != name for known in self.metadata.channels):
+                have = ", ".join(known.name for known in self.metadata.channels) or "none"
+                raise Invalid(f"the batch has no channel {name!r}, it has {have}: name it in rollout.channels")
+            self._channels[name] = channel.parse(self._fetch(name), self.offsets, self.loss_mask)
+        return self._channels[name]
 
     @property
     def expired(self) -> bool:
@@ -310,7 +328,10 @@ def _metadata(text: str) -> Metadata:
         )
         kinds = {"kind": str, "deadline_s": float, "staleness_mean": float}
         said.setdefault("sequences", said["rollouts"])
-        known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k != "stamps"}
-        return Metadata(**known, stamps=stamps)
+        channels = tuple(ChannelInfo.read(one) for one in said.pop("channels", None) or ())
+        known = {
+            k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k not in ("stamps", "channels")
+        }
+        return Metadata(**known, stamps=stamps, channels=channels)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Invalid(f"the batch's header says nothing of its lease that can be read: {error!r}") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import logging
 import re
@@ -297,8 +298,13 @@ class Client:
         found._held_version = self.version if self.version >= 0 else found.version
         renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
+        found._fetch = functools.partial(self._fetch_channel, found.lease, renew)
         self._open = found
         return found
+
+    def _fetch_channel(self, lease: int, message: Mapping[str, Any], name: str) -> bytes:
+        path = f"/api/v1/batches/{lease}/channels/{name}"
+        return self._transport.call("POST", path, message=message).content
 
     def _look_for_sender(self) -> None:
         """Say once why there is no batch, where engines wait for weights from a sender and none is there."""

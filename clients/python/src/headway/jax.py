@@ -61,6 +61,12 @@ def padded(batch: Batch, max_len: int | None = None) -> dict[str, jax.Array]:
     return {name: jnp.asarray(array) for name, array in batch.padded(max_len).items()}
 
 
+def channel(batch: Batch, name: str, fill: float = 0, max_len: int | None = None) -> tuple[jax.Array, jax.Array]:
+    """A side channel as `Channel.padded`: rows [R, L, row...] and where there are any [R, L]."""
+    rows, present = batch.channel(name).padded(fill, max_len)
+    return from_numpy(rows), jnp.asarray(present)
+
+
 def logprobs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
     """[R, L] log-probs of tokens [R, L] by logits [R, L, V], aligned with tokens: column 0 is 0."""
     scores = jax.nn.log_softmax(logits[:, :-1].astype(jnp.float32), axis=-1)

@@ -48,6 +48,19 @@ def padded(
     return rows
 
 
+def channel(
+    batch: Batch, name: str, fill: float = 0, max_len: int | None = None, device: torch.device | str | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """A side channel as `Channel.padded`: rows [R, L, row...] and where there are any [R, L].
+
+    Whole numbers are int64, as gathers want them.
+    """
+    rows, present = batch.channel(name).padded(fill, max_len)
+    if rows.dtype.kind in "iu" and not isinstance(rows, BFloat16):
+        rows = rows.astype(np.int64)
+    return from_numpy(rows, device), from_numpy(present, device)
+
+
 def logprobs(
     model: Callable[..., Any], rows: Batch | Mapping[str, torch.Tensor], *, temperature: float = 1.0, **options: Any
 ) -> torch.Tensor:
@@ -103,5 +116,5 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, sta
 
 
 __all__ = [
-    "Sender", "from_numpy", "load_optimizer", "logprobs", "optimizer_state", "padded", "tensors", "to_numpy",
+    "Sender", "channel", "from_numpy", "load_optimizer", "logprobs", "optimizer_state", "padded", "tensors", "to_numpy",
 ]  # fmt: skip

@@ -1,0 +1,249 @@
+package batch
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/weights"
+)
+
+// summaries are the side channels of a share, by name in the order of their first rows.
+func summaries(p *Batch, groups []int) ([]protocol.ChannelSummary, error) {
+	var out []protocol.ChannelSummary
+	for _, g := range groups {
+		for i := range p.groups[g].Samples {
+			s := &p.groups[g].Samples[i]
+			for k := range s.Channels {
+				c := &s.Channels[k]
+				at := find(out, c.Name)
+				if at < 0 {
+					at = len(out)
+					out = append(out, protocol.ChannelSummary{Header: c.Header})
+				}
+				if !out[at].Same(c.Header) {
+					return nil, fmt.Errorf("batch: channel %s has rows of %s %v in an earlier rollout, and of %s %v in %s: have all engines serve the same model",
+						c.Name, out[at].DType, out[at].Row, c.DType, c.Row, name(s.ID))
+				}
+				out[at].Rows += c.Present()
+			}
+		}
+	}
+	for i := range out {
+		all := 0
+		for _, g := range groups {
+			for k := range p.groups[g].Samples {
+				s := &p.groups[g].Samples[k]
+				eachSequence(s, func(first, end int) { all += out[i].Align.Rows(s.LossMask[first:end]) })
+			}
+		}
+		out[i].Absent = all - out[i].Rows
+	}
+	return out, nil
+}
+
+func find(list []protocol.ChannelSummary, name string) int {
+	for i := range list {
+		if list[i].Name == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// piece is a part of a channel of one sequence of a share.
+type piece struct {
+	channel.Part
+	id       port.RolloutID
+	sequence int
+	// first is the place of its first value in its blob, values their number; of a ragged channel alone.
+	first, values int64
+}
+
+// ChannelBody is a side channel of a share as it goes over the wire. Its tensors are:
+//
+//   - parts, I64 [K, 3]: the sequence of the share, the first row and the number of rows of every stretch of rows;
+//   - rows [P, row...]: the rows of all parts, one part after the other; or of a ragged channel
+//   - offsets, I64 [P+1], and values [V]: row i is values[offsets[i]:offsets[i+1]].
+//
+// It holds no rows: they are read from the store as they are written. It implements api.Body.
+type ChannelBody struct {
+	blobs  port.Blobs
+	head   channel.Header
+	pieces []piece
+	counts []uint32 // of a ragged channel: the length of every row
+	header []byte
+	size   int64
+}
+
+// Channel makes the body of one channel of the share of groups that Share has given a rank.
+func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*ChannelBody, error) {
+	groups, err := p.plan(max(worldSize, 1))
+	if err != nil {
+		return nil, err
+	}
+	if rank < 0 || rank >= len(groups) {
+		return nil, fmt.Errorf("batch: rank %d of %d, want from 0 to %d", rank, len(groups), len(groups)-1)
+	}
+	list, err := summaries(p, groups[rank])
+	if err != nil {
+		return nil, err
+	}
+	at := find(list, named)
+	if at < 0 {
+		return nil, protocol.Refuse(protocol.CodeNotFound, "the batch has no channel %.80q, it has %s: name it in rollout.channels, and have engines that say it", named, names(list))
+	}
+	b := &ChannelBody{blobs: blobs, head: list[at].Header}
+	sequence := 0
+	for _, g := range groups[rank] {
+		for i := range p.groups[g].Samples {
+			s := &p.groups[g].Samples[i]
+			for k := range s.Channels {
+				if c := &s.Channels[k]; c.Name == named {
+					for _, part := range c.Parts {
+						b.pieces = append(b.pieces, piece{Part: part, id: s.ID, sequence: sequence + int(c.Sequence)})
+					}
+				}
+			}
+			sequence += s.Sequences()
+		}
+	}
+	if err := b.measure(); err != nil {
+		return nil, err
+	}
+	return b, b.frame(list[at])
+}
+
+func names(list []protocol.ChannelSummary) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	all := make([]string, len(list))
+	for i := range list {
+		all[i] = list[i].Name
+	}
+	return strings.Join(all, ", ")
+}
+
+// measure reads the lengths of ragged rows, which stand before the values in their blobs.
+func (b *ChannelBody) measure() error {
+	if !b.head.Ragged {
+		return nil
+	}
+	for i := range b.pieces {
+		p := &b.pieces[i]
+		raw := make([]byte, 4*(p.Skip+p.Rows))
+		if err := b.blobs.ReadBlob(p.id, p.Blob, 4, raw); err != nil {
+			return b.failed(p, err)
+		}
+		var all [4]byte
+		if err := b.blobs.ReadBlob(p.id, p.Blob, 0, all[:]); err != nil {
+			return b.failed(p, err)
+		}
+		p.first = 4 + 4*int64(binary.LittleEndian.Uint32(all[:]))
+		for row := range p.Skip + p.Rows {
+			n := binary.LittleEndian.Uint32(raw[4*row:])
+			if row < p.Skip {
+				p.first += int64(n) * int64(b.head.RowBytes())
+				continue
+			}
+			p.values += int64(n)
+			b.counts = append(b.counts, n)
+		}
+	}
+	return nil
+}
+
+func (b *ChannelBody) failed(p *piece, err error) error {
+	return fmt.Errorf("batch: channel %s of %s, blob %d: %w", b.head.Name, name(p.id), p.Blob, err)
+}
+
+// frame makes the header of the body.
+func (b *ChannelBody) frame(summary protocol.ChannelSummary) error {
+	rows, values := 0, int64(0)
+	for i := range b.pieces {
+		rows += int(b.pieces[i].Rows)
+		values += b.pieces[i].values
+	}
+	dtype := weights.DType(strings.ToUpper(string(b.head.DType)))
+	entries := []weights.Entry{{Name: "parts", DType: "I64", Shape: []int{len(b.pieces), 3}}}
+	if b.head.Ragged {
+		entries = append(entries, weights.Entry{Name: "offsets", DType: "I64", Shape: []int{rows + 1}}, weights.Entry{Name: "values", DType: dtype, Shape: []int{int(values)}})
+	} else {
+		entries = append(entries, weights.Entry{Name: "rows", DType: dtype, Shape: append([]int{rows}, b.head.Row...)})
+	}
+	text, err := json.Marshal(summary)
+	if err != nil {
+		return fmt.Errorf("batch: %w", err)
+	}
+	if b.header, err = framed(string(text), entries); err != nil {
+		return err
+	}
+	b.size = int64(len(b.header)) + entries[len(entries)-1].End
+	return nil
+}
+
+// Size is the body's, in bytes.
+func (b *ChannelBody) Size() int64 { return b.size }
+
+// Close does nothing: a body holds nothing that must be freed.
+func (b *ChannelBody) Close() error { return nil }
+
+// readBytes is how much is read from the store at once.
+const readBytes = 1 << 20
+
+// WriteTo writes the body. It may be called more than once.
+func (b *ChannelBody) WriteTo(w io.Writer) (int64, error) {
+	o := outputs.Get().(*output)
+	o.w, o.n, o.total, o.err = w, 0, 0, nil
+	o.bytes(b.header)
+	for i := range b.pieces {
+		p := &b.pieces[i]
+		o.int64(int64(p.sequence))
+		o.int64(int64(p.Start))
+		o.int64(int64(p.Rows))
+	}
+	if b.head.Ragged {
+		at := int64(0)
+		o.int64(at)
+		for _, n := range b.counts {
+			at += int64(n)
+			o.int64(at)
+		}
+	}
+	err := b.rows(o)
+	o.flush()
+	total := o.total
+	if err == nil {
+		err = o.err
+	}
+	o.w, o.err = nil, nil
+	outputs.Put(o)
+	return total, err
+}
+
+// rows copies the rows of all pieces from the store.
+func (b *ChannelBody) rows(o *output) error {
+	buffer := make([]byte, readBytes)
+	for i := range b.pieces {
+		p := &b.pieces[i]
+		from, left := int64(p.Skip)*int64(b.head.RowBytes()), int64(p.Rows)*int64(b.head.RowBytes())
+		if b.head.Ragged {
+			from, left = p.first, p.values*int64(b.head.RowBytes())
+		}
+		for left > 0 && o.err == nil {
+			n := min(left, readBytes)
+			if err := b.blobs.ReadBlob(p.id, p.Blob, from, buffer[:n]); err != nil {
+				return b.failed(p, err)
+			}
+			o.bytes(buffer[:n])
+			from, left = from+n, left-n
+		}
+	}
+	return nil
+}

@@ -1,0 +1,280 @@
+package batch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/weights"
+)
+
+// memory keeps blobs for a test.
+type memory map[string][]byte
+
+func key(id port.RolloutID, number int32) string { return fmt.Sprint(id, number) }
+
+func (m memory) PutBlob(id port.RolloutID, number int32, data []byte) error {
+	m[key(id, number)] = bytes.Clone(data)
+	return nil
+}
+
+func (m memory) ReadBlob(id port.RolloutID, number int32, offset int64, dst []byte) error {
+	blob, ok := m[key(id, number)]
+	if !ok || offset+int64(len(dst)) > int64(len(blob)) {
+		return port.ErrNoBlob
+	}
+	copy(dst, blob[offset:])
+	return nil
+}
+
+var (
+	routedHeader = channel.Header{Name: channel.RoutedExperts, DType: channel.U16, Row: []int{3, 2}, Align: channel.Passes}
+	maskHeader   = channel.Header{Name: channel.SamplingMask, DType: channel.I32, Ragged: true, Align: channel.Sampled}
+)
+
+// value is what stands in a row of a channel, so that a misplaced row is seen.
+func value(s *port.Sample, sequence, row, at int) int {
+	return (int(s.ID.Group)*31+int(s.ID.Sample)*17+sequence*7+row*5+at)%60000 + 1
+}
+
+// width is the length of a ragged row.
+func width(row int) int { return row % 4 }
+
+// give adds two channels to every sequence of a batch, in blobs with rows before those that count, and holes.
+func give(rng *rand.Rand, b port.Batch, m memory) {
+	for g := range b.Groups {
+		for i := range b.Groups[g].Samples {
+			s, number := &b.Groups[g].Samples[i], int32(0)
+			for sequence := range s.Sequences() {
+				first, end := s.Sequence(sequence)
+				for _, h := range []channel.Header{routedHeader, maskHeader} {
+					c := channel.Channel{Header: h, Sequence: int32(sequence)}
+					rows := h.Align.Rows(s.LossMask[first:end])
+					for at := 0; at < rows; {
+						n := 1 + rng.IntN(rows-at)
+						if rng.IntN(4) > 0 {
+							skip := rng.IntN(3)
+							_ = m.PutBlob(s.ID, number, blobOf(s, h, sequence, at-skip, n+skip))
+							c.Parts = append(c.Parts, channel.Part{Start: int32(at), Rows: int32(n), Blob: number, Skip: int32(skip)})
+							number++
+						}
+						at += n
+					}
+					s.Channels = append(s.Channels, c)
+				}
+			}
+		}
+	}
+}
+
+// blobOf is a blob with n rows from a row on.
+func blobOf(s *port.Sample, h channel.Header, sequence, from, n int) []byte {
+	var head, out []byte
+	if h.Ragged {
+		head = binary.LittleEndian.AppendUint32(nil, uint32(n))
+	}
+	for row := from; row < from+n; row++ {
+		if !h.Ragged {
+			for at := range 6 {
+				out = binary.LittleEndian.AppendUint16(out, uint16(value(s, sequence, row, at)))
+			}
+			continue
+		}
+		head = binary.LittleEndian.AppendUint32(head, uint32(width(max(row, 0))))
+		for at := range width(max(row, 0)) {
+			out = binary.LittleEndian.AppendUint32(out, uint32(value(s, sequence, row, at)))
+		}
+	}
+	return append(head, out...)
+}
+
+// tensorsOf are the tensors of a body, read as a trainer reads them.
+func tensorsOf(t *testing.T, body *ChannelBody) (summary protocol.ChannelSummary, tensors map[string][]byte) {
+	t.Helper()
+	var raw bytes.Buffer
+	if n, err := body.WriteTo(&raw); err != nil || n != body.Size() || int64(raw.Len()) != n {
+		t.Fatalf("%d of %d bytes: %v", n, body.Size(), err)
+	}
+	head, err := weights.ParseHeader(raw.Bytes(), int64(raw.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(head.Metadata[metadataEntry]), &summary); err != nil {
+		t.Fatal(err)
+	}
+	tensors = make(map[string][]byte)
+	for _, e := range head.Entries {
+		tensors[e.Name] = raw.Bytes()[head.DataStart+e.Begin : head.DataStart+e.End]
+	}
+	return summary, tensors
+}
+
+// Every row of every share is the one that was said, and what is not there is counted.
+func TestChannelBodies(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 1))
+	for range 60 {
+		b, m := draw(rng, 1+rng.IntN(5), 4, 40), memory{}
+		branch(rng, b)
+		give(rng, b, m)
+		p, err := New(b, Options{Vocabulary: vocabulary})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ranks := 1 + rng.IntN(3)
+		plan, _ := p.plan(ranks)
+		for rank := range ranks {
+			var sequences []sequenceOf
+			for _, g := range plan[rank] {
+				for i := range b.Groups[g].Samples {
+					for k := range b.Groups[g].Samples[i].Sequences() {
+						sequences = append(sequences, sequenceOf{&b.Groups[g].Samples[i], k})
+					}
+				}
+			}
+			if len(sequences) == 0 {
+				continue
+			}
+			for _, h := range []channel.Header{routedHeader, maskHeader} {
+				body, err := p.Channel(m, h.Name, rank, ranks)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkBody(t, body, h, sequences)
+			}
+			if _, err := p.Channel(m, "x-none", rank, ranks); err == nil {
+				t.Error("a channel that is not there was given")
+			}
+		}
+	}
+}
+
+type sequenceOf struct {
+	sample *port.Sample
+	place  int
+}
+
+func checkBody(t *testing.T, body *ChannelBody, h channel.Header, sequences []sequenceOf) {
+	t.Helper()
+	summary, tensors := tensorsOf(t, body)
+	parts, row, all := tensors["parts"], 0, 0
+	for _, q := range sequences {
+		first, end := q.sample.Sequence(q.place)
+		all += h.Align.Rows(q.sample.LossMask[first:end])
+	}
+	for k := 0; k < len(parts); k += 24 {
+		read := func(i int) int { return int(binary.LittleEndian.Uint64(parts[k+8*i:])) }
+		q, start, n := sequences[read(0)], read(1), read(2)
+		for i := range n {
+			want := func(at int) int { return value(q.sample, q.place, start+i, at) }
+			if !h.Ragged {
+				for at := range 6 {
+					if got := int(binary.LittleEndian.Uint16(tensors["rows"][2*(6*row+at):])); got != want(at) {
+						t.Fatalf("%s: row %d of sequence %d has %d, want %d", h.Name, start+i, read(0), got, want(at))
+					}
+				}
+			} else {
+				from, to := int(binary.LittleEndian.Uint64(tensors["offsets"][8*row:])), int(binary.LittleEndian.Uint64(tensors["offsets"][8*row+8:]))
+				if to-from != width(start+i) {
+					t.Fatalf("%s: row %d of sequence %d has %d values, want %d", h.Name, start+i, read(0), to-from, width(start+i))
+				}
+				for at := range to - from {
+					if got := int(binary.LittleEndian.Uint32(tensors["values"][4*(from+at):])); got != want(at) {
+						t.Fatalf("%s: row %d of sequence %d has %d, want %d", h.Name, start+i, read(0), got, want(at))
+					}
+				}
+			}
+			row++
+		}
+	}
+	if summary.Rows != row || summary.Absent != all-row || !summary.Same(h) {
+		t.Fatalf("the header says %+v, want %d rows and %d absent", summary, row, all-row)
+	}
+}
+
+// A blob that is gone is an error that names the rollout, and no batch with a hole.
+func TestChannelWithoutItsBlob(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 2))
+	b, m := draw(rng, 2, 2, 40), memory{}
+	give(rng, b, m)
+	p, err := New(b, Options{Vocabulary: vocabulary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(m)
+	if _, err := p.Channel(m, channel.SamplingMask, 0, 1); !errors.Is(err, port.ErrNoBlob) {
+		t.Errorf("lengths of rows that are gone: %v", err)
+	}
+	body, err := p.Channel(m, channel.RoutedExperts, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := body.WriteTo(&bytes.Buffer{}); !errors.Is(err, port.ErrNoBlob) {
+		t.Errorf("rows that are gone: %v", err)
+	}
+}
+
+// Rollouts whose engines serve different models are told apart.
+func TestChannelsOfTwoForms(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 3))
+	b, m := draw(rng, 3, 3, 40), memory{}
+	give(rng, b, m)
+	b.Groups[2].Samples[0].Channels[0].DType = channel.U8
+	p, err := New(b, Options{Vocabulary: vocabulary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Share(0, 1, 60); err == nil {
+		t.Error("rows of two forms were taken for one channel")
+	}
+}
+
+// The bodies that the Python client's tests read.
+func TestChannelGolden(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 4))
+	b, m := draw(rng, 3, 3, 20), memory{}
+	branch(rng, b)
+	give(rng, b, m)
+	p, err := New(b, Options{Vocabulary: vocabulary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := p.Share(0, 1, 60)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "channels", whole)
+	for _, name := range []string{channel.RoutedExperts, channel.SamplingMask} {
+		body, err := p.Channel(m, name, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "channels."+name, body)
+	}
+}
+
+func golden(t *testing.T, name string, body protocol.Body) {
+	t.Helper()
+	var raw bytes.Buffer
+	if _, err := body.WriteTo(&raw); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join("testdata", name+".safetensors")
+	if *rewrite {
+		if err := os.WriteFile(path, raw.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(raw.Bytes(), want) {
+		t.Errorf("%s is not what is made now: %v; look at the difference, then go test ./train/batch -rewrite", path, err)
+	}
+}
