@@ -208,7 +208,7 @@ var rules = []rule{
 	{room: "train/microbatch", claim: pure,
 		what: "packing and balancing of token counts over micro-batches and ranks",
 		why:  "plain numbers in, an assignment out: any trainer can call it"},
-	{room: "train/remote", may: []string{"api/protocol", "loop", "loop/channel", "loop/port", "store/weights", "train/batch"},
+	{room: "train/remote", may: []string{"api/protocol", "loop", "loop/port", "store/weights", "train/batch"},
 		what: "a trainer in another process: leases",
 		why:  "adapters know the ports and never each other"},
 	{room: "train/sequence", claim: pure, may: []string{"loop", "loop/port", "train/grpo"},
