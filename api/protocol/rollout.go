@@ -121,8 +121,8 @@ type FinishRequest struct {
 	// Exact says that the answer is wholly right.
 	Reward *float32 `json:"reward,omitempty"`
 	Exact  bool     `json:"exact,omitempty"`
-	// Failed, if not empty, says that the environment failed and why; Reward counts for nothing.
-	// Reason is environment or timeout.
+	// Failed, if not empty, says that the rollout cannot be scored and why; Reward counts for nothing.
+	// Reason is one of those below, empty for environment.
 	Failed string `json:"failed,omitempty"`
 	Reason string `json:"reason,omitempty"`
 	// Class is the kind of a failure, in one word such as verifier_crash or lost. It has small letters,
@@ -139,6 +139,18 @@ type FinishRequest struct {
 	Logprobs []float32      `json:"logprobs,omitempty"`
 	Versions []loop.Version `json:"versions,omitempty"`
 }
+
+// Reasons of a failed rollout. The first two are failures of the infrastructure: the rollout is tried
+// again. What a policy brings about, such as a program of its own that crashes or takes too long, is none of
+// them: it has a reward.
+const (
+	// ReasonEnvironment: a machine, a sandbox, a tool or a verifier failed.
+	ReasonEnvironment = "environment"
+	// ReasonTimeout: one of them took too long.
+	ReasonTimeout = "timeout"
+	// ReasonData: the task itself cannot be played or judged. It is not tried again.
+	ReasonData = "data"
+)
 
 // LossMask is 1 where the policy sampled a token, else 0. In JSON it is a list of numbers, and never a text as
 // other lists of bytes are.

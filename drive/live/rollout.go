@@ -444,6 +444,8 @@ func (r *Runtime) play(p *rollout) {
 // failure says who is to blame for a rollout that ended with an error.
 func (p *rollout) failure(err error) loop.Reason {
 	switch {
+	case errors.Is(err, port.ErrData):
+		return loop.ReasonData
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(p.generateErr, context.DeadlineExceeded):
 		return loop.ReasonTimeout
 	case p.generateErr != nil:

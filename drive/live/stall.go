@@ -105,6 +105,8 @@ func (r *Runtime) endText(k endKind) (what, change string) {
 		return "enough others were ready before", "lower rollout.oversample"
 	case loop.ReasonEnvironment:
 		return "the environment failed", "the failures are logged above with their errors"
+	case loop.ReasonData:
+		return "their tasks cannot be played or judged", "the failures are logged above with their errors: mend those tasks, or leave them out"
 	case loop.ReasonTimeout:
 		return "the environment ran out of time", "raise its limit, or look at what it waits for"
 	case loop.ReasonEngine, loop.ReasonSync:

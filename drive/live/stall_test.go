@@ -2,6 +2,7 @@ package live_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,6 +29,8 @@ func TestStallsSayWhy(t *testing.T) {
 			[]string{"all pruned", "rollout.prune.tokens"}},
 		"failed": {func(c *loop.Config) { c.MaxAttempts = 1 }, fakeEnvironment{err: errors.New("sandbox gone")},
 			[]string{"all failed", "the environment failed"}},
+		"failed data": {func(*loop.Config) {}, fakeEnvironment{err: fmt.Errorf("%w: no answer", port.ErrData)},
+			[]string{"all failed", "cannot be played or judged", "leave them out"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

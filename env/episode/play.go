@@ -141,7 +141,7 @@ func (p *play) turn(ctx context.Context) (done bool, err error) {
 		p.out.Truncated = true
 		return true, nil
 	case errors.Is(err, ErrNoRoom):
-		return false, sandbox.Fail(sandbox.Refused, "say", "", "before its first message: %w", err)
+		return false, sandbox.Fail(sandbox.BadTask, "say", "", "before its first message: %w", err)
 	case err != nil && sandbox.ClassOf(err) == "":
 		return false, sandbox.Fail(PolicyFailed, "say", "", "%w", err)
 	case err != nil:

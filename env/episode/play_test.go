@@ -306,7 +306,7 @@ func TestFailures(t *testing.T) {
 	}{
 		{"the policy", line{err: errors.New("engine down")}, nil, verdict(verifier.Verdict{}, nil), episode.PolicyFailed, "model@0:policy=0s"},
 		{"the policy, with a class", line{err: sandbox.Fail(sandbox.BackendDown, "say", "", "down")}, nil, verdict(verifier.Verdict{}, nil), sandbox.BackendDown, "model@0:backend_down=0s"},
-		{"no room at all", line{err: episode.ErrNoRoom}, nil, verdict(verifier.Verdict{}, nil), sandbox.Refused, "model@0:refused=0s"},
+		{"no room at all", line{err: episode.ErrNoRoom}, nil, verdict(verifier.Verdict{}, nil), sandbox.BadTask, "model@0:bad_task=0s"},
 		{"the world", line{}, failing(sandbox.Fail(sandbox.Lost, "run", "b", "gone")), verdict(verifier.Verdict{}, nil), sandbox.Lost, "tool@0:lost=0s"},
 		{"the world, without a class", line{}, failing(errors.New("what?")), verdict(verifier.Verdict{}, nil), episode.WorldFailed, "tool@0:world=0s"},
 		{"the world's beginning", line{}, world{err: sandbox.Fail(sandbox.Quota, "create", "", "full")}, verdict(verifier.Verdict{}, nil), sandbox.Quota, "tool@0:begin:quota=0s"},

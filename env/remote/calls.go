@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/internal/printable"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // Sample implements api.Rollouts: it samples a response with the rollout's slot and
@@ -176,12 +177,6 @@ func (o *outcome) finished(id string, again answer) (protocol.FinishReply, error
 // failedBytesMax bounds what is kept of a worker's words for a failure.
 const failedBytesMax = 4 << 10
 
-// Reasons of a failed environment.
-const (
-	reasonEnvironment = "environment"
-	reasonTimeout     = "timeout"
-)
-
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func checkFinish(req *protocol.FinishRequest) error {
@@ -196,8 +191,8 @@ func checkFinish(req *protocol.FinishRequest) error {
 		return protocol.Refuse(protocol.CodeInvalid, "class is %.40q without failed: say in failed what happened, or leave both out", req.Class)
 	case protocol.CheckClass(req.Class) != nil:
 		return protocol.Refuse(protocol.CodeInvalid, "class is %.40q: %v", req.Class, protocol.CheckClass(req.Class))
-	case req.Reason != "" && req.Reason != reasonEnvironment && req.Reason != reasonTimeout:
-		return protocol.Refuse(protocol.CodeInvalid, "reason is %.40q: want %s or %s", req.Reason, reasonEnvironment, reasonTimeout)
+	case !slices.Contains([]string{"", protocol.ReasonEnvironment, protocol.ReasonTimeout, protocol.ReasonData}, req.Reason):
+		return protocol.Refuse(protocol.CodeInvalid, "reason is %.40q: want %s, %s or %s", req.Reason, protocol.ReasonEnvironment, protocol.ReasonTimeout, protocol.ReasonData)
 	case len(req.Tokens) == 0 && len(req.LossMask)+len(req.Logprobs)+len(req.Versions) > 0:
 		return protocol.Refuse(protocol.CodeInvalid, "loss_mask, logprobs or versions stand without tokens: want one entry a token in each")
 	}
@@ -224,7 +219,7 @@ func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 			return err
 		}
 	case r.empty():
-		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so it can have no reward. Sample first (an agent under /v1, a worker by sample), or send tokens with loss_mask, logprobs and versions. A rollout that cannot be played ends by failed, with reason %s or %s", s.id, reasonEnvironment, reasonTimeout)
+		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so it can have no reward. Sample first (an agent under /v1, a worker by sample), or send tokens with loss_mask, logprobs and versions. A rollout that cannot be played ends by failed, with reason %s, %s or %s", s.id, protocol.ReasonEnvironment, protocol.ReasonTimeout, protocol.ReasonData)
 	}
 	s.dropAll()
 	e.release(s)
@@ -244,8 +239,11 @@ func failure(req *protocol.FinishRequest) error {
 	if req.Class != "" && !strings.HasPrefix(text, req.Class+":") {
 		text = req.Class + ": " + text
 	}
-	if req.Reason == reasonTimeout {
+	switch req.Reason {
+	case protocol.ReasonTimeout:
 		return timeout(text)
+	case protocol.ReasonData:
+		return fmt.Errorf("%w: %s", port.ErrData, text)
 	}
 	return errors.New(text)
 }

@@ -417,17 +417,17 @@ func TestGivenUpAfterFinish(t *testing.T) {
 	}
 }
 
-// TestFailures: a worker may fail a rollout, by two reasons, and an engine may.
-
+// TestFailures: a worker may fail a rollout, by three reasons, and an engine may.
 func TestFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := open(t, nil)
-		for reason, timeout := range map[string]bool{"": false, "environment": false, "timeout": true} {
+		for reason, is := range map[string]error{"": nil, "environment": nil, "timeout": context.DeadlineExceeded, "data": port.ErrData} {
 			p := play(t, e, id(1, 0, 1))
 			c := claim(t, e, "w")
 			reply, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Failed: "the sandbox died", Reason: reason})
 			<-p.done
-			if err != nil || reply.Counted || !strings.Contains(p.err.Error(), "the sandbox died") || errors.Is(p.err, context.DeadlineExceeded) != timeout {
+			if err != nil || reply.Counted || !strings.Contains(p.err.Error(), "the sandbox died") ||
+				errors.Is(p.err, context.DeadlineExceeded) != (is == context.DeadlineExceeded) || errors.Is(p.err, port.ErrData) != (is == port.ErrData) {
 				t.Errorf("failed by %q: %+v, %v; played %v", reason, reply, err, p.err)
 			}
 		}

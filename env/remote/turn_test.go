@@ -149,7 +149,7 @@ func TestFinishDropsTurns(t *testing.T) {
 		first := call(20)
 		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeInvalid, "an agent under /v1, a worker by sample")
-		refused(t, err, protocol.CodeInvalid, "ends by failed, with reason environment or timeout")
+		refused(t, err, protocol.CodeInvalid, "ends by failed, with reason environment, timeout or data")
 		if err := <-first; err != nil {
 			t.Fatalf("a finish that was refused ended the call: %v", err)
 		}

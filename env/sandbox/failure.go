@@ -37,6 +37,9 @@ const (
 	Protocol Class = "protocol"
 	// Refused: no driver can serve the request, such as a NUL in an argument or a path that is not absolute.
 	Refused Class = "refused"
+	// BadTask: the task itself cannot be played or judged, such as one without an answer. It says nothing of
+	// machines, and another attempt would fail likewise.
+	BadTask Class = "bad_task"
 )
 
 // Kind is what there is to know of a class.
@@ -51,7 +54,7 @@ var Classes = []Kind{
 	{OutOfMemory, true, false}, {Timeout, true, false}, {Processes, true, false}, {Disk, true, false}, {Output, true, false},
 	{StartFailed, false, true}, {StartTimeout, false, true}, {Quota, false, true}, {BackendDown, false, true}, {Lost, false, true},
 	{VerifierCrash, false, true}, {VerifierTimeout, false, true}, {VerifierProtocol, false, true}, {Protocol, false, true},
-	{Refused, false, false},
+	{Refused, false, false}, {BadTask, false, false},
 }
 
 // Kind is what there is to know of the class; the zero value of one that is not known.

@@ -66,7 +66,7 @@ func (e *exact) Close() error { return nil }
 
 func answersOf(c Case) ([]string, error) {
 	none := func(format string, args ...any) ([]string, error) {
-		return nil, sandbox.Fail(sandbox.Refused, "verify", "", format, args...)
+		return nil, sandbox.Fail(sandbox.BadTask, "verify", "", format, args...)
 	}
 	if c.Task == nil || len(c.Task.Answer) == 0 || string(c.Task.Answer) == "null" {
 		return none("the task has no answer to compare with")

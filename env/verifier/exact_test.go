@@ -91,10 +91,10 @@ func TestExact(t *testing.T) {
 func TestExactWithoutAnswer(t *testing.T) {
 	for _, answer := range []string{``, `null`, `{}`, `[]`, `[{}]`, `[null]`} {
 		j := newBounded(t, verifier.Options{Kind: verifier.Exact})
-		if _, err := j.Verify(t.Context(), caseOf("", answer)); sandbox.ClassOf(err) != sandbox.Refused {
+		if _, err := j.Verify(t.Context(), caseOf("", answer)); sandbox.ClassOf(err) != sandbox.BadTask {
 			t.Errorf("answer %q: %v", answer, err)
 		}
-		if failures := j.Status().Failures; failures[sandbox.Refused] != 1 {
+		if failures := j.Status().Failures; failures[sandbox.BadTask] != 1 {
 			t.Errorf("answer %q: counted %v", answer, failures)
 		}
 	}

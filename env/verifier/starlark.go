@@ -154,7 +154,7 @@ func (s *script) evaluate(text []byte) (Verdict, error) {
 	thread.SetMaxExecutionSteps(uint64(s.o.Steps))
 	arguments, err := inputs(thread, text)
 	if err != nil {
-		return Verdict{}, sandbox.Fail(sandbox.Refused, "verify", "", "%w", err)
+		return Verdict{}, sandbox.Fail(sandbox.BadTask, "verify", "", "%w", err)
 	}
 	result, err := starlark.Call(thread, s.verify, arguments, nil)
 	if err != nil {

@@ -89,7 +89,7 @@ func (t *tests) Verify(ctx context.Context, c Case) (Verdict, error) {
 	case c.Box == nil:
 		return Verdict{}, sandbox.Fail(sandbox.Refused, "verify", "", "tests need a sandbox, and this rollout has none")
 	case test == "" || strings.ContainsRune(test, 0):
-		return Verdict{}, sandbox.Fail(sandbox.Refused, "verify", "", "the task has no test that can be run: %q", clip(test, 200))
+		return Verdict{}, sandbox.Fail(sandbox.BadTask, "verify", "", "the task has no test that can be run: %q", clip(test, 200))
 	}
 	r := &testRun{box: c.Box, source: t.source(c.Task), rewardDir: t.o.RewardDir, test: test}
 	if c.Task != nil {

@@ -116,7 +116,7 @@ printf '%s\n' "$token" | exec /bin/sh -c "$1"`
 func (r *testRun) prepare(ctx context.Context) (met sandbox.Class, err error) {
 	for name := range r.hidden {
 		if at := inBox(name); at == sandbox.Work || at == "/" || at == testsDir {
-			return "", sandbox.Fail(sandbox.Refused, "verify", r.box.ID(), "a hidden file of the task is named %q, which is no file", name)
+			return "", sandbox.Fail(sandbox.BadTask, "verify", r.box.ID(), "a hidden file of the task is named %q, which is no file", name)
 		}
 	}
 	for _, step := range []func(context.Context) (sandbox.Class, error){r.begin, r.clear, r.unlink, r.write, r.probe} {
@@ -136,6 +136,8 @@ func (r *testRun) ran(ctx context.Context, command sandbox.Command) (sandbox.Res
 	switch {
 	case err != nil || result.Limit != "":
 		return result, result.Limit, err
+	case result.Signal != "": // nothing of the policy's runs by now: the machine did it
+		return result, "", sandbox.Fail(sandbox.Lost, "verify", r.box.ID(), "the shell that prepares the tests was ended by %s, which no command here sends", result.Signal)
 	case result.Exit == impossible:
 		return result, "", sandbox.Fail(sandbox.Refused, "verify", r.box.ID(), "hidden files and rewards have no place in this sandbox: %s", clip(string(result.Stderr), 300))
 	case result.Exit != 0:

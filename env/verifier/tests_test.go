@@ -266,18 +266,49 @@ func TestTestsFailWithTheBox(t *testing.T) {
 	}
 }
 
+// A machine that dies while a rollout is judged is a failure, at whatever call it dies, and whether its box says so
+// or the commands there are killed. A zero would be a lie about the policy.
+func TestFalseZerosFromADeadMachine(t *testing.T) {
+	hidden := map[string]string{"/tests/a": "x"}
+	for at := 1; ; at++ {
+		dead := &fakeBox{failAt: at, err: sandbox.Fail(sandbox.Lost, "run", "t.1", "no route to host")}
+		if v, err := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "file"}).Verify(t.Context(), testsCase(dead, "test", hidden)); sandbox.ClassOf(err) != sandbox.Lost {
+			if dead.calls >= at {
+				t.Errorf("the machine died at call %d: %s, %v", at, told(v), err)
+			}
+			break
+		}
+	}
+	kills := 0
+	for at := 1; at < 20; at++ {
+		dead := &fakeBox{killAt: at}
+		v, err := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "line"}).Verify(t.Context(), testsCase(dead, "test", hidden))
+		if dead.killed && sandbox.ClassOf(err) == "" {
+			t.Errorf("call %d was killed: %s, %v", at, told(v), err)
+		}
+		if dead.killed {
+			kills++
+		}
+	}
+	if kills < 4 { // begin, clear, unlink, probe
+		t.Errorf("%d calls were killed", kills)
+	}
+}
+
 // What cannot be judged is said before anything runs.
 func TestTestsRefused(t *testing.T) {
 	j := newBounded(t, verifier.Options{Kind: verifier.Tests})
+	if _, err := j.Verify(t.Context(), testsCase(nil, "true", nil)); sandbox.ClassOf(err) != sandbox.Refused || !strings.Contains(err.Error(), "has none") {
+		t.Errorf("without a box: %v", err)
+	}
 	for says, c := range map[string]verifier.Case{
-		"has none":              testsCase(nil, "true", nil),
 		"no test that can be":   testsCase(&fakeBox{}, "", nil),
 		"that can be run":       testsCase(&fakeBox{}, "a\x00b", nil),
 		"which is no file":      testsCase(&fakeBox{}, "true", map[string]string{"": "x"}),
 		`"/work/a/..", which`:   testsCase(&fakeBox{}, "true", map[string]string{"/work/a/..": "x"}),
 		`is named "/", which i`: testsCase(&fakeBox{}, "true", map[string]string{"/": "x"}),
 	} {
-		if _, err := j.Verify(t.Context(), c); sandbox.ClassOf(err) != sandbox.Refused || !strings.Contains(err.Error(), says) {
+		if _, err := j.Verify(t.Context(), c); sandbox.ClassOf(err) != sandbox.BadTask || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v, which does not say %q", err, says)
 		}
 	}
@@ -294,6 +325,8 @@ type fakeBox struct {
 	failAt int // the call that fails, from 1
 	err    error
 	calls  int
+	killAt int // the call of the verifier's own that is killed, from 1
+	killed bool
 }
 
 func (b *fakeBox) fail() error {
@@ -311,10 +344,14 @@ func (b *fakeBox) Run(_ context.Context, command sandbox.Command) (sandbox.Resul
 	}
 	token := strings.TrimSpace(string(command.Stdin))
 	isTest := slices.Contains(command.Argv, "test")
+	probe := len(command.Argv) > 3 && command.Argv[3] == "probe"
 	switch {
+	case b.calls == b.killAt && (!isTest || probe):
+		b.killed = true
+		return sandbox.Result{Exit: 137, Signal: "SIGKILL"}, nil
 	case strings.Contains(command.Argv[2], "mkdir -p \"$dir\""):
 		return sandbox.Result{Stdout: []byte("/work\n/tests\n")}, nil
-	case !isTest || len(command.Argv) > 3 && command.Argv[3] == "probe":
+	case !isTest || probe:
 		return sandbox.Result{}, nil
 	}
 	r := b.result

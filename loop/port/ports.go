@@ -213,6 +213,10 @@ type Environment interface {
 	Play(ctx context.Context, task RolloutRequest, sampler Sampler) (Sample, error)
 }
 
+// ErrData is wrapped by the error of a Play whose task cannot be played or judged. It is not played again;
+// after any other error it is.
+var ErrData = errors.New("the task cannot be scored")
+
 // Starter is implemented by environments that need the order in which the loop starts rollouts. Each
 // rollout is played by a goroutine of its own, and goroutines begin in any order.
 type Starter interface {

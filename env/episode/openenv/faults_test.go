@@ -69,7 +69,7 @@ func TestFailuresAtReset(t *testing.T) {
 		"no observation":  {says(`{"type":"observation","data":{"reward":1}}`), sandbox.Protocol},
 		"done":            {says(`{"type":"observation","data":{"observation":{},"done":true}}`), sandbox.Protocol},
 		"a strange error": {says(`{"type":"error","data":{"message":"m","code":"NEW"}}`), sandbox.Protocol},
-		"no such reset":   {says(`{"type":"error","data":{"message":"m","code":"VALIDATION_ERROR"}}`), sandbox.Refused},
+		"no such reset":   {says(`{"type":"error","data":{"message":"m","code":"VALIDATION_ERROR"}}`), sandbox.BadTask},
 		"no environment":  {says(`{"type":"error","data":{"message":"m","code":"FACTORY_ERROR"}}`), sandbox.StartFailed},
 		"session":         {says(`{"type":"error","data":{"message":"m","code":"SESSION_ERROR"}}`), sandbox.StartFailed},
 		"raises":          {says(`{"type":"error","data":{"message":"m","code":"EXECUTION_ERROR"}}`), sandbox.StartFailed},

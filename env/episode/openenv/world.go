@@ -98,7 +98,7 @@ func (w *World) reset(task *taskset.Task) (map[string]json.RawMessage, error) {
 	}
 	if more, given := task.Fields["reset"]; given {
 		if err := json.Unmarshal(more, &data); err != nil {
-			return nil, sandbox.Fail(sandbox.Refused, "reset", "", "task %s: its field reset is %.100s, expected an object of the reset's parameters", task.ID, more)
+			return nil, sandbox.Fail(sandbox.BadTask, "reset", "", "task %s: its field reset is %.100s, expected an object of the reset's parameters", task.ID, more)
 		}
 	}
 	return data, nil
@@ -133,7 +133,7 @@ func (w *World) connect(ctx context.Context, reset map[string]json.RawMessage) (
 	}
 	observed, mistake, err := w.observe("reset", answer)
 	if mistake != "" {
-		err = sandbox.Fail(sandbox.Refused, "reset", "", "the environment takes no such reset: %s", mistake)
+		err = sandbox.Fail(sandbox.BadTask, "reset", "", "the environment takes no such reset: %s", mistake)
 	}
 	return observed, err
 }

@@ -63,7 +63,7 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *taskset.Task, world episode.World, err error) {
 	task, err = p.opt.Task(claim)
 	if err != nil {
-		return nil, nil, sandbox.Fail(sandbox.Refused, "task", "", "%w", err)
+		return nil, nil, sandbox.Fail(sandbox.BadTask, "task", "", "%w", err)
 	}
 	if world, err = p.opt.World(ctx, claim, task); err != nil && sandbox.ClassOf(err) == "" {
 		err = sandbox.Fail(sandbox.Refused, "world", "", "%w", err)
@@ -149,9 +149,12 @@ func (p *Players) send(ctx context.Context, claim protocol.Claim, req protocol.F
 
 // failed is the end of a rollout that has no reward.
 func failed(record episode.Record) protocol.FinishRequest {
-	reason := "environment"
-	if record.Failure == sandbox.Timeout || record.Failure == sandbox.VerifierTimeout || record.Failure == sandbox.StartTimeout {
-		reason = "timeout"
+	reason := protocol.ReasonEnvironment
+	switch record.Failure {
+	case sandbox.Timeout, sandbox.VerifierTimeout, sandbox.StartTimeout:
+		reason = protocol.ReasonTimeout
+	case sandbox.BadTask:
+		reason = protocol.ReasonData
 	}
 	return protocol.FinishRequest{Failed: string(record.Failure) + ": " + record.Note, Reason: reason, Class: string(record.Failure)}
 }
