@@ -93,6 +93,12 @@ def test_failures_have_a_class(serve: Start, monkeypatch: pytest.MonkeyPatch) ->
     assert {said["reward"] for said in ended if "failed" not in said} == {0.75}
 
 
+def test_the_judge_says_whose_fault_it_is() -> None:
+    for failure in (headway.DataFailure, headway.InfraFailure):
+        with pytest.raises(failure):
+            judged(lambda said, failure=failure: (_ for _ in ()).throw(failure("no answer")))
+
+
 def test_calls_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     """One transport a gateway, however many rollouts ask it; the key of each is in its own headers."""
     made: list[Transport] = []

@@ -103,6 +103,38 @@ def test_failures_are_reported(serve: Start) -> None:
     assert worker.failed > 0
 
 
+def test_a_machine_is_no_zero(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rollout on a dead machine is tried again, one of a broken task is not, and neither is scored 0."""
+    ended: list[dict[str, Any]] = []
+    attempts: dict[tuple[int, int], int] = {}
+    finish = Worker._finish
+
+    def noting(self: Worker, task: headway.Task, said: dict[str, Any]) -> None:
+        ended.append(said)
+        attempts[task.group, task.sample] = task.attempt
+        finish(self, task, said)
+
+    monkeypatch.setattr(Worker, "_finish", noting)
+
+    @headway.environment("reverse")
+    def dying(task: headway.Task, sample: Callable[..., headway.Sampled]) -> object:
+        if task.sample == 0:
+            raise headway.DataFailure("the task has no answer")
+        if task.sample == 1 and task.attempt == 1:
+            return headway.InfraFailure("no route to the machine")
+        sample([0, *word_of(task), 1], 6)
+        return 0.5 + task.sample / 8
+
+    more: dict[str, object] = {"failures__on_failure": "shrink", "failures__group_min": 3}
+    server = serve("--steps", "3", environment__kind="remote", trainer__kind="embedded", **more)
+    assert headway.work(server.url, dying, 16, worker="w") >= 3 * 12
+    told = {(said["reason"], said["class"]) for said in ended if "failed" in said}
+    assert told == {("data", "data"), ("environment", "infra")}
+    assert min(said["reward"] for said in ended if "failed" not in said) > 0.5
+    assert {attempt for (_, sample), attempt in attempts.items() if sample == 0} == {1}
+    assert max(attempt for (_, sample), attempt in attempts.items() if sample == 1) == 2
+
+
 def test_killed_worker(serve: Start, tmp_path: Path) -> None:
     """kill -9 of a worker: its claims expire, others play them, and the run goes on. SIGTERM ends one in order."""
     server = serve("--steps", "6", environment__kind="remote", trainer__kind="embedded", server__claim_s=0.5)

@@ -44,7 +44,7 @@ from .errors import (
     Unavailable,
 )
 from .meeting import RendezvousReply, rendezvous
-from .play import Environment, Result, Sampled, Task, Unwanted, environment
+from .play import DataFailure, Environment, InfraFailure, Result, Sampled, Task, Unwanted, environment
 from .runs import Run, load
 from .serving import Plane, serve
 from .single_turn import Question, VerifierCrash, VerifierProtocol, VerifierTimeout, single_turn
@@ -54,11 +54,12 @@ __version__ = "0.1.0"
 
 
 __all__ = [
-    "Agreement", "BFloat16", "Batch", "Busy", "Client", "Conflict", "Died", "DiskFull", "Environment", "Failed",
-    "Forbidden", "GroupStamp", "HeadwayError", "HeadwayWarning", "Internal", "Invalid", "LeaseExpired", "Metadata",
-    "MissingLibrary", "NotFound", "NotSettled", "OpenAI", "Plane", "ProgramError", "ProgramMissing", "Question",
-    "Refused", "RendezvousReply", "Result", "Rollout", "Run", "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized",
-    "Unavailable", "Unwanted", "VerifierCrash", "VerifierProtocol", "VerifierTimeout", "bfloat16", "compare", "connect",
-    "diagnose", "doctor", "environment", "grid", "load", "narrow", "plan", "predict", "rendezvous", "resimulate",
-    "serve", "simulate", "single_turn", "widen", "work",
+    "Agreement", "BFloat16", "Batch", "Busy", "Client", "Conflict", "DataFailure", "Died", "DiskFull",
+    "Environment", "Failed", "Forbidden", "GroupStamp", "HeadwayError", "HeadwayWarning", "InfraFailure",
+    "Internal", "Invalid", "LeaseExpired", "Metadata", "MissingLibrary", "NotFound", "NotSettled", "OpenAI",
+    "Plane", "ProgramError", "ProgramMissing", "Question", "Refused", "RendezvousReply", "Result", "Rollout", "Run",
+    "RunEnded", "Sampled", "Task", "TooLarge", "Unauthorized", "Unavailable", "Unwanted", "VerifierCrash",
+    "VerifierProtocol", "VerifierTimeout", "bfloat16", "compare", "connect", "diagnose", "doctor", "environment",
+    "grid", "load", "narrow", "plan", "predict", "rendezvous", "resimulate", "serve", "simulate", "single_turn",
+    "widen", "work",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from . import errors
 from .failures import Failures
-from .play import Environment, Sampled, Sampler, Task, Unwanted, ending
+from .play import DataFailure, Environment, Sampled, Sampler, Task, Unwanted, ending
 from .transport import Transport
 
 _log = logging.getLogger("headway.worker")
@@ -188,6 +188,8 @@ class Worker:
             return None
         except TimeoutError as error:
             return self._failure(task, error, "timeout")
+        except DataFailure as error:
+            return self._failure(task, error, "data")
         except (Exception, SystemExit) as error:
             if self._closing.is_set() or not task.wanted or (_gone(error) and self._lost(task)):
                 return None

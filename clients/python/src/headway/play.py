@@ -21,6 +21,22 @@ class Unwanted(errors.HeadwayError):
     default_code = "unwanted"
 
 
+class InfraFailure(errors.HeadwayError):
+    """A machine, a sandbox, a tool or a judge failed, and no reward can be given: raise it, or return it.
+
+    The rollout is tried again, as after any other exception. What the policy brings about, such as a crash of its own
+    program, is no failure: give it a reward.
+    """
+
+    default_code = kind = "infra"
+
+
+class DataFailure(errors.HeadwayError):
+    """The task itself cannot be played or judged: raise it, or return it. The rollout is not tried again."""
+
+    default_code = kind = "data"
+
+
 @dataclass(frozen=True)
 class Task:
     """A rollout to play. All rollouts of a group are to get the same prompt.
@@ -170,7 +186,9 @@ def environment(name: str) -> Callable[[Play], Environment]:
 
 
 def ending(played: object) -> dict[str, Any]:
-    """The fields of a finish request that a result says; Invalid where it cannot be."""
+    """The fields of a finish request that a result says; Invalid where it cannot be. A failure is raised."""
+    if isinstance(played, (InfraFailure, DataFailure)):
+        raise played
     result = played if isinstance(played, Result) else None
     if result is None:
         if isinstance(played, bool) or not hasattr(played, "__float__"):

@@ -410,6 +410,8 @@ class Failures(View):
     environment: int
     timeout: int
     other: int
+    data: int | None
+    """data: the task itself cannot be played or judged."""
 
 
 class Control(View):
@@ -493,7 +495,7 @@ class Ledger(View):
     filtered: int
     """filtered counts rollouts of groups that teach nothing."""
     pruned: int
-    """pruned counts rollouts stopped early by a rule on the rollout."""
+    """pruned counts rollouts stopped early by a rule on the rollout, and the scored ones of groups that this ended."""
     cancelled: int
     """cancelled counts attempts stopped in flight because their group was no longer wanted."""
     failed: int

@@ -9,7 +9,8 @@
     headway.work("http://127.0.0.1:7070", sums)
 
 What goes wrong in the judging is a failure of the rollout, which has a class, is tried again, and is never a reward:
-verifier_crash, verifier_timeout or verifier_protocol.
+verifier_crash, verifier_timeout or verifier_protocol. One that raises headway.DataFailure says that the task cannot be
+judged, which is not tried again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 from . import errors
 from .agent import OpenAI
 from .claims import in_thread
-from .play import REWARD_MAX, Environment, Result, Sampled, Task, environment
+from .play import REWARD_MAX, DataFailure, Environment, InfraFailure, Result, Sampled, Task, environment
 from .transport import Transport
 
 Message = Mapping[str, Any]
@@ -141,6 +142,8 @@ class _Judged:
         except BaseException as error:
             if not done.done():
                 raise VerifierTimeout(f"no verdict within {self.verify_s:g} s") from None
+            if isinstance(error, (DataFailure, InfraFailure)):
+                raise
             raise VerifierCrash(f"{type(error).__name__}: {error}") from error
         if isinstance(found, Result):
             self.check(found.reward)
