@@ -104,6 +104,15 @@ var planeFigures = []figure{
 			emit(float64(end.count), end.name)
 		}
 	}},
+	{"headway_rollout_failures_total", "Rollout attempts that failed since the warm-up: by the infrastructure (infra), which are tried again, or because their task cannot be played or judged (data).", counter, []string{"kind", "reason"}, func(s protocol.Status, emit func(float64, ...string)) {
+		f := s.Failures
+		for _, why := range []struct {
+			kind, reason string
+			count        int64
+		}{{"infra", "engine", f.Engine}, {"infra", "environment", f.Environment}, {"infra", "timeout", f.Timeout}, {"infra", "other", f.Other}, {"data", "data", f.Data}} {
+			emit(float64(why.count), why.kind, why.reason)
+		}
+	}},
 	one("headway_ledger_balanced", "1 while every attempt is accounted for; 0 is a defect.", gauge, func(s protocol.Status) float64 { return truth(s.Ledger.Balanced) }),
 	one("headway_queue_groups", "Groups ready for the trainer.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.Groups) }),
 	one("headway_queue_capacity_groups", "Groups that the queue takes.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.CapacityGroups) }),

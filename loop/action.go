@@ -76,7 +76,7 @@ const (
 	EndDiscarded
 	// EndFiltered: its group teaches nothing (zero advantage or a verdict).
 	EndFiltered
-	// EndPruned: it was stopped early by a rule on the rollout itself.
+	// EndPruned: it, or a sibling its group could not do without, was stopped early by a rule on the rollout itself.
 	EndPruned
 	// EndCancelled: it was stopped in flight because its group was no longer wanted.
 	EndCancelled

@@ -21,7 +21,7 @@ type Ledger struct {
 	Discarded int64 `json:"discarded"`
 	// Filtered counts rollouts of groups that teach nothing.
 	Filtered int64 `json:"filtered"`
-	// Pruned counts rollouts stopped early by a rule on the rollout.
+	// Pruned counts rollouts stopped early by a rule on the rollout, and the scored ones of groups that this ended.
 	Pruned int64 `json:"pruned"`
 	// Cancelled counts attempts stopped in flight because their group was no longer wanted.
 	Cancelled int64 `json:"cancelled"`

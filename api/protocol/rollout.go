@@ -141,8 +141,7 @@ type FinishRequest struct {
 }
 
 // Reasons of a failed rollout. The first two are failures of the infrastructure: the rollout is tried
-// again. What a policy brings about, such as a program of its own that crashes or takes too long, is none of
-// them: it has a reward.
+// again. A program of the policy's that crashes or takes too long is none of them: it has a reward.
 const (
 	// ReasonEnvironment: a machine, a sandbox, a tool or a verifier failed.
 	ReasonEnvironment = "environment"

@@ -40,6 +40,8 @@ type Status struct {
 	Attribution *attribution.Summary `json:"attribution,omitempty"`
 	// Verl has figures under verl's own names, a slash as an underscore, where the notion is the same.
 	Verl map[string]float64 `json:"verl,omitempty"`
+	// Failures are the rollout attempts that failed, by why. They count from the end of the warm-up on.
+	Failures Failures `json:"failures"`
 	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, prefill, validation or admission.
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
@@ -66,6 +68,20 @@ type Status struct {
 type Ledger struct {
 	loop.Ledger
 	Balanced bool `json:"balanced"`
+}
+
+// Failures are rollout attempts that failed. Their shares are of all attempts that have a reward or failed.
+type Failures struct {
+	// Engine, Environment, Timeout and Other are failures of the infrastructure.
+	Engine      int64 `json:"engine"`
+	Environment int64 `json:"environment"`
+	Timeout     int64 `json:"timeout"`
+	Other       int64 `json:"other"`
+	// Data counts those whose task cannot be played or judged.
+	Data int64 `json:"data"`
+	// InfraRatio is the share of the infrastructure's, DataRatio that of Data.
+	InfraRatio float64 `json:"infra_ratio"`
+	DataRatio  float64 `json:"data_ratio"`
 }
 
 // Throughput counts the groups that entered and left the queue over the last train steps. All is 0

@@ -61,7 +61,7 @@ func (p *Plane) Status() protocol.Status {
 	if v.Attribution.Groups > 0 {
 		s.Attribution = &v.Attribution
 	}
-	s.Binding = v.Summary.Throughput.Binding
+	s.Failures, s.Binding = failuresStatus(v.Summary), v.Summary.Throughput.Binding
 	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
 	if p.Workers != nil {
 		s.Workers, s.Bounds = p.Workers.Status(), p.Workers.Bounds()
@@ -83,6 +83,16 @@ func verlStatus(s metrics.Summary) map[string]float64 {
 	out := map[string]float64{}
 	for _, named := range metrics.VerlMetrics(s) {
 		out[strings.ReplaceAll(named.Name, "/", "_")] = named.Value
+	}
+	return out
+}
+
+// failuresStatus is how many attempts failed, and their shares of all that have a reward or failed.
+func failuresStatus(s metrics.Summary) protocol.Failures {
+	f := s.Failures
+	out := protocol.Failures{Engine: f.Engine, Environment: f.Environment, Timeout: f.Timeout, Other: f.Other, Data: f.Data}
+	if all := s.Throughput.ProductionRolloutsPerS*s.WindowS + float64(f.Infra()+f.Data); all > 0 {
+		out.InfraRatio, out.DataRatio = float64(f.Infra())/all, float64(f.Data)/all
 	}
 	return out
 }

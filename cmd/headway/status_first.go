@@ -9,6 +9,9 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
+// failedMuch is the share of attempts that fail from which on the answer says so.
+const failedMuch = 0.05
+
 // firstOfStatus says how a run goes, and what to do about it: what stands still first, then what will, then what binds.
 func firstOfStatus(s protocol.Status) report.Answer {
 	a := report.Answer{Verdict: statusVerdict(s), Rest: "--full has queue, engines, trainer and disk, --json all."}
@@ -31,6 +34,12 @@ func firstOfStatus(s protocol.Status) report.Answer {
 	}
 	if !s.Ledger.Balanced && s.Ledger.Admitted > 0 {
 		do("the ledger does not balance: this is a defect, and the log has the place")
+	}
+	if f := s.Failures; f.InfraRatio > failedMuch {
+		do("%s of the attempts fail by the infrastructure and are tried again: look at machines, sandboxes and verifiers; the log has their errors", report.Share(f.InfraRatio))
+	}
+	if f := s.Failures; f.DataRatio > failedMuch {
+		do("%s of the attempts have a task that cannot be played or judged: mend those tasks, or leave them out; the log has their errors", report.Share(f.DataRatio))
 	}
 	if s.Disk.Full {
 		do("the disk is full: writes wait for room, of which the store may take %s", report.Bytes(s.Disk.BytesMax))

@@ -88,6 +88,9 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	p.line("", "%s open, %d held back", report.Counted(s.Queue.LiveGroups, "group"), s.Queue.HeldGroups)
 	p.line("rollouts", "%s", ledgerText(s.Ledger))
 	p.line("ended", "%s", endedText(s.Ledger))
+	if says := failuresText(s.Failures); says != "" {
+		p.line("failed", "%s", says)
+	}
 	if !s.Ledger.Balanced {
 		p.line("", "%s", p.loud("the ledger does not balance: this is a defect, and the log has the place"))
 	}
@@ -250,6 +253,19 @@ func endedText(l protocol.Ledger) string {
 		}
 	}
 	return strings.Join(words, " · ") + " of " + report.Count(l.Admitted) + " admitted"
+}
+
+// failuresText says of what attempts failed, empty for none.
+func failuresText(f protocol.Failures) string {
+	var words []string
+	if f.InfraRatio > 0 {
+		words = append(words, fmt.Sprintf("%s infrastructure: %s engine, %s environment, %s timeout, %s other", report.Share(f.InfraRatio),
+			report.Count(f.Engine), report.Count(f.Environment), report.Count(f.Timeout), report.Count(f.Other)))
+	}
+	if f.Data > 0 {
+		words = append(words, fmt.Sprintf("%s data: %s", report.Share(f.DataRatio), report.Counted(f.Data, "attempt")))
+	}
+	return strings.Join(words, " · ")
 }
 
 func trainerText(t protocol.Trainer) string {

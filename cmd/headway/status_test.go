@@ -42,7 +42,8 @@ func (p *shownPlane) Subscribe(ctx context.Context) <-chan []byte { return nil }
 func busyStatus() protocol.Status {
 	return protocol.Status{
 		Run: "reverse", State: "running", Version: 17, Steps: 200, Policy: "bounded", Binding: "rollout", UptimeS: 3723,
-		Ledger: protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		Ledger:   protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		Failures: protocol.Failures{Engine: 4, Environment: 2, Data: 1, InfraRatio: 0.0051, DataRatio: 0.001},
 		Throughput: protocol.Throughput{ProductionRolloutsPerS: 31, EffectiveRolloutsPerS: 30, ConsumptionRolloutsPerS: 30.3, ConsumptionRolloutsPerWallS: 29, TokensPerS: 41000,
 			PeriodS: 4.4, StepS: 4.2, TrainerIdleRatio: 0.03, RolloutIdleRatio: 0.01, QueueTrendGroupsPerStep: 0.5, Steps: 16},
 		Queue:     protocol.Queue{Groups: 16, CapacityGroups: 32, HeldGroups: 1, LiveGroups: 20, BatchGroups: 16},
@@ -108,6 +109,12 @@ func TestStatusAnswers(t *testing.T) {
 			s.Forward = &protocol.Finding{Code: "temperature", Message: "at version 3 the trainer's log-probs are 0.35 nats"}
 		},
 		"the ledger does not balance": func(s *protocol.Status) { s.Ledger.Balanced = false },
+		"1. 12.0 % of the attempts fail by the infrastructure and are tried again": func(s *protocol.Status) {
+			s.Engines, s.Workers, s.Failures.InfraRatio = nil, protocol.Workers{}, 0.12
+		},
+		"1. 7.0 % of the attempts have a task that cannot be played or judged": func(s *protocol.Status) {
+			s.Engines, s.Workers, s.Failures.DataRatio, s.Failures.InfraRatio = nil, protocol.Workers{}, 0.07, 0.02
+		},
 	} {
 		s := busyStatus()
 		change(&s)
@@ -246,6 +253,7 @@ queue      [##########..........] 16 of 32 groups; a batch takes 16
            20 groups open, 1 held back
 rollouts   60 in flight · 12 waiting for their group · 128 queued · 128 leased
 ended      11 700 trained · 10 filtered · 7 failed of 12 045 admitted
+failed     0.5 % infrastructure: 4 engine, 2 environment, 0 timeout, 0 other · 0.1 % data: 1 attempt
 trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %
 workers    3 known · 60 rollouts claimed · 4 wait for one · silent: w3
 staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded

@@ -39,6 +39,7 @@ var checks = []check{
 	{"engines_lost", true, one((*facts).enginesLost)},
 	{"engine_slow", true, one((*facts).engineSlow)},
 	{"environment_failures", true, one((*facts).environmentFailures)},
+	{"broken_tasks", true, one((*facts).brokenTasks)},
 	{"forward_pass", true, one((*facts).forwardPass)},
 	{"log_ratio", true, one((*facts).persistentLogRatio)},
 	{"clip_fraction", true, one((*facts).clipFraction)},

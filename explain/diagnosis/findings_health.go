@@ -76,10 +76,7 @@ func (f *facts) environmentFailures() *Finding {
 		return &Finding{Title: fmt.Sprintf("%s of the rollouts failed.", report.Share(f.failed.value)), Severity: severityWarning, CostRatio: f.failed.value,
 			Evidence: []string{"the log counts them; it does not say why"}}
 	}
-	failures, ended := f.own.summary.Failures, 0.0
-	for i := range f.own.rows {
-		ended += float64(f.own.rows[i].scored + f.own.rows[i].failed)
-	}
+	failures, ended := f.own.summary.Failures, f.own.attempts()
 	lost := float64(failures.Environment + failures.Timeout + failures.Other)
 	if ended == 0 || lost/ended <= failuresMost {
 		return nil
@@ -91,6 +88,30 @@ func (f *facts) environmentFailures() *Finding {
 	}
 	return &Finding{Title: "Rollouts fail in their environment.", Severity: brokenOr(lost / ended), CostRatio: lost / ended, Evidence: evidence,
 		Fails: "where what fails is what the policy wrote: a crash of its own program is a result, and no failure"}
+}
+
+// attempts counts those that were scored or failed.
+func (o *own) attempts() float64 {
+	ended := 0.0
+	for i := range o.rows {
+		ended += float64(o.rows[i].scored + o.rows[i].failed)
+	}
+	return ended
+}
+
+// brokenTasks: rollouts that nobody can score, whatever machines do.
+func (f *facts) brokenTasks() *Finding {
+	if f.own == nil || f.own.attempts() == 0 {
+		return nil
+	}
+	lost := float64(f.own.summary.Failures.Data)
+	share := lost / f.own.attempts()
+	if share <= failuresMost {
+		return nil
+	}
+	return &Finding{Title: "Tasks cannot be played or judged.", Severity: brokenOr(share), CostRatio: share,
+		Evidence: []string{fmt.Sprintf("%s of the attempts: %s failed by their task, such as one without an answer; none is tried again", report.Share(share), report.Count(int64(lost)))},
+		Fails:    "where an environment says so of what is only slow or away: such a failure is the infrastructure's, and is tried again"}
 }
 
 // forwardPass: trainer and engines do not compute the same, by the newest batch that could tell.

@@ -15,6 +15,7 @@ var noSettings = map[string]string{
 	"rollouts_stood":       "look at what the machine, the engines and the workers did then: no setting wakes them",
 	"engines_lost":         "look at why the engine went: no setting keeps one up",
 	"engine_slow":          "look at the engine's machine; fewer slots for it alone are not priced",
+	"broken_tasks":         "mend the tasks, or leave them out: no setting of the loop has them scored",
 	"environment_failures": "look at the environment's own errors: no setting of the loop mends them",
 	"forward_pass":         "mend the trainer's forward pass: no setting makes up for it",
 	"log_ratio":            "find out which side computes otherwise; what lowers the staleness lowers a lag alone",

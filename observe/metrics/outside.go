@@ -95,7 +95,12 @@ type Failures struct {
 	Environment int64 `json:"environment"`
 	Timeout     int64 `json:"timeout"`
 	Other       int64 `json:"other"`
+	// Data: the task itself cannot be played or judged.
+	Data int64 `json:"data,omitempty"`
 }
+
+// Infra counts the failures of the infrastructure, which are all but those of data.
+func (f Failures) Infra() int64 { return f.Engine + f.Environment + f.Timeout + f.Other }
 
 // add counts one failed attempt.
 func (f *Failures) add(why loop.Reason) {
@@ -106,6 +111,8 @@ func (f *Failures) add(why loop.Reason) {
 		f.Environment++
 	case loop.ReasonTimeout:
 		f.Timeout++
+	case loop.ReasonData:
+		f.Data++
 	default:
 		f.Other++
 	}

@@ -130,12 +130,21 @@ func (e *examination) groupsFail() {
 		severity = Error
 	}
 	key, do := keyAttempts, "more failures.max_attempts, retries of the calls that fail, or failures.on_failure: shrink, which keeps the siblings"
+	lost, why := "a rollout that fails", "the whole group is dropped with it, and what its siblings generated"
+	if least := e.rules.GroupMin; e.rules.OnFailure == loop.ShrinkGroup {
+		do = "more failures.max_attempts, or retries of the calls that fail"
+		lost = "rollouts that fail"
+		why = "each left fewer than failures.group_min rollouts of a group, and what those generated is dropped"
+		if least > 1 {
+			do += fmt.Sprintf(", or failures.group_min below %d", least)
+		}
+	}
 	if box := e.document.Modelled.Sandbox; box.StartTimeoutS > 0 && box.StartConcurrency > 0 {
 		key, do = keyStartTimeout, "a longer start_timeout_s, a higher start_concurrency, or fewer rollouts in flight"
 	}
 	f := e.add(severity, key, Simulated)
-	f.What = fmt.Sprintf("%s of groups are lost to a rollout that fails %s", percent(share), plural(float64(e.rules.MaxAttempts), "time"))
-	f.Why = "the whole group is dropped with it, and what its siblings generated"
+	f.What = fmt.Sprintf("%s of groups are lost to %s %s", percent(share), lost, plural(float64(e.rules.MaxAttempts), "time"))
+	f.Why = why
 	f.Do = do
 	f.Figures = Figures{{"failed_groups_share", share}}
 }
