@@ -40,9 +40,9 @@ func (c *reproduceCmd) table(a *app.Process) error {
 	ctx, stop := command.Interruptible()
 	defer stop()
 	status := command.NewStatusLine(a)
-	answers, err := cases.Table(ctx, rows, cases.Shipped(), cases.Options{CalibrateOn: c.CalibrateOn, Simulate: true, Said: func(done, all int) {
+	answers, err := cases.Table(ctx, rows, cases.Shipped(), cases.Options{CalibrateOn: c.CalibrateOn, Simulate: true, Said: func(what string, done, all int) {
 		if status.Due() {
-			status.Show(fmt.Sprintf("%d of %d rows are answered", done, all))
+			status.Show(fmt.Sprintf("%d of %d rows are %s", done, all, what))
 		}
 	}})
 	status.Clear()

@@ -130,7 +130,7 @@ var rules = []rule{
 	{room: "predict/calibrate", may: []string{"loop", "loop/port", "observe/report"}, modules: []string{"github.com/prometheus/", "gonum.org/v1/gonum"},
 		what: "an engine's speed by its load, as a workload",
 		why:  "it measures an engine behind the port, whatever it is"},
-	{room: "predict/cases", claim: pure, may: []string{"loop/workload", "observe/report", "predict/hardware", "predict/schedule", "predict/serving"}, modules: []string{"gonum.org/v1/gonum/mat"},
+	{room: "predict/cases", claim: pure, may: []string{"internal/parallel", "loop/workload", "observe/report", "predict/hardware", "predict/schedule", "predict/serving"}, modules: []string{"gonum.org/v1/gonum/mat"},
 		what: "tables of other people's runs, answered row by row, with errors and intervals",
 		why:  "it predicts from a row's inputs by the forms and rooflines that plans use: it starts nothing and reads no run"},
 	{room: "predict/doctor", claim: pure, may: []string{"config", "drive/sim", "loop", "loop/workload", "observe/metrics", "observe/report", "predict/theory"},

@@ -100,6 +100,15 @@ func (d Distribution) CDF(x float64) float64 {
 	return d.cum[i-1]
 }
 
+// ScaledCDF returns P(f·X <= x) for a positive f: that of Scale(f), without making it.
+func (d Distribution) ScaledCDF(f, x float64) float64 {
+	i := sort.Search(len(d.values), func(i int) bool { return d.values[i]*f > x })
+	if i == 0 {
+		return 0
+	}
+	return d.cum[i-1]
+}
+
 // Quantile returns the smallest value x with P(X <= x) >= p. It clamps p to [0, 1], so that 0 gives
 // the least and 1 the greatest value.
 func (d Distribution) Quantile(p float64) float64 {

@@ -155,6 +155,14 @@ func TestDistribution(t *testing.T) {
 	}
 	near(t, "E[max·sum]", d.MeanMaxSum(2), byHand, 1e-12)
 	near(t, "scaled", d.Scale(3).MeanMax(5), 3*d.MeanMax(5), 1e-12)
+	for i := range d.Len() {
+		v, _ := d.At(i)
+		for _, x := range []float64{v * 0.3, math.Nextafter(v*0.3, 0)} {
+			if got, want := d.ScaledCDF(0.3, x), d.Scale(0.3).CDF(x); got != want {
+				t.Errorf("P(0.3·X <= %g) is %g, scaled %g", x, got, want)
+			}
+		}
+	}
 	for _, c := range []struct{ values, weights []float64 }{
 		{nil, nil}, {[]float64{1}, []float64{0}}, {[]float64{1}, []float64{-1}},
 		{[]float64{math.NaN()}, []float64{1}}, {[]float64{1, 2}, []float64{1}}, {[]float64{1}, []float64{math.Inf(1)}},

@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/headway-rl/headway/internal/parallel"
 	"github.com/headway-rl/headway/predict/schedule"
 	"github.com/headway-rl/headway/predict/serving"
 )
@@ -43,6 +44,8 @@ type Answer struct {
 	// waits. Both are of the loop, simulated.
 	Staleness *float64 `json:"staleness_mean"`
 	WaitShare *float64 `json:"wait_share"`
+	// NotSimulated says why an asynchronous row has no Staleness and WaitShare, "" where it has or is none.
+	NotSimulated string `json:"not_simulated,omitempty"`
 	// PrefixHit is the share of prompt tokens that a cache has, of generation alone.
 	PrefixHit *float64 `json:"prefix_hit,omitempty"`
 	// Assumed are inputs that the source does not have, with the value taken.
@@ -105,13 +108,14 @@ func estimate(value, spread float64) *Estimate {
 type Options struct {
 	// CalibrateOn are the identifiers of rows whose measurements calibrate the others of their family.
 	CalibrateOn []string
-	// Simulate has asynchronous rows simulated for staleness and waiting: the first 200, for a row takes about 0.1 s.
+	// Simulate has asynchronous rows simulated for staleness and waiting: the first SimulatedRows, for a row takes
+	// 0.1 s and more.
 	Simulate bool
-	// Said, if not nil, is told of every row that is answered.
-	Said func(done, all int)
+	// Said, if not nil, is told what is done with the rows, and how many of them are. It is called by one goroutine at a time.
+	Said func(what string, done, all int)
 }
 
-// Table answers every row, in its order. It fails for a calibration on a row that is not there, or that
+// Table answers every row, in its order, on all cores. It fails for a calibration on a row that is not there, or that
 // has no figure or no answer.
 func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, error) {
 	references := map[string]bool{}
@@ -122,36 +126,37 @@ func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, erro
 		references[id] = true
 	}
 	rows = completed(rows)
-	var all []solved
-	simulated := 0
-	answers := make([]Answer, len(rows))
-	place := map[string]int{}
-	for i, r := range rows {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		answers[i] = Answer{ID: r.ID, Family: r.Family, Grade: r.Grade, Reference: references[r.ID]}
-		if r.rules().kind == kindServe && len(r.unread) == 0 {
-			answers[i].serve(r)
-			continue
-		}
-		s, err := newSetup(r)
-		if err != nil {
-			answers[i].Reason = err.Error()
-			if figure := r.soleFigure(); figure != "" {
-				answers[i].Figure, answers[i].Measured = figure, pointer(r.Measured[figure])
+	said := func(what string) func(done, all int) {
+		return func(done, all int) {
+			if o.Said != nil {
+				o.Said(what, done, all)
 			}
+		}
+	}
+	solutions, _, err := parallel.All(ctx, len(rows), said("answered"), func(i int) (solution, error) { return answer(rows[i], f), nil })
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]Answer, len(rows))
+	place := map[string]*solved{}
+	var simulated []int
+	for i, s := range solutions {
+		answers[i] = s.Answer
+		answers[i].Reference = references[s.ID]
+		if s.solved == nil {
 			continue
 		}
-		place[r.ID] = len(all)
-		all = append(all, solve(s, f))
-		answers[i].fill(&all[len(all)-1])
-		if o.Simulate && simulated < simulatedRows {
-			simulated++
-			answers[i].simulate(ctx, &all[len(all)-1])
+		place[s.ID] = s.solved
+		if !o.Simulate || s.rules.kind != kindStep || !s.rules.async {
+			continue
 		}
-		if o.Said != nil {
-			o.Said(i+1, len(rows))
+		switch {
+		case s.rules.shared || s.rules.helping:
+			answers[i].NotSimulated = "the loop has no rule by which GPUs change sides"
+		case len(simulated) == SimulatedRows:
+			answers[i].NotSimulated = fmt.Sprintf("the first %d of a table are simulated", SimulatedRows)
+		default:
+			simulated = append(simulated, i)
 		}
 	}
 	for _, id := range o.CalibrateOn {
@@ -159,12 +164,46 @@ func Table(ctx context.Context, rows []Row, f Fitted, o Options) ([]Answer, erro
 			return nil, err
 		}
 	}
-	calibrate(answers, all, place, references)
+	if _, _, err := parallel.All(ctx, len(simulated), said("simulated"), func(k int) (struct{}, error) {
+		i := simulated[k]
+		answers[i].simulate(ctx, solutions[i].solved)
+		return struct{}{}, nil
+	}); err != nil {
+		return nil, err
+	}
+	calibrate(answers, place, references)
 	return answers, nil
 }
 
+// solution is a row's answer, with its prediction where the row has one by constants.
+type solution struct {
+	Answer
+	*solved
+}
+
+// answer is one row's.
+func answer(r Row, f Fitted) solution {
+	a := Answer{ID: r.ID, Family: r.Family, Grade: r.Grade}
+	if r.rules().kind == kindServe && len(r.unread) == 0 {
+		a.serve(r)
+		return solution{Answer: a}
+	}
+	setup, err := newSetup(r)
+	if err != nil {
+		a.Reason = err.Error()
+		if figure := r.soleFigure(); figure != "" {
+			a.Figure, a.Measured = figure, pointer(r.Measured[figure])
+		}
+		return solution{Answer: a}
+	}
+	s := solve(setup, f)
+	setup.release()
+	a.fill(&s)
+	return solution{a, &s}
+}
+
 // usable reports why a row cannot calibrate.
-func usable(id string, rows []Row, place map[string]int, answers []Answer) error {
+func usable(id string, rows []Row, place map[string]*solved, answers []Answer) error {
 	for i, r := range rows {
 		if r.ID != id {
 			continue
@@ -247,48 +286,47 @@ func (s *setup) gpus() int {
 	return s.row.TrainGPUs + s.row.RolloutGPUs
 }
 
-// The length of a simulation: batches before and in the window, events at most, and rows of a table at most.
+// The length of a simulation: batches before and in the window, and events at most.
 const (
 	simulatedWarmup  = 4
 	simulatedBatches = 12
 	simulatedEvents  = 4 << 20
-	simulatedRows    = 200
 )
+
+// SimulatedRows is how many asynchronous rows of a table are simulated at most.
+const SimulatedRows = 200
 
 // simulate plays an asynchronous row through the loop.
 func (a *Answer) simulate(ctx context.Context, s *solved) {
-	if s.rules.kind != kindStep || !s.rules.async || s.rules.shared || s.rules.helping {
-		return // the loop has no rule by which GPUs change sides
-	}
 	c := s.family.Values
 	in, name := s.input(c, s.lengthsOf(c[lengthSpread]), s.parts)
 	in.Warmup, in.Batches = simulatedWarmup, simulatedBatches
 	out, err := schedule.SimulateWithin(ctx, in, in.Arm(name), simulatedEvents)
-	if err != nil { // too many events, or interrupted, which Table says
+	if err != nil { // or interrupted, which Table says
+		a.NotSimulated = err.Error()
 		return
 	}
 	a.Simulated = pointer(out.Parts.StepS)
 	a.Staleness = pointer(out.Summary.Staleness.Mean)
 	a.WaitShare = pointer(out.WaitS / out.Parts.StepS)
+	s.release()
 }
 
 // calibrate moves every family's answers by its reference rows: the most likely constants and family
 // factor, by one linear step from the family's own.
-func calibrate(answers []Answer, all []solved, place map[string]int, references map[string]bool) {
+func calibrate(answers []Answer, place map[string]*solved, references map[string]bool) {
 	families := map[string][]*solved{}
 	for i := range answers {
-		if k, ok := place[answers[i].ID]; ok && references[answers[i].ID] {
-			s := &all[k]
+		if s := place[answers[i].ID]; s != nil && references[answers[i].ID] {
 			families[s.row.Family] = append(families[s.row.Family], s)
 		}
 	}
 	for i := range answers {
 		a := &answers[i]
-		k, ok := place[a.ID]
-		if !ok || a.Reference || len(families[all[k].row.Family]) == 0 {
+		s := place[a.ID]
+		if s == nil || a.Reference || len(families[s.row.Family]) == 0 {
 			continue
 		}
-		s := &all[k]
 		shift, variance := posterior(s, families[s.row.Family])
 		noise := noiseOf(a.Figure)
 		a.Calibrated = estimate(a.Step.Predicted*math.Exp(shift), math.Sqrt(variance+noise*noise+s.guessSpread*s.guessSpread))

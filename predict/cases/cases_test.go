@@ -502,6 +502,45 @@ func TestShipped(t *testing.T) {
 	}
 }
 
+// Rows are answered alike alone and beside others, in their order. Asynchronous rows beyond the bound, and those that the
+// loop cannot play, say why they have no staleness.
+func TestManyRows(t *testing.T) {
+	small := fields{"schedule": "asynchronous, separate GPUs", "train_gpus": "8", "rollout_gpus": "8", "model": "qwen2.5-0.5b", "prompts": "4", "samples": "2", "sequences": "8",
+		"mean_response_tokens": "20", "cap_tokens": "60"}
+	table := []fields{example("sync", nil), example("shared", fields{"schedule": "colocate async"})}
+	for i := range SimulatedRows + 3 {
+		table = append(table, example(fmt.Sprint("a", i), small))
+	}
+	rows := read(t, table...)
+	said := map[string]int{}
+	got := answers(t, rows, Shipped(), Options{Simulate: true, Said: func(what string, done, all int) { said[what] = max(said[what], done) }})
+	if said["answered"] != len(rows) || said["simulated"] != SimulatedRows {
+		t.Errorf("progress: %v", said)
+	}
+	alone := answers(t, rows[2:3], Shipped(), Options{Simulate: true})[0]
+	for i, a := range got {
+		switch {
+		case a.ID != rows[i].ID || a.Step == nil:
+			t.Fatalf("row %d: %+v", i, a)
+		case i == 0 && a.NotSimulated != "", i == 1 && a.NotSimulated != "the loop has no rule by which GPUs change sides":
+			t.Errorf("%s: %q", a.ID, a.NotSimulated)
+		case i < 2:
+		case *a.Step != *alone.Step:
+			t.Errorf("%s: %+v, alone %+v", a.ID, a.Step, alone.Step)
+		case i < SimulatedRows+2 && (a.NotSimulated != "" || *a.Staleness != *alone.Staleness || *a.WaitShare != *alone.WaitShare):
+			t.Errorf("%s: %q", a.ID, a.NotSimulated)
+		case i >= SimulatedRows+2 && (a.Staleness != nil || a.NotSimulated != "the first 200 of a table are simulated"):
+			t.Errorf("%s: %q", a.ID, a.NotSimulated)
+		}
+	}
+	lines := strings.Join(Summarize(rows, got, Shipped(), nil).headline(), "\n")
+	for _, want := range []string{"missing of 3 asynchronous rows: the first 200", "missing of 1 asynchronous row: the loop"} {
+		if !strings.Contains(lines, want) {
+			t.Errorf("%q lacks %q", lines, want)
+		}
+	}
+}
+
 // FuzzRead refuses or answers any table, and never panics.
 func FuzzRead(f *testing.F) {
 	f.Add(written(example("a", nil)))

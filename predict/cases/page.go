@@ -3,6 +3,7 @@ package cases
 import (
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -47,6 +48,21 @@ func (r Result) headline() []string {
 	}
 	if d := r.Decisions; d.N > 0 {
 		lines = append(lines, fmt.Sprintf("Of %d choices between two rows, %d are called right (%s).", d.N, d.Right, percent(d.Share)))
+	}
+	return append(lines, r.notSimulated()...)
+}
+
+// notSimulated says how many asynchronous rows have no staleness, by the reason.
+func (r Result) notSimulated() []string {
+	rows := map[string]int{}
+	for _, a := range r.Rows {
+		if a.NotSimulated != "" {
+			rows[a.NotSimulated]++
+		}
+	}
+	var lines []string
+	for _, why := range slices.Sorted(maps.Keys(rows)) {
+		lines = append(lines, fmt.Sprintf("Staleness and waiting are missing of %s: %s.", report.Counted(rows[why], "asynchronous row"), why))
 	}
 	return lines
 }

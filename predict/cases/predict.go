@@ -78,7 +78,7 @@ func (s *setup) input(c [constants]float64, l *workload.Lengths, p Parts) (sched
 		group = 1
 	}
 	in := schedule.Input{Lengths: l, GroupSize: group, BatchGroups: max(int(s.sequences)/group, 1), GPUsPerEngine: s.row.engineGPUs(),
-		SlotsPerEngine: slots, Decode: decode, Pieces: s.rules.pieces, Threshold: s.rules.ahead,
+		SlotsPerEngine: slots, Decode: decode, Pieces: s.rules.pieces, Threshold: s.rules.ahead, Kept: s.kept,
 		Train: schedule.Phase{S: p.Training + p.LogProbs, GPUs: 1, FixedS: p.Training + p.LogProbs}, SyncS: p.Sync, SwitchS: p.Sync}
 	in.RolloutGPUs = s.row.replicas() * in.GPUsPerEngine
 	in.GPUs = in.RolloutGPUs + s.row.TrainGPUs

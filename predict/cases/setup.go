@@ -22,6 +22,7 @@ type setup struct {
 	promptTokens, meanTokens, capTokens float64
 	sequences                           float64
 	lengths                             map[float64]*workload.Lengths
+	kept                                *schedule.Kept
 	// assumed are inputs that the source does not have, with the value taken, and guessSpread what they add to the
 	// uncertainty of the answer's logarithm.
 	assumed     []string
@@ -38,7 +39,7 @@ func newSetup(r Row) (*setup, error) {
 	if len(r.unread) > 0 {
 		return nil, unanswerable(strings.Join(r.unread, "; "))
 	}
-	s := &setup{row: r, rules: r.rules(), lengths: map[float64]*workload.Lengths{}, assumed: slices.Clone(r.uncompared)}
+	s := &setup{row: r, rules: r.rules(), lengths: map[float64]*workload.Lengths{}, kept: new(schedule.Kept), assumed: slices.Clone(r.uncompared)}
 	var lacks []string
 	lack := func(missing bool, what string) {
 		if missing {
@@ -211,6 +212,9 @@ func (s *setup) lengthsOf(spread float64) *workload.Lengths {
 	s.lengths[given] = l
 	return l
 }
+
+// release forgets what can be made again, which is most of a row's memory.
+func (s *setup) release() { s.lengths, s.kept = map[float64]*workload.Lengths{}, new(schedule.Kept) }
 
 // nominal is the mean of lognormal lengths before a cap that leaves them that mean: by bisection of
 // E[min(L, c)] = e^(μ+σ²/2)·Φ(z−σ) + c·(1−Φ(z)) with z = (ln c − μ)/σ.

@@ -16,6 +16,11 @@ import (
 // longest of generation and environment together, at the mean decode speed of
 // that.
 func (in Input) BarrierS(gpus int) float64 {
+	return in.Kept.figure(in.generates(gpus), in.Decode.Curve, func() float64 { return in.barrierS(gpus) })
+}
+
+// barrierS is the barrier, worked out.
+func (in Input) barrierS(gpus int) float64 {
 	engines := gpus / in.GPUsPerEngine
 	h := in.holders()
 	if in.environmentS() > 0 && engines*h.slots < h.batch {
@@ -42,7 +47,8 @@ const (
 // the batch.
 func (in Input) emptyingS(h holders, engines, pieces int) (all float64, ready []float64) {
 	lengths, batch, slots := h.lengths, float64(h.batch), float64(engines*h.slots)
-	longest := lengths.MeanMax(h.batch)
+	longest := in.Kept.figure(question{lengths: in.Lengths, group: in.GroupSize, groups: in.BatchGroups, whole: in.WholeGroups}, nil,
+		func() float64 { return lengths.MeanMax(h.batch) })
 	// The clock ends where even what starts last is done.
 	end := lengths.Mean()*batch/slots + 3*longest
 	width := max(lengths.Mean()/cellsPerMean, end/cellsMax)
@@ -111,14 +117,27 @@ func (in Input) streamedS(a Arm, train float64) float64 {
 	return t
 }
 
-// groupsS is the distribution of a group's time, in seconds, where engines have that
-// long to make a batch: its longest rollout at the decode step of what is active on
-// average.
-// Longest is the length of that rollout.
-func (in Input) groupsS(gpus int, generating float64, longest workload.Distribution) workload.Distribution {
-	engines := float64(gpus / in.GPUsPerEngine)
+// groupTimes is the distribution of a group's time: by times that of X, in seconds.
+type groupTimes struct {
+	x  workload.Distribution
+	by float64
+}
+
+// within returns the share of groups that take at most so long.
+func (g groupTimes) within(s float64) float64 { return g.x.ScaledCDF(g.by, s) }
+
+// groups is what a bound on groups ahead turns on, whatever the step: engines, tokens of a batch, and the length of
+// a group's longest rollout.
+type groups struct {
+	engines, tokens float64
+	longest         workload.Distribution
+}
+
+// groupsS is the distribution of a group's time where engines have that long to make a batch: its longest rollout
+// at the decode step of what is active on average.
+func (in Input) groupsS(of groups, generating float64) groupTimes {
 	// n rollouts generate on an engine where n = tokens a second · step(n).
-	rate := float64(in.rollouts()) * in.Lengths.Mean() / (generating * engines)
+	rate := of.tokens / (generating * of.engines)
 	low, high := 0.0, float64(in.SlotsPerEngine)
 	for range 40 {
 		if n := (low + high) / 2; rate*in.Decode.StepS(n) > n {
@@ -129,9 +148,9 @@ func (in Input) groupsS(gpus int, generating float64, longest workload.Distribut
 	}
 	step := in.Decode.StepS(high)
 	if in.environmentS() > 0 {
-		return workload.NewRolloutTimes(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group.Scale(1e-9)
+		return groupTimes{workload.NewRolloutTimes(in.Lengths, 1e9*step, in.Environment, in.GroupSize).Group, 1e-9}
 	}
-	return longest.Scale(step)
+	return groupTimes{of.longest, step}
 }
 
 // aheadS is the step under a bound of θ on groups ahead where rollouts outlive
@@ -143,10 +162,10 @@ func (in Input) groupsS(gpus int, generating float64, longest workload.Distribut
 // before, and T is what comes out.
 func (in Input) aheadS(a Arm, train float64) float64 {
 	piece, sync, work := train/float64(a.Pieces), a.SyncS+a.LoadS, in.WorkS(a.RolloutGPUs)
-	longest := in.Lengths.MaxDistribution(in.GroupSize)
+	of := groups{float64(a.RolloutGPUs / in.GPUsPerEngine), float64(in.rollouts()) * in.Lengths.Mean(), in.Kept.longest(in.Lengths, in.GroupSize)}
 	took := func(t float64) float64 {
 		generating := t - a.SyncS
-		d := in.groupsS(a.RolloutGPUs, generating, longest)
+		d := in.groupsS(of, generating)
 		now := 0.0
 		for k := range a.Pieces {
 			share := float64(k+1) / float64(a.Pieces)
@@ -166,14 +185,15 @@ func (in Input) aheadS(a Arm, train float64) float64 {
 }
 
 // readyS is when a share of a batch is ready after a sync, see aheadS.
-func readyS(d workload.Distribution, generating, theta, share float64) float64 {
-	last, _ := d.At(d.Len() - 1)
+func readyS(d groupTimes, generating, theta, share float64) float64 {
+	last, _ := d.x.At(d.x.Len() - 1)
+	last *= d.by
 	low, high := 0.0, last
 	for range 30 {
 		at := (low + high) / 2
-		ready := theta + d.CDF(at)
+		ready := theta + d.within(at)
 		for j := 1; float64(j)*generating+at < last; j++ {
-			ready -= 1 - d.CDF(float64(j)*generating+at)
+			ready -= 1 - d.within(float64(j)*generating+at)
 		}
 		if ready < share {
 			low = at
@@ -203,7 +223,13 @@ func readyS(d workload.Distribution, generating, theta, share float64) float64 {
 // two sides are nearly as fast.
 func (in Input) ClosedS(a Arm) float64 {
 	fixed, shared, _ := in.trainS(a)
-	train := fixed + shared
+	of := in.generates(a.RolloutGPUs)
+	of.name, of.pieces, of.threshold, of.trainS, of.syncS, of.loadS = a.Name, a.Pieces, in.Threshold, fixed+shared, a.SyncS, a.LoadS
+	return in.Kept.figure(of, in.Decode.Curve, func() float64 { return in.closedS(a, fixed+shared) })
+}
+
+// closedS is the closed form, worked out.
+func (in Input) closedS(a Arm, train float64) float64 {
 	sync := a.SyncS + a.LoadS
 	switch a.Name {
 	case Colocated, Synchronous:

@@ -68,6 +68,9 @@ type Input struct {
 	// A schedule beyond it is compared, and not advised.
 	StalenessMax, StalenessP95Max float64
 
+	// Kept, if not nil, keeps what Inputs have in common that differ in little.
+	Kept *Kept
+
 	// Seed of the simulations' draws.
 	Seed uint64
 	// Warmup and Batches are the batches before and in the window that is reported; 0 means 6 and 30.
