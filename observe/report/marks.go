@@ -24,6 +24,33 @@ func (p Plot) colour(i int) int {
 	return min(own, seriesMax-1)
 }
 
+// shape is how a mark is drawn: in the picture, and in the legend as a path around 0, filled or a line.
+type shape struct {
+	glyph draw.GlyphDrawer
+	path  string
+	line  bool
+}
+
+// shapes tell marks apart that have a colour of their own, without the colour.
+var shapes = [seriesMax]shape{
+	{draw.CircleGlyph{}, "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", false},
+	{draw.BoxGlyph{}, "M-3,-3h6v6h-6z", false},
+	{draw.PyramidGlyph{}, "M0,-4L3.5,2.5h-7z", false},
+	{draw.RingGlyph{}, "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", true},
+	{draw.SquareGlyph{}, "M-3,-3h6v6h-6z", true},
+	{draw.TriangleGlyph{}, "M0,-4L3.5,2.5h-7z", true},
+	{draw.PlusGlyph{}, "M-3.5,0h7M0,-3.5v7", true},
+	{draw.CrossGlyph{}, "M-3,-3l6,6M-3,3l6,-6", true},
+}
+
+// shape is that of a series' marks. Those of a series that is like another are circles.
+func (p Plot) shape(i int) shape {
+	if p.Series[i].Like > 0 {
+		return shapes[0]
+	}
+	return shapes[p.colour(i)]
+}
+
 // marks draws a series' points, and an upright line through each from Low to High.
 func (p Plot) marks(picture *plot.Plot, i int, points plotter.XYs) error {
 	series, kind := p.Series[i], p.colour(i)
@@ -43,7 +70,7 @@ func (p Plot) marks(picture *plot.Plot, i int, points plotter.XYs) error {
 	if err != nil {
 		return err
 	}
-	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: draw.CircleGlyph{}}
+	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: p.shape(i).glyph}
 	picture.Add(scatter)
 	return series.label(picture)
 }

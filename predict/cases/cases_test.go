@@ -489,6 +489,24 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// A page shows any number of families: those that have no marks of their own are others.
+func TestPageOfManyFamilies(t *testing.T) {
+	var table []fields
+	for i := range 12 {
+		table = append(table, example(fmt.Sprint("a", i), fields{"family": fmt.Sprint("family", i), "schedule": "trainer alone", "m_train_s": "5"}))
+	}
+	rows := read(t, table...)
+	r := Summarize(rows, answers(t, rows, Shipped(), Options{}), Shipped(), nil)
+	var page bytes.Buffer
+	if err := r.HTML(&page); err != nil {
+		t.Fatal(err)
+	}
+	p := r.plot()
+	if last := p.Series[len(p.Series)-1]; len(p.Series) != 8 || p.Series[6].Name != "family6" || last.Name != "others" || len(last.X) != 5 {
+		t.Errorf("%d families shown, the last %s with %d rows", len(p.Series), last.Name, len(last.X))
+	}
+}
+
 // The constants that the program carries are complete, and narrower than the guesses.
 func TestShipped(t *testing.T) {
 	f := Shipped()

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -191,6 +192,9 @@ func (r Result) HTML(w io.Writer) error {
 	return report.DocumentHTML(w, d)
 }
 
+// familiesShown have marks of their own; those of the rest are alike.
+const familiesShown = 7
+
 // plot is predicted over measured by family.
 func (r Result) plot() report.Plot {
 	p := report.Plot{ID: "errors", Title: "Predicted over measured", Description: "How far each row's prediction is from its measurement.", XLabel: "measured, log₁₀ s", YLabel: "predicted / measured", YMin: 0, YMax: 2}
@@ -201,9 +205,14 @@ func (r Result) plot() report.Plot {
 		}
 		k, ok := place[a.Family]
 		if !ok {
-			k = len(p.Series)
+			name := cmp.Or(a.Family, "no family")
+			if k = min(len(p.Series), familiesShown); k == familiesShown {
+				name = "others"
+			}
 			place[a.Family] = k
-			p.Series = append(p.Series, report.Series{Name: a.Family, Marks: true})
+			if k == len(p.Series) {
+				p.Series = append(p.Series, report.Series{Name: name, Marks: true})
+			}
 		}
 		s := &p.Series[k]
 		m := *a.Measured

@@ -83,13 +83,20 @@ type matched struct {
 	speed, predicted float64
 }
 
-// sameWork reports whether two rows do the same work, within a tenth of their tokens.
-func (a matched) sameWork(b matched) bool {
-	if a.Family != b.Family || a.Model != b.Model || a.Sequences != b.Sequences || a.CapTokens != b.CapTokens {
-		return false
-	}
+// work is what rows share that do the same work, beside their tokens.
+type work struct {
+	family, model string
+	sequences     int
+	capTokens     float64
+	kind          kind
+}
+
+func (a matched) work() work { return work{a.Family, a.Model, a.Sequences, a.CapTokens, a.rules.kind} }
+
+// sameTokens reports whether two rows have the same tokens, within a tenth.
+func (a matched) sameTokens(b matched) bool {
 	x, y := a.PromptTokens+a.ResponseTokens, b.PromptTokens+b.ResponseTokens
-	return a.Model != "" && a.rules.kind == b.rules.kind && (x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1)
+	return x == y || x > 0 && y > 0 && math.Abs(math.Log(x/y)) < 0.1
 }
 
 // follows are the choices that another one brings with it: shared GPUs that are parted have a split and
@@ -125,9 +132,18 @@ func Pairs(rows []Row, answers []Answer) []Pair {
 			all = append(all, matched{r, k, r.choices(k), speed, answers[i].Step.Predicted})
 		}
 	}
-	for i, a := range all {
-		for _, b := range all[i+1:] {
-			if !a.sameWork(b) {
+	alike := map[work][]matched{} // the rows after a, by their work, the first last
+	for i := len(all) - 1; i >= 0; i-- {
+		alike[all[i].work()] = append(alike[all[i].work()], all[i])
+	}
+	for _, a := range all {
+		w := a.work()
+		alike[w] = alike[w][:len(alike[w])-1]
+		if a.Model == "" {
+			continue
+		}
+		for _, b := range slices.Backward(alike[w]) {
+			if !a.sameTokens(b) {
 				continue
 			}
 			choice := differ(a.choices, b.choices)
