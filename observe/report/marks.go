@@ -1,7 +1,9 @@
 package report
 
 import (
+	"fmt"
 	"math"
+	"strings"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
@@ -24,31 +26,60 @@ func (p Plot) colour(i int) int {
 	return min(own, seriesMax-1)
 }
 
-// shape is how a mark is drawn: in the picture, and in the legend as a path around 0, filled or a line.
-type shape struct {
-	glyph draw.GlyphDrawer
-	path  string
-	line  bool
-}
+// shape is a filled mark: its corners around 0, upwards, in radii; none is a circle.
+type shape []vg.Point
 
 // shapes tell marks apart that have a colour of their own, without the colour.
 var shapes = [seriesMax]shape{
-	{draw.CircleGlyph{}, "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", false},
-	{draw.BoxGlyph{}, "M-3,-3h6v6h-6z", false},
-	{draw.PyramidGlyph{}, "M0,-4L3.5,2.5h-7z", false},
-	{draw.RingGlyph{}, "M-3,0a3,3 0 1,0 6,0a3,3 0 1,0 -6,0z", true},
-	{draw.SquareGlyph{}, "M-3,-3h6v6h-6z", true},
-	{draw.TriangleGlyph{}, "M0,-4L3.5,2.5h-7z", true},
-	{draw.PlusGlyph{}, "M-3.5,0h7M0,-3.5v7", true},
-	{draw.CrossGlyph{}, "M-3,-3l6,6M-3,3l6,-6", true},
+	nil,
+	{{X: -1, Y: -1}, {X: -1, Y: 1}, {X: 1, Y: 1}, {X: 1, Y: -1}},
+	{{X: -1.2, Y: -1}, {X: 0, Y: 1.3}, {X: 1.2, Y: -1}},
+	{{X: -1.4, Y: 0}, {X: 0, Y: 1.4}, {X: 1.4, Y: 0}, {X: 0, Y: -1.4}},
+	{{X: -1.2, Y: 1}, {X: 1.2, Y: 1}, {X: 0, Y: -1.3}},
+	{{X: -1.8, Y: -0.7}, {X: -1.8, Y: 0.7}, {X: 1.8, Y: 0.7}, {X: 1.8, Y: -0.7}},
+	{{X: -1.4, Y: -1.2}, {X: -1.4, Y: 1.2}, {X: 1.4, Y: -1.2}, {X: 1.4, Y: 1.2}},
+	{{X: -0.7, Y: -1.8}, {X: -0.7, Y: 1.8}, {X: 0.7, Y: 1.8}, {X: 0.7, Y: -1.8}},
 }
 
 // shape is that of a series' marks. Those of a series that is like another are circles.
 func (p Plot) shape(i int) shape {
 	if p.Series[i].Like > 0 {
-		return shapes[0]
+		return nil
 	}
 	return shapes[p.colour(i)]
+}
+
+// DrawGlyph implements draw.GlyphDrawer.
+func (s shape) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+	if s == nil {
+		draw.CircleGlyph{}.DrawGlyph(c, style, at)
+		return
+	}
+	var path vg.Path
+	for i, corner := range s {
+		to := at.Add(corner.Scale(style.Radius))
+		if i == 0 {
+			path.Move(to)
+		} else {
+			path.Line(to)
+		}
+	}
+	path.Close()
+	c.SetColor(style.Color)
+	c.Fill(path)
+}
+
+// svg is the mark in a legend, at a place there.
+func (s shape) svg(x, y float64, colour string) string {
+	const radius = 3
+	if s == nil {
+		return fmt.Sprintf(`<circle cx="%g" cy="%g" r="%d" style="fill:%s"/>`, x, y, radius, colour)
+	}
+	var corners []string
+	for _, c := range s {
+		corners = append(corners, fmt.Sprintf("%g,%g", x+radius*float64(c.X), y-radius*float64(c.Y)))
+	}
+	return fmt.Sprintf(`<polygon points="%s" style="fill:%s"/>`, strings.Join(corners, " "), colour)
 }
 
 // marks draws a series' points, and an upright line through each from Low to High.
@@ -70,7 +101,7 @@ func (p Plot) marks(picture *plot.Plot, i int, points plotter.XYs) error {
 	if err != nil {
 		return err
 	}
-	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: p.shape(i).glyph}
+	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: p.shape(i)}
 	picture.Add(scatter)
 	return series.label(picture)
 }

@@ -323,11 +323,7 @@ func (p Plot) legend() (drawing string, lines int) {
 		colour := fmt.Sprintf("var(--series-%d,%s)", kind+1, fallbacks[kind])
 		switch {
 		case series.Marks:
-			shape, style := p.shape(i), "fill:"+colour
-			if shape.line {
-				style = "fill:none;stroke-width:1.4;stroke:" + colour
-			}
-			fmt.Fprintf(&text, `<path transform="translate(%g,%g)" d="%s" style="%s"/>`, x+sample/2, top+11, shape.path, style)
+			text.WriteString(p.shape(i).svg(x+sample/2, top+11, colour))
 		case p.Bars:
 			fmt.Fprintf(&text, `<rect x="%g" y="%g" width="10" height="10" style="fill:%s"/>`, x+sample-12, top+6, colour)
 		default:

@@ -68,7 +68,7 @@ type Input struct {
 	// A schedule beyond it is compared, and not advised.
 	StalenessMax, StalenessP95Max float64
 
-	// Kept, if not nil, keeps what Inputs have in common that differ in little.
+	// Kept, if not nil, keeps figures for other Inputs that differ in little.
 	Kept *Kept
 
 	// Seed of the simulations' draws.

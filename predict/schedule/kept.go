@@ -6,7 +6,7 @@ import (
 	"github.com/headway-rl/headway/loop/workload"
 )
 
-// Kept keeps the closed forms of Inputs that differ in little, and what they turn on. Inputs that share one have the
+// Kept keeps closed forms and barriers for Inputs that differ in little. Inputs that share one have the
 // figures that they would have without. It grows with every Input that is new, and is for one goroutine at a time.
 type Kept struct {
 	figures  []keptFigure
