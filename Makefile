@@ -84,7 +84,7 @@ $(RUNSC):
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
-	cd clients/python && .venv/bin/ruff check hatch_build.py src benchmarks ../../examples/notebooks ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/chat_agent/*.py ../../examples/tasks/*.py ../../examples/environments/*.py && .venv/bin/pytest -q
+	cd clients/python && .venv/bin/ruff check hatch_build.py src benchmarks ../../examples/notebooks ../../examples/*/train.py ../../examples/reasoning_gym/worker.py ../../examples/chat_agent/*.py ../../examples/tasks/*.py ../../examples/environments/*.py ../../examples/moe_grpo/*.py && .venv/bin/pytest -q
 	cd clients/python && if [ -e .venv/torch ]; then with=torch_grpo; else follow='--follow-imports silent'; without='--exclude headway/(torch|routing).py'; fi; \
 	.venv/bin/mypy --strict hatch_build.py src $$without $$follow && \
 	for example in $$with jax_grpo numpy_trainer; do MYPYPATH=src .venv/bin/mypy --strict $$follow ../../examples/$$example/train.py || exit 1; done && \

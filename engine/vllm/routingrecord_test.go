@@ -70,7 +70,7 @@ func (s *routingScene) record() {
 	wait(s.generate("start", "a", 12, sampling("routed_experts_prompt_start", 60)))
 	wait(s.generate("start-at-the-end", "a", 1, sampling("routed_experts_prompt_start", len(routingPrompt))))
 	wait(s.generate("start-beyond", "a", 12, sampling("routed_experts_prompt_start", len(routingPrompt)+1)))
-	wait(s.generate("stop", "a", 60, sampling("stop", []string{"0", "1", "2", "3", "4"})))
+	wait(s.generate("stop", "a", 60, sampling("stop", []string{"0", "1", "2", "3", "4", "a", "b", "c", "d", "e"})))
 
 	for _, stream := range []bool{false, true} {
 		answer := s.generate("aborted-"+map[bool]string{false: "whole", true: "streamed"}[stream], "a", 150, map[string]any{"stream": stream})

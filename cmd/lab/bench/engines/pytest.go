@@ -27,15 +27,15 @@ type junit struct {
 	} `xml:"testsuite"`
 }
 
-// pytest runs an engine's own tests, those written in Python.
-func (h *harness) pytest(ctx context.Context, e engine, python string) (suite, error) {
+// pytest runs the tests of an engine that are written in Python.
+func (h *harness) pytest(ctx context.Context, e engine, python string, environment []string) (suite, error) {
 	report := filepath.Join(h.cache, e.name+"-pytest.xml")
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return suite{}, err
 	}
 	h.logf("pytest %s", e.pytest)
 	cmd := exec.CommandContext(ctx, python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--junitxml="+report, e.pytest)
-	cmd.Env = append(os.Environ(), e.environment(site{python: python})...)
+	cmd.Env = environment
 	said, err := cmd.CombinedOutput()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return suite{}, fmt.Errorf("pytest %s: %w", e.pytest, err)

@@ -27,7 +27,7 @@ type server struct {
 
 // start starts a server with the first of the models, after the one that it asks, and waits until it answers.
 func (h *harness) start(ctx context.Context, e engine, number int, models []string) (*server, error) {
-	p := site{model: models[0], dir: filepath.Join(h.cache, "run", fmt.Sprintf("%s-%d", e.name, number))}
+	p := site{model: models[0], number: number, dir: filepath.Join(h.cache, "run", fmt.Sprintf("%s-%d", e.name, number))}
 	var beside *server
 	if e.beside != nil {
 		other, err := h.start(ctx, *e.beside, number, models)

@@ -62,9 +62,12 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 	if err := os.Remove(report); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	directories, err := h.models(ctx, modelsHF)
-	if err != nil {
-		return err
+	directories := models
+	if e.models != modelsMoE {
+		var err error
+		if directories, err = h.models(ctx, modelsHF); err != nil {
+			return err
+		}
 	}
 	environment := append(os.Environ(), "HEADWAY_TEST_WEIGHTS="+strings.Join(models, ":"), "HEADWAY_TEST_DIRECTORIES="+strings.Join(directories, ":"),
 		"HEADWAY_TEST_PYTHON="+python, "HEADWAY_TEST_REPORT="+report,
@@ -89,6 +92,9 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 		}
 		args := []string{"test", "-json", "-count=1", "-timeout=90m", pkg}
 		if pkg == conformance {
+			if e.suites == noSuite {
+				continue
+			}
 			args = append(args, "-run="+cmp.Or(e.suites, "^TestConformance$"))
 		}
 		if h.run != "" {
@@ -101,7 +107,7 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 		r.Suites = append(r.Suites, s)
 	}
 	if e.pytest != "" && h.run == "" {
-		s, err := h.pytest(ctx, e, python)
+		s, err := h.pytest(ctx, e, python, environment)
 		if err != nil {
 			return err
 		}

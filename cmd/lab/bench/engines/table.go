@@ -31,17 +31,22 @@ type engine struct {
 	// served is a variable that names the model by the path that it is served under; empty for none.
 	served string
 	// suites are the tests of this package that are run on it, a pattern; empty for the conformance
-	// suite of engine/enginetest.
+	// suite of engine/enginetest, noSuite for none.
 	suites string
-	// pytest is the folder of its own tests, where it is ours; empty for none.
+	// pytest is the folder of tests of it that are written in Python; empty for none.
 	pytest string
 }
+
+// noSuite is the pattern of no test.
+const noSuite = "-"
 
 // site is where a server runs.
 type site struct {
 	// python is its environment's, model the one it serves first.
 	python, model string
 	port          int
+	// number of the server among those that are started, from 0.
+	number int
 	// dir is a directory of its own, empty when it starts.
 	dir string
 	// beside is the server that it asks, and other the directory of that; empty for none.
