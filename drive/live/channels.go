@@ -33,13 +33,15 @@ func (s *sideRows) ask(r *port.GenerateRequest) {
 		return
 	}
 	r.Keep, r.Known = s.keep, s.known
-	for i, c := range s.channels {
-		if c.Align == channel.Passes {
-			known := c.Known(s.known)
-			if i == 0 || known < r.Known {
-				r.Known = known
-			}
+	mask, said := s.mask(len(r.Prefix.Tokens)), false
+	r.Known = len(mask) - 1
+	for i := range s.channels {
+		if c := &s.channels[i]; c.Align == channel.Passes {
+			r.Known, said = min(r.Known, c.Wanted(s.known, mask)), true
 		}
+	}
+	if !said {
+		r.Known = (&channel.Channel{}).Wanted(s.known, mask)
 	}
 }
 

@@ -85,15 +85,18 @@ func (b *branch) channel(h channel.Header) *channel.Channel {
 	return &b.channels[at]
 }
 
-// known is the first row of passes that the branch lacks in some channel; 0 without any.
-func (b *branch) known() int {
-	known := 0
+// known is the first row of passes that an engine is to say after a prompt that the branch goes on with; 0 without any
+// channel.
+func (b *branch) known(prompt int) int {
+	known, passes := prompt-1, false
+	mask := append(slices.Clone(b.mask), make([]uint8, prompt-len(b.mask))...)
 	for i := range b.channels {
 		if c := &b.channels[i]; c.Align == channel.Passes {
-			if n := c.Known(0); known == 0 || n < known {
-				known = n
-			}
+			known, passes = min(known, c.Wanted(0, mask)), true
 		}
+	}
+	if !passes {
+		return 0
 	}
 	return known
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -26,6 +27,54 @@ type drawn struct {
 	few int
 	// whole has the responses that were complete, in their order.
 	whole []port.Generation
+	// said are the tokens up to the end of each response: blob n holds the rows of the n-th, from its first row on.
+	said []saidRows
+}
+
+// saidRows are the rows of passes that came with a response: of the tokens up to its end, from a row on.
+type saidRows struct {
+	tokens []int32
+	from   int
+	prompt int
+}
+
+// say has the response bring rows of passes, from what is known on.
+func (d *drawn) say(req port.SampleRequest, g *port.Generation) {
+	tokens := append(slices.Clone(req.Prompt), g.Tokens...)
+	if len(tokens)-1 <= req.Known {
+		return
+	}
+	p := channel.Part{Start: int32(req.Known), Rows: int32(len(tokens) - 1 - req.Known), Blob: int32(len(d.said))}
+	d.said = append(d.said, saidRows{tokens, req.Known, len(req.Prompt)})
+	g.Channels = []channel.Channel{{Header: rowsHeader, Parts: []channel.Part{p}}}
+}
+
+var rowsHeader = channel.Header{Name: channel.RoutedExperts, DType: channel.U8, Row: []int{2, 2}, Align: channel.Passes}
+
+// checkRows: every row of a sample is of a pass over the same tokens, and of the response that sampled the token after
+// it. None is absent but those behind the last response.
+func (d *drawn) checkRows(t *testing.T, s *port.Sample) {
+	for _, c := range s.Channels {
+		first, end := s.Sequence(int(c.Sequence))
+		tokens, mask := s.Tokens[first:end], s.LossMask[first:end]
+		if last := len(mask) - 1; mask[last] == 1 && c.Present() != last {
+			t.Fatalf("sequence %d of %d tokens has %d rows", c.Sequence, len(mask), c.Present())
+		}
+		for _, p := range c.Parts {
+			said := &d.said[p.Blob]
+			for row := int(p.Start); row < int(p.End()); row++ {
+				if at := said.from + int(p.Skip) + row - int(p.Start); at != row || !slices.Equal(said.tokens[:row+1], tokens[:row+1]) {
+					t.Fatalf("row %d of sequence %d is row %d of %v", row, c.Sequence, at, said.tokens)
+				}
+				if mask[row+1] == 1 && (row+1 < said.prompt || said.tokens[row+1] != tokens[row+1]) {
+					t.Fatalf("row %d of sequence %d is not of the response that sampled the token after it", row, c.Sequence)
+				}
+			}
+		}
+	}
+	if len(d.said) > 0 && len(s.Channels) != s.Sequences() {
+		t.Fatalf("%d channels of %d sequences", len(s.Channels), s.Sequences())
+	}
 }
 
 func (d *drawn) draw(n int) int {
@@ -61,6 +110,7 @@ func (d *drawn) Sample(ctx context.Context, req port.SampleRequest) (port.Genera
 	}
 	g.Truncated = n == req.MaxTokens
 	d.mu.Lock()
+	d.say(req, &g)
 	d.whole = append(d.whole, g)
 	d.mu.Unlock()
 	return g, nil
@@ -167,6 +217,7 @@ func TestAnyTree(t *testing.T) {
 			if got := branchesOf(&s); !slices.Equal(got, model.branches) {
 				t.Errorf("seed %d: the sample has\n%s\nwant\n%s", seed, strings.Join(got, "\n"), strings.Join(model.branches, "\n"))
 			}
+			d.checkRows(t, &s)
 			if s.Truncated != (last == "length") {
 				t.Errorf("seed %d: truncated %v after a response that ended by %s", seed, s.Truncated, last)
 			}

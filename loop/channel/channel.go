@@ -61,19 +61,23 @@ func (c *Channel) Present() int {
 	return n
 }
 
-// Known is the first row from a row on that is absent. An engine needs to say none before it.
-func (c *Channel) Known(from int) int {
-	end := int32(from)
-	for _, p := range c.Parts {
-		if p.End() <= end {
+// Wanted is the first row of passes from a row on that is absent and that a later answer may say. An engine needs to say
+// none before it. It is the sequence's last token where all are there: the pass of that token is yet to come.
+func (c *Channel) Wanted(from int, mask []uint8) int {
+	next := 0 // of Parts
+	for i := from; i < len(mask)-1; i++ {
+		for next < len(c.Parts) && int(c.Parts[next].End()) <= i {
+			next++
+		}
+		if next < len(c.Parts) && int(c.Parts[next].Start) <= i {
+			i = int(c.Parts[next].End()) - 1
 			continue
 		}
-		if p.Start > end {
-			break
+		if mask[i+1] == 0 {
+			return i
 		}
-		end = p.End()
 	}
-	return int(end)
+	return max(len(mask)-1, from, 0)
 }
 
 // Add records the part of an answer, in rows of the sequence. The answer sampled the tokens from first on; mask is 1

@@ -112,11 +112,8 @@ func TestForkTakesThePrefixByReference(t *testing.T) {
 	if got := rows(fork, make([]uint8, 7)); got != "aaaaab" {
 		t.Errorf("rows %s", got)
 	}
-	if fork.Known(0) != 6 {
-		t.Errorf("known %d", fork.Known(0))
-	}
-	if fork.Known(3) != 6 || fork.Known(9) != 9 {
-		t.Errorf("known from 3: %d, from 9: %d", fork.Known(3), fork.Known(9))
+	if m := make([]uint8, 7); fork.Wanted(0, m) != 6 || fork.Wanted(3, m) != 6 || fork.Wanted(9, m) != 9 {
+		t.Errorf("wanted from 0: %d, from 3: %d, from 9: %d", fork.Wanted(0, m), fork.Wanted(3, m), fork.Wanted(9, m))
 	}
 	if before := rows(ch, m); before != "aaaaabbb" {
 		t.Errorf("the fork changed what it came from: %s", before)
@@ -148,6 +145,16 @@ func (d *dumb) add(p channel.Part, first int, mask []uint8) {
 	}
 }
 
+// wanted is the first row that is absent and that another call may say.
+func (d *dumb) wanted(mask []uint8) int {
+	for i, row := range d.rows {
+		if row.blob < 0 && mask[i+1] == 0 {
+			return i
+		}
+	}
+	return len(mask) - 1
+}
+
 // FuzzPasses grows a sequence by random turns, resumes, lost rows, servers that say too much, and cuts, in the rules and
 // in the dumb implementation.
 func FuzzPasses(f *testing.F) {
@@ -171,13 +178,16 @@ func FuzzPasses(f *testing.F) {
 			m = append(m, slices.Repeat([]uint8{1}, r.IntN(5))...)
 			p := channel.Part{Start: int32(r.IntN(len(m) + 1)), Blob: blob, Skip: int32(r.IntN(3))}
 			if r.IntN(2) == 0 {
-				p.Start = int32(ch.Known(0))
+				p.Start = int32(ch.Wanted(0, m))
 			}
 			p.Rows = max(int32(len(m)-1)-p.Start-int32(r.IntN(2)), 0)
 			if err := ch.Add(p, first, m); err != nil {
 				t.Fatal(err)
 			}
 			d.add(p, first, m)
+			if got, want := ch.Wanted(0, m), d.wanted(m); got != want {
+				t.Fatalf("wanted %d, want %d: rows %v, mask %v", got, want, d.rows, m)
+			}
 		}
 		if err := ch.Check(m); err != nil {
 			t.Fatal(err)
