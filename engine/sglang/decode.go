@@ -50,7 +50,9 @@ type common struct {
 	logprobs      upstream.Scanner // before the list
 	count         int              // its entries
 	sampled       int32
-	seen          [4]bool // by field: a second one is left to encoding/json
+	masks         upstream.Scanner // before the list
+	masked        int              // its entries
+	seen          [5]bool          // by field: a second one is left to encoding/json
 }
 
 // Fields of an event that the scanner knows.
@@ -59,6 +61,7 @@ const (
 	fieldMeta
 	fieldLogprobs
 	fieldSampled
+	fieldMasks
 )
 
 // once notes a field, and reports whether it is the first of its name.
@@ -88,6 +91,10 @@ func (d *decoder) scan(data []byte, into *upstream.Delta) bool {
 	}
 	tokens, logprobs := len(into.Tokens), len(into.Logprobs)
 	if !entries(&e.logprobs, seen, into) {
+		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
+		return false
+	}
+	if skip, ok := maskSeen(e.masked, e.count, seen, int(e.sampled), d.tokens); ok && !masks(&e.masks, skip, into) {
 		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
 		return false
 	}
@@ -140,6 +147,15 @@ func (e *common) meta(c *upstream.Scanner) bool {
 			e.logprobs = *c
 			return e.once(fieldLogprobs) && c.List(func() bool {
 				e.count++
+				return c.Value()
+			})
+		case "output_token_sampling_mask":
+			if c.Null() {
+				return e.once(fieldMasks)
+			}
+			e.masks = *c
+			return e.once(fieldMasks) && c.List(func() bool {
+				e.masked++
 				return c.Value()
 			})
 		}
@@ -222,6 +238,7 @@ func (d *decoder) parse(data []byte, into *upstream.Delta) error {
 			return err
 		}
 	}
+	readMasks(meta["output_token_sampling_mask"], len(entries), seen, sampled, d.tokens, into)
 	d.advance(len(into.Tokens)-before, []byte(text), repeats, into)
 	if finish != "" {
 		into.Finish = finish

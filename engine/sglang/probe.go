@@ -36,7 +36,7 @@ type prober struct {
 // server that was left paused would not answer, so it is resumed, but not by a guest.
 func (d *Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	p := &prober{ctx: ctx, s: s, caps: &upstream.Capabilities{}}
-	for _, step := range []func() error{p.paths, p.model, p.server, p.routed, p.controls, p.sampling, p.distribution, p.salt, p.score, p.templates} {
+	for _, step := range []func() error{p.paths, p.model, p.server, p.routed, p.controls, p.sampling, p.channels, p.distribution, p.salt, p.score, p.templates} {
 		if err := step(); err != nil {
 			return upstream.Capabilities{}, err
 		}

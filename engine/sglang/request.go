@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // Generate implements [upstream.Dialect]. Every field that shapes the distribution is given: the
@@ -26,6 +27,12 @@ func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstr
 	b = append(b, `,"sampling_params":`...)
 	b = appendSampling(b, r)
 	b = append(b, `,"stream":true,"return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":0`...)
+	for _, name := range r.Channels {
+		b = append(append(append(b, `,"return_`...), name...), `":true`...)
+		if name == channel.RoutedExperts && r.Known > 0 {
+			b = strconv.AppendInt(append(b, `,"routed_experts_start_len":`...), int64(r.Known), 10)
+		}
+	}
 	if r.Session != "" {
 		b = upstream.AppendString(append(b, `,"session_id":`...), r.Session)
 		b = upstream.AppendString(append(b, `,"routing_key":`...), r.Session)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // Limits in time that nobody needs to set.
@@ -52,7 +53,8 @@ type call struct {
 	body    io.ReadCloser
 	// connected: the request has a connection; refused: the server has answered that it will not.
 	connected, refused atomic.Bool
-	regular            bool // the stream came to its end mark
+	regular            bool  // the stream came to its end mark
+	side               *side // nil where no side channel is asked for
 }
 
 // attempt asks the server for the rest of a response once. It returns nil when the response is
@@ -69,6 +71,9 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 	}
 	c := &call{e: e, r: r, s: s, request: e.request(r, s)}
 	s.id = c.request.ID
+	if c.side = c.newSide(); c.side != nil {
+		defer c.side.close()
+	}
 	r.begin()
 	// The watcher ends the stream's context: after the reader, which it may have to wake.
 	inner, cancel := context.WithCancel(ctx)
@@ -84,7 +89,11 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 		r.undo()
 		return doubt
 	}
-	return c.ended(ctx, err)
+	err = c.ended(ctx, err)
+	if c.side != nil && (err == nil || cutOff(err) || err == ctx.Err()) {
+		c.side.keep()
+	}
+	return err
 }
 
 // request is what the server is asked for next.
@@ -98,6 +107,13 @@ func (e *Engine) request(r *response, s *stream) Request {
 	}
 	if e.opt.Cache == CacheSalt && s.caps.Salt {
 		q.Salt = s.label
+	}
+	for i := range s.caps.Channels {
+		name := s.caps.Channels[i].Name
+		if name != channel.SamplingMask || q.Sampling.TopK > 0 && q.Sampling.Temperature > 0 { // others have no bounded mask
+			q.Channels = append(q.Channels, name)
+		}
+		q.Known = min(max(r.known, 0), len(q.Prompt))
 	}
 	return q
 }
@@ -117,7 +133,7 @@ func (c *call) run(ctx context.Context) error {
 	if err := c.e.recognise(ctx); err != nil {
 		return err
 	}
-	return c.read()
+	return c.read(ctx)
 }
 
 // opening judges the error of a request that brought no stream. Another server than the one that was
@@ -156,8 +172,12 @@ func ofServer(status int) bool {
 }
 
 // read records the events of the stream until its end, or until it is to end.
-func (c *call) read() error {
-	events := NewEventReader(c.body, &c.request)
+func (c *call) read(ctx context.Context) error {
+	body := io.Reader(c.body)
+	if c.side != nil {
+		body = c.side.read(ctx, body)
+	}
+	events := NewEventReader(body, &c.request)
 	decoder := c.e.opt.Dialect.Decoder(c.request, c.s.caps)
 	vocabulary := c.e.vocabulary(c.s.caps)
 	var d Delta
@@ -229,6 +249,9 @@ func (c *call) take(d *Delta, vocabulary int) error {
 	err := c.r.take(d, loop.Version(c.s.version.Load()), vocabulary)
 	if err != nil {
 		return err
+	}
+	if c.side != nil {
+		c.side.take(d)
 	}
 	if n := len(c.r.tokens) - before; n > 0 {
 		c.e.counts.tokens.Add(int64(n))

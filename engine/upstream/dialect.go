@@ -3,7 +3,9 @@ package upstream
 import (
 	"context"
 	"net/http"
+	"slices"
 
+	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -106,6 +108,8 @@ type Capabilities struct {
 	// Unmarked: its streams have no end mark ([DONE]). A response is whole with the event that sets
 	// Delta.Finish, and nothing is read after it.
 	Unmarked bool
+	// Channels are the side channels of Server.Channels that it says.
+	Channels []rows.Form
 	// Paths are those that it lists in its own description, nil where it has none.
 	Paths map[string]bool
 	// Missing is what it lacks, with what to start it with; see Lacks.
@@ -140,7 +144,13 @@ type Request struct {
 	Lora bool
 	// Priority, lower is earlier; 0 for none.
 	Priority int
+	// Channels are the side channels that are asked for, Known the first row of passes that is wanted.
+	Channels []string
+	Known    int
 }
+
+// Asks reports whether a side channel is asked for.
+func (r *Request) Asks(name string) bool { return slices.Contains(r.Channels, name) }
 
 // Call is an HTTP request to a server.
 type Call struct {
@@ -170,6 +180,9 @@ type Delta struct {
 	// last one's ended, or begin again and cover everything so far. They may count from the first
 	// token of the request's prompt instead, as the server does.
 	Spans []Span
+	// MaskLengths and MaskIDs are the ids that a cut left to draw each token from, one length for a token. They are
+	// empty where none were asked for.
+	MaskLengths, MaskIDs []int32
 }
 
 // Span is a stretch of sampled tokens that one version made.

@@ -48,7 +48,8 @@ type Engine struct {
 	// recognised is how many connections had been opened when the server last said what it serves.
 	recognised atomic.Int64
 
-	counts counts
+	counts   counts
+	channels channelCounts
 
 	mu sync.Mutex
 	// changed is closed, and another put into its place, whenever something below changes.
@@ -208,6 +209,8 @@ type Status struct {
 	// the switches would have; the server's word was taken. Named counts those of which it named
 	// one at all.
 	Disagreements, Named int64
+	// Channels are the side channels of which answers had rows, or should have had; nil where none was asked for.
+	Channels []ChannelStatus
 }
 
 // Status returns the engine's present state.
@@ -217,7 +220,7 @@ func (e *Engine) Status() Status {
 	s := Status{
 		State: "serving", Version: e.served, Running: len(e.streams), Cache: e.opt.Cache,
 		Tokens: e.counts.tokens.Load(), Retries: e.counts.retries.Load(), Cuts: e.counts.cuts.Load(), Losses: e.counts.losses.Load(),
-		Disagreements: e.counts.disagreements.Load(), Named: e.counts.named.Load(),
+		Disagreements: e.counts.disagreements.Load(), Named: e.counts.named.Load(), Channels: e.channels.status(),
 	}
 	if until := e.until.Load(); until != nil {
 		s.Until = *until

@@ -74,6 +74,8 @@ type fakeServer struct {
 	// sender broadcasts to it, and groups are those that it is in.
 	sender *fakeSender
 	groups map[string]bool
+	// side is what the last event of a call says of side channels, nil for nothing.
+	side func(c *fakeStream, finish string, e *fakeEvent)
 	// stuck is a path that is never answered, asked is closed when it is asked for, begins: its reply begins.
 	stuck  string
 	asked  chan struct{}
@@ -85,6 +87,8 @@ type fakeCall struct {
 	Prompt []int32 `json:"prompt"`
 	Max    int     `json:"max"`
 	Salt   string  `json:"salt"`
+	Known  int     `json:"known"`
+	Asked  []string
 	index  int
 }
 
@@ -270,6 +274,8 @@ type fakeEvent struct {
 	F string
 	S []Span
 	E string
+	R string `json:"routed_experts,omitempty"`
+	M [][]int32
 }
 
 func (f *fakeServer) sample(w http.ResponseWriter, r *http.Request) {
@@ -305,6 +311,8 @@ type fakeStream struct {
 	fault fault
 	out   chan fakeEvent
 	spans []Span
+	// tokens are those sampled so far.
+	tokens []int32
 }
 
 func (c *fakeStream) run() {
@@ -332,6 +340,7 @@ func (c *fakeStream) run() {
 		token := int32(int(version)*placesMax + place)
 		all.T, all.P, all.X = append(all.T, token), append(all.P, fakeLogprob(token)), all.X+fakeText(token)
 		c.span(version, n)
+		c.tokens = append(c.tokens, token)
 		if !c.fault.together {
 			c.out <- all
 			all = fakeEvent{}
@@ -339,6 +348,9 @@ func (c *fakeStream) run() {
 	}
 	if finish != "fault" {
 		all.F, all.S = finish, c.spans
+		if c.f.side != nil {
+			c.f.side(c, finish, &all)
+		}
 		c.out <- all
 	} else {
 		c.out <- fakeEvent{E: "fault"}
@@ -443,7 +455,7 @@ func (d fakeDialect) Probe(ctx context.Context, s *Server) (Capabilities, error)
 }
 
 func (fakeDialect) Generate(r Request, _ *Capabilities) (Call, error) {
-	body, err := json.Marshal(fakeCall{ID: r.ID, Prompt: r.Prompt, Max: r.MaxTokens, Salt: r.Salt})
+	body, err := json.Marshal(fakeCall{ID: r.ID, Prompt: r.Prompt, Max: r.MaxTokens, Salt: r.Salt, Known: r.Known, Asked: r.Channels})
 	return Call{Path: "/sample", Body: body}, err
 }
 
@@ -465,6 +477,9 @@ func (fakeDecoder) Event(data []byte, d *Delta) error {
 	}
 	d.Text += e.X
 	d.Finish, d.Spans = Finish(e.F), append(d.Spans, e.S...)
+	for _, ids := range e.M {
+		d.MaskLengths, d.MaskIDs = append(d.MaskLengths, int32(len(ids))), append(d.MaskIDs, ids...)
+	}
 	return nil
 }
 

@@ -53,11 +53,13 @@ type response struct {
 	// late: the last tokens came without text, which the server may hold back.
 	late bool
 	told bool // OnTokens has been told of tokens of this call
+	// known is the first row of passes that no call has brought yet.
+	known int
 }
 
 // newResponse checks a request and returns the response to be.
 func (e *Engine) newResponse(req port.GenerateRequest) (*response, error) {
-	r := &response{req: req, max: req.MaxTokens, sampling: *e.opt.Sampling, begun: req.FirstToken == nil || len(req.Prefix.Tokens) > 0}
+	r := &response{req: req, known: req.Known, max: req.MaxTokens, sampling: *e.opt.Sampling, begun: req.FirstToken == nil || len(req.Prefix.Tokens) > 0}
 	if req.Sampling != nil {
 		r.sampling = *req.Sampling
 	}
@@ -146,6 +148,7 @@ func (r *response) begin() {
 // reset empties a delta and keeps its room.
 func (d *Delta) reset() {
 	d.Tokens, d.Logprobs, d.Text, d.Finish, d.Spans = d.Tokens[:0], d.Logprobs[:0], "", "", d.Spans[:0]
+	d.MaskLengths, d.MaskIDs = d.MaskLengths[:0], d.MaskIDs[:0]
 }
 
 // take adds what an event has brought, as sampled by version.

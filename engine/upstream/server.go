@@ -18,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/internal/socket"
 )
 
@@ -41,6 +42,9 @@ type Server struct {
 	// Guest: somebody else runs the server, so that a probe pauses, resumes and drops nothing there;
 	// whether a pause is one is then not proven.
 	Guest bool
+	// Channels are the side channels that its answers are to have; Experts is what the model says of its own.
+	Channels []string
+	Experts  rows.Shape
 	// RawReads makes short reads by system calls that Go's runtime is not told of: see internal/socket.
 	RawReads bool
 }

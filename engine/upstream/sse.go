@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // Bounds of the events of a stream: a buffer's first size, and the longest event that is read of any.
@@ -15,7 +17,11 @@ const (
 	eventBytesSpare   = 256 << 10
 	eventBytesSampled = 2 << 10
 	eventBytesPrompt  = 256
+	eventBytesMasked  = 16
 )
+
+// maskMax is the longest mask that an event's length allows for.
+const maskMax = 8 << 10
 
 // errEventTooLong is wrapped by what an event beyond its limit ends a stream with.
 var errEventTooLong = fmt.Errorf("%w: an event of the stream is longer than its request allows", ErrLied)
@@ -24,7 +30,11 @@ var errEventTooLong = fmt.Errorf("%w: an event of the stream is longer than its 
 func eventLimit(r *Request) int {
 	sampled := min(max(r.MaxTokens, 0), eventBytesMax/eventBytesSampled)
 	prompt := min(len(r.Prompt), eventBytesMax/eventBytesPrompt)
-	return min(eventBytesMax, eventBytesSpare+eventBytesSampled*sampled+eventBytesPrompt*prompt)
+	each := eventBytesSampled
+	if r.Asks(channel.SamplingMask) {
+		each += eventBytesMasked * min(r.Sampling.TopK, maskMax)
+	}
+	return min(eventBytesMax, eventBytesSpare+each*sampled+eventBytesPrompt*prompt)
 }
 
 // byteOrderMark may stand before the first event of a stream, by the standard, and means nothing.

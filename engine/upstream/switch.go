@@ -144,6 +144,9 @@ func (e *Engine) suffices(caps *Capabilities) error {
 			return e.lacking(m)
 		}
 	}
+	if unsaid := caps.unsaid(e.opt.Server.Channels); len(unsaid) > 0 {
+		return e.lacking(unsaid...)
+	}
 	if !caps.TokenIDs || !caps.Logprobs {
 		return e.lacking(Missing{What: "it does not return the ids and log-probs of the tokens that it samples, so nothing can be trained on them"})
 	}

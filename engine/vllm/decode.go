@@ -46,6 +46,7 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	if len(e.text) > 0 {
 		into.Text += string(e.text)
 	}
+	into.MaskLengths, into.MaskIDs = append(into.MaskLengths, e.lengths...), append(into.MaskIDs, e.ids...)
 	if finish != "" {
 		into.Finish = finish
 	}

@@ -20,6 +20,8 @@ type event struct {
 	text   []byte
 	finish []byte
 	spans  []span
+	// lengths and ids are of the masks of the tokens, one length for a token.
+	lengths, ids []int32
 	// refused is the whole of an error in the stream.
 	refused *refusal
 }
@@ -41,6 +43,7 @@ type refusal struct {
 func (e *event) reset() {
 	e.tokens, e.logprobs, e.named = e.tokens[:0], e.logprobs[:0], e.named[:0]
 	e.text, e.finish, e.spans, e.refused = e.text[:0], e.finish[:0], e.spans[:0], nil
+	e.lengths, e.ids = e.lengths[:0], e.ids[:0]
 }
 
 // wire is an event as encoding/json reads it, of both ways and of every age: where the scanner
@@ -48,10 +51,12 @@ func (e *event) reset() {
 type wire struct {
 	Error   *refusal `json:"error"`
 	Choices []struct {
-		Tokens   []int32 `json:"token_ids"`
-		Text     string  `json:"text"`
-		Finish   string  `json:"finish_reason"`
-		Spans    []span  `json:"weight_versions"`
+		Tokens []int32 `json:"token_ids"`
+		Text   string  `json:"text"`
+		Finish string  `json:"finish_reason"`
+		Spans  []span  `json:"weight_versions"`
+		// Masks are read apart: what they are does not decide about the tokens.
+		Masks    json.RawMessage `json:"sampling_mask"`
 		Logprobs *struct {
 			Content []struct {
 				Token   string   `json:"token"`
@@ -78,6 +83,12 @@ func (e *event) parse(data []byte) error {
 	c := w.Choices[0]
 	e.tokens = append(e.tokens, c.Tokens...)
 	e.text, e.finish, e.spans = append(e.text, c.Text...), append(e.finish, c.Finish...), append(e.spans, c.Spans...)
+	var masks [][]int32
+	if json.Unmarshal(c.Masks, &masks) == nil {
+		for _, ids := range masks {
+			e.lengths, e.ids = append(e.lengths, int32(len(ids))), append(e.ids, ids...)
+		}
+	}
 	if c.Logprobs == nil {
 		return nil
 	}

@@ -49,6 +49,7 @@ const (
 	fieldFinish
 	fieldSpans
 	fieldLogprobs
+	fieldMasks
 )
 
 func (e *event) scanChoice(s *scanner) bool {
@@ -66,6 +67,8 @@ func (e *event) scanChoice(s *scanner) bool {
 			field, ok = fieldSpans, s.Null() // the last event alone has them
 		case "logprobs":
 			field, ok = fieldLogprobs, e.scanLogprobs(s)
+		case "sampling_mask":
+			field, ok = fieldMasks, s.list(func() bool { return e.scanMask(s) })
 		default:
 			return s.Value()
 		}
@@ -73,6 +76,14 @@ func (e *event) scanChoice(s *scanner) bool {
 		seen |= field
 		return ok && !again
 	})
+}
+
+// scanMask reads the mask of one token.
+func (e *event) scanMask(s *scanner) bool {
+	before := len(e.ids)
+	ok := s.List(func() bool { return s.appendInteger(&e.ids) })
+	e.lengths = append(e.lengths, int32(len(e.ids)-before))
+	return ok
 }
 
 // appendText reads a string or null.

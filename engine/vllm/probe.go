@@ -22,7 +22,7 @@ import (
 func (d Dialect) Probe(ctx context.Context, s *upstream.Server) (upstream.Capabilities, error) {
 	l := &learnt{}
 	p := &prober{Dialect: d, ctx: ctx, s: s, l: l, caps: &upstream.Capabilities{Private: l}}
-	for _, step := range []func() error{p.identify, p.wake, p.configured, p.vocabulary, p.sample, p.distribution,
+	for _, step := range []func() error{p.identify, p.wake, p.configured, p.vocabulary, p.sample, p.channels, p.distribution,
 		p.pause, p.disk, p.adapters, p.cache, p.template, p.score, p.stats} {
 		if err := step(); err != nil {
 			return upstream.Capabilities{}, err

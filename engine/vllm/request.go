@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/channel"
 )
 
 // Generate is a request on the way that Probe has found. All that a model's own defaults could
@@ -27,7 +28,11 @@ func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstre
 			b = append(b, `,"output_mode":"text"`...)
 		}
 		b = append(b, `,"sampling_params":{`...)
-		b = append(appendSampling(b, r), '}')
+		b = appendSampling(b, r)
+		if r.Known > 0 && r.Asks(channel.RoutedExperts) {
+			b = strconv.AppendInt(append(b, `,"routed_experts_prompt_start":`...), int64(r.Known), 10)
+		}
+		b = append(b, '}')
 	} else {
 		b = upstream.AppendTokens(append(b, `,"prompt":`...), r.Prompt)
 		b = append(b, `,"return_token_ids":true,"return_tokens_as_token_ids":true,`...)
