@@ -89,6 +89,8 @@ type Rollout struct {
 	Prune Prune `json:"prune"`
 	// Sampling says how the engines of a run draw tokens. Default from the policy as it is.
 	Sampling Sampling `json:"sampling"`
+	// Channels are what engines say of a rollout's tokens beside their log-probs. Value routed_experts has the experts of every layer for each token, and sampling_mask the tokens that top_k and top_p left to draw from. Value indexer_topk has the positions that a sparse attention chose. An engine whose server does not say one is refused at the start. Default none.
+	Channels []string `json:"channels,omitempty" allowed:"routed_experts sampling_mask indexer_topk"`
 	// Drift is how responses, their environment and the train step change over a simulation, or a run of embedded engines, as the policy learns. Default not at all.
 	Drift Drift `json:"drift,omitempty"`
 }

@@ -260,8 +260,32 @@ func (v *validator) besideServers() {
 	if c.Rollout.Prune.Check == "task" {
 		v.fail("rollout.prune.check", c.Rollout.Prune.Check, "asks an embedded task, and the environment is remote", "none")
 	}
+	v.channels()
 	if s := c.Rollout.Sampling; s.Temperature == 0 {
 		v.fail("rollout.sampling.temperature", s.Temperature, "takes the likeliest token always: the rollouts of a group would all be the same", "above 0")
+	}
+}
+
+// channels of each kind of engine.
+var channels = map[string][]string{"vllm": {"routed_experts", "sampling_mask"}, "sglang": {"routed_experts", "sampling_mask", "indexer_topk"}}
+
+// channels checks what is asked for beside log-probs.
+func (v *validator) channels() {
+	c := v.config
+	for i, name := range c.Rollout.Channels {
+		at := fmt.Sprintf("rollout.channels.%d", i)
+		if slices.Contains(c.Rollout.Channels[:i], name) {
+			v.fail(at, name, "stands twice", "each once")
+		}
+		if name == "sampling_mask" && c.Rollout.Sampling.TopK == 0 {
+			v.fail(at, name, "has no bound: nothing cuts a distribution to a number of tokens", "rollout.sampling.top_k above 0, or without it")
+		}
+		for _, e := range c.Engines {
+			if !slices.Contains(channels[e.Kind], name) {
+				v.fail(at, name, "is not said by "+e.Name+", which is of kind "+e.Kind, "engines of kind sglang, or vllm for routed_experts and sampling_mask")
+				break
+			}
+		}
 	}
 }
 
@@ -289,6 +313,7 @@ func (v *validator) withoutServers() {
 	v.idle("environment.prompt_tokens_max", c.Environment.PromptTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
 	v.idle("environment.response_tokens_max", c.Environment.ResponseTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
 	v.idle("gateway.template", c.Gateway.Template != "", "on embedded engines, whose task has a template of its own", instead)
+	v.idle("rollout.channels", len(c.Rollout.Channels) > 0, "on embedded engines, which have nothing to say there", instead)
 	policy := Sampling{Temperature: 1, TopP: 1}
 	v.idle("rollout.sampling", c.Rollout.Sampling != policy, "on embedded engines, which sample from the policy as it is", instead)
 }

@@ -42,6 +42,7 @@ func (p *Parts) prepareServed() error {
 				"the directory that the run began with, or a copy of it; for another model begin a run under another --name")
 		}
 		checkpoint.Vocabulary, checkpoint.Context, checkpoint.Ends = kept.Vocabulary, kept.Context, kept.Ends
+		checkpoint.Layers, checkpoint.Experts, checkpoint.ExpertsPerToken = kept.Layers, kept.Experts, kept.ExpertsPerToken
 	}
 	p.policy = &servedModel{checkpoint: checkpoint}
 	p.policy.limits, err = ServedLimits(p.Cfg, checkpoint.Context)

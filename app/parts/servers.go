@@ -11,9 +11,11 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/fleet"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
+	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // buildServers makes the engines that are servers of their own, which are asked nothing yet.
@@ -48,6 +50,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 		return nil, nil, err
 	}
 	server.RawReads = p.Cfg.Gateway.RawIO
+	AskChannels(server, p.Cfg, p.policy.checkpoint)
 	var sender upstream.Sender
 	var groups upstream.CollectiveRegistry
 	if ByCollective(e) {
@@ -75,6 +78,12 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 // ServerOf is where an engine's server is.
 func ServerOf(e config.Engine) (*upstream.Server, error) {
 	return upstream.NewServer(upstream.ServerOptions{URL: e.URL, Model: e.ServedModel, KeyFile: e.KeyFile, Connections: 2 * e.Slots})
+}
+
+// AskChannels has a server asked for the side channels of a document, for a model.
+func AskChannels(server *upstream.Server, document config.Config, model weights.Checkpoint) {
+	server.Channels = document.Rollout.Channels
+	server.Experts = rows.Shape{Layers: model.Layers, TopK: model.ExpertsPerToken, Experts: model.Experts}
 }
 
 // seenFrom says where a server sees a directory below root, which it sees as dir; nil where it sees

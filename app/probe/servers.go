@@ -33,7 +33,7 @@ func ExamineServers(ctx context.Context, document config.Config, probe bool, exa
 		if document.Tinker() {
 			ask = askService
 		}
-		all.Go(func() { examined.Servers[i] = ask(ctx, e) })
+		all.Go(func() { examined.Servers[i] = ask(ctx, document, e) })
 	}
 	all.Wait()
 }
@@ -69,13 +69,15 @@ func problemOf(err error) string {
 }
 
 // askServer asks one engine's server what it can.
-func askServer(ctx context.Context, e config.Engine) doctor.Server {
+func askServer(ctx context.Context, document config.Config, e config.Engine) doctor.Server {
 	server, err := parts.ServerOf(e)
 	if err != nil {
 		return doctor.Server{Err: err.Error()}
 	}
 	defer server.Close()
-	server.Guest = true // a run may be using it
+	server.Guest = true                 // a run may be using it
+	model, _ := parts.ModelOf(document) // said where the model is examined
+	parts.AskChannels(server, document, model)
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()
 	dialect, err := parts.DialectOf(e, nil)
@@ -90,7 +92,7 @@ func askServer(ctx context.Context, e config.Engine) doctor.Server {
 }
 
 // askService asks a service of Tinker's API which base models it has.
-func askService(ctx context.Context, e config.Engine) doctor.Server {
+func askService(ctx context.Context, _ config.Config, e config.Engine) doctor.Server {
 	o, err := parts.ServiceOf(e)
 	if err != nil {
 		return doctor.Server{Err: err.Error()}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headway-rl/headway/loop"
@@ -40,6 +41,9 @@ type Checkpoint struct {
 	// Vocabulary is the number of token ids that the model has rows for, Context the longest sequence
 	// in tokens; 0 where its config.json says none.
 	Vocabulary, Context int
+	// Layers are all layers of a mixture of experts, Experts those in one layer, and ExpertsPerToken how many a token
+	// goes to. All are 0 where its config.json says no experts.
+	Layers, Experts, ExpertsPerToken int
 	// Ends are the token ids that end a sequence, as generation_config.json says, else config.json;
 	// nil where neither does.
 	Ends []int32
@@ -83,6 +87,7 @@ func ReadShape(dir string) (Checkpoint, error) {
 		return c, fmt.Errorf("%s is not the JSON of a model: %w", path, err)
 	}
 	c.Vocabulary, c.Context, c.Ends = shape.vocabulary(), shape.context(), shape.ends()
+	c.Layers, c.Experts, c.ExpertsPerToken = shape.experts()
 	var generation modelShape
 	if text, err := os.ReadFile(filepath.Join(dir, generationConfigName)); err == nil {
 		if err := json.Unmarshal(text, &generation); err != nil {
@@ -118,6 +123,11 @@ type modelShape struct {
 	MaxSequenceLength     int         `json:"max_sequence_length"`
 	MaxSeqLen             int         `json:"max_seq_len"`
 	SeqLength             int         `json:"seq_length"`
+	Layers                count       `json:"num_hidden_layers"`
+	NumExperts            count       `json:"num_experts"`
+	NRoutedExperts        count       `json:"n_routed_experts"`
+	NumLocalExperts       count       `json:"num_local_experts"`
+	ExpertsPerToken       count       `json:"num_experts_per_tok"`
 	Text                  *modelShape `json:"text_config"`
 	Language              *modelShape `json:"llm_config"`
 }
@@ -145,6 +155,33 @@ func (m *modelShape) context() int {
 		}
 	}
 	return 0
+}
+
+// experts are the layers, the experts in one and those of a token; 0 for a model that has no experts.
+func (m *modelShape) experts() (layers, experts, each int) {
+	for _, s := range m.sections() {
+		if s == nil || s.ExpertsPerToken == 0 {
+			continue
+		}
+		for _, n := range []count{s.NumExperts, s.NRoutedExperts, s.NumLocalExperts} {
+			if n > 0 {
+				return int(s.Layers), int(n), int(s.ExpertsPerToken)
+			}
+		}
+	}
+	return 0, 0, 0
+}
+
+// count is a whole number, 0 for anything else: some models have a list where others have a number.
+type count int
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (c *count) UnmarshalJSON(text []byte) error {
+	n, err := strconv.ParseInt(string(text), 10, 32)
+	if err == nil && n > 0 {
+		*c = count(n)
+	}
+	return nil
 }
 
 func (m *modelShape) ends() []int32 {
