@@ -46,8 +46,8 @@ func TypeOf(experts int) channel.DType {
 	return channel.U16
 }
 
-// Learn makes the form of a channel out of the text that an answer of so many passes has for its rows. What the model
-// says stands in known. The error says why the text cannot be used.
+// Learn makes the form of a channel out of the text that an answer of so many passes has for its rows. The model's own
+// numbers are known. The error says why the text cannot be used.
 func Learn(name string, wire Wire, text string, passes int, known Shape) (Form, error) {
 	f := Form{Header: channel.Header{Name: name, Align: channel.Passes}, Wire: wire}
 	file, err := base64.StdEncoding.DecodeString(text)
