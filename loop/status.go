@@ -115,13 +115,23 @@ func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engin
 // false without Config.TrainerAsks.
 func (l *Loop) Asked() bool { return l.s.Asked }
 
-// Touch reads a slot and returns any of its figures. It decides nothing: a driver that knows which
-// event comes next has the slot near by then.
-func (l *Loop) Touch(slot int32) int32 {
-	if uint(slot) >= uint(len(l.s.Slots)) {
-		return 0
+// TouchSlots reads slots and returns a sum that means nothing. It decides nothing: a driver that knows which events
+// come next has the slots near by then. The slots must exist.
+func (l *Loop) TouchSlots(slots []int32) (sum int32) {
+	for _, slot := range slots {
+		sum += l.s.Slots[slot].Group
 	}
-	return l.s.Slots[slot].Group
+	return sum
+}
+
+// TouchGroups reads the groups of the rollouts in slots, as TouchSlots does the slots.
+func (l *Loop) TouchGroups(slots []int32) (sum int32) {
+	for _, slot := range slots {
+		if sl := &l.s.Slots[slot]; sl.Group != none {
+			sum += l.s.Groups[sl.Group].Scored + l.sample(sl.Group, sl.Sample).Slot
+		}
+	}
+	return sum
 }
 
 // QueueGroups returns how many ready groups the queue holds.

@@ -281,14 +281,3 @@ func (c *calendar) review() {
 	}
 	c.taken, c.distant, c.since = 0, 0, first
 }
-
-// ahead is the slot that most likely ends next, none where nothing is known.
-func (c *calendar) ahead() int32 {
-	if c.next < len(c.due) {
-		return c.due[c.next].slot
-	}
-	if c.later == 0 {
-		return none
-	}
-	return c.heads[(c.today+c.nextBusy())&c.mask]
-}

@@ -36,13 +36,20 @@ type merged struct {
 	bound int64
 	ev    loop.Event
 	m     metrics.Measured
-	// wide says that there are so many slots that touchNext pays; touched keeps what it read.
+	// wide says that there are so many slots that readAhead pays. It reads what keepers have for the slots in ahead;
+	// touched keeps what it read.
 	wide    bool
+	keepers []keeper
+	ahead   []int32
 	touched int32
 }
 
-// wideSlots is from how many slots on their records lie outside a core's own caches.
-const wideSlots = 4096
+// wideSlots is from how many slots on their records lie outside a core's own caches; aheadMost is of how many ends at
+// most the records are read ahead: all of a common day's, and few enough to stay near until they are needed.
+const (
+	wideSlots = 4096
+	aheadMost = 32
+)
 
 // rollout is a rollout in a slot of a merged run. It fills one cache line at most.
 type rollout struct {
@@ -108,7 +115,7 @@ func newMerged(cfg *Config) *merged {
 		m.tokensMax = cfg.PruneTokens
 	}
 	m.ev.Kind = loop.RolloutScored
-	m.wide = len(m.slots) >= wideSlots
+	m.wide, m.ahead = len(m.slots) >= wideSlots, make([]int32, 0, aheadMost)
 	return m
 }
 
@@ -124,15 +131,11 @@ func (r *runner) runMerged() error {
 		if err := r.cfg.stopped(); err != nil {
 			return err
 		}
-		if c.next < len(c.due) || c.turn() {
+		if c.next < len(c.due) || r.turn() {
 			if d := &c.due[c.next]; d.end < m.bound {
 				c.next++
 				r.now = d.end
-				slot := d.slot
-				if m.wide {
-					r.touchNext()
-				}
-				r.endMerged(slot)
+				r.endMerged(d.slot)
 				if r.sinceStep > r.stallAfter {
 					return r.stalled(false)
 				}
@@ -150,13 +153,39 @@ func (r *runner) runMerged() error {
 	return nil
 }
 
-// touchNext reads what the next end will need while this one is worked on: with so many slots that they lie
-// outside the nearest caches, an end waits for three of them otherwise, one after another.
-func (r *runner) touchNext() {
-	m := r.merged
-	if next := m.calendar.ahead(); next != none {
-		m.touched += m.calendar.slots[next].tokens + r.l.Touch(next) + r.rec.Touch(next)
+// turn goes on to the next day of the calendar, as the calendar's own does.
+func (r *runner) turn() bool {
+	if !r.merged.calendar.turn() {
+		return false
 	}
+	if r.merged.wide {
+		r.merged.readAhead()
+	}
+	return true
+}
+
+// readAhead reads the records that the ends of today will need. With so many slots that they lie outside the nearest
+// caches, each end waits for eight of them otherwise, and for some only after others. Read in two passes, those of all ends
+// are on their way at once.
+func (m *merged) readAhead() {
+	c := &m.calendar
+	slots := m.ahead[:0]
+	for i := range min(len(c.due)-c.next, cap(slots)) {
+		slots = append(slots, c.due[c.next+i].slot)
+	}
+	for _, k := range m.keepers {
+		m.touched += k.TouchSlots(slots)
+	}
+	for _, k := range m.keepers {
+		m.touched += k.TouchGroups(slots)
+	}
+}
+
+// keeper keeps records of slots and of the groups of their rollouts. Its methods read them and return what keeps the
+// reads from being left out.
+type keeper interface {
+	TouchSlots(slots []int32) int32
+	TouchGroups(slots []int32) int32
 }
 
 // bound returns the time before which no scheduled event and no tick comes; an event that

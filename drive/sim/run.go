@@ -109,6 +109,10 @@ func newRunner(cfg Config) (*runner, error) {
 	r.stallAfter = 1000 * int64(c+(cfg.Loop.QueueGroups+cfg.Loop.BatchGroups+cfg.Loop.ExtraGroups)*(cfg.Loop.GroupSize+cfg.Loop.Redundancy))
 	if cfg.merged() {
 		r.merged = newMerged(&r.cfg)
+		r.merged.keepers = []keeper{r.l, r.rec}
+		if k, ok := cfg.Beside.(keeper); ok {
+			r.merged.keepers = append(r.merged.keepers, k)
+		}
 		return r, nil
 	}
 	r.slots, r.env = make([]slot, c), newTree(0, c)

@@ -233,3 +233,16 @@ func (o *Observer) leave(id loop.GroupID) {
 		g.left()
 	}
 }
+
+// TouchSlots reads what is kept of slots, as the method of loop.Loop does.
+func (o *Observer) TouchSlots(slots []int32) int32 { return o.run.Touch(slots) }
+
+// TouchGroups reads what is kept of the groups of the rollouts in slots, as the method of loop.Loop does.
+func (o *Observer) TouchGroups(slots []int32) (sum int32) {
+	for _, slot := range slots {
+		if g := o.groups.Get(o.run.Slots[slot].Group); g != nil {
+			sum += int32(g.Begun) + int32(g.MadeNS) // one at each end of what a rollout needs
+		}
+	}
+	return sum
+}

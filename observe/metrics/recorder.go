@@ -152,12 +152,17 @@ func (r *Recorder) Observe(ev loop.Event, m Measured, actions []loop.Action) {
 	r.ObserveEvent(&ev, &m, actions)
 }
 
-// Touch reads what is kept of a slot, as loop.Loop's does.
-func (r *Recorder) Touch(slot int32) int32 {
-	if uint(slot) >= uint(len(r.run.Slots)) {
-		return 0
+// TouchSlots reads what is kept of slots, as the method of loop.Loop does.
+func (r *Recorder) TouchSlots(slots []int32) int32 { return r.run.Touch(slots) }
+
+// TouchGroups reads what is kept of the groups of the rollouts in slots, as the method of loop.Loop does.
+func (r *Recorder) TouchGroups(slots []int32) (sum int32) {
+	for _, slot := range slots {
+		if g := r.groups.Get(r.run.Slots[slot].Group); g != nil {
+			sum += g.scored + g.spanMax // one at each end of what a rollout needs
+		}
 	}
-	return r.run.Slots[slot].Sample
+	return sum
 }
 
 // ObserveEvent is Observe without copying what it is given, which it only reads.
