@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"encoding/json"
+	"html"
 	"math"
 	"os"
 	"strings"
@@ -246,6 +247,15 @@ func TestPlansAreTheSameTwice(t *testing.T) {
 		var page bytes.Buffer
 		if err := p.HTML(&page); err != nil {
 			t.Fatal(err)
+		}
+		answers := p.answersText()
+		if len(answers) < 3 || len(answers) < len(p.Answers) {
+			t.Errorf("%q of %d answers", answers, len(p.Answers))
+		}
+		for _, answer := range answers {
+			if !strings.Contains(html.UnescapeString(page.String()), answer) {
+				t.Errorf("the page lacks %q", answer)
+			}
 		}
 		for _, line := range strings.Split(text, "\n") {
 			if len([]rune(line)) > 80 {

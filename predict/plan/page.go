@@ -65,9 +65,13 @@ func (p *Plan) HTML(w io.Writer) error {
 	for _, short := range p.Shortfall {
 		warnings = append(warnings, short.Text)
 	}
-	d := report.Document{Title: "Plan", Summary: p.summary(), Warnings: append(warnings, p.Warnings...), Headline: headline,
+	for _, w := range p.Warnings {
+		warnings = append(warnings, report.Capital(w)+".")
+	}
+	d := report.Document{Title: "Plan", Summary: p.summary(), Warnings: warnings, Headline: headline,
 		Sections: []report.Section{
 			{ID: "recommended", Title: "Recommended", Text: p.Why, Tables: []report.Table{p.figuresTable(), p.settingTable()}},
+			{ID: "questions", Title: "Questions", Findings: p.answersText()},
 			{ID: "frontier", Title: "The frontier", Text: []string{"Every mark is a setting; those lower left are better. Blue: ranked by closed form. The line joins those that nothing beats in both staleness and time. Rings: simulated."},
 				Drawings: []report.Drawing{{Title: "Settings by staleness and time of an update", SVG: drawing, Wide: true}}},
 			{ID: "alternatives", Title: "Alternatives", Findings: p.alternativesText(), Tables: []report.Table{p.alternativesTable()}},

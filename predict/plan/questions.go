@@ -133,6 +133,18 @@ func (p *Plan) nextText() string {
 	return text + "."
 }
 
+// answersText are all answers, and what to measure first.
+func (p *Plan) answersText() []string {
+	var list []string
+	for _, a := range p.Answers {
+		list = append(list, a.Text)
+	}
+	if text := p.uncertainText(); text != "" {
+		list = append(list, text)
+	}
+	return list
+}
+
 // worthKnowing are answers that ask for a decision, beside those that have a line of their own.
 func (p *Plan) worthKnowing() []string {
 	var list []string

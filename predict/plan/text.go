@@ -37,10 +37,7 @@ func (p *Plan) Text(columns int) string {
 		w.paragraph("", text)
 	}
 	w.text.WriteString("\nQuestions\n")
-	for _, a := range p.Answers {
-		w.paragraph("  ", a.Text)
-	}
-	if text := p.uncertainText(); text != "" {
+	for _, text := range p.answersText() {
 		w.paragraph("  ", text)
 	}
 	w.text.WriteString("\nRules of thumb\n")
