@@ -70,11 +70,11 @@ func cut(at place, got map[uint64][]byte) []byte {
 func (s *Store) fetchMessages(seqs []uint64, into map[uint64][]byte) error {
 	bodies, errs := make([][]byte, len(seqs)), make([]error, len(seqs))
 	if len(seqs) == 1 {
-		bodies[0], errs[0] = s.fetchMessage(seqs[0])
+		bodies[0], errs[0] = s.fetchBody(seqs[0])
 	} else {
 		var wait sync.WaitGroup
 		for i, seq := range seqs {
-			wait.Go(func() { bodies[i], errs[i] = s.fetchMessage(seq) })
+			wait.Go(func() { bodies[i], errs[i] = s.fetchBody(seq) })
 		}
 		wait.Wait()
 	}
@@ -84,30 +84,35 @@ func (s *Store) fetchMessages(seqs []uint64, into map[uint64][]byte) error {
 	return errors.Join(errs...)
 }
 
-// fetchMessage reads a message from any replica, and from the leader where that one has not
+func (s *Store) fetchBody(seq uint64) ([]byte, error) {
+	m, err := s.fetchMessage(seq)
+	return m.data, err
+}
+
+// fetchMessage reads a message of the payload stream from any replica, and from the leader where that one has not
 // got it yet or nobody answers.
-func (s *Store) fetchMessage(seq uint64) ([]byte, error) {
+func (s *Store) fetchMessage(seq uint64) (message, error) {
 	request := fmt.Appendf(nil, `{"seq":%d}`, seq)
 	for {
 		try, cancel := context.WithTimeout(s.ctx, apiTimeout)
 		reply, err := s.get.RequestWithContext(try, "$JS.API.DIRECT.GET."+s.names.data, request)
-		if err == nil && reply.Header.Get("Status") == "" && reply.Header.Get(headerPayload) != "" {
+		if err == nil && reply.Header.Get("Status") == "" && (reply.Header.Get(headerPayload) != "" || reply.Header.Get(headerBlob) != "") {
 			cancel()
-			return reply.Data, nil
+			return message{seq, reply.Header, reply.Data}, nil
 		}
 		m, err2 := s.leaderGet(try, s.names.data, seq)
 		cancel()
 		if err2 == nil {
-			return m.data, nil
+			return m, nil
 		}
 		if errors.Is(err2, errNoMessage) {
-			return nil, fmt.Errorf("message %d of %s is gone: %w", seq, s.names.data, errNoMessage)
+			return message{}, fmt.Errorf("message %d of %s is gone: %w", seq, s.names.data, errNoMessage)
 		}
 		if !transient(err2) {
-			return nil, errors.Join(err, err2)
+			return message{}, errors.Join(err, err2)
 		}
 		if !s.pause(s.ctx, retryWait) {
-			return nil, ErrClosed
+			return message{}, ErrClosed
 		}
 	}
 }

@@ -67,13 +67,26 @@ func TestServerOutOfSpace(t *testing.T) {
 	put := func(g int) error {
 		return s.PutSample(storetest.Sample(port.RolloutID{Group: loop.GroupID(g), Attempt: 1}, 20_000))
 	}
-	n := 1
-	err := error(nil)
+	blob := storetest.Blob(blobID, 0, 1<<20)
+	n, blobs := 1, int32(0)
+	err, filled := error(nil), error(nil)
 	for err = put(n); err == nil; err = put(n) {
 		n++
+		if filled == nil { // what fills the disk is a blob, mostly
+			filled = s.PutBlob(blobID, blobs, blob)
+		}
+		if filled == nil {
+			blobs++
+		}
 	}
 	if !errors.Is(err, port.ErrNoSpace) || !strings.Contains(err.Error(), dir) {
 		t.Fatalf("a payload on a full disk: %v, want ErrNoSpace with the place", err)
+	}
+	if err := s.PutBlob(blobID, blobs, blob); !errors.Is(err, port.ErrNoSpace) {
+		t.Fatalf("a blob on a full disk: %v, want ErrNoSpace", err)
+	}
+	if err := s.ReadBlob(blobID, blobs, 0, make([]byte, 1)); !errors.Is(err, port.ErrNoBlob) || blobs == 0 {
+		t.Fatalf("refused after %d blobs: %v, want none", blobs, err)
 	}
 	event := storetest.Event(enc, 1)
 	if err := s.Append([][]byte{event}); !errors.Is(err, port.ErrNoSpace) {
@@ -89,6 +102,9 @@ func TestServerOutOfSpace(t *testing.T) {
 	if err := put(n); err != nil {
 		t.Fatalf("the refused payload, with room: %v", err)
 	}
+	if err := s.PutBlob(blobID, blobs, blob); err != nil {
+		t.Fatalf("the refused blob, with room: %v", err)
+	}
 	if err := s.Append([][]byte{event}); err != nil {
 		t.Fatalf("the refused line, with room: %v", err)
 	}
@@ -99,6 +115,9 @@ func TestServerOutOfSpace(t *testing.T) {
 			if err != nil || len(got) != 1 {
 				t.Fatalf("group %d of %d: %d samples, %v", g, n, len(got), err)
 			}
+		}
+		for number := range blobs + 1 {
+			storetest.CheckBlob(t, s, blobID, number, blob, 0, len(blob))
 		}
 		checkLog(t, s, log)
 		if i == 0 {

@@ -35,6 +35,25 @@ func FuzzContents(f *testing.F) {
 	})
 }
 
+// FuzzChunk: a message whose header says which chunk of a blob it holds is read or refused, and the chunk is one of the blob.
+func FuzzChunk(f *testing.F) {
+	f.Add(chunkOf{epoch: 3, put: 1, id: blobID, number: 2, size: 10, limit: 4, chunk: 2, sum: 7}.String())
+	f.Add("1 1 1 0 1 0 9223372036854775807 1 0 0")
+	f.Add("1 1 1 0 1 0 10 0 0 0")
+	f.Fuzz(func(t *testing.T, header string) {
+		c, err := parseChunk(header)
+		if err != nil {
+			return
+		}
+		if n := chunksOf(c.size, c.limit); n < 1 || n > blobChunksMax || c.chunk >= n || c.chunk*c.limit > c.size {
+			t.Fatalf("%q: chunk %d of %d", header, c.chunk, n)
+		}
+		if again, err := parseChunk(c.String()); err != nil || again != c {
+			t.Fatalf("%q is read as %v, %v", c.String(), again, err)
+		}
+	})
+}
+
 // FuzzLogPlace: the headers of a message of the log are a place or an error.
 func FuzzLogPlace(f *testing.F) {
 	f.Add("12", "3", "")

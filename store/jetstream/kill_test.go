@@ -74,6 +74,11 @@ func child(where string) error {
 				if g/10%8 == 0 {
 					tokens = 20_000
 				}
+				if size := blobOf(g); size > 0 {
+					if err := s.PutBlob(id, 0, storetest.Blob(id, 0, size)); err != nil {
+						failed <- err
+					}
+				}
 				if err := s.PutSample(storetest.Sample(id, tokens)); err != nil {
 					failed <- err
 				}
@@ -102,6 +107,14 @@ func child(where string) error {
 		}
 	}()
 	return <-failed
+}
+
+// blobOf is how large the blob of a group's rollout is, 0 for none.
+func blobOf(g loop.GroupID) int {
+	if g/10%16 != 5 {
+		return 0
+	}
+	return 1_200_000
 }
 
 // position returns an encoder that goes on after the log, by its mirror, which Acquire completed.
@@ -219,12 +232,19 @@ func (k *told) check(t *testing.T, where string) {
 		if err != nil || !reflect.DeepEqual(got, []port.Sample{storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, tokens)}) {
 			t.Fatalf("group %d was acknowledged and is not what was put: %v", g, err)
 		}
+		if size := blobOf(g); size > 0 {
+			id := port.RolloutID{Group: g, Attempt: 1}
+			storetest.CheckBlob(t, s, id, 0, storetest.Blob(id, 0, size), 0, size)
+		}
 	}
 	// What is no longer looked at makes room.
 	if _, err := s.Retain(func(port.RolloutID) bool { return false }); err != nil {
 		t.Fatal(err)
 	}
 	s.payloads.reclaim(t.Context(), true)
+	if n := len(s.payloads.blobs.groups); n > 0 || s.payloads.used() > 0 {
+		t.Fatalf("blobs of %d groups are left, and %d bytes", n, s.payloads.used())
+	}
 	clear(k.puts)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

@@ -37,11 +37,13 @@ type payloads struct {
 	batch  batch
 	// reclaiming is held by whoever removes messages.
 	reclaiming sync.Mutex
+	blobs      blobs
 }
 
 func (p *payloads) init(s *Store) {
 	p.store, p.groups, p.wake = s, map[loop.GroupID][]place{}, make(chan struct{}, 1)
 	p.batch.wake = make(chan struct{}, 1)
+	p.blobs.groups, p.blobs.slots = map[loop.GroupID][]*blob{}, make(chan struct{}, blobPuts)
 }
 
 func (p *payloads) used() int64 {
@@ -139,26 +141,28 @@ func decode(bodies [][]byte, samples []port.Sample) error {
 	return errors.Join(errs...)
 }
 
-// Discard drops the payload of one attempt, if that is the one kept of its sample.
+// Discard drops the blobs of one attempt, and its payload if that is the one kept of its sample.
 func (s *Store) Discard(id port.RolloutID) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
 	s.payloads.discard(id.Group, func(other port.RolloutID) bool { return other == id })
+	s.payloads.dropBlobs(id.Group, func(b *blob) bool { return b.id == id })
 	return nil
 }
 
-// Forget says that a group's payloads are no longer needed. Unknown groups are no error.
+// Forget says that a group's payloads and blobs are no longer needed. Unknown groups are no error.
 func (s *Store) Forget(group loop.GroupID) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
 	s.payloads.discard(group, func(port.RolloutID) bool { return true })
+	s.payloads.dropBlobs(group, func(*blob) bool { return true })
 	return nil
 }
 
 // Retain forgets, after a restart and before anything else is put, every payload of an attempt that
-// does not count. It returns how many those were.
+// does not count. It returns how many those were. Of blobs it keeps those of attempts whose payload it keeps.
 func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	if _, err := s.writer(); err != nil {
 		return 0, err
@@ -171,6 +175,7 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	for _, g := range groups {
 		dropped += p.discard(g, func(id port.RolloutID) bool { return !counts(id) })
 	}
+	p.retainBlobs()
 	return dropped, nil
 }
 

@@ -61,7 +61,7 @@ func (s *Store) PutSample(sample port.Sample) error {
 	p := &s.payloads
 	x := &put{id: sample.ID, body: body, sum: crc32.Checksum(body, castagnoli), done: make(chan error, 1)}
 	x.room = int64(len(body) + max(1, (len(body)+s.chunkBytes()-1)/s.chunkBytes())*messageOverhead)
-	if err := p.admit(x); err != nil {
+	if err := p.admit(x, s.options.PayloadBytesMax); err != nil {
 		return err
 	}
 	if len(body) > min(smallBytes, s.chunkBytes()) {
@@ -74,14 +74,14 @@ func (s *Store) PutSample(sample port.Sample) error {
 	return <-x.done
 }
 
-// admit reserves room for a payload, after making some where there is none.
-func (p *payloads) admit(x *put) error {
+// admit reserves room for a payload or blob, of most bytes for all, after making some where there is none.
+func (p *payloads) admit(x *put, most int64) error {
 	if err := p.store.disk.room(int(x.room)); err != nil {
 		return err
 	}
 	for tried := false; ; tried = true {
 		p.mutex.Lock()
-		most, used := p.store.options.PayloadBytesMax, p.room.used()
+		used := p.room.used()
 		fits, garbage := used+x.room <= most, p.room.garbage
 		if fits {
 			p.room.reserved += x.room
@@ -232,6 +232,7 @@ func (p *payloads) commit(w *lease, puts []*put, messages []*nats.Msg, seqs []ui
 			at := place{sample: x.id.Sample, attempt: x.id.Attempt, epoch: c.epoch, sum: x.sum, offset: c.items[i].offset, size: len(x.body), seqs: seqs}
 			p.remember(&at, x.body)
 			p.index(x.id.Group, at)
+			p.drops(x.id.Group, func(b *blob) bool { return b.id.Sample == x.id.Sample && b.id.Attempt < x.id.Attempt })
 		}
 	}
 	return err

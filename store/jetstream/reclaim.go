@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -49,7 +50,7 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 		return err
 	}
 	defer it.Stop()
-	parts := map[string]*place{}
+	parts, torn := map[string]*place{}, map[chunkOf]*blob{}
 	for next := first; next <= last; {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
@@ -64,12 +65,9 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 		}
 		next++
 		size, _ := strconv.Atoi(m.Headers().Get(headerSize))
-		header := m.Headers().Get(headerPayload)
-		c, err := parseContents(header)
-		if err != nil {
+		if err := p.takeMessage(meta.Sequence.Stream, m.Headers(), size, parts, torn); err != nil {
 			return fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
 		}
-		p.take(meta.Sequence.Stream, c, stored(header, size), parts)
 	}
 	for _, at := range parts { // whose writer died in the middle
 		for _, seq := range at.seqs {
@@ -78,7 +76,36 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 			}
 		}
 	}
+	p.takeTorn(torn)
 	return nil
+}
+
+// takeMessage takes in what a message of the stream holds: payloads, or a chunk of a blob.
+func (p *payloads) takeMessage(seq uint64, header nats.Header, size int, parts map[string]*place, torn map[chunkOf]*blob) error {
+	if text := header.Get(headerBlob); text != "" {
+		c, err := parseChunk(text)
+		if err == nil {
+			p.takeChunk(seq, c, stored(text, size), torn)
+		}
+		return err
+	}
+	text := header.Get(headerPayload)
+	c, err := parseContents(text)
+	if err == nil {
+		p.take(seq, c, stored(text, size), parts)
+	}
+	return err
+}
+
+// epochOf returns which writer put a message, and the header that says so.
+func epochOf(header nats.Header) (epoch uint64, text string, err error) {
+	if text = header.Get(headerBlob); text != "" {
+		c, err := parseChunk(text)
+		return c.epoch, text, err
+	}
+	text = header.Get(headerPayload)
+	c, err := parseContents(text)
+	return c.epoch, text, err
 }
 
 // take indexes what one message holds; a payload in chunks counts with the last of them.
@@ -242,12 +269,11 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 		if err != nil {
 			return fmt.Errorf("store: payload message %d: %w", seq, err)
 		}
-		header := m.header.Get(headerPayload)
-		c, err := parseContents(header)
+		epoch, header, err := epochOf(m.header)
 		if err != nil {
 			return fmt.Errorf("store: payload message %d: %w", seq, err)
 		}
-		if c.epoch > w.epoch {
+		if epoch > w.epoch {
 			w.fence()
 			return ErrFenced
 		}

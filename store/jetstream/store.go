@@ -60,6 +60,7 @@ type Store struct {
 
 var (
 	_ port.Store   = (*Store)(nil)
+	_ port.Blobs   = (*Store)(nil)
 	_ port.Bounded = (*Store)(nil)
 )
 

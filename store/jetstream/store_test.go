@@ -52,13 +52,40 @@ func damage(t *testing.T, store port.Store, line int64) {
 	}
 }
 
+// damageBlob has the message of a chunk replaced by one that differs in a bit.
+func damageBlob(t *testing.T, store port.Store, id port.RolloutID, number int32, at int64) {
+	t.Helper()
+	s := store.(*Store)
+	p := &s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	b := p.find(id, number)
+	seq := &b.seqs[at/b.limit]
+	m, err := s.leaderGet(t.Context(), s.names.data, *seq)
+	must(t, err)
+	m.data[at%b.limit] ^= 1
+	ack, err := s.js.PublishMsg(t.Context(), &nats.Msg{Subject: s.names.dataSubject, Header: nats.Header{headerBlob: m.header[headerBlob]}, Data: m.data})
+	must(t, err)
+	p.room.forget(*seq)
+	*seq = ack.Sequence
+	p.room.note(*seq, len(m.data), 1)
+}
+
+// conforms runs the suites of stores and of blobs.
+func conforms(t *testing.T, open func(t *testing.T) func(t *testing.T) port.Store) {
+	storetest.Run(t, func(t *testing.T) storetest.Place { return storetest.Place{Damage: damage, Open: open(t)} })
+	storetest.RunBlobs(t, func(t *testing.T) storetest.BlobPlace {
+		return storetest.BlobPlace{Place: storetest.Place{Open: open(t)}, DamageBlob: damageBlob}
+	})
+}
+
 func TestConformsEmbedded(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) storetest.Place {
+	conforms(t, func(t *testing.T) func(t *testing.T) port.Store {
 		dir := t.TempDir()
-		return storetest.Place{Damage: damage, Open: func(t *testing.T) port.Store {
+		return func(t *testing.T) port.Store {
 			return open(t, Options{Dir: filepath.Join(dir, "nats"), TracePath: filepath.Join(dir, "trace.ndjson"), PayloadBytesMax: storetest.PayloadBytesMax})
-		}}
+		}
 	})
 }
 
@@ -95,11 +122,11 @@ func TestConformsExternal(t *testing.T) {
 	for _, largest := range []int32{1 << 20, 64 << 10} {
 		t.Run(fmt.Sprint(largest), func(t *testing.T) {
 			url := startServer(t, func(o *server.Options) { o.MaxPayload = largest })
-			storetest.Run(t, func(t *testing.T) storetest.Place {
+			conforms(t, func(t *testing.T) func(t *testing.T) port.Store {
 				run := fmt.Sprintf("a run/%d", runs.Add(1))
-				return storetest.Place{Damage: damage, Open: func(t *testing.T) port.Store {
+				return func(t *testing.T) port.Store {
 					return open(t, Options{URL: url, Run: run, LogBytesMax: 64 << 20, PayloadBytesMax: storetest.PayloadBytesMax})
-				}}
+				}
 			})
 		})
 	}
