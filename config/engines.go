@@ -118,7 +118,7 @@ func (c *Config) gatewayDefaults() {
 	orNumber(&s.Temperature, 1, c.given("rollout.sampling.temperature"))
 	orNumber(&s.TopP, 1, c.given("rollout.sampling.top_p"))
 	orWord(&g.ClientSampling, "override")
-	orWord(&g.ToolFormat, "hermes")
+	orWord(&g.ToolFormat, "auto")
 	orNumber(&g.WaitS, 600, c.given("gateway.wait_s"))
 	loss := "retry"
 	if c.External() {

@@ -82,7 +82,7 @@ func (v *validator) played() {
 		}
 	}
 	if len(e.Tools) > 0 && v.config.Gateway.ToolFormat == "none" {
-		v.fail("gateway.tool_format", "none", "cannot write the calls of environment.tools", "hermes or llama3, whichever the model was trained on")
+		v.fail("gateway.tool_format", "none", "cannot write the calls of environment.tools", "auto, or the family that the model was trained as")
 	}
 	if e.Kind == "tasks" && !v.config.UsesSandbox() {
 		v.idle(prefix+"on_limit", e.OnLimit != OnLimit{}, "where nothing runs in a sandbox", "environment.tools, verifier.kind tests, or leave it out")

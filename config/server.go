@@ -39,8 +39,8 @@ type Server struct {
 type Gateway struct {
 	// ClientSampling says what happens where a client's own temperature, top_p and the like differ from rollout.sampling. Value override takes the run's and says so in a header; refuse answers with an error. Value allow takes the client's, whose log-probs the trainer must then reproduce. Default override.
 	ClientSampling string `json:"client_sampling,omitempty" allowed:"override refuse allow"`
-	// ToolFormat is how calls of tools are written in the model's responses. Value hermes is a JSON object between <tool_call> tags, llama3 a bare JSON object, and none no calls. Default hermes.
-	ToolFormat string `json:"tool_format,omitempty" allowed:"hermes llama3 none"`
+	// ToolFormat is the family whose way to write calls of tools and reasoning the model was trained on (docs/calls.md has the grammar of each). Value auto takes the one that the chat template and the type in model.path tell, else hermes; none tells neither calls nor reasoning from text. Default auto.
+	ToolFormat string `json:"tool_format,omitempty" allowed:"auto hermes qwen3_coder llama3 pythonic mistral deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4 deepseek_v41 glm45 kimi_k2 harmony minimax_m2 none"`
 	// Template is the URL of a server that renders chats into tokens (vLLM's /tokenize), where the engines cannot. Default the first engine that can.
 	Template string `json:"template,omitempty"`
 	// WaitS is how long a request may wait for its rollout's slot, in seconds, before it is told to come again. Default 600.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"runtime/debug"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -174,52 +176,88 @@ func (c *call) first() {
 type choice struct {
 	index      int
 	transcript transcript
-	parser     callParser
+	scanner    *calls.Scanner
 	reply      protocol.TurnReply
-	// text and calls are what it says, as the client was told.
-	text   []byte
-	calls  []toolCall
-	finish string
+	// text, reasoning and calls are what it says, as the client was told. A call that is taken back stays
+	// among them as broken.
+	text, reasoning []byte
+	calls           []toolCall
+	hidden          bool
+	finish          string
 	// why its branch began, empty for one that went on.
 	why        string
 	overridden []string
 }
 
 func (c *call) newChoice(index int) *choice {
-	return &choice{index: index, transcript: transcript{gateway: c.gateway}, parser: newCallParser(c.req, c.gateway.opt.Tools)}
+	ch := &choice{index: index, transcript: transcript{gateway: c.gateway}, hidden: c.req.hidden}
+	if c.req.chat {
+		ch.transcript.dialect = c.gateway.opt.Calls
+	}
+	ch.scanner = calls.NewScanner(ch.transcript.dialect, c.req.offered, c.req.callable)
+	if ch.transcript.dialect.Thinks(c.prompt.tokens) {
+		ch.scanner.Thinking()
+	}
+	return ch
 }
 
-// hear adds text of a response to what the choice says.
-func (c *choice) hear(text []byte, s *said) {
-	s.text, s.calls = s.text[:0], s.calls[:0]
-	c.parser.feed(text, s)
-	c.text = append(c.text, s.text...)
-	c.calls = append(c.calls, s.calls...)
+// hear adds a part of a response to what the choice says. With last it is the end.
+func (c *choice) hear(parts []part, last bool, s *calls.Out) {
+	s.Reset()
+	for _, p := range parts {
+		if p.text == nil {
+			c.scanner.Mark(p.mark, s)
+		} else {
+			c.scanner.Text(p.text, s)
+		}
+	}
+	if last {
+		c.scanner.Finish(c.reply.Finish == "stop", s)
+	}
+	c.text = append(c.text, s.Text...)
+	c.reasoning = append(c.reasoning, s.Reasoning...)
+	for i := range s.Deltas {
+		c.note(&s.Deltas[i])
+	}
+}
+
+// note adds what has become known of a call, and names one that the policy has not named.
+func (c *choice) note(d *calls.Delta) {
+	if d.Name != "" {
+		if d.ID == "" {
+			d.ID = "call_" + rand.Text()
+		}
+		c.calls = append(c.calls, toolCall{ID: d.ID, Type: "function", Function: calledByName{Name: d.Name}})
+	}
+	call := &c.calls[d.Index]
+	call.Function.Arguments += string(d.Arguments)
+	call.broken = call.broken || d.Broken
+}
+
+// called reports whether the choice calls a tool.
+func (c *choice) called() bool {
+	return slices.ContainsFunc(c.calls, func(call toolCall) bool { return !call.broken })
 }
 
 // end completes a choice whose turn has, and returns what that adds to what it says.
-func (c *call) end(ctx context.Context, ch *choice, s *said) error {
+func (c *call) end(ctx context.Context, ch *choice, s *calls.Out) error {
 	rest, err := ch.transcript.finish(ctx, &ch.reply)
 	if err != nil {
 		c.note(ch) // and nothing to go on from: what a client says in its place is not what was sampled
 		return c.unread(err)
 	}
-	ch.hear(rest, s)
-	text, calls := len(s.text), len(s.calls)
-	ch.parser.finish(ch.reply.Finish == "stop", s)
-	ch.text = append(ch.text, s.text[text:]...)
-	ch.calls = append(ch.calls, s.calls[calls:]...)
+	ch.hear(rest, true, s)
 	switch {
 	case ch.reply.Finish != "stop":
 		ch.finish = "length"
-	case len(ch.calls) > 0:
+	case ch.called():
 		ch.finish = "tool_calls"
 	default:
 		ch.finish = "stop"
 	}
 	c.note(ch)
 	if c.req.chat {
-		c.talk.remember(c.prompt, &ch.reply, c.prompt.history().next(canonicalAnswer(ch.answer())))
+		c.talk.remember(c.prompt, &ch.reply, c.prompt.history(), ch.told())
 	}
 	return nil
 }
@@ -236,6 +274,7 @@ func (c *call) note(ch *choice) {
 	}
 	c.usage.add(len(ch.reply.Tokens))
 	c.gateway.metrics.turn(c.prompt, ch)
+	c.gateway.metrics.call(c.req.callable && c.gateway.opt.Calls != nil, ch.scanner.Counts())
 }
 
 // whole answers in one piece.
@@ -248,7 +287,7 @@ func (c *call) whole(ctx context.Context, w http.ResponseWriter, id string, crea
 		if ch.reply, err = c.turn(ctx, func(protocol.TurnDelta) {}); err != nil {
 			return err
 		}
-		if err := c.end(ctx, ch, new(said)); err != nil {
+		if err := c.end(ctx, ch, new(calls.Out)); err != nil {
 			return err
 		}
 		choices = append(choices, ch)

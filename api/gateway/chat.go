@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+
+	"github.com/headway-rl/headway/api/calls"
 )
 
 // chatBody is the body of POST /v1/chat/completions.
@@ -14,6 +16,8 @@ type chatBody struct {
 	ToolChoice  json.RawMessage   `json:"tool_choice"`
 	Logprobs    bool              `json:"logprobs"`
 	TopLogprobs *int              `json:"top_logprobs"`
+	// IncludeReasoning false leaves reasoning_content out of the answer, and no token.
+	IncludeReasoning *bool `json:"include_reasoning"`
 	// Fields that would change what is rendered or sampled, and are refused.
 	Functions            json.RawMessage `json:"functions"`
 	FunctionCall         json.RawMessage `json:"function_call"`
@@ -28,7 +32,7 @@ func decodeChat(r *http.Request, options Options) (*request, error) {
 	if err := decode(r, &b, options); err != nil {
 		return nil, err
 	}
-	req := &request{chat: true, messages: b.Messages, logprobs: b.Logprobs}
+	req := &request{chat: true, messages: b.Messages, logprobs: b.Logprobs, hidden: b.IncludeReasoning != nil && !*b.IncludeReasoning}
 	if err := b.shared(req, options); err != nil {
 		return nil, err
 	}
@@ -47,7 +51,7 @@ func decodeChat(r *http.Request, options Options) (*request, error) {
 		}
 		b.Messages[i] = withoutEmpty(raw)
 	}
-	return req, b.readTools(req, options)
+	return req, b.readTools(req)
 }
 
 // foreignChat refuses what the template or the engine would have to be told.
@@ -109,8 +113,9 @@ func checkMessage(i int, raw json.RawMessage) error {
 	return nil
 }
 
-// readTools reads the tools and whether calls of them are to be told from text.
-func (b *chatBody) readTools(req *request, options Options) error {
+// readTools reads the tools. A tool's own word that calls of it be strict is named among what the run's
+// sampling took the place of: to heed it a grammar would have to choose tokens in the policy's place.
+func (b *chatBody) readTools(req *request) error {
 	choice := "auto"
 	if given(b.ToolChoice) && (json.Unmarshal(b.ToolChoice, &choice) != nil || choice != "auto" && choice != "none") {
 		return invalid("tool_choice", "tool_choice can be auto or none: a call cannot be forced, the policy is sampled as it is")
@@ -118,24 +123,30 @@ func (b *chatBody) readTools(req *request, options Options) error {
 	if len(b.Tools) == 0 {
 		return nil
 	}
-	req.offered = make(map[string]bool, len(b.Tools))
+	req.offered = make(calls.Tools, len(b.Tools))
+	strict := false
 	for i, raw := range b.Tools {
 		var tool struct {
 			Function struct {
-				Name string `json:"name"`
+				Name       string          `json:"name"`
+				Strict     bool            `json:"strict"`
+				Parameters json.RawMessage `json:"parameters"`
 			} `json:"function"`
 		}
 		at := fmt.Sprintf("tools[%d]", i)
 		if err := json.Unmarshal(raw, &tool); err != nil || tool.Function.Name == "" {
 			return invalid(at, "%s is no function with a name", at)
 		}
-		req.offered[tool.Function.Name] = true
+		req.offered[tool.Function.Name] = calls.ReadTool(tool.Function.Parameters)
+		strict = strict || tool.Function.Strict
+	}
+	if strict {
+		req.overridden = append(req.overridden, "tools.strict")
 	}
 	tools, err := json.Marshal(b.Tools)
 	if err != nil {
 		return invalid("tools", "tools cannot be read")
 	}
 	req.tools, req.callable = tools, choice == "auto"
-	req.calls = req.callable && options.Tools != "none"
 	return nil
 }

@@ -2,10 +2,12 @@ package gateway
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"sync"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -22,6 +24,11 @@ type turn struct {
 	added, response []int32
 	// total counts all tokens, those before included.
 	total int
+	// keys are the histories that it is kept under, messages how many a history has with it, and thought its
+	// reasoning.
+	keys     []historyKey
+	messages int
+	thought  string
 }
 
 // sequence returns all tokens up to the end of the response, with room for more.
@@ -44,8 +51,8 @@ type conversation struct {
 
 	mu    sync.Mutex
 	turns map[historyKey]*turn
-	// order has the histories, oldest first; tokens counts those of their turns.
-	order  []historyKey
+	// order has the turns, oldest first; tokens counts theirs.
+	order  []*turn
 	tokens int
 	// asked are histories that a response was sampled after, branches the numbers that were seen.
 	asked    map[historyKey]bool
@@ -58,10 +65,16 @@ func newConversation(ended <-chan struct{}, turnsMax, tokensMax int) *conversati
 }
 
 // longest returns the turn that the chat goes on from, and how many of its messages that covers.
-func (c *conversation) longest(keys []historyKey) (*turn, int) {
+// Of two that say the same and thought differently, it is the one whose thoughts the client sends back.
+func (c *conversation) longest(keys []historyKey, messages []json.RawMessage) (*turn, int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := len(keys) - 1; n > 0; n-- {
+		if thought := reasoningOf(messages[n-1]); thought != "" {
+			if t := c.turns[keys[n].next([]byte(thought))]; t != nil {
+				return t, n
+			}
+		}
 		if t := c.turns[keys[n]]; t != nil {
 			return t, n
 		}
@@ -109,16 +122,28 @@ func (c *conversation) note(p *prompt, index int, reply *protocol.TurnReply) str
 	return why
 }
 
-// remember keeps a response under the history of a chat that says it, so that the chat can go on from it.
-func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, said historyKey) {
+// remember keeps a response under the histories of chats that say it, so that a chat can go on from it. With
+// what was thought it stands there once more.
+func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, before historyKey, told []answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if _, ok := c.turns[said]; ok {
-		return // two choices that say the same: either may be gone on from
+	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens), messages: len(p.keys), thought: told[0].Reasoning}
+	for _, a := range told {
+		said := before.next(canonicalAnswer(a))
+		keys := []historyKey{said}
+		if a.Reasoning != "" {
+			keys = append(keys, said.next([]byte(a.Reasoning)))
+		}
+		for _, key := range keys {
+			if _, ok := c.turns[key]; !ok { // two choices that say the same: either may be gone on from
+				c.turns[key], t.keys = t, append(t.keys, key)
+			}
+		}
 	}
-	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens)}
-	c.turns[said] = t
-	c.order = append(c.order, said)
+	if t.keys == nil {
+		return
+	}
+	c.order = append(c.order, t)
 	c.tokens += len(t.added) + len(t.response)
 	c.trim()
 }
@@ -126,9 +151,11 @@ func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, said histo
 // trim forgets the oldest turns past a bound, the last one never.
 func (c *conversation) trim() {
 	for len(c.order) > 1 && (len(c.order) > c.turnsMax || c.tokens > c.tokensMax) {
-		t := c.turns[c.order[0]]
+		t := c.order[0]
 		c.tokens -= len(t.added) + len(t.response)
-		delete(c.turns, c.order[0])
+		for _, key := range t.keys {
+			delete(c.turns, key)
+		}
 		c.order = c.order[1:]
 	}
 }
@@ -166,8 +193,8 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 		return &prompt{tokens: tokens}, rendering(err, "reading the prompt's tokens")
 	}
 	p := &prompt{keys: histories(req)}
-	if t, n := c.longest(p.keys); t != nil {
-		added, err := g.templates.continued(ctx, req, t, n)
+	if t, n := c.longest(p.keys, req.messages); t != nil {
+		added, err := g.templates.continued(ctx, g.opt.Calls, sampled(g.opt.Calls, req, t), t, n)
 		if err == nil {
 			p.before, p.added, p.tokens = t, added, append(t.sequence(len(added)), added...)
 			return p, nil
@@ -206,7 +233,7 @@ func (t *templates) seesTools(ctx context.Context, req *request, whole []int32) 
 
 // continued returns what follows a turn's tokens in the prompt of a chat whose first n messages end
 // with its response: the end of that message where it was not sampled, and all that was added.
-func (t *templates) continued(ctx context.Context, req *request, from *turn, n int) ([]int32, error) {
+func (t *templates) continued(ctx context.Context, dialect *calls.Dialect, req *request, from *turn, n int) ([]int32, error) {
 	closing, err := t.closing(ctx)
 	if err != nil {
 		return nil, extendable(err)
@@ -219,12 +246,20 @@ func (t *templates) continued(ctx context.Context, req *request, from *turn, n i
 	if err != nil {
 		return nil, err
 	}
+	if last := len(from.response) - 1; last >= 0 && dialect.Ends(from.response[last]) {
+		if added, ok := behindEnd(dialect, before, whole); ok {
+			return added, nil
+		}
+	}
 	if len(before) < len(closing) || !slices.Equal(before[len(before)-len(closing):], closing) {
 		return nil, errNotExtendable
 	}
 	if len(whole) >= len(before) && slices.Equal(whole[:len(before)], before) {
-		closing = closing[overlap(from.response, closing):]
-		return append(slices.Clone(closing), whole[len(before):]...), nil
+		added := append(slices.Clone(closing), whole[len(before):]...)
+		if len(closing) == 0 { // the next message's beginning is what ends this one
+			closing = added[:min(1, len(added))]
+		}
+		return added[overlap(from.response, closing):], nil
 	}
 	added, err := t.decorated(ctx, req, n, before, whole)
 	if err != nil {
@@ -234,6 +269,28 @@ func (t *templates) continued(ctx context.Context, req *request, from *turn, n i
 		return nil, errNotExtendable
 	}
 	return added[overlap(from.response, closing):], nil
+}
+
+// behindEnd returns what follows the token that ends a message, where a template may write another in its
+// place once the chat goes on: the token that was sampled stays.
+func behindEnd(dialect *calls.Dialect, before, whole []int32) ([]int32, bool) {
+	n := len(before) - 1
+	if n < 0 || !dialect.Ends(before[n]) || len(whole) <= n || !slices.Equal(whole[:n], before[:n]) || !dialect.Ends(whole[n]) {
+		return nil, false
+	}
+	return slices.Clone(whole[n+1:]), true
+}
+
+// sampled is a request whose answers say what the policy has thought as it has sampled it, whatever the
+// client sends back of that. So a template that leaves out earlier thoughts is seen to do so.
+func sampled(dialect *calls.Dialect, req *request, from *turn) *request {
+	bare := *req
+	bare.messages = slices.Clone(req.messages)
+	for at := from; at != nil; at = at.before {
+		i := at.messages - 1
+		bare.messages[i] = withThought(bare.messages[i], dialect.Thought(at.thought))
+	}
+	return &bare
 }
 
 // extendable tells a template that cannot render a chat's beginning from one that cannot be reached.

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -98,18 +100,23 @@ func (e *events) choice(index int, prompt []int32) error {
 }
 
 // piece sends what a piece of a response has brought. Nothing is sent where it brought nothing to see.
-func (e *events) piece(s *said, firstCall int, p *piece) error {
+func (e *events) piece(s *calls.Out, p *piece) error {
 	named := (e.req.tokenIDs || e.req.logprobs) && len(p.tokens) > 0
-	if len(s.text) == 0 && len(s.calls) == 0 && !named {
+	thought := len(s.Reasoning) > 0 && !e.req.hidden
+	called := slices.ContainsFunc(s.Deltas, tells)
+	if len(s.Text) == 0 && !called && !thought && !named {
 		return nil
 	}
 	line := append(e.line[:0], e.opening...)
+	if thought {
+		line = append(appendText(append(line, `"reasoning_content":`...), s.Reasoning), ',')
+	}
 	if e.req.chat {
 		line = append(line, `"content":`...)
 	}
-	line = appendText(line, s.text)
-	if len(s.calls) > 0 {
-		line = appendCalls(line, firstCall, s.calls)
+	line = appendText(line, s.Text)
+	if called {
+		line = appendCalls(line, s.Deltas)
 	}
 	if named {
 		line = e.appendNamed(line, p)
@@ -172,18 +179,30 @@ func (e *events) fail(refusal *protocol.Refusal) {
 	_ = e.send(append(line, "\n\n"...)) // who does not read it has left
 }
 
-// appendCalls adds the calls of a piece, each whole.
-func appendCalls(line []byte, first int, calls []toolCall) []byte {
+// tells reports whether there is something in a delta for a client to see.
+func tells(d calls.Delta) bool { return d.Name != "" || len(d.Arguments) > 0 }
+
+// appendCalls adds what has become known of calls: the name once, then arguments.
+func appendCalls(line []byte, deltas []calls.Delta) []byte {
 	line = append(line, `,"tool_calls":[`...)
-	for i, call := range calls {
-		if i > 0 {
+	first := true
+	for _, d := range deltas {
+		if !tells(d) {
+			continue
+		}
+		if !first {
 			line = append(line, ',')
 		}
-		line = strconv.AppendInt(append(line, `{"index":`...), int64(first+i), 10)
-		line = appendText(append(line, `,"id":`...), []byte(call.ID))
-		line = appendText(append(line, `,"type":"function","function":{"name":`...), []byte(call.Function.Name))
-		line = appendText(append(line, `,"arguments":`...), []byte(call.Function.Arguments))
-		line = append(line, `}}`...)
+		first = false
+		line = strconv.AppendInt(append(line, `{"index":`...), int64(d.Index), 10)
+		if d.Name != "" {
+			line = appendText(append(line, `,"id":`...), []byte(d.ID))
+			line = appendText(append(line, `,"type":"function","function":{"name":`...), []byte(d.Name))
+			line = append(line, ',')
+		} else {
+			line = append(line, `,"function":{`...)
+		}
+		line = append(appendText(append(line, `"arguments":`...), d.Arguments), `}}`...)
 	}
 	return append(line, ']')
 }

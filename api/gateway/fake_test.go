@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 )
@@ -167,7 +168,7 @@ type house struct {
 func newHouse(t *testing.T, play func(n int, req protocol.TurnRequest) response, change ...func(*Options)) *house {
 	t.Helper()
 	h := &house{t: t, port: newPort(play), template: &reference{}}
-	o := Options{Rollouts: h.port, Templates: h.template, Model: "tiny", Logf: t.Logf}
+	o := Options{Rollouts: h.port, Templates: h.template, Model: "tiny", Logf: t.Logf, Calls: calls.ByName("hermes").In(nil)}
 	for _, c := range change {
 		c(&o)
 	}
@@ -275,6 +276,7 @@ type event struct {
 type streamDelta struct {
 	Role      string
 	Content   *string
+	Reasoning string `json:"reasoning_content"`
 	ToolCalls []struct {
 		Index int
 		toolCall
@@ -309,6 +311,7 @@ func readEvents(t *testing.T, text string) (events []event, comments int, done b
 // gathered is what a client has made of a stream's choice.
 type gathered struct {
 	content  string
+	thought  string
 	calls    []toolCall
 	finish   string
 	tokens   []int32
@@ -334,11 +337,19 @@ func gather(t *testing.T, events []event) map[int]*gathered {
 				if c.Delta.Content != nil {
 					g.content += *c.Delta.Content
 				}
+				g.thought += c.Delta.Reasoning
 				for _, call := range c.Delta.ToolCalls {
-					if call.Index != len(g.calls) {
-						t.Fatalf("call %d comes as number %d", len(g.calls), call.Index)
+					if call.Function.Name != "" {
+						if call.Index != len(g.calls) {
+							t.Fatalf("call %d comes as number %d", len(g.calls), call.Index)
+						}
+						g.calls = append(g.calls, call.toolCall)
+						continue
 					}
-					g.calls = append(g.calls, call.toolCall)
+					if call.Index >= len(g.calls) || call.ID != "" {
+						t.Fatalf("arguments of call %d, id %q, after %d calls", call.Index, call.ID, len(g.calls))
+					}
+					g.calls[call.Index].Function.Arguments += call.Function.Arguments
 				}
 			}
 			g.tokens = append(g.tokens, c.TokenIDs...)

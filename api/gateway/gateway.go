@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -25,9 +26,9 @@ type Options struct {
 	Context int
 	// PromptTokens is how many tokens a prompt may have, below Context; 0 for as many as leave room for one.
 	PromptTokens int
-	// Tools and ClientSampling are the document's: hermes, llama3 or none; override, refuse or allow.
-	// Defaults hermes and override.
-	Tools          string
+	// Calls is how the policy writes calls of tools and reasoning, nil to tell neither from text.
+	Calls *calls.Dialect
+	// ClientSampling is the document's: override, refuse or allow. Default override.
 	ClientSampling string
 	// Wait is how long a response may take to begin before its client is told to come again. Default 10 minutes.
 	Wait time.Duration
@@ -47,7 +48,6 @@ type Options struct {
 }
 
 func (o Options) withDefaults() Options {
-	o.Tools = cmp.Or(o.Tools, "hermes")
 	o.ClientSampling = cmp.Or(o.ClientSampling, "override")
 	o.Wait = cmp.Or(o.Wait, 10*time.Minute)
 	o.Heartbeat = cmp.Or(o.Heartbeat, 15*time.Second)
@@ -80,8 +80,6 @@ func (o Options) validate() error {
 		return errors.New("gateway: Rollouts is nil: there is nothing to sample with")
 	case o.Model == "":
 		return errors.New("gateway: Model is empty: want the name that clients see under /v1/models")
-	case !slices.Contains([]string{"hermes", "llama3", "none"}, o.Tools):
-		return fmt.Errorf("gateway: Tools is %q: want hermes, llama3 or none", o.Tools)
 	case !slices.Contains([]string{"override", "refuse", "allow"}, o.ClientSampling):
 		return fmt.Errorf("gateway: ClientSampling is %q: want override, refuse or allow", o.ClientSampling)
 	case o.Context < 0 || o.PromptTokens < 0 || o.Wait < 0 || o.Heartbeat < 0 || o.TurnsMax < 0 || o.TurnTokensMax < 0 || o.RenderedTokensMax < 0:

@@ -88,6 +88,9 @@ func canonicalMessage(raw []byte) []byte {
 		}
 	}
 	if message["role"] == "assistant" {
+		for _, name := range reasoningFields {
+			delete(message, name)
+		}
 		if message["content"] == "" {
 			delete(message, "content")
 		}
@@ -95,6 +98,54 @@ func canonicalMessage(raw []byte) []byte {
 			for _, call := range calls {
 				canonicalCall(call)
 			}
+		}
+	}
+	text, err := json.Marshal(message)
+	if err != nil {
+		return raw
+	}
+	return text
+}
+
+// reasoningFields are those in which clients send back what the policy has thought. Some leave it out, so
+// that a message is recognised without it.
+var reasoningFields = []string{"reasoning_content", "reasoning"}
+
+// reasoningOf is what a message says that the policy has thought, empty for nothing.
+func reasoningOf(raw json.RawMessage) string {
+	if !bytes.Contains(raw, []byte(`"reasoning`)) {
+		return ""
+	}
+	var message map[string]json.RawMessage
+	if json.Unmarshal(raw, &message) != nil {
+		return ""
+	}
+	for _, name := range reasoningFields {
+		var text string
+		if json.Unmarshal(message[name], &text) == nil && text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// withThought is an answer that says what the policy has thought at the beginning of its content, and
+// nowhere else.
+func withThought(raw json.RawMessage, thought string) json.RawMessage {
+	if thought == "" && !bytes.Contains(raw, []byte(`"reasoning`)) {
+		return raw
+	}
+	var message map[string]json.RawMessage
+	if json.Unmarshal(raw, &message) != nil {
+		return raw
+	}
+	for _, name := range reasoningFields {
+		delete(message, name)
+	}
+	var content string
+	if json.Unmarshal(message["content"], &content) == nil || !given(message["content"]) {
+		if text, err := json.Marshal(thought + content); err == nil && thought != "" {
+			message["content"] = text
 		}
 	}
 	text, err := json.Marshal(message)
@@ -174,6 +225,8 @@ type toolCall struct {
 	ID       string       `json:"id"`
 	Type     string       `json:"type"`
 	Function calledByName `json:"function"`
+	// broken: it turned out to be none once its beginning was said.
+	broken bool
 }
 
 type calledByName struct {
@@ -187,6 +240,7 @@ type answer struct {
 	Role      string     `json:"role"`
 	Content   *string    `json:"content"`
 	Refusal   *string    `json:"refusal"`
+	Reasoning string     `json:"reasoning_content,omitempty"`
 	ToolCalls []toolCall `json:"tool_calls,omitempty"`
 }
 

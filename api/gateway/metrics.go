@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -18,9 +19,12 @@ type metrics struct {
 	tokens     *prometheus.CounterVec
 	branches   *prometheus.CounterVec
 	overridden *prometheus.CounterVec
+	calls      *prometheus.CounterVec
 
 	// What a status shows of the same.
 	asked, refused, open, turns, left, sampled atomic.Int64
+	// offered counts turns that could call tools, called the calls of them, and missed attempts that were none.
+	offered, called, missed atomic.Int64
 }
 
 func newMetrics() *metrics {
@@ -39,11 +43,13 @@ func newMetrics() *metrics {
 			"Branches begun, by reason: first, n, repeated, changed_history, or fallback, where the template does not extend its renderings.", "reason"),
 		overridden: counter("headway_gateway_overridden_total",
 			"Sampling settings of clients that the run's took the place of, by name.", "setting"),
+		calls: counter("headway_gateway_calls_total",
+			"Attempts of the policy to call a tool, by what became of them: ok, unknown_tool, unclosed, invalid_json, missing_name or malformed.", "status"),
 	}
 }
 
 func (m *metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.firstToken, m.tokens, m.branches, m.overridden}
+	return []prometheus.Collector{m.requests, m.firstToken, m.tokens, m.branches, m.overridden, m.calls}
 }
 
 // request counts one request that has ended.
@@ -56,6 +62,21 @@ func (m *metrics) request(path string, status int) {
 	case status != http.StatusOK:
 		m.refused.Add(1)
 	}
+}
+
+// call counts the attempts of a response to call tools, and whether it could.
+func (m *metrics) call(callable bool, counts calls.Counts) {
+	if callable {
+		m.offered.Add(1)
+	}
+	for _, s := range calls.Statuses() {
+		if n := counts[s]; n > 0 {
+			m.calls.WithLabelValues(s.String()).Add(float64(n))
+		}
+	}
+	ok := int64(counts[calls.OK] + counts[calls.UnknownTool])
+	m.called.Add(ok)
+	m.missed.Add(int64(counts.Total()) - ok)
 }
 
 // turn counts a response that is complete, and its prompt with the first of a request.
@@ -81,7 +102,8 @@ func (m *metrics) turn(p *prompt, ch *choice) {
 func (g *Gateway) Status() protocol.Gateway {
 	m := g.metrics
 	return protocol.Gateway{Requests: m.asked.Load(), Refused: m.refused.Load(), Open: m.open.Load(),
-		Turns: m.turns.Load(), Aborted: m.left.Load(), Tokens: m.sampled.Load()}
+		Turns: m.turns.Load(), Aborted: m.left.Load(), Tokens: m.sampled.Load(),
+		Offered: m.offered.Load(), Calls: m.called.Load(), CallsMissed: m.missed.Load()}
 }
 
 // first counts a first token.

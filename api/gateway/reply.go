@@ -3,7 +3,9 @@ package gateway
 import (
 	"crypto/rand"
 	"encoding/json"
+	"slices"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -50,6 +52,8 @@ type provenance struct {
 	Overridden []string `json:"overridden,omitempty"`
 	// Pruned: the run stopped the response.
 	Pruned bool `json:"pruned,omitempty"`
+	// Calls are attempts to call a tool, by what became of them; left out where there were none.
+	Calls map[string]int `json:"calls,omitempty"`
 }
 
 // versionRun is a stretch of a response's tokens, half-open, that one version sampled.
@@ -73,14 +77,44 @@ func runs(versions []loop.Version) []versionRun {
 
 // record is a choice's provenance as JSON.
 func (c *choice) record() []byte {
-	text, err := json.Marshal(provenance{c.reply.Branch, c.why, runs(c.reply.Versions), c.overridden, c.reply.Finish == "pruned"})
+	p := provenance{Branch: c.reply.Branch, Began: c.why, Versions: runs(c.reply.Versions), Overridden: c.overridden, Pruned: c.reply.Finish == "pruned"}
+	counts := c.scanner.Counts()
+	for _, s := range calls.Statuses() {
+		if counts[s] > 0 {
+			if p.Calls == nil {
+				p.Calls = make(map[string]int)
+			}
+			p.Calls[s.String()] = counts[s]
+		}
+	}
+	text, err := json.Marshal(p)
 	if err != nil {
 		panic("gateway: numbers and names are no JSON: " + err.Error())
 	}
 	return text
 }
 
-func (c *choice) answer() answer { return newAnswer(string(c.text), c.calls) }
+// answer is the choice's message. A call that turned out to be none is text of it.
+func (c *choice) answer() answer {
+	a := newAnswer(string(c.text), slices.DeleteFunc(slices.Clone(c.calls), func(call toolCall) bool { return call.broken }))
+	if !c.hidden {
+		a.Reasoning = string(c.reasoning)
+	}
+	return a
+}
+
+// told are the messages that clients may make of the choice: its answer, and that of a stream, which cannot
+// take back the beginning of a call that turned out to be none.
+func (c *choice) told() []answer {
+	whole := c.answer()
+	whole.Reasoning = string(c.reasoning)
+	if len(whole.ToolCalls) == len(c.calls) {
+		return []answer{whole}
+	}
+	streamed := newAnswer(string(c.text), c.calls)
+	streamed.Reasoning = whole.Reasoning
+	return []answer{whole, streamed}
+}
 
 // canonicalAnswer is a response's message in the form by which it is recognised in later requests.
 func canonicalAnswer(a answer) []byte {

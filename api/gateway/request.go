@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -24,10 +25,11 @@ type request struct {
 	// messages of a chat and its tools, each as the client wrote it; nil tools for none.
 	messages []json.RawMessage
 	tools    json.RawMessage
-	// callable: tools may be called, so that the policy has to see them. calls: calls of them are to be
-	// told from text, those of llama3 by the names in offered.
-	callable, calls bool
-	offered         map[string]bool
+	// callable: tools may be called, so that the policy has to see them. offered are they.
+	callable bool
+	offered  calls.Tools
+	// hidden: the client wants no reasoning. Tokens are named whether or not.
+	hidden bool
 	// text or tokens are the prompt of a completion.
 	text   string
 	tokens []int32

@@ -300,7 +300,7 @@ func TestMethodsThatAreNotThere(t *testing.T) {
 
 func TestOptionsAreChecked(t *testing.T) {
 	for name, o := range map[string]Options{
-		"nothing": {}, "no model": {Rollouts: newPort(nil)}, "tools": {Rollouts: newPort(nil), Model: "m", Tools: "x"},
+		"nothing": {}, "no model": {Rollouts: newPort(nil)},
 		"sampling": {Rollouts: newPort(nil), Model: "m", ClientSampling: "x"}, "negative": {Rollouts: newPort(nil), Model: "m", Wait: -1},
 	} {
 		if _, err := New(o); err == nil {

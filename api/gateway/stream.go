@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -104,10 +105,10 @@ type choiceWriter struct {
 	// room is how many tokens more the connection has room for, by what it said when last asked.
 	room  int
 	piece piece
-	said  said
-	// opened: its first event is out. named counts the tokens that were sent, calls the calls.
-	opened       bool
-	named, calls int
+	said  calls.Out
+	// opened: its first event is out. named counts the tokens that were sent.
+	opened bool
+	named  int
 	// broke is why the turn's goroutine could not write; nothing is written after it.
 	broke  error
 	sentAt time.Time
@@ -125,8 +126,12 @@ func newChoiceWriter(ctx context.Context, c *call, ch *choice) *choiceWriter {
 func (w *choiceWriter) arrived(d protocol.TurnDelta) {
 	w.pendingMu.Lock()
 	w.pending.add(d)
+	for _, id := range d.Tokens {
+		w.pending.marked = w.pending.marked || w.choice.transcript.dialect.Marks(id)
+	}
+	marked := w.pending.marked
 	w.pendingMu.Unlock()
-	if w.writeAtOnce(len(d.Tokens)) {
+	if !marked && w.writeAtOnce(len(d.Tokens)) { // else the text before a word of the frame is asked for
 		return
 	}
 	select {
@@ -222,18 +227,17 @@ func (w *choiceWriter) send(ctx context.Context) error {
 	if err := w.open(); err != nil {
 		return err
 	}
-	text, err := w.choice.transcript.add(ctx, &w.piece)
+	parts, err := w.choice.transcript.add(ctx, &w.piece)
 	if err != nil {
 		return err
 	}
-	w.choice.hear(text, &w.said)
+	w.choice.hear(parts, false, &w.said)
 	return w.event()
 }
 
 func (w *choiceWriter) event() error {
-	err := w.call.events.piece(&w.said, w.calls, &w.piece)
+	err := w.call.events.piece(&w.said, &w.piece)
 	w.named += len(w.piece.tokens)
-	w.calls += len(w.said.calls)
 	return err
 }
 
@@ -272,6 +276,8 @@ type piece struct {
 	tokens   []int32
 	logprobs []float32
 	text     []byte
+	// marked: one of the tokens is a word of the frame of calls.
+	marked bool
 }
 
 func (p *piece) add(d protocol.TurnDelta) {
@@ -281,7 +287,7 @@ func (p *piece) add(d protocol.TurnDelta) {
 }
 
 func (p *piece) reset() {
-	p.tokens, p.logprobs, p.text = p.tokens[:0], p.logprobs[:0], p.text[:0]
+	p.tokens, p.logprobs, p.text, p.marked = p.tokens[:0], p.logprobs[:0], p.text[:0], false
 }
 
 func (p *piece) empty() bool { return len(p.tokens)+len(p.text) == 0 }

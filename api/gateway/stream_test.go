@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 )
@@ -29,7 +30,7 @@ func TestStreamEqualsWhole(t *testing.T) {
 		if dialect == "llama3" && seed%2 == 0 {
 			r.tokens, r.finish = append(spell(`{"name": "look", "parameters": {"é": "日"}}; {"name":"look"}`), imEnd), "stop"
 		}
-		h := newHouse(t, always(r), func(o *Options) { o.Tools = dialect })
+		h := newHouse(t, always(r), func(o *Options) { o.Calls = calls.ByName(dialect).In(nil) })
 		chat := `{"messages":[{"role":"user","content":"x"}],` + tooled + `"logprobs":true,"return_token_ids":true`
 		var whole parsed
 		w := h.post("/v1/chat/completions", chat+"}")
@@ -45,7 +46,11 @@ func TestStreamEqualsWhole(t *testing.T) {
 		if want.Content != nil {
 			content = *want.Content
 		}
-		if got.content != content || got.finish != whole.Choices[0].FinishReason || len(got.calls) != len(want.ToolCalls) {
+		// A stream cannot take back the beginning of a call that turns out to be none.
+		got.calls = slices.DeleteFunc(got.calls, func(call toolCall) bool {
+			return !slices.ContainsFunc(want.ToolCalls, func(w toolCall) bool { return w.Function == call.Function })
+		})
+		if got.content != content || got.thought != want.Reasoning || got.finish != whole.Choices[0].FinishReason || len(got.calls) != len(want.ToolCalls) {
 			t.Fatalf("seed %d: %+v, want %q %+v", seed, got, content, want)
 		}
 		for i, call := range got.calls {

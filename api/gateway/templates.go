@@ -21,6 +21,9 @@ type templates struct {
 	// recent has the renderings, the latest used first.
 	recent *list.List
 	tokens int
+
+	// words are the texts of tokens that frame calls, as engines show them.
+	words sync.Map
 }
 
 type renderKey [sha256.Size]byte
@@ -61,6 +64,18 @@ func (t *templates) chat(ctx context.Context, messages []json.RawMessage, tools 
 			return c.tokens, rendering(c.err, "rendering the chat")
 		}
 	}
+}
+
+// shown is the text of one token that frames calls: empty where engines leave it out.
+func (t *templates) shown(ctx context.Context, token int32) (string, error) {
+	if text, ok := t.words.Load(token); ok {
+		return text.(string), nil
+	}
+	text, err := t.Decode(ctx, []int32{token})
+	if err == nil {
+		t.words.Store(token, text)
+	}
+	return text, err
 }
 
 func joinMessages(messages []json.RawMessage) []byte {

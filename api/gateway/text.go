@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 )
 
@@ -13,10 +14,19 @@ import (
 // of an engine lags behind by the bytes of a character, or the length of a stop text.
 const textlessTokens = 32
 
+// part is a piece of what a response says: a text, or a token that is a word of the frame of calls.
+type part struct {
+	text []byte
+	mark int32
+}
+
 // transcript makes the text of a response from pieces: the engine's own, or read from the tokens
-// where the engine says none. It never ends inside a character.
+// where the engine says none. It never ends inside a character. Tokens that frame calls are handed on
+// where they stand: the text before such a token is read from the tokens, since an engine's may lag behind.
 type transcript struct {
 	gateway *Gateway
+	// dialect has the tokens that frame calls; nil for none.
+	dialect *calls.Dialect
 	// reading: the engine gives no text. begun: it has given some.
 	reading, begun bool
 	// text is all that was said; cut the beginning of a character that has not come whole.
@@ -26,12 +36,24 @@ type transcript struct {
 	// on it is read again, since a token's text can depend on those before it.
 	tokens        []int32
 	context, read int
+	// marked counts the tokens that were looked through. said is how much of text was handed on. The tokens
+	// from segment on, behind the last that is a word of the frame, have their text from begins on.
+	marked, said, segment, begins int
+	parts                         []part
 }
 
-// add returns the text that a piece has brought.
-func (t *transcript) add(ctx context.Context, p *piece) ([]byte, error) {
+// add returns what a piece has brought.
+func (t *transcript) add(ctx context.Context, p *piece) ([]part, error) {
+	t.parts = t.parts[:0]
 	t.tokens = append(t.tokens, p.tokens...)
 	if len(p.text) > 0 && len(t.text) == 0 { // the engine gives text after all
+		if t.marked > 0 && t.reading {
+			shown, err := t.decode(ctx, t.tokens[:t.marked])
+			if err != nil {
+				return nil, err
+			}
+			t.segment, t.begins, t.said = t.marked, len(shown), len(shown)
+		}
 		t.reading, t.begun = false, true
 		t.gateway.textless.Store(false)
 	}
@@ -39,9 +61,72 @@ func (t *transcript) add(ctx context.Context, p *piece) ([]byte, error) {
 		t.reading = t.gateway.textless.Load() || len(t.tokens) > textlessTokens
 	}
 	if t.reading {
-		return t.readOn(ctx, false)
+		return t.parts, t.readAll(ctx, false)
 	}
-	return t.append(t.whole(p.text)), nil
+	t.append(t.whole(p.text))
+	if !t.begun { // tokens have come and no text yet
+		return t.parts, nil
+	}
+	return t.parts, t.hand(ctx)
+}
+
+// hand hands on the engine's text, and the tokens between it that frame calls.
+func (t *transcript) hand(ctx context.Context) error {
+	for ; t.marked < len(t.tokens); t.marked++ {
+		if !t.dialect.Marks(t.tokens[t.marked]) {
+			continue
+		}
+		if err := t.upTo(ctx, t.marked); err != nil {
+			return err
+		}
+	}
+	if t.said < len(t.text) {
+		t.parts = append(t.parts, part{text: t.text[t.said:]})
+		t.said = len(t.text)
+	}
+	return nil
+}
+
+// upTo hands on the text before a token that frames calls, and the token. An engine may show its text, and
+// none of the tokens that it takes for special ones.
+func (t *transcript) upTo(ctx context.Context, at int) error {
+	before, err := t.decode(ctx, t.tokens[t.segment:at])
+	if err != nil {
+		return err
+	}
+	said := ""
+	if t.said > t.begins {
+		said = string(t.text[t.begins:t.said])
+	}
+	if !strings.HasPrefix(before, said) {
+		all, err := t.decode(ctx, t.tokens[:at]) // a text can depend on the tokens before it
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(all, string(t.text[:t.said])) {
+			return lostPiece()
+		}
+		t.begins, before = 0, all
+	}
+	if rest := before[max(0, t.said-t.begins):]; rest != "" {
+		t.parts = append(t.parts, part{text: []byte(rest)})
+	}
+	shown, err := t.gateway.templates.shown(ctx, t.tokens[at])
+	if err != nil {
+		return rendering(err, "reading the text of tokens")
+	}
+	t.parts = append(t.parts, part{mark: t.tokens[at]})
+	t.begins += len(before) + len(shown)
+	t.said, t.segment = t.begins, at+1
+	return nil
+}
+
+func (t *transcript) decode(ctx context.Context, tokens []int32) (string, error) {
+	if len(tokens) == 0 {
+		return "", nil
+	}
+	text, err := t.gateway.templates.Decode(ctx, tokens)
+	return text, rendering(err, "reading the text of tokens")
 }
 
 // whole returns text up to the last character that is complete.
@@ -62,72 +147,92 @@ func (t *transcript) whole(text []byte) []byte {
 	return text
 }
 
-func (t *transcript) append(text []byte) []byte {
-	t.text = append(t.text, text...)
-	return text
+func (t *transcript) append(text []byte) { t.text = append(t.text, text...) }
+
+// readAll reads the tokens that were not read yet, and hands on those that frame calls.
+func (t *transcript) readAll(ctx context.Context, last bool) error {
+	for ; t.marked < len(t.tokens); t.marked++ {
+		if !t.dialect.Marks(t.tokens[t.marked]) {
+			continue
+		}
+		if err := t.readOn(ctx, t.marked, true); err != nil {
+			return err
+		}
+		t.parts = append(t.parts, part{mark: t.tokens[t.marked]})
+		t.context, t.read = t.marked+1, t.marked+1
+	}
+	return t.readOn(ctx, len(t.tokens), last)
 }
 
-// readOn reads the tokens that were not read yet. A character that is not complete reads as a
-// replacement mark and waits for the tokens that complete it, unless these are the last.
-func (t *transcript) readOn(ctx context.Context, last bool) ([]byte, error) {
-	if t.gateway.templates == nil || t.read == len(t.tokens) {
-		return nil, nil
+// readOn reads tokens up to an end. A character that is not complete reads as a replacement mark and
+// waits for the tokens that complete it, unless these are the last.
+func (t *transcript) readOn(ctx context.Context, end int, last bool) error {
+	if t.gateway.templates == nil || t.read == end {
+		return nil
 	}
-	before, err := "", error(nil)
-	if t.context < t.read {
-		before, err = t.gateway.templates.Decode(ctx, t.tokens[t.context:t.read])
-	}
+	before, err := t.decode(ctx, t.tokens[t.context:t.read])
 	if err != nil {
-		return nil, rendering(err, "reading the text of tokens")
+		return err
 	}
-	now, err := t.gateway.templates.Decode(ctx, t.tokens[t.context:])
+	now, err := t.decode(ctx, t.tokens[t.context:end])
 	if err != nil {
-		return nil, rendering(err, "reading the text of tokens")
+		return err
 	}
 	if !last && (len(now) <= len(before) || strings.HasSuffix(now, "\uFFFD")) {
-		return nil, nil
+		return nil
 	}
-	t.context, t.read = t.read, len(t.tokens)
-	if len(now) <= len(before) {
-		return nil, nil
+	t.context, t.read = t.read, end
+	if len(now) > len(before) {
+		t.append([]byte(now[len(before):]))
+		t.parts = append(t.parts, part{text: []byte(now[len(before):])})
 	}
-	return t.append([]byte(now[len(before):])), nil
+	return nil
 }
 
-// finish returns the text that the end of the response has brought beyond its pieces.
-func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]byte, error) {
+// finish returns what the end of the response has brought beyond its pieces.
+func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]part, error) {
+	t.parts = t.parts[:0]
 	if !t.begun && reply.Text == "" && len(reply.Tokens) > 0 {
 		t.reading = true
 	}
+	if n := len(t.tokens); len(reply.Tokens) > n {
+		t.tokens = append(t.tokens, reply.Tokens[n:]...)
+	}
 	if t.reading {
-		if n := len(t.tokens); len(reply.Tokens) > n {
-			t.tokens = append(t.tokens, reply.Tokens[n:]...)
-		}
-		text, err := t.readOn(ctx, true)
+		err := t.readAll(ctx, true)
 		if len(t.text) > 0 && reply.Text == "" { // else the tokens may all be special ones
 			t.gateway.textless.Store(true)
 		}
-		return text, err
+		return t.parts, err
 	}
-	return t.rest(ctx, reply)
+	if err := t.rest(ctx, reply); err != nil {
+		return nil, err
+	}
+	return t.parts, t.hand(ctx)
 }
 
-// rest returns what an engine's own text has beyond the pieces. One that says none in the end has
+// rest adds what an engine's own text has beyond the pieces. One that says none in the end has
 // lost some of it, as it may where a response goes on at another: only the tokens have all of it then.
-func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) ([]byte, error) {
+func (t *transcript) rest(ctx context.Context, reply *protocol.TurnReply) error {
 	all := reply.Text
 	if all == "" && len(reply.Tokens) > 0 {
 		if t.gateway.templates == nil {
-			return t.append(t.cut), nil
+			t.append(t.cut)
+			return nil
 		}
 		var err error
-		if all, err = t.gateway.templates.Decode(ctx, reply.Tokens); err != nil {
-			return nil, rendering(err, "reading the text of tokens")
+		if all, err = t.decode(ctx, reply.Tokens); err != nil {
+			return err
 		}
 	}
 	rest, ok := strings.CutPrefix(all, string(t.text))
 	if !ok { // what was sent cannot be taken back, and nothing makes it right
-		return nil, protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and the sent text is not the beginning")
+		return lostPiece()
 	}
-	return t.append([]byte(rest)), nil
+	t.append([]byte(rest))
+	return nil
+}
+
+func lostPiece() error {
+	return protocol.Refuse(protocol.CodeUnavailable, "a piece was lost on its way, and the sent text is not the beginning")
 }

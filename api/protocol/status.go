@@ -202,6 +202,11 @@ type Gateway struct {
 	Turns   int64 `json:"turns"`
 	Aborted int64 `json:"aborted"`
 	Tokens  int64 `json:"tokens"`
+	// Offered are turns that could call tools, Calls the calls that were told from them, and CallsMissed the
+	// attempts that were none.
+	Offered     int64 `json:"offered,omitempty"`
+	Calls       int64 `json:"calls,omitempty"`
+	CallsMissed int64 `json:"calls_missed,omitempty"`
 }
 
 // Bound is on what clients together may take of a control plane.

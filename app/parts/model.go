@@ -117,6 +117,18 @@ func ServedLimits(cfg config.Config, context int) (environment.Limits, error) {
 	return limits, nil
 }
 
+// ModelFile is a file of the directory that describes the policy; nil where there is none, or no such directory.
+func (p *Parts) ModelFile(name string) []byte {
+	if p.policy == nil || p.policy.checkpoint.Dir == "" {
+		return nil
+	}
+	text, err := os.ReadFile(filepath.Join(p.policy.checkpoint.Dir, name))
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
 // Vocabulary is the number of the policy's token ids.
 func (p *Parts) Vocabulary() int {
 	if p.policy != nil {

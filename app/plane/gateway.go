@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
@@ -21,7 +22,7 @@ func (p *Plane) buildGateway() error {
 	}
 	g := p.Cfg.Gateway
 	opt := gateway.Options{
-		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Tools: g.ToolFormat, ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.logf,
+		Rollouts: p.Workers, Model: p.Cfg.EnvironmentName(), Calls: p.callDialect(), ClientSampling: g.ClientSampling, Wait: config.Seconds(g.WaitS) + afterRollouts, Logf: p.logf,
 	}
 	if limits := p.Limits(); limits.PromptTokens > 0 && limits.ResponseTokens > 0 {
 		opt.Context, opt.PromptTokens = limits.PromptTokens+limits.ResponseTokens, limits.PromptTokens
@@ -41,6 +42,31 @@ func (p *Plane) buildGateway() error {
 	}
 	p.OnClose(p.gateway.Close)
 	return nil
+}
+
+// callDialect is how the policy writes calls of tools and reasoning: as the document says, else as its own
+// files tell.
+func (p *Plane) callDialect() *calls.Dialect {
+	format := p.Cfg.Gateway.ToolFormat
+	if format == "none" || !p.Cfg.External() {
+		return nil
+	}
+	model := calls.ReadModel(p.ModelFile)
+	grammar, from := calls.ByName(format), "gateway.tool_format"
+	if grammar == nil {
+		grammar, from = calls.Choose(model), "the model's own files"
+	}
+	if grammar == nil {
+		grammar, from = calls.ByName("hermes"), "the default: the model's files tell none"
+	}
+	found := 0
+	for _, word := range grammar.Words() {
+		if _, ok := model.Tokens[word]; ok {
+			found++
+		}
+	}
+	p.logf("gateway: calls of tools and reasoning are read as %s writes them (%s); %d of the %d words of its frame are tokens of this model", grammar.Name, from, found, len(grammar.Words()))
+	return grammar.In(model.Tokens)
 }
 
 // chatTemplates render chats by a server, or refuse them where there is none that could.

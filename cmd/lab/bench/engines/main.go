@@ -56,8 +56,8 @@ func run(ctx context.Context, o options) error {
 		return fmt.Errorf("%w (run this from the root of the repository)", err)
 	}
 	for _, name := range o.only {
-		if !slices.ContainsFunc(engines, func(e engine) bool { return e.name == name }) {
-			return fmt.Errorf("no engine is called %q: there are %s", name, strings.Join(engineNames(), ", "))
+		if name != parsersName && !slices.ContainsFunc(engines, func(e engine) bool { return e.name == name }) {
+			return fmt.Errorf("no engine is called %q: there are %s, and %s", name, strings.Join(engineNames(), ", "), parsersName)
 		}
 	}
 	if o.at != "" && len(o.only) != 1 {
@@ -85,6 +85,12 @@ func run(ctx context.Context, o options) error {
 		}
 		if ctx.Err() != nil {
 			break
+		}
+	}
+	if ctx.Err() == nil && (len(o.only) == 0 || slices.Contains(o.only, parsersName)) {
+		if err := h.parsers(ctx); err != nil {
+			h.logf("%s: %v", parsersName, err)
+			failed = append(failed, err)
 		}
 	}
 	if o.install || o.run != "" {
