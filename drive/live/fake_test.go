@@ -210,6 +210,7 @@ type fakeEnvironment struct {
 	toolNS func(port.RolloutID) int64
 	pruned func(port.RolloutID) bool
 	err    error
+	errOf  func(port.RolloutID) error // after the response, as err
 	plays  *plays
 }
 
@@ -239,6 +240,9 @@ func (e fakeEnvironment) Play(ctx context.Context, t port.RolloutRequest, s port
 	}
 	if e.err != nil {
 		return port.Sample{}, e.err
+	}
+	if e.errOf != nil && e.errOf(id) != nil {
+		return port.Sample{}, e.errOf(id)
 	}
 	if e.pruned != nil && e.pruned(id) {
 		return port.Sample{ID: id, Pruned: true}, nil

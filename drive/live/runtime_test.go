@@ -396,6 +396,48 @@ func checkHardStops(t *testing.T, w *world) {
 	t.Error("the run never finished")
 }
 
+// TestScoredMembersAlone: what a machine or a task fails is in no batch, and no group has fewer than its minimum.
+func TestScoredMembersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := asyncConfig()
+		cfg.GroupSize, cfg.OnFailure, cfg.GroupMin, cfg.MaxAttempts = 4, loop.ShrinkGroup, 2, 2
+		w := newWorld(cfg)
+		dead := func(id port.RolloutID) bool { // for good
+			return id.Sample == 1 && id.Group%3 == 0 || id.Sample == 2 && id.Group%5 == 0
+		}
+		w.env.reward = func(id port.RolloutID) float32 { return 1 + float32(id.Sample) }
+		w.env.errOf = func(id port.RolloutID) error {
+			switch {
+			case id.Sample == 0 && id.Attempt > 1:
+				t.Errorf("%v: a task that cannot be scored is played again", id)
+			case id.Sample == 0:
+				return fmt.Errorf("%w: no answer", port.ErrData)
+			case dead(id) || id.Sample == 3 && id.Attempt == 1:
+				return errors.New("no route to the machine")
+			}
+			return nil
+		}
+		if _, err := w.runtime(t, nil).Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		sizes := map[int]int{}
+		for _, b := range w.trainer.batches {
+			for _, g := range b.Groups {
+				sizes[len(g.Samples)]++
+				for _, s := range g.Samples {
+					if s.ID.Sample == 0 || dead(s.ID) || s.Reward != 1+float32(s.ID.Sample) {
+						t.Errorf("trained on %v with the reward %g", s.ID, s.Reward)
+					}
+				}
+			}
+		}
+		if len(sizes) != 2 || sizes[2] == 0 || sizes[3] == 0 { // a group of which both are dead has one left, and ends
+			t.Errorf("groups by their members: %v", sizes)
+		}
+		replay(t, w)
+	})
+}
+
 // TestFailures injects faults at every port and expects the run to go on.
 func TestFailures(t *testing.T) {
 	for name, change := range hardRules {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
@@ -226,6 +228,32 @@ func TestToolFailures(t *testing.T) {
 	failed, scored := float64(res.Failures.Environment), res.Throughput.ProductionRolloutsPerS*res.WindowS
 	near(t, "share of failed attempts", failed/(failed+scored), math.Pow(f, r+1), 0.06)
 	near(t, "failed tries a call", float64(res.Services.ToolFailures)/(failed+scored), f+f*f+f*f*f, 0.03)
+}
+
+// A group is trained on with its minimum of scored rollouts or more: of S rollouts of which each is lost with
+// probability p, a binomial share of groups has so many.
+func TestGroupMin(t *testing.T) {
+	const f, least = 0.3, 3
+	model := tools(t, workload.ToolsSpec{Calls: 1, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}, FailureRate: f})
+	s := fed
+	s.steps = 1500
+	s.rules = func(c *loop.Config) { c.MaxAttempts, c.OnFailure, c.GroupMin = 1, loop.ShrinkGroup, least }
+	cfg := s.agents(&sim.Agents{Seed: 3, Tools: model}).config(t)
+	fewest := cfg.Loop.GroupSize
+	cfg.Observe = func(_ loop.Event, _, _ int64, actions []loop.Action) {
+		for _, a := range actions {
+			if a.Kind == loop.GroupTrained {
+				fewest = min(fewest, int(a.Count))
+			}
+		}
+	}
+	res := run(t, cfg)
+	if fewest != least {
+		t.Errorf("the smallest group that was trained on has %d rollouts", fewest)
+	}
+	ended := res.Summary.Waste.GroupsEnded
+	all := ended.Failed + ended.Trained + ended.Evicted
+	near(t, "share of groups that fail", float64(ended.Failed)/float64(all), distuv.Binomial{N: float64(cfg.Loop.GroupSize), P: 1 - f}.CDF(least-1), 0.06)
 }
 
 // A sandbox is held as long as Little's law says, starts that fail are tried again,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // The variation of arrivals is 1 for a Poisson stream, 0 for a regular one, whatever the bins
@@ -71,6 +72,20 @@ func TestRowsAreBounded(t *testing.T) {
 	}
 	if want := int64(len(tl.rows)) * 1; scored < want {
 		t.Errorf("%d scored in %d rows", scored, len(tl.rows))
+	}
+}
+
+// Attempts that fail by their task are another finding than those that fail by a machine.
+func TestFailuresByKind(t *testing.T) {
+	found := func(failed metrics.Failures) (machines, tasks *Finding) {
+		f := &facts{own: &own{summary: metrics.Summary{Failures: failed}, rows: []row{{scored: 80, failed: 20}}}}
+		return f.environmentFailures(), f.brokenTasks()
+	}
+	if machines, tasks := found(metrics.Failures{Environment: 2, Timeout: 3, Data: 1}); machines == nil || machines.Severity != severityWarning || machines.CostRatio != 0.05 || tasks != nil {
+		t.Errorf("5 of 100 by machines, 1 by its task: %+v, %+v", machines, tasks)
+	}
+	if machines, tasks := found(metrics.Failures{Environment: 1, Data: 19}); machines != nil || tasks == nil || tasks.Severity != severityDefect || tasks.CostRatio != 0.19 {
+		t.Errorf("19 of 100 by their task, 1 by a machine: %+v, %+v", machines, tasks)
 	}
 }
 
