@@ -90,14 +90,15 @@ func cutKey(text string) (id, mac string, ok bool) {
 	return text[:at], text[at+1:], true
 }
 
-// isClaimID reports whether a text has the form of a claim's id: g12-s3-a1.
+// isClaimID reports whether a text has the form of a claim's id: g12-s3-a1, or e12-s3-a1 of an evaluation.
 func isClaimID(text string) bool {
 	parts := strings.Split(text, "-")
 	if len(parts) != 3 {
 		return false
 	}
-	for i, letter := range []string{"g", "s", "a"} {
-		digits, ok := strings.CutPrefix(parts[i], letter)
+	for i, letters := range []string{"ge", "s", "a"} {
+		digits := strings.TrimLeft(parts[i], letters)
+		ok := len(digits) == len(parts[i])-1
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if !ok || err != nil || n < 0 || strconv.FormatInt(n, 10) != digits {
 			return false
@@ -166,7 +167,7 @@ func (s *Server) noKey(w http.ResponseWriter, secret string) error {
 
 // Signatures in what a log is told: a key anywhere, and the field of a body that has a secret.
 var (
-	keyText    = regexp.MustCompile(`(g\d+-s\d+-a\d+)\.[A-Za-z0-9_-]{8,}`)
+	keyText    = regexp.MustCompile(`([ge]\d+-s\d+-a\d+)\.[A-Za-z0-9_-]{8,}`)
 	secretText = regexp.MustCompile(`(?i)("secret"\s*:\s*")[^"]*`)
 )
 

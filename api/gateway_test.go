@@ -239,7 +239,7 @@ func TestGatewayMetrics(t *testing.T) {
 
 func TestClaimID(t *testing.T) {
 	for text, want := range map[string]bool{"g1-s0-a0": true, "g123-s45-a6": true, "": false, "g1-s0": false, "g01-s0-a0": false, "g1-s0-a0 ": false,
-		"g-1-s0-a0": false, "s1-g0-a0": false, "g1-s0-a0-x1": false, "g+1-s0-a0": false, "g99999999999999999999-s0-a0": false} {
+		"g-1-s0-a0": false, "s1-g0-a0": false, "g1-s0-a0-x1": false, "e200-s3-a1": true, "e200-e3-a1": false, "ge1-s0-a0": false, "gg1-s0-a0": false, "x1-s0-a0": false, "g+1-s0-a0": false, "g99999999999999999999-s0-a0": false} {
 		if isClaimID(text) != want {
 			t.Errorf("%q: %v", text, !want)
 		}

@@ -40,6 +40,9 @@ type Claim struct {
 	Environment string `json:"environment"`
 	Prompt      uint64 `json:"prompt"`
 	Level       int32  `json:"level,omitempty"`
+	// Evaluation: the prompt is one of those kept for evaluation, by its number from 1, and nothing is trained on
+	// it. Group is below 0 then.
+	Evaluation bool `json:"evaluation,omitempty"`
 	// Seed is the run's: prompts are a function of (seed, prompt, level).
 	Seed uint64 `json:"seed"`
 	// DeadlineS is how long the claim lasts from now without a call that names it.

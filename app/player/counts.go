@@ -37,7 +37,7 @@ func (s *Player) openCounts(dir string) (err error) {
 
 // ended counts an attempt at its task.
 func (s *Player) ended(a player.Attempt) {
-	if s.counts == nil {
+	if s.counts == nil || a.Evaluation {
 		return
 	}
 	r := taskset.Result{Task: a.Task.ID, Level: a.Task.Level, Failed: a.Record.Reward == nil, Version: a.Version, Time: s.now()}

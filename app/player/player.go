@@ -71,6 +71,9 @@ func New(cfg config.Config) (*Player, config.Config, error) {
 			cfg, err = counted(cfg, s.tasks.Len())
 		}
 	}
+	if err == nil && s.tasks != nil && cfg.Evaluate.Slots > 0 {
+		cfg, err = evaluated(cfg, s.tasks.HeldOutLen())
+	}
 	if err == nil && cfg.Environment.Kind == "openenv" {
 		s.openenv, err = parts.OpenenvOf(cfg.Environment.OpenEnv)
 	}
@@ -98,6 +101,18 @@ func counted(cfg config.Config, have int) (config.Config, error) {
 		changed, err = changed.Resolve()
 	}
 	return changed, err
+}
+
+// evaluated is a document that evaluates at most as many prompts as tasks are held out.
+func evaluated(cfg config.Config, have int) (config.Config, error) {
+	switch {
+	case have == 0:
+		return cfg, cfg.Refuse("evaluate.slots", "has nothing to play: no task is held out", "environment.tasks.held_out or held_out_file, or leave it out")
+	case cfg.Evaluate.Prompts > have && cfg.Given("evaluate.prompts"):
+		return cfg, cfg.Refuse("evaluate.prompts", fmt.Sprintf("is more than the %d tasks that are held out", have), fmt.Sprintf("at most %d, or leave it out", have))
+	}
+	cfg.Evaluate.Prompts = min(cfg.Evaluate.Prompts, have)
+	return cfg, nil
 }
 
 // Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told
@@ -160,7 +175,7 @@ func (s *Player) keepTasks(dir string) error {
 func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
-		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players, Task: s.task, World: s.world, Verifier: s.verifierPort(),
+		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players + s.cfg.Evaluate.Slots, Task: s.task, World: s.world, Verifier: s.verifierPort(),
 		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.logf,
 	})
 	if err != nil {
@@ -185,6 +200,12 @@ func (s *Player) task(claim protocol.Claim) (*taskset.Task, error) {
 		return &taskset.Task{ID: fmt.Sprintf("prompt-%d", claim.Prompt)}, nil
 	}
 	prompt := int64(claim.Prompt)
+	if claim.Evaluation {
+		if prompt < 1 || prompt > int64(s.tasks.HeldOutLen()) {
+			return nil, fmt.Errorf("there is no held-out task with number %d", claim.Prompt)
+		}
+		return s.tasks.HeldOut(int(prompt - 1)), nil
+	}
 	if prompt < 1 || claim.Level < 0 || claim.Level > 0 && s.tasks.LevelLen(int(claim.Level)) == 0 {
 		return nil, fmt.Errorf("there is no task with number %d at level %d", claim.Prompt, claim.Level)
 	}
@@ -207,9 +228,13 @@ func (s *Player) world(ctx context.Context, claim protocol.Claim, _ *taskset.Tas
 }
 
 // worldSeed is a function of the run's seed and the prompt, the same for all rollouts of a group. It
-// has 31 bits, which every environment can seed itself with.
+// has 31 bits, which every environment can seed itself with. Prompts of an evaluation have seeds of their own.
 func worldSeed(claim protocol.Claim) int64 {
-	mixed := (claim.Seed + claim.Prompt*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
+	prompt := claim.Prompt
+	if claim.Evaluation {
+		prompt = ^prompt
+	}
+	mixed := (claim.Seed + prompt*0x9e3779b97f4a7c15) * 0xbf58476d1ce4e5b9
 	return int64(mixed >> 33)
 }
 

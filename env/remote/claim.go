@@ -172,7 +172,7 @@ func (e *Dispatcher) claims(got []*session) protocol.Claims {
 		out.Rollouts = append(out.Rollouts, protocol.Claim{
 			ID: s.id, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt,
 			Environment: e.opt.Name, Prompt: s.task.PromptNumber(), Level: s.task.Level,
-			Seed: e.opt.Seed, DeadlineS: e.opt.ClaimTTL.Seconds(),
+			Seed: e.opt.Seed, DeadlineS: e.opt.ClaimTTL.Seconds(), Evaluation: id.Group < 0,
 		})
 	}
 	return out

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -34,14 +35,24 @@ type sampleKey struct {
 
 func keyOf(id port.RolloutID) sampleKey { return sampleKey{id.Group, id.Sample} }
 
-// claimID names an attempt in every call of a worker.
+// claimID names an attempt in every call of a worker. A rollout of an evaluation, whose group is below 0, begins with e.
 func claimID(id port.RolloutID) string {
+	if id.Group < 0 {
+		return fmt.Sprintf("e%d-s%d-a%d", -id.Group, id.Sample, id.Attempt)
+	}
 	return fmt.Sprintf("g%d-s%d-a%d", id.Group, id.Sample, id.Attempt)
 }
 
 // parseClaimID is the inverse of claimID; false for text that it never returns.
 func parseClaimID(text string) (id port.RolloutID, ok bool) {
-	n, err := fmt.Sscanf(text, "g%d-s%d-a%d", &id.Group, &id.Sample, &id.Attempt)
+	form, evaluation := "g%d-s%d-a%d", strings.HasPrefix(text, "e")
+	if evaluation {
+		form = "e%d-s%d-a%d"
+	}
+	n, err := fmt.Sscanf(text, form, &id.Group, &id.Sample, &id.Attempt)
+	if evaluation {
+		id.Group = -id.Group
+	}
 	return id, n == 3 && err == nil && claimID(id) == text
 }
 

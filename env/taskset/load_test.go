@@ -287,6 +287,3 @@ func TestLevels(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
-
-// HeldOut returns a task for evaluation, from 0 to HeldOutLen-1.
-func (s *Set) HeldOut(i int) *Task { return s.make(s.heldOut[i]) }

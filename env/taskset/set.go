@@ -60,6 +60,9 @@ func (s *Set) Len() int { return len(s.training) }
 // HeldOutLen is the number of tasks for evaluation.
 func (s *Set) HeldOutLen() int { return len(s.heldOut) }
 
+// HeldOut returns a task for evaluation, from 0 to HeldOutLen less one.
+func (s *Set) HeldOut(i int) *Task { return s.make(s.heldOut[i]) }
+
 // Levels is the highest level of a training task, 0 where none has one.
 func (s *Set) Levels() int { return len(s.levels) - 1 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import random
 import signal
@@ -133,6 +134,37 @@ def test_a_machine_is_no_zero(serve: Start, monkeypatch: pytest.MonkeyPatch) -> 
     assert min(said["reward"] for said in ended if "failed" not in said) > 0.5
     assert {attempt for (_, sample), attempt in attempts.items() if sample == 0} == {1}
     assert max(attempt for (_, sample), attempt in attempts.items() if sample == 1) == 2
+
+
+def test_evaluation_beside(serve: Start, tmp_path: Path) -> None:
+    """Held-out prompts are played while the run goes on, and nothing of them is trained on."""
+    prompts: set[int] = set()
+
+    @headway.environment("reverse")
+    def play(task: headway.Task, sample: Callable[..., headway.Sampled]) -> object:
+        sample([0, *word_of(task), 1], 6)
+        if not task.evaluation:
+            return 0.75
+        assert task.group < 0
+        assert task.id.startswith("e")
+        prompts.add(task.prompt)
+        if task.prompt == 3:
+            raise headway.DataFailure("no answer")
+        return headway.Result(0.25, exact=task.prompt <= 3)
+
+    more: dict[str, object] = {"evaluate__slots": 4, "evaluate__every": 2, "evaluate__prompts": 6}
+    server = serve("--steps", "40", environment__kind="remote", trainer__kind="embedded", **more)
+    assert headway.work(server.url, play, 24, worker="w") >= 40 * 16
+    (path,) = (tmp_path / "runs").glob("*/metrics.jsonl")
+    steps = [json.loads(line) for line in path.read_text().splitlines()]
+    assert {step["reward"] for step in steps} == {0.75}
+    found = [step["held_out"] for step in steps if "held_out" in step]
+    assert found
+    assert prompts == set(range(1, 7))
+    for one in found:
+        assert (one["reward"], one["scored"], one["failed_data"], one["failed_infra"]) == (0.25, 5, 1, 0)
+        assert 0 <= one["oldest_version"] <= one["newest_version"] <= 40
+    assert {step["held_out_accuracy"] for step in steps if "held_out" in step} == {0.4}
 
 
 def test_killed_worker(serve: Start, tmp_path: Path) -> None:

@@ -59,6 +59,8 @@ type Options struct {
 type Attempt struct {
 	Task   *taskset.Task
 	Record episode.Record
+	// Evaluation: the task is one of those kept for evaluation.
+	Evaluation bool
 	// Exact: it was wholly right. Version is the newest policy version that spoke, 0 for none.
 	Exact   bool
 	Version int64

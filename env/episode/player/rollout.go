@@ -48,7 +48,7 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 	}
 	ended := p.finish(ctx, claim, task, outcome, err)
 	if task != nil && ended.Failure != episode.Unwanted {
-		p.opt.Ended(Attempt{Task: task, Record: ended, Exact: outcome.Verdict.Exact, Version: policy.newest})
+		p.opt.Ended(Attempt{Task: task, Record: ended, Evaluation: claim.Evaluation, Exact: outcome.Verdict.Exact, Version: policy.newest})
 	}
 	if world != nil {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)

@@ -117,8 +117,8 @@ class Worker:
             for claim in claims:
                 fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
                 task = Task(
-                    claim["id"], claim.get("environment", ""), **fields, _key=claim["key"], _secret=claim["secret"],
-                    _openai=self._transport.openai,
+                    claim["id"], claim.get("environment", ""), **fields, evaluation=bool(claim.get("evaluation")),
+                    _key=claim["key"], _secret=claim["secret"], _openai=self._transport.openai,
                 )  # fmt: skip
                 claim["task"] = task
                 self._running[task.id] = (task, now)

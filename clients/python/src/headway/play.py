@@ -57,6 +57,9 @@ class Task:
     #: Place in the group, from 0, and how often the rollout has been begun before.
     sample: int
     attempt: int
+    #: The prompt is one of those kept for evaluation, by its number from 1. Nothing is trained on it, and `group` is
+    #: below 0.
+    evaluation: bool = False
     _unwanted: threading.Event = field(default_factory=threading.Event, repr=False, compare=False)
     #: The claim's key, for an agent, and its secret, which stays with the worker.
     _key: str = field(default="", repr=False, compare=False)
