@@ -409,8 +409,20 @@ type EngineLoss struct {
 
 // Evaluate says how a run measures held-out accuracy.
 type Evaluate struct {
-	// Prompts is the number of held-out prompts answered greedily; at most environment.held_out, but in a simulation in which they occupy something. Default 200.
+	// Prompts is the number of held-out prompts answered greedily, or played with slots; at most environment.held_out, but in a simulation in which they occupy something. Default 200.
 	Prompts int `json:"prompts" min:"1" max:"10000000"`
 	// Every is the number of train steps between evaluations; 0 for only after the last. Default 25.
 	Every int `json:"every" min:"0" max:"1000000"`
+	// Slots are slots of engines, beside rollout.concurrency, in which players or workers play held-out prompts while the run goes on; 0 for no such evaluation. Default 0.
+	Slots int `json:"slots,omitempty" min:"0" max:"65536"`
+}
+
+// EvaluationSlots are the slots of an engine that evaluate.slots gives it: as many as others have, or one more.
+func (c Config) EvaluationSlots(engine string) int {
+	for i, e := range c.Engines {
+		if e.Name == engine {
+			return (c.Evaluate.Slots + len(c.Engines) - 1 - i) / len(c.Engines)
+		}
+	}
+	return 0
 }

@@ -330,6 +330,8 @@ func (v *validator) run() {
 		v.fail("failures.group_min", least, fmt.Sprintf("is above rollout.group_size (%d): no group could have them", size), fmt.Sprintf("at most %d", size))
 	}
 	v.idle("failures.group_min", c.Failures.GroupMin > 0 && c.Failures.OnFailure != "shrink", "with failures.on_failure drop_group, which ends a group with its first loss", "failures.on_failure shrink, or leave it out")
+	v.idle("evaluate.slots", c.Evaluate.Slots > 0 && c.Environment.Kind == "embedded", "with environment.kind embedded: an engine answers its held-out prompts by itself", "leave it out, or another environment.kind")
+	v.idle("evaluate.slots", c.Evaluate.Slots > 0 && c.Evaluate.Every == 0, "with evaluate.every 0", "evaluate.every of at least 1, or leave it out")
 	names := map[string]bool{}
 	for i, engine := range c.Engines {
 		if key := fmt.Sprintf("engines.%d.name", i); names[engine.Name] && (c.origin.sameEntry(i, i-1) || c.origin.sameEntry(i, i+1)) {

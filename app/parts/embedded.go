@@ -28,7 +28,7 @@ func (p *Parts) buildEngines() error {
 	var elastic []*engine.Elastic
 	for _, e := range p.Cfg.Engines {
 		opt := engine.Options{
-			Name: e.Name, Slots: e.Slots, Model: PolicyShape(p.Cfg, p.Task), PromptTokens: p.Task.Limits().PromptTokens,
+			Name: e.Name, Slots: e.Slots + p.Cfg.EvaluationSlots(e.Name), Model: PolicyShape(p.Cfg, p.Task), PromptTokens: p.Task.Limits().PromptTokens,
 			End: env.End, Seed: p.Cfg.Seed, DecodeStepS: e.DecodeStepS, Weights: p.Weights,
 		}
 		var made interface {

@@ -61,7 +61,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 		return nil, nil, err
 	}
 	made, err := upstream.New(upstream.Options{
-		Name: e.Name, Slots: e.Slots, Server: server, Dialect: dialect, Delivery: upstream.Delivery(e.Weights),
+		Name: e.Name, Slots: e.Slots + p.Cfg.EvaluationSlots(e.Name), Server: server, Dialect: dialect, Delivery: upstream.Delivery(e.Weights),
 		Views: func(ctx context.Context, version loop.Version) (string, error) {
 			view, err := p.Weights.View(ctx, version)
 			if err != nil {

@@ -120,7 +120,7 @@ func Unwelcome(err error, goesOn bool) bool {
 func (p *Parts) buildServiceEngine() error {
 	e := p.Cfg.Engines[0]
 	made, err := sampling.New(sampling.Options{
-		Name: e.Name, Slots: e.Slots, Service: sampling.FromSession(p.Service.session), Path: p.Service.saved.SamplerPath, Piece: e.PieceTokens,
+		Name: e.Name, Slots: e.Slots + p.Cfg.EvaluationSlots(e.Name), Service: sampling.FromSession(p.Service.session), Path: p.Service.saved.SamplerPath, Piece: e.PieceTokens,
 		Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.policy.checkpoint.Ends, Logf: p.logf,
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/steps"
 )
 
 // evaluator measures held-out accuracy beside the run, one version at a time.
@@ -18,11 +19,12 @@ type evaluator struct {
 type evaluation struct {
 	Version  loop.Version `json:"step"`
 	Accuracy float64      `json:"accuracy"`
+	more     *steps.HeldOut
 }
 
 // start evaluates a version unless an evaluation is still going on.
 // failed is told why there will be no accuracy.
-func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), failed func(error)) {
+func (e *evaluator) start(v loop.Version, evaluate func() (evaluation, error), failed func(error)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.busy {
@@ -30,14 +32,15 @@ func (e *evaluator) start(v loop.Version, evaluate func() (float64, error), fail
 	}
 	e.busy = true
 	e.Go(func() {
-		accuracy, err := evaluate()
+		found, err := evaluate()
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.busy = false
 		if err != nil {
 			failed(err)
 		} else {
-			e.fresh = &evaluation{v, accuracy}
+			found.Version = v
+			e.fresh = &found
 		}
 	})
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -47,6 +48,8 @@ type Record struct {
 	forward     atomic.Pointer[steps.Forward]
 	samples     *sampleWriter
 	evaluations evaluator
+	// beside plays held-out prompts with the run's environment, nil where nobody does.
+	beside *beside
 	// Expected is the prediction made before the first step; zero where there is none.
 	Expected experiment.Forecast
 }
@@ -142,7 +145,7 @@ func (r *Record) Header() trace.Header {
 func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	line := StepLine(d)
 	if e := r.evaluations.take(); e != nil {
-		line.HeldOutAccuracy, line.HeldOutStep = &e.Accuracy, &e.Version
+		line.HeldOutAccuracy, line.HeldOutStep, line.HeldOut = &e.Accuracy, &e.Version, e.more
 	}
 	r.Steps.add(line)
 	r.judge(&line, r.Logf)
@@ -155,11 +158,13 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	}
 	r.samples.trained(d.Point.Step, d.Report.LogRatios, func(err error) { r.Logf("samples: %v", err) })
 	view.Update(r.newProgress(d))
-	every := loop.Version(r.Cfg.Evaluate.Every)
-	if v := d.Point.Step; every > 0 && r.Greedy != nil && v%every == 0 && v < loop.Version(r.Cfg.Trainer.Steps) {
-		r.evaluations.start(v, func() (float64, error) {
-			return r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
-		}, func(err error) { r.Logf("evaluating version %d: %v", v, err) })
+	every, last := loop.Version(r.Cfg.Evaluate.Every), loop.Version(r.Cfg.Trainer.Steps)
+	if v, evaluate := d.Point.Step, r.evaluationOf(ctx, d.Point.Step); every > 0 && evaluate != nil && v%every == 0 && v < last {
+		r.evaluations.start(v, evaluate, func(err error) {
+			if !errors.Is(err, context.Canceled) {
+				r.Logf("evaluating version %d: %v", v, err)
+			}
+		})
 	}
 }
 
@@ -180,8 +185,28 @@ func (r *Record) judge(line *steps.Line, say func(format string, args ...any)) {
 // Forward is the newest verdict on the trainer's forward pass, nil before the first. Any goroutine may ask.
 func (r *Record) Forward() *steps.Forward { return r.forward.Load() }
 
-// WaitEvaluations waits for the evaluation that goes on beside the run, if there is one.
-func (r *Record) WaitEvaluations() { r.evaluations.Wait() }
+// evaluationOf evaluates a version, nil where the run cannot.
+func (r *Record) evaluationOf(ctx context.Context, v loop.Version) func() (evaluation, error) {
+	switch {
+	case r.beside != nil:
+		return func() (evaluation, error) { return r.evaluateBeside(v) }
+	case r.Greedy != nil:
+		return func() (evaluation, error) {
+			accuracy, err := r.Evaluate(ctx, v, r.Cfg.Evaluate.Prompts)
+			return evaluation{Accuracy: accuracy}, err
+		}
+	}
+	return nil
+}
+
+// WaitEvaluations waits for the evaluation that goes on beside the run, if there is one. One that players or workers
+// play is given up: they need not come any more.
+func (r *Record) WaitEvaluations() {
+	if r.beside != nil {
+		r.beside.end()
+	}
+	r.evaluations.Wait()
+}
 
 // WallS is how long the run has been there, in seconds of wall time.
 func (r *Record) WallS() float64 { return r.App.Now().Sub(r.Began).Seconds() }
@@ -251,7 +276,7 @@ func (r *Record) newestEvaluation() *evaluation {
 	lines := r.Steps.Lines
 	for i := len(lines) - 1; i >= max(0, len(lines)-1000); i-- {
 		if lines[i].HeldOutAccuracy != nil {
-			return &evaluation{*lines[i].HeldOutStep, *lines[i].HeldOutAccuracy}
+			return &evaluation{*lines[i].HeldOutStep, *lines[i].HeldOutAccuracy, lines[i].HeldOut}
 		}
 	}
 	return nil

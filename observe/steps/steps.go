@@ -103,10 +103,28 @@ type Line struct {
 	Metrics map[string]float64 `json:"metrics,omitempty"`
 	// Control is the goal that the run keeps by moving its settings, after the step; absent without one.
 	Control *Control `json:"control,omitempty"`
-	// HeldOutAccuracy is the newest evaluation, by greedy decoding; absent where there is none new.
+	// HeldOutAccuracy is the newest evaluation, by greedy decoding, or as the run samples with evaluate.slots; absent where there is none new.
 	HeldOutAccuracy *float64 `json:"held_out_accuracy,omitempty"`
-	// HeldOutStep is the version that HeldOutAccuracy judged.
+	// HeldOutStep is the version that HeldOutAccuracy judged, or at which it began with evaluate.slots.
 	HeldOutStep *loop.Version `json:"held_out_step,omitempty"`
+	// HeldOut is more of an evaluation by players or workers (evaluate.slots); absent for others.
+	HeldOut *HeldOut `json:"held_out,omitempty"`
+}
+
+// HeldOut is what players or workers made of held-out prompts while the run went on.
+type HeldOut struct {
+	// Reward is the mean reward of the prompts that were scored.
+	Reward float64 `json:"reward"`
+	// Scored counts those.
+	Scored int `json:"scored"`
+	// Infra counts those that the infrastructure failed in their last attempt.
+	Infra int `json:"failed_infra"`
+	// Data counts those that failed by their task.
+	Data int `json:"failed_data"`
+	// Oldest is the oldest policy version that sampled.
+	Oldest loop.Version `json:"oldest_version"`
+	// Newest is the newest: engines may have switched meanwhile.
+	Newest loop.Version `json:"newest_version"`
 }
 
 // File is the name of the file of a run directory that holds the lines.
