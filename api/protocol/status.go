@@ -179,8 +179,21 @@ type Server struct {
 	Losses  int64 `json:"losses"`
 	// Disagreements counts tokens of which it named another version than its switches would have.
 	Disagreements int64 `json:"disagreements"`
+	// Channels says what has become of side channels' rows (rollout.channels); empty before the first answer.
+	Channels []ServerChannel `json:"channels,omitempty"`
 	// Missing is what it lacks.
 	Missing []Missing `json:"missing,omitempty"`
+}
+
+// ServerChannel says what has become of a side channel that an engine's server was asked for.
+type ServerChannel struct {
+	Name string `json:"name"`
+	// Answers counts those whose rows were kept. Dropped counts the others, by reason: missing, form, count, range,
+	// negative, zeros, repeated, token or memory.
+	Answers int64            `json:"answers"`
+	Dropped map[string]int64 `json:"dropped,omitempty"`
+	// Unstarted counts answers that had rows before the first that was asked for.
+	Unstarted int64 `json:"unstarted,omitempty"`
 }
 
 // Missing is something that an engine's server lacks.

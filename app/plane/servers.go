@@ -96,6 +96,16 @@ func (p *Plane) serverStatus(i int) *protocol.Server {
 		URL: p.Servers[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
 		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
 	}
+	for _, c := range s.Channels {
+		said := protocol.ServerChannel{Name: c.Name, Answers: c.Answers, Unstarted: c.Unstarted}
+		for why, n := range c.Dropped {
+			if said.Dropped == nil {
+				said.Dropped = map[string]int64{}
+			}
+			said.Dropped[string(why)] += n
+		}
+		out.Channels = append(out.Channels, said)
+	}
 	if !s.Until.IsZero() {
 		out.LeftS = max(s.Until.Sub(p.App.Now()).Seconds(), 0)
 	}

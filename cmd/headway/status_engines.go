@@ -132,12 +132,27 @@ func (p *statusPage) server(s *protocol.Server) {
 		words = append(words, report.Counted(s.Disagreements, "token")+" of another version than its switches say")
 	}
 	p.line("", "at %s", strings.Join(words, " · "))
+	for _, c := range s.Channels {
+		p.line("", "%s", channelText(c))
+	}
 	if s.Cause != "" {
 		p.line("", "%s: %s", p.loud(report.Plain(s.State)), report.Plain(s.Cause))
 	}
 	for _, m := range s.Missing {
 		p.line("", "%s%s", report.Plain(m.What), flagText(m))
 	}
+}
+
+// channelText says what has become of a side channel.
+func channelText(c protocol.ServerChannel) string {
+	words := []string{report.Plain(c.Name) + " of " + report.Counted(c.Answers, "answer")}
+	for _, why := range slices.Sorted(maps.Keys(c.Dropped)) {
+		words = append(words, fmt.Sprintf("%d dropped: %s", c.Dropped[why], report.Plain(why)))
+	}
+	if c.Unstarted > 0 {
+		words = append(words, report.Counted(c.Unstarted, "answer")+" from the first row on, whichever was asked for")
+	}
+	return strings.Join(words, " · ")
 }
 
 // flagText is how to start a server with what it lacks.

@@ -25,6 +25,16 @@
 //   - The text leaves special tokens out (skip_special_tokens) and holds back the stop text; the
 //     ids have both.
 //
+// # Side channels
+//
+// These were recorded of vLLM 0.30.0 with --enable-return-routed-experts (testdata/routing.txt).
+//
+//   - routed_experts of /inference/v1/generate has a row for every token but the last, of all layers. A dense layer's
+//     are zeros. A stream has them in its last event. routed_experts_prompt_start skips rows; one beyond the prompt is
+//     HTTP 400.
+//   - An abort ends a whole answer with the rows so far. It ends a stream with [DONE], without a reason and without rows.
+//   - Rows of a cached prefix are those of the pass that filled the cache, whichever weights are served now.
+//
 // # Pausing
 //
 //   - /pause?mode=keep drops the keys and values of running requests and of the prefix cache unless
