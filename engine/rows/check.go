@@ -67,18 +67,14 @@ const (
 
 // eights goes over rows of eight bytes a layer, a layer at a time.
 func (c *checker) eights(data []byte, layers int) Reason {
-	// A byte below 128 and one above are told apart first, so that no sum carries into the next byte.
-	add, high := uint64(0), uint64(0)
-	switch {
-	case c.experts <= 1<<7:
-		add, high = uint64(1<<7-c.experts)*ones, tops
-	case c.experts < 1<<8:
-		add = uint64(1<<8-c.experts) * ones
-	}
-	zeros := make([]int, layers)
+	zeros, rows := make([]int, layers), len(data)/(8*layers)
 	over, again := uint64(0), uint64(0)
-	rows := len(data) / (8 * layers)
-	for range rows {
+	add := uint64(max(1<<7-c.experts, 0)) * ones
+	if c.experts > 1<<7 {
+		over, again = c.eightsWide(data, zeros)
+		data = nil
+	}
+	for len(data) > 0 {
 		for layer := range zeros {
 			x := binary.LittleEndian.Uint64(data)
 			data = data[8:]
@@ -86,12 +82,12 @@ func (c *checker) eights(data []byte, layers int) Reason {
 				zeros[layer]++
 				continue
 			}
-			sum := x&^tops + add
-			over |= sum&x | (sum|x)&high
-			// Each byte is held against the next four, around the end: a difference of zero carries into its top bit.
-			p, q := x^bits.RotateLeft64(x, 8), x^bits.RotateLeft64(x, 16)
-			r, s := x^bits.RotateLeft64(x, 24), x^bits.RotateLeft64(x, 32)
-			again |= (p-ones)&^p | (q-ones)&^q | (r-ones)&^r | (s-ones)&^s
+			over |= x | (x + add)
+			// Each byte is held against the next four, around the end. No difference of seven bits but zero reaches the top.
+			again |= tops - (x ^ bits.RotateLeft64(x, 8))
+			again |= tops - (x ^ bits.RotateLeft64(x, 16))
+			again |= tops - (x ^ bits.RotateLeft64(x, 24))
+			again |= tops - (x ^ bits.RotateLeft64(x, 32))
 		}
 	}
 	for layer, n := range zeros {
@@ -104,6 +100,28 @@ func (c *checker) eights(data []byte, layers int) Reason {
 		return Repeated
 	}
 	return ""
+}
+
+// eightsWide is eights for more than 128 experts, whose bytes have eight bits.
+func (c *checker) eightsWide(data []byte, zeros []int) (over, again uint64) {
+	add := uint64(1<<8-c.experts) * ones // 0 for 256, of which nothing is beyond
+	for len(data) > 0 {
+		for layer := range zeros {
+			x := binary.LittleEndian.Uint64(data)
+			data = data[8:]
+			if x == 0 {
+				zeros[layer]++
+				continue
+			}
+			if add > 0 {
+				over |= (x&^tops + add) & x
+			}
+			p, q := x^bits.RotateLeft64(x, 8), x^bits.RotateLeft64(x, 16)
+			r, s := x^bits.RotateLeft64(x, 24), x^bits.RotateLeft64(x, 32)
+			again |= (p-ones)&^p | (q-ones)&^q | (r-ones)&^r | (s-ones)&^s
+		}
+	}
+	return over, again
 }
 
 // bytes goes over rows of any number of bytes a layer.

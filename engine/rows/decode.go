@@ -40,14 +40,7 @@ func (f *Field) decode(ctx context.Context, text []byte) {
 		case f.number == f.form.DType.Bytes():
 			f.decodeSame(text)
 			return
-		case f.rested > 0: // as many groups as end a number
-			n := min(len(text), 4*f.rested)
-			f.decodePiece(text[:n])
-			text = text[n:]
 		default:
-			if f.number == 4 && f.form.DType.Bytes() == 1 {
-				text = text[f.narrow(text):]
-			}
 			n := min(len(text), pieceText)
 			f.decodePiece(text[:n])
 			text = text[n:]
@@ -104,18 +97,6 @@ func (f *Field) decodeSame(text []byte) {
 	f.data, f.padded = f.data[:at+n], n < most
 }
 
-// narrow decodes text of int32 that fit a byte, as far as they do. It returns how much of the text that was.
-func (f *Field) narrow(text []byte) int {
-	more := len(text) / 16 * 3
-	if !f.extend(more) {
-		return 0
-	}
-	at := len(f.data)
-	n := decodeNarrow(f.data[at:at+more], text)
-	f.data = f.data[:at+n]
-	return n / 3 * 16
-}
-
 // decodePiece decodes text of numbers that change their type.
 func (f *Field) decodePiece(text []byte) {
 	piece := pieces.Get().(*[4 + pieceText/4*3]byte)
@@ -167,6 +148,14 @@ func change(to, from []byte, width, number int) Reason {
 			to[i] = byte(v)
 		}
 	case width == 1: // four to one
+		wide := uint64(0) // two numbers at once
+		for len(to) >= 4 && len(from) >= 16 {
+			a, b := binary.LittleEndian.Uint64(from), binary.LittleEndian.Uint64(from[8:])
+			wide |= a | b
+			binary.LittleEndian.PutUint32(to, uint32(a&0xff|a>>24&0xff00|b<<16&0xff0000|b>>8&0xff000000))
+			to, from = to[4:], from[16:]
+		}
+		all = uint32(wide) | uint32(wide>>32)
 		for i := range to {
 			v := binary.LittleEndian.Uint32(from[4*i:])
 			all |= v

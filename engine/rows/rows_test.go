@@ -311,25 +311,27 @@ func FuzzDecodeText(f *testing.F) {
 	})
 }
 
-// TestNarrow holds the decoder of small int32 to a plain one.
-func TestNarrow(t *testing.T) {
+// TestNumbersChangeTheirType holds change to a plain one.
+func TestNumbersChangeTheirType(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for range 20000 {
+		number, width := []int{1, 2, 4}[r.IntN(3)], 1+r.IntN(2)
 		ids := make([]int64, 1+r.IntN(12))
+		want := Reason("")
 		for i := range ids {
-			ids[i] = int64(r.IntN(256))
+			if ids[i] = int64(r.IntN(256)); r.IntN(20) == 0 {
+				ids[i] = 1 << r.IntN(8*number)
+			}
+			if ids[i] >= 1<<(8*width) && want == "" {
+				want = Beyond
+			}
+			if ids[i] >= 1<<31 {
+				want = Negative
+			}
 		}
-		if r.IntN(2) == 0 {
-			ids[r.IntN(len(ids))] = 1 << r.IntN(32)
-		}
-		to := make([]byte, len(ids))
-		n := decodeNarrow(to, []byte(base64.StdEncoding.EncodeToString(numbers(4, ids...))))
-		want := 0
-		for want+3 <= len(ids) && max(ids[want], ids[want+1], ids[want+2]) < 256 {
-			want += 3
-		}
-		if n != want || !bytes.Equal(to[:n], numbers(1, ids[:n]...)) {
-			t.Fatalf("%v: %v, want %d of them", ids, to[:n], want)
+		to := make([]byte, width*len(ids))
+		if got := change(to, numbers(number, ids...), width, number); got != want || got == "" && !bytes.Equal(to, numbers(width, ids...)) {
+			t.Fatalf("%v of %d bytes to %d: %v, %q, want %q", ids, number, width, to, got, want)
 		}
 	}
 }

@@ -181,7 +181,7 @@ var rules = []rule{
 	{room: "engine/openai", may: []string{"engine/upstream"},
 		what: "the least that any server that answers completions has",
 		why:  "a dialect knows its server and nothing of the others"},
-	{room: "engine/rows", claim: pure, may: []string{"loop/channel"}, modules: []string{"golang.org/x/sync/semaphore"},
+	{room: "engine/rows", claim: pure, may: []string{"loop/channel"}, modules: []string{"golang.org/x/sync/semaphore", "golang.org/x/sys"},
 		what: "rows of side channels taken out of streams, decoded and checked",
 		why:  "it knows how rows are written and what they can be, and neither servers nor engines"},
 	{room: "engine/sglang", may: []string{"engine/rows", "engine/upstream", "loop/channel"},

@@ -1,0 +1,7 @@
+//go:build !amd64
+
+package rows
+
+const vectorized = false
+
+func decodeBlocks(_, _ *byte, _ int) int { return 0 }
