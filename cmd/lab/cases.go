@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -145,18 +146,25 @@ type leftOut struct {
 
 // answered has every row answered by the fit to all rows of other parts.
 func (l *leftOut) answered(ctx context.Context, parts int, part func(i int, r cases.Row) int) (cases.Result, error) {
-	answers := make([]cases.Answer, len(l.rows))
+	answers, found := make([]cases.Answer, len(l.rows)), make([][]cases.Answer, parts)
+	errs := make([]error, parts)
+	var fits sync.WaitGroup
 	for k := range parts {
 		l.said(l.done, l.all)
 		l.done++
-		fitted, err := cases.Fit(rowsOf(l.rows, func(i int, r cases.Row) bool { return part(i, r) != k }))
-		if err != nil {
-			return cases.Result{}, err
-		}
-		got, err := cases.Table(ctx, l.rows, fitted, cases.Options{CalibrateOn: l.references})
-		if err != nil {
-			return cases.Result{}, err
-		}
+		fits.Go(func() {
+			fitted, err := cases.Fit(rowsOf(l.rows, func(i int, r cases.Row) bool { return part(i, r) != k }))
+			if err == nil {
+				found[k], err = cases.Table(ctx, l.rows, fitted, cases.Options{CalibrateOn: l.references})
+			}
+			errs[k] = err
+		})
+	}
+	fits.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return cases.Result{}, err
+	}
+	for k, got := range found {
 		for i, r := range l.rows {
 			if part(i, r) == k || part(i, r) < 0 {
 				answers[i] = got[i]

@@ -17,8 +17,16 @@ func (f Fitted) Trainer(t hardware.Trainer, l hardware.Layout) (hardware.Trainer
 	return trainer(f.Values, t, l, false)
 }
 
-// ShardedUse is the share of peak FLOP/s that trainers reach which shard parameters without splitting a model.
-func (f Fitted) ShardedUse() float64 { return f.Values[shardedUse] }
+// ShardedMFU is the MFU of so many passes over a batch by a trainer that shards parameters without splitting the model.
+// Where no trainer is, it is 0.
+func (f Fitted) ShardedMFU(t hardware.Trainer, b hardware.Batch, passes float64) float64 {
+	fitted, layout := trainer(f.Values, t, hardware.Layout{}, true)
+	mfu, err := t.MFUOf(b.Tokens / fitted.PassesS(layout, b, passes, 2))
+	if err != nil {
+		return 0
+	}
+	return mfu
+}
 
 // SwitchS is the time to hand shared GPUs from training to rollouts and back, weights included, in seconds.
 func (f Fitted) SwitchS(m hardware.Model) float64 { return switchS(f.Values, m) }
@@ -44,18 +52,22 @@ func engine(c [constants]float64, r hardware.Replica, tensor, experts bool) hard
 func trainer(c [constants]float64, t hardware.Trainer, l hardware.Layout, sharded bool) (hardware.Trainer, hardware.Layout) {
 	t.MFU, l.LayerS = c[denseUse], c[denseLayer]
 	if t.Model.Experts > 0 {
-		t.MFU, l.LayerS, l.ExpertS = c[expertUse], c[layerStart], c[localExpert]
+		t.ExpertUse, l.LayerS, l.ExpertS = c[expertUse], c[layerStart], c[localExpert]
 	}
 	if sharded { // matrices of experts reach as much less of the peak as they do elsewhere
-		t.MFU, l.ExpertS = c[shardedUse]*t.MFU/c[denseUse], 0
+		t.MFU, t.ExpertUse, l.ExpertS = c[shardedUse], t.ExpertUse*c[shardedUse]/c[denseUse], 0
 	}
-	t.MFU, t.AttentionUse = math.Min(t.MFU, 1), math.Min(c[attentionUse], 1)
+	t.MFU, t.ExpertUse, t.AttentionUse = math.Min(t.MFU, 1), math.Min(t.ExpertUse, 1), math.Min(c[attentionUse], 1)
+	if t.GPU.ArmHost {
+		l.LayerS, l.ExpertS = l.LayerS*c[armHost], l.ExpertS*c[armHost]
+	}
+	t.TrafficUse, t.LogitS = math.Min(c[trafficUse], 1), c[logitSeconds]
 	return t, l
 }
 
 // switchS is the change of shared GPUs, with the weights' way into the engines.
 func switchS(c [constants]float64, m hardware.Model) float64 {
-	return c[sharedSwitch] + m.Tensors()*c[syncTensor]
+	return c[sharedSwitch] + wholeS(c, m, 2)
 }
 
 // EngineSpread is how uncertain an engine's decode step with so many rollouts is: the standard deviation of its
@@ -71,7 +83,7 @@ func (f Fitted) TrainerSpread(t hardware.Trainer, l hardware.Layout, b hardware.
 	return f.spread(func(c [constants]float64) float64 {
 		fitted, layout := trainer(c, t, l, false)
 		return fitted.PassesS(layout, b, 1, 2)
-	}, denseUse, expertUse, denseLayer, layerStart, localExpert)
+	}, denseUse, expertUse, attentionUse, trafficUse, logitSeconds, denseLayer, layerStart, localExpert, armHost)
 }
 
 // spread is how far a time moves with each of such constants by its spread, and with what no constant explains.
@@ -85,4 +97,9 @@ func (f Fitted) spread(of func([constants]float64) float64, moves ...int) float6
 		sum += d * d
 	}
 	return math.Sqrt(sum)
+}
+
+// wholeS is the time in which tensors of so many bytes a number are gathered and sent whole, one after another.
+func wholeS(c [constants]float64, m hardware.Model, bytes float64) float64 {
+	return m.Tensors()*c[syncTensor] + m.WeightBytes(bytes)/c[wholeRate]
 }

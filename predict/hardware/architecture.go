@@ -1,7 +1,7 @@
 package hardware
 
 // Architecture is a decoder's shape, as configuration files publish it: enough
-// to count its parameters. Blocks are gated (three matrices), norms have no
+// to count its parameters. Blocks are gated (three matrices) unless Ungated, norms have no
 // bias. The zero value is no shape.
 type Architecture struct {
 	Vocabulary, Hidden, Layers int
@@ -29,6 +29,8 @@ type Architecture struct {
 	// StateLayers of the layers keep a state instead of a cache (linear attention), with keys and values of these
 	// widths. They count among WindowLayers, with a window whose cache is as large as the state.
 	StateLayers, StateKeys, StateValues int
+	// Ungated says that inner layers and experts have two matrices and no gate.
+	Ungated bool
 	// GatedOutput says that attention's output is multiplied by a gate as wide as its queries.
 	GatedOutput bool
 }
@@ -82,7 +84,7 @@ func (a Architecture) Tensors() int {
 	dense := a.Layers
 	if a.Experts > 0 {
 		dense = a.DenseLayers
-		perExpert := 3
+		perExpert := int(a.matrices())
 		if a.ExpertBias {
 			perExpert = 6
 		}
@@ -92,7 +94,7 @@ func (a Architecture) Tensors() int {
 	if a.Tied {
 		tables = 1
 	}
-	return layers + 3*dense + tables + 1
+	return layers + int(a.matrices())*dense + tables + 1
 }
 
 // table counts one vocabulary table.
@@ -104,7 +106,11 @@ func (a Architecture) attention() float64 {
 	if a.KVRank > 0 {
 		q, kv := float64(a.QRank), float64(a.KVRank)
 		rope, nope, value := float64(a.RopeDim), float64(a.NopeDim), float64(a.ValueDim)
-		return h*q + q + q*heads*(nope+rope) + h*(kv+rope) + kv + kv*heads*(nope+value) + heads*value*h
+		query := h*q + q + q*heads*(nope+rope)
+		if a.QRank == 0 {
+			query = h * heads * (nope + rope)
+		}
+		return query + h*(kv+rope) + kv + kv*heads*(nope+value) + heads*value*h
 	}
 	query, key := heads*float64(a.HeadDim), float64(a.KVHeads)*float64(a.HeadDim)
 	n := 2*h*query + 2*h*key
@@ -135,7 +141,15 @@ func (a Architecture) dense() float64 {
 	if a.Experts > 0 {
 		layers = a.DenseLayers
 	}
-	return float64(layers) * 3 * float64(a.Hidden) * float64(a.Intermediate)
+	return float64(layers) * a.matrices() * float64(a.Hidden) * float64(a.Intermediate)
+}
+
+// matrices is how many an inner layer or an expert has.
+func (a Architecture) matrices() float64 {
+	if a.Ungated {
+		return 2
+	}
+	return 3
 }
 
 // experts counts routers, shared experts and so many routed experts of every layer that has them.
@@ -158,7 +172,7 @@ func (a Architecture) expertLayers() float64 {
 // expert counts one expert.
 func (a Architecture) expert() float64 {
 	h, inner := float64(a.Hidden), float64(a.ExpertIntermediate)
-	n := 3 * h * inner
+	n := a.matrices() * h * inner
 	if a.ExpertBias {
 		n += 2*inner + h
 	}

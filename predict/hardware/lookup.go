@@ -11,7 +11,7 @@ import (
 )
 
 // suffixes are what names of published weights end in without changing a shape.
-var suffixes = []string{"-instruct", "-base", "-chat", "-thinking", "-it", "-fp8", "-bf16", "-hf", "-2507", "-0528", "-v0.1", "-v0.3"}
+var suffixes = []string{"-instruct", "-base", "-chat", "-thinking", "-it", "-pt", "-fp8", "-bf16", "-nvfp4", "-hf", "-2507", "-0528", "-v0.1", "-v0.3"}
 
 // canonical writes a name as presets do: lower case, no organisation, dashes.
 func canonical(name string) string {

@@ -110,9 +110,42 @@ func (m Model) Active() float64 {
 // table that is only looked up.
 func (m Model) multiplied() float64 { return math.Max(m.Active()-m.LookupParameters, 0) }
 
-// attention returns the arithmetic of one token's attention over a context, of which a causal token sees half.
+// routed returns those of the active parameters that lie in routed experts.
+func (m Model) routed() float64 {
+	if m.Experts == 0 {
+		return 0
+	}
+	return math.Min(m.ExpertParameters*float64(m.ExpertsPerToken)/float64(m.Experts), m.multiplied())
+}
+
+// attention returns the arithmetic of one token's attention over a context, of which a causal token sees half. Layers with
+// a window see no more than that.
 func (m Model) attention(context float64) float64 {
-	return 2 * float64(m.Layers) * float64(m.AttentionWidth) * context
+	full, windowed := float64(m.Layers-m.WindowLayers), float64(m.WindowLayers)
+	return 2 * float64(m.AttentionWidth) * (full*context + windowed*math.Min(context, 2*float64(m.WindowTokens)))
+}
+
+// The numbers that a layer's forward pass writes for a token beside its matrices' results: of the width of the residual
+// stream (norms, sums, their inputs), of each head's (normalised, turned, output), of keys and values, and of the inner
+// layer (gate, input and product). An expert's input and output are copied for each token that it gets.
+const (
+	residualCopies, headCopies, keyCopies, innerCopies, expertCopies = 8, 3, 4, 3, 2
+)
+
+// activations is how many numbers a forward pass writes for a token, in all layers.
+func (m Model) activations() float64 {
+	a, h := m.Architecture, float64(m.Hidden)
+	layer := residualCopies*h + headCopies*float64(m.AttentionWidth) + keyCopies*float64(m.KVHeads*m.HeadDim)
+	inner := float64(a.Intermediate)
+	if a == (Architecture{}) {
+		inner = 4 * h
+	}
+	dense, experts := float64(m.Layers), 0.0
+	if m.Experts > 0 {
+		dense, experts = float64(a.DenseLayers), float64(m.Layers-a.DenseLayers)
+	}
+	routed := float64(m.ExpertsPerToken)*(expertCopies*h+innerCopies*float64(a.ExpertIntermediate)) + float64(a.SharedExperts)*innerCopies*float64(a.ExpertIntermediate)
+	return float64(m.Layers)*layer + dense*innerCopies*inner + experts*routed
 }
 
 // Tensors is how many tensors the weights come in, for a sync's latencies; an

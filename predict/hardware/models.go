@@ -65,6 +65,56 @@ func qwen35(hidden, inner, layers, heads, experts, perToken, valueHeads int) Arc
 		WindowLayers: layers - layers/4, WindowTokens: 512, StateLayers: layers - layers/4, StateKeys: 16 * 128, StateValues: valueHeads * 128}
 }
 
+// qwen3Next is Qwen3-Next's block, which is Qwen3.5's of another vocabulary.
+func qwen3Next() Architecture {
+	a := qwen35(2048, 512, 48, 16, 512, 10, 32)
+	a.Vocabulary = 151936
+	return a
+}
+
+// qwen35Dense is Qwen3.5's block with dense inner layers, and four key-value heads.
+func qwen35Dense(hidden, inner, layers, heads, valueHeads int, tied bool) Architecture {
+	return Architecture{Vocabulary: 248320, Hidden: hidden, Layers: layers, Heads: heads, KVHeads: 4, HeadDim: 256, QKNorm: true, GatedOutput: true,
+		Intermediate: inner, Tied: tied, WindowLayers: layers - layers/4, WindowTokens: valueHeads * 8,
+		StateLayers: layers - layers/4, StateKeys: 16 * 128, StateValues: valueHeads * 128}
+}
+
+// nemotronH is Nemotron-H's stack of Mamba-2, attention and inner layers without gates. A layer here is one that mixes
+// tokens, with its share of the inner ones. The state of 128 numbers for each value is as large as the cache of so many
+// tokens.
+func nemotronH(hidden, states, attention, heads, kvHeads, values, tokens int) Architecture {
+	return Architecture{Vocabulary: 131072, Hidden: hidden, Layers: states + attention, Heads: heads, KVHeads: kvHeads, HeadDim: 128, Ungated: true,
+		WindowLayers: states, WindowTokens: tokens, StateLayers: states, StateKeys: 8 * 128, StateValues: values}
+}
+
+// inner gives all layers together so many inner ones of that width.
+func (a Architecture) inner(layers, width int) Architecture {
+	a.Intermediate = layers * width / a.Layers
+	return a
+}
+
+// mixed gives as many layers as keep a state experts of that width, with shared ones.
+func (a Architecture) mixed(experts, perToken, shared, width int) Architecture {
+	a.DenseLayers = a.Layers - a.StateLayers
+	a.Experts, a.ExpertsPerToken, a.SharedExperts, a.ExpertIntermediate = experts, perToken, shared, width
+	return a
+}
+
+// gemma3 is Gemma 3's block: five of six layers with a window.
+func gemma3(hidden, inner, layers, heads, kvHeads, headDim, window int) Architecture {
+	return Architecture{Vocabulary: 262144, Hidden: hidden, Layers: layers, Heads: heads, KVHeads: kvHeads, HeadDim: headDim,
+		Intermediate: inner, Tied: true, QKNorm: true, WindowLayers: layers - layers/6, WindowTokens: window}
+}
+
+// olmo is OLMo 2's block: normalised queries and keys. Three of four layers of OLMo 3 have a window of 4096 tokens.
+func olmo(hidden, inner, layers, heads, kvHeads int, windowed bool) Architecture {
+	a := Architecture{Vocabulary: 100352, Hidden: hidden, Layers: layers, Heads: heads, KVHeads: kvHeads, HeadDim: 128, Intermediate: inner, QKNorm: true}
+	if windowed {
+		a.WindowLayers, a.WindowTokens = layers-layers/4, 4096
+	}
+	return a
+}
+
 // preset is one row of the table.
 type preset struct {
 	name            string
@@ -104,6 +154,11 @@ var presets = []preset{
 	{"qwen3.5-35b-a3b", 35e9, 3e9, qwen35(2048, 512, 40, 16, 256, 8, 32), "Qwen/Qwen3.5-35B-A3B model card and config.json, 2026-02"},
 	{"qwen3.5-397b-a17b", 397e9, 17e9, qwen35(4096, 1024, 60, 32, 512, 10, 64), "Qwen/Qwen3.5-397B-A17B model card and config.json, 2026-02"},
 
+	{"qwen3.5-4b", 4.2e9, 0, qwen35Dense(2560, 9216, 32, 16, 32, true), "Qwen/Qwen3.5-4B config.json, 2026-02, without its vision tower"},
+	{"qwen3.5-9b", 8.95e9, 0, qwen35Dense(4096, 12288, 32, 16, 32, false), "Qwen/Qwen3.5-9B config.json, 2026-02, without its vision tower"},
+	{"qwen3.5-27b", 26.9e9, 0, qwen35Dense(5120, 17408, 64, 24, 48, false), "Qwen/Qwen3.5-27B config.json, 2026-02, without its vision tower"},
+	{"qwen3-next-80b-a3b", 79.7e9, 0, qwen3Next(), "Qwen/Qwen3-Next-80B-A3B-Instruct config.json, 2025-09; its card prints 3 B active, without tables"},
+
 	{"llama-3.1-8b", 8.030e9, 0, llama(128256, 4096, 14336, 32, 32, 8, 128, false), "meta-llama/Llama-3.1-8B config.json, 2024-07"},
 	{"llama-3.1-70b", 70.55e9, 0, llama(128256, 8192, 28672, 80, 64, 8, 128, false), "meta-llama/Llama-3.1-70B config.json, 2024-07"},
 	{"llama-3.1-405b", 405.9e9, 0, llama(128256, 16384, 53248, 126, 128, 8, 128, false), "meta-llama/Llama-3.1-405B config.json, 2024-07"},
@@ -111,7 +166,26 @@ var presets = []preset{
 	{"llama-3.2-3b", 3.213e9, 0, llama(128256, 3072, 8192, 28, 24, 8, 128, true), "meta-llama/Llama-3.2-3B config.json, 2024-09"},
 
 	{"mistral-7b", 7.248e9, 0, llama(32768, 4096, 14336, 32, 32, 8, 128, false), "mistralai/Mistral-7B-v0.3 config.json, 2024-05"},
+	{"ministral-8b", 8.02e9, 0, llama(131072, 4096, 12288, 36, 32, 8, 128, false), "mistralai/Ministral-8B-Instruct-2410 config.json, 2024-10"},
+	{"mistral-nemo-12b", 12.25e9, 0, llama(131072, 5120, 14336, 40, 32, 8, 128, false), "mistralai/Mistral-Nemo-Base-2407 config.json, 2024-07"},
+	{"mistral-small-24b", 23.57e9, 0, llama(131072, 5120, 32768, 40, 32, 8, 128, false), "mistralai/Mistral-Small-24B-Base-2501 config.json, 2025-01"},
 	{"mixtral-8x7b", 46.70e9, 12.9e9, mixtral(32000, 4096, 14336, 32, 32), "mistralai/Mixtral-8x7B-v0.1 config.json, 2023-12"},
+
+	{"gemma-3-1b", 1.0e9, 0, gemma3(1152, 6912, 26, 4, 1, 256, 512), "google/gemma-3-1b-pt config.json, 2025-03"},
+	{"gemma-3-4b", 3.88e9, 0, gemma3(2560, 10240, 34, 8, 4, 256, 1024), "google/gemma-3-4b-pt config.json, 2025-03, without its vision tower"},
+	{"gemma-3-12b", 11.77e9, 0, gemma3(3840, 15360, 48, 16, 8, 256, 1024), "google/gemma-3-12b-pt config.json, 2025-03, without its vision tower"},
+	{"gemma-3-27b", 27.0e9, 0, gemma3(5376, 21504, 62, 32, 16, 128, 1024), "google/gemma-3-27b-pt config.json, 2025-03, without its vision tower"},
+	{"olmo-2-7b", 7.30e9, 0, olmo(4096, 11008, 32, 32, 32, false), "allenai/OLMo-2-1124-7B config.json, 2024-11"},
+	{"olmo-2-13b", 13.7e9, 0, olmo(5120, 13824, 40, 40, 40, false), "allenai/OLMo-2-1124-13B config.json, 2024-11"},
+	{"olmo-2-32b", 32.2e9, 0, olmo(5120, 27648, 64, 40, 8, false), "allenai/OLMo-2-0325-32B config.json, 2025-03"},
+	{"olmo-3-7b", 7.30e9, 0, olmo(4096, 11008, 32, 32, 32, true), "allenai/Olmo-3-1025-7B config.json, 2025-11"},
+	{"olmo-3-32b", 32.2e9, 0, olmo(5120, 27648, 64, 40, 8, true), "allenai/Olmo-3-1125-32B config.json, 2025-11"},
+	{"phi-4", 14.66e9, 0, llama(100352, 5120, 17920, 40, 40, 10, 128, false), "microsoft/phi-4 config.json, 2024-12"},
+	{"phi-4-mini", 3.84e9, 0, llama(200064, 3072, 8192, 32, 24, 8, 128, true), "microsoft/Phi-4-mini-instruct config.json, 2025-02"},
+
+	{"nemotron-h-8b", 8.10e9, 0, nemotronH(4096, 24, 4, 32, 8, 8192, 512).inner(24, 21504), "nvidia/Nemotron-H-8B-Base-8K config.json, 2025-04"},
+	{"nemotron-nano-9b-v2", 8.89e9, 0, nemotronH(4480, 27, 4, 40, 8, 10240, 640).inner(25, 15680), "nvidia/NVIDIA-Nemotron-Nano-9B-v2 config.json, 2025-08"},
+	{"nemotron-3-nano-30b-a3b", 31.6e9, 3.6e9, nemotronH(2688, 23, 6, 32, 2, 4096, 1024).mixed(128, 6, 2, 1856), "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 model card and config.json, 2025-12"},
 
 	{"gpt-oss-20b", 20.91e9, 3.6e9, gptOSS(24, 32), "openai/gpt-oss model card and config.json, 2025-08"},
 	{"gpt-oss-120b", 116.8e9, 5.1e9, gptOSS(36, 128), "openai/gpt-oss model card and config.json, 2025-08"},
@@ -119,12 +193,25 @@ var presets = []preset{
 	{"deepseek-v3", 671e9, 37e9, latent(129280, 128, 3, 256), "deepseek-ai/DeepSeek-V3 model card and config.json, 2024-12"},
 	{"deepseek-r1", 671e9, 37e9, latent(129280, 128, 3, 256), "deepseek-ai/DeepSeek-R1 model card and config.json, 2025-01"},
 	{"kimi-k2", 1.03e12, 32e9, latent(163840, 64, 1, 384), "moonshotai/Kimi-K2 model card and config.json, 2025-07"},
+	{"moonlight-16b-a3b", 16e9, 3e9, Architecture{Vocabulary: 163840, Hidden: 2048, Layers: 27, Heads: 16, KVHeads: 1, HeadDim: 192, Intermediate: 11264, DenseLayers: 1,
+		Experts: 64, ExpertsPerToken: 6, SharedExperts: 2, ExpertIntermediate: 1408, KVRank: 512, RopeDim: 64, NopeDim: 128, ValueDim: 128}, "moonshotai/Moonlight-16B-A3B model card and config.json, 2025-02"},
+	{"minimax-m2", 229e9, 10e9, Architecture{Vocabulary: 200064, Hidden: 3072, Layers: 62, Heads: 48, KVHeads: 8, HeadDim: 128, QKNorm: true,
+		Experts: 256, ExpertsPerToken: 8, ExpertIntermediate: 1536}, "MiniMaxAI/MiniMax-M2 model card and config.json, 2025-10"},
+	{"glm-4-9b", 9.40e9, 0, Architecture{Vocabulary: 151552, Hidden: 4096, Layers: 40, Heads: 32, KVHeads: 2, HeadDim: 128, Intermediate: 13696, QKVBias: true}, "zai-org/GLM-4-9B-0414 config.json, 2025-04"},
+	{"glm-5", 744e9, 40e9, Architecture{Vocabulary: 154880, Hidden: 6144, Layers: 78, Heads: 64, KVHeads: 1, HeadDim: 256, Intermediate: 12288, DenseLayers: 3,
+		Experts: 256, ExpertsPerToken: 8, SharedExperts: 1, ExpertIntermediate: 2048, QRank: 2048, KVRank: 512, RopeDim: 64, NopeDim: 192, ValueDim: 256}, "zai-org/GLM-5 model card and config.json, 2026-02"},
 	{"glm-4.5", 355e9, 32e9, glm45(5120, 12288, 92, 3, 160, 1536, true), "zai-org/GLM-4.5 model card and config.json, 2025-07"},
 	{"glm-4.5-air", 106e9, 12e9, glm45(4096, 10944, 46, 1, 128, 1408, false), "zai-org/GLM-4.5-Air model card and config.json, 2025-07"},
 }
 
 // otherNames are what weights of a preset's shape are published as, too.
 var otherNames = map[string]string{
+	// V3.2 chooses the tokens that it attends to: long contexts cost less than here.
+	"deepseek-v3.2": "deepseek-v3", "deepseek-v3.2-exp": "deepseek-v3",
+	"glm-4.7": "glm-4.5", "kimi-k2.5": "kimi-k2", "minimax-m2.1": "minimax-m2", "minimax-m2.5": "minimax-m2",
+	"magistral-small": "mistral-small-24b", "magistral-small-2506": "mistral-small-24b", "magistral-small-2509": "mistral-small-24b", "ministral-8b-instruct-2410": "ministral-8b", "mistral-nemo": "mistral-nemo-12b", "mistral-nemo-2407": "mistral-nemo-12b", "mistral-small-24b-instruct-2501": "mistral-small-24b",
+	"moonlight": "moonlight-16b-a3b", "phi-4-reasoning": "phi-4", "olmo-2-1124-7b": "olmo-2-7b", "olmo-2-1124-13b": "olmo-2-13b", "olmo-2-0325-32b": "olmo-2-32b",
+	"olmo-3-1025-7b": "olmo-3-7b", "olmo-3-1125-32b": "olmo-3-32b", "nemotron-3-nano": "nemotron-3-nano-30b-a3b", "nemotron-nano-9b": "nemotron-nano-9b-v2", "nemotron-h-8b-base-8k": "nemotron-h-8b",
 	"deepseek-v3.1": "deepseek-v3", "deepseek-v3-0324": "deepseek-v3", "deepseek-r1-0528": "deepseek-r1",
 	"deepseek-r1-distill-qwen-1.5b": "qwen2.5-1.5b", "deepseek-r1-distill-qwen-7b": "qwen2.5-7b", "deepseek-r1-distill-qwen-14b": "qwen2.5-14b", "deepseek-r1-distill-qwen-32b": "qwen2.5-32b",
 	"deepseek-r1-distill-llama-8b": "llama-3.1-8b", "deepseek-r1-distill-llama-70b": "llama-3.1-70b",

@@ -101,6 +101,9 @@ func TestNames(t *testing.T) {
 		"Qwen/Qwen3-235B-A22B-Thinking-2507": "qwen3-235b-a22b", "meta-llama/Llama-3.1-8B-Instruct": "llama-3.1-8b",
 		"mistralai/Mixtral-8x7B-v0.1": "mixtral-8x7b", "deepseek-ai/DeepSeek-V3.1": "deepseek-v3", "DeepSeek-R1-Distill-Qwen-7B": "qwen2.5-7b", " openai/gpt-oss-20b ": "gpt-oss-20b", "Qwen/Qwen3-4B-Instruct-2507-FP8": "qwen3-4b",
 		"LLAMA3.1_8B": "llama-3.1-8b", "Meta-Llama-3.1-8B-Instruct": "llama-3.1-8b", "qwen-2.5-7b": "qwen2.5-7b", "DeepSeek V3": "deepseek-v3", "Qwen3-30B3A": "qwen3-30b-a3b", "INTELLECT-3": "glm-4.5-air", "GLM4.5-Air": "glm-4.5-air",
+		"nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": "nemotron-3-nano-30b-a3b", "Nemotron-3-Nano-30B-A3B": "nemotron-3-nano-30b-a3b", "nvidia/NVIDIA-Nemotron-Nano-9B-v2": "nemotron-nano-9b-v2", "Qwen/Qwen3.5-9B": "qwen3.5-9b", "Qwen/Qwen3-Next-80B-A3B-Thinking": "qwen3-next-80b-a3b",
+		"deepseek-ai/DeepSeek-V3.2-Exp": "deepseek-v3", "zai-org/GLM-5-FP8": "glm-5", "zai-org/GLM-4.7": "glm-4.5", "moonshotai/Kimi-K2-Thinking": "kimi-k2", "MiniMaxAI/MiniMax-M2": "minimax-m2", "moonshotai/Moonlight-16B-A3B-Instruct": "moonlight-16b-a3b",
+		"mistralai/Magistral-Small-2506": "mistral-small-24b", "allenai/OLMo-2-1124-7B-Instruct": "olmo-2-7b", "google/gemma-3-27b-it": "gemma-3-27b", "microsoft/phi-4": "phi-4",
 	} {
 		m, err := ModelNamed(given)
 		if err != nil || m.Name != want {
@@ -108,7 +111,8 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for given, want := range map[string]string{"H100": "h100-sxm", "h100_sxm": "h100-sxm", "H200": "h200", "A100-80GB": "a100-80-sxm", "RTX 4090": "rtx-4090",
-		"DGX-H100": "h100-sxm", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA A100-SXM4-80GB": "a100-80-sxm", "GB200 NVL72": "gb200"} {
+		"DGX-H100": "h100-sxm", "NVIDIA H100 80GB HBM3": "h100-sxm", "NVIDIA A100-SXM4-80GB": "a100-80-sxm", "GB200 NVL72": "gb200",
+		"GB300": "gb300", "B300": "b300", "MI355X": "mi355x"} {
 		g, err := GPUNamed(given)
 		if err != nil || g.Name != want {
 			t.Errorf("%q is %q (%v), want %s", given, g.Name, err, want)
@@ -141,6 +145,38 @@ func TestEditDistance(t *testing.T) {
 	}{{"", "", 0}, {"abc", "", 3}, {"", "ab", 2}, {"kitten", "sitting", 3}, {"h100", "h200", 1}, {"same", "same", 0}} {
 		if got := spelling.Distance(c.a, c.b); got != c.want {
 			t.Errorf("%q to %q: %d edits, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}
+
+// A hybrid's layers with a state cost as a window does that is as large.
+func TestHybridsByHand(t *testing.T) {
+	m, err := ModelNamed("nemotron-3-nano-30b-a3b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Six attention layers of 2 heads of 128, keys and values; 23 layers keep 64·64·128 numbers, as much as 1024 tokens.
+	if got, want := m.CacheBytes(10000, 2), 2.0*2*128*2*(6*10000+23*1024); math.Abs(got/want-1) > 1e-12 {
+		t.Errorf("a cache of 10,000 tokens takes %g bytes, by hand %g", got, want)
+	}
+	if got, want := m.attention(10000), 2.0*32*128*(6*10000+23*2048); got != want {
+		t.Errorf("attention over 10,000 tokens is %g, by hand %g", got, want)
+	}
+}
+
+// Four-bit weights multiply faster where the GPU has such units, and as 16-bit ones elsewhere.
+func TestPeaksByPrecision(t *testing.T) {
+	for _, c := range []struct {
+		gpu   string
+		bytes float64
+		want  float64
+	}{{"h100", 2, 989e12}, {"h100", 1, 1979e12}, {"h100", 0.53, 989e12}, {"b200", 0.53, 9000e12}, {"gb300", 0.53, 15000e12}, {"gb300", 1, 5000e12}, {"a100", 1, 312e12}, {"mi300x", 0.53, 1307e12}} {
+		g, err := GPUNamed(c.gpu)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := g.FLOPs(c.bytes); got != c.want {
+			t.Errorf("%s at %g bytes: %g FLOP/s, want %g", c.gpu, c.bytes, got, c.want)
 		}
 	}
 }

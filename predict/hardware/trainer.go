@@ -15,8 +15,16 @@ type Trainer struct {
 	GPUs int
 	// MFU is the share of peak bf16 FLOP/s reached by the arithmetic counted here. Default 0.35.
 	MFU float64
+	// ExpertUse is that share for the matrices of routed experts of width 1024. Narrower ones reach less, wider ones more:
+	// see [Trainer.PassesS]. The value 0 means MFU for experts of any width.
+	ExpertUse float64
 	// AttentionUse is that share for attention over the context, whose kernels are others. The value 0 means MFU.
 	AttentionUse float64
+	// TrafficUse is the share of memory bandwidth at which passes write and read activations beside their matrices; 0
+	// means 1.
+	TrafficUse float64
+	// LogitS is what one logit of one token takes in a pass beside its matrix, on one GPU: seconds. 0 leaves it out.
+	LogitS float64
 	// Recompute counts the forward pass twice (8 instead of 6 FLOPs a parameter and token), as activation checkpointing does.
 	Recompute bool
 	// ContextTokens is the sequence that a mean trained token is in, for attention's cost: E[S²]/E[S] for sequences of S tokens, prompt included. The value 0 leaves it out.

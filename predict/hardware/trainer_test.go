@@ -178,3 +178,38 @@ func TestUsualLayout(t *testing.T) {
 		}
 	}
 }
+
+// A pass by hand: Llama 3.1 8B on 8 H100, two of them a layer and two stages, 64 sequences of 1,024 tokens.
+func TestPassesByHand(t *testing.T) {
+	tr := trainer(t, "llama-3.1-8b", "h100-sxm", 8)
+	tr.MFU, tr.AttentionUse, tr.TrafficUse, tr.LogitS, tr.ContextTokens = 0.5, 0.25, 0.5, 1e-11, 1024
+	layout := Layout{Tensor: 2, Pipeline: 2, LayerS: 0.001}
+	batch := Batch{Tokens: 64 * 1024, Sequences: 64}
+	const each, bubble = 64 * 1024 / 8.0, 1 + 1.0/32 // two copies train 32 micro-batches each
+	matrices := 2 * (8.030e9 - 128256*4096) / (0.5 * 989e12)
+	attention := 2 * 32 * 4096 * 1024 / (0.25 * 989e12)
+	numbers := 32 * (8*4096 + 3*4096 + 4*8*128 + 3*14336.0)
+	traffic := numbers*4/(0.5*3.35e12) + 32*2*8*4096*0.5/(0.6*450e9)
+	logits := 128256 * 1e-11 * 2
+	for passes, attended := range map[float64]float64{1: 1, 4: 4.5} {
+		want := each*((passes*(matrices+traffic)+attended*attention)*bubble+passes*logits) + 33*16*passes*0.001
+		if got := tr.PassesS(layout, batch, passes, 2); math.Abs(got/want-1) > 1e-9 {
+			t.Errorf("%g passes take %g s, by hand %g", passes, got, want)
+		}
+	}
+	if got := tr.PassesS(layout, Batch{Tokens: 64 * 1024, Sequences: 64, Frozen: true}, 4, 2); math.Abs(tr.PassesS(layout, batch, 4, 2)-got-each*matrices*bubble) > 1e-9 {
+		t.Errorf("without gradients of weights it takes %g s", got)
+	}
+}
+
+// Experts half as wide as usual reach two thirds of their share, and routed parameters alone pay for it.
+func TestNarrowExpertsByHand(t *testing.T) {
+	tr := trainer(t, "qwen3-30b-a3b", "h100-sxm", 8)
+	tr.MFU, tr.ExpertUse = 0.6, 0.3
+	routed := 48 * 8 * 3 * 2048 * 768.0
+	tr.Model.Architecture.ExpertIntermediate = 512
+	want := 2 * ((tr.Model.multiplied()-routed)/0.6 + routed/0.2) / 989e12
+	if got, _ := tr.tokenS(2); math.Abs(got/want-1) > 1e-9 {
+		t.Errorf("a token's matrices take %g s, by hand %g", got, want)
+	}
+}

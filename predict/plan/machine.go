@@ -433,7 +433,7 @@ func (b *builder) passes(t hardware.Trainer) {
 		mfu = 0
 	}
 	b.note("training as published runs of trainers that split a model show: at most %.0f tokens/s a GPU, prompt and response together, an MFU of %.0f %% (hardware.mfu sets one: sharded trainers reach about %.0f %%)",
-		m.TrainTokensPerSPerGPU, 100*mfu, 100*cases.Shipped().ShardedUse())
+		m.TrainTokensPerSPerGPU, 100*mfu, 100*cases.Shipped().ShardedMFU(t, hardware.Batch{Tokens: tokens, Sequences: manyRollouts, MicroTokens: longest}, passes))
 }
 
 // context is the context that a mean trained token's sequence has, E[(p+L)²]/E[p+L]

@@ -45,8 +45,8 @@ func TestRecommendation(t *testing.T) {
 		have, want float64
 		tolerance  float64
 	}{
-		{"rollout GPUs", float64(c.RolloutGPUs), 8, 1.01}, {"batch", float64(c.BatchRollouts), 1024, 0},
-		{"staleness", f.StalenessMean, 1.9, 0.11}, {"update, s", f.UpdateS, 4.1, 0.5}, {"period, s", f.PeriodS, 83, 8},
+		{"rollout GPUs", float64(c.RolloutGPUs), 8, 1.01}, {"batch", float64(c.BatchRollouts), 512, 0},
+		{"staleness", f.StalenessMean, 1.9, 0.11}, {"update, s", f.UpdateS, 4.1, 0.5}, {"period, s", f.PeriodS, 62, 6},
 	} {
 		if math.Abs(check.have-check.want) > check.tolerance {
 			t.Errorf("%s is %.4g, want %g ± %g", check.name, check.have, check.want, check.tolerance)

@@ -19,7 +19,7 @@ func answered(p *Plan, question string) Answer {
 
 // The next unit of a side is worth what a plan that is told the larger split finds.
 func TestTheNextUnitIsAFiniteDifference(t *testing.T) {
-	p := made(t, small)
+	p := made(t, small, "hardware.rollout_gpus=4", "hardware.train_gpus=12") // engines bind
 	c, at := p.Recommended, p.Recommended.Best()
 	if len(p.Next) != 2 || p.Next[0].Side != "rollout" || p.Next[1].Side != "train" {
 		t.Fatalf("%+v", p.Next)
