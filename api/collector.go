@@ -156,6 +156,12 @@ var planeFigures = []figure{
 	one("headway_trainer_lease", "Lease at the trainer, 0 for none.", gauge, func(s protocol.Status) float64 { return float64(s.Trainer.Lease) }),
 	one("headway_trainer_silent_seconds", "Time since the trainer's last word.", gauge, func(s protocol.Status) float64 { return s.Trainer.SilentS }),
 	one("headway_trainer_idle_ratio", "Share of time in which the trainer waited for a batch.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
+	{"headway_channel_rows_total", "Rows of side channels in the batches offered since the control plane began: those that are there, and those that no engine has said.", counter, []string{"channel", "state"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, c := range s.Trainer.Channels {
+			emit(float64(c.Rows), c.Name, "present")
+			emit(float64(c.Absent), c.Name, "absent")
+		}
+	}},
 	one("trainer_idle_ratio", "verl's trainer/idle_ratio: the same as headway_trainer_idle_ratio.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
 	one("headway_workers_known", "Environment workers that called within the last minute.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Known) }),
 	one("headway_workers_silent", "Environment workers that hold claims and are silent.", gauge, func(s protocol.Status) float64 { return float64(len(s.Workers.Silent)) }),

@@ -248,6 +248,8 @@ type Trainer struct {
 	SilentS   float64      `json:"silent_s"`
 	IdleRatio float64      `json:"idle_ratio"`
 	WorldSize int          `json:"world_size"`
+	// Channels are the side channels of the batches that were offered since the control plane began.
+	Channels []ChannelSummary `json:"channels,omitempty"`
 }
 
 // Sender is the process from which engines take their tensors.

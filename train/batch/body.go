@@ -56,11 +56,9 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
 			ReadyVersion: group.ReadyVersion, Rollouts: len(group.Samples)})
 	}
-	var err error
-	if lease.Channels, err = summaries(p, groups); err != nil {
-		return nil, err
-	}
+	lease.Channels = summaries(p, groups)
 	b.lease = lease
+	var err error
 	if b.header, err = header(lease, rows, tokens, p.branched); err != nil {
 		return nil, err
 	}

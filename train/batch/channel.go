@@ -13,8 +13,18 @@ import (
 	"github.com/headway-rl/headway/store/weights"
 )
 
-// summaries are the side channels of a share, by name in the order of their first rows.
-func summaries(p *Batch, groups []int) ([]protocol.ChannelSummary, error) {
+// Channels are the side channels of the whole batch.
+func (p *Batch) Channels() []protocol.ChannelSummary {
+	groups := make([]int, len(p.groups))
+	for i := range groups {
+		groups[i] = i
+	}
+	return summaries(p, groups)
+}
+
+// summaries are the side channels of a share, by name in the order of their first rows. Rows of another form than the
+// first, which an engine with another model has said, are absent.
+func summaries(p *Batch, groups []int) []protocol.ChannelSummary {
 	var out []protocol.ChannelSummary
 	for _, g := range groups {
 		for i := range p.groups[g].Samples {
@@ -26,11 +36,9 @@ func summaries(p *Batch, groups []int) ([]protocol.ChannelSummary, error) {
 					at = len(out)
 					out = append(out, protocol.ChannelSummary{Header: c.Header})
 				}
-				if !out[at].Same(c.Header) {
-					return nil, fmt.Errorf("batch: channel %s has rows of %s %v in an earlier rollout, and of %s %v in %s: have all engines serve the same model",
-						c.Name, out[at].DType, out[at].Row, c.DType, c.Row, name(s.ID))
+				if out[at].Same(c.Header) {
+					out[at].Rows += c.Present()
 				}
-				out[at].Rows += c.Present()
 			}
 		}
 	}
@@ -44,7 +52,7 @@ func summaries(p *Batch, groups []int) ([]protocol.ChannelSummary, error) {
 		}
 		out[i].Absent = all - out[i].Rows
 	}
-	return out, nil
+	return out
 }
 
 func find(list []protocol.ChannelSummary, name string) int {
@@ -90,10 +98,7 @@ func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*C
 	if rank < 0 || rank >= len(groups) {
 		return nil, fmt.Errorf("batch: rank %d of %d, want from 0 to %d", rank, len(groups), len(groups)-1)
 	}
-	list, err := summaries(p, groups[rank])
-	if err != nil {
-		return nil, err
-	}
+	list := summaries(p, groups[rank])
 	at := find(list, named)
 	if at < 0 {
 		return nil, protocol.Refuse(protocol.CodeNotFound, "the batch has no channel %.80q, it has %s: name it in rollout.channels, and have engines that say it", named, names(list))
@@ -104,7 +109,7 @@ func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*C
 		for i := range p.groups[g].Samples {
 			s := &p.groups[g].Samples[i]
 			for k := range s.Channels {
-				if c := &s.Channels[k]; c.Name == named {
+				if c := &s.Channels[k]; c.Same(b.head) {
 					for _, part := range c.Parts {
 						b.pieces = append(b.pieces, piece{Part: part, id: s.ID, sequence: sequence + int(c.Sequence)})
 					}

@@ -222,18 +222,28 @@ func TestChannelWithoutItsBlob(t *testing.T) {
 	}
 }
 
-// Rollouts whose engines serve different models are told apart.
+// Rows of another form than the first are absent: they are of an engine with another model.
 func TestChannelsOfTwoForms(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 3))
 	b, m := draw(rng, 3, 3, 40), memory{}
 	give(rng, b, m)
-	b.Groups[2].Samples[0].Channels[0].DType = channel.U8
 	p, err := New(b, Options{Vocabulary: vocabulary})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Share(0, 1, 60); err == nil {
-		t.Error("rows of two forms were taken for one channel")
+	before := p.Channels()[0]
+	odd := &b.Groups[2].Samples[0].Channels[0]
+	odd.DType = channel.U8
+	after := p.Channels()[0]
+	if n := odd.Present(); n == 0 || after.Rows != before.Rows-n || after.Absent != before.Absent+n {
+		t.Errorf("%d rows of another form: %+v, before %+v", n, after, before)
+	}
+	body, err := p.Channel(m, channel.RoutedExperts, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if summary, tensors := tensorsOf(t, body); len(tensors["rows"]) != summary.Rows*12 {
+		t.Errorf("%d bytes for %d rows", len(tensors["rows"]), summary.Rows)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,6 +25,8 @@ type Trainer struct {
 	commits sync.Mutex
 
 	mu sync.Mutex
+	// channels are those of the batches that were offered.
+	channels []protocol.ChannelSummary
 	// changed is closed, and replaced, when what a waiting call looks at has changed.
 	changed chan struct{}
 	phase   phase
@@ -124,6 +127,7 @@ func (t *Trainer) offerBatch(b port.Batch, packed *batch.Batch) (*offer, error) 
 		return nil, fmt.Errorf("trainer: the batch starts from version %d, but the newest that is published is %d", b.Version, t.version)
 	}
 	t.offer = newOffer(b, packed)
+	t.count(packed.Channels())
 	if last, ok := t.ended.find(b.Lease); ok {
 		t.offer.lowest = last.attempt + 1 // this process has seen the end of the attempts before
 	}
@@ -290,12 +294,25 @@ func (t *Trainer) enter(p phase) {
 	t.wake()
 }
 
+// count adds a batch's side channels to those of the batches before. It is called with mu held.
+func (t *Trainer) count(batch []protocol.ChannelSummary) {
+	for _, c := range batch {
+		at := slices.IndexFunc(t.channels, func(known protocol.ChannelSummary) bool { return known.Name == c.Name })
+		if at < 0 {
+			t.channels = append(t.channels, c)
+			continue
+		}
+		t.channels[at].Rows += c.Rows
+		t.channels[at].Absent += c.Absent
+	}
+}
+
 // Status is what the control plane's status says of the trainer; IdleRatio is not known here.
 func (t *Trainer) Status() protocol.Trainer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.opt.Clock()
-	s := protocol.Trainer{Name: t.session.name, State: "absent", SilentS: t.session.silent(now).Seconds(), WorldSize: t.session.world}
+	s := protocol.Trainer{Name: t.session.name, State: "absent", SilentS: t.session.silent(now).Seconds(), WorldSize: t.session.world, Channels: slices.Clone(t.channels)}
 	o := t.offer
 	if o != nil && len(o.taken) > 0 {
 		s.Lease = o.lease
