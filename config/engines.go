@@ -313,7 +313,7 @@ func (v *validator) withoutServers() {
 	v.idle("environment.prompt_tokens_max", c.Environment.PromptTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
 	v.idle("environment.response_tokens_max", c.Environment.ResponseTokensMax > 0, "on embedded engines, whose task has limits of its own", instead)
 	v.idle("gateway.template", c.Gateway.Template != "", "on embedded engines, whose task has a template of its own", instead)
-	v.idle("rollout.channels", len(c.Rollout.Channels) > 0, "on embedded engines, which have nothing to say there", instead)
+	v.idle("rollout.channels", len(c.Rollout.Channels) > 0, "on embedded engines, which have nothing to say there", "engines of kind vllm or sglang, or leave it out")
 	policy := Sampling{Temperature: 1, TopP: 1}
 	v.idle("rollout.sampling", c.Rollout.Sampling != policy, "on embedded engines, which sample from the policy as it is", instead)
 }

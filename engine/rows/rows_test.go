@@ -274,11 +274,9 @@ func TestLearn(t *testing.T) {
 		{"no base64", Int32, "!", model, "its rows are no base64"},
 	} {
 		form, err := Learn(channel.RoutedExperts, c.wire, c.text, 2, c.with)
-		got := fmt.Sprint(form.DType, form.Row, form.Experts, form.Routed)
+		got := fmt.Sprintf("%s %v %d %v", form.DType, form.Row, form.Experts, form.Routed)
 		if err != nil {
 			got = err.Error()
-		} else {
-			got = fmt.Sprintf("%s %v %d %v", form.DType, form.Row, form.Experts, form.Routed)
 		}
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

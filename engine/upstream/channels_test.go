@@ -144,7 +144,14 @@ func TestRowsOfAnAnswer(t *testing.T) {
 		if f.calls[1].Known != 6 || !slices.Equal(f.calls[0].Asked, []string{channel.RoutedExperts}) {
 			t.Errorf("asked for %+v", f.calls)
 		}
-		if s := channelOf(t, e); s.Answers != 2 || len(s.Dropped) != 0 || s.Unstarted != 0 {
+		// The server samples two tokens behind a stop, and says their rows too.
+		f.set(func() { f.fault = func(int, fakeCall) fault { return fault{together: true} } })
+		req.Known, kept = 0, nil
+		req.Check = func(tokens []int32) bool { return len(tokens) == 3 }
+		if _, err := e.Generate(t.Context(), req); err != nil || len(kept) != 1 || kept[0].Count != fakePromptOf+2 || len(kept[0].Data) != 6*kept[0].Count {
+			t.Errorf("%v: %v", err, kept)
+		}
+		if s := channelOf(t, e); s.Answers != 3 || len(s.Dropped) != 0 || s.Unstarted != 0 {
 			t.Errorf("status %+v", s)
 		}
 	})
@@ -289,6 +296,13 @@ func TestRowsThroughASwitchThatCutsOff(t *testing.T) {
 					t.Fatalf("versions %v in %d calls", g.Versions, len(f.calls))
 				}
 				checkRows(t, g, fakePromptOf, kept, c.want)
+				asked := fakePromptOf + 3 - 1 // what the first call has said is not asked for again
+				if strings.Contains(c.want, ".") {
+					asked = 0
+				}
+				if f.calls[0].Known != 0 || f.calls[1].Known != asked {
+					t.Errorf("rows are asked for from %d and %d on, want 0 and %d", f.calls[0].Known, f.calls[1].Known, asked)
+				}
 			})
 		})
 	}

@@ -37,6 +37,8 @@ var traps = []trap{
 	{"E2B ends a sandbox after 15 s where no lifetime is asked for", "tools die in the middle of an episode", []string{"env/sandbox/e2b TestTrap16LifetimeIsAlwaysSent"}},
 	{"streams of vLLM 0.30 lose the rows of experts: always where they are aborted, now and then where two chunks are joined", "experts are replayed for some tokens and not for others", []string{"engine/vllm TestRecordedRouting"}},
 	{"rows of experts of a cached prefix are those of the weights that filled the cache, also after a switch", "experts of another version than the one that sampled", []string{"engine/vllm TestRecordedRoutingAgrees"}},
+	{"older servers read past the first row that is asked for, and say all", "rows counted twice, each off by the rows before", []string{"engine/upstream TestAServerThatIgnoresTheStart"}},
+	{"routed experts are all zero, repeated or beyond the last one where a server has lost them", "every token of a layer is replayed to expert 0", []string{"engine/upstream TestRowsThatAreDropped", "engine/rows TestJudge"}},
 }
 
 // TestTrapsAreTested: each has its tests, by the names that the document gives.
