@@ -169,6 +169,7 @@ func TestGrammars(t *testing.T) {
 		{"hermes", "<think>a<tool_call>{\"name\":\"f\"}</tool_call>", `"" think "a" calls ["f{}"] ok=1`},
 		{"hermes", `say «<tool_call>{"name":"f"}</tool_call>»`, `"say <tool_call>{\"name\":\"f\"}</tool_call>" think "" calls [] `},
 		{"hermes", `<tool_call>{"name":"f","arguments":{<tool_call>{"name":"g"}</tool_call>`, `"<tool_call>{\"name\":\"f\",\"arguments\":{" think "" calls ["g{}"] ok=1 invalid_json=1`},
+		{"hermes", `<tool_call>{"name":"f","arguments":{"s":"half</tool_call><tool_call>{"name":"g"}</tool_call>`, `"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"half</tool_call>" think "" calls ["g{}"] ok=1 invalid_json=1`},
 		{"hermes", `<tool_call>{"name":"f","arguments":{"s":1}`, `"<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":1}" think "" calls [] unclosed=1`},
 		{"hermes", `<tool_call>{"name":"f"}`, `"" think "" calls ["f{}"] ok=1`},
 		{"hermes", `<tool_call>{bad}</tool_call>`, `"<tool_call>{bad}</tool_call>" think "" calls [] invalid_json=1`},
@@ -211,6 +212,27 @@ func TestGrammars(t *testing.T) {
 	} {
 		if got := scan(t, c.grammar, c.text, true).String(); got != c.want {
 			t.Errorf("%s %q:\n got %s\nwant %s", c.grammar, c.text, got, c.want)
+		}
+	}
+}
+
+// Where a tokenizer has no token for a word, its letters count: reasoning at the beginning alone, since
+// letters that come later are quoted.
+func TestLetters(t *testing.T) {
+	for text, want := range map[string]string{
+		"<think>a</think>b": `"b" think "a" calls [] `,
+		"say <think> aloud": `"say <think> aloud" think "" calls [] `,
+		"<think>a <tool_call>{\"name\":\"f\"}</tool_call></think>b":                       `"b" think "a <tool_call>{\"name\":\"f\"}</tool_call>" calls [] `,
+		"a<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</tool_call>\"}}</tool_call>": `"a" think "" calls ["f{\"s\":\"</tool_call>\"}"] ok=1`,
+	} {
+		for n := 1; n < 9; n++ {
+			var parts []part
+			for _, letter := range text {
+				parts = append(parts, part{text: string(letter)})
+			}
+			if got := hear(t, NewScanner(ByName("hermes").In(nil), someTools, true), parts, true, func() int { return n }).String(); got != want {
+				t.Errorf("%q by %d: %s, want %s", text, n, got, want)
+			}
 		}
 	}
 }

@@ -275,6 +275,9 @@ func (c *call) note(ch *choice) {
 	c.usage.add(len(ch.reply.Tokens))
 	c.gateway.metrics.turn(c.prompt, ch)
 	c.gateway.metrics.call(c.req.callable && c.gateway.opt.Calls != nil, ch.scanner.Counts())
+	if f := c.gateway.noCall(); f != nil {
+		c.gateway.mute.Do(func() { c.gateway.opt.Logf("gateway: %s", f.Message) })
+	}
 }
 
 // whole answers in one piece.

@@ -23,8 +23,10 @@ type response struct {
 	versions []loop.Version
 	finish   string
 	// silent: the engine says no text. cut is how many tokens come at a time; 0 is all at the end.
-	silent     bool
-	cut        int
+	silent bool
+	cut    int
+	// lag is how many bytes the text of pieces stays behind their tokens.
+	lag        int
 	overridden []string
 	// fails, if not nil, ends the turn after the tokens that stand here.
 	fails error
@@ -117,6 +119,9 @@ func (p *port) deliver(ctx context.Context, r response, onTokens func(protocol.T
 		end := min(at+r.cut, len(r.tokens))
 		d := protocol.TurnDelta{Tokens: r.tokens[at:end], Logprobs: logprobsOf(r.tokens[at:end])}
 		if now := decodeIDs(r.tokens[:end]); !r.silent && (end == len(r.tokens) || !strings.HasSuffix(now, "\uFFFD")) {
+			if end < len(r.tokens) {
+				now = now[:max(said, len(now)-r.lag)]
+			}
 			d.Text, said = now[said:], len(now)
 		}
 		onTokens(d)

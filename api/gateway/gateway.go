@@ -105,6 +105,8 @@ type Gateway struct {
 	closed        bool
 	watching      sync.WaitGroup
 	unfit         sync.Once
+	// mute: that no call was ever told has been said.
+	mute sync.Once
 }
 
 // New returns a gateway. Close ends what it has running.

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -98,10 +99,26 @@ func (m *metrics) turn(p *prompt, ch *choice) {
 	}
 }
 
+// noCallTurns is how many turns that could call tools may pass without one before that is a finding.
+const noCallTurns = 64
+
+// noCall says that no call has ever been told though tools were offered, nil as long as that may be chance.
+func (g *Gateway) noCall() *protocol.Finding {
+	offered, missed := g.metrics.offered.Load(), g.metrics.missed.Load()
+	if g.metrics.called.Load() > 0 || offered < noCallTurns {
+		return nil
+	}
+	seen := "none is begun"
+	if missed > 0 {
+		seen = fmt.Sprintf("%d attempts were none (headway_gateway_calls_total has why)", missed)
+	}
+	return &protocol.Finding{Code: "no_call", Message: fmt.Sprintf("tools were offered in %d turns and no call has been told from one, in the grammar %s: %s. Set gateway.tool_format to the model's own family, or look at its answers: it may not have been trained on tools", offered, g.opt.Calls.Name, seen)}
+}
+
 // Status counts what agents have asked so far.
 func (g *Gateway) Status() protocol.Gateway {
 	m := g.metrics
-	return protocol.Gateway{Requests: m.asked.Load(), Refused: m.refused.Load(), Open: m.open.Load(),
+	return protocol.Gateway{Finding: g.noCall(), Requests: m.asked.Load(), Refused: m.refused.Load(), Open: m.open.Load(),
 		Turns: m.turns.Load(), Aborted: m.left.Load(), Tokens: m.sampled.Load(),
 		Offered: m.offered.Load(), Calls: m.called.Load(), CallsMissed: m.missed.Load()}
 }

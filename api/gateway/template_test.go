@@ -20,7 +20,11 @@ const (
 	endText int32 = 3
 	byteIDs int32 = 10
 	pairIDs int32 = 300
+	// shownIDs are words of a frame that engines show in their text, one token each.
+	shownIDs int32 = 1000
 )
+
+var shownWords = []string{"<tool_call>", "</tool_call>", "<think>", "</think>"}
 
 func isSmall(c byte) bool { return c >= 'a' && c <= 'z' }
 
@@ -50,6 +54,8 @@ func decodeIDs(ids []int32) string {
 	var text []byte
 	for _, id := range ids {
 		switch {
+		case id >= shownIDs:
+			text = append(text, shownWords[id-shownIDs]...)
 		case id >= pairIDs:
 			text = append(text, byte('a'+(id-pairIDs)/26), byte('a'+(id-pairIDs)%26))
 		case id >= byteIDs:

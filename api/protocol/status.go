@@ -220,6 +220,8 @@ type Gateway struct {
 	Offered     int64 `json:"offered,omitempty"`
 	Calls       int64 `json:"calls,omitempty"`
 	CallsMissed int64 `json:"calls_missed,omitempty"`
+	// Finding says that tools were offered many times and no call was ever told (code no_call); nil otherwise.
+	Finding *Finding `json:"finding,omitempty"`
 }
 
 // Bound is on what clients together may take of a control plane.
@@ -304,7 +306,7 @@ type Stall struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is one cause of a stall.
+// Finding is one cause of a stall, or what else is wrong, under a code of its own.
 type Finding struct {
 	// Code is no_trainer, silent_trainer, no_sender, lost_worker, no_worker, straggler, engine_paused,
 	// engine_lost, queue_full, short_batch, hold, disk_full or unknown.

@@ -8,14 +8,18 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/engine/vllm"
@@ -130,5 +134,17 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		if protocol.RefusalOf(err).Code != protocol.CodeUnavailable {
 			t.Errorf("whoever calls a drained control plane is told %v", err)
 		}
+	}
+}
+
+// The document's words for grammars are those that there are.
+func TestToolFormats(t *testing.T) {
+	field, ok := reflect.TypeFor[config.Gateway]().FieldByName("ToolFormat")
+	if !ok {
+		t.Fatal("no ToolFormat")
+	}
+	want := append(append([]string{"auto"}, calls.Names()...), "none")
+	if got := strings.Fields(field.Tag.Get("allowed")); !slices.Equal(got, want) {
+		t.Errorf("allowed are %v, want %v", got, want)
 	}
 }

@@ -29,6 +29,9 @@ func firstOfStatus(s protocol.Status) report.Answer {
 	if s.Forward != nil {
 		do("%s", s.Forward.Message)
 	}
+	if s.Gateway != nil && s.Gateway.Finding != nil {
+		do("%s", s.Gateway.Finding.Message)
+	}
 	if s.Held != nil && s.Stall == nil {
 		do("%s", s.Held.Message)
 	}

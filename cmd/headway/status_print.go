@@ -101,6 +101,9 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	if g := s.Gateway; g != nil {
 		p.line("gateway", "%s", gatewayText(*g))
+		if g.Finding != nil {
+			p.line("", "%s", p.loud(report.Plain(g.Finding.Message)))
+		}
 	}
 	p.environment(s.Environment)
 	p.line("staleness", "%s · policy %s", stalenessText(s), report.Plain(s.Policy))
@@ -206,6 +209,12 @@ func (p *statusPage) bar(n, of int) string {
 
 func gatewayText(g protocol.Gateway) string {
 	text := fmt.Sprintf("%s of %s · %s open", report.Counted(g.Turns, "turn"), report.Counted(g.Tokens, "token"), report.Counted(g.Open, "request"))
+	if g.Offered > 0 {
+		text += fmt.Sprintf(" · %s of tools", report.Counted(g.Calls, "call"))
+		if g.CallsMissed > 0 {
+			text += fmt.Sprintf(", %s that were none", report.Counted(g.CallsMissed, "attempt"))
+		}
+	}
 	if g.Aborted > 0 {
 		text += fmt.Sprintf(" · %s taken back", report.Count(g.Aborted))
 	}

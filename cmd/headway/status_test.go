@@ -108,6 +108,10 @@ func TestStatusAnswers(t *testing.T) {
 		"1. engine e1 is lost, of 2; worker w3 is silent\n2. at version 3 the trainer's log-probs are 0.35 nats": func(s *protocol.Status) {
 			s.Forward = &protocol.Finding{Code: "temperature", Message: "at version 3 the trainer's log-probs are 0.35 nats"}
 		},
+		"3. tools were offered in 64 turns": func(s *protocol.Status) {
+			s.Gateway = &protocol.Gateway{Finding: &protocol.Finding{Code: "no_call", Message: "tools were offered in 64 turns"}}
+			s.Forward = &protocol.Finding{Message: "other log-probs"}
+		},
 		"the ledger does not balance": func(s *protocol.Status) { s.Ledger.Balanced = false },
 		"1. 12.0 % of the attempts fail by the infrastructure and are tried again": func(s *protocol.Status) {
 			s.Engines, s.Workers, s.Failures.InfraRatio = nil, protocol.Workers{}, 0.12
@@ -138,10 +142,13 @@ func TestStatusOfServers(t *testing.T) {
 			Versions: "derived", Weights: "disk", Cache: "salt", Running: 3, Tokens: 900, Missing: []protocol.Missing{{What: "spans of versions: they are derived", Flag: "--enable-scale-out"}}}},
 		{Name: "e1", Kind: "sglang", Version: 16, State: "lost", Slots: 8, Server: &protocol.Server{URL: "http://b:30000", State: "down", Cause: "connection refused\x1b[2J", Weights: "disk", Retries: 2, Losses: 1}},
 	}
-	status.Gateway = &protocol.Gateway{Requests: 1300, Refused: 2, Open: 4, Turns: 1200, Aborted: 3, Tokens: 54321}
+	status.Gateway = &protocol.Gateway{Requests: 1300, Refused: 2, Open: 4, Turns: 1200, Aborted: 3, Tokens: 54321, Offered: 900, CallsMissed: 2,
+		Finding: &protocol.Finding{Message: "no call was told"}}
 	stdout, stderr, code := askStatus(t, serveStatus(t, status, api.Options{}))
 	for _, want := range []string{`
-gateway    1 200 turns of 54 321 tokens · 4 requests open · 3 taken back · 2 refused
+gateway    1 200 turns of 54 321 tokens · 4 requests open · 0 calls of tools, 2 attempts that were
+           none · 3 taken back · 2 refused
+           no call was told
 `, `
 engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
            at http://a:8000 · vLLM 0.32 · weights by disk · versions derived · old cache: salt
