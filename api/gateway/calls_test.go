@@ -71,6 +71,22 @@ func TestCallsOfTokens(t *testing.T) {
 	}
 }
 
+// A character that never comes whole costs itself, and no call.
+func TestCutCharacterBeforeACall(t *testing.T) {
+	for _, shows := range []bool{true, false} {
+		for cut := 1; cut < 6; cut++ {
+			ids := frameWords[shows]
+			tokens := slices.Concat(spell("a\xe6\x97"), inTokens(ids, `<tool_call>{"name":"look"}</tool_call>é\xe6`), inTokens(ids, `<tool_call>{"name":"look"}</tool_call>`), []int32{imEnd})
+			h := newHouse(t, always(response{tokens: tokens, finish: "stop", cut: cut}), func(o *Options) { o.Calls = calls.ByName("hermes").In(ids) })
+			events, _, done := readEvents(t, h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}],`+tooled+`"stream":true}`).Body.String())
+			got := gather(t, events)[0]
+			if !done || len(got.calls) != 2 || !strings.HasPrefix(got.content, "a") {
+				t.Errorf("%v, %d tokens a piece: %+v", shows, cut, got)
+			}
+		}
+	}
+}
+
 // include_reasoning false hides what was thought, and no token and no log-prob.
 func TestReasoningIsHidden(t *testing.T) {
 	ids := frameWords[true]

@@ -94,30 +94,27 @@ func (t *transcript) upTo(ctx context.Context, at int) error {
 	if err != nil {
 		return err
 	}
-	said := ""
-	if t.said > t.begins {
-		said = string(t.text[t.begins:t.said])
-	}
-	if !strings.HasPrefix(before, said) {
-		all, err := t.decode(ctx, t.tokens[:at]) // a text can depend on the tokens before it
-		if err != nil {
-			return err
-		}
-		if !strings.HasPrefix(all, string(t.text[:t.said])) {
-			return lostPiece()
-		}
-		t.begins, before = 0, all
-	}
-	if rest := before[max(0, t.said-t.begins):]; rest != "" {
-		t.parts = append(t.parts, part{text: []byte(rest)})
-	}
 	shown, err := t.gateway.templates.shown(ctx, t.tokens[at])
 	if err != nil {
 		return rendering(err, "reading the text of tokens")
 	}
+	next := t.begins + len(before) + len(shown)
+	if said := t.text[min(t.begins, t.said, len(t.text)):min(t.said, len(t.text))]; !strings.HasPrefix(before, string(said)) || strings.Contains(before, "\uFFFD") {
+		// A text can depend on the tokens before it, and a character that never came whole on those behind.
+		if before, err = t.decode(ctx, t.tokens[:at]); err != nil {
+			return err
+		}
+		all, err := t.decode(ctx, t.tokens[:at+1])
+		if err != nil {
+			return err
+		}
+		t.begins, next = 0, len(all)
+	}
+	if rest := before[min(max(0, t.said-t.begins), len(before)):]; rest != "" {
+		t.parts = append(t.parts, part{text: []byte(rest)})
+	}
 	t.parts = append(t.parts, part{mark: t.tokens[at]})
-	t.begins += len(before) + len(shown)
-	t.said, t.segment = t.begins, at+1
+	t.begins, t.said, t.segment = next, next, at+1
 	return nil
 }
 

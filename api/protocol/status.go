@@ -306,7 +306,7 @@ type Stall struct {
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is one cause of a stall, or what else is wrong, under a code of its own.
+// Finding is one cause of a stall, or another fault, under a code of its own.
 type Finding struct {
 	// Code is no_trainer, silent_trainer, no_sender, lost_worker, no_worker, straggler, engine_paused,
 	// engine_lost, queue_full, short_batch, hold, disk_full or unknown.
