@@ -113,6 +113,13 @@ var planeFigures = []figure{
 			emit(float64(why.count), why.kind, why.reason)
 		}
 	}},
+	{"headway_held_out", "Newest evaluation by players or workers: share of held-out prompts that were wholly right, their mean reward, and the version at which it began. A run without one has no such series.", gauge, []string{"of"}, func(s protocol.Status, emit func(float64, ...string)) {
+		if h := s.HeldOut; h != nil {
+			emit(h.Accuracy, "accuracy")
+			emit(h.Reward, "reward")
+			emit(float64(h.Version), "version")
+		}
+	}},
 	one("headway_ledger_balanced", "1 while every attempt is accounted for; 0 is a defect.", gauge, func(s protocol.Status) float64 { return truth(s.Ledger.Balanced) }),
 	one("headway_queue_groups", "Groups ready for the trainer.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.Groups) }),
 	one("headway_queue_capacity_groups", "Groups that the queue takes.", gauge, func(s protocol.Status) float64 { return float64(s.Queue.CapacityGroups) }),

@@ -35,6 +35,7 @@ func newPlane() *plane {
 	}
 	return &plane{state: protocol.Status{Verl: verl, Run: "reverse", State: "running", Version: 17, Steps: 17, Policy: "bounded",
 		Ledger:   protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true},
+		HeldOut:  &protocol.HeldOut{Version: 15, Accuracy: 0.5, Reward: 0.75, Scored: 8},
 		Failures: protocol.Failures{Environment: 3, Timeout: 2, Data: 1, InfraRatio: 0.5, DataRatio: 0.1},
 		Trainer:  protocol.Trainer{Channels: []protocol.ChannelSummary{{Header: channel.Header{Name: "routed_experts"}, Rows: 90, Absent: 10}}},
 		Sender: &protocol.Sender{Name: "t", State: "serving", SilentS: 4, Holds: []loop.Version{15, 16}, Groups: []string{"a", "b"}, Waiting: []string{"e9"}, SentVersion: 14, Sends: 9, FailedSends: 2,

@@ -42,6 +42,8 @@ type Status struct {
 	Verl map[string]float64 `json:"verl,omitempty"`
 	// Failures are the rollout attempts that failed, by why. They count from the end of the warm-up on.
 	Failures Failures `json:"failures"`
+	// HeldOut is the newest evaluation by players or workers; nil before the first.
+	HeldOut *HeldOut `json:"held_out,omitempty"`
 	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, prefill, validation or admission.
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
@@ -82,6 +84,18 @@ type Failures struct {
 	// InfraRatio is the share of the infrastructure's, DataRatio that of Data.
 	InfraRatio float64 `json:"infra_ratio"`
 	DataRatio  float64 `json:"data_ratio"`
+}
+
+// HeldOut is what came of held-out prompts. It began at Version; Oldest and Newest are the versions that sampled.
+type HeldOut struct {
+	Version  loop.Version `json:"version"`
+	Accuracy float64      `json:"accuracy"`
+	Reward   float64      `json:"reward"`
+	// Scored prompts have a reward, the Failed have none.
+	Scored int          `json:"scored"`
+	Failed int          `json:"failed"`
+	Oldest loop.Version `json:"oldest_version"`
+	Newest loop.Version `json:"newest_version"`
 }
 
 // Throughput counts the groups that entered and left the queue over the last train steps. All is 0

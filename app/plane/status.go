@@ -61,6 +61,7 @@ func (p *Plane) Status() protocol.Status {
 	if v.Attribution.Groups > 0 {
 		s.Attribution = &v.Attribution
 	}
+	s.HeldOut = p.Evaluated()
 	s.Failures, s.Binding = failuresStatus(v.Summary), v.Summary.Throughput.Binding
 	s.Trainer, s.Sender = p.trainerStatus(v), p.senderStatus()
 	if p.Workers != nil {

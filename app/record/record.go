@@ -50,6 +50,8 @@ type Record struct {
 	evaluations evaluator
 	// beside plays held-out prompts with the run's environment, nil where nobody does.
 	beside *beside
+	// evaluated is the newest line with what it made of them, nil before the first.
+	evaluated atomic.Pointer[steps.Line]
 	// Expected is the prediction made before the first step; zero where there is none.
 	Expected experiment.Forecast
 }
@@ -127,6 +129,7 @@ func (r *Record) OpenRecord(upTo loop.Version) (err error) {
 	}
 	for i := range r.Steps.Lines {
 		r.judge(&r.Steps.Lines[i], nil)
+		r.evaluates(r.Steps.Lines[i])
 	}
 	r.OnClose(r.Steps.Close)
 	r.OnClose(func() error {
@@ -147,6 +150,7 @@ func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	if e := r.evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep, line.HeldOut = &e.Accuracy, &e.Version, e.more
 	}
+	r.evaluates(line)
 	r.Steps.add(line)
 	r.judge(&line, r.Logf)
 	if r.sinks != nil {
@@ -180,6 +184,23 @@ func (r *Record) judge(line *steps.Line, say func(format string, args ...any)) {
 	if say != nil && (before == nil && !f.Agrees || before != nil && (before.Agrees != f.Agrees || before.Cause != f.Cause)) {
 		say("trainer: %s", f)
 	}
+}
+
+// evaluates notes the evaluation of a line, if there is one by players or workers.
+func (r *Record) evaluates(line steps.Line) {
+	if line.HeldOut != nil {
+		r.evaluated.Store(&line)
+	}
+}
+
+// Evaluated is the newest evaluation by players or workers, nil before the first. Any goroutine may ask.
+func (r *Record) Evaluated() *protocol.HeldOut {
+	line := r.evaluated.Load()
+	if line == nil {
+		return nil
+	}
+	h := line.HeldOut
+	return &protocol.HeldOut{Version: *line.HeldOutStep, Accuracy: *line.HeldOutAccuracy, Reward: h.Reward, Scored: h.Scored, Failed: h.Infra + h.Data, Oldest: h.Oldest, Newest: h.Newest}
 }
 
 // Forward is the newest verdict on the trainer's forward pass, nil before the first. Any goroutine may ask.

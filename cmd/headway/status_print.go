@@ -107,6 +107,9 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.environment(s.Environment)
 	p.line("staleness", "%s · policy %s", stalenessText(s), report.Plain(s.Policy))
+	if h := s.HeldOut; h != nil {
+		p.line("held out", "%s", heldOutText(*h))
+	}
 	p.control(s.Control)
 	p.engines(s.Engines)
 	if y := s.Sync; y != nil {
@@ -262,6 +265,18 @@ func endedText(l protocol.Ledger) string {
 		}
 	}
 	return strings.Join(words, " · ") + " of " + report.Count(l.Admitted) + " admitted"
+}
+
+// heldOutText says what an evaluation found.
+func heldOutText(h protocol.HeldOut) string {
+	text := fmt.Sprintf("mean reward %.3f, %s wholly right, of %s from version %d on", h.Reward, report.Share(h.Accuracy), report.Counted(h.Scored, "prompt"), h.Version)
+	if h.Newest > h.Oldest {
+		text += fmt.Sprintf(" (sampled by %d to %d)", h.Oldest, h.Newest)
+	}
+	if h.Failed > 0 {
+		text += fmt.Sprintf("; %s could not be scored", report.Counted(h.Failed, "other"))
+	}
+	return text
 }
 
 // failuresText says of what attempts failed, empty for none.

@@ -43,6 +43,7 @@ func busyStatus() protocol.Status {
 	return protocol.Status{
 		Run: "reverse", State: "running", Version: 17, Steps: 200, Policy: "bounded", Binding: "rollout", UptimeS: 3723,
 		Ledger:   protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
+		HeldOut:  &protocol.HeldOut{Version: 10, Accuracy: 0.4, Reward: 0.25, Scored: 5, Failed: 1, Oldest: 10, Newest: 11},
 		Failures: protocol.Failures{Engine: 4, Environment: 2, Data: 1, InfraRatio: 0.0051, DataRatio: 0.001},
 		Throughput: protocol.Throughput{ProductionRolloutsPerS: 31, EffectiveRolloutsPerS: 30, ConsumptionRolloutsPerS: 30.3, ConsumptionRolloutsPerWallS: 29, TokensPerS: 41000,
 			PeriodS: 4.4, StepS: 4.2, TrainerIdleRatio: 0.03, RolloutIdleRatio: 0.01, QueueTrendGroupsPerStep: 0.5, Steps: 16},
@@ -264,6 +265,8 @@ failed     0.5 % infrastructure: 4 engine, 2 environment, 0 timeout, 0 other · 
 trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %
 workers    3 known · 60 rollouts claimed · 4 wait for one · silent: w3
 staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded
+held out   mean reward 0.250, 40.0 % wholly right, of 5 prompts from version 10 on (sampled by 10 to
+           11); 1 other could not be scored
 engines    e0 (embedded) serving at version 17, 30 of 32 slots busy · stage 1 at 16 (loading)
            e1 (embedded) lost at version 16, 0 of 32 slots busy
 sync       version 17 was served everywhere 40 ms after its publish (load 31 ms, wait 2 ms, switch 1

@@ -47,5 +47,8 @@ func ShownFigures(l *steps.Line) StepFigures {
 	if l.HeldOutAccuracy != nil && l.HeldOutStep != nil {
 		f.HeldOut, f.HeldOutStep = l.HeldOutAccuracy, int64(*l.HeldOutStep)
 	}
+	if l.HeldOut != nil { // it is drawn beside the reward of training, which is the same figure
+		f.HeldOut = &l.HeldOut.Reward
+	}
 	return f
 }

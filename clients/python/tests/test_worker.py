@@ -155,6 +155,8 @@ def test_evaluation_beside(serve: Start, tmp_path: Path) -> None:
     more: dict[str, object] = {"evaluate__slots": 4, "evaluate__every": 2, "evaluate__prompts": 6}
     server = serve("--steps", "40", environment__kind="remote", trainer__kind="embedded", **more)
     assert headway.work(server.url, play, 24, worker="w") >= 40 * 16
+    said = status(server.url)["held_out"]
+    assert (said["reward"], said["accuracy"], said["scored"], said["failed"]) == (0.25, 0.4, 5, 1)
     (path,) = (tmp_path / "runs").glob("*/metrics.jsonl")
     steps = [json.loads(line) for line in path.read_text().splitlines()]
     assert {step["reward"] for step in steps} == {0.75}
