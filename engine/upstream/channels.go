@@ -138,8 +138,8 @@ func (s *side) read(ctx context.Context, body io.Reader) io.Reader {
 			fields = append(fields, f)
 		}
 	}
-	if len(fields) == 0 {
-		return body
+	if len(fields) == 0 { // a server may say experts to who has not asked for any
+		fields = append(fields, rows.NewField(rows.FieldOptions{Key: channel.RoutedExperts, Discard: true}))
 	}
 	s.reader = rows.NewReader(ctx, body, fields)
 	return s.reader

@@ -455,6 +455,21 @@ func TestMasks(t *testing.T) {
 	}
 }
 
+func TestRowsThatWereNotAskedForAreReadPast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, e := channelled(t, func(f *fakeServer, o *Options) {
+			f.caps.Channels = []rows.Form{rows.Masks}
+			f.side = func(_ *fakeStream, _ string, e *fakeEvent) { e.R = strings.Repeat("A", 4<<20) }
+			o.Server.Channels = []string{channel.SamplingMask}
+		})
+		g, err := e.Generate(t.Context(), request(0, 5))
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkTokens(t, g, fakePromptOf)
+	})
+}
+
 func TestAServerWithoutAChannelIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
