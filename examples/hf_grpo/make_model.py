@@ -1,4 +1,4 @@
-"""Make a small Llama in the layout of Hugging Face, and show it additions until it has an idea of them.
+"""Make a small model in the layout of Hugging Face, and show it additions until it has an idea of them.
 
 A policy that never finds a reward learns nothing from rewards. This one is stopped when it is right about a third
 of the time. It is saved as it goes, and when it is interrupted.
@@ -9,11 +9,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 from task import question
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+from transformers import Qwen3MoeConfig as MixtureConfig
+from transformers import Qwen3MoeForCausalLM as Mixture
 from transformers.utils import logging
 
 MARKS = ["<pad>", "<bos>", "<eos>", "<|im_start|>", "<|im_end|>", "<unk>"]
@@ -56,7 +59,7 @@ def rows(words: PreTrainedTokenizerFast, numbers: range) -> tuple[torch.Tensor, 
 
 
 @torch.no_grad()
-def expected(model: LlamaForCausalLM, tokens: torch.Tensor, labels: torch.Tensor) -> float:
+def expected(model: PreTrainedModel, tokens: torch.Tensor, labels: torch.Tensor) -> float:
     """The mean probability that a sampled answer is the right one."""
     scores = torch.log_softmax(model(input_ids=tokens).logits[:, :-1], -1)
     wanted = labels[:, 1:]
@@ -64,18 +67,21 @@ def expected(model: LlamaForCausalLM, tokens: torch.Tensor, labels: torch.Tensor
     return found.sum(-1).exp().mean().item()
 
 
-def untrained() -> LlamaForCausalLM:
-    """The model as it begins."""
-    config = LlamaConfig(
-        vocab_size=64, hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=4, head_dim=32, max_position_embeddings=256, bos_token_id=1, eos_token_id=4, pad_token_id=0,
-        tie_word_embeddings=False,
-    )  # fmt: skip
-    return LlamaForCausalLM(config)
+def untrained(mixture: bool) -> PreTrainedModel:
+    """The model as it begins: a Llama, or four layers of which one is dense and the others have eight experts."""
+    both: dict[str, Any] = {
+        "vocab_size": 64, "hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "head_dim": 32, "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 4,
+        "pad_token_id": 0, "tie_word_embeddings": False,
+    }  # fmt: skip
+    if not mixture:
+        return LlamaForCausalLM(LlamaConfig(num_hidden_layers=2, **both))
+    experts = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
+    return Mixture(MixtureConfig(num_hidden_layers=4, mlp_only_layers=[0], **experts, **both))
 
 
 def warm_up(
-    model: LlamaForCausalLM, words: PreTrainedTokenizerFast, wanted: float, steps: int, save: Callable[[], None]
+    model: PreTrainedModel, words: PreTrainedTokenizerFast, wanted: float, steps: int, save: Callable[[], None]
 ) -> float:
     """Train to a solve rate, for so many steps at most, and return the rate. The model is saved now and then."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.01)
@@ -106,11 +112,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=5000, help="most train steps (default 5000)")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
+    parser.add_argument("--mixture", action="store_true", help="make a mixture of experts (Qwen3-MoE)")
     said = parser.parse_args()
     torch.set_num_threads(said.threads)
     torch.manual_seed(said.seed)
     logging.disable_progress_bar()
-    words, model = tokenizer(), untrained()
+    words, model = tokenizer(), untrained(said.mixture)
 
     def save() -> None:
         model.save_pretrained(said.directory)
