@@ -155,8 +155,8 @@ func (p *Parts) Judge(engine int, caps upstream.Capabilities) error {
 			p.logf("engine %s: %s", e.Name, m)
 		}
 	}
-	if caps.Slots > 0 && e.Slots > caps.Slots {
-		p.logf("engine %s: it has %d slots, and its server samples %d responses at once: the others wait there without a token, and count as hung after silent_s; set slots to %d, or start the server with room for more", e.Name, e.Slots, caps.Slots, caps.Slots)
+	if slots := e.Slots + p.Cfg.EvaluationSlots(e.Name); caps.Slots > 0 && slots > caps.Slots {
+		p.logf("engine %s: it has %d slots, and its server samples %d responses at once: the others wait there without a token, and count as hung after silent_s; set slots, those of evaluate.slots included, to %d, or start the server with room for more", e.Name, slots, caps.Slots, caps.Slots)
 	}
 	fatal = append(fatal, unfit(caps, p.Vocabulary(), p.Limits())...)
 	if len(fatal) > 0 {
