@@ -29,6 +29,8 @@ type transcript struct {
 	dialect *calls.Dialect
 	// reading: the engine gives no text. begun: it has given some.
 	reading, begun bool
+	// broken: it gives some of which the place among the tokens is lost, so that they are read.
+	broken bool
 	// text is all that was said; cut the beginning of a character that has not come whole.
 	text []byte
 	cut  []byte
@@ -46,6 +48,9 @@ type transcript struct {
 func (t *transcript) add(ctx context.Context, p *piece) ([]part, error) {
 	t.parts = t.parts[:0]
 	t.tokens = append(t.tokens, p.tokens...)
+	if t.broken {
+		return t.parts, t.readAll(ctx, false)
+	}
 	if len(p.text) > 0 && len(t.text) == 0 { // the engine gives text after all
 		if t.marked > 0 && t.reading {
 			shown, err := t.decode(ctx, t.tokens[:t.marked])
@@ -67,17 +72,20 @@ func (t *transcript) add(ctx context.Context, p *piece) ([]part, error) {
 	if !t.begun { // tokens have come and no text yet
 		return t.parts, nil
 	}
-	return t.parts, t.hand(ctx)
+	return t.parts, t.hand(ctx, false)
 }
 
 // hand hands on the engine's text, and the tokens between it that frame calls.
-func (t *transcript) hand(ctx context.Context) error {
+func (t *transcript) hand(ctx context.Context, last bool) error {
 	for ; t.marked < len(t.tokens); t.marked++ {
 		if !t.dialect.Marks(t.tokens[t.marked]) {
 			continue
 		}
 		if err := t.upTo(ctx, t.marked); err != nil {
 			return err
+		}
+		if t.broken {
+			return t.readAll(ctx, last)
 		}
 	}
 	if t.said < len(t.text) {
@@ -98,24 +106,44 @@ func (t *transcript) upTo(ctx context.Context, at int) error {
 	if err != nil {
 		return rendering(err, "reading the text of tokens")
 	}
-	next := t.begins + len(before) + len(shown)
-	if said := t.text[min(t.begins, t.said, len(t.text)):min(t.said, len(t.text))]; !strings.HasPrefix(before, string(said)) || strings.Contains(before, "\uFFFD") {
-		// A text can depend on the tokens before it, and a character that never came whole on those behind.
-		if before, err = t.decode(ctx, t.tokens[:at]); err != nil {
-			return err
-		}
-		all, err := t.decode(ctx, t.tokens[:at+1])
+	said := string(t.text[min(t.begins, t.said, len(t.text)):min(t.said, len(t.text))])
+	broken := strings.Contains(before, "\uFFFD")
+	if !strings.HasPrefix(before, said) && !broken { // a text can depend on the tokens before it
+		all, err := t.decode(ctx, t.tokens[:at])
 		if err != nil {
 			return err
 		}
-		t.begins, next = 0, len(all)
+		said, broken = string(t.text[:min(t.said, len(t.text))]), !strings.HasPrefix(all, string(t.text[:min(t.said, len(t.text))]))
+		t.begins, before = 0, all
 	}
-	if rest := before[min(max(0, t.said-t.begins), len(before)):]; rest != "" {
+	if rest := beyond(before, said); rest != "" {
 		t.parts = append(t.parts, part{text: []byte(rest)})
 	}
 	t.parts = append(t.parts, part{mark: t.tokens[at]})
-	t.begins, t.said, t.segment = next, next, at+1
+	t.begins += len(before) + len(shown)
+	t.said, t.segment = t.begins, at+1
+	if broken { // a character never came whole: where the engine's text goes on cannot be told
+		t.reading, t.broken = true, true
+		t.context, t.read, t.marked = at+1, at+1, at+1
+	}
 	return nil
+}
+
+// beyond is what a text has behind its beginning, where the two may mark broken characters differently.
+func beyond(text, beginning string) string {
+	if rest, ok := strings.CutPrefix(text, beginning); ok {
+		return rest
+	}
+	left := utf8.RuneCountInString(beginning) - strings.Count(beginning, "\uFFFD")
+	for i, r := range text {
+		if left <= 0 {
+			return text[i:]
+		}
+		if r != utf8.RuneError {
+			left--
+		}
+	}
+	return ""
 }
 
 func (t *transcript) decode(ctx context.Context, tokens []int32) (string, error) {
@@ -205,7 +233,7 @@ func (t *transcript) finish(ctx context.Context, reply *protocol.TurnReply) ([]p
 	if err := t.rest(ctx, reply); err != nil {
 		return nil, err
 	}
-	return t.parts, t.hand(ctx)
+	return t.parts, t.hand(ctx, true)
 }
 
 // rest adds what an engine's own text has beyond the pieces. One that says none in the end has
