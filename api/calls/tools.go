@@ -13,15 +13,11 @@ type Tool struct {
 	params map[string]kind
 }
 
-// kind is what a schema says of one argument.
+// kind is what a schema says of one argument. Its zero value: nothing, or that it need be no text.
 type kind int
 
-const (
-	// anything: nothing, or that it need be no text.
-	anything kind = iota
-	// onlyText: a text and nothing else.
-	onlyText
-)
+// onlyText: a text and nothing else.
+const onlyText kind = 1
 
 // schema is the part of a JSON schema that says whether a value is a text.
 type schema struct {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 )
@@ -58,7 +59,7 @@ func BenchmarkEvent(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			written := make(chan struct{}, 1) // buffered: it may be written before the turn waits for it
-			g, err := New(Options{Rollouts: &counting{b.N, written}, Templates: &reference{}, Model: "tiny"})
+			g, err := New(Options{Rollouts: &counting{b.N, written}, Templates: &reference{}, Model: "tiny", Calls: calls.ByName("hermes").In(frameWords[true])})
 			if err != nil {
 				b.Fatal(err)
 			}
