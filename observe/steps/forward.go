@@ -31,7 +31,7 @@ type Cause struct {
 var Causes = []Cause{
 	{Name: "off_by_one", Do: "entry i is to be about token i, by the logits at i - 1"},
 	{Name: "temperature", Do: "divide the logits by rollout.sampling.temperature"},
-	{Name: "cut", Do: "engines cut their distribution (top_p, top_k), or these are of no softmax"},
+	{Name: "cut", Do: "engines cut (top_p, top_k): use sampling_mask; or these are of no softmax"},
 	{Name: "positions", Do: "positions, padding or mask are wrong by length"},
 	{Name: "random", Do: "dropout is on, or the causal mask or padding is wrong"},
 	{Name: "future", Do: "the model has seen the token: logits at i - 1, causal mask"},

@@ -37,7 +37,8 @@ _PLACES = 8
 CAUSES: Mapping[str, str] = {
     "off_by_one": "entry i of the array is to be about token i, by the logits at i − 1",
     "temperature": "divide the logits by rollout.sampling.temperature before the softmax",
-    "cut": "the engine samples from a cut distribution (top_p, top_k, min_p), or these are no log-probs of a softmax",
+    "cut": "the engine samples from a cut distribution (top_p, top_k, min_p): take log-probs over what it kept, with "
+    "sampling_mask in rollout.channels; or these are no log-probs of a softmax",
     "positions": "positions, padding or the attention mask go wrong by a sequence's length (or the prompt's template)",
     "random": "dropout is on (model.eval()), there is no causal mask, or padding and neighbours in the batch count",
     "future": "the model has seen the token that it predicts: logits at i instead of i − 1, or no causal mask",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -49,6 +49,20 @@ class ChannelInfo:
 
 
 @dataclass(frozen=True, eq=False)
+class Kept:
+    """The ids that a cut (top-k, top-p, min-p) left to draw tokens from, for those tokens alone that have a mask."""
+
+    #: [T]: r · L + i of token i of sequence r, in tokens of [R, L].
+    place: npt.NDArray[np.int64]
+    #: [T]: how many ids were kept.
+    sizes: npt.NDArray[np.int64]
+    #: The ids of all tokens, one token's after the other's.
+    ids: npt.NDArray[np.int64]
+    #: [T]: where in `ids` each token itself stands.
+    own: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class Channel:
     """One channel of a batch. Entry i of what `packed` returns belongs to token i of the batch, whatever the alignment.
 
@@ -76,13 +90,25 @@ class Channel:
         """[N, row...], packed like the batch's tokens; `fill` stands where there is no row."""
         if self.info.ragged:
             raise Invalid(f"the rows of channel {self.info.name} have lengths of their own: take packed_ragged")
-        out = np.empty((int(self.sequences[-1]), *self.values.shape[1:]), dtype=self.values.dtype)
+        out = self._filled(self.values.shape[1:], fill)
+        out[self.at] = self.values
+        return out.view(tensors.BFloat16) if self.info.dtype == "bf16" else out
+
+    def _filled(self, row: tuple[int, ...], fill: float) -> Array:
+        """[N, row...] of the fill alone."""
+        out = np.empty((int(self.sequences[-1]), *row), dtype=self.values.dtype)
         if self.info.dtype == "bf16":
             out[...] = tensors.narrow(np.float32(fill))
         else:
             _fits(fill, out.dtype, self.info.name)
             out[...] = fill
-        out[self.at] = self.values
+        return out
+
+    def _widened(self, fill: float) -> Array:
+        """[N, K] of a ragged channel, K the longest row's length: the fill stands behind shorter ones."""
+        lengths = np.diff(self.offsets)
+        out = self._filled((int(lengths.max(initial=0)),), fill)
+        out[np.repeat(self.at, lengths), _counted(lengths)] = self.values
         return out.view(tensors.BFloat16) if self.info.dtype == "bf16" else out
 
     def packed_ragged(self) -> tuple[Array, npt.NDArray[np.int64]]:
@@ -94,14 +120,17 @@ class Channel:
         return self.values, np.concatenate(([0], np.cumsum(lengths)))
 
     def padded(self, fill: float = 0, max_len: int | None = None) -> tuple[Array, npt.NDArray[np.bool_]]:
-        """[R, L, row...] and [R, L], padded like `Batch.padded`: the rows, and whether there is one."""
+        """[R, L, row...] and [R, L], padded like `Batch.padded`: the rows, and whether there is one.
+
+        Rows with lengths of their own are padded to the longest one's, with `fill` behind them.
+        """
         lengths = np.diff(self.sequences)
         longest = int(lengths.max(initial=0))
         width = longest if max_len is None else max_len
         if width < longest:
             raise Invalid(f"a sequence has {longest} tokens, more than max_len {width}: raise it")
         there = np.arange(width) < lengths[:, None]
-        packed = self.packed(fill)
+        packed = self._widened(fill) if self.info.ragged else self.packed(fill)
         out = np.full((*there.shape, *packed.shape[1:]), packed.dtype.type(0), dtype=packed.dtype)
         if self.info.dtype == "bf16":
             out, packed = out.view(tensors.BFloat16), packed.view(tensors.BFloat16)
@@ -112,6 +141,61 @@ class Channel:
         present = np.zeros(there.shape, dtype=np.bool_)
         present[there] = self.present()
         return out, present
+
+    def select(self, sequences: Any) -> Channel:
+        """The channel of some of the batch's sequences, as for a micro-batch: a slice, or their numbers in any order.
+
+        It goes with the same rows of what `Batch.padded` returns. `info` stays that of the whole share.
+        """
+        chosen = np.arange(len(self.sequences) - 1)[sequences]
+        first, lengths = self.sequences[chosen], np.diff(self.sequences)[chosen]
+        order = np.argsort(self.at, kind="stable")
+        begin, end = (np.searchsorted(self.at[order], edge) for edge in (first, first + lengths))
+        rows = order[np.repeat(begin, end - begin) + _counted(end - begin)]
+        places = np.concatenate(([0], np.cumsum(lengths)))
+        at = self.at[rows] + np.repeat(places[:-1] - first, end - begin)
+        if not self.info.ragged:
+            return replace(self, at=at, values=self.values[rows], sequences=places)
+        sizes = np.diff(self.offsets)[rows]
+        values = self.values[np.repeat(self.offsets[rows], sizes) + _counted(sizes)]
+        return replace(self, at=at, values=values, offsets=np.concatenate(([0], np.cumsum(sizes))), sequences=places)
+
+    def kept(self, tokens: npt.NDArray[Any]) -> Kept:
+        """A sampling mask as log-softmaxes need it, for tokens [R, L] padded like `Batch.padded`.
+
+        Invalid where a token is not in its own mask: it is then the mask of other tokens.
+        """
+        count, lengths = len(self.sequences) - 1, np.diff(self.sequences)
+        if not self.info.ragged or self.values.dtype.kind not in "iu":
+            raise Invalid(f"channel {self.info.name} has no lists of ids: it is no sampling mask")
+        if tokens.ndim != 2 or len(tokens) != count or tokens.shape[1] < lengths.max(initial=0):
+            raise Invalid(
+                f"the mask is of {count} sequences of up to {lengths.max(initial=0)} tokens, and the tokens have the "
+                f"shape {list(tokens.shape)}: take mask.select for a part of a batch"
+            )
+        sequence = np.searchsorted(self.sequences, self.at, side="right") - 1
+        column = self.at - self.sequences[sequence]
+        sizes = np.diff(self.offsets)
+        # Nothing predicts the first token of a sequence, and an empty row cuts nothing.
+        use = (sizes > 0) & (column > 0)
+        ids = self.values[np.repeat(use, sizes)].astype(np.int64)
+        sequence, column, sizes = sequence[use], column[use], sizes[use]
+        own = ids == np.repeat(tokens[sequence, column], sizes)
+        times = np.add.reduceat(own, np.cumsum(sizes) - sizes, dtype=np.int64) if len(sizes) else sizes
+        if (times != 1).any():
+            k = int((times != 1).argmax())
+            r, i = int(sequence[k]), int(column[k])
+            raise Invalid(
+                f"sequence {r}, token {i}: id {tokens[r, i]} is {'twice' if times[k] else 'not'} in its sampling mask "
+                f"of {sizes[k]} ids",
+                detail={"sequence": r, "token": i},
+            )
+        return Kept(sequence * tokens.shape[1] + column, sizes, ids, np.flatnonzero(own))
+
+
+def _counted(sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """0, 1, 2 … for each size, one after the other."""
+    return np.arange(int(sizes.sum())) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def _fits(fill: float, dtype: np.dtype[Any], name: str) -> None:

@@ -67,8 +67,31 @@ def channel(batch: Batch, name: str, fill: float = 0, max_len: int | None = None
     return from_numpy(rows), jnp.asarray(present)
 
 
-def logprobs(logits: jax.Array, tokens: jax.Array) -> jax.Array:
-    """[R, L] log-probs of tokens [R, L] by logits [R, L, V], aligned with tokens: column 0 is 0."""
-    scores = jax.nn.log_softmax(logits[:, :-1].astype(jnp.float32), axis=-1)
-    found = jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1)[..., 0]
+def kept(batch: Batch, max_len: int | None = None) -> jax.Array:
+    """[R, L, K] ids that each token was drawn from, −1 behind them and where there is no mask: `kept` of `logprobs`.
+
+    It needs `sampling_mask` in `rollout.channels`. Invalid names a token that is not in its own mask.
+    """
+    mask = batch.channel("sampling_mask")
+    mask.kept(batch.padded(max_len)["tokens"])
+    return from_numpy(mask.padded(-1, max_len)[0])
+
+
+def logprobs(
+    logits: jax.Array, tokens: jax.Array, *, temperature: float = 1.0, kept: jax.Array | None = None
+) -> jax.Array:
+    """[R, L] log-probs of tokens [R, L] by logits [R, L, V], aligned with tokens: column 0 is 0.
+
+    With `kept` [R, L, K] a token's log-prob is that among its kept ids, as the engine's is; over all ids without any.
+    """
+    scores = logits[:, :-1].astype(jnp.float32) / temperature
+    norms = jax.nn.logsumexp(scores, axis=-1)
+    if kept is not None:
+        there = kept[:, 1:] >= 0
+        some = jnp.take_along_axis(scores, jnp.maximum(kept[:, 1:], 0), axis=-1)
+        cut = there.any(-1)
+        # Where nothing is kept the sum is over something, so that its gradient is a number.
+        some = jnp.where(there | ~cut[..., None], some, -jnp.inf)
+        norms = jnp.where(cut, jax.nn.logsumexp(some, axis=-1), norms)
+    found = jnp.take_along_axis(scores, tokens[:, 1:, None], axis=-1)[..., 0] - norms
     return jnp.pad(found, ((0, 0), (1, 0)))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import astuple
 from typing import Any
 
 import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 
 from .batch import Batch
+from .channel import Channel
 from .errors import Invalid
 from .sender import Sender
 from .tensors import Array, BFloat16
@@ -62,20 +65,91 @@ def channel(
 
 
 def logprobs(
-    model: Callable[..., Any], rows: Batch | Mapping[str, torch.Tensor], *, temperature: float = 1.0, **options: Any
+    model: Callable[..., Any],
+    rows: Batch | Mapping[str, torch.Tensor],
+    *,
+    temperature: float = 1.0,
+    mask: Channel | None = None,
+    **options: Any,
 ) -> torch.Tensor:
     """[R, L] log-probs of the batch's tokens under the model, aligned with tokens: column 0 is 0.
 
     The model is called with the tokens [R, L] (and `options`) and returns logits [R, L, V], or anything with
     `.logits`: those at i − 1 are for token i.
+
+    With `mask`, `batch.channel("sampling_mask")`, a token's log-prob is that among the ids which the engine's cut
+    (top-k, top-p, min-p) had kept, as the engine's own is: the ratio of both is then exact. Tokens without a mask take
+    all ids. For some rows of a batch give `mask.select` of the same sequences. Invalid names a token that is not in its
+    mask.
     """
     if isinstance(rows, Batch):
         rows = padded(rows)
-    out = model(rows["tokens"], **options)
+    tokens = rows["tokens"]
+    kept = None if mask is None else mask.kept(tokens.cpu().numpy())
+    out = model(tokens, **options)
     logits: torch.Tensor = getattr(out, "logits", out)
-    scores = torch.log_softmax(logits[:, :-1].float() / temperature, dim=-1)
-    found = scores.gather(-1, rows["tokens"][:, 1:, None]).squeeze(-1)
-    return torch.nn.functional.pad(found, (1, 0))
+    if kept is not None and len(kept.ids) and not 0 <= kept.ids.min() <= kept.ids.max() < logits.shape[-1]:
+        raise Invalid(f"the mask has ids up to {kept.ids.max()}, and there are {logits.shape[-1]} logits")
+    places = torch.arange(tokens.numel(), device=logits.device).view_as(tokens)[:, 1:].flatten()
+    drawn = None
+    if kept is not None:
+        place, sizes, ids, own = (torch.from_numpy(a).to(logits.device) for a in astuple(kept))
+        masked = torch.zeros(tokens.numel(), dtype=torch.bool, device=logits.device)
+        masked[place] = True
+        places = places[~masked[places]]
+        drawn = place, torch.arange(len(place), device=logits.device).repeat_interleave(sizes), ids, own
+    found: torch.Tensor = _LogProbs.apply(logits.flatten(0, 1), tokens.flatten(), places, drawn, temperature)
+    return found.view_as(tokens)
+
+
+#: Logits that are widened to float32 at once.
+_CHUNK = 1 << 24
+#: Tokens with a mask: their places, for each kept id which of them it belongs to, the ids, and where tokens stand.
+_Drawn = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class _LogProbs(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
+    """Log-probs of tokens by logits [P, V] of the place before, over all ids or over the kept ones; else 0.
+
+    It holds the logits and a number for each token until the backward pass, and no other array of V numbers a token.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, logits: torch.Tensor, tokens: torch.Tensor, places: torch.Tensor, drawn: _Drawn | None, heat: float
+    ) -> torch.Tensor:
+        found = torch.zeros(len(tokens), dtype=torch.float32, device=logits.device)
+        norms = torch.zeros_like(found)
+        for part in places.split(max(1, _CHUNK // logits.shape[1])):
+            scores = logits[part - 1].float() / heat
+            norms[part] = scores.logsumexp(-1)
+            found[part] = scores.gather(1, tokens[part, None])[:, 0] - norms[part]
+        if drawn is not None:
+            place, of, ids, own = drawn
+            scores = logits[place[of] - 1, ids].float() / heat
+            most = torch.full_like(place, -torch.inf, dtype=torch.float32).scatter_reduce(0, of, scores, "amax")
+            norm = most + torch.zeros_like(most).index_add(0, of, (scores - most[of]).exp()).log()
+            norms[place], found[place] = norm, scores[own] - norm
+        ctx.save_for_backward(logits, tokens, places, norms, *(drawn or ()))
+        ctx.heat = heat
+        return found
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        logits, tokens, places, norms, *drawn = ctx.saved_tensors
+        by_logits, gradient = torch.zeros_like(logits), gradient / ctx.heat
+        # Prompts and padding mostly have no gradient, and then cost nothing here.
+        for part in places[gradient[places] != 0].split(max(1, _CHUNK // logits.shape[1])):
+            scores = (logits[part - 1].float() / ctx.heat - norms[part, None]).exp() * -gradient[part, None]
+            scores.scatter_add_(1, tokens[part, None], gradient[part, None])
+            by_logits[part - 1] = scores.to(logits.dtype)
+        if drawn:
+            place, of, ids, own = drawn
+            scores = (logits[place[of] - 1, ids].float() / ctx.heat - norms[place[of]]).exp() * -gradient[place[of]]
+            scores[own] += gradient[place]
+            by_logits[place[of] - 1, ids] = scores.to(logits.dtype)
+        return by_logits, None, None, None, None
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer, model: torch.nn.Module) -> dict[str, Array]:
