@@ -287,7 +287,7 @@ func newStudyProgress(a *app.Process) *studyProgress {
 }
 
 func (p *studyProgress) update(done, all int) {
-	if !p.Due() {
+	if done == 0 || !p.Due() {
 		return
 	}
 	left := time.Duration(float64(p.Looked.Sub(p.began)) * float64(all-done) / float64(done)).Round(time.Second)
