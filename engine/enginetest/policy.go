@@ -53,6 +53,33 @@ func (p Policy) next(weights string, h history) (int32, float32) {
 	return token, logprob
 }
 
+// The model behind a Policy has 2 layers, each of which chooses 2 of 8 experts. ExpertsBytes is the size of a row, u8.
+const (
+	expertLayers = 2
+	expertsTop   = 2
+	expertsAll   = 8
+	ExpertsBytes = expertLayers * expertsTop
+)
+
+// Experts is the row of the pass over the last of some tokens: layers × top-k ids, u8.
+func (p Policy) Experts(weights string, tokens []int32) []byte {
+	return experts(weights, history(0).add(tokens...))
+}
+
+// experts is the row of a pass after a history.
+func experts(weights string, h history) []byte {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(weights))
+	x := (uint64(h) ^ name.Sum64() ^ 0xE4) * 0x9E3779B97F4A7C15
+	row := make([]byte, 0, ExpertsBytes)
+	for layer := range expertLayers {
+		first := x >> (20 + 12*layer) % expertsAll
+		other := (first + 1 + x>>(26+12*layer)%(expertsAll-1)) % expertsAll
+		row = append(row, byte(first), byte(other))
+	}
+	return row
+}
+
 // score is the log-prob of a given token after a history: the policy's own for the one that it
 // samples, and less for any other.
 func (p Policy) score(weights string, h history, token int32) float32 {

@@ -41,6 +41,8 @@ type PolicyOptions struct {
 	Weights string
 	// Spans: it has /inference/v1/generate, which says which weights sampled which tokens.
 	Spans bool
+	// Rows: answers of /inference/v1/generate bring the experts of every pass (Policy.Experts), as vLLM's do.
+	Rows bool
 	// Step is the time that a token takes, 0 for none.
 	Step time.Duration
 	// Named is the name of the weights in a directory; nil for its last element.

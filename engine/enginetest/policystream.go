@@ -1,10 +1,12 @@
 package enginetest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,8 @@ type sampling struct {
 	last func() any
 	// spans of the tokens so far.
 	spans []span
+	// experts has a row for every pass so far.
+	experts []byte
 }
 
 // span is a stretch of tokens under one label.
@@ -91,7 +95,7 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 	}
 	o.last = func() any { return with() }
 	if !req.Stream {
-		o.whole(w, r, func(text string, logprobs []float32) any {
+		o.whole(w, r, func(text string, _ []int32, logprobs []float32) any {
 			choice := object{"index": 0, "text": text, "finish_reason": "length", "logprobs": object{"token_logprobs": logprobs}}
 			if req.Score != nil {
 				choice["prompt_logprobs"] = s.promptLogprobs(req.Prompt)
@@ -104,7 +108,7 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 }
 
 // whole answers with one body.
-func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(text string, logprobs []float32) any) {
+func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(text string, tokens []int32, logprobs []float32) any) {
 	s := o.server
 	if why := o.refusal(); why != "" {
 		refuse(w, http.StatusBadRequest, "%s", why)
@@ -116,13 +120,17 @@ func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(te
 	defer s.weights.RUnlock()
 	h := history(0).add(o.prompt...)
 	text := ""
+	var tokens []int32
 	var logprobs []float32
 	for range o.most {
+		if s.opt.Rows {
+			o.pass(s.weightsName(), h)
+		}
 		token, logprob := s.opt.Policy.next(s.weightsName(), h)
 		h = h.add(token)
-		text, logprobs = text+fmt.Sprintf("<%d>", token), append(logprobs, logprob)
+		text, tokens, logprobs = text+fmt.Sprintf("<%d>", token), append(tokens, token), append(logprobs, logprob)
 	}
-	answerJSON(w, http.StatusOK, content(text, logprobs))
+	answerJSON(w, http.StatusOK, content(text, tokens, logprobs))
 }
 
 // promptLogprobs are those of the tokens of a prompt, nothing for the first. The weights must be held.
@@ -149,9 +157,11 @@ func (s *PolicyServer) generate(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		ID       string  `json:"request_id"`
 		Tokens   []int32 `json:"token_ids"`
+		Stream   bool    `json:"stream"`
 		Sampling struct {
-			Most *int    `json:"max_tokens"`
-			Stop []int32 `json:"stop_token_ids"`
+			Most  *int    `json:"max_tokens"`
+			Stop  []int32 `json:"stop_token_ids"`
+			Start int     `json:"routed_experts_prompt_start"`
 		} `json:"sampling_params"`
 	}
 	if err := json.NewDecoder(r.Body).Decode(&req); err != nil {
@@ -162,6 +172,16 @@ func (s *PolicyServer) generate(w http.ResponseWriter, r *http.Request) {
 	if req.Sampling.Most != nil {
 		o.most = *req.Sampling.Most
 	}
+	if !req.Stream {
+		o.whole(w, r, func(_ string, tokens []int32, _ []float32) any {
+			choice := object{"index": 0, "finish_reason": "length", "token_ids": tokens}
+			if s.opt.Rows {
+				choice["routed_experts"] = o.routed(req.Sampling.Start)
+			}
+			return object{"request_id": o.id, "choices": []any{choice}}
+		})
+		return
+	}
 	o.event = func(tokens []int32, logprobs []float32, finish string, _ int) any {
 		entries := make([]any, len(tokens))
 		for i, token := range tokens {
@@ -171,6 +191,9 @@ func (s *PolicyServer) generate(w http.ResponseWriter, r *http.Request) {
 			"logprobs": object{"content": entries}}
 		if finish != "" {
 			choice["weight_versions"] = o.spans
+			if s.opt.Rows {
+				choice["routed_experts"] = o.routed(req.Sampling.Start)
+			}
 		}
 		return object{"request_id": o.id, "usage": nil, "output_mode": "tokens", "choices": []any{choice}}
 	}
@@ -295,6 +318,9 @@ func (o *sampling) token(w http.ResponseWriter, h history, i int) (token int32, 
 	weights, label := s.serving, s.label
 	s.sampled++
 	s.mu.Unlock()
+	if s.opt.Rows {
+		o.pass(weights, h)
+	}
 	token, logprob := s.opt.Policy.next(weights, h)
 	if n := len(o.spans); n > 0 && o.spans[n-1].Version == label {
 		o.spans[n-1].End = i + 1
@@ -309,6 +335,27 @@ func (o *sampling) token(w http.ResponseWriter, h history, i int) (token int32, 
 		finish = "length"
 	}
 	return token, finish != "", o.send(w, o.event([]int32{token}, []float32{logprob}, finish, i))
+}
+
+// pass notes the experts of the passes that sampling a token takes: those of the whole prompt at first, then one.
+func (o *sampling) pass(weights string, h history) {
+	if len(o.experts) == 0 {
+		before := history(0)
+		for _, token := range o.prompt[:len(o.prompt)-1] {
+			before = before.add(token)
+			o.experts = append(o.experts, experts(weights, before)...)
+		}
+	}
+	o.experts = append(o.experts, experts(weights, h)...)
+}
+
+// routed is a file of numpy with the rows of the passes from one on, in base64.
+func (o *sampling) routed(start int) string {
+	rows := o.experts[min(start*ExpertsBytes, len(o.experts)):]
+	words := fmt.Sprintf("{'descr': '|u1', 'fortran_order': False, 'shape': (%d, %d, %d), }", len(rows)/ExpertsBytes, expertLayers, expertsTop)
+	words += strings.Repeat(" ", 63-(10+len(words))%64) + "\n"
+	file := append([]byte("\x93NUMPY\x01\x00"), byte(len(words)), byte(len(words)>>8))
+	return base64.StdEncoding.EncodeToString(append(append(file, words...), rows...))
 }
 
 // send writes one event.

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"bytes"
+	endian "encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/batch/batchtest"
+)
+
+// routedServer is a server that says the experts of every pass, and takes a time for every token.
+func routedServer(t *testing.T) *enginetest.PolicyServer {
+	t.Helper()
+	s := enginetest.NewPolicyServer(enginetest.PolicyOptions{Policy: servedPolicy, Context: 256, Weights: "as started", Spans: true, Rows: true,
+		Named: versionOfView, Step: 2 * time.Millisecond})
+	t.Cleanup(s.Close)
+	return s
+}
+
+// leaseNext leases a batch and returns it as a trainer reads it.
+func (s *served) leaseNext() *batchtest.Tensors {
+	s.t.Helper()
+	body, _ := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
+	for {
+		status, raw := s.call("/api/v1/batches/lease", "application/json", body)
+		if status == http.StatusNoContent {
+			continue
+		}
+		tensors, err := batchtest.Decode(raw)
+		if status != http.StatusOK || err != nil {
+			s.t.Fatalf("lease: %d, %v, %s", status, err, raw)
+		}
+		return tensors
+	}
+}
+
+// routed fetches the experts of a batch and holds every row against what the weights choose that sampled the token
+// after it. It returns how many rows there are, and how many of sampled tokens lack.
+func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
+	s.t.Helper()
+	body, _ := json.Marshal(protocol.ChannelRequest{Trainer: "t", Attempt: b.Lease.Attempt})
+	status, raw := s.call(fmt.Sprintf("/api/v1/batches/%d/channels/%s", b.Lease.Lease, channel.RoutedExperts), "application/json", body)
+	if status != http.StatusOK {
+		s.t.Fatalf("channel: %d %s", status, raw)
+	}
+	head, err := weights.ParseHeader(raw, int64(len(raw)))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	tensor := map[string][]byte{}
+	for _, e := range head.Entries {
+		tensor[e.Name] = raw[head.DataStart+e.Begin : head.DataStart+e.End]
+	}
+	rows, seen := tensor["rows"], map[int64]bool{}
+	for at := 0; at < len(tensor["parts"]); at += 24 {
+		part := func(i int) int64 { return int64(endian.LittleEndian.Uint64(tensor["parts"][at+8*i:])) }
+		first, end := b.Offsets[part(0)], b.Offsets[part(0)+1]
+		for row := part(1); row < part(1)+part(2); row++ {
+			i := first + row
+			got := rows[:enginetest.ExpertsBytes]
+			rows, seen[i] = rows[enginetest.ExpertsBytes:], true
+			if i+1 < end && b.LossMask[i+1] == 1 {
+				want := servedPolicy.Experts(fmt.Sprintf("v%06d", b.Versions[i+1]), b.Tokens[first:i+1])
+				if !bytes.Equal(got, want) {
+					s.t.Fatalf("lease %d: the experts at token %d of sequence %d are %v, want %v of version %d", b.Lease.Lease, row, part(0), got, want, b.Versions[i+1])
+				}
+			}
+		}
+	}
+	for r := range len(b.Offsets) - 1 {
+		for i := b.Offsets[r]; i+1 < b.Offsets[r+1]; i++ {
+			if b.LossMask[i+1] == 1 && !seen[i] {
+				absent++
+			}
+		}
+	}
+	if len(rows) > 0 || b.Lease.Channels[0].Rows != len(seen) {
+		s.t.Errorf("%d bytes of rows are left, the lease says %+v", len(rows), b.Lease.Channels)
+	}
+	return len(seen), absent
+}
+
+// TestServeSaysRows: the experts of every pass reach the trainer through switches of weights and two deaths of the
+// control plane. Each is that of the weights that sampled the token after it, or is absent and counted.
+func TestServeSaysRows(t *testing.T) {
+	const steps = 9
+	dir := t.TempDir()
+	a, b := routedServer(t), routedServer(t)
+	engines := fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 4}, {kind: vllm, name: b, url: %q, slots: 4}", a.URL(), b.URL())
+	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engines, steps)
+	document = strings.Replace(document, "rollout: {group_size: 4}", "rollout: {group_size: 4, channels: [routed_experts]}", 1)
+	present, absent, mixed := 0, 0, 0
+	for step := 0; step < steps; {
+		s := startServe(t, dir, document)
+		var workers sync.WaitGroup
+		for range 8 {
+			workers.Go(s.play)
+		}
+		s.connect()
+		for range 3 {
+			batch := s.leaseNext()
+			there, lack := s.routed(batch)
+			present, absent = present+there, absent+lack
+			for i := 1; i < len(batch.Versions); i++ {
+				if batch.LossMask[i] == 1 && batch.LossMask[i-1] == 1 && batch.Versions[i] != batch.Versions[i-1] {
+					mixed++
+				}
+			}
+			step++
+			s.publish(batch, byte(step))
+		}
+		s.kill()
+		workers.Wait()
+	}
+	if present == 0 || absent > present/20 || mixed == 0 {
+		t.Errorf("%d rows are there, %d of sampled tokens lack, %d rollouts changed their version on the way", present, absent, mixed)
+	}
+	t.Logf("%d rows are there, %d of sampled tokens lack, %d changes of version inside rollouts", present, absent, mixed)
+}
