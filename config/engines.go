@@ -269,6 +269,12 @@ func (v *validator) besideServers() {
 // channels of each kind of engine.
 var channels = map[string][]string{"vllm": {"routed_experts", "sampling_mask"}, "sglang": {"routed_experts", "sampling_mask", "indexer_topk"}}
 
+// Says reports whether servers of the engine's kind can say a channel of rollout.channels.
+func (e Engine) Says(channel string) bool { return slices.Contains(channels[e.Kind], channel) }
+
+// Cuts reports whether some tokens cannot be drawn at all.
+func (s Sampling) Cuts() bool { return s.TopP < 1 || s.TopK > 0 || s.MinP > 0 }
+
 // channels checks what is asked for beside log-probs.
 func (v *validator) channels() {
 	c := v.config
@@ -281,7 +287,7 @@ func (v *validator) channels() {
 			v.fail(at, name, "has no bound: nothing cuts a distribution to a number of tokens", "rollout.sampling.top_k above 0, or without it")
 		}
 		for _, e := range c.Engines {
-			if !slices.Contains(channels[e.Kind], name) {
+			if !e.Says(name) {
 				v.fail(at, name, "is not said by "+e.Name+", which is of kind "+e.Kind, "engines of kind sglang, or vllm for routed_experts and sampling_mask")
 				break
 			}

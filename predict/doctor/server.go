@@ -52,6 +52,7 @@ type Lack struct {
 const (
 	keyModel     = "model.path"
 	keySampling  = "rollout.sampling"
+	samplingMask = "sampling_mask" // of rollout.channels
 	keyTemplate  = "gateway.template"
 	keyPromptMax = "environment.prompt_tokens_max"
 )
@@ -107,6 +108,11 @@ var serverChecks = []check{
 		When:  "tokens are drawn otherwise than by the policy as it is, and an engine's server says log-probs of the policy as it is",
 		Known: "asking the server: importance ratios would measure the temperature and the cuts, not staleness",
 	}, (*examination).rawLogprobs},
+	{Kind{
+		Code: "cut-without-masks", Severities: []Severity{Warning}, Keys: []string{keySampling},
+		When:  "`top_p`, `top_k` or `min_p` cut what tokens are drawn from, engines are servers, and `rollout.channels` has no `sampling_mask`",
+		Known: "arithmetic: an engine's log-prob is over the ids that it kept and a trainer's over all, so the ratio of an unchanged policy is the kept probability. With `top_p` alone that is from `top_p` to 1",
+	}, (*examination).cutWithoutMasks},
 	{Kind{
 		Code: "pieces", Severities: []Severity{Info}, Keys: []string{keyEngines},
 		When:  "a response of an engine of kind tinker may have more than `piece_tokens`: it is several requests, each of which reads what was before it",
@@ -300,12 +306,7 @@ func (e *examination) rawLogprobs() {
 	if policy := (config.Sampling{Temperature: 1, TopP: 1}); e.document.Rollout.Sampling == policy {
 		return
 	}
-	var raw []string
-	e.answered(func(_ int, engine config.Engine, s Server) {
-		if !s.Processed {
-			raw = append(raw, engine.Name)
-		}
-	})
+	raw := e.raw()
 	if len(raw) == 0 {
 		return
 	}
@@ -313,6 +314,42 @@ func (e *examination) rawLogprobs() {
 	f.What = "rollout.sampling is not the policy as it is, and log-probs of " + strings.Join(raw, ", ") + " are those of the policy as it is, or it cannot be told"
 	f.Why = "what was sampled from is another distribution than the one whose log-probs are recorded"
 	f.Do = "sample with temperature 1 and nothing cut off, or start the servers so that they say processed log-probs"
+}
+
+// raw are the engines whose log-probs are not of what was sampled from, as far as they were asked.
+func (e *examination) raw() (names []string) {
+	e.answered(func(_ int, engine config.Engine, s Server) {
+		if !s.Processed {
+			names = append(names, engine.Name)
+		}
+	})
+	return names
+}
+
+func (e *examination) cutWithoutMasks() {
+	s, d := e.document.Rollout.Sampling, e.document
+	// Raw log-probs are another finding: they are over all ids, as the trainer's.
+	if !s.Cuts() || !d.External() || slices.Contains(d.Rollout.Channels, samplingMask) || len(e.raw()) > 0 {
+		return
+	}
+	f := e.add(Warning, keySampling, Arithmetic)
+	f.What = fmt.Sprintf("tokens are drawn from a cut distribution (top_p %g, top_k %d, min_p %g), and the trainer does not get what was kept", s.TopP, s.TopK, s.MinP)
+	f.Why = "engines say log-probs over the ids that they kept, and a trainer's are over all: the ratio of an unchanged policy is the kept probability instead of 1"
+	if s.TopK == 0 && s.MinP == 0 {
+		f.Why += fmt.Sprintf(", from %g on", s.TopP)
+		f.Figures = Figures{{"ratio_least", s.TopP}}
+	}
+	f.Do = "sample without cuts: top_p 1, top_k 0 and min_p 0"
+	if !slices.ContainsFunc(d.Engines, func(e config.Engine) bool { return !e.Says(samplingMask) }) {
+		masks := "rollout.channels: [sampling_mask]"
+		if s.TopK == 0 {
+			masks += " with rollout.sampling.top_k above 0, which bounds its size"
+		}
+		f.Do = masks + ", and log-probs over what was kept in the trainer; or " + f.Do
+	}
+	if s.Temperature != 1 {
+		f.Do += fmt.Sprintf("; in both cases divide the trainer's logits by %g", s.Temperature)
+	}
 }
 
 func (e *examination) template() {

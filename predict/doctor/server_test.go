@@ -35,6 +35,7 @@ var servedExamples = []servedExample{
 	{"weights-unseen", Warning, keyEngines, []string{"engines.0.url=http://10.1.1.1:8000"}, func(*Model, []Server) {}, "engine-0 is on another host"},
 	{"weights-unseen", Warning, keyEngines, []string{"engines.0.weights_dir=weights"}, func(*Model, []Server) {}, `weights_dir of engine-0 is "weights"`},
 	{"logprobs-raw", Warning, keySampling, []string{"rollout.sampling.temperature=0.7"}, func(_ *Model, s []Server) { s[1].Processed = false }, "log-probs of engine-1 are those of the policy as it is"},
+	{"cut-without-masks", Warning, keySampling, []string{"rollout.sampling.top_p=0.8"}, func(*Model, []Server) {}, "cut distribution (top_p 0.8, top_k 0, min_p 0)"},
 	{"pieces", Info, keyEngines, []string{`engines=[{kind: tinker, url: "http://10.1.1.1", slots: 64, piece_tokens: 16}]`}, func(m *Model, s []Server) { s[0], s[1] = Server{Template: true}, Server{Template: true} }, "a response of 64 tokens is 4 requests to engine-0, which read up to 672 tokens again"},
 	{"no-template", Info, keyTemplate, nil, func(_ *Model, s []Server) { s[0].Template, s[1].Template = false, false }, "/v1 serves only prompts of token ids"},
 }
@@ -93,6 +94,34 @@ func TestServersWithoutFindings(t *testing.T) {
 	for name, c := range map[string]Case{"hosted": hosted, "sound": sound, "unasked": unasked, "elsewhere": elsewhere, "rendered": rendered, "frozen": frozen, "unknown": unknown, "embedded": caseOf(t)} {
 		if found := servedFindings(t, c); len(found) > 0 {
 			t.Errorf("%s: found %+v", name, found)
+		}
+	}
+}
+
+// Masks are advised where every engine can say them, with the bound that they need. Where log-probs are raw, or masks
+// are asked for, nothing is said of them.
+func TestCutWithoutMasks(t *testing.T) {
+	for _, x := range []struct {
+		set   []string
+		raw   bool
+		want  string
+		least float64
+	}{
+		{[]string{"rollout.sampling.top_p=0.8"}, false, "rollout.channels: [sampling_mask] with rollout.sampling.top_k above 0", 0.8},
+		{[]string{"rollout.sampling.top_k=50"}, false, "rollout.channels: [sampling_mask], and log-probs", 0},
+		{[]string{"rollout.sampling.min_p=0.1", `engines=[{kind: llamacpp, url: "http://127.0.0.1:8000", slots: 64}]`}, false, "sample without cuts", 0},
+		{[]string{"rollout.sampling.top_k=50", "rollout.channels=[sampling_mask]"}, false, "", 0},
+		{[]string{"rollout.sampling.temperature=0.8"}, false, "", 0},
+		{[]string{"rollout.sampling.top_k=50"}, true, "", 0},
+	} {
+		c := servedCase(t, x.set...)
+		c.Servers[0].Processed = !x.raw
+		f, found := find(servedFindings(t, c), "cut-without-masks")
+		if found != (x.want != "") || !strings.HasPrefix(f.Do, x.want) {
+			t.Errorf("%v, raw %t: %+v, want %q", x.set, x.raw, f, x.want)
+		}
+		if least := x.least; least > 0 && (len(f.Figures) != 1 || f.Figures[0].Value != least) {
+			t.Errorf("%v: figures %+v, want %g", x.set, f.Figures, least)
 		}
 	}
 }

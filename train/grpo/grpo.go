@@ -9,6 +9,10 @@
 // numerics between engine and trainer alike. The second is by the proximal policy that the train step
 // began with, and the third by the policy being trained. With one gradient step a batch the last two
 // are the same.
+//
+// Where the sampler cut its distribution (top-k, top-p, min-p), the first is over the ids that it kept.
+// The other two then belong over the same ids, which a sampling mask names: the ratio is exact. Over
+// all ids, every ratio is multiplied by the probability of what was kept.
 package grpo
 
 import (
