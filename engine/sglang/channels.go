@@ -25,6 +25,7 @@ type sideReply struct {
 		Experts    string    `json:"routed_experts"`
 		Indexer    string    `json:"indexer_topk"`
 		Masks      [][]int32 `json:"output_token_sampling_mask"`
+		Drawn      []float64 `json:"output_token_sampling_logprobs"`
 	} `json:"meta_info"`
 }
 
@@ -45,6 +46,7 @@ func (p *prober) channels() error {
 		}
 		if why == "" {
 			p.caps.Channels = append(p.caps.Channels, form)
+			p.drawn = p.drawn || name == channel.SamplingMask && len(reply.Meta.Drawn) == reply.Meta.Completion
 			continue
 		}
 		p.caps.Missing = append(p.caps.Missing, upstream.Missing{What: "no " + name + " (rollout.channels): " + why, Flag: flags[name], Fatal: true})
@@ -126,5 +128,32 @@ func readMasks(text json.RawMessage, logprobs, seen, sampled, before int, into *
 	}
 	for _, ids := range all[skip:] {
 		into.MaskLengths, into.MaskIDs = append(into.MaskLengths, int32(len(ids))), append(into.MaskIDs, ids...)
+	}
+}
+
+// drawn puts log-probs over what masks kept, from entry number skip of their list on, in the place of those over all
+// ids. It has been gone over before.
+func drawn(c *upstream.Scanner, skip int, logprobs []float32) bool {
+	at := -skip
+	return c.List(func() bool {
+		if at++; at <= 0 {
+			return c.Value()
+		}
+		p, ok := c.Float(64)
+		if ok {
+			logprobs[at-1] = float32(p)
+		}
+		return ok
+	})
+}
+
+// readDrawn is drawn for any text. What is no list of log-probs counts as none.
+func readDrawn(text json.RawMessage, count, seen, sampled, before int, logprobs []float32) {
+	var all []float32
+	if json.Unmarshal(text, &all) != nil {
+		return
+	}
+	if skip, ok := maskSeen(len(all), count, seen, sampled, before); ok {
+		copy(logprobs, all[skip:])
 	}
 }

@@ -91,6 +91,36 @@ func TestMasksOfStreams(t *testing.T) {
 	}
 }
 
+// Log-probs over what was kept take the place of those over all ids, in streams that repeat and in those that do not,
+// and in events that the scanner leaves to encoding/json.
+func TestLogprobsOverWhatMasksKept(t *testing.T) {
+	drawn := func(list string) string { return `,"output_token_sampling_logprobs":` + list }
+	first := event(`"a"`, "7", "[-0.5,7,null]", "null", 1, drawn("[-0.25]"))
+	for name, c := range map[string]struct {
+		events []string
+		want   []float32
+	}{
+		"cumulative": {[]string{first, event(`"ab"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn("[-0.25,-0.75]")),
+			event(`"abc"`, "7,8,9", "[-0.5,7,null],[-1,8,null],[-1.25,9,null]", lengthReason, 3, drawn("[-0.25,-0.75,0.0]"))}, []float32{-0.25, -0.75, 0}},
+		"incremental": {[]string{first, event(`"b"`, "8", "[-1,8,null]", "null", 2, drawn("[-0.75]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[0.0]"))}, []float32{-0.25, -0.75, 0}},
+		"repeats all": {[]string{first, event(`"b"`, "8", "[-1,8,null]", "null", 2, drawn("[-0.25,-0.75]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[-0.25,-0.75,0.0]"))}, []float32{-0.25, -0.75, 0}},
+		"none":        {[]string{event(`"a"`, "7", "[-0.5,7,null]", "null", 1, drawn("null")), event(`"b"`, "8,9", "[-1,8,null],[-1.25,9,null]", lengthReason, 3, "")}, []float32{-0.5, -1, -1.25}},
+		"no numbers":  {[]string{event(`"a"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn(`[-0.25,"x"]`)), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("{}"))}, []float32{-0.5, -1, -1.25}},
+		"too many":    {[]string{event(`"a"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn("[-1,-2,-3]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[0.0,0.0]"))}, []float32{-0.5, -1, -1.25}},
+	} {
+		d := decoder{}
+		var got upstream.Delta
+		for _, e := range c.events {
+			if err := d.Event([]byte(e), &got); err != nil {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+		if !slices.Equal(got.Tokens, []int32{7, 8, 9}) || !slices.Equal(got.Logprobs, c.want) {
+			t.Errorf("%s: %+v, want log-probs %v", name, got, c.want)
+		}
+	}
+}
+
 // int32s are numbers as SGLang writes them.
 func int32s(ids ...int32) string {
 	var b []byte
@@ -104,7 +134,7 @@ func TestProbeFindsChannels(t *testing.T) {
 	model := rows.Shape{Layers: 2, TopK: 2, Experts: 160}
 	experts := int32s(0, 0, 3, 159, 0, 0, 5, 1, 0, 0, 2, 8)
 	indexer := int32s(0, -1, -1, 0, -1, -1, 0, 1, -1, 1, 0, -1, 0, 2, 1, 1, 0, 2)
-	status, meta := 200, `"completion_tokens":2,"routed_experts":"`+experts+`","indexer_topk":"`+indexer+`","output_token_sampling_mask":[[1],[2]]`
+	status, meta := 200, `"completion_tokens":2,"routed_experts":"`+experts+`","indexer_topk":"`+indexer+`","output_token_sampling_mask":[[1],[2]],"output_token_sampling_logprobs":[-0.5,0]`
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body map[string]any
@@ -123,11 +153,13 @@ func TestProbeFindsChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Experts = model
+	drawn := false
 	probe := func() *upstream.Capabilities {
 		p := &prober{ctx: t.Context(), s: s, caps: &upstream.Capabilities{}}
 		if err := p.channels(); err != nil {
 			t.Fatal(err)
 		}
+		drawn = p.drawn
 		return p.caps
 	}
 	if probe(); len(asked) != 0 {
@@ -135,7 +167,7 @@ func TestProbeFindsChannels(t *testing.T) {
 	}
 	s.Channels = []string{channel.RoutedExperts, upstream.IndexerTopK, channel.SamplingMask}
 	c := probe()
-	if !slices.Equal(asked, s.Channels) || len(c.Missing) != 0 || len(c.Channels) != 3 {
+	if !slices.Equal(asked, s.Channels) || len(c.Missing) != 0 || len(c.Channels) != 3 || !drawn {
 		t.Fatalf("asked for %v, found %+v, lacks %v", asked, c.Channels, c.Missing)
 	}
 	if f := c.Channels[0]; f.DType != channel.U8 || !slices.Equal(f.Row, []int{2, 2}) || f.Experts != 160 || !slices.Equal(f.Routed, []bool{false, true}) || f.Whole {

@@ -52,7 +52,9 @@ type common struct {
 	sampled       int32
 	masks         upstream.Scanner // before the list
 	masked        int              // its entries
-	seen          [5]bool          // by field: a second one is left to encoding/json
+	drawn         upstream.Scanner // log-probs over what masks kept, before the list
+	weighed       int              // its entries
+	seen          [6]bool          // by field: a second one is left to encoding/json
 }
 
 // Fields of an event that the scanner knows.
@@ -62,6 +64,7 @@ const (
 	fieldLogprobs
 	fieldSampled
 	fieldMasks
+	fieldDrawn
 )
 
 // once notes a field, and reports whether it is the first of its name.
@@ -89,13 +92,18 @@ func (d *decoder) scan(data []byte, into *upstream.Delta) bool {
 		}
 		d.buffer = text
 	}
-	tokens, logprobs := len(into.Tokens), len(into.Logprobs)
+	tokens, logprobs, lengths, ids := len(into.Tokens), len(into.Logprobs), len(into.MaskLengths), len(into.MaskIDs)
 	if !entries(&e.logprobs, seen, into) {
 		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
 		return false
 	}
 	if skip, ok := maskSeen(e.masked, e.count, seen, int(e.sampled), d.tokens); ok && !masks(&e.masks, skip, into) {
 		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
+		return false
+	}
+	if skip, ok := maskSeen(e.weighed, e.count, seen, int(e.sampled), d.tokens); ok && !drawn(&e.drawn, skip, into.Logprobs[logprobs:]) {
+		into.Tokens, into.Logprobs = into.Tokens[:tokens], into.Logprobs[:logprobs]
+		into.MaskLengths, into.MaskIDs = into.MaskLengths[:lengths], into.MaskIDs[:ids]
 		return false
 	}
 	d.advance(len(into.Tokens)-tokens, text, repeats, into)
@@ -156,6 +164,15 @@ func (e *common) meta(c *upstream.Scanner) bool {
 			e.masks = *c
 			return e.once(fieldMasks) && c.List(func() bool {
 				e.masked++
+				return c.Value()
+			})
+		case "output_token_sampling_logprobs":
+			if c.Null() {
+				return e.once(fieldDrawn)
+			}
+			e.drawn = *c
+			return e.once(fieldDrawn) && c.List(func() bool {
+				e.weighed++
 				return c.Value()
 			})
 		}
@@ -239,6 +256,7 @@ func (d *decoder) parse(data []byte, into *upstream.Delta) error {
 		}
 	}
 	readMasks(meta["output_token_sampling_mask"], len(entries), seen, sampled, d.tokens, into)
+	readDrawn(meta["output_token_sampling_logprobs"], len(entries), seen, sampled, d.tokens, into.Logprobs[before:])
 	d.advance(len(into.Tokens)-before, []byte(text), repeats, into)
 	if finish != "" {
 		into.Finish = finish

@@ -26,6 +26,8 @@ type prober struct {
 	found
 	// cached: prefixes are kept. cut: log-probs are of the distribution before cuts.
 	cached, cut bool
+	// drawn: with masks it says log-probs over what they kept, and those are taken.
+	drawn bool
 	// reference: it is the shim of examples/hf_shim.
 	reference bool
 	// apart is why its ranks cannot be in one group with a sender, empty if they can.
@@ -276,7 +278,7 @@ func (p *prober) distribution() error {
 	if len(logprobs) < 2 {
 		return nil
 	}
-	p.caps.ProcessedLogprobs = keptTwo(logprobs)
+	p.caps.ProcessedLogprobs = p.drawn || keptTwo(logprobs)
 	p.cut = !p.caps.ProcessedLogprobs && slices.Max(logprobs)-slices.Min(logprobs) < 0.02
 	return nil
 }
@@ -349,7 +351,7 @@ func (p *prober) missing() {
 	direct := !p.found.router
 	lack(!c.TokenIDs, true, "no ids of sampled tokens", "an SGLang whose /generate returns output_ids")
 	lack(!c.Logprobs, true, "no log-probs of sampled tokens", "an SGLang whose /generate takes return_logprob")
-	lack(p.cut, false, "log-probs are of the distribution before top_p, top_k and min_p: with any of these the trainer corrects for the wrong one", "sampling without cuts: top_p 1, top_k 0 and min_p 0 in the document")
+	lack(p.cut, false, "log-probs are of the distribution before top_p, top_k and min_p: with any of these the trainer corrects for the wrong one", "sampling without cuts: top_p 1, top_k 0 and min_p 0 in the document; or rollout.channels: [sampling_mask]")
 	lack(c.Logprobs && !p.cut && !c.ProcessedLogprobs, false, "log-probs are of the model's own distribution: with another temperature than 1, or a cut, the trainer corrects for the wrong one", "without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment")
 	lack(direct && !c.Pause, false, "sampling cannot be paused: every switch of weights cuts off what is under way", "an SGLang that has /pause_generation and /continue_generation")
 	on(upstream.DeliveryDisk, direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
