@@ -85,7 +85,7 @@ def first(binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Case:
     finally:
         server.stop()
     assert (batch.versions[batch.loss_mask == 1] == 0).all()
-    batch._renewal = None
+    batch._renewal = batch._fetch = None
     return Case(batch, weights)
 
 

@@ -88,17 +88,18 @@ def logprobs(
     kept = None if mask is None else mask.kept(tokens.cpu().numpy())
     out = model(tokens, **options)
     logits: torch.Tensor = getattr(out, "logits", out)
-    if kept is not None and len(kept.ids) and not 0 <= kept.ids.min() <= kept.ids.max() < logits.shape[-1]:
+    if kept is None:
+        scores = torch.log_softmax(logits[:, :-1].float() / temperature, dim=-1)
+        return torch.nn.functional.pad(scores.gather(-1, tokens[:, 1:, None]).squeeze(-1), (1, 0))
+    if len(kept.ids) and not 0 <= kept.ids.min() <= kept.ids.max() < logits.shape[-1]:
         raise Invalid(f"the mask has ids up to {kept.ids.max()}, and there are {logits.shape[-1]} logits")
     places = torch.arange(tokens.numel(), device=logits.device).view_as(tokens)[:, 1:].flatten()
-    drawn = None
-    if kept is not None:
-        place, sizes, ids, own = (torch.from_numpy(a).to(logits.device) for a in astuple(kept))
-        masked = torch.zeros(tokens.numel(), dtype=torch.bool, device=logits.device)
-        masked[place] = True
-        places = places[~masked[places]]
-        drawn = place, torch.arange(len(place), device=logits.device).repeat_interleave(sizes), ids, own
-    found: torch.Tensor = _LogProbs.apply(logits.flatten(0, 1), tokens.flatten(), places, drawn, temperature)
+    place, sizes, ids, own = (torch.from_numpy(a).to(logits.device) for a in astuple(kept))
+    masked = torch.zeros(tokens.numel(), dtype=torch.bool, device=logits.device)
+    masked[place] = True
+    drawn = place, torch.arange(len(place), device=logits.device).repeat_interleave(sizes), ids, own
+    rest = places[~masked[places]]
+    found: torch.Tensor = _LogProbs.apply(logits.flatten(0, 1), tokens.flatten(), rest, drawn, temperature)
     return found.view_as(tokens)
 
 
@@ -116,7 +117,7 @@ class _LogProbs(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
 
     @staticmethod
     def forward(
-        ctx: Any, logits: torch.Tensor, tokens: torch.Tensor, places: torch.Tensor, drawn: _Drawn | None, heat: float
+        ctx: Any, logits: torch.Tensor, tokens: torch.Tensor, places: torch.Tensor, drawn: _Drawn, heat: float
     ) -> torch.Tensor:
         found = torch.zeros(len(tokens), dtype=torch.float32, device=logits.device)
         norms = torch.zeros_like(found)
@@ -124,31 +125,28 @@ class _LogProbs(torch.autograd.Function):  # type: ignore[misc, unused-ignore]
             scores = logits[part - 1].float() / heat
             norms[part] = scores.logsumexp(-1)
             found[part] = scores.gather(1, tokens[part, None])[:, 0] - norms[part]
-        if drawn is not None:
-            place, of, ids, own = drawn
-            scores = logits[place[of] - 1, ids].float() / heat
-            most = torch.full_like(place, -torch.inf, dtype=torch.float32).scatter_reduce(0, of, scores, "amax")
-            norm = most + torch.zeros_like(most).index_add(0, of, (scores - most[of]).exp()).log()
-            norms[place], found[place] = norm, scores[own] - norm
-        ctx.save_for_backward(logits, tokens, places, norms, *(drawn or ()))
+        place, of, ids, own = drawn
+        scores = logits[place[of] - 1, ids].float() / heat
+        most = torch.full_like(place, -torch.inf, dtype=torch.float32).scatter_reduce(0, of, scores, "amax")
+        norm = most + torch.zeros_like(most).index_add(0, of, (scores - most[of]).exp()).log()
+        norms[place], found[place] = norm, scores[own] - norm
+        ctx.save_for_backward(logits, tokens, places, norms, *drawn)
         ctx.heat = heat
         return found
 
     @staticmethod
     @once_differentiable  # type: ignore[untyped-decorator, unused-ignore]
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        logits, tokens, places, norms, *drawn = ctx.saved_tensors
+        logits, tokens, places, norms, place, of, ids, own = ctx.saved_tensors
         by_logits, gradient = torch.zeros_like(logits), gradient / ctx.heat
         # Prompts and padding mostly have no gradient, and then cost nothing here.
         for part in places[gradient[places] != 0].split(max(1, _CHUNK // logits.shape[1])):
             scores = (logits[part - 1].float() / ctx.heat - norms[part, None]).exp() * -gradient[part, None]
             scores.scatter_add_(1, tokens[part, None], gradient[part, None])
             by_logits[part - 1] = scores.to(logits.dtype)
-        if drawn:
-            place, of, ids, own = drawn
-            scores = (logits[place[of] - 1, ids].float() / ctx.heat - norms[place[of]]).exp() * -gradient[place[of]]
-            scores[own] += gradient[place]
-            by_logits[place[of] - 1, ids] = scores.to(logits.dtype)
+        scores = (logits[place[of] - 1, ids].float() / ctx.heat - norms[place[of]]).exp() * -gradient[place[of]]
+        scores[own] += gradient[place]
+        by_logits[place[of] - 1, ids] = scores.to(logits.dtype)
         return by_logits, None, None, None, None
 
 
