@@ -56,8 +56,8 @@ func (s *sideRows) record(rows port.Rows) error {
 	if err := rows.Check(); err != nil {
 		return err
 	}
-	if rows.Count < 1 || rows.Start < 0 || !rows.Ragged && len(rows.Data) != rows.Count*rows.RowBytes() {
-		return fmt.Errorf("channel %s: an engine hands over %d rows from %d on in %d bytes, want rows of %d bytes", rows.Name, rows.Count, rows.Start, len(rows.Data), rows.RowBytes())
+	if rows.Count < 1 || rows.Start < 0 || !rows.Holds(rows.Count, rows.Data) {
+		return fmt.Errorf("channel %s: an engine hands over %d rows from %d on in %d bytes, which are others", rows.Name, rows.Count, rows.Start, len(rows.Data))
 	}
 	at := slices.IndexFunc(s.channels, func(c channel.Channel) bool { return c.Name == rows.Name })
 	if at < 0 {

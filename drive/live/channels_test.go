@@ -187,6 +187,31 @@ func TestRowsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %d refusals, %d blobs, %v", name, refusals, puts, s.err)
 		}
 	}
+	ragged := port.Rows{Header: channel.Header{Name: channel.SamplingMask, DType: channel.I32, Ragged: true, Align: channel.Sampled}, Count: 2, First: 1}
+	for _, c := range []struct {
+		name string
+		data []uint32
+		want bool
+	}{
+		{"two rows", []uint32{2, 1, 2, 7, 8, 9}, true},
+		{"empty rows", []uint32{2, 0, 0}, true},
+		{"no number of rows", []uint32{1, 2, 7, 8, 9}, false},
+		{"lengths beyond the values", []uint32{2, 1, 3, 7, 8, 9}, false},
+		{"lengths beyond memory", []uint32{2, 1 << 31, 1 << 31}, false},
+		{"fewer lengths than rows", []uint32{2, 0}, false},
+		{"nothing", nil, false},
+	} {
+		puts := 0
+		s := sideRows{put: func(int32, []byte) error { puts++; return nil }}
+		s.begin(1, 0)
+		ragged.Data = nil
+		for _, n := range c.data {
+			ragged.Data = binary.LittleEndian.AppendUint32(ragged.Data, n)
+		}
+		if s.keep(ragged); (puts == 1) != c.want {
+			t.Errorf("ragged, %s: %d blobs", c.name, puts)
+		}
+	}
 	broken := errors.New("broken")
 	s := sideRows{put: func(int32, []byte) error { return broken }}
 	s.begin(1, 0)

@@ -258,11 +258,9 @@ func (s *side) masks(form *rows.Form) (got port.Rows, why rows.Reason) {
 			}
 		}
 	}
-	got.Data = make([]byte, 0, 4*(len(tokens)+at))
-	for _, part := range [][]int32{s.lengths[:len(tokens)], s.ids[:at]} {
-		for _, n := range part {
-			got.Data = binary.LittleEndian.AppendUint32(got.Data, uint32(n))
-		}
+	got.Data = channel.AppendLengths(make([]byte, 0, 4*(1+len(tokens)+at)), s.lengths[:len(tokens)])
+	for _, id := range s.ids[:at] {
+		got.Data = binary.LittleEndian.AppendUint32(got.Data, uint32(id))
 	}
 	return got, ""
 }

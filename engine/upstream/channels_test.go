@@ -432,7 +432,7 @@ func TestMasks(t *testing.T) {
 					}
 					return
 				}
-				var want []byte
+				want := []byte{3, 0, 0, 0} // masks
 				for _, mask := range masksOf(g.Tokens[2:]) {
 					want = binary.LittleEndian.AppendUint32(want, uint32(len(mask)))
 				}
@@ -441,7 +441,7 @@ func TestMasks(t *testing.T) {
 						want = binary.LittleEndian.AppendUint32(want, uint32(id))
 					}
 				}
-				if len(kept) != 1 || kept[0].Start != 2 || kept[0].Count != 3 || !slices.Equal(kept[0].Data, want) || !kept[0].Ragged {
+				if len(kept) != 1 || kept[0].Start != 2 || kept[0].Count != 3 || !slices.Equal(kept[0].Data, want) || !kept[0].Ragged || !kept[0].Holds(3, kept[0].Data) {
 					t.Errorf("%+v, want the data %v", kept, want)
 				}
 				// Without a cut a mask would be the whole vocabulary: it is not asked for.

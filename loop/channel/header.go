@@ -86,6 +86,40 @@ func (h Header) RowBytes() int {
 	return n
 }
 
+// AppendLengths begins the data of ragged rows: their number, then how many values each has, as u32. The values follow.
+func AppendLengths(dst []byte, lengths []int32) []byte {
+	dst = appendLength(dst, int32(len(lengths)))
+	for _, n := range lengths {
+		dst = appendLength(dst, n)
+	}
+	return dst
+}
+
+func appendLength(dst []byte, n int32) []byte {
+	return append(dst, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
+}
+
+// lengthAt is what appendLength has put at a place.
+func lengthAt(data []byte, at int) int {
+	return int(data[at]) | int(data[at+1])<<8 | int(data[at+2])<<16 | int(data[at+3])<<24
+}
+
+// Holds reports whether data are so many rows and nothing else: back to back, or ragged as AppendLengths says.
+func (h Header) Holds(rows int, data []byte) bool {
+	if rows < 0 || !h.Ragged {
+		return rows >= 0 && len(data) == rows*h.RowBytes()
+	}
+	head := 4 + 4*rows
+	if len(data) < head || lengthAt(data, 0) != rows {
+		return false
+	}
+	values := 0
+	for at := 4; at < head; at += 4 {
+		values += lengthAt(data, at)
+	}
+	return len(data)-head == values*h.RowBytes()
+}
+
 // Same reports whether rows of both can stand in one channel.
 func (h Header) Same(o Header) bool {
 	return h.Name == o.Name && h.DType == o.DType && h.Ragged == o.Ragged && h.Align == o.Align && slices.Equal(h.Row, o.Row)

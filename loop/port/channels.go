@@ -15,8 +15,8 @@ type Rows struct {
 	Count int
 	// First is how many tokens stood before the first that the call sampled: the prompt's, and those of the response so far.
 	First int
-	// Data has the rows back to back. Of a ragged channel, the lengths of all rows come first, as u32. It is valid
-	// during the call only.
+	// Data has the rows back to back. Those of a ragged channel begin as [channel.AppendLengths] says. It is valid during the
+	// call only.
 	Data []byte
 }
 

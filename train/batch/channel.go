@@ -135,7 +135,7 @@ func names(list []protocol.ChannelSummary) string {
 	return strings.Join(all, ", ")
 }
 
-// measure reads the lengths of ragged rows, which stand before the values in their blobs.
+// measure reads the lengths of ragged rows, which stand before the values in their blobs: see channel.AppendLengths.
 func (b *ChannelBody) measure() error {
 	if !b.head.Ragged {
 		return nil

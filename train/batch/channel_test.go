@@ -79,9 +79,7 @@ func give(rng *rand.Rand, b port.Batch, m memory) {
 // blobOf is a blob with n rows from a row on.
 func blobOf(s *port.Sample, h channel.Header, sequence, from, n int) []byte {
 	var head, out []byte
-	if h.Ragged {
-		head = binary.LittleEndian.AppendUint32(nil, uint32(n))
-	}
+	var lengths []int32
 	for row := from; row < from+n; row++ {
 		if !h.Ragged {
 			for at := range 6 {
@@ -89,10 +87,13 @@ func blobOf(s *port.Sample, h channel.Header, sequence, from, n int) []byte {
 			}
 			continue
 		}
-		head = binary.LittleEndian.AppendUint32(head, uint32(width(max(row, 0))))
+		lengths = append(lengths, int32(width(max(row, 0))))
 		for at := range width(max(row, 0)) {
 			out = binary.LittleEndian.AppendUint32(out, uint32(value(s, sequence, row, at)))
 		}
+	}
+	if h.Ragged {
+		head = channel.AppendLengths(nil, lengths)
 	}
 	return append(head, out...)
 }
