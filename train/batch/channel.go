@@ -22,35 +22,39 @@ func (p *Batch) Channels() []protocol.ChannelSummary {
 	return summaries(p, groups)
 }
 
-// summaries are the side channels of a share, by name in the order of their first rows. Rows of another form than the
-// first, which an engine with another model has said, are absent.
+// summaries are the side channels of a share. They are those of the whole batch, so that all ranks ask for the same ones,
+// those without a row too: by name in the order of their first rows. Rows of another form than the batch's first, which an
+// engine with another model has said, are absent.
 func summaries(p *Batch, groups []int) []protocol.ChannelSummary {
-	var out []protocol.ChannelSummary
-	for _, g := range groups {
-		for i := range p.groups[g].Samples {
-			s := &p.groups[g].Samples[i]
-			for k := range s.Channels {
-				c := &s.Channels[k]
-				at := find(out, c.Name)
-				if at < 0 {
-					at = len(out)
-					out = append(out, protocol.ChannelSummary{Header: c.Header})
-				}
-				if out[at].Same(c.Header) {
-					out[at].Rows += c.Present()
-				}
-			}
-		}
-	}
+	out := p.forms()
 	for i := range out {
 		all := 0
 		for _, g := range groups {
 			for k := range p.groups[g].Samples {
 				s := &p.groups[g].Samples[k]
 				eachSequence(s, func(first, end int) { all += out[i].Align.Rows(s.LossMask[first:end]) })
+				for c := range s.Channels {
+					if s.Channels[c].Same(out[i].Header) {
+						out[i].Rows += s.Channels[c].Present()
+					}
+				}
 			}
 		}
 		out[i].Absent = all - out[i].Rows
+	}
+	return out
+}
+
+// forms are the side channels of the whole batch, without their numbers.
+func (p *Batch) forms() (out []protocol.ChannelSummary) {
+	for g := range p.groups {
+		for i := range p.groups[g].Samples {
+			for _, c := range p.groups[g].Samples[i].Channels {
+				if find(out, c.Name) < 0 {
+					out = append(out, protocol.ChannelSummary{Header: c.Header})
+				}
+			}
+		}
 	}
 	return out
 }

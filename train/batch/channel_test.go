@@ -141,9 +141,6 @@ func TestChannelBodies(t *testing.T) {
 					}
 				}
 			}
-			if len(sequences) == 0 {
-				continue
-			}
 			for _, h := range []channel.Header{routedHeader, maskHeader} {
 				body, err := p.Channel(m, h.Name, rank, ranks)
 				if err != nil {
@@ -245,6 +242,52 @@ func TestChannelsOfTwoForms(t *testing.T) {
 	}
 	if summary, tensors := tensorsOf(t, body); len(tensors["rows"]) != summary.Rows*12 {
 		t.Errorf("%d bytes for %d rows", len(tensors["rows"]), summary.Rows)
+	}
+}
+
+// A rank whose rollouts have no row, or that has no rollout, has the channels that the others have: it asks for them too.
+func TestChannelsOfARankWithoutRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 5))
+	b, m := draw(rng, 3, 3, 40), memory{}
+	give(rng, b, m)
+	with := func(header channel.Header) []channel.Channel {
+		return []channel.Channel{{Header: header, Parts: []channel.Part{{Rows: 1}}}}
+	}
+	for g := range b.Groups {
+		for i := range b.Groups[g].Samples {
+			b.Groups[g].Samples[i].Channels = nil
+		}
+	}
+	first := &b.Groups[0].Samples[0]
+	first.Channels = append(with(routedHeader), with(maskHeader)...)
+	_ = m.PutBlob(first.ID, 0, channel.AppendLengths(make([]byte, 0, 12), []int32{0}))
+	p, err := New(b, Options{Vocabulary: vocabulary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ranks = 5
+	rows := map[string]int{}
+	for rank := range ranks {
+		share, err := p.Share(rank, ranks, 60)
+		if err != nil || len(share.Lease().Channels) != 2 {
+			t.Fatalf("rank %d: %v, channels %+v", rank, err, share.Lease().Channels)
+		}
+		for _, said := range share.Lease().Channels {
+			rows[said.Name] += said.Rows
+			body, err := p.Channel(m, said.Name, rank, ranks)
+			if err != nil {
+				t.Fatalf("rank %d: %v", rank, err)
+			}
+			if said.Rows > 0 {
+				continue // its blobs are not of this test
+			}
+			if got, tensors := tensorsOf(t, body); len(tensors["parts"]) > 0 || got.Rows != 0 || got.Absent != said.Absent || !got.Same(said.Header) {
+				t.Errorf("rank %d: %+v, want %+v", rank, got, said)
+			}
+		}
+	}
+	if rows[routedHeader.Name] != 1 || rows[maskHeader.Name] != 1 {
+		t.Errorf("rows of all ranks: %v", rows)
 	}
 }
 
