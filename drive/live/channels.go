@@ -20,7 +20,7 @@ type sideRows struct {
 	channels      []channel.Channel
 	// refused, if not nil, is called with why rows are left out. They are absent then.
 	refused func(error)
-	// err is the store's, which has not kept a blob.
+	// err is why the store keeps no blobs any more; lack of room is no such reason.
 	err error
 }
 
@@ -73,8 +73,11 @@ func (s *sideRows) record(rows port.Rows) error {
 	}
 	number := s.blobs
 	if err := s.put(number, rows.Data); err != nil {
-		s.err = fmt.Errorf("channel %s: %w", rows.Name, err)
-		return s.err
+		err = fmt.Errorf("channel %s: %w", rows.Name, err)
+		if !noSpace(err) { // else the rollout goes on without: all that wait for room could hold it between them
+			s.err = err
+		}
+		return err
 	}
 	s.blobs++
 	// How many tokens the turn has in the end is not known yet: finish cuts what is beyond them.

@@ -212,8 +212,21 @@ func TestRowsThatAreRefused(t *testing.T) {
 			t.Errorf("ragged, %s: %d blobs", c.name, puts)
 		}
 	}
+	full := true
+	s := sideRows{put: func(int32, []byte) error {
+		if full {
+			return port.ErrNoSpace
+		}
+		return nil
+	}}
+	s.begin(1, 0)
+	s.keep(good)
+	full = false
+	if s.keep(good); s.err != nil || len(s.channels) != 1 || s.channels[0].Present() != 2 || s.blobs != 1 {
+		t.Errorf("there is room again: %v, %+v, %d blobs", s.err, s.channels, s.blobs)
+	}
 	broken := errors.New("broken")
-	s := sideRows{put: func(int32, []byte) error { return broken }}
+	s = sideRows{put: func(int32, []byte) error { return broken }}
 	s.begin(1, 0)
 	s.keep(good)
 	if !errors.Is(s.err, broken) || len(s.channels[0].Parts) > 0 {

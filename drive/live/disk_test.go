@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -243,4 +246,53 @@ func (s *hungryStore) PutSample(p port.Sample) error {
 	}
 	s.put = append(s.put, p.ID)
 	return s.memoryStore.PutSample(p)
+}
+
+// blobless has no room for any blob.
+type blobless struct {
+	*memoryStore
+	refused atomic.Int32
+}
+
+func (s *blobless) PutBlob(port.RolloutID, int32, []byte) error {
+	s.refused.Add(1)
+	return port.ErrNoSpace
+}
+
+func (s *blobless) ReadBlob(port.RolloutID, int32, int64, []byte) error { return port.ErrNoBlob }
+
+// saying is an engine that says a row of every pass.
+type saying struct{ port.Engine }
+
+func (e saying) Generate(ctx context.Context, r port.GenerateRequest) (port.Generation, error) {
+	g, err := e.Engine.Generate(ctx, r)
+	if n := len(r.Prompt) + len(g.Tokens) - 1; err == nil && n > 0 {
+		h := channel.Header{Name: channel.RoutedExperts, DType: channel.U8, Align: channel.Passes}
+		r.Keep(port.Rows{Header: h, Count: n, First: len(r.Prompt) + len(r.Prefix.Tokens), Data: make([]byte, n)})
+	}
+	return g, err
+}
+
+// TestNoRoomForBlobs: a run goes on without rows that the store has no room for. Rollouts that waited for it could hold
+// all of it between them, and none would ever end.
+func TestNoRoomForBlobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(asyncConfig())
+		s := &blobless{memoryStore: w.store}
+		w.change = func(o *live.Options) {
+			o.Store = s
+			for i, e := range o.Engines {
+				o.Engines[i] = saying{e}
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		res, err := w.runtime(t, nil).Run(ctx)
+		if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
+			t.Fatalf("ended by %v: %v", res.Reason, err)
+		}
+		if s.refused.Load() < 10 || !slices.ContainsFunc(w.logged, func(text string) bool { return strings.Contains(text, "are left out") }) {
+			t.Errorf("%d blobs had no room, and it is said: %q", s.refused.Load(), w.logged)
+		}
+	})
 }

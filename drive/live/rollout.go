@@ -319,9 +319,7 @@ func (r *Runtime) startRollout(a loop.Action) {
 		p.lost = r.loseEngine
 	}
 	if r.blobs != nil {
-		p.side.put = func(number int32, data []byte) error {
-			return r.withRoom(p.ctx, nil, func() error { return r.blobs.PutBlob(id, number, data) })
-		}
+		p.side.put = func(number int32, data []byte) error { return r.blobs.PutBlob(id, number, data) }
 		p.side.refused = func(err error) {
 			r.rowsRefused.Do(func() { r.logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
 		}
@@ -414,7 +412,7 @@ func (r *Runtime) play(p *rollout) {
 		post()
 		return
 	}
-	if err := p.side.err; err != nil && !noSpace(err) {
+	if err := p.side.err; err != nil {
 		c.fatal = fmt.Errorf("live: the side channels of %v cannot be kept: %w", p.task.ID, err)
 		post()
 		return
