@@ -53,7 +53,7 @@ func (f *Field) begin(ctx context.Context, size int) {
 	switch {
 	case size > f.limit():
 		f.fail(Count)
-	case !f.reserve(ctx, size+spareBytes):
+	case !f.reserve(ctx, size+spareBytes, !f.beside):
 		f.fail(NoRoom)
 	}
 }

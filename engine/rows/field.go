@@ -21,6 +21,7 @@ type Field struct {
 	rest    [4]byte // the beginning of a number
 	rested  int
 	padded  bool // the text has come to its padding
+	beside  bool // another field of the stream holds memory: this one does not wait for any, as in grow
 }
 
 // FieldOptions say what is expected of a field.

@@ -21,9 +21,9 @@ type memory struct {
 	held int64 // of room
 }
 
-// reserve makes an empty buffer of a size. It waits until there is room for it.
-func (m *memory) reserve(ctx context.Context, size int) bool {
-	if size > RoomBytes || room.Acquire(ctx, int64(size)) != nil {
+// reserve makes an empty buffer of a size. It waits until there is room for it, if it may.
+func (m *memory) reserve(ctx context.Context, size int, wait bool) bool {
+	if size > RoomBytes || !room.TryAcquire(int64(size)) && (!wait || room.Acquire(ctx, int64(size)) != nil) {
 		return false
 	}
 	m.held, m.data = int64(size), buffer(size)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"slices"
 	"sync"
 )
 
@@ -53,6 +54,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 		case r.next != nil:
 			r.into, r.next = r.next, nil
 			r.into.open()
+			r.into.beside = slices.ContainsFunc(r.fields, func(f *Field) bool { return f.held > 0 })
 		case r.into != nil && r.swallow(), r.into == nil && r.scan():
 		case r.err != nil:
 			if r.pass = r.end - r.begin; r.pass == 0 {

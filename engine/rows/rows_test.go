@@ -13,9 +13,61 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
 
 	"github.com/headway-rl/headway/loop/channel"
 )
+
+// A stream that holds the rows of one channel does not wait for room for another's. Another stream may be waiting for what it holds.
+func TestNoStreamWaitsWithRowsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		forms := []Form{experts(channel.U8, Int32, 4, 2), experts(channel.U8, Int32, 4, 2)}
+		forms[1].Name = "x-other"
+		var fields []*Field
+		for i := range forms {
+			one := func() int { return 1 }
+			fields = append(fields, NewField(FieldOptions{Form: &forms[i], Key: forms[i].Name, Likely: one, Most: one}))
+		}
+		text := base64.StdEncoding.EncodeToString(numbers(4, 1, 2))
+		from, to := io.Pipe()
+		read := make(chan struct{})
+		go func() {
+			defer close(read)
+			_, _ = io.Copy(io.Discard, NewReader(t.Context(), from, fields))
+		}()
+		_, _ = fmt.Fprintf(to, `{"routed_experts":"%s",`, text)
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		var other memory
+		go func() {
+			if other.reserve(ctx, RoomBytes, true) {
+				t.Error("there is room for all while a stream holds some")
+			}
+		}()
+		synctest.Wait()
+		go func() {
+			_, _ = fmt.Fprintf(to, `"x-other":"%s"}`, text)
+			_ = to.Close()
+		}()
+		synctest.Wait()
+		select {
+		case <-read:
+		default:
+			t.Error("the stream waits for who waits for it")
+		}
+		cancel()
+		<-read
+		if _, n, why := fields[0].Rows(); n != 1 || why != "" {
+			t.Errorf("%d rows of the first, %q", n, why)
+		}
+		if _, _, why := fields[1].Rows(); why != NoRoom {
+			t.Errorf("rows of the second: %q", why)
+		}
+		for _, f := range fields {
+			f.Release()
+		}
+	})
+}
 
 func experts(dtype channel.DType, wire Wire, experts int, row ...int) Form {
 	return Form{Header: channel.Header{Name: channel.RoutedExperts, DType: dtype, Row: row, Align: channel.Passes}, Wire: wire, Experts: experts}
