@@ -130,7 +130,10 @@ type ChannelSummary struct {
 type ChannelRequest struct {
 	Trainer string `json:"trainer"`
 	Rank    int    `json:"rank"`
-	Attempt int32  `json:"attempt"`
+	// WorldSize is the number of ranks that the share is one of; 0 for the one that the trainer is known to have. After a
+	// restart of the control plane that number is not known.
+	WorldSize int   `json:"world_size,omitempty"`
+	Attempt   int32 `json:"attempt"`
 }
 
 // GroupStamp is a group's part in the definition of staleness.

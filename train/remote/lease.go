@@ -178,7 +178,7 @@ func (h *heard) Write(p []byte) (int, error) {
 
 // Channel implements api.Trainers.
 func (t *Trainer) Channel(_ context.Context, lease loop.LeaseID, name string, req protocol.ChannelRequest) (protocol.Body, error) {
-	if err := checkCaller(req.Trainer, req.Rank, WorldSizeMax); err != nil {
+	if err := checkCaller(req.Trainer, req.Rank, cmp.Or(req.WorldSize, WorldSizeMax)); err != nil {
 		return nil, err
 	}
 	o, world, err := t.sharing(lease, req)
@@ -204,7 +204,11 @@ func (t *Trainer) sharing(lease loop.LeaseID, req protocol.ChannelRequest) (*off
 		return nil, 0, err
 	}
 	t.touch(req.Rank)
-	return o, max(o.world, 1), nil
+	world := cmp.Or(o.world, t.session.world, req.WorldSize, 1)
+	if req.WorldSize > 0 && req.WorldSize != world || req.Rank >= world {
+		return nil, 0, protocol.Refuse(protocol.CodeConflict, "rank %d of a world of %d has no share of lease %d, which is divided over %d", req.Rank, req.WorldSize, lease, world).With("world_size", world)
+	}
+	return o, world, nil
 }
 
 // rows is a channel's body; its way to the rank counts as words of it.

@@ -298,7 +298,8 @@ class Client:
         found._held_version = self.version if self.version >= 0 else found.version
         renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
-        found._fetch = functools.partial(self._fetch_channel, found.lease, renew)
+        share = {**renew, "world_size": self.world_size}
+        found._fetch = functools.partial(self._fetch_channel, found.lease, share)
         self._open = found
         return found
 

@@ -1,0 +1,44 @@
+package remote
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/channel"
+)
+
+// A rank fetches a channel of the share that it holds since before a restart: it gets its own rows, and not the whole
+// batch's, though no rank has leased from the new process.
+func TestChannelOfAShareFromBeforeARestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, nil)
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0, 0))
+		b := groups(5, 2, 0, 3)
+		for g := range b.Groups {
+			for i := range b.Groups[g].Samples {
+				b.Groups[g].Samples[i].Channels = []channel.Channel{{Header: channel.Header{Name: "x-a", DType: channel.U8, Align: channel.Passes}, Parts: []channel.Part{{Rows: 2}}}}
+			}
+		}
+		r.train(b)
+		synctest.Wait()
+		fetch := func(rank, world int) (protocol.Body, error) {
+			return r.Channel(t.Context(), 5, "x-a", protocol.ChannelRequest{Trainer: "a", Attempt: 1, Rank: rank, WorldSize: world})
+		}
+		for rank := range 2 {
+			body, err := fetch(rank, 2)
+			r.must(err)
+			want, err := r.offer.batch.Channel(nil, "x-a", rank, 2)
+			r.must(err)
+			if body.Size() != want.Size() {
+				t.Errorf("rank %d gets %d bytes, its share has %d", rank, body.Size(), want.Size())
+			}
+		}
+		r.lease("a", 1, 2)
+		_, err := fetch(0, 3)
+		r.refused(err, protocol.CodeConflict, "divided over 2")
+		_, err = fetch(2, 0)
+		r.refused(err, protocol.CodeConflict, "divided over 2")
+	})
+}
