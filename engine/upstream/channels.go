@@ -220,10 +220,10 @@ func (s *side) passes(form *rows.Form, f *rows.Field) (got port.Rows, unstarted 
 	if why := form.Judge(data); why != "" {
 		return got, false, why
 	}
-	if !form.Whole { // the next call asks for what comes behind
-		s.r.known = max(s.r.known, start+n)
-	}
 	count := min(n, s.prompt+len(s.r.tokens)-s.r.base-1-start)
+	if !form.Whole { // the next call asks for what comes behind
+		s.r.known = max(s.r.known, start+count)
+	}
 	got = port.Rows{Header: form.Header, Start: start, Count: count, First: s.prompt}
 	if count > 0 {
 		got.Data = data[:count*form.RowBytes()]

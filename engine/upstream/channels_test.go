@@ -308,6 +308,29 @@ func TestRowsThroughASwitchThatCutsOff(t *testing.T) {
 	}
 }
 
+// A response whose stream breaks off after its last token goes on before that token: the pass that samples it again is
+// asked for, though rows of it came.
+func TestRowsOfALastTokenThatIsSampledAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, e := channelled(t, func(f *fakeServer, _ *Options) {
+			f.fault = func(call int, _ fakeCall) fault { return fault{noMark: call == 0} }
+		})
+		var kept keeper
+		req := request(0, 5)
+		req.Keep = kept.keep
+		g, err := e.Generate(t.Context(), req)
+		if err != nil || len(f.calls) != 2 || len(g.Tokens) != 5 {
+			t.Fatalf("%v, %d calls, tokens %v", err, len(f.calls), g.Tokens)
+		}
+		if again := len(f.calls[1].Prompt); f.calls[1].Known != again-1 {
+			t.Errorf("rows from %d on are asked for after %d tokens", f.calls[1].Known, again)
+		}
+		if from, _ := join(t, g, fakePromptOf, kept); strings.Contains(from, ".") {
+			t.Errorf("rows are of the answers %s", from)
+		}
+	})
+}
+
 func TestAnAbortWithNoTokenAndNoField(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, e := channelled(t, func(f *fakeServer, _ *Options) {
