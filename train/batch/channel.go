@@ -125,6 +125,9 @@ func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*C
 	if err := b.measure(); err != nil {
 		return nil, err
 	}
+	if err := b.find(); err != nil {
+		return nil, err
+	}
 	return b, b.frame(list[at])
 }
 
@@ -241,17 +244,33 @@ func (b *ChannelBody) rows(o *output) error {
 	buffer := make([]byte, readBytes)
 	for i := range b.pieces {
 		p := &b.pieces[i]
-		from, left := int64(p.Skip)*int64(b.head.RowBytes()), int64(p.Rows)*int64(b.head.RowBytes())
-		if b.head.Ragged {
-			from, left = p.first, p.values*int64(b.head.RowBytes())
-		}
-		for left > 0 && o.err == nil {
+		for from, left := b.span(p); left > 0 && o.err == nil; {
 			n := min(left, readBytes)
 			if err := b.blobs.ReadBlob(p.id, p.Blob, from, buffer[:n]); err != nil {
 				return b.failed(p, err)
 			}
 			o.bytes(buffer[:n])
 			from, left = from+n, left-n
+		}
+	}
+	return nil
+}
+
+// span is where the bytes of a piece begin in its blob, and how many they are.
+func (b *ChannelBody) span(p *piece) (from, size int64) {
+	if b.head.Ragged {
+		return p.first, p.values * int64(b.head.RowBytes())
+	}
+	return int64(p.Skip) * int64(b.head.RowBytes()), int64(p.Rows) * int64(b.head.RowBytes())
+}
+
+// find refuses pieces that the store does not have. A body that has begun could only break off.
+func (b *ChannelBody) find() error {
+	for i := range b.pieces {
+		p := &b.pieces[i]
+		from, size := b.span(p)
+		if err := b.blobs.ReadBlob(p.id, p.Blob, from+size, nil); err != nil {
+			return b.failed(p, err)
 		}
 	}
 	return nil

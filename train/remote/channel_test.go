@@ -6,13 +6,22 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/port"
 )
+
+// blobs has every byte of every blob, as 0.
+type blobs struct{ port.Blobs }
+
+func (blobs) ReadBlob(_ port.RolloutID, _ int32, _ int64, dst []byte) error {
+	clear(dst)
+	return nil
+}
 
 // A rank fetches a channel of the share that it holds since before a restart: it gets its own rows, and not the whole
 // batch's, though no rank has leased from the new process.
 func TestChannelOfAShareFromBeforeARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, nil)
+		r := newRig(t, func(o *Options) { o.Blobs = blobs{} })
 		r.must(r.write(0, 0))
 		r.must(r.Restore(t.Context(), 0, 0))
 		b := groups(5, 2, 0, 3)
@@ -29,7 +38,7 @@ func TestChannelOfAShareFromBeforeARestart(t *testing.T) {
 		for rank := range 2 {
 			body, err := fetch(rank, 2)
 			r.must(err)
-			want, err := r.offer.batch.Channel(nil, "x-a", rank, 2)
+			want, err := r.offer.batch.Channel(blobs{}, "x-a", rank, 2)
 			r.must(err)
 			if body.Size() != want.Size() {
 				t.Errorf("rank %d gets %d bytes, its share has %d", rank, body.Size(), want.Size())
