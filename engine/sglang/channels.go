@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 
 	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/engine/upstream"
@@ -149,11 +150,12 @@ func drawn(c *upstream.Scanner, skip int, logprobs []float32) bool {
 
 // readDrawn is drawn for any text. What is no list of log-probs counts as none.
 func readDrawn(text json.RawMessage, count, seen, sampled, before int, logprobs []float32) {
-	var all []float32
-	if json.Unmarshal(text, &all) != nil {
+	var all []*float32
+	if json.Unmarshal(text, &all) != nil || slices.Contains(all, nil) { // null is not the log-prob 0
 		return
 	}
-	if skip, ok := maskSeen(len(all), count, seen, sampled, before); ok {
-		copy(logprobs, all[skip:])
+	skip, ok := maskSeen(len(all), count, seen, sampled, before)
+	for i := 0; ok && i < len(logprobs) && skip+i < len(all); i++ {
+		logprobs[i] = *all[skip+i]
 	}
 }

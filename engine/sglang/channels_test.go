@@ -106,6 +106,7 @@ func TestLogprobsOverWhatMasksKept(t *testing.T) {
 		"repeats all": {[]string{first, event(`"b"`, "8", "[-1,8,null]", "null", 2, drawn("[-0.25,-0.75]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[-0.25,-0.75,0.0]"))}, []float32{-0.25, -0.75, 0}},
 		"none":        {[]string{event(`"a"`, "7", "[-0.5,7,null]", "null", 1, drawn("null")), event(`"b"`, "8,9", "[-1,8,null],[-1.25,9,null]", lengthReason, 3, "")}, []float32{-0.5, -1, -1.25}},
 		"no numbers":  {[]string{event(`"a"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn(`[-0.25,"x"]`)), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("{}"))}, []float32{-0.5, -1, -1.25}},
+		"a null":      {[]string{event(`"a"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn("[-0.25,null]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[null]"))}, []float32{-0.5, -1, -1.25}},
 		"too many":    {[]string{event(`"a"`, "7,8", "[-0.5,7,null],[-1,8,null]", "null", 2, drawn("[-1,-2,-3]")), event(`"c"`, "9", "[-1.25,9,null]", lengthReason, 3, drawn("[0.0,0.0]"))}, []float32{-0.5, -1, -1.25}},
 	} {
 		d := decoder{}
