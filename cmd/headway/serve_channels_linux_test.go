@@ -27,23 +27,6 @@ func routedServer(t *testing.T) *enginetest.PolicyServer {
 	return s
 }
 
-// leaseNext leases a batch and returns it as a trainer reads it.
-func (s *served) leaseNext() *batchtest.Tensors {
-	s.t.Helper()
-	body, _ := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
-	for {
-		status, raw := s.call("/api/v1/batches/lease", "application/json", body)
-		if status == http.StatusNoContent {
-			continue
-		}
-		tensors, err := batchtest.Decode(raw)
-		if status != http.StatusOK || err != nil {
-			s.t.Fatalf("lease: %d, %v, %s", status, err, raw)
-		}
-		return tensors
-	}
-}
-
 // routed fetches the experts of a batch and holds every row against what the weights choose that sampled the token
 // after it. It returns how many rows there are, and how many of sampled tokens lack.
 func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
@@ -108,7 +91,7 @@ func TestServeSaysRows(t *testing.T) {
 		}
 		s.connect()
 		for range 3 {
-			batch := s.leaseNext()
+			batch := s.leased()
 			there, lack := s.routed(batch)
 			present, absent = present+there, absent+lack
 			for i := 1; i < len(batch.Versions); i++ {

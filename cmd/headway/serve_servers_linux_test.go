@@ -283,21 +283,7 @@ func (s *served) steps(steps int) []*batchtest.Tensors {
 	s.t.Helper()
 	var batches []*batchtest.Tensors
 	for len(batches) < steps {
-		body, err := json.Marshal(protocol.LeaseRequest{Trainer: "t", WaitS: 60})
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		status, raw := s.call("/api/v1/batches/lease", "application/json", body)
-		if status == http.StatusNoContent {
-			continue
-		}
-		if status != http.StatusOK {
-			s.t.Fatalf("lease: %d %s", status, raw)
-		}
-		tensors, err := batchtest.Decode(raw)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		tensors := s.leased()
 		batches = append(batches, tensors)
 		s.publish(tensors, byte(len(batches)))
 	}
