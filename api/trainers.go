@@ -69,19 +69,12 @@ func (s *Server) leaseBatch(w http.ResponseWriter, r *http.Request) error {
 
 // readChannel answers with the rows of a side channel.
 func (s *Server) readChannel(w http.ResponseWriter, r *http.Request) error {
-	port, err := s.trainers()
-	if err != nil {
-		return err
-	}
-	lease, err := pathNumber(r, "lease")
-	if err != nil {
-		return err
-	}
 	var req protocol.ChannelRequest
-	if err := readJSON(r, &req); err != nil {
+	port, lease, err := s.onLease(r, &req)
+	if err != nil {
 		return err
 	}
-	body, err := port.Channel(r.Context(), loop.LeaseID(lease), r.PathValue("name"), req)
+	body, err := port.Channel(r.Context(), lease, r.PathValue("name"), req)
 	if err != nil {
 		return err
 	}
@@ -100,23 +93,29 @@ func sendBody(w http.ResponseWriter, body Body) error {
 	return errors.Join(err, body.Close())
 }
 
+// onLease reads a call that names a lease in its path.
+func (s *Server) onLease(r *http.Request, request any) (Trainers, loop.LeaseID, error) {
+	port, err := s.trainers()
+	if err != nil {
+		return nil, 0, err
+	}
+	lease, err := pathNumber(r, "lease")
+	if err != nil {
+		return nil, 0, err
+	}
+	return port, loop.LeaseID(lease), readJSON(r, request)
+}
+
 // batchCall handles a call that names a lease in its path. fresh has what a field
 // means that is left out.
 func batchCall[Request, Reply any](s *Server, fresh func() Request, call func(Trainers, context.Context, loop.LeaseID, Request) (Reply, error)) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		port, err := s.trainers()
-		if err != nil {
-			return err
-		}
-		lease, err := pathNumber(r, "lease")
-		if err != nil {
-			return err
-		}
 		req := fresh()
-		if err := readJSON(r, &req); err != nil {
+		port, lease, err := s.onLease(r, &req)
+		if err != nil {
 			return err
 		}
-		reply, err := call(port, r.Context(), loop.LeaseID(lease), req)
+		reply, err := call(port, r.Context(), lease, req)
 		return writeReply(w, reply, err)
 	}
 }
