@@ -33,6 +33,9 @@ func (s *sideRows) ask(r *port.GenerateRequest) {
 		return
 	}
 	r.Keep, r.Known = s.keep, s.known
+	if len(s.channels) == 0 && s.known < s.prompt-1 {
+		return // a row of the prompt is the first that lacks
+	}
 	mask, said := s.mask(len(r.Prefix.Tokens)), false
 	r.Known = len(mask) - 1
 	for i := range s.channels {

@@ -88,6 +88,9 @@ func (b *branch) channel(h channel.Header) *channel.Channel {
 // known is the first row of passes that an engine is to say after a prompt that the branch goes on with; 0 without any
 // channel.
 func (b *branch) known(prompt int) int {
+	if len(b.channels) == 0 {
+		return 0
+	}
 	known, passes := prompt-1, false
 	mask := append(slices.Clone(b.mask), make([]uint8, prompt-len(b.mask))...)
 	for i := range b.channels {
@@ -145,7 +148,10 @@ func (r *record) goesOn(prompt []int32) (*branch, int) {
 	}
 	from, shared := (*branch)(nil), 1
 	for _, b := range r.branches {
-		if n := commonPrefix(b.tokens, prompt); n > shared && len(b.channels) > 0 {
+		if len(b.channels) == 0 {
+			continue
+		}
+		if n := commonPrefix(b.tokens, prompt); n > shared {
 			from, shared = b, n
 		}
 	}
