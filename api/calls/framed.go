@@ -147,11 +147,8 @@ func (s *Scanner) stepArguments(out *Out) bool {
 
 // endsHere reports whether the input begins with the end of a call.
 func (s *Scanner) endsHere() (is, may bool) {
-	for _, word := range s.d.enders {
-		i, m := s.begins(word)
-		is, may = is || i, may || m
-	}
-	return is, may
+	which, may := s.beginsOne(s.d.enders)
+	return which >= 0, may
 }
 
 // read reads an object's bytes and hands each on with what was expected of it. It returns how many it
@@ -201,20 +198,16 @@ func (s *Scanner) stepEnd(out *Out) bool {
 	if len(s.in) == 0 {
 		return false
 	}
-	maybe := false
-	for _, word := range s.d.enders {
-		is, may := s.begins(word)
-		if is {
-			s.drop(len(word))
-			s.complete(out)
-			return true
-		}
-		maybe = maybe || may
-	}
-	if maybe {
+	which, maybe := s.beginsOne(s.d.enders)
+	switch {
+	case which >= 0:
+		s.drop(len(s.d.enders[which]))
+		s.complete(out)
+	case maybe:
 		return false
+	default:
+		s.fail(Malformed, out)
 	}
-	s.fail(Malformed, out)
 	return true
 }
 

@@ -258,6 +258,19 @@ func (s *Scanner) begins(word []byte) (is, may bool) {
 	return false, bytes.HasPrefix(word, s.in)
 }
 
+// beginsOne is the place of the first of words that the input begins with, -1 for none; it may be one of them once more has
+// come.
+func (s *Scanner) beginsOne(words [][]byte) (which int, may bool) {
+	for i, word := range words {
+		is, maybe := s.begins(word)
+		if is {
+			return i, true
+		}
+		may = may || maybe
+	}
+	return -1, may
+}
+
 // drop takes n bytes off the input.
 func (s *Scanner) drop(n int) {
 	if s.in = s.in[n:]; len(s.in) == 0 {

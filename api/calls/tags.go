@@ -61,20 +61,16 @@ func (s *Scanner) stepValueTag(out *Out) bool {
 			return false
 		}
 	}
-	maybe := false
-	for i, tag := range s.d.valueTags {
-		is, may := s.begins(tag)
-		if is {
-			s.keep(len(tag))
-			s.typing, s.state = s.d.values[i].typing, inValue
-			return true
-		}
-		maybe = maybe || may
-	}
-	if maybe {
+	which, maybe := s.beginsOne(s.d.valueTags)
+	switch {
+	case which >= 0:
+		s.keep(len(s.d.valueTags[which]))
+		s.typing, s.state = s.d.values[which].typing, inValue
+	case maybe:
 		return false
+	default:
+		s.fail(Malformed, out)
 	}
-	s.fail(Malformed, out)
 	return true
 }
 
