@@ -158,7 +158,7 @@ func (c Config) EnvironmentName() string {
 
 // deliveries are the ways by which a kind of server takes new weights.
 var deliveries = map[string][]string{
-	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "distributed", "none"},
+	"vllm": {"disk", "lora", "none"}, "sglang": {"disk", "lora", "distributed", "none"},
 	"llamacpp": {"restart", "none"}, "openai": {"none"}, kindTinker: {"service"},
 }
 

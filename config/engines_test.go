@@ -37,7 +37,7 @@ func TestServersUnderTwoNames(t *testing.T) {
 
 // A kind of server is asked for new weights by ways alone that its dialect has.
 func TestDeliveriesOfKinds(t *testing.T) {
-	for kind, refused := range map[string]string{"sglang": "lora", "llamacpp": "disk", "openai": "disk", "vllm": "restart"} {
+	for kind, refused := range map[string]string{"sglang": "restart", "llamacpp": "lora", "openai": "disk", "vllm": "restart"} {
 		document := fmt.Sprintf("model: {path: m}\nengines: [{kind: %s, url: 'http://a:1', slots: 1, weights: %s}]\n", kind, refused)
 		parsed, err := Parse("test", []byte(document))
 		if err == nil {

@@ -25,6 +25,8 @@ type found struct {
 	tokenize, detokenize string
 	// session: tensors are taken only between a begin and an end.
 	session bool
+	// served is what adapter is served, kept beside what is copied.
+	served *served
 	// router: the address is that of a router.
 	router bool
 	// priority: requests may have one; low: the lower is earlier.
@@ -90,7 +92,7 @@ func (*Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capa
 // weights are unknown after any error.
 func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
 	if u.Lora {
-		return errors.New("adapters are not supported here: weights disk and distributed update the whole model")
+		return updateAdapter(ctx, s, u, caps)
 	}
 	if u.Group.Name != "" {
 		return updateDistributed(ctx, s, u, learnt(caps).session)
@@ -103,13 +105,17 @@ func (*Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Updat
 
 // Version implements [upstream.Dialect].
 func (*Dialect) Version(ctx context.Context, s *upstream.Server, caps *upstream.Capabilities) (string, error) {
-	path := learnt(caps).model
-	if path == "" {
-		return "", nil
-	}
+	f := learnt(caps)
 	var reply struct {
 		Version string `json:"weight_version"`
 	}
-	err := s.Call(ctx, http.MethodGet, path, nil, &reply)
-	return reply.Version, err
+	if f.model != "" {
+		if err := s.Call(ctx, http.MethodGet, f.model, nil, &reply); err != nil {
+			return "", err
+		}
+	}
+	if adapter := f.adapter(); adapter != "" {
+		return upstream.AdapterLabel(ctx, s, caps.Model, adapter, reply.Version)
+	}
+	return reply.Version, nil
 }

@@ -13,12 +13,14 @@
 //     /end_weight_update. Older releases have neither path. Updates by a directory need none.
 //   - Log-probs are of the distribution after temperature and before cuts, unless the server is told
 //     otherwise. Which of the three it is, is found out by sampling.
+//   - An unload of an adapter waits for the last request of it and blocks loads until then. Requests that
+//     are paused never end. A request that names an adapter which was unloaded has it loaded again.
 //   - A router (sgl-model-gateway) passes sampling on to any of its workers, and no control. It is
 //     recognised, and the engine then has neither pause nor update.
 //
 // These words on SGLang's replies were compared with the sources of SGLang 0.5.23. SGLang itself
 // needs a GPU and has not been run. Pauses, updates, spans of versions, aborts, salts, scores and
 // chats have been proven against examples/hf_shim alone. The recognition of a router was proven
-// against sglang-router 0.3.2 in front of it. Adapters (LoRA) are not supported: an update is a
-// whole model.
+// against sglang-router 0.3.2 in front of it. Adapters (LoRA) were proven against a stand-in written after
+// the code of 0.5.23.
 package sglang

@@ -28,6 +28,9 @@ type prober struct {
 	cached, cut bool
 	// drawn: with masks it says log-probs over what they kept, and those are taken.
 	drawn bool
+	// lora: it was started for adapters. replicas is how many data-parallel ranks it has.
+	lora     bool
+	replicas int
 	// reference: it is the shim of examples/hf_shim.
 	reference bool
 	// apart is why its ranks cannot be in one group with a sender, empty if they can.
@@ -153,6 +156,7 @@ func (p *prober) server() error {
 		Pipeline   int    `json:"pp_size"`
 		Data       int    `json:"dp_size"`
 		Attention  bool   `json:"enable_dp_attention"`
+		Lora       bool   `json:"enable_lora"`
 	}
 	var err error
 	if p.found.server, err = p.first(&info, "/server_info", "/get_server_info"); err != nil {
@@ -174,6 +178,7 @@ func (p *prober) server() error {
 	p.found.priority, p.found.low = info.Priority, info.Low
 	p.found.router = info.Router != nil
 	p.caps.Ranks = max(info.Tensor, 1)
+	p.lora, p.replicas = info.Lora, info.Data
 	switch {
 	case info.Pipeline > 1:
 		p.apart = fmt.Sprintf("it has %d pipeline stages, and only ranks of one stage have numbers of their own in a group", info.Pipeline)
@@ -217,7 +222,7 @@ func (p *prober) controls() error {
 		return nil
 	}
 	has := map[string]bool{}
-	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache", pathInitGroup, pathDestroyGroup, pathDistributed, pathBegin, pathEnd} {
+	for _, path := range []string{"/pause_generation", "/continue_generation", "/update_weights_from_disk", "/flush_cache", pathInitGroup, pathDestroyGroup, pathDistributed, pathBegin, pathEnd, pathLoad, pathUnload} {
 		there, err := p.there(path)
 		if err != nil {
 			return err
@@ -227,6 +232,8 @@ func (p *prober) controls() error {
 	p.caps.Pause = has["/pause_generation"] && has["/continue_generation"]
 	p.caps.UpdateDisk = has["/update_weights_from_disk"]
 	p.caps.UpdateDistributed = has[pathInitGroup] && has[pathDestroyGroup] && has[pathDistributed] && p.apart == ""
+	p.caps.UpdateLora = p.lora && p.replicas <= 1 && has[pathLoad] && has[pathUnload]
+	p.found.served = &served{}
 	p.found.session = has[pathBegin] && has[pathEnd] // since 0.5.21
 	// The cache is dropped by an update, where requests can be retracted before.
 	p.caps.Flush = p.caps.Pause && p.caps.UpdateDisk
@@ -242,7 +249,7 @@ func (p *prober) controls() error {
 
 // sampling has a token sampled and looks at what comes with it.
 func (p *prober) sampling() error {
-	reply, err := sample(p.ctx, p.s, probePrompt, -1, map[string]any{"max_new_tokens": 1, "temperature": 1})
+	reply, err := sample(p.ctx, p.s, "", probePrompt, -1, map[string]any{"max_new_tokens": 1, "temperature": 1})
 	if err != nil {
 		return fmt.Errorf("it does not sample: %w", err)
 	}
@@ -264,7 +271,7 @@ func (p *prober) distribution() error {
 	if !p.caps.Logprobs {
 		return nil
 	}
-	reply, err := sample(p.ctx, p.s, probePrompt, -1, map[string]any{"max_new_tokens": 4, "temperature": hot, "top_k": 2, "ignore_eos": true})
+	reply, err := sample(p.ctx, p.s, "", probePrompt, -1, map[string]any{"max_new_tokens": 4, "temperature": hot, "top_k": 2, "ignore_eos": true})
 	if no, err := refused(err); no || err != nil {
 		return err
 	}
@@ -355,6 +362,8 @@ func (p *prober) missing() {
 	lack(c.Logprobs && !p.cut && !c.ProcessedLogprobs, false, "log-probs are of the model's own distribution: with another temperature than 1, or a cut, the trainer corrects for the wrong one", "without SGLANG_RETURN_ORIGINAL_LOGPROB in its environment")
 	lack(direct && !c.Pause, false, "sampling cannot be paused: every switch of weights cuts off what is under way", "an SGLang that has /pause_generation and /continue_generation")
 	on(upstream.DeliveryDisk, direct && !c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "an SGLang that has /update_weights_from_disk")
+	on(upstream.DeliveryLora, direct && !c.UpdateLora && p.replicas <= 1, false, "weights cannot be replaced by an adapter", "--enable-lora with --max-lora-rank and --lora-target-modules, of an SGLang that has "+pathLoad)
+	on(upstream.DeliveryLora, direct && !c.UpdateLora && p.replicas > 1, false, fmt.Sprintf("it has %d data-parallel ranks, which load no adapters while it runs", p.replicas), "a server of its own for each rank, and an engine for each in the document")
 	on(upstream.DeliveryDistributed, direct && !c.UpdateDistributed && p.apart != "", false, "weights cannot be received in a collective: "+p.apart, "tensor parallelism alone (or --enable-dp-attention with data parallelism); or take weights disk in the document")
 	on(upstream.DeliveryDistributed, direct && !c.UpdateDistributed && p.apart == "", false, "weights cannot be received in a collective", "an SGLang that has "+pathInitGroup+" and "+pathDistributed)
 	lack(direct && p.found.model == "", false, "it does not say which weights it serves", "an SGLang whose /model_info has weight_version")

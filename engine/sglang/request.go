@@ -13,17 +13,21 @@ import (
 // Generate implements [upstream.Dialect]. Every field that shapes the distribution is given: the
 // server takes a missing one from the model's preferences.
 func (*Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstream.Call, error) {
+	adapter := learnt(caps).adapter()
 	switch {
 	case r.ID == "":
 		return upstream.Call{}, errors.New("a request to SGLang needs an id: an empty rid is the beginning of every other")
-	case r.Lora:
-		return upstream.Call{}, errors.New("adapters are not supported here: weights disk updates the whole model")
+	case r.Lora && adapter == "":
+		return upstream.Call{}, fmt.Errorf("%w: an adapter is to sample, and none has been loaded since the server was asked what it can", upstream.ErrLacking)
 	case len(r.Prompt) == 0 || r.MaxTokens < 1:
 		return upstream.Call{}, fmt.Errorf("%d prompt tokens and %d to sample: want at least one of each", len(r.Prompt), r.MaxTokens)
 	}
 	b := make([]byte, 0, 512+8*len(r.Prompt)+len(r.ID)+len(r.Session)+len(r.Salt))
 	b = upstream.AppendString(append(b, `{"rid":`...), r.ID)
 	b = upstream.AppendTokens(append(b, `,"input_ids":`...), r.Prompt)
+	if r.Lora {
+		b = upstream.AppendString(append(b, `,"lora_path":`...), adapter)
+	}
 	b = append(b, `,"sampling_params":`...)
 	b = appendSampling(b, r)
 	b = append(b, `,"stream":true,"return_logprob":true,"logprob_start_len":-1,"top_logprobs_num":0`...)

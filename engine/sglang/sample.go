@@ -42,20 +42,23 @@ type sampled struct {
 }
 
 // sample asks for a short response in one piece; start is from which token of the prompt on log-probs
-// are wanted, -1 for none.
-func sample(ctx context.Context, s *upstream.Server, prompt []int32, start int, sampling map[string]any) (sampled, error) {
+// are wanted, -1 for none. An adapter samples where one is named.
+func sample(ctx context.Context, s *upstream.Server, adapter string, prompt []int32, start int, sampling map[string]any) (sampled, error) {
 	body := map[string]any{"input_ids": prompt, "sampling_params": sampling, "return_logprob": true, "logprob_start_len": start}
+	if adapter != "" {
+		body["lora_path"] = adapter
+	}
 	var reply sampled
 	err := s.Call(ctx, http.MethodPost, "/generate", body, &reply)
 	return reply, err
 }
 
 // Score implements [upstream.Scorer].
-func (*Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, _ *upstream.Capabilities) ([]float32, error) {
+func (*Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, caps *upstream.Capabilities) ([]float32, error) {
 	if len(tokens) < 2 {
 		return nil, fmt.Errorf("%d tokens to score: want at least two, as the first follows nothing", len(tokens))
 	}
-	reply, err := sample(ctx, s, tokens, 0, map[string]any{"max_new_tokens": 0, "temperature": 1})
+	reply, err := sample(ctx, s, learnt(caps).adapter(), tokens, 0, map[string]any{"max_new_tokens": 0, "temperature": 1})
 	if err != nil {
 		return nil, err
 	}

@@ -82,7 +82,7 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 		e.leave(s) // which nobody watches
 		return haltClosed
 	}
-	err = c.run(inner)
+	err = e.judgeAdapter(ctx, c.run(inner))
 	doubt := e.trust(ctx, s)
 	close(s.gone)
 	if doubt != nil {

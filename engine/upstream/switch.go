@@ -235,7 +235,7 @@ func (e *Engine) change(ctx context.Context, version loop.Version, caps *Capabil
 	if err := e.lookBefore(ctx, caps); err != nil {
 		return err
 	}
-	if caps.Pause {
+	if caps.Pause && !u.Lora {
 		return e.changePaused(ctx, u, caps)
 	}
 	return e.changeCut(ctx, u, caps)
@@ -306,7 +306,8 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	return err
 }
 
-// changeCut switches a server that cannot pause: no response is under way meanwhile.
+// changeCut switches a server that cannot pause, or takes an adapter: no response is under way meanwhile. A
+// request keeps the adapter that it began with, so that a pause would let it go on with the old one.
 func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) error {
 	if err := e.cut(ctx, haltCut); err != nil {
 		return err

@@ -1,7 +1,6 @@
 package vllm
 
 import (
-	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -9,8 +8,10 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/upstream"
 )
 
@@ -49,82 +50,20 @@ func writeAdapter(t *testing.T, m *llama, seed uint64) string {
 	return dir
 }
 
-// TestAdapters changes adapters under a response: it is aborted, and what goes on samples with the
-// new one, as its scores say.
+// TestAdapters switches adapters of a real vLLM under its responses.
 func TestAdapters(t *testing.T) {
-	s, caps, weights := real(t)
-	needs(t, caps.UpdateLora, caps)
-	if weights[0] == "" {
-		t.Skip("HEADWAY_TEST_WEIGHTS does not name the model's directory")
+	address := os.Getenv("HEADWAY_TEST_VLLM_LORA")
+	if address == "" {
+		t.Skip("HEADWAY_TEST_VLLM_LORA is not set: the address of a vLLM started with --enable-lora and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1")
 	}
-	r := request(120)
-	r.Lora = true
-	if _, err := New().Generate(r, caps); err == nil {
-		t.Error("before the first adapter a request for it is no error")
+	first, _, _ := strings.Cut(os.Getenv("HEADWAY_TEST_WEIGHTS"), ":")
+	m := newLlama(t, first)
+	var dirs []string
+	for seed := range uint64(3) {
+		dirs = append(dirs, writeAdapter(t, m, seed))
 	}
-	m := newLlama(t, weights[0])
-	ctx := limited(t)
-	score := func() []float64 {
-		t.Helper()
-		scores, err := New().Score(ctx, s, r.Prompt, caps)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wide := make([]float64, len(scores))
-		for i, x := range scores {
-			wide[i] = float64(x)
-		}
-		return wide
-	}
-	seen := [][]float64{score()}
-	var st *stream
-	for i := range 3 {
-		u := upstream.Update{Label: fmt.Sprintf("adapter-%d", i), Dir: writeAdapter(t, m, uint64(i)), Lora: true, Cache: upstream.CacheSalt}
-		update(t, s, caps, u)
-		if st != nil {
-			st.until(t, all)
-			if spans := st.delta.Spans; st.delta.Finish != upstream.FinishAbort || len(spans) > 1 || len(spans) == 1 && spans[0].Label == u.Label {
-				t.Errorf("what the old adapter had under way ends by %q with %+v", st.delta.Finish, spans)
-			}
-		}
-		now := score()
-		for before, old := range seen {
-			if same := farthestOf(now, old); same < 100*precision {
-				t.Errorf("adapter %d scores as what was there %d updates before: %g", i, len(seen)-before, same)
-			}
-		}
-		seen = append(seen, now)
-		r.Salt, r.ID = u.Label, r.ID+"|"
-		st = openLong(t, s, caps, r)
-		st.until(t, 10)
-	}
-	st.until(t, all)
-	if len(st.delta.Spans) != 1 || st.delta.Spans[0].Label != "adapter-2" {
-		t.Errorf("spans %+v", st.delta.Spans)
-	}
-	again, err := New().Probe(ctx, s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if name := of(&again).adapter.Load(); name == nil || *name != caps.Model+adapterMark+"adapter-2" {
-		t.Errorf("asked again, the server has the adapter %v", name)
-	}
-	missing := upstream.Update{Label: "adapter-3", Dir: filepath.Join(t.TempDir(), "nothing"), Lora: true}
-	if err := New().Update(ctx, s, missing, caps); upstream.StatusOf(err)/100 != 4 {
-		t.Errorf("from a directory that does not exist: %v", err)
-	}
-	if far := farthestOf(score(), seen[3]); far != 0 {
-		t.Errorf("after a failed update it scores %g from before", far)
-	}
-	if err := unload(context.WithoutCancel(ctx), s, caps.Model+adapterMark+"adapter-2"); err != nil {
-		t.Error(err)
-	}
-}
-
-func farthestOf(a, b []float64) float64 {
-	most := 0.0
-	for i := range a {
-		most = max(most, math.Abs(a[i]-b[i]))
-	}
-	return most
+	enginetest.RunAdapters(t, enginetest.AdapterSubject{
+		URL: address, Dialect: func() upstream.Dialect { return New() }, Dirs: dirs, Remove: unload,
+		Prompt: []int32{3, 20, 21, 4, 9, 9, 9, 10}, MaxTokens: 200, Vocabulary: m.config.Vocabulary, Within: precision,
+	})
 }

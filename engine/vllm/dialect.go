@@ -48,8 +48,10 @@ type learnt struct {
 
 // of returns what Probe has learnt of a server.
 func of(caps *upstream.Capabilities) *learnt {
-	if l, ok := caps.Private.(*learnt); ok {
-		return l
+	if caps != nil {
+		if l, ok := caps.Private.(*learnt); ok {
+			return l
+		}
 	}
 	return &learnt{}
 }
@@ -98,14 +100,18 @@ func (Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capab
 	return s.Call(ctx, http.MethodPost, "/resume", nil, nil)
 }
 
-// Version is the label of the last update, "default" before the first.
-func (Dialect) Version(ctx context.Context, s *upstream.Server, _ *upstream.Capabilities) (string, error) {
+// Version is the label of the last update, "default" before the first. Where an adapter is served, the server
+// has to list it as well: its label stays when an adapter goes.
+func (Dialect) Version(ctx context.Context, s *upstream.Server, caps *upstream.Capabilities) (string, error) {
 	var info struct {
 		Label string `json:"weight_version"`
 	}
 	err := s.Call(ctx, http.MethodGet, "/weight_info", nil, &info)
-	if absent(err) {
-		return "", nil
+	if err != nil && !absent(err) {
+		return "", err
 	}
-	return info.Label, err
+	if adapter := of(caps).adapter.Load(); adapter != nil {
+		return upstream.AdapterLabel(ctx, s, caps.Model, *adapter, info.Label)
+	}
+	return info.Label, nil
 }

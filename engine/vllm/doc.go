@@ -76,7 +76,11 @@
 //     its directory again for every token. One that was under way before goes on naming the directory
 //     that it began with. After an update in place such a request goes on with the old adapter, to
 //     the bit, while weight_versions says the new label. Here every version is an adapter of its own,
-//     never loaded in place. Requests under way are aborted and go on with the new one.
+//     never loaded in place. Responses under way are cut off, and go on as requests of the new one.
+//   - /v1/unload_lora_adapter takes a name off the list alone. Requests of it go on to their end, and the worker
+//     drops its weights when it needs the room. A new request of it is HTTP 404.
+//   - Prefixes are kept by the name and the directory of the adapter, so that none is another version's.
+//   - With --max-loras 1 a switch works: responses of two adapters are never under way together.
 //   - Loading from a directory that does not exist is HTTP 404 and changes nothing.
 //
 // # Text

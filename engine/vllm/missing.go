@@ -19,7 +19,7 @@ func (p *prober) missing() {
 	lack(!p.developer || c.Pause, false, "a pause does not stop sampling: every switch of weights cuts off what is under way", "a vLLM whose /pause has mode=keep")
 	on(upstream.DeliveryDisk, !p.developer || c.UpdateDisk, false, "weights cannot be read from a directory while it runs", "a vLLM whose workers have reload_weights with weights_path")
 	lack(c.VersionSpans, false, "it does not say which weights sampled which tokens: versions are derived from when they are switched", "--enable-scale-out")
-	on(upstream.DeliveryLora, c.UpdateLora, false, "weights cannot be replaced by an adapter", "--enable-lora with --max-lora-rank, VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 and "+developer)
+	on(upstream.DeliveryLora, c.UpdateLora, false, "weights cannot be replaced by an adapter", "--enable-lora with --max-lora-rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 in its environment")
 	lack(c.Flush, false, "keys and values of old weights cannot be dropped", developer)
 	lack(c.Salt, false, "prefixes of different weights cannot be kept apart by a salt", "a vLLM that has cache_salt")
 	lack(p.config == nil || p.config.Cache.Prefixes == nil || *p.config.Cache.Prefixes, false, "every turn of a rollout computes all turns before it anew", "--enable-prefix-caching")

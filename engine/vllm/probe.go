@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,10 +40,8 @@ type prober struct {
 	l    *learnt
 	// config is what the server says of its own settings, where it does.
 	config *config
-	// listed are the adapters that it lists.
-	listed []string
 	// developer: it has the paths of VLLM_SERVER_DEV_MODE. busy: it counts its requests.
-	developer, busy, abort bool
+	developer, busy bool
 }
 
 // config is the part of /server_info that matters here.
@@ -94,8 +91,7 @@ func (p *prober) identify() error {
 		if m.Owner != "vllm" {
 			return upstream.OtherKind(fmt.Errorf("%s is not vLLM: its models are owned by %q (kind sglang, llamacpp or openai, perhaps)", p.s.URL(), m.Owner))
 		}
-		if m.Parent != nil {
-			p.listed = append(p.listed, m.ID)
+		if m.Parent != nil { // an adapter
 			continue
 		}
 		names = append(names, m.ID)
@@ -230,24 +226,14 @@ func (p *prober) disk() error {
 	return err
 }
 
-// adapters finds out whether adapters can be loaded, and which one was.
+// adapters finds out whether adapters can be loaded: the path is there only where that is allowed, and the
+// server's settings say whether it was started for adapters.
 func (p *prober) adapters() error {
-	abort := p.s.Call(p.ctx, http.MethodPost, "/abort_requests", map[string][]string{"request_ids": {"headway-none"}}, nil)
-	no, err := answered(abort)
-	if err != nil {
-		return err
-	}
-	p.abort = !no
 	load := p.s.Call(p.ctx, http.MethodPost, "/v1/load_lora_adapter", struct{}{}, nil)
 	if _, err := answered(load); err != nil {
 		return err
 	}
-	enabled := p.config != nil && p.config.Lora != nil
-	p.caps.UpdateLora = enabled && p.abort && p.caps.Pause && !absent(load)
-	ours := slices.DeleteFunc(p.listed, func(name string) bool { return !strings.HasPrefix(name, p.caps.Model+adapterMark) })
-	if len(ours) == 1 {
-		p.l.adapter.Store(&ours[0])
-	}
+	p.caps.UpdateLora = !absent(load) && (p.config == nil || p.config.Lora != nil)
 	return nil
 }
 

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -88,63 +86,23 @@ func name(ctx context.Context, s *upstream.Server, label string) error {
 	return err
 }
 
-// updateAdapter loads every version of the adapter under a name of its own and ends what is under
-// way, which goes on with the new one. Loading it in place of the old one does not do: requests
-// under way go on naming the path that they began with, and the server reads that again for every
-// token, so that they go on with the old adapter while the label says the new one.
+// updateAdapter loads every version of the adapter under a name of its own. Loading it in place of the old
+// one does not do: requests that name it have it read from its directory for every token, and those under
+// way go on with the directory that they began with.
 func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, caps *upstream.Capabilities) error {
-	l := of(caps)
-	adapter := caps.Model + adapterMark + u.Label
-	before, err := adapters(ctx, s, caps.Model)
-	if err != nil {
-		return err
+	adapter, err := upstream.SwitchAdapter(ctx, s, u, caps.Model, upstream.AdapterWords{
+		Load: func(ctx context.Context, adapter, dir string) error {
+			body := map[string]any{"lora_name": adapter, "lora_path": dir}
+			return s.Call(ctx, http.MethodPost, "/v1/load_lora_adapter", body, nil)
+		},
+		Unload: func(ctx context.Context, adapter string) error { return unload(ctx, s, adapter) },
+		Name:   func(ctx context.Context, label string) error { return name(ctx, s, label) },
+	})
+	if err == nil {
+		of(caps).adapter.Store(&adapter)
 	}
-	if slices.Contains(before, adapter) { // the same once more, after a failure
-		if err := unload(ctx, s, adapter); err != nil {
-			return err
-		}
-	}
-	body := map[string]any{"lora_name": adapter, "lora_path": u.Dir}
-	if err := s.Call(ctx, http.MethodPost, "/v1/load_lora_adapter", body, nil); err != nil {
-		return err
-	}
-	if err := s.Call(ctx, http.MethodPost, "/abort_requests", struct{}{}, nil); err != nil {
-		return fmt.Errorf("ending what the old adapter samples: %w", err)
-	}
-	if err := name(ctx, s, u.Label); err != nil {
-		return err
-	}
-	l.adapter.Store(&adapter)
-	for _, old := range before {
-		if old != adapter {
-			// One that stays takes room, and is tried again with the next version.
-			_ = unload(ctx, s, old)
-		}
-	}
-	return nil
+	return err
 }
-
-// adapters lists the server's adapters that updates have loaded.
-func adapters(ctx context.Context, s *upstream.Server, model string) ([]string, error) {
-	var list struct {
-		Data []struct {
-			ID string `json:"id"`
-		} `json:"data"`
-	}
-	if err := s.Call(ctx, http.MethodGet, "/v1/models", nil, &list); err != nil {
-		return nil, fmt.Errorf("listing the adapters: %w", err)
-	}
-	var ours []string
-	for _, m := range list.Data {
-		if strings.HasPrefix(m.ID, model+adapterMark) {
-			ours = append(ours, m.ID)
-		}
-	}
-	return ours, nil
-}
-
-// adapterMark stands between the model's name and the version's label in the name of an adapter.
-const adapterMark = "@"
 
 func unload(ctx context.Context, s *upstream.Server, adapter string) error {
 	err := s.Call(ctx, http.MethodPost, "/v1/unload_lora_adapter", map[string]string{"lora_name": adapter}, nil)

@@ -72,7 +72,7 @@ func TestWaysOfAnUpdate(t *testing.T) {
 		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label}, false},
 		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{send}, true},
 		{"an adapter", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`},
-			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, "/abort_requests {}", label}, false},
+			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, label}, false},
 		{"an adapter that is refused", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": "{}", "/v1/load_lora_adapter": "404"},
 			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`}, true},
 	} {
@@ -103,9 +103,9 @@ func TestAdaptersBeforeAreUnloaded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"/v1/models", `/v1/unload_lora_adapter {"lora_name":"m@v2"}`, `/v1/load_lora_adapter {"lora_name":"m@v2","lora_path":"/v2"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v2"}`,
+	want := []string{"/v1/models", `/v1/unload_lora_adapter {"lora_name":"m@v2"}`, `/v1/load_lora_adapter {"lora_name":"m@v2","lora_path":"/v2"}`, `/update_weight_version {"new_version":"v2"}`,
 		`/v1/unload_lora_adapter {"lora_name":"m@v1"}`,
-		"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v3","lora_path":"/v3"}`, "/abort_requests {}", `/update_weight_version {"new_version":"v3"}`,
+		"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v3","lora_path":"/v3"}`, `/update_weight_version {"new_version":"v3"}`,
 		`/v1/unload_lora_adapter {"lora_name":"m@v1"}`, `/v1/unload_lora_adapter {"lora_name":"m@v2"}`}
 	if !slices.Equal(f.asked, want) {
 		t.Errorf("asked %q\nwant %q", f.asked, want)

