@@ -98,7 +98,7 @@ func (p *Parts) openTrainer() (err error) {
 	opt := remote.Options{
 		Weights: p.Weights, Clock: p.host.Clock, Lease: config.Seconds(p.Cfg.Server.LeaseS), SyncEvery: p.Rules.SyncEvery,
 		Steps: p.Cfg.Trainer.Steps, Run: p.host.Name, Config: p.documentJSON(), NormalizeStd: p.Cfg.Trainer.NormalizeStd, Vocabulary: p.Vocabulary(),
-		Blobs: p.host.Blobs, OnReady: p.host.Ready, OnRestored: p.host.Restored,
+		Blobs: p.host.Blobs, Channels: p.askedChannels, OnReady: p.host.Ready, OnRestored: p.host.Restored,
 		Validation: p.validation, Fence: p.host.Fence, Logf: p.logf,
 	}
 	opt.Collective = p.host.Confirm

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -83,7 +85,32 @@ func ServerOf(e config.Engine) (*upstream.Server, error) {
 // AskChannels has a server asked for the side channels of a document, for a model.
 func AskChannels(server *upstream.Server, document config.Config, model weights.Checkpoint) {
 	server.Channels = document.Rollout.Channels
-	server.Experts = rows.Shape{Layers: model.Layers, TopK: model.ExpertsPerToken, Experts: model.Experts}
+	server.Experts = expertsOf(model)
+}
+
+func expertsOf(model weights.Checkpoint) rows.Shape {
+	return rows.Shape{Layers: model.Layers, TopK: model.ExpertsPerToken, Experts: model.Experts}
+}
+
+// askedChannels are the side channels of the document, in the form that an engine says them, or is expected to where
+// none of them has been asked.
+func (p *Parts) askedChannels() []channel.Header {
+	if p.policy == nil { // embedded engines say none
+		return nil
+	}
+	out := make([]channel.Header, 0, len(p.Cfg.Rollout.Channels))
+	for _, name := range p.Cfg.Rollout.Channels {
+		header := rows.Expected(name, expertsOf(p.policy.checkpoint))
+		for _, e := range p.Upstreams {
+			caps, _ := e.Capabilities()
+			if at := slices.IndexFunc(caps.Channels, func(f rows.Form) bool { return f.Name == name }); at >= 0 {
+				header = caps.Channels[at].Header
+				break
+			}
+		}
+		out = append(out, header)
+	}
+	return out
 }
 
 // seenFrom says where a server sees a directory below root, which it sees as dir; nil where it sees

@@ -38,6 +38,21 @@ type Form struct {
 // Shape is what a model says of its experts; 0 for what it does not say.
 type Shape struct{ Layers, TopK, Experts int }
 
+// Expected is the form in which a channel is kept, by what is known of the model before an answer was seen.
+func Expected(name string, known Shape) channel.Header {
+	h := channel.Header{Name: name, DType: channel.I32, Align: channel.Passes}
+	switch name {
+	case channel.SamplingMask:
+		return Masks.Header
+	case channel.RoutedExperts:
+		h.DType = TypeOf(known.Experts)
+		if known.Layers > 0 && known.TopK > 0 {
+			h.Row = []int{known.Layers, known.TopK}
+		}
+	}
+	return h
+}
+
 // TypeOf is the smallest type that holds the numbers of so many experts. It holds any where their number is 0.
 func TypeOf(experts int) channel.DType {
 	if experts > 0 && experts <= 1<<8 {

@@ -385,3 +385,23 @@ func TestNumbersChangeTheirType(t *testing.T) {
 		}
 	}
 }
+
+// Before an answer was seen, the form is that of the model's own numbers, and says no more than they do.
+func TestExpected(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		known Shape
+		want  string
+	}{
+		{channel.RoutedExperts, Shape{Layers: 94, TopK: 8, Experts: 128}, "u8 [94 8] passes"},
+		{channel.RoutedExperts, Shape{Layers: 61, TopK: 8, Experts: 384}, "u16 [61 8] passes"},
+		{channel.RoutedExperts, Shape{}, "u16 [] passes"},
+		{channel.SamplingMask, Shape{}, "i32 [] sampled"},
+		{"indexer_topk", Shape{Layers: 61}, "i32 [] passes"},
+	} {
+		h := Expected(c.name, c.known)
+		if got := fmt.Sprint(h.DType, " ", h.Row, " ", h.Align); h.Name != c.name || got != c.want || h.Check() != nil || h.Ragged != (c.name == channel.SamplingMask) {
+			t.Errorf("%s of %+v: %+v, want %s", c.name, c.known, h, c.want)
+		}
+	}
+}

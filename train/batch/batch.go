@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/grpo"
 	"github.com/headway-rl/headway/train/microbatch"
@@ -21,6 +22,9 @@ type Options struct {
 	NormalizeStd bool
 	// Kind is protocol.KindTrain, which "" stands for, or protocol.KindValidation, whose samples have no advantages.
 	Kind string
+	// Channels are the side channels that the run asks engines for. One without a row in the whole batch is absent in
+	// this form.
+	Channels []channel.Header
 }
 
 // Batch is a batch that has been checked, with its advantages. It refers to the
@@ -31,6 +35,7 @@ type Batch struct {
 	groups     []port.Group
 	advantages [][]float32 // by group and sample
 	clean      [][]bool    // what the mask leaves out is as the form wants it already
+	asked      []channel.Header
 	// branched: a rollout of it left several sequences.
 	branched bool
 
@@ -41,7 +46,7 @@ type Batch struct {
 // New checks a batch and computes its advantages, each over its whole group. The
 // error names the rollout and the token that cannot be trained on, and what was expected.
 func New(b port.Batch, o Options) (*Batch, error) {
-	p := &Batch{groups: b.Groups, plans: make(map[int][][]int)}
+	p := &Batch{groups: b.Groups, asked: o.Channels, plans: make(map[int][][]int)}
 	o.Kind = cmp.Or(o.Kind, protocol.KindTrain)
 	p.lease = protocol.Lease{Lease: b.Lease, Attempt: b.Attempt, Kind: o.Kind, Version: b.Version, Groups: len(b.Groups)}
 	if b.Version < 0 || b.Version > math.MaxInt32 {

@@ -23,7 +23,7 @@ func (p *Batch) Channels() []protocol.ChannelSummary {
 }
 
 // summaries are the side channels of a share. They are those of the whole batch, so that all ranks ask for the same ones,
-// those without a row too: by name in the order of their first rows. Rows of another form than the batch's first, which an
+// those without a row too: by name in the order of their first rows, then those of Options.Channels. Rows of another form than the batch's first, which an
 // engine with another model has said, are absent.
 func summaries(p *Batch, groups []int) []protocol.ChannelSummary {
 	out := p.forms()
@@ -45,7 +45,8 @@ func summaries(p *Batch, groups []int) []protocol.ChannelSummary {
 	return out
 }
 
-// forms are the side channels of the whole batch, without their numbers.
+// forms are the side channels of the whole batch, without their numbers. Behind those that have rows stand those that
+// were asked for in vain.
 func (p *Batch) forms() (out []protocol.ChannelSummary) {
 	for g := range p.groups {
 		for i := range p.groups[g].Samples {
@@ -54,6 +55,11 @@ func (p *Batch) forms() (out []protocol.ChannelSummary) {
 					out = append(out, protocol.ChannelSummary{Header: c.Header})
 				}
 			}
+		}
+	}
+	for _, h := range p.asked {
+		if find(out, h.Name) < 0 {
+			out = append(out, protocol.ChannelSummary{Header: h})
 		}
 	}
 	return out

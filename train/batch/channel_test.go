@@ -293,6 +293,42 @@ func TestChannelsOfARankWithoutRows(t *testing.T) {
 	}
 }
 
+// A channel that was asked for and that no rollout of the batch has a row of is absent and counted, and fetched as any.
+func TestChannelsOfABatchWithoutRows(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 6))
+	b := draw(rng, 3, 3, 40)
+	p, err := New(b, Options{Vocabulary: vocabulary, Channels: []channel.Header{routedHeader, maskHeader}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range []channel.Header{routedHeader, maskHeader} {
+		all := 0
+		for rank := range 2 {
+			body, err := p.Channel(memory{}, h.Name, rank, 2)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, tensors := tensorsOf(t, body)
+			if !got.Same(h) || got.Rows != 0 || len(tensors["parts"]) > 0 {
+				t.Errorf("%s: %+v", h.Name, got)
+			}
+			all += got.Absent
+		}
+		want := 0
+		for g := range b.Groups {
+			for i := range b.Groups[g].Samples {
+				want += h.Align.Rows(b.Groups[g].Samples[i].LossMask)
+			}
+		}
+		if all != want {
+			t.Errorf("%s: %d rows are absent, want %d", h.Name, all, want)
+		}
+	}
+	if _, err := p.Channel(memory{}, "x-none", 0, 2); err == nil {
+		t.Error("a channel that was not asked for was given")
+	}
+}
+
 // The bodies that the Python client's tests read.
 func TestChannelGolden(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))

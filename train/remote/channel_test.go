@@ -51,3 +51,28 @@ func TestChannelOfAShareFromBeforeARestart(t *testing.T) {
 		r.refused(err, protocol.CodeConflict, "divided over 2")
 	})
 }
+
+// A run asks for a channel, and no engine has said a row of it: the trainer gets the channel without rows, and the status
+// counts what lacks.
+func TestChannelWithoutARow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := channel.Header{Name: "x-a", DType: channel.U8, Row: []int{3, 2}, Align: channel.Passes}
+		r := newRig(t, func(o *Options) {
+			o.Blobs, o.Channels = blobs{}, func() []channel.Header { return []channel.Header{asked} }
+		})
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0, 0))
+		r.train(groups(5, 2, 0, 3))
+		synctest.Wait()
+		l := r.lease("a", 0, 1)
+		body, err := r.Channel(t.Context(), l.Lease, asked.Name, protocol.ChannelRequest{Trainer: "a", Attempt: l.Attempt, WorldSize: 1})
+		r.must(err)
+		if body.Size() == 0 {
+			t.Error("a body without its header")
+		}
+		all := r.Status().Channels
+		if len(all) != 1 || !all[0].Same(asked) || all[0].Rows != 0 || all[0].Absent == 0 {
+			t.Errorf("the status says %+v", all)
+		}
+	})
+}

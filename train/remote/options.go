@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/weights"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	Vocabulary   int
 	// Blobs keeps the rows of side channels; nil where there are none.
 	Blobs port.Blobs
+	// Channels, if not nil, are the side channels that the run asks engines for.
+	Channels func() []channel.Header
 	// Initial makes version 0 where none is committed; nil has the trainer make it.
 	Initial func(ctx context.Context) error
 	// OnReady, if not nil, is told that a trainer asks for a batch and none is on offer; again every few
@@ -70,6 +73,9 @@ type Options struct {
 func (o Options) withDefaults() Options {
 	o.Lease = cmp.Or(o.Lease, LeaseDefault)
 	o.SyncEvery = max(o.SyncEvery, 1)
+	if o.Channels == nil {
+		o.Channels = func() []channel.Header { return nil }
+	}
 	if o.OnReady == nil {
 		o.OnReady = func() {}
 	}

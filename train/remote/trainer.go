@@ -84,7 +84,7 @@ func (t *Trainer) wake() {
 // committed. It returns an error that wraps port.ErrLeaseReturned when the lease ran out or was given
 // back.
 func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
-	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd})
+	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd, Channels: t.opt.Channels()})
 	if err != nil {
 		return port.StepReport{}, err
 	}
