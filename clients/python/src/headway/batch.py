@@ -174,13 +174,16 @@ class Batch:
     def channel(self, name: str) -> Channel:
         """A side channel, such as "routed_experts", fetched at the first call; Invalid where the batch has none.
 
-        `rollout.channels` names the channels that engines are asked for. Rows that no engine has said are absent:
-        `Channel.present` tells which, and `metadata.channels` how many.
+        `rollout.channels` names the channels that engines are asked for, and `scoring.servers` the teachers and
+        references that write theirs. Rows that no engine has said are absent: `Channel.present` tells which, and
+        `metadata.channels` how many.
         """
         if name not in self._channels:
             if self._fetch is None or all(known.name != name for known in self.metadata.channels):
                 have = ", ".join(known.name for known in self.metadata.channels) or "none"
-                raise Invalid(f"the batch has no channel {name!r}, it has {have}: name it in rollout.channels")
+                scored = name.startswith(("teacher_", "ref_"))
+                remedy = "let a server of scoring.servers write it" if scored else "name it in rollout.channels"
+                raise Invalid(f"the batch has no channel {name!r}, it has {have}: {remedy}")
             self._channels[name] = channel.parse(self._fetch(name), self.offsets, self.loss_mask)
         return self._channels[name]
 

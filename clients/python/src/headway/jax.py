@@ -9,11 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from . import distill
 from .batch import Batch
 from .errors import Invalid
 from .tensors import Array, BFloat16, to_numpy
 
 Tree = TypeVar("Tree")
+
+jax.tree_util.register_pytree_node(
+    distill.Teacher,
+    lambda found: ((found.ids, found.logprobs, found.own, found.present, found.absent), None),
+    lambda _, parts: distill.Teacher(*parts),
+)
 
 
 def _name(path: tuple[Any, ...]) -> str:
@@ -65,6 +72,11 @@ def channel(batch: Batch, name: str, fill: float = 0, max_len: int | None = None
     """A side channel as `Channel.padded`: rows [R, L, row...] and where there are any [R, L]."""
     rows, present = batch.channel(name).padded(fill, max_len)
     return from_numpy(rows), jnp.asarray(present)
+
+
+def teacher(batch: Batch, max_len: int | None = None) -> distill.Teacher:
+    """`distill.teacher` as jax arrays: a tree, so that compiled functions take it."""
+    return distill.teacher(batch, max_len).map(from_numpy)
 
 
 def kept(batch: Batch, max_len: int | None = None) -> jax.Array:

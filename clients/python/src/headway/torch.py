@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch.autograd.function import once_differentiable
 
+from . import distill
 from .batch import Batch
 from .channel import Channel
 from .errors import Invalid
@@ -62,6 +63,11 @@ def channel(
     if rows.dtype.kind in "iu" and not isinstance(rows, BFloat16):
         rows = rows.astype(np.int64)
     return from_numpy(rows, device), from_numpy(present, device)
+
+
+def teacher(batch: Batch, max_len: int | None = None, device: torch.device | str | None = None) -> distill.Teacher:
+    """`distill.teacher` as tensors."""
+    return distill.teacher(batch, max_len).map(lambda array: from_numpy(array, device))
 
 
 def logprobs(
@@ -188,5 +194,6 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, sta
 
 
 __all__ = [
-    "Sender", "channel", "from_numpy", "load_optimizer", "logprobs", "optimizer_state", "padded", "tensors", "to_numpy",
+    "Sender", "channel", "from_numpy", "load_optimizer", "logprobs", "optimizer_state", "padded", "teacher", "tensors",
+    "to_numpy",
 ]  # fmt: skip
