@@ -163,10 +163,11 @@ var planeFigures = []figure{
 	one("headway_trainer_lease", "Lease at the trainer, 0 for none.", gauge, func(s protocol.Status) float64 { return float64(s.Trainer.Lease) }),
 	one("headway_trainer_silent_seconds", "Time since the trainer's last word.", gauge, func(s protocol.Status) float64 { return s.Trainer.SilentS }),
 	one("headway_trainer_idle_ratio", "Share of time in which the trainer waited for a batch.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
-	{"headway_channel_rows_total", "Rows of side channels in the batches offered since the control plane began: those that are there, and those that no engine has said.", counter, []string{"channel", "state"}, func(s protocol.Status, emit func(float64, ...string)) {
+	{"headway_channel_rows_total", "Rows of side channels in the batches offered since the control plane began: those that are there (present) and those that no engine has said (absent). Of those that are there, the ones that the store could not give when a trainer asked (lost).", counter, []string{"channel", "state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		for _, c := range s.Trainer.Channels {
 			emit(float64(c.Rows), c.Name, "present")
 			emit(float64(c.Absent), c.Name, "absent")
+			emit(float64(c.Lost), c.Name, "lost")
 		}
 	}},
 	one("trainer_idle_ratio", "verl's trainer/idle_ratio: the same as headway_trainer_idle_ratio.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),

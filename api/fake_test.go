@@ -37,7 +37,7 @@ func newPlane() *plane {
 		Ledger:   protocol.Ledger{Ledger: loop.Ledger{Admitted: 10, InFlight: 4, Trained: 6}, Balanced: true},
 		HeldOut:  &protocol.HeldOut{Version: 15, Accuracy: 0.5, Reward: 0.75, Scored: 8},
 		Failures: protocol.Failures{Environment: 3, Timeout: 2, Data: 1, InfraRatio: 0.5, DataRatio: 0.1},
-		Trainer:  protocol.Trainer{Channels: []protocol.ChannelSummary{{Header: channel.Header{Name: "routed_experts"}, Rows: 90, Absent: 10}}},
+		Trainer:  protocol.Trainer{Channels: []protocol.ChannelSummary{{Header: channel.Header{Name: "routed_experts"}, Rows: 90, Absent: 10, Lost: 3}}},
 		Sender: &protocol.Sender{Name: "t", State: "serving", SilentS: 4, Holds: []loop.Version{15, 16}, Groups: []string{"a", "b"}, Waiting: []string{"e9"}, SentVersion: 14, Sends: 9, FailedSends: 2,
 			Joining: []protocol.SenderJoining{{Engine: "e1"}, {Engine: "e2", Late: true}, {Engine: "e3", Late: true}, {Engine: "e4", Late: true}}},
 		Control: &protocol.Control{TargetMean: 2, TargetShare: 0.95, ControlStatus: loop.ControlStatus{State: "correcting", MeasuredMean: 2.5, MeasuredShare: -1, Steps: 40, HeldSteps: 30,

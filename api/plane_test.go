@@ -243,7 +243,7 @@ func TestMetrics(t *testing.T) {
 		`headway_control_held_batches_total 20`, `headway_control_moves_total 3`, `headway_control_setting{bound="value",setting="hold"} 0.2`, `headway_control_setting{bound="most",setting="hold"} 0.3`,
 		`headway_sender_state{state="serving"} 1`, `headway_sender_state{state="lost"} 0`, `headway_sender_silent_seconds 4`, `headway_sender_version{of="held"} 16`, `headway_sender_version{of="sent"} 14`,
 		`headway_sender_engines{state="standing"} 2`, `headway_sender_engines{state="joining"} 1`, `headway_sender_engines{state="late"} 3`, `headway_sender_engines{state="waiting"} 1`,
-		`headway_channel_rows_total{channel="routed_experts",state="present"} 90`, `headway_channel_rows_total{channel="routed_experts",state="absent"} 10`,
+		`headway_channel_rows_total{channel="routed_experts",state="present"} 90`, `headway_channel_rows_total{channel="routed_experts",state="absent"} 10`, `headway_channel_rows_total{channel="routed_experts",state="lost"} 3`,
 		`headway_sender_sends_total{end="sent"} 7`, `headway_sender_sends_total{end="failed"} 2`,
 		`headway_episodes_total{end="failed"} 2`, `headway_episode_failures_total{class="lost"} 2`, `headway_episode_limits_total{class="timeout"} 3`,
 		`headway_episode_seconds_total{part="tool"} 20`, `headway_episode_seconds{part="whole",statistic="p99"} 5`, `headway_verifier_seconds{part="verdict",statistic="p50"} 0.5`,

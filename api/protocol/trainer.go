@@ -123,6 +123,8 @@ type ChannelSummary struct {
 	channel.Header
 	Rows   int `json:"rows"`
 	Absent int `json:"absent"`
+	// Lost is of the status alone: those of Rows that the store could not give when they were asked for.
+	Lost int `json:"lost,omitempty"`
 }
 
 // ChannelRequest asks for the rows of a side channel of a share that is leased:

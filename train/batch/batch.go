@@ -25,6 +25,9 @@ type Options struct {
 	// Channels are the side channels that the run asks engines for. One without a row in the whole batch is absent in
 	// this form.
 	Channels []channel.Header
+	// Lost, if not nil, is told once of every blob that the store has lost, or that does not verify. It gets the channel's
+	// name and how many of the blob's rows the batch had. The goroutine that reads a channel calls it.
+	Lost func(name string, rows int, err error)
 }
 
 // Batch is a batch that has been checked, with its advantages. It refers to the
@@ -39,14 +42,17 @@ type Batch struct {
 	// branched: a rollout of it left several sequences.
 	branched bool
 
+	tell func(name string, rows int, err error)
+
 	mu    sync.Mutex
-	plans map[int][][]int // by the number of ranks: the groups of each
+	plans map[int][][]int   // by the number of ranks: the groups of each
+	lost  map[blob]struct{} // whose rows are absent
 }
 
 // New checks a batch and computes its advantages, each over its whole group. The
 // error names the rollout and the token that cannot be trained on, and what was expected.
 func New(b port.Batch, o Options) (*Batch, error) {
-	p := &Batch{groups: b.Groups, asked: o.Channels, plans: make(map[int][][]int)}
+	p := &Batch{groups: b.Groups, asked: o.Channels, tell: o.Lost, plans: make(map[int][][]int), lost: make(map[blob]struct{})}
 	o.Kind = cmp.Or(o.Kind, protocol.KindTrain)
 	p.lease = protocol.Lease{Lease: b.Lease, Attempt: b.Attempt, Kind: o.Kind, Version: b.Version, Groups: len(b.Groups)}
 	if b.Version < 0 || b.Version > math.MaxInt32 {

@@ -35,7 +35,7 @@ func summaries(p *Batch, groups []int) []protocol.ChannelSummary {
 				eachSequence(s, func(first, end int) { all += out[i].Align.Rows(s.LossMask[first:end]) })
 				for c := range s.Channels {
 					if s.Channels[c].Same(out[i].Header) {
-						out[i].Rows += s.Channels[c].Present()
+						out[i].Rows += p.present(s.ID, &s.Channels[c])
 					}
 				}
 			}
@@ -91,6 +91,7 @@ type piece struct {
 //
 // It holds no rows: they are read from the store as they are written. It implements api.Body.
 type ChannelBody struct {
+	batch  *Batch
 	blobs  port.Blobs
 	head   channel.Header
 	pieces []piece
@@ -99,7 +100,8 @@ type ChannelBody struct {
 	size   int64
 }
 
-// Channel makes the body of one channel of the share of groups that Share has given a rank.
+// Channel makes the body of one channel of the share of groups that Share has given a rank. Rows that the store has lost
+// are absent. A blob that is found not to verify while the body is written breaks it off. The next body goes without it.
 func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*ChannelBody, error) {
 	groups, err := p.plan(max(worldSize, 1))
 	if err != nil {
@@ -108,33 +110,37 @@ func (p *Batch) Channel(blobs port.Blobs, named string, rank, worldSize int) (*C
 	if rank < 0 || rank >= len(groups) {
 		return nil, fmt.Errorf("batch: rank %d of %d, want from 0 to %d", rank, len(groups), len(groups)-1)
 	}
-	list := summaries(p, groups[rank])
+	list := p.forms()
 	at := find(list, named)
 	if at < 0 {
 		return nil, protocol.Refuse(protocol.CodeNotFound, "the batch has no channel %.80q, it has %s: name it in rollout.channels, and have engines that say it", named, names(list))
 	}
-	b := &ChannelBody{blobs: blobs, head: list[at].Header}
+	b := &ChannelBody{batch: p, blobs: blobs, head: list[at].Header}
+	for _, one := range p.pieces(b.head, groups[rank]) {
+		if err := b.add(one); err != nil {
+			return nil, err
+		}
+	}
+	return b, b.frame(summaries(p, groups[rank])[at])
+}
+
+// pieces are the parts of a channel in a share.
+func (p *Batch) pieces(head channel.Header, groups []int) (out []piece) {
 	sequence := 0
-	for _, g := range groups[rank] {
+	for _, g := range groups {
 		for i := range p.groups[g].Samples {
 			s := &p.groups[g].Samples[i]
 			for k := range s.Channels {
-				if c := &s.Channels[k]; c.Same(b.head) {
+				if c := &s.Channels[k]; c.Same(head) {
 					for _, part := range c.Parts {
-						b.pieces = append(b.pieces, piece{Part: part, id: s.ID, sequence: sequence + int(c.Sequence)})
+						out = append(out, piece{Part: part, id: s.ID, sequence: sequence + int(c.Sequence)})
 					}
 				}
 			}
 			sequence += s.Sequences()
 		}
 	}
-	if err := b.measure(); err != nil {
-		return nil, err
-	}
-	if err := b.find(); err != nil {
-		return nil, err
-	}
-	return b, b.frame(list[at])
+	return out
 }
 
 func names(list []protocol.ChannelSummary) string {
@@ -148,33 +154,47 @@ func names(list []protocol.ChannelSummary) string {
 	return strings.Join(all, ", ")
 }
 
-// measure reads the lengths of ragged rows, which stand before the values in their blobs: see channel.AppendLengths.
-func (b *ChannelBody) measure() error {
-	if !b.head.Ragged {
+// add takes a piece into the body, if the store has it. A body that has begun could only break off.
+func (b *ChannelBody) add(p piece) error {
+	if b.batch.isLost(&p) {
 		return nil
 	}
-	for i := range b.pieces {
-		p := &b.pieces[i]
-		raw := make([]byte, 4*(p.Skip+p.Rows))
-		if err := b.blobs.ReadBlob(p.id, p.Blob, 4, raw); err != nil {
-			return b.failed(p, err)
-		}
-		var all [4]byte
-		if err := b.blobs.ReadBlob(p.id, p.Blob, 0, all[:]); err != nil {
-			return b.failed(p, err)
-		}
-		p.first = 4 + 4*int64(binary.LittleEndian.Uint32(all[:]))
-		for row := range p.Skip + p.Rows {
-			n := binary.LittleEndian.Uint32(raw[4*row:])
-			if row < p.Skip {
-				p.first += int64(n) * int64(b.head.RowBytes())
-				continue
-			}
-			p.values += int64(n)
-			b.counts = append(b.counts, n)
-		}
+	counts, err := b.measure(&p)
+	if err == nil {
+		from, size := b.span(&p)
+		err = b.blobs.ReadBlob(p.id, p.Blob, from+size, nil)
 	}
+	switch {
+	case lost(err):
+		b.batch.lose(b.head.Name, &p, err)
+		return nil
+	case err != nil:
+		return b.failed(&p, err)
+	}
+	b.pieces, b.counts = append(b.pieces, p), append(b.counts, counts...)
 	return nil
+}
+
+// measure reads the lengths of ragged rows, which stand before the values in their blobs: see channel.AppendLengths.
+func (b *ChannelBody) measure(p *piece) (counts []uint32, err error) {
+	if !b.head.Ragged {
+		return nil, nil
+	}
+	head := make([]byte, 4+4*(p.Skip+p.Rows))
+	if err := b.blobs.ReadBlob(p.id, p.Blob, 0, head); err != nil {
+		return nil, err
+	}
+	p.first = 4 + 4*int64(binary.LittleEndian.Uint32(head))
+	for row := range p.Skip + p.Rows {
+		n := binary.LittleEndian.Uint32(head[4+4*row:])
+		if row < p.Skip {
+			p.first += int64(n) * int64(b.head.RowBytes())
+			continue
+		}
+		p.values += int64(n)
+		counts = append(counts, n)
+	}
+	return counts, nil
 }
 
 func (b *ChannelBody) failed(p *piece, err error) error {
@@ -250,14 +270,37 @@ func (b *ChannelBody) rows(o *output) error {
 	buffer := make([]byte, readBytes)
 	for i := range b.pieces {
 		p := &b.pieces[i]
-		for from, left := b.span(p); left > 0 && o.err == nil; {
-			n := min(left, readBytes)
-			if err := b.blobs.ReadBlob(p.id, p.Blob, from, buffer[:n]); err != nil {
-				return b.failed(p, err)
-			}
-			o.bytes(buffer[:n])
-			from, left = from+n, left-n
+		err := b.read(p, buffer, func(data []byte) bool { o.bytes(data); return o.err == nil })
+		if lost(err) {
+			b.look(b.pieces[i:], buffer)
 		}
+		if err != nil {
+			return b.failed(p, err)
+		}
+	}
+	return nil
+}
+
+// look finds out which of the pieces are lost, so that the next body goes without all of them.
+func (b *ChannelBody) look(pieces []piece, buffer []byte) {
+	for i := range pieces {
+		if err := b.read(&pieces[i], buffer, func([]byte) bool { return true }); lost(err) {
+			b.batch.lose(b.head.Name, &pieces[i], err)
+		}
+	}
+}
+
+// read hands on the bytes of a piece, until f wants no more.
+func (b *ChannelBody) read(p *piece, buffer []byte, f func(data []byte) bool) error {
+	for from, left := b.span(p); left > 0; {
+		n := min(left, readBytes)
+		if err := b.blobs.ReadBlob(p.id, p.Blob, from, buffer[:n]); err != nil {
+			return err
+		}
+		if !f(buffer[:n]) {
+			return nil
+		}
+		from, left = from+n, left-n
 	}
 	return nil
 }
@@ -268,16 +311,4 @@ func (b *ChannelBody) span(p *piece) (from, size int64) {
 		return p.first, p.values * int64(b.head.RowBytes())
 	}
 	return int64(p.Skip) * int64(b.head.RowBytes()), int64(p.Rows) * int64(b.head.RowBytes())
-}
-
-// find refuses pieces that the store does not have. A body that has begun could only break off.
-func (b *ChannelBody) find() error {
-	for i := range b.pieces {
-		p := &b.pieces[i]
-		from, size := b.span(p)
-		if err := b.blobs.ReadBlob(p.id, p.Blob, from+size, nil); err != nil {
-			return b.failed(p, err)
-		}
-	}
-	return nil
 }

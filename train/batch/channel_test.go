@@ -198,27 +198,103 @@ func checkBody(t *testing.T, body *ChannelBody, h channel.Header, sequences []se
 	}
 }
 
-// A blob that is gone is an error that names the rollout, and no batch with a hole.
-func TestChannelWithoutItsBlob(t *testing.T) {
+// faulty has blobs that are gone, and blobs whose last byte does not verify.
+type faulty struct {
+	memory
+	gone, damaged map[string]bool
+}
+
+func (f faulty) ReadBlob(id port.RolloutID, number int32, offset int64, dst []byte) error {
+	k := key(id, number)
+	if f.gone[k] {
+		return port.ErrNoBlob
+	}
+	if n := int64(len(f.memory[k])); f.damaged[k] && len(dst) > 0 && offset+int64(len(dst)) == n {
+		return port.ErrBlobDamaged
+	}
+	return f.memory.ReadBlob(id, number, offset, dst)
+}
+
+// Rows that the store has lost are absent and counted, all others are given. Damage that is found while a body is written
+// breaks it off, once: the next body is whole, whatever else is damaged.
+func TestLostBlobs(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 2))
-	b, m := draw(rng, 2, 2, 40), memory{}
-	give(rng, b, m)
-	p, err := New(b, Options{Vocabulary: vocabulary})
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := p.Channel(m, channel.RoutedExperts, 0, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	clear(m)
-	for _, named := range []string{channel.SamplingMask, channel.RoutedExperts} {
-		if _, err := p.Channel(m, named, 0, 1); !errors.Is(err, port.ErrNoBlob) {
-			t.Errorf("rows of %s that are gone before the first byte: %v", named, err)
+	for range 20 {
+		b, m := draw(rng, 2, 3, 40), memory{}
+		give(rng, b, m)
+		told, rows := 0, 0
+		p, err := New(b, Options{Vocabulary: vocabulary, Lost: func(_ string, n int, err error) {
+			if !errors.Is(err, port.ErrNoBlob) && !errors.Is(err, port.ErrBlobDamaged) {
+				t.Error(err)
+			}
+			told++
+			rows += n
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		store := faulty{m, map[string]bool{}, map[string]bool{}}
+		blobs, absent := 0, 0
+		var sequences []sequenceOf
+		for g := range b.Groups {
+			for i := range b.Groups[g].Samples {
+				s := &b.Groups[g].Samples[i]
+				sequences = append(sequences, sequenceOf{s, 0})
+				for _, c := range s.Channels {
+					for _, part := range c.Parts {
+						if k := key(s.ID, part.Blob); rng.IntN(3) == 0 {
+							store.gone[k] = rng.IntN(2) == 0 || part.Rows == 1 // which may have no byte to read
+							store.damaged[k] = !store.gone[k]
+							blobs, absent = blobs+1, absent+int(part.Rows)
+						}
+					}
+				}
+			}
+		}
+		before := p.Channels()
+		for _, h := range []channel.Header{routedHeader, maskHeader} {
+			body, err := p.Channel(store, h.Name, 0, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err = body.WriteTo(&bytes.Buffer{}); err != nil {
+				if !errors.Is(err, port.ErrBlobDamaged) {
+					t.Fatal(err)
+				}
+				if body, err = p.Channel(store, h.Name, 0, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkBody(t, body, h, sequences)
+		}
+		after := p.Channels()
+		lack := after[0].Absent + after[1].Absent - before[0].Absent - before[1].Absent
+		if told != blobs || rows != absent || lack != absent {
+			t.Fatalf("told of %d blobs and %d rows, want %d and %d; %d more are absent", told, rows, blobs, absent, lack)
 		}
 	}
-	if _, err := body.WriteTo(&bytes.Buffer{}); !errors.Is(err, port.ErrNoBlob) {
-		t.Errorf("rows that are gone: %v", err)
+}
+
+// failing is a store that cannot be asked now.
+type failing struct{ memory }
+
+var errFailing = errors.New("not now")
+
+func (failing) ReadBlob(port.RolloutID, int32, int64, []byte) error { return errFailing }
+
+// A store that cannot be asked has lost nothing.
+func TestChannelOfAStoreThatFails(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 7))
+	b, m := draw(rng, 2, 2, 40), memory{}
+	give(rng, b, m)
+	p, err := New(b, Options{Vocabulary: vocabulary, Lost: func(name string, _ int, err error) { t.Errorf("%s: %v", name, err) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, named := range []string{channel.SamplingMask, channel.RoutedExperts} {
+		if _, err := p.Channel(failing{m}, named, 0, 1); !errors.Is(err, errFailing) {
+			t.Errorf("%s: %v", named, err)
+		}
 	}
 }
 

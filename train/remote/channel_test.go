@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -73,6 +75,40 @@ func TestChannelWithoutARow(t *testing.T) {
 		all := r.Status().Channels
 		if len(all) != 1 || !all[0].Same(asked) || all[0].Rows != 0 || all[0].Absent == 0 {
 			t.Errorf("the status says %+v", all)
+		}
+	})
+}
+
+// gone has no blob.
+type gone struct{ port.Blobs }
+
+func (gone) ReadBlob(port.RolloutID, int32, int64, []byte) error { return port.ErrNoBlob }
+
+// Rows that the store has lost are counted in the status, and the log names the first rollout that lacks them.
+func TestLostRowsAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := ""
+		r := newRig(t, func(o *Options) {
+			o.Blobs, o.Logf = gone{}, func(format string, args ...any) { said += fmt.Sprintf(format, args...) }
+		})
+		r.must(r.write(0, 0))
+		r.must(r.Restore(t.Context(), 0, 0))
+		b := groups(5, 1, 0, 2)
+		for g := range b.Groups {
+			b.Groups[g].Samples[1].Channels = []channel.Channel{{Header: channel.Header{Name: "x-a", DType: channel.U8, Align: channel.Passes}, Parts: []channel.Part{{Rows: 2}}}}
+		}
+		r.train(b)
+		synctest.Wait()
+		l := r.lease("a", 0, 1)
+		for range 2 {
+			_, err := r.Channel(t.Context(), l.Lease, "x-a", protocol.ChannelRequest{Trainer: "a", Attempt: l.Attempt, WorldSize: 1})
+			r.must(err)
+		}
+		if all := r.Status().Channels; len(all) != 1 || all[0].Rows != 4 || all[0].Lost != 4 {
+			t.Errorf("the status says %+v, want 4 rows and 4 lost", all)
+		}
+		if strings.Count(said, "are lost") != 1 || !strings.Contains(said, "g1-s1-a1") {
+			t.Errorf("the log says %q", said)
 		}
 	})
 }

@@ -84,7 +84,7 @@ func (t *Trainer) wake() {
 // committed. It returns an error that wraps port.ErrLeaseReturned when the lease ran out or was given
 // back.
 func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
-	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd, Channels: t.opt.Channels()})
+	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd, Channels: t.opt.Channels(), Lost: t.lost})
 	if err != nil {
 		return port.StepReport{}, err
 	}
@@ -304,6 +304,20 @@ func (t *Trainer) count(batch []protocol.ChannelSummary) {
 		}
 		t.channels[at].Rows += c.Rows
 		t.channels[at].Absent += c.Absent
+	}
+}
+
+// lost counts rows of a batch that the store could not give.
+func (t *Trainer) lost(name string, rows int, err error) {
+	t.mu.Lock()
+	first := false
+	if at := slices.IndexFunc(t.channels, func(known protocol.ChannelSummary) bool { return known.Name == name }); at >= 0 {
+		first = t.channels[at].Lost == 0
+		t.channels[at].Lost += rows
+	}
+	t.mu.Unlock()
+	if first {
+		t.opt.Logf("trainer: %d rows beside the tokens are lost, and absent in the batch: %v; further ones are counted in the status", rows, err)
 	}
 }
 

@@ -175,8 +175,8 @@ class Batch:
         """A side channel, such as "routed_experts", fetched at the first call; Invalid where the batch has none.
 
         `rollout.channels` names the channels that engines are asked for, and `scoring.servers` the teachers and
-        references that write theirs. Rows that no engine has said are absent: `Channel.present` tells which, and
-        `metadata.channels` how many.
+        references that write theirs. Rows that nobody has said, or that the store has lost, are absent:
+        `Channel.present` tells which, and the channel's `info` how many.
         """
         if name not in self._channels:
             if self._fetch is None or all(known.name != name for known in self.metadata.channels):
