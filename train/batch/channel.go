@@ -232,8 +232,9 @@ func (b *ChannelBody) Size() int64 { return b.size }
 // Close does nothing: a body holds nothing that must be freed.
 func (b *ChannelBody) Close() error { return nil }
 
-// readBytes is how much is read from the store at once.
-const readBytes = 1 << 20
+// readBytes is how much is read from the store at once. Reads begin at its multiples, where a store's chunks begin that
+// divide it: a store reads a chunk as a whole, whatever is asked for of it, and several at the same time.
+const readBytes = 4 << 20
 
 // WriteTo writes the body. It may be called more than once.
 func (b *ChannelBody) WriteTo(w io.Writer) (int64, error) {
@@ -293,7 +294,7 @@ func (b *ChannelBody) look(pieces []piece, buffer []byte) {
 // read hands on the bytes of a piece, until f wants no more.
 func (b *ChannelBody) read(p *piece, buffer []byte, f func(data []byte) bool) error {
 	for from, left := b.span(p); left > 0; {
-		n := min(left, readBytes)
+		n := min(left, readBytes-from%readBytes)
 		if err := b.blobs.ReadBlob(p.id, p.Blob, from, buffer[:n]); err != nil {
 			return err
 		}

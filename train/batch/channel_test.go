@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -272,6 +274,44 @@ func TestLostBlobs(t *testing.T) {
 		if told != blobs || rows != absent || lack != absent {
 			t.Fatalf("told of %d blobs and %d rows, want %d and %d; %d more are absent", told, rows, blobs, absent, lack)
 		}
+	}
+}
+
+// chunked is a store that reads chunks of a size as a whole.
+type chunked struct {
+	memory
+	bytes int64
+	read  int // chunks
+}
+
+func (c *chunked) ReadBlob(id port.RolloutID, number int32, offset int64, dst []byte) error {
+	if n := int64(len(dst)); n > 0 {
+		c.read += int((offset+n-1)/c.bytes - offset/c.bytes + 1)
+	}
+	return c.memory.ReadBlob(id, number, offset, dst)
+}
+
+// Rows that begin in the middle of a blob are read from its chunks once, and no chunk twice.
+func TestChunksAreReadOnce(t *testing.T) {
+	rng := rand.New(rand.NewPCG(3, 8))
+	b, m := draw(rng, 4, 4, 40), memory{}
+	wide := channel.Header{Name: "x-wide", DType: channel.U8, Row: []int{1 << 19}, Align: channel.Passes}
+	const rows, skip = 9, 3 // four and a half chunks, from the middle of one on
+	samples := b.Groups[0].Samples
+	s := &samples[slices.IndexFunc(samples, func(s port.Sample) bool { return len(s.Tokens) > rows })]
+	s.Channels = []channel.Channel{{Header: wide, Parts: []channel.Part{{Rows: rows, Skip: skip}}}}
+	_ = m.PutBlob(s.ID, 0, make([]byte, (skip+rows)<<19))
+	p, err := New(b, Options{Vocabulary: vocabulary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &chunked{memory: m, bytes: 1 << 20}
+	body, err := p.Channel(store, wide.Name, 0, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := body.WriteTo(io.Discard); err != nil || store.read != 5 {
+		t.Errorf("%d chunks were read, want 5: %v", store.read, err)
 	}
 }
 
