@@ -50,11 +50,12 @@ func (f *Field) decode(ctx context.Context, text []byte) {
 
 // begin makes room for rows.
 func (f *Field) begin(ctx context.Context, size int) {
-	switch {
-	case size > f.limit():
+	if size > f.limit() {
 		f.fail(Count)
-	case !f.reserve(ctx, size+spareBytes, !f.beside):
-		f.fail(NoRoom)
+		return
+	}
+	if why := f.reserve(ctx, size+spareBytes, !f.beside); why != "" {
+		f.fail(why)
 	}
 }
 

@@ -155,6 +155,7 @@ const (
 	Repeated  Reason = "repeated"
 	Tokenless Reason = "token"
 	NoRoom    Reason = "memory"
+	Cancelled Reason = "cancelled"
 )
 
 // String says in words why rows are dropped.
@@ -178,6 +179,8 @@ func (r Reason) String() string {
 		return "a sampled token is not in its own mask"
 	case NoRoom:
 		return "there is no room for them in memory"
+	case Cancelled:
+		return "their rollout ended while they waited for room in memory"
 	}
 	return string(r)
 }

@@ -21,13 +21,19 @@ type memory struct {
 	held int64 // of room
 }
 
-// reserve makes an empty buffer of a size. It waits until there is room for it, if it may.
-func (m *memory) reserve(ctx context.Context, size int, wait bool) bool {
-	if size > RoomBytes || !room.TryAcquire(int64(size)) && (!wait || room.Acquire(ctx, int64(size)) != nil) {
-		return false
+// reserve makes an empty buffer of a size, or says why it does not. It waits until there is room for it, if it may.
+func (m *memory) reserve(ctx context.Context, size int, wait bool) Reason {
+	switch {
+	case size > RoomBytes:
+		return NoRoom
+	case room.TryAcquire(int64(size)):
+	case !wait:
+		return NoRoom
+	case room.Acquire(ctx, int64(size)) != nil:
+		return Cancelled
 	}
 	m.held, m.data = int64(size), buffer(size)
-	return true
+	return ""
 }
 
 // grow makes room for more bytes behind the data, of at most limit in all. It never waits: a stream that holds memory

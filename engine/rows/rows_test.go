@@ -40,8 +40,8 @@ func TestNoStreamWaitsWithRowsInHand(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var other memory
 		go func() {
-			if other.reserve(ctx, RoomBytes, true) {
-				t.Error("there is room for all while a stream holds some")
+			if why := other.reserve(ctx, RoomBytes, true); why != Cancelled {
+				t.Errorf("there is room for all while a stream holds some: %q", why)
 			}
 		}()
 		synctest.Wait()
@@ -288,6 +288,9 @@ func TestMemoryIsBoundedAndGivenBack(t *testing.T) {
 	defer r.Close()
 	if _, err := io.ReadAll(r); !errors.Is(err, context.Canceled) {
 		t.Errorf("a reader that waits for memory ends with %v", err)
+	}
+	if _, _, why := waiting.Rows(); why != Cancelled {
+		t.Errorf("rows whose wait was given up: %q", why)
 	}
 }
 
