@@ -57,7 +57,7 @@ const (
 var (
 	planeStates   = []string{"starting", "running", "draining", "standby", "stopped", "failed"}
 	trainerStates = []string{"absent", "idle", "offered", "training", "embedded", "service"}
-	bindings      = []string{"rollout", "train", "environment", "sync", "sandbox", "verifier", "prefill", "validation", "admission"}
+	bindings      = []string{"rollout", "train", "environment", "sync", "sandbox", "verifier", "scorer", "prefill", "validation", "admission"}
 	stallCodes    = []string{"no_trainer", "silent_trainer", "no_sender", "not_joined", "lost_worker", "no_worker", "straggler", "engine_paused",
 		"engine_lost", "queue_full", "short_batch", "hold", "disk_full", "unknown"}
 )

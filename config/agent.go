@@ -35,6 +35,9 @@ func (c *Config) agentDefaults() {
 	if c.says(c.Modelled.Verifier, "modelled.verifier") {
 		c.Modelled.Verifier.Time = c.timeDefaults(c.Modelled.Verifier.Time, "modelled.verifier.time")
 	}
+	if c.says(c.Modelled.Scorer, "modelled.scorer") {
+		c.Modelled.Scorer.Time = c.timeDefaults(c.Modelled.Scorer.Time, "modelled.scorer.time")
+	}
 	if c.Modelled.Failures.EngineMTBFS > 0 {
 		orNumber(&c.Modelled.Failures.EngineDownS, engineDownDefault, c.given("modelled.failures.engine_down_s"))
 	}
@@ -64,6 +67,11 @@ func (v *validator) agents() {
 		v.service("modelled.verifier.time", c.Modelled.Verifier.Time)
 		v.idle("modelled.verifier.concurrency", c.Modelled.Verifier.Concurrency != 0 && c.Modelled.Verifier.Time.Kind == "none",
 			"without a time of a verdict", "modelled.verifier.time, or leave it out")
+	}
+	if s := c.Modelled.Scorer; c.says(s, "modelled.scorer") {
+		v.service("modelled.scorer.time", s.Time)
+		v.idle("modelled.scorer.concurrency", s.Concurrency != 0 && s.Time.Kind == "none" && s.TokensPerS == 0,
+			"without a time of a score", "modelled.scorer.tokens_per_s or modelled.scorer.time, or leave it out")
 	}
 	v.drift()
 	v.faults()

@@ -123,7 +123,7 @@ func TestResolvedDocumentRoundTrips(t *testing.T) {
 		"schedule: synchronous\nrollout: {oversample: 1.5, redundancy: 2, partial: {interrupt: batch, max_spans: 3}, prune: {tokens: 9}}",
 		"trainer: {correction: {kind: sequence-mask, metric: kl, max_kl: 0.3, negative_only: true, version_mask: newest, version_lag: 1}}",
 		"rollout: {drift: {steps: 9, length_factor: 1}}\nmodelled: {tools: {calls: 3, time: {mean_s: 2}, failure_rate: 0, output_tokens: 0}, sandbox: {start: {mean_s: 5, tailness: 0}, limit: 9}}",
-		"modelled: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, verifier: {time: {groups: [[1, 2], [3]]}}}",
+		"modelled: {decode_curve: [{active: 1, tokens_per_s: 90}, {active: 128, tokens_per_s: 40}], prefill: {tokens_per_s: 100, mode: pool, workers: 2}, verifier: {time: {groups: [[1, 2], [3]]}}, scorer: {tokens_per_s: 9000, concurrency: 2}}",
 		"model: {path: m}\nengines: [{kind: tinker, url: 'http://a', slots: 3}]\ntrainer: {adapter_rank: 4}",
 		"modelled: {failures: {engine_mtbf_s: 900}, evaluate: {occupies: trainer, time_s: 4}}\nengines: [{slots: 3, modelled_speed: 2}, {slots: 5, name: big}]\nfailures: {engine_plan: [{engine: big, at_s: 0, down_s: 5}]}",
 		"modelled: {train: {step_by: tokens, step_cv: 0, failure_rate: 0.1}, sync: {load_s: 2}, verifier: {}, tools: {calls: 0}}",

@@ -178,7 +178,7 @@ func (c Config) clone() Config {
 	c.Modelled.Environment.Groups = slices.Clone(c.Modelled.Environment.Groups)
 	c.Environment.ServiceTime.Groups = slices.Clone(c.Environment.ServiceTime.Groups)
 	c.Modelled.DecodeCurve = slices.Clone(c.Modelled.DecodeCurve)
-	for _, s := range []*TimeModel{&c.Modelled.Tools.Time, &c.Modelled.Sandbox.Start, &c.Modelled.Verifier.Time} {
+	for _, s := range []*TimeModel{&c.Modelled.Tools.Time, &c.Modelled.Sandbox.Start, &c.Modelled.Verifier.Time, &c.Modelled.Scorer.Time} {
 		s.Groups = slices.Clone(s.Groups)
 	}
 	c.Failures.EnginePlan = slices.Clone(c.Failures.EnginePlan)

@@ -27,6 +27,8 @@ type Modelled struct {
 	Sandbox ModelledSandbox `json:"sandbox,omitempty"`
 	// Verifier models what rewards a finished rollout in a simulation, while it holds its slot; a run's own is environment.verifier. Default at once.
 	Verifier ModelledVerifier `json:"verifier,omitempty"`
+	// Scorer models the pool of teachers and references that score a rewarded rollout in a simulation, while it holds its slot. A run's own is the section scoring. Default at once.
+	Scorer ModelledScorer `json:"scorer,omitempty"`
 	// Train models the time of a train step and the effect of staleness on its batch.
 	Train ModelledTrain `json:"train,omitempty"`
 	// Sync models the time of a weight sync.
@@ -188,6 +190,16 @@ type ModelledVerifier struct {
 	// Time of one verdict.
 	Time TimeModel `json:"time,omitempty"`
 	// Concurrency is the number of rollouts judged at once; others wait. Default no limit.
+	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
+}
+
+// ModelledScorer is a model of the pool of engines that score a finished rollout: a teacher's or a reference's log-probs of its tokens.
+type ModelledScorer struct {
+	// Time of one rollout's scores, of any length.
+	Time TimeModel `json:"time,omitempty"`
+	// TokensPerS is the speed at which a server reads a rollout, in tokens per second, beside time. One prefill has prompt, tools' outputs and response. Default at once.
+	TokensPerS float64 `json:"tokens_per_s,omitempty" above:"0" max:"1e12"`
+	// Concurrency is the number of rollouts scored at once; others wait. Where compute binds a server's prefill, it is the number of servers. Default no limit.
 	Concurrency int `json:"concurrency,omitempty" min:"1" max:"16777216"`
 }
 

@@ -27,6 +27,29 @@ func (c Config) VerifierModel() (*workload.Times, error) {
 	return c.times("modelled.verifier.time", c.Modelled.Verifier.Time)
 }
 
+// ScorerModel compiles the model of a score's time, that of tokens_per_s not in it. The error is an [Errors].
+func (c Config) ScorerModel() (*workload.Times, error) {
+	return c.times("modelled.scorer.time", c.Modelled.Scorer.Time)
+}
+
+// ScoreMeanS is the mean time of a rollout's scores without its wait, in seconds, for responses of so many tokens on
+// average. It is 0 where nothing is scored, and where times cannot be read.
+func (c Config) ScoreMeanS(meanTokens float64) float64 {
+	seconds := 0.0
+	if times, err := c.ScorerModel(); err == nil && !times.Zero() {
+		seconds = times.Mean() / 1e9
+	}
+	if speed := c.Modelled.Scorer.TokensPerS; speed > 0 {
+		seconds += (meanTokens + float64(c.Modelled.PromptTokens) + c.Modelled.Tools.Calls*float64(c.Modelled.Tools.OutputTokens)) / speed
+	}
+	return seconds
+}
+
+// None reports whether nothing is scored, or at once.
+func (s ModelledScorer) None() bool {
+	return s.TokensPerS == 0 && (s.Time.Kind == "" || s.Time.Kind == workload.KindNone)
+}
+
 func (c Config) times(path string, s TimeModel) (*workload.Times, error) {
 	service, err := s.spec().Build()
 	if err != nil {
@@ -46,15 +69,16 @@ const outsideCalls = 32
 
 // OutsideModel is the distribution of all the time a rollout spends outside the
 // engine, at version 0. That is the environment, calls of tools, the reading of
-// their results by the slot itself, the start of a sandbox and the verifier. It
-// counts no waiting for any of them, and no failures. Where the environment is all
+// their results by the slot itself, and a sandbox's start. The verifier and the scorer follow. It
+// counts no waiting for any of them, and no failures. Reading for the scorer is by lengths
+// drawn anew, not by the response's own. Where the environment is all
 // there is, it is the environment's own distribution. Else it is estimated from
 // rollouts drawn with a seed of its own, the same on every call. It is nil where
 // siblings' times are measured together, which a sum would take apart. The error
 // is an [Errors].
 func (c Config) OutsideModel() (*workload.Times, error) {
 	environment, err := c.EnvironmentTimes()
-	if err != nil || c.Modelled.Tools.Calls == 0 && c.Modelled.Sandbox.Start.Kind == "" && c.Modelled.Verifier.Time.Kind == "" {
+	if err != nil || c.Modelled.Tools.Calls == 0 && c.Modelled.Sandbox.Start.Kind == "" && c.Modelled.Verifier.Time.Kind == "" && c.Modelled.Scorer.None() {
 		return environment, err
 	}
 	tools, err := c.ToolsModel()
@@ -69,11 +93,15 @@ func (c Config) OutsideModel() (*workload.Times, error) {
 	if err != nil {
 		return nil, err
 	}
+	scorer, err := c.ScorerModel()
+	if err != nil {
+		return nil, err
+	}
 	call, err := c.times("modelled.tools.time", c.Modelled.Tools.Time)
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range []*workload.Times{environment, start, verifier, call} {
+	for _, s := range []*workload.Times{environment, start, verifier, scorer, call} {
 		if s.Grouped() {
 			return nil, nil
 		}
@@ -90,18 +118,35 @@ func (c Config) OutsideModel() (*workload.Times, error) {
 	if c.Modelled.Tools.Calls > outsideCalls {
 		samples /= 4
 	}
+	lengths, err := c.scoredLengths()
+	if err != nil {
+		return nil, err
+	}
 	times := make([][]float64, samples)
 	for i := range times {
 		g := uint64(i)
-		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + verifier.Draw(source(workload.StreamVerifier), g, 0, 1)
+		ns := environment.Draw(source(workload.StreamEnvironment), g, 0, 1) + verifier.Draw(source(workload.StreamVerifier), g, 0, 1) + scorer.Draw(source(workload.StreamScorer), g, 0, 1)
 		calls := tools.Calls(source(workload.StreamCalls), g, 0, 1, 1)
 		ns += callsNS(tools, call.Mean(), source(workload.StreamTool), g, calls)
 		if calls > 0 || !environment.Zero() {
 			ns += start.Draw(source(workload.StreamSandbox), g, 0, 1)
 		}
-		times[i] = []float64{min(float64(ns)/1e9+float64(calls)*readS, workload.MaxServiceS)}
+		s := float64(ns)/1e9 + float64(calls)*readS
+		if lengths != nil {
+			tokens := c.Modelled.PromptTokens + calls*c.Modelled.Tools.OutputTokens + int(lengths.Draw(source(workload.StreamLength), g, 0, 1))
+			s += float64(tokens) / c.Modelled.Scorer.TokensPerS
+		}
+		times[i] = []float64{min(s, workload.MaxServiceS)}
 	}
 	return workload.TimesSpec{Kind: workload.KindEmpirical, Groups: times}.Build()
+}
+
+// scoredLengths are the lengths that scorers read, nil where reading takes no time.
+func (c Config) scoredLengths() (*workload.Lengths, error) {
+	if c.Modelled.Scorer.TokensPerS == 0 {
+		return nil, nil
+	}
+	return c.LengthModel()
 }
 
 // callsNS is the time of a rollout's calls in ns, with the mean and the variance of

@@ -46,6 +46,7 @@ modelled:
   tools: {calls: 4, time: {mean_s: 3}, failure_rate: 0.5, retries: 1}
   sandbox: {start: {mean_s: 20}}
   verifier: {time: {kind: exponential, mean_s: 2}}
+  scorer: {time: {kind: exponential, mean_s: 1}, tokens_per_s: 1000, concurrency: 2}
   length: {kind: fixed, mean_tokens: 100, cap_tokens: 150}
 `)
 	tools, err := c.ToolsModel()
@@ -60,11 +61,21 @@ modelled:
 	if err != nil || math.Abs(verifier.Mean()-2e9) > 1 {
 		t.Errorf("verdicts take %v ns (%v), want 2e9", verifier.Mean(), err)
 	}
+	scorer, err := c.ScorerModel()
+	if err != nil || math.Abs(scorer.Mean()-1e9) > 1 || c.Modelled.Scorer.None() {
+		t.Errorf("scores take %v ns beside reading (%v), want 1e9", scorer.Mean(), err)
+	}
+	if got := c.ScoreMeanS(500); math.Abs(got-1.5) > 1e-9 {
+		t.Errorf("a rollout of 500 tokens is scored in %v s, want 1 and half a second to read it", got)
+	}
 	change, err := c.ChangeModel()
 	if err != nil || change.Length(100, 5) != 150 || change.Length(100, 4) != 140 || change.Length(100, 99) != 150 || change.CallsFactor(10) != 0.5 {
 		t.Errorf("lengths of %d, %d and %d tokens, %v calls (%v)", change.Length(100, 4), change.Length(100, 5), change.Length(100, 99), change.CallsFactor(10), err)
 	}
 	none := mustLoad(t, "")
+	if got := none.ScoreMeanS(500); got != 0 || !none.Modelled.Scorer.None() {
+		t.Errorf("a document without scorers scores in %v s", got)
+	}
 	if tools, err := none.ToolsModel(); err != nil || !tools.None() {
 		t.Errorf("a document without tools calls some (%v)", err)
 	}
@@ -84,8 +95,11 @@ modelled:
   prefill: {tokens_per_s: 200}
   sandbox: {start: {mean_s: 10}}
   verifier: {time: {kind: exponential, mean_s: 5}}
+  prompt_tokens: 300
+  length: {kind: exponential, mean_tokens: 800}
+  scorer: {time: {kind: exponential, mean_s: 1}, tokens_per_s: 500}
 `).OutsideModel()
-	if want := 3 + 4*(2+0.5) + 10 + 5.0; err != nil || math.Abs(all.Mean()/1e9-want) > 0.01*want {
+	if want := 3 + 4*(2+0.5) + 10 + 5 + 1 + (300+4*100+800)/500.0; err != nil || math.Abs(all.Mean()/1e9-want) > 0.01*want {
 		t.Errorf("outside for %v s (%v), want %v", all.Mean()/1e9, err, want)
 	}
 	joint, err := mustLoad(t, "modelled: {verifier: {time: {groups: [[1, 2], [3, 4]]}}, environment: {mean_s: 1}}").OutsideModel()

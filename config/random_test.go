@@ -27,7 +27,7 @@ var drawn = [][]string{
 	{"failures.on_failure", "shrink", "drop_group"}, {"failures.group_min", "1", "3"}, {"modelled.failures.engine_mtbf_s", "9000"}, {"modelled.failures.engine_down_s", "60"},
 	{"modelled.tools.calls", "0", "3.5"}, {"modelled.tools.time.mean_s", "0", "4"}, {"modelled.tools.retries", "0", "2"}, {"modelled.tools.failure_rate", "0", "0.1"},
 	{"modelled.tools.calls_kind", "fixed", "poisson"}, {"modelled.sandbox.start.mean_s", "20"}, {"modelled.sandbox.limit", "8"}, {"modelled.sandbox.when", "rollout", "first_call"},
-	{"modelled.verifier.time.mean_s", "0", "3"}, {"modelled.verifier.time.tailness", "50"}, {"modelled.verifier.concurrency", "4"}, {"modelled.prefill.mode", "slot", "pool"},
+	{"modelled.verifier.time.mean_s", "0", "3"}, {"modelled.verifier.time.tailness", "50"}, {"modelled.verifier.concurrency", "4"}, {"modelled.scorer.time.mean_s", "0", "2"}, {"modelled.scorer.tokens_per_s", "4000"}, {"modelled.scorer.concurrency", "4"}, {"modelled.prefill.mode", "slot", "pool"},
 	{"modelled.prefill.tokens_per_s", "1e4"}, {"modelled.prefill.workers", "2"}, {"modelled.prompt_tokens", "0", "700"}, {"rollout.drift.steps", "100"},
 	{"rollout.drift.length_factor", "0.5", "2"}, {"modelled.train.step_by", "tokens", "constant"}, {"modelled.train.step_cv", "0", "0.2"}, {"modelled.evaluate.occupies", "engines", "none"},
 	{"modelled.sync.load_s", "0", "3"},

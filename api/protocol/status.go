@@ -44,7 +44,7 @@ type Status struct {
 	Failures Failures `json:"failures"`
 	// HeldOut is the newest evaluation by players or workers; nil before the first.
 	HeldOut *HeldOut `json:"held_out,omitempty"`
-	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, prefill, validation or admission.
+	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, scorer, prefill, validation or admission.
 	Binding string `json:"binding"`
 	// Stall names what is missing while nothing makes progress; nil while something does.
 	Stall *Stall `json:"stall,omitempty"`

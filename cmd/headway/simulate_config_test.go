@@ -30,6 +30,7 @@ modelled:
   tools: {calls: 3, calls_kind: poisson, calls_max: 8, split: random, time: {kind: exponential, mean_s: 2}, concurrency: 9, output_tokens: 100, failure_rate: 0.05, retries: 1}
   sandbox: {start: {kind: exponential, mean_s: 4}, limit: 30, start_concurrency: 5, start_timeout_s: 20, failure_rate: 0.03, mtbf_s: 2000, retries: 1}
   verifier: {time: {kind: exponential, mean_s: 1}, concurrency: 3}
+  scorer: {time: {kind: exponential, mean_s: 0.5}, tokens_per_s: 2000, concurrency: 3}
   environment: {kind: fixed, mean_s: 1}
   train: {step_s: 12, step_by: tokens, step_cv: 0.1, failure_rate: 0.02}
   sync: {time_s: 1, load_s: 1}
@@ -64,7 +65,7 @@ func TestEveryServiceKeyChangesTheSimulation(t *testing.T) {
 		"modelled.tools.time.mean_s=3", "modelled.tools.concurrency=5", "modelled.tools.output_tokens=900", "modelled.tools.failure_rate=0.2", "modelled.tools.retries=0",
 		"modelled.sandbox.when=rollout", "modelled.sandbox.start.mean_s=6", "modelled.sandbox.limit=12", "modelled.sandbox.start_concurrency=1",
 		"modelled.sandbox.start_timeout_s=6", "modelled.sandbox.failure_rate=0.2", "modelled.sandbox.mtbf_s=200", "modelled.sandbox.retries=0",
-		"modelled.verifier.time.mean_s=2", "modelled.verifier.concurrency=1", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
+		"modelled.verifier.time.mean_s=2", "modelled.verifier.concurrency=1", "modelled.scorer.time.mean_s=1", "modelled.scorer.tokens_per_s=900", "modelled.scorer.concurrency=2", "rollout.drift.steps=20", "rollout.drift.length_factor=2", "rollout.drift.tool_calls_factor=2",
 		"rollout.drift.begin=10", "rollout.drift.environment_factor=3", "rollout.drift.step_factor=2",
 		"modelled.train.step_by=rollouts", "modelled.train.step_by=constant", "modelled.train.step_cv=0.3", "modelled.train.failure_rate=0.1", "modelled.sync.load_s=3",
 		"engines.1.modelled_speed=1.5", "modelled.failures.engine_mtbf_s=400", "modelled.failures.engine_down_s=100", "failures.engine_plan.0.at_s=350",
@@ -108,7 +109,7 @@ steps: {warmup: 100, measured: 700}
 	}
 }
 
-// Tools, a sandbox's start and a verifier for which nobody waits are time in the
+// Tools, a sandbox's start, a verifier and scorers for which nobody waits are time in the
 // environment to the closed form, which the simulation of their turns agrees with.
 func TestServicesWithoutLimitsHaveAClosedForm(t *testing.T) {
 	skipShort(t)
@@ -126,6 +127,7 @@ modelled:
   prefill: {tokens_per_s: 2000}
   sandbox: {start: {kind: exponential, mean_s: 10}}
   verifier: {time: {kind: exponential, mean_s: 4}}
+  scorer: {time: {kind: exponential, mean_s: 1}, tokens_per_s: 2000}
 steps: {warmup: 200, measured: 700}
 `)
 		code, out, stderr := headway(t, "simulate", file, "--json", "--set", set)

@@ -156,6 +156,7 @@ var bindingSays = map[string]string{
 	"environment": "environments bind: rollouts spend most of their time in tools and verifiers",
 	"sandbox":     "sandboxes bind: rollouts wait for one",
 	"verifier":    "the verifier binds: rollouts wait for its verdict",
+	"scorer":      "scorers bind: rollouts wait for the scores of teachers or references",
 	"prefill":     "prefill binds: engines read more than they write",
 	"sync":        "weight syncs bind: both sides wait for versions",
 	"validation":  "validation binds: it takes the time of training",

@@ -25,6 +25,8 @@ const (
 	environs // in its environment after the last turn
 	waitsVerifier
 	judged
+	waitsScorer
+	scored
 	// done and failed need a slot to be reported from.
 	done
 	failed
@@ -35,7 +37,8 @@ var partOf = [...]metrics.Part{
 	ready: metrics.PartInterrupted, waitsPrefill: metrics.PartQueue, prefills: metrics.PartPrefill, decodes: metrics.PartDecode,
 	waitsSandbox: metrics.PartSandboxWait, waitsStart: metrics.PartSandboxWait, starts: metrics.PartSandboxStart,
 	waitsTool: metrics.PartToolWait, calls: metrics.PartTool, environs: metrics.PartEnvironment,
-	waitsVerifier: metrics.PartVerifierWait, judged: metrics.PartVerifier, done: metrics.PartInterrupted, failed: metrics.PartInterrupted,
+	waitsVerifier: metrics.PartVerifierWait, judged: metrics.PartVerifier,
+	waitsScorer: metrics.PartScorerWait, scored: metrics.PartScorer, done: metrics.PartInterrupted, failed: metrics.PartInterrupted,
 }
 
 // agent is a rollout attempt under Config.Agents, in a slot or without one. What it
@@ -83,10 +86,11 @@ type agent struct {
 
 // agents are all of a simulation's, with what serves them.
 type agents struct {
-	cfg      *Agents
-	stations [placeCount]station
-	prefill  []prefiller // of the engines, under PrefillEngine
-	contexts []contexts  // of the engines, under CacheTokens
+	cfg       *Agents
+	stations  [placeCount]station
+	reviewers [reviewCount]reviewer
+	prefill   []prefiller // of the engines, under PrefillEngine
+	contexts  []contexts  // of the engines, under CacheTokens
 	// found of all the asked tokens of contexts were in caches.
 	found, asked int64
 	timers       timers
@@ -100,7 +104,7 @@ type agents struct {
 	changing       bool
 	// parts are those of the rollout being scored.
 	parts metrics.Parts
-	draw  struct{ calls, turn, tool, fault, start, startFault, life, judge, session workload.Source }
+	draw  struct{ calls, turn, tool, fault, start, startFault, life, session workload.Source }
 }
 
 func newAgents(cfg *Agents, engines int) *agents {
@@ -111,7 +115,11 @@ func newAgents(cfg *Agents, engines int) *agents {
 			w.contexts[i].prompts = map[sharedPrompt]promptUse{}
 		}
 	}
-	w.stations[atTool].limit, w.stations[atVerifier].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.VerifierWorkers, cfg.PrefillWorkers
+	w.stations[atTool].limit, w.stations[atPool].limit = cfg.ToolWorkers, cfg.PrefillWorkers
+	w.reviewers = reviewersOf(cfg)
+	for i := range w.reviewers {
+		w.stations[w.reviewers[i].at].limit = w.reviewers[i].Workers
+	}
 	if s := cfg.Sandboxes; s != nil {
 		w.stations[atSandbox].limit, w.stations[atStarter].limit = s.Limit, s.Starting
 	}
@@ -121,7 +129,7 @@ func newAgents(cfg *Agents, engines int) *agents {
 	}{
 		{&w.draw.calls, workload.StreamCalls}, {&w.draw.turn, workload.StreamTurn}, {&w.draw.tool, workload.StreamTool},
 		{&w.draw.fault, workload.StreamToolFault}, {&w.draw.start, workload.StreamSandbox},
-		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife}, {&w.draw.judge, workload.StreamVerifier},
+		{&w.draw.startFault, workload.StreamStartFault}, {&w.draw.life, workload.StreamSandboxLife},
 		{&w.draw.session, workload.StreamLength}, // as the work draws it
 	} {
 		*d.source = workload.NewSource(cfg.Seed, d.stream)
@@ -193,14 +201,6 @@ func (w *agents) readNS(tokens int64, relative float64) int64 {
 		ns /= relative
 	}
 	return int64(math.Round(ns))
-}
-
-// verdictNS is how long the verdict on an attempt takes.
-func (w *agents) verdictNS(t workload.Turn) int64 {
-	if w.cfg.Verifier.Zero() {
-		return 0
-	}
-	return w.cfg.Verifier.Draw(w.draw.judge, t.Group, t.Sample, t.Attempt)
 }
 
 // startAgent gives the rollout in a slot an agent and has it begin.
@@ -348,7 +348,7 @@ func (r *runner) turnEnded(a *agent) {
 	case a.environmentNS > 0:
 		r.inSandbox(a)
 	default:
-		r.toJudge(a)
+		r.toReview(a, 0)
 	}
 }
 
@@ -372,17 +372,6 @@ func (r *runner) wantSandbox(a *agent) {
 	}
 	if r.enter(atSandbox, a, waitsSandbox) {
 		r.serve(atSandbox, a)
-	}
-}
-
-// toJudge has an agent judged.
-func (r *runner) toJudge(a *agent) {
-	if r.agents.cfg.Verifier.Zero() {
-		r.report(a, done)
-		return
-	}
-	if r.enter(atVerifier, a, waitsVerifier) {
-		r.serve(atVerifier, a)
 	}
 }
 
@@ -415,7 +404,9 @@ func (r *runner) serve(at place, a *agent) {
 	case atTool:
 		r.wait(a, calls, min(w.callNS(a), max(a.diesNS-r.now, 0)))
 	case atVerifier:
-		r.wait(a, judged, w.verdictNS(a.turnOf()))
+		r.inReview(a, byVerifier)
+	case atScorer:
+		r.inReview(a, byScorer)
 	case atPool:
 		r.wait(a, prefills, r.prefillNS(a))
 	}
@@ -520,11 +511,12 @@ func (r *runner) timeUp(a *agent) {
 		if r.now >= a.diesNS {
 			r.died(a)
 		} else {
-			r.toJudge(a)
+			r.toReview(a, 0)
 		}
 	case judged:
-		r.leave(atVerifier)
-		r.report(a, done)
+		r.endReview(a, byVerifier)
+	case scored:
+		r.endReview(a, byScorer)
 	case done:
 		r.scoreAgent(a)
 	case failed:

@@ -61,6 +61,8 @@ func (r *runner) endAgent(a *agent) {
 		r.leave(atTool)
 	case judged:
 		r.leave(atVerifier)
+	case scored:
+		r.leave(atScorer)
 	}
 	if a.sandbox {
 		a.sandbox = false

@@ -39,8 +39,8 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config, seed uint64) {
 		return service(tb, workload.TimesSpec{Kind: workload.KindLognormal, MeanS: meanS, Tailness: float64(pick(90))})
 	}
 	a := &sim.Agents{Seed: rng.Uint64(), PromptTokens: int32(pick(3) * 500), PrefillNSPerToken: float64(pick(3)) * 4e5,
-		Prefill: sim.PrefillMode(pick(3)), PrefillWorkers: 1 + pick(3), ToolWorkers: pick(3) * 3, ToolTokens: int32(pick(2) * 300),
-		VerifierWorkers: pick(3) * 2}
+		Prefill: sim.PrefillMode(pick(3)), PrefillWorkers: 1 + pick(3), ToolWorkers: pick(3) * 3, ToolTokens: int32(pick(2) * 300)}
+	a.Verifier.Workers = pick(3) * 2
 	if !chance(4) {
 		a.Tools = tools(tb, workload.ToolsSpec{Calls: 4 * rng.Float64(), CallsKind: []string{"fixed", "poisson", "geometric"}[pick(3)], CallsMax: 12,
 			Split: []string{"even", "random"}[pick(2)], Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: float64(pick(3) * 4)},
@@ -57,7 +57,10 @@ func anyAgents(tb testing.TB, rng *rand.Rand, c *sim.Config, seed uint64) {
 			Warm: pick(3) * 4, Uses: pick(3) * 2, ResetNS: int64(pick(2)) * 1e9}
 	}
 	if chance(2) {
-		a.Verifier = lognormal(8 * rng.Float64())
+		a.Verifier.Time = lognormal(8 * rng.Float64())
+	}
+	if chance(2) {
+		a.Scorer = sim.Review{Time: lognormal(4 * rng.Float64()), NSPerToken: float64(pick(2)) * 1e6, Workers: pick(3) * 2}
 	}
 	if !chance(5) {
 		c.Agents = a
@@ -136,11 +139,11 @@ func TestEveryFeature(t *testing.T) {
 func latencyAddsUp(t *testing.T, s metrics.Summary) {
 	t.Helper()
 	l := s.Latency
-	sum := l.QueueS + l.PrefillS + l.DecodeS + l.SandboxWaitS + l.SandboxStartS + l.ToolWaitS + l.ToolS + l.EnvironmentS + l.VerifierWaitS + l.VerifierS + l.InterruptedS
+	sum := l.QueueS + l.PrefillS + l.DecodeS + l.SandboxWaitS + l.SandboxStartS + l.ToolWaitS + l.ToolS + l.EnvironmentS + l.VerifierWaitS + l.VerifierS + l.ScorerWaitS + l.ScorerS + l.InterruptedS
 	if d := sum - l.EndToEndS; d > 1e-6*sum || d < -1e-6*sum {
 		t.Errorf("latency of %v s, its parts %v s: %+v", l.EndToEndS, sum, l)
 	}
-	for _, part := range []float64{l.QueueS, l.PrefillS, l.DecodeS, l.SandboxWaitS, l.SandboxStartS, l.ToolWaitS, l.ToolS, l.EnvironmentS, l.VerifierWaitS, l.VerifierS, l.InterruptedS} {
+	for _, part := range []float64{l.QueueS, l.PrefillS, l.DecodeS, l.SandboxWaitS, l.SandboxStartS, l.ToolWaitS, l.ToolS, l.EnvironmentS, l.VerifierWaitS, l.VerifierS, l.ScorerWaitS, l.ScorerS, l.InterruptedS} {
 		if part < 0 {
 			t.Errorf("a part of the latency is negative: %+v", l)
 		}

@@ -26,7 +26,7 @@ const (
 // A rollout reads its prompt, generates the first part of its tokens, calls a
 // tool, reads its result, generates the next part, and so on. After the
 // last part comes the environment's time (Response.EnvironmentNS) and then the
-// judge. A sandbox is started before the first call, or before the environment's
+// judge, and after the judge the scorer. A sandbox is started before the first call, or before the environment's
 // time where there is none, or with the rollout. It is the rollout's until that
 // ends.
 //
@@ -61,10 +61,8 @@ type Agents struct {
 	Change workload.Change
 	// Sandboxes are what tools and environment run in; nil for none.
 	Sandboxes *Sandboxes
-	// Verifier is the time of a verdict, nil for none. At most VerifierWorkers are judged at once, 0
-	// for no limit.
-	Verifier        *workload.Times
-	VerifierWorkers int
+	// Verifier rewards a rollout after that, and Scorer scores it then: the pool of teachers and references.
+	Verifier, Scorer Review
 }
 
 // Sandboxes models their start and number.
@@ -99,11 +97,16 @@ func (a *Agents) validate(c *Config, bad func(format string, args ...any)) {
 	if c.Lockstep {
 		bad("Agents under Lockstep are not modelled: leave one of the two out")
 	}
-	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.CacheTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.VerifierWorkers < 0 {
+	if a.PromptTokens < 0 || a.ToolTokens < 0 || a.CacheTokens < 0 || a.PrefillWorkers < 0 || a.ToolWorkers < 0 || a.Verifier.Workers < 0 || a.Scorer.Workers < 0 {
 		bad("Agents has a negative number of tokens or workers")
 	}
 	if !(a.PrefillNSPerToken >= 0) || math.IsInf(a.PrefillNSPerToken, 0) {
 		bad("Agents.PrefillNSPerToken is %g, want a finite number of at least 0", a.PrefillNSPerToken)
+	}
+	for _, review := range []*Review{&a.Verifier, &a.Scorer} {
+		if !(review.NSPerToken >= 0) || math.IsInf(review.NSPerToken, 0) {
+			bad("Agents has a review of %g ns a token, want a finite number of at least 0", review.NSPerToken)
+		}
 	}
 	if a.Prefill > PrefillPool || a.Prefill == PrefillPool && a.PrefillWorkers < 1 {
 		bad("Agents.Prefill is %d with %d workers, want a mode of this package, and at least 1 worker in a pool", a.Prefill, a.PrefillWorkers)

@@ -60,7 +60,8 @@ func (r *runner) conserved() error {
 		{"agents", w.live, all}, {"generating", active, in[decodes]}, {"sandboxes", w.sandboxes, sandboxes},
 		{"sandboxes held", w.stations[atSandbox].busy * on(w.cfg.Sandboxes != nil), sandboxes + len(w.ready) + w.filling},
 		{"starting", w.stations[atStarter].busy, in[starts] - handed + w.filling}, {"at tools", w.stations[atTool].busy, in[calls]},
-		{"judged", w.stations[atVerifier].busy, in[judged]}, {"in the pool", w.stations[atPool].busy, in[prefills] * on(w.cfg.Prefill == PrefillPool)},
+		{"judged", w.stations[atVerifier].busy, in[judged]}, {"scored", w.stations[atScorer].busy, in[scored]},
+		{"in the pool", w.stations[atPool].busy, in[prefills] * on(w.cfg.Prefill == PrefillPool)},
 	} {
 		if c.have != c.want {
 			return fmt.Errorf("%d %s, counted %d", c.have, c.what, c.want)
@@ -74,7 +75,7 @@ func (r *runner) conserved() error {
 			return err
 		}
 	}
-	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atVerifier: in[waitsVerifier], atStarter: in[waitsStart],
+	for at, waiting := range map[place]int{atSandbox: in[waitsSandbox], atTool: in[waitsTool], atVerifier: in[waitsVerifier], atScorer: in[waitsScorer], atStarter: in[waitsStart],
 		atPool: in[waitsPrefill] * on(w.cfg.Prefill == PrefillPool)} {
 		s := &w.stations[at]
 		if s.limit > 0 && s.busy > s.limit || waiting > 0 && (s.limit == 0 || s.busy < s.limit) {
@@ -153,7 +154,8 @@ func TestAgentsAreConserved(t *testing.T) {
 				Sync: loop.SyncMode(rng.IntN(4)), InterruptAtBatch: chance(3), MaxSpans: rng.IntN(3), Policy: loop.PolicyDrop, MaxStaleness: 4},
 			Work: NewModelled(uint64(i), lengths, exponential(5), accept, 20e9), NSPerToken: 20e6, SyncNS: int64(rng.IntN(3)) * 2e9, LoadNS: 1e9,
 			Agents: &Agents{Seed: uint64(i), PromptTokens: 400, Prefill: PrefillMode(rng.IntN(3)), PrefillNSPerToken: 1e6, PrefillWorkers: 2,
-				Tools: model, ToolWorkers: rng.IntN(5), ToolTokens: 100, Verifier: exponential(3), VerifierWorkers: rng.IntN(4)},
+				Tools: model, ToolWorkers: rng.IntN(5), ToolTokens: 100, Verifier: Review{Time: exponential(3), Workers: rng.IntN(4)},
+				Scorer: Review{Time: exponential(2), NSPerToken: 1e6, Workers: rng.IntN(4)}},
 			Faults:   Faults{Seed: uint64(i), MTBFNS: 300e9, DownNS: 30e9},
 			Measured: 20,
 		}

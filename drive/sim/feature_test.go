@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/drive/sim"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/workload"
+	"github.com/headway-rl/headway/predict/theory"
 )
 
 // fed is a run whose trainer is never the limit: what is measured is production.
@@ -70,7 +71,7 @@ func TestVerifierWithoutLimitIsAnEnvironment(t *testing.T) {
 	exponential := service(t, workload.TimesSpec{Kind: workload.KindFixed, MeanS: 7})
 	environment := small
 	environment.sim = func(c *sim.Config) { c.Work = constantEnvironment{c.Work, 7e9} }
-	judged := run(t, small.agents(&sim.Agents{Verifier: exponential}).config(t))
+	judged := run(t, small.agents(&sim.Agents{Verifier: sim.Review{Time: exponential}}).config(t))
 	if want := run(t, environment.config(t)); judged.EndNS != want.EndNS || judged.Ledger != want.Ledger || !slices.Equal(judged.Summary.Staleness.Histogram, want.Summary.Staleness.Histogram) {
 		t.Errorf("judged until %d, %+v; in an environment until %d, %+v", judged.EndNS, judged.Ledger, want.EndNS, want.Ledger)
 	}
@@ -116,7 +117,8 @@ func TestLimitedServicesBind(t *testing.T) {
 		rate    float64
 		binding string
 	}{
-		"verifier": {sim.Agents{Verifier: fixed(t, 20), VerifierWorkers: 6}, 6.0 / 20, "verifier"},
+		"verifier": {sim.Agents{Verifier: sim.Review{Time: fixed(t, 20), Workers: 6}}, 6.0 / 20, "verifier"},
+		"scorer":   {sim.Agents{PromptTokens: 600, Scorer: sim.Review{NSPerToken: 1e7, Workers: 6}}, 6.0 / 20, "scorer"},
 		"tool":     {sim.Agents{Tools: tools(t, one), ToolWorkers: 5}, 5.0 / 20, "environment"},
 		"starter":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 30), Starting: 9}}, 9.0 / 30, "sandbox"},
 		"sandbox":  {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: fixed(t, 10), Limit: 7}}, 7 / (secondsFed + 10), "sandbox"},
@@ -187,33 +189,28 @@ func TestEngineSpeeds(t *testing.T) {
 	near(t, "production", rate, (32*1.5*20/36+16*0.25)/secondsFed, 0.01)
 }
 
-// C rollouts of exponential length and a verifier of exponential time with k workers are
+// C rollouts of exponential length and a verifier, or scorers, of exponential time with k workers are
 // the machine-repair model: births at rate (C−n)/E[L], deaths at min(n, k)/u.
-func TestVerifierIsAMachineRepairQueue(t *testing.T) {
+func TestReviewsAreMachineRepairQueues(t *testing.T) {
 	lengths, err := workload.LengthSpec{Kind: workload.KindExponential, MeanTokens: 3000}.Build()
 	if err != nil {
 		t.Fatal(err)
 	}
 	const think, u, k, c = 3000 * nsPerToken / 1e9, 12.0, 4, 24
 	s := setup{c: c, s: 1, b: 8, q: 2, rho: 0.01, warmup: 100, steps: 6000}
-	s = s.agents(&sim.Agents{Seed: 5, Verifier: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: u}), VerifierWorkers: k})
-	cfg := s.config(t)
+	review := sim.Review{Time: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: u}), Workers: k}
 	accept, err := workload.NewAcceptance(1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Work = sim.NewModelled(9, lengths, nil, accept, 1e6)
-	res := run(t, cfg).Summary
-	p, sum, waiting, busy := 1.0, 0.0, 0.0, 0.0
-	for n := 0; n <= c; n++ {
-		sum += p
-		waiting += p * float64(max(n-k, 0))
-		busy += p * float64(min(n, k))
-		p *= float64(c-n) / think / (float64(min(n+1, k)) / u)
+	want := theory.Pool{Slots: c, Servers: k, AwayS: think, ServiceS: u}.Figures()
+	for what, agents := range map[string]*sim.Agents{"verifier": {Seed: 5, Verifier: review}, "scorer": {Seed: 5, Scorer: review}} {
+		cfg := s.agents(agents).config(t)
+		cfg.Work = sim.NewModelled(9, lengths, nil, accept, 1e6)
+		res := run(t, cfg).Summary
+		near(t, what+": production", res.Throughput.ProductionRolloutsPerS, want.RolloutsPerS, 0.01)
+		near(t, what+": wait", res.Latency.VerifierWaitS+res.Latency.ScorerWaitS, want.WaitS, 0.04)
 	}
-	rate := busy / sum / u
-	near(t, "production", res.Throughput.ProductionRolloutsPerS, rate, 0.01)
-	near(t, "wait for a verifier", res.Latency.VerifierWaitS, waiting/sum/rate, 0.04)
 }
 
 // A call that fails a share f of the times is made 1 + f + … + f^r times, and its
@@ -370,7 +367,8 @@ func everything(t *testing.T, factor float64) setup {
 		Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindPoisson, Split: workload.SplitRandom,
 			Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: factor * 2}, FailureRate: 0.05, Retries: 1}),
 		Sandboxes: &sim.Sandboxes{Start: fixed(9), Limit: 40, Starting: 6, TimeoutNS: int64(factor * 60e9), FailureRate: 0.02, Retries: 2},
-		Verifier:  fixed(2), VerifierWorkers: 5,
+		Verifier:  sim.Review{Time: fixed(2), Workers: 5},
+		Scorer:    sim.Review{NSPerToken: factor * 1e6, Workers: 4},
 	}
 	return s.agents(a, func(c *sim.Config) {
 		c.NSPerToken *= factor
@@ -473,7 +471,8 @@ func TestLittleIdentityOfAgents(t *testing.T) {
 			Tools: tools(t, workload.ToolsSpec{Calls: 3, CallsKind: workload.KindGeometric, Time: workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.02},
 				FailureRate: 0.2, Retries: 100}), ToolWorkers: 6, ToolTokens: 30, PrefillNSPerToken: 1e4, Prefill: sim.PrefillEngine,
 			Sandboxes: &sim.Sandboxes{Start: service(t, workload.TimesSpec{Kind: workload.KindExponential, MeanS: 0.1}), Limit: 40, Starting: 10},
-			Verifier:  fixed(t, 0.01), VerifierWorkers: 4,
+			Verifier:  sim.Review{Time: fixed(t, 0.01), Workers: 4},
+			Scorer:    sim.Review{NSPerToken: 1e5, Workers: 6},
 		}
 		cfg.EngineSpeed, cfg.Validation = []float64{1.4, 0.6}, sim.Validation{Every: 9, Rollouts: 60}
 		cfg.Observe = func(ev loop.Event, _, _ int64, actions []loop.Action) { counted.observe(ev, actions) }

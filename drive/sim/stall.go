@@ -89,7 +89,7 @@ func (r *runner) waiting() string {
 	for _, wait := range []struct {
 		n    int64
 		what string
-	}{{in[waitsSandbox], "a sandbox"}, {in[waitsStart], "their sandbox to start"}, {in[waitsTool], "a tool"}, {in[waitsVerifier], "a verifier"}, {in[waitsPrefill], "their prefill"}} {
+	}{{in[waitsSandbox], "a sandbox"}, {in[waitsStart], "their sandbox to start"}, {in[waitsTool], "a tool"}, {in[waitsVerifier], "a verifier"}, {in[waitsScorer], "a scorer"}, {in[waitsPrefill], "their prefill"}} {
 		if wait.n > 0 {
 			fmt.Fprintf(&b, ", %s rollouts wait for %s", thousands(wait.n), wait.what)
 		}

@@ -10,6 +10,7 @@ const (
 	atStarter
 	atTool
 	atVerifier
+	atScorer
 	atPool
 	placeCount
 )

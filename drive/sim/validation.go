@@ -151,7 +151,7 @@ func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response
 		return w.playedNS(turn, res, relative)
 	}
 	calls := w.callsOf(turn, res.Tokens, version)
-	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.verdictNS(turn)
+	ns := w.readNS(int64(w.cfg.PromptTokens), relative) + int64(calls)*w.readNS(int64(w.cfg.ToolTokens), relative) + w.reviewers[byVerifier].ns(turn, 0)
 	if s := w.cfg.Sandboxes; s != nil && (s.Early || calls > 0 || res.EnvironmentNS > 0) {
 		ns += w.startNS(turn)
 	}
@@ -165,7 +165,7 @@ func (w *agents) besideNS(group loop.GroupID, version loop.Version, res Response
 func (w *agents) playedNS(turn workload.Turn, res Response, relative float64) int64 {
 	a := agent{group: loop.GroupID(turn.Group), attempt: int32(turn.Attempt)}
 	w.play(&a, turn.Group)
-	ns := w.verdictNS(turn)
+	ns := w.reviewers[byVerifier].ns(turn, 0)
 	if s := w.cfg.Sandboxes; s != nil && (s.Early || a.calls > 0 || res.EnvironmentNS > 0) {
 		ns += w.startNS(turn)
 	}

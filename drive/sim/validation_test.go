@@ -23,7 +23,7 @@ func TestValidatedRolloutsDoAllThatRolloutsDo(t *testing.T) {
 		"a sandbox for the environment": {sim.Agents{Sandboxes: &sim.Sandboxes{Start: start}}, 5, 1, 105},
 		"a sandbox for nothing":         {sim.Agents{Sandboxes: &sim.Sandboxes{Start: start}}, 0, 1, 0},
 		"a sandbox from the start":      {sim.Agents{Sandboxes: &sim.Sandboxes{Early: true, Start: start}}, 0, 1, 100},
-		"all of it":                     {sim.Agents{Sandboxes: &sim.Sandboxes{Start: start}, Tools: calls, ToolTokens: 1000, PromptTokens: 2000, PrefillNSPerToken: 1e6, Verifier: fixed(t, 7)}, 5, 1, 2 + 3*(4+1) + 100 + 5 + 7},
+		"all of it":                     {sim.Agents{Sandboxes: &sim.Sandboxes{Start: start}, Tools: calls, ToolTokens: 1000, PromptTokens: 2000, PrefillNSPerToken: 1e6, Verifier: sim.Review{Time: fixed(t, 7)}}, 5, 1, 2 + 3*(4+1) + 100 + 5 + 7},
 		"a fast engine":                 {sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 1e8}, 0, 2, 50},
 		"a fast engine and a pool":      {sim.Agents{PromptTokens: 1000, PrefillNSPerToken: 1e8, Prefill: sim.PrefillPool, PrefillWorkers: 99}, 0, 2, 100},
 	} {

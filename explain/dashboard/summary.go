@@ -222,7 +222,7 @@ func (h Health) sentence(batchGroups int, nothing bool) string {
 }
 
 // sides are what rollouts can spend their time on, in words with their verb.
-var sides = map[string]string{"rollout": "generation binds", "environment": "environments bind", "sandbox": "sandboxes bind", "verifier": "the verifier binds", "prefill": "reading prompts binds"}
+var sides = map[string]string{"rollout": "generation binds", "environment": "environments bind", "sandbox": "sandboxes bind", "verifier": "the verifier binds", "scorer": "scorers bind", "prefill": "reading prompts binds"}
 
 func (h Health) binds(batchGroups int) string {
 	idle := func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) }

@@ -95,7 +95,7 @@ func TestHealthWithoutATrainer(t *testing.T) {
 // What binds is said in a sentence that is one.
 func TestWhatBindsIsSaid(t *testing.T) {
 	for binding, want := range map[string]string{"environment": "; environments bind: the trainer waits 40 %", "rollout": "; generation binds: the trainer waits 40 %",
-		"verifier": "; the verifier binds:", "sandbox": "; sandboxes bind:", "train": "it is busy 50 % of the time"} {
+		"verifier": "; the verifier binds:", "scorer": "; scorers bind:", "sandbox": "; sandboxes bind:", "train": "it is busy 50 % of the time"} {
 		h := Health{Throughput: metrics.Throughput{Binding: binding}, TrainerIdle: 0.4, TrainerAbsent: 0.1, IdleTrainer: attribution.Idle{Total: 0.4, Starved: 0.4}}
 		if got := h.sentence(4, false); !strings.Contains(got, want) {
 			t.Errorf("%s: %q lacks %q", binding, got, want)

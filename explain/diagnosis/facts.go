@@ -170,7 +170,7 @@ func (w *own) fit(f *facts) {
 	batch := float64(rules.BatchGroups * rules.GroupSize)
 	trained := column(w.steps, func(p *metrics.Step) float64 { return float64(p.TrainNS) / 1e9 })
 	latency := s.Latency
-	outside := latency.SandboxWaitS + latency.SandboxStartS + latency.ToolWaitS + latency.ToolS + latency.EnvironmentS + latency.VerifierWaitS + latency.VerifierS
+	outside := latency.SandboxWaitS + latency.SandboxStartS + latency.ToolWaitS + latency.ToolS + latency.EnvironmentS + latency.VerifierWaitS + latency.VerifierS + latency.ScorerWaitS + latency.ScorerS
 	stepIs := "from the lease to the version"
 	if rules.TrainerAsks { // it is busy whenever it is there and does not ask
 		stepIs = "a train period less the time in which the trainer asked in vain or was absent; its own work between steps is in it"

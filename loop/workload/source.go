@@ -25,6 +25,7 @@ const (
 	StreamStepFault   Stream = 18 // which train steps fail
 	StreamEngine      Stream = 19 // when engines are lost, and for how long
 	StreamSandboxLife Stream = 20 // how long sandboxes live
+	StreamScorer      Stream = 21 // times of scoring engines
 )
 
 // Odd constants of the counter's two halves; any odd numbers with mixed bits do.

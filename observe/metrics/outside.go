@@ -24,6 +24,9 @@ const (
 	// PartVerifierWait waits for the verifier, PartVerifier for its verdict.
 	PartVerifierWait
 	PartVerifier
+	// PartScorerWait waits for one of a pool of scoring engines, PartScorer for its scores.
+	PartScorerWait
+	PartScorer
 	// PartInterrupted stands without a slot while nothing else of it goes on.
 	PartInterrupted
 
@@ -50,7 +53,10 @@ type Latency struct {
 	EnvironmentS  float64 `json:"environment_s"`
 	VerifierWaitS float64 `json:"verifier_wait_s"`
 	VerifierS     float64 `json:"verifier_s"`
-	InterruptedS  float64 `json:"interrupted_s"`
+	// ScorerWaitS and ScorerS are left out where nothing scores.
+	ScorerWaitS  float64 `json:"scorer_wait_s,omitempty"`
+	ScorerS      float64 `json:"scorer_s,omitempty"`
+	InterruptedS float64 `json:"interrupted_s"`
 }
 
 // Services says what the services around the engines did in the measured window.
@@ -254,7 +260,8 @@ func (w *window) latency(o *outside) Latency {
 		EndToEndS: mean(all), QueueS: mean(p[PartQueue]), PrefillS: mean(p[PartPrefill]), DecodeS: mean(p[PartDecode]),
 		SandboxWaitS: mean(p[PartSandboxWait]), SandboxStartS: mean(p[PartSandboxStart]),
 		ToolWaitS: mean(p[PartToolWait]), ToolS: mean(p[PartTool]), EnvironmentS: mean(p[PartEnvironment]),
-		VerifierWaitS: mean(p[PartVerifierWait]), VerifierS: mean(p[PartVerifier]), InterruptedS: mean(p[PartInterrupted]),
+		VerifierWaitS: mean(p[PartVerifierWait]), VerifierS: mean(p[PartVerifier]),
+		ScorerWaitS: mean(p[PartScorerWait]), ScorerS: mean(p[PartScorer]), InterruptedS: mean(p[PartInterrupted]),
 	}
 }
 
@@ -281,10 +288,10 @@ func (r *Recorder) services() Services {
 // which they do that and generate nothing.
 func (l Latency) binding(reading, validating float64) string {
 	engine := l.QueueS + l.PrefillS + l.DecodeS
-	sandbox, judge := l.SandboxWaitS+l.SandboxStartS, l.VerifierWaitS+l.VerifierS
+	sandbox, judge, score := l.SandboxWaitS+l.SandboxStartS, l.VerifierWaitS+l.VerifierS, l.ScorerWaitS+l.ScorerS
 	environment := l.ToolWaitS + l.ToolS + l.EnvironmentS
 	switch {
-	case environment+sandbox+judge <= engine:
+	case environment+sandbox+judge+score <= engine:
 		switch generating := 1 - reading - validating; {
 		case validating > max(reading, generating):
 			return "validation"
@@ -292,8 +299,10 @@ func (l Latency) binding(reading, validating float64) string {
 			return "prefill"
 		}
 		return "rollout"
-	case sandbox > max(environment, judge):
+	case sandbox > max(environment, judge, score):
 		return "sandbox"
+	case score > max(environment, judge):
+		return "scorer"
 	case judge > environment:
 		return "verifier"
 	}

@@ -198,9 +198,14 @@ func (e *examination) stalest() (versions int, why string) {
 }
 
 // longestS is the longest a rollout can take that waits for nothing, in seconds: its
-// environment, tools, sandbox and verifier included; infinite where one of them has no cap.
+// environment, tools, sandbox, verifier and scorer included; infinite where one of them has no cap.
 func (e *examination) longestS() float64 {
-	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(e.document.Modelled.Environment) + capS(e.document.Modelled.Verifier.Time)
+	longest := e.longestTokens()/e.setting.DecodeTokensPerS + capS(e.document.Modelled.Environment) + capS(e.document.Modelled.Verifier.Time) + capS(e.document.Modelled.Scorer.Time)
+	score := 0.0 // of a token
+	if speed := e.document.Modelled.Scorer.TokensPerS; speed > 0 {
+		score = 1 / speed
+	}
+	longest += score * (e.longestTokens() + float64(e.document.Modelled.PromptTokens))
 	if e.document.Modelled.Sandbox.When != "" {
 		longest += capS(e.document.Modelled.Sandbox.Start)
 	}
@@ -217,6 +222,7 @@ func (e *examination) longestS() float64 {
 	if speed := cmp.Or(e.document.Modelled.Prefill.TokensPerS, e.document.Modelled.Sync.PrefillTokensPerS); speed > 0 {
 		read = float64(e.document.Modelled.Tools.OutputTokens) / speed
 	}
+	read += score * float64(e.document.Modelled.Tools.OutputTokens)
 	return longest + calls*(capS(e.document.Modelled.Tools.Time)+read)
 }
 

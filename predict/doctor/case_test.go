@@ -86,8 +86,8 @@ func besideOf(d config.Config) string {
 	switch {
 	case d.Modelled.Train.StepCV > 0:
 		return "train steps take different times"
-	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.Limit > 0 || d.Modelled.Verifier.Concurrency > 0:
-		return "rollouts wait for tools, sandboxes or verifiers"
+	case d.Modelled.Tools.Concurrency > 0 || d.Modelled.Sandbox.When == "rollout" || d.Modelled.Sandbox.Limit > 0 || d.Modelled.Verifier.Concurrency+d.Modelled.Scorer.Concurrency > 0:
+		return "rollouts wait for tools, sandboxes, verifiers or scorers"
 	}
 	return ""
 }
@@ -96,11 +96,12 @@ func besideOf(d config.Config) string {
 func agentsOf(t *testing.T, d config.Config) *sim.Agents {
 	t.Helper()
 	r := d.Modelled
-	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" {
+	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" && d.Modelled.Scorer.None() {
 		return nil
 	}
 	a := &sim.Agents{Seed: d.Seed, Tools: must[*workload.Tools](t)(d.ToolsModel()), ToolWorkers: r.Tools.Concurrency,
-		Verifier: must[*workload.Times](t)(d.VerifierModel()), VerifierWorkers: d.Modelled.Verifier.Concurrency}
+		Verifier: sim.Review{Time: must[*workload.Times](t)(d.VerifierModel()), Workers: d.Modelled.Verifier.Concurrency},
+		Scorer:   sim.Review{Time: must[*workload.Times](t)(d.ScorerModel()), Workers: d.Modelled.Scorer.Concurrency}}
 	if r.Sandbox.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: r.Sandbox.When == "rollout", Start: must[*workload.Times](t)(d.SandboxStartModel()), Limit: r.Sandbox.Limit,
 			Starting: r.Sandbox.StartConcurrency, TimeoutNS: int64(1e9 * r.Sandbox.StartTimeoutS), FailureRate: r.Sandbox.FailureRate, Retries: r.Sandbox.Retries}

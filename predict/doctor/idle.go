@@ -26,7 +26,7 @@ const (
 var idleChecks = []check{
 	{Kind{
 		Code: "trainer-idle", Severities: []Severity{Warning, Info},
-		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPause, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyVerifiers, keyStarts, keySandboxes, keySchedule, keyTarget, keyUtilization, "modelled.train.step_s", "modelled.train.throughput_tokens_per_s"},
+		Keys:  []string{keySyncMode, keySyncTime, keyThreshold, keyEta, keyBudget, keyHold, keyPause, keyPrune, "filter.zero_advantage", keyBand, keyTools, keyVerifiers, keyScorers, keyStarts, keySandboxes, keySchedule, keyTarget, keyUtilization, "modelled.train.step_s", "modelled.train.throughput_tokens_per_s"},
 		When:  "no train step runs in more than 30 % of the time: a warning about the rule that keeps the trainer waiting; an info where the engines produce too little whatever the rules, or the schedule is synchronous. With `pause_at` from 10 % on, an info up to 30 %: groups that start in waves end in waves",
 		Known: "simulation; a rule is named where at least 0.1 of the share is beyond 1 − ρ, and it is the one whose relaxation alone, in a second simulation, lowers the share most, and by 0.05 or more; one that takes the simulation beyond the document's `budget` only as an info, where no other does",
 	}, (*examination).trainerIdle},
@@ -236,7 +236,8 @@ func (e *examination) agentRelaxations(base sim.Config) []relaxation {
 	}
 	a := base.Agents
 	add(a.ToolWorkers > 0, keyTools, fmt.Sprintf("%d tool calls run at once, and the others wait in their slots", a.ToolWorkers), func(a *sim.Agents) { a.ToolWorkers = 0 })
-	add(a.VerifierWorkers > 0, keyVerifiers, fmt.Sprintf("%d rollouts are judged at once, and the others wait in their slots", a.VerifierWorkers), func(a *sim.Agents) { a.VerifierWorkers = 0 })
+	add(a.Verifier.Workers > 0, keyVerifiers, fmt.Sprintf("%d rollouts are judged at once, and the others wait in their slots", a.Verifier.Workers), func(a *sim.Agents) { a.Verifier.Workers = 0 })
+	add(a.Scorer.Workers > 0, keyScorers, fmt.Sprintf("%d rollouts are scored at once, and the others wait in their slots", a.Scorer.Workers), func(a *sim.Agents) { a.Scorer.Workers = 0 })
 	if s := a.Sandboxes; s != nil {
 		add(s.Starting > 0, keyStarts, fmt.Sprintf("%d sandboxes start at once, and the others wait in their slots", s.Starting), func(a *sim.Agents) { a.Sandboxes.Starting = 0 })
 		add(s.Limit > 0, keySandboxes, fmt.Sprintf("there are %d sandboxes, and rollouts without one wait in their slots", s.Limit), func(a *sim.Agents) { a.Sandboxes.Limit = 0 })

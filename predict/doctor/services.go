@@ -12,6 +12,7 @@ const (
 	keyStarts    = "modelled.sandbox.start_concurrency"
 	keyTools     = "modelled.tools.concurrency"
 	keyVerifiers = "modelled.verifier.concurrency"
+	keyScorers   = "modelled.scorer.concurrency"
 )
 
 // servedLoad is the share of a service's capacity in use from which on its queue
@@ -20,8 +21,8 @@ const servedLoad = 0.9
 
 var serviceChecks = []check{
 	{Kind{
-		Code: "service-saturated", Severities: []Severity{Warning}, Keys: []string{keyStarts, keyTools, keyVerifiers},
-		When:  "tools, starting sandboxes or verifiers are in use for more than 90 % of what there is of them: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
+		Code: "service-saturated", Severities: []Severity{Warning}, Keys: []string{keyStarts, keyTools, keyVerifiers, keyScorers},
+		When:  "tools, starting sandboxes, verifiers or scorers are in use for more than 90 % of what there is of them: rollouts wait for it in their slots, and starts run into `start_timeout_s`",
 		Known: "simulation (Little's law): rollouts, or starts, a second times the mean time in service, against the number served at once",
 	}, (*examination).servicesSaturated},
 	{Kind{
@@ -73,7 +74,8 @@ func (e *examination) services(p *probe) []service {
 	s := p.result.Summary
 	rate, latency := s.Throughput.ProductionRolloutsPerS, s.Latency
 	list := []service{{keyTools, "tool calls", e.document.Modelled.Tools.Calls, tool, e.document.Modelled.Tools.Concurrency, rate * latency.ToolS},
-		{keyVerifiers, "verdicts", 1, judge, e.document.Modelled.Verifier.Concurrency, rate * latency.VerifierS}}
+		{keyVerifiers, "verdicts", 1, judge, e.document.Modelled.Verifier.Concurrency, rate * latency.VerifierS},
+		{keyScorers, "scores", 1, e.document.ScoreMeanS(e.setting.Lengths.Mean()), e.document.Modelled.Scorer.Concurrency, rate * latency.ScorerS}}
 	if e.document.Modelled.Sandbox.When != "" && s.WindowS > 0 {
 		// Their latency has the wait in it, and leaves out starts of attempts that failed.
 		list = append(list, service{keyStarts, "sandbox starts", 1, start, e.document.Modelled.Sandbox.StartConcurrency, float64(s.Services.SandboxStarts) / s.WindowS * start})
@@ -82,7 +84,7 @@ func (e *examination) services(p *probe) []service {
 }
 
 func (e *examination) servicesSaturated() {
-	if e.document.Modelled.Tools.Concurrency == 0 && e.document.Modelled.Verifier.Concurrency == 0 && e.document.Modelled.Sandbox.StartConcurrency == 0 {
+	if e.document.Modelled.Tools.Concurrency == 0 && e.document.Modelled.Verifier.Concurrency == 0 && e.document.Modelled.Scorer.Concurrency == 0 && e.document.Modelled.Sandbox.StartConcurrency == 0 {
 		return
 	}
 	p := e.probe()

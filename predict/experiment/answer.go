@@ -43,7 +43,7 @@ type SimulatedAnswer struct {
 	StalenessMean95 *[2]float64 `json:"staleness_mean_95"`
 	// TrainedOverSampledLength is below 1 where short rollouts are trained on more often.
 	TrainedOverSampledLength float64 `json:"trained_over_sampled_length"`
-	// Binding is what limits: rollout, train, sync, environment, sandbox, verifier or prefill.
+	// Binding is what limits: rollout, train, sync, environment, sandbox, verifier, scorer or prefill.
 	Binding string `json:"binding"`
 	// DiscardedShare is the share of ready groups that are never trained on.
 	DiscardedShare float64 `json:"discarded_share"`
@@ -111,6 +111,9 @@ func (a *Answer) simulate(d config.Config, in theory.Input) error {
 	a.unknown()
 	a.Simulated = &SimulatedAnswer{Steps: c.Document.Steps.Measured, WarmupSteps: run.warmup.Steps, Settled: why == "", Why: why, Binding: run.Summary.Throughput.Binding}
 	a.Warnings = append(a.Warnings, fmt.Sprintf("simulated instead, with the production loop: %d train steps after %d (headway simulate has more of it)", c.Document.Steps.Measured, run.warmup.Steps))
+	if text := scorersText(d, setting); text != "" {
+		a.Warnings = append(a.Warnings, text)
+	}
 	a.Target = answerTarget(run.Summary.Control)
 	if why != "" {
 		return nil

@@ -16,7 +16,7 @@ const advisedFrom = 0.03
 // First says what to expect, and which single changes buy most.
 func (a Answer) First(in theory.Input) report.Answer {
 	mean, period := a.mean(), a.period()
-	first := report.Answer{Verdict: regimeSentence(in, a.Prediction) + " " + a.expected(mean, period), Rest: "--full has the figures, all levers and their conditions, --json all."}
+	first := report.Answer{Verdict: regimeSentence(in, a.Prediction) + a.outsideBinds() + " " + a.expected(mean, period), Rest: "--full has the figures, all levers and their conditions, --json all."}
 	if a.Simulated != nil && !a.Simulated.Settled {
 		first.Notes = append(first.Notes, "no mean is printed: "+a.Simulated.Why+".")
 	}
@@ -31,6 +31,14 @@ func (a Answer) First(in theory.Input) report.Answer {
 		first.Advice = append(first.Advice, advised(l, in, mean))
 	}
 	return first
+}
+
+// outsideBinds names the service that binds in the place of generation, "" where none does.
+func (a Answer) outsideBinds() string {
+	if a.Simulated == nil || a.Simulated.Binding == "rollout" || a.Regime != theory.RolloutBound {
+		return ""
+	}
+	return " What binds: " + a.Simulated.Binding + "."
 }
 
 // mean is the staleness that is expected, NaN where it is not known.

@@ -59,6 +59,8 @@ func beside(d config.Config) string {
 		return "sandboxes start before the first token, or fail"
 	case d.Modelled.Verifier.Concurrency > 0:
 		return "finished rollouts wait for the verifier"
+	case d.Modelled.Scorer.Concurrency > 0:
+		return "finished rollouts wait for the scorers"
 	case d.Modelled.PromptTokens > 0 && prefillNS(d) > 0:
 		return "prompts are read before the first token"
 	case d.Modelled.Tools.OutputTokens > 0 && (d.Modelled.Prefill.Mode == "engine" || d.Modelled.Prefill.Mode == "pool"):
@@ -86,7 +88,7 @@ func beside(d config.Config) string {
 func emptySlots(d config.Config) string {
 	switch {
 	case outside(d):
-		return "slots in tools, environment, sandbox start or verifier generate nothing"
+		return "slots in tools, environment, sandbox start, verifier or scorer generate nothing"
 	case d.Schedule == theory.PolicySynchronous:
 		return "schedule synchronous empties the engines in every step"
 	case d.Queue.Policy == theory.PolicyBlock || d.Queue.Policy == theory.PolicyThreshold:
@@ -100,7 +102,7 @@ func emptySlots(d config.Config) string {
 // outside reports whether rollouts spend time outside their engine.
 func outside(d config.Config) bool {
 	takes := func(s config.TimeModel) bool { return s.Kind != "" && s.Kind != "none" }
-	return takes(d.Modelled.Environment) || takes(d.Modelled.Sandbox.Start) || takes(d.Modelled.Verifier.Time) ||
+	return takes(d.Modelled.Environment) || takes(d.Modelled.Sandbox.Start) || takes(d.Modelled.Verifier.Time) || !d.Modelled.Scorer.None() ||
 		d.Modelled.Tools.Calls > 0 && (takes(d.Modelled.Tools.Time) || d.Modelled.Tools.OutputTokens > 0 && prefillNS(d) > 0)
 }
 
@@ -142,7 +144,7 @@ func Covered(d config.Config, in theory.Input) (why string, asked theory.Input, 
 		return why, in, nil
 	}
 	const paused = "tools and environments go on while engines pause: no closed form for so long a sync; simulate"
-	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" {
+	if d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && d.Modelled.Verifier.Time.Kind == "" && d.Modelled.Scorer.None() {
 		if pausedOutside(d, in) {
 			why = paused
 		}

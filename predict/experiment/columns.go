@@ -63,7 +63,7 @@ func init() {
 		{name: "trained_tokens_per_s", doc: "response tokens trained per second, waits included", average: func(s *Simulation) float64 {
 			return s.Throughput.ConsumptionRolloutsPerWallS * s.Length.TrainedMeanTokens
 		}},
-		{name: "binding", kind: textColumn, doc: "what limits the rate of updates, in the first seed: rollout, train, environment, sync, sandbox, verifier, prefill, validation, or admission (a rule has both sides wait)", value: func(p *Point) any { return p.binding }},
+		{name: "binding", kind: textColumn, doc: "what limits the rate of updates, in the first seed: rollout, train, environment, sync, sandbox, verifier, scorer, prefill, validation, or admission (a rule has both sides wait)", value: func(p *Point) any { return p.binding }},
 		{name: "acceptance", doc: "share of ready groups that were not filtered", average: func(s *Simulation) float64 { return s.Acceptance }},
 		{name: "wasted_share", doc: "share of the response tokens that ended in the window and were not trained", average: func(s *Simulation) float64 { return s.Waste.WastedShare }},
 		{name: "tail_multiplier", doc: "mean time of a group's longest rollout over that of a rollout", average: func(s *Simulation) float64 { return s.TailMultiplier }},

@@ -141,7 +141,7 @@ var prefillModes = map[string]sim.PrefillMode{"slot": sim.PrefillSlot, "engine":
 func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 	// What is read again stands still while its engine validates, as agents do.
 	rereads := d.Modelled.Sync.PrefillTokensPerS > 0 && d.Modelled.Evaluate.Occupies == "engines"
-	if recorded == nil && d.Modelled.PromptTokens == 0 && d.Modelled.Prefill.Mode == "" && d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && (d.Modelled.Verifier.Time.Kind == "" || d.Modelled.Verifier.Time.Kind == "none") && !rereads {
+	if recorded == nil && d.Modelled.PromptTokens == 0 && d.Modelled.Prefill.Mode == "" && d.Modelled.Tools.Calls == 0 && d.Modelled.Sandbox.When == "" && (d.Modelled.Verifier.Time.Kind == "" || d.Modelled.Verifier.Time.Kind == "none") && d.Modelled.Scorer.None() && !rereads {
 		return nil, nil
 	}
 	tools, err := d.ToolsModel()
@@ -156,6 +156,10 @@ func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 	if err != nil {
 		return nil, err
 	}
+	scorer, err := d.ScorerModel()
+	if err != nil {
+		return nil, err
+	}
 	change, err := d.ChangeModel()
 	if err != nil {
 		return nil, err
@@ -166,7 +170,11 @@ func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 		Tools: tools, ToolWorkers: d.Modelled.Tools.Concurrency, ToolTokens: int32(d.Modelled.Tools.OutputTokens), Change: change,
 		Sessions: recorded, SessionTimes: d.RecordedTimes(),
 		CacheTokens: int64(d.Modelled.Prefill.CacheTokens),
-		Verifier:    verifier, VerifierWorkers: d.Modelled.Verifier.Concurrency,
+		Verifier:    sim.Review{Time: verifier, Workers: d.Modelled.Verifier.Concurrency},
+		Scorer:      sim.Review{Time: scorer, Workers: d.Modelled.Scorer.Concurrency},
+	}
+	if speed := d.Modelled.Scorer.TokensPerS; speed > 0 {
+		a.Scorer.NSPerToken = 1e9 / speed
 	}
 	if s := d.Modelled.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,

@@ -194,6 +194,7 @@ func latencyRows(s metrics.Summary) [][]string {
 		{"sandbox starts", l.SandboxStartS, fmt.Sprintf("live: %s, at most %d; %s of starts failed", report.Figure(v.SandboxesLiveMean, 1), v.SandboxesLiveMax, report.Share(v.SandboxErrorRate))},
 		{"waits for a tool", l.ToolWaitS, ""}, {"tools", l.ToolS, "calls a rollout: " + report.Figure(v.ToolCallsPerRollout, 1)},
 		{"environment", l.EnvironmentS, ""}, {"waits for the verifier", l.VerifierWaitS, ""}, {"verifier", l.VerifierS, ""},
+		{"waits for a scorer", l.ScorerWaitS, ""}, {"scorer", l.ScorerS, ""},
 		{"stands interrupted", l.InterruptedS, ""},
 	}
 	var rows [][]string

@@ -95,7 +95,7 @@ func (p *Plan) gives() string {
 // bindingWords say what a binding side means.
 var bindingWords = map[string]string{
 	"train": "the trainer binds", "sync": "weight syncs bind", "rollout": "generation binds", "admission": "admission binds, for the budget's sake",
-	"environment": "the environment binds", "verifier": "the verifier binds", "sandbox": "sandboxes bind", "prefill": "reading prompts binds", "validation": "evaluations bind",
+	"environment": "the environment binds", "verifier": "the verifier binds", "scorer": "scorers bind", "sandbox": "sandboxes bind", "prefill": "reading prompts binds", "validation": "evaluations bind",
 }
 
 // bindingText says what binds the recommended setting, as its simulation has it; "" where it was not simulated.

@@ -21,7 +21,7 @@ const (
 func (e *evaluator) shrunk(c *Candidate) (small Candidate, scale float64) {
 	small = *c
 	m, group := &e.problem.Document.Modelled, e.problem.Document.Rollout.GroupSize
-	counted := m.Tools.Concurrency + m.Verifier.Concurrency + m.Sandbox.Limit + m.Sandbox.StartConcurrency + m.Sandbox.Warm
+	counted := m.Tools.Concurrency + m.Verifier.Concurrency + m.Scorer.Concurrency + m.Sandbox.Limit + m.Sandbox.StartConcurrency + m.Sandbox.Warm
 	if c.BatchRollouts <= simulatedBatch || counted > 0 || e.problem.Machine.ReadS > 0 {
 		return small, 0
 	}

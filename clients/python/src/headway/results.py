@@ -73,7 +73,7 @@ class SimulatedAnswer(View):
     trained_over_sampled_length: float
     """trained_over_sampled_length is below 1 where short rollouts are trained on more often."""
     binding: str
-    """binding is what limits: rollout, train, sync, environment, sandbox, verifier or prefill."""
+    """binding is what limits: rollout, train, sync, environment, sandbox, verifier, scorer or prefill."""
     discarded_share: float
     """discarded_share is the share of ready groups that are never trained on."""
 
@@ -370,6 +370,9 @@ class Latency(View):
     environment_s: float
     verifier_wait_s: float
     verifier_s: float
+    scorer_wait_s: float | None
+    """scorer_wait_s and scorer_s are left out where nothing scores."""
+    scorer_s: float | None
     interrupted_s: float
 
 

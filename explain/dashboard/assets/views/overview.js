@@ -226,7 +226,8 @@ function EnginesCard({ summary }) {
 }
 
 const LATENCY = /** @type {const} */ ([["queue_s", "waiting at the engine", "#e69f00"], ["prefill_s", "prefill", "#cc79a7"], ["decode_s", "decode", "#0072b2"], ["sandbox_wait_s", "waiting for a sandbox", "#b58900"], ["sandbox_start_s", "sandbox start", "#8a8f98"],
-  ["tool_wait_s", "waiting for a tool", "#6b7280"], ["tool_s", "tools", "#009e73"], ["environment_s", "environment", "#56b4e9"], ["verifier_wait_s", "waiting for the verifier", "#a34f80"], ["verifier_s", "verifier", "#d55e00"], ["interrupted_s", "interrupted", "#c0271c"]]);
+  ["tool_wait_s", "waiting for a tool", "#6b7280"], ["tool_s", "tools", "#009e73"], ["environment_s", "environment", "#56b4e9"], ["verifier_wait_s", "waiting for the verifier", "#a34f80"], ["verifier_s", "verifier", "#d55e00"],
+  ["scorer_wait_s", "waiting for a scorer", "#7a5195"], ["scorer_s", "scorer", "#f0a3c0"], ["interrupted_s", "interrupted", "#c0271c"]]);
 
 /** @param {{ summary: Summary, task: string }} props */
 function RolloutCard({ summary, task }) {

@@ -6,7 +6,7 @@ import { count, fixed, lasting, percent, short, signed } from "../core/format.js
 /** @typedef {import("../../types/wire.js").Summary} Summary */
 
 /** Which side of the queue each binding word belongs to. @type {Record<string, "production" | "consumption" | "both">} */
-const SIDES = { rollout: "production", environment: "production", sandbox: "production", verifier: "production", prefill: "production", train: "consumption", sync: "consumption", validation: "consumption", admission: "both" };
+const SIDES = { rollout: "production", environment: "production", sandbox: "production", verifier: "production", scorer: "production", prefill: "production", train: "consumption", sync: "consumption", validation: "consumption", admission: "both" };
 
 /** Which train steps the figures are of. @param {Summary["health"]} health */
 export function over({ from_step, to_step, window_s }) {
