@@ -35,6 +35,7 @@ type call struct {
 	path    string
 	began   time.Time
 	rollout string
+	agent   agent
 	req     *request
 	talk    *conversation
 	prompt  *prompt
@@ -72,6 +73,9 @@ func (g *Gateway) sampling(path string, read func(*http.Request, Options) (*requ
 // serve answers a request, or returns why not.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Request, Options) (*request, error)) (err error) {
 	if c.rollout, err = rolloutOf(r); err != nil {
+		return err
+	}
+	if c.agent, err = agentOf(r); err != nil {
 		return err
 	}
 	if c.req, err = read(r, c.gateway.opt); err != nil {
@@ -126,7 +130,7 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 		}
 	}()
 	silent := true
-	reply, err = g.opt.Rollouts.Turn(ctx, c.rollout, protocol.TurnRequest{Prompt: c.prompt.tokens, MaxTokens: c.req.maxTokens, Sampling: c.req.sampling}, func(d protocol.TurnDelta) {
+	reply, err = g.opt.Rollouts.Turn(ctx, c.rollout, protocol.TurnRequest{Prompt: c.prompt.tokens, MaxTokens: c.req.maxTokens, Sampling: c.req.sampling, Agent: c.agent.name, Train: c.agent.train}, func(d protocol.TurnDelta) {
 		if silent && len(d.Tokens)+len(d.Text) > 0 {
 			silent = false
 			patience.Stop()
@@ -265,7 +269,7 @@ func (c *call) end(ctx context.Context, ch *choice, s *calls.Out) error {
 // note counts a choice that is recorded.
 func (c *call) note(ch *choice) {
 	c.recorded++
-	ch.why = c.talk.note(c.prompt, ch.index, &ch.reply)
+	ch.why = c.talk.note(c.prompt, c.agent.name, ch.index, &ch.reply)
 	ch.overridden = ch.reply.Overridden
 	for _, name := range c.req.overridden {
 		if !slices.Contains(ch.overridden, name) {

@@ -57,11 +57,13 @@ type conversation struct {
 	// asked are histories that a response was sampled after, branches the numbers that were seen.
 	asked    map[historyKey]bool
 	branches map[int]bool
+	// agents are those that a branch was begun for.
+	agents map[string]bool
 }
 
 func newConversation(ended <-chan struct{}, turnsMax, tokensMax int) *conversation {
 	return &conversation{ended: ended, turnsMax: turnsMax, tokensMax: tokensMax,
-		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool)}
+		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool), agents: make(map[string]bool)}
 }
 
 // longest returns the turn that the chat goes on from, and how many of its messages that covers.
@@ -87,6 +89,8 @@ const (
 	// beganFirst: the rollout's first. beganChoice: a further choice of the same request.
 	beganFirst  = "first"
 	beganChoice = "n"
+	// beganAgent: the first of another agent.
+	beganAgent = "agent"
 	// beganRepeated: after the same history a response was sampled before, or is at the same time.
 	beganRepeated = "repeated"
 	// beganChanged: the history is not one that the rollout has come by.
@@ -96,7 +100,7 @@ const (
 )
 
 // note takes note of a response and returns why its branch began, empty for one that went on.
-func (c *conversation) note(p *prompt, index int, reply *protocol.TurnReply) string {
+func (c *conversation) note(p *prompt, agent string, index int, reply *protocol.TurnReply) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	why := ""
@@ -106,6 +110,8 @@ func (c *conversation) note(p *prompt, index int, reply *protocol.TurnReply) str
 			why = beganChoice
 		case len(c.branches) == 0:
 			why = beganFirst
+		case !c.agents[agent]:
+			why = beganAgent
 		case p.unfit:
 			why = beganFallback
 		case p.before != nil || c.asked[p.history()]:
@@ -114,7 +120,7 @@ func (c *conversation) note(p *prompt, index int, reply *protocol.TurnReply) str
 			why = beganChanged
 		}
 	}
-	c.branches[reply.Branch] = true
+	c.branches[reply.Branch], c.agents[agent] = true, true
 	if len(c.asked) >= 2*c.turnsMax {
 		clear(c.asked) // it only tells a repeated history from a changed one
 	}

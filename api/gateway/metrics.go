@@ -41,7 +41,7 @@ func newMetrics() *metrics {
 		tokens: counter("headway_gateway_tokens_total",
 			"Tokens of responses that are complete: prompt, of which reused were taken over from earlier turns, and completion.", "kind"),
 		branches: counter("headway_gateway_branches_total",
-			"Branches begun, by reason: first, n, repeated, changed_history, or fallback, where the template does not extend its renderings.", "reason"),
+			"Branches begun, by reason: first, n, agent, repeated, changed_history, or fallback, where the template does not extend its renderings.", "reason"),
 		overridden: counter("headway_gateway_overridden_total",
 			"Sampling settings of clients that the run's took the place of, by name.", "setting"),
 		calls: counter("headway_gateway_calls_total",

@@ -24,6 +24,8 @@
 //	samples     I32 [R]    place in the group, from 0
 //	rollouts    I32 [R]    number of the rollout in the body, from 0; there only where a
 //	                       rollout of the batch has several sequences
+//	agents      I32 [R]    place of the sequence's agent in the lease's agents, -1 for none; there
+//	                       only where one of the batch is named
 //
 // The metadata entry "headway" of its header is a [Lease] as JSON.
 //

@@ -61,6 +61,10 @@ type SampleRequest struct {
 	// Prompt token ids, MaxTokens of the response; 0 means the run's limit.
 	Prompt    []int32 `json:"prompt"`
 	MaxTokens int     `json:"max_tokens"`
+	// Agent labels who speaks; every call of a rollout names one, or none does. A later prompt begins with the
+	// agent's own turns before. Train false keeps what the agent samples out of the trainer's batches.
+	Agent string `json:"agent,omitempty"`
+	Train *bool  `json:"train,omitempty"`
 }
 
 // SampleReply is a response, one entry a token.
@@ -90,6 +94,9 @@ type TurnRequest struct {
 	// MaxTokens of the response; 0 means the run's limit, and more is cut to it.
 	MaxTokens int
 	Sampling  Sampling
+	// Agent and Train are as in SampleRequest.
+	Agent string
+	Train *bool
 }
 
 // TurnDelta is a piece of a response as it arrives.

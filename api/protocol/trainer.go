@@ -109,6 +109,10 @@ type Lease struct {
 	Groups         int `json:"groups"`
 	// Sequences of the whole batch, where a rollout of it has several; else 0, and there are as many as rollouts.
 	Sequences int `json:"sequences,omitempty"`
+	// Agents are the names of those who speak in the whole batch's sequences, sorted. The tensor agents has for every
+	// sequence the place of its agent here, and -1 for none. Sequences of agents that are not trained are left out of
+	// the batch and of all its figures.
+	Agents []string `json:"agents,omitempty"`
 	// StalenessMean and StalenessMax are of the whole batch's groups, in versions.
 	StalenessMean float64      `json:"staleness_mean"`
 	StalenessMax  loop.Version `json:"staleness_max"`

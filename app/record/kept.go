@@ -76,7 +76,7 @@ func (k *keptGroup) rollouts() []dashboard.RolloutDetail {
 	for i := range samples {
 		s, advantage := &samples[i], float64(advantages[i])
 		out = append(out, dashboard.RolloutDetail{Sample: s.ID.Sample, Attempt: s.ID.Attempt, Reward: float64(s.Reward), Advantage: &advantage,
-			Truncated: s.Truncated, Turns: turnsOf(s, ratios[s.ID], k.spell)})
+			Truncated: s.Truncated, Turns: turnsOf(s, s.Spread(ratios[s.ID]), k.spell)})
 	}
 	return out
 }
@@ -92,7 +92,7 @@ func (k *keptGroup) line() dashboard.GroupLine {
 		}
 		l.RewardMin, l.RewardMax = min(l.RewardMin, reward), max(l.RewardMax, reward)
 		l.RewardMean += reward / float64(len(k.group.Samples))
-		l.Tokens += int64(s.ResponseTokens())
+		l.Tokens += int64(s.Trained().ResponseTokens())
 	}
 	return l
 }
@@ -101,16 +101,21 @@ func (k *keptGroup) line() dashboard.GroupLine {
 // lies between is a tool's. A branch of the history begins with a prompt again.
 func turnsOf(s *port.Sample, ratios []float32, spell func([]int32) string) []dashboard.Turn {
 	var turns []dashboard.Turn
-	breaks, opening := s.Breaks, true
+	breaks, opening, sequence := s.Breaks, true, 0
 	for first := 0; first < len(s.Tokens); {
 		if len(breaks) > 0 && int(breaks[0]) == first {
 			breaks, opening = breaks[1:], true
+			sequence++
 		}
 		end := first + 1
 		for end < len(s.Tokens) && s.LossMask[end] == s.LossMask[first] && (len(breaks) == 0 || int(breaks[0]) != end) {
 			end++
 		}
-		turns = append(turns, turnOf(s, first, end, opening, ratios, spell))
+		turn := turnOf(s, first, end, opening, ratios, spell)
+		if turn.Role == "policy" && s.Agents != nil {
+			turn.Name = s.Agents[sequence].Name
+		}
+		turns = append(turns, turn)
 		first, opening = end, false
 	}
 	if len(turns) > 0 && s.Prompt != "" && turns[0].Role == "prompt" {

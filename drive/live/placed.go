@@ -83,6 +83,9 @@ func checkSample(s *port.Sample, id port.RolloutID) error {
 	if sampled == 0 {
 		return fmt.Errorf("live: sample %v has no token that the policy sampled", id)
 	}
+	if err := s.CheckAgents(); err != nil {
+		return fmt.Errorf("live: %w", err)
+	}
 	return checkChannels(s)
 }
 

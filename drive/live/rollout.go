@@ -428,11 +428,12 @@ func (r *Runtime) play(p *rollout) {
 		post()
 		return
 	}
-	ev.Tokens, ev.Reward, ev.Time = int32(s.ResponseTokens()), s.Reward, r.clock()
+	trained := s.Trained() // figures are of those alone
+	ev.Tokens, ev.Reward, ev.Time = int32(trained.ResponseTokens()), s.Reward, r.clock()
 	if s.Exact {
 		ev.Mark = loop.MarkSolved
 	}
-	c.measured, c.generateNS = measure(&s), s.GenerateNS
+	c.measured, c.generateNS = measure(trained), s.GenerateNS
 	if goal := r.cfg.Control; goal != nil && goal.Tokens {
 		ev.Made = c.measured.ByVersion
 	}

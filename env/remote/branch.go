@@ -16,6 +16,8 @@ type turn struct {
 	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
 	prompt    []int32
 	maxTokens int
+	// agent speaks, without a name where nobody is named.
+	agent port.Agent
 	// known is the first row of passes that the engine is to say.
 	known int
 	// asked is how many tokens the prompt had.
@@ -65,6 +67,8 @@ func (t *turn) numbered() bool { return t.number >= 0 }
 
 // branch is one sequence of a rollout: one entry a token in every slice.
 type branch struct {
+	// agent speaks in it.
+	agent    port.Agent
 	tokens   []int32
 	mask     []uint8
 	logprobs []float32
@@ -127,22 +131,22 @@ type record struct {
 // empty reports whether nothing was sampled.
 func (r *record) empty() bool { return len(r.branches) == 0 }
 
-// fit is the place of the branch that a prompt goes on with: the longest whose tokens it begins
-// with, the oldest of several. It is the number of branches where there is none.
-func (r *record) fit(prompt []int32) int {
+// fit is the place of the branch that an agent's prompt goes on with: the longest of that agent's whose tokens
+// it begins with, the oldest of several. It is the number of branches where there is none.
+func (r *record) fit(agent port.Agent, prompt []int32) int {
 	best, length := len(r.branches), 0
 	for i, b := range r.branches {
-		if n := len(b.tokens); n > length && n <= len(prompt) && slices.Equal(prompt[:n], b.tokens) {
+		if n := len(b.tokens); b.agent == agent && n > length && n <= len(prompt) && slices.Equal(prompt[:n], b.tokens) {
 			best, length = i, n
 		}
 	}
 	return best
 }
 
-// goesOn is the branch that a prompt goes on with, or a new one at the same place. A new one has the side channels of
+// goesOn is the branch that an agent's prompt goes on with, or a new one at the same place. A new one has the side channels of
 // the tokens that it shares with another: those of the longest such beginning.
-func (r *record) goesOn(prompt []int32) (*branch, int) {
-	place := r.fit(prompt)
+func (r *record) goesOn(agent port.Agent, prompt []int32) (*branch, int) {
+	place := r.fit(agent, prompt)
 	if place < len(r.branches) {
 		return r.branches[place], place
 	}
@@ -155,7 +159,7 @@ func (r *record) goesOn(prompt []int32) (*branch, int) {
 			from, shared = b, n
 		}
 	}
-	out := &branch{}
+	out := &branch{agent: agent}
 	if from != nil {
 		for i := range from.channels {
 			out.channels = append(out.channels, from.channels[i].Fork(shared))
@@ -177,7 +181,7 @@ func commonPrefix(a, b []int32) int {
 
 // sampled adds a turn with its response.
 func (r *record) sampled(t *turn, g *port.Generation) {
-	b, place := r.goesOn(t.prompt)
+	b, place := r.goesOn(t.agent, t.prompt)
 	if t.place = place; place == len(r.branches) {
 		r.branches = append(r.branches, b)
 	}
@@ -244,6 +248,9 @@ func (r *record) sample() port.Sample {
 	}
 	for i, b := range r.branches {
 		begin := int32(len(s.Tokens))
+		if b.agent.Name != "" { // then all have one
+			s.Agents = append(s.Agents, b.agent)
+		}
 		if i > 0 {
 			s.Breaks = append(s.Breaks, begin)
 		}

@@ -55,17 +55,18 @@ func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleR
 // turn finds the turn that a call asks for, or begins it.
 func (e *Dispatcher) turn(s *session, req *protocol.SampleRequest) (*turn, error) {
 	r := &s.record
+	agent, err := agentOf(req.Agent, req.Train)
+	if err != nil {
+		return nil, err
+	}
 	if req.Turn < len(r.turns) {
 		t := r.turns[req.Turn]
-		if t.maxTokens != req.MaxTokens || !slices.Equal(t.prompt, req.Prompt) {
-			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt or max_tokens: repeat the same call, or begin the next turn", req.Turn, s.id)
+		if t.maxTokens != req.MaxTokens || t.agent != agent || !slices.Equal(t.prompt, req.Prompt) {
+			return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s was asked for with another prompt, agent or max_tokens: repeat the same call, or begin the next turn", req.Turn, s.id)
 		}
 		return t, nil
 	}
-	var history []int32
-	if !r.empty() {
-		history = r.branches[0].tokens
-	}
+	history := r.history(agent)
 	switch {
 	case s.state != stateClaimed:
 		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is finished: it samples no more", s.id)
@@ -76,10 +77,14 @@ func (e *Dispatcher) turn(s *session, req *protocol.SampleRequest) (*turn, error
 	case len(req.Prompt) < len(history) || !slices.Equal(req.Prompt[:len(history)], history):
 		return nil, protocol.Refuse(protocol.CodeConflict, "turn %d of %s has a changed history: its prompt must begin with the %d sampled tokens of prompt and response so far", req.Turn, s.id, len(history)).With("tokens", len(history))
 	}
-	if err := e.admit(s, req.Prompt); err != nil {
+	if err := s.checkAgent(agent); err != nil {
+		return nil, err
+	}
+	if err := e.admit(s, agent, req.Prompt); err != nil {
 		return nil, err
 	}
 	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, e.opt.Sampling)
+	t.agent = agent
 	r.turns = append(r.turns, t)
 	s.pending += promptBytes(t.asked)
 	e.count(s)
@@ -220,6 +225,9 @@ func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 		}
 	case r.empty():
 		return protocol.Refuse(protocol.CodeInvalid, "nothing was sampled for %s, so it can have no reward. Sample first (an agent under /v1, a worker by sample), or send tokens with loss_mask, logprobs and versions. A rollout that cannot be played ends by failed, with reason %s, %s or %s", s.id, protocol.ReasonEnvironment, protocol.ReasonTimeout, protocol.ReasonData)
+	}
+	if err := r.checkTrained(s.id); err != nil {
+		return err
 	}
 	s.dropAll()
 	e.release(s)

@@ -181,7 +181,7 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 		return move{over: true, sample: s.sample}
 	case len(s.queue) > 0:
 		s.running = s.queue[0]
-		goesOn, _ := s.record.goesOn(s.running.prompt)
+		goesOn, _ := s.record.goesOn(s.running.agent, s.running.prompt)
 		s.running.known = goesOn.known(len(s.running.prompt))
 		s.queue = slices.Delete(s.queue, 0, 1)
 		return move{turn: s.running}

@@ -66,7 +66,9 @@ func (e *Dispatcher) turnOf(req *protocol.TurnRequest) (*turn, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	return newTurn(-1, req.Prompt, ask.MaxTokens, sampling), overridden, nil
+	t := newTurn(-1, req.Prompt, ask.MaxTokens, sampling)
+	t.agent, err = agentOf(req.Agent, req.Train)
+	return t, overridden, err
 }
 
 // claimedBy finds a claimed rollout, whoever holds it. e.mu must be held.
@@ -91,7 +93,10 @@ func (e *Dispatcher) enqueue(id string, t *turn) (*session, error) {
 	case len(s.record.turns) > 0:
 		return nil, protocol.Refuse(protocol.CodeConflict, "rollout %s is sampled by its worker's numbered calls: go on with those, or claim another for an agent", id)
 	}
-	if err := e.admit(s, t.prompt); err != nil {
+	if err := s.checkAgent(t.agent); err != nil {
+		return nil, err
+	}
+	if err := e.admit(s, t.agent, t.prompt); err != nil {
 		return nil, err
 	}
 	s.queue = append(s.queue, t)

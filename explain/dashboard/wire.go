@@ -285,6 +285,7 @@ type RolloutDetail struct {
 type Turn struct {
 	// Role is prompt, policy, tool or verifier.
 	Role string `json:"role"`
+	// Name is of the tool or verifier; of a policy's turn it is the agent's.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Tokens of a policy's turn: the text of each, its id, log-probability and policy version. The last is the

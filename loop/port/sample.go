@@ -26,6 +26,8 @@ type Sample struct {
 	// changed on the way (a branch) leaves several, one after the other, and each is trained on as
 	// one. They rise, from above 0 to below len(Tokens); nil for one sequence.
 	Breaks []int32
+	// Agents are those who speak in the sequences, one each; nil where calls name no agent.
+	Agents []Agent
 	// Channels are the side channels of its sequences, in the order of these; nil for none. Their bytes lie in blobs of
 	// this attempt.
 	Channels []channel.Channel

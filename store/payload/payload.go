@@ -36,7 +36,7 @@ func Append(dst []byte, s *port.Sample) []byte {
 		dst = appendShort(dst, int64(v))
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
-	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks|flag(len(s.Channels) > 0)*flagChannels)
+	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks|flag(len(s.Channels) > 0)*flagChannels|flag(len(s.Agents) > 0)*flagAgents)
 	dst = appendText(dst, s.Prompt)
 	dst = appendText(dst, s.Response)
 	dst = appendText(dst, s.Answer)
@@ -56,17 +56,24 @@ func Append(dst []byte, s *port.Sample) []byte {
 	if len(s.Channels) > 0 {
 		dst = appendChannels(dst, s.Channels)
 	}
+	if len(s.Agents) > 0 {
+		dst = binary.AppendUvarint(dst, uint64(len(s.Agents)))
+		for _, a := range s.Agents {
+			dst = append(appendText(dst, a.Name), flag(a.Untrained))
+		}
+	}
 	return dst
 }
 
-// What the byte of flags holds. A payload that says flagBreaks has the breaks at its end, and behind them the channels
-// where it says flagChannels.
+// What the byte of flags holds. A payload that says flagBreaks has the breaks at its end. Behind them
+// are the channels where it says flagChannels, and then the agents where it says flagAgents.
 const (
 	flagExact = 1 << iota
 	flagTruncated
 	flagDerived
 	flagBreaks
 	flagChannels
+	flagAgents
 	flagsEnd
 )
 
@@ -223,10 +230,28 @@ func Decode(body []byte) (port.Sample, error) {
 	if has&flagChannels != 0 {
 		s.Channels = f.channels()
 	}
+	if has&flagAgents != 0 {
+		s.Agents = f.agents()
+	}
 	if f.bad || len(f.rest) > 0 || has >= flagsEnd {
 		return port.Sample{}, ErrFormat
 	}
 	return s, nil
+}
+
+// agents reads who speaks in the sequences.
+func (f *fields) agents() []port.Agent {
+	out := make([]port.Agent, f.length())
+	for i := range out {
+		out[i].Name = f.text()
+		b := f.bytes(1)
+		if b == nil || b[0] > 1 {
+			f.fail()
+			return nil
+		}
+		out[i].Untrained = b[0] == 1
+	}
+	return out
 }
 
 // BlobsMost is the most that payloads and blobs may take together for another blob to be put, of a bound on them in bytes.

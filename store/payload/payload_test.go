@@ -79,6 +79,9 @@ func drawSample(rng *rand.Rand) port.Sample {
 		}
 		s.Channels = append(s.Channels, c)
 	}
+	for range rng.IntN(3) {
+		s.Agents = append(s.Agents, port.Agent{Name: text(), Untrained: rng.IntN(2) == 0})
+	}
 	return s
 }
 

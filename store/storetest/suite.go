@@ -74,6 +74,7 @@ func Sample(id port.RolloutID, tokens int) port.Sample {
 	}
 	if s.Derived = id.Sample == 1; s.Derived && tokens > 4 {
 		s.Breaks = []int32{2, 4}
+		s.Agents = []port.Agent{{Name: "a"}, {Name: "b", Untrained: true}, {Name: "a"}}
 	}
 	return s
 }

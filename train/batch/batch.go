@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -52,6 +53,7 @@ type Batch struct {
 // New checks a batch and computes its advantages, each over its whole group. The
 // error names the rollout and the token that cannot be trained on, and what was expected.
 func New(b port.Batch, o Options) (*Batch, error) {
+	b.Groups = port.TrainedGroups(b.Groups)
 	p := &Batch{groups: b.Groups, asked: o.Channels, tell: o.Lost, plans: make(map[int][][]int), lost: make(map[blob]struct{})}
 	o.Kind = cmp.Or(o.Kind, protocol.KindTrain)
 	p.lease = protocol.Lease{Lease: b.Lease, Attempt: b.Attempt, Kind: o.Kind, Version: b.Version, Groups: len(b.Groups)}
@@ -78,6 +80,8 @@ func New(b port.Batch, o Options) (*Batch, error) {
 	if !p.branched {
 		p.lease.Sequences = 0
 	}
+	slices.Sort(p.lease.Agents)
+	p.lease.Agents = slices.Compact(p.lease.Agents)
 	return p, nil
 }
 
@@ -98,6 +102,9 @@ func (p *Batch) add(g *port.Group, o Options) error {
 		clean[i], rewards[i] = c.clean, s.Reward
 		p.branched = p.branched || len(s.Breaks) > 0
 		p.lease.Sequences += s.Sequences()
+		for _, a := range s.Agents {
+			p.lease.Agents = append(p.lease.Agents, a.Name)
+		}
 		p.lease.Tokens += len(s.Tokens)
 		p.lease.ResponseTokens += c.response
 	}

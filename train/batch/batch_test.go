@@ -14,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/train/batch/batchtest"
 	"github.com/headway-rl/headway/train/grpo"
@@ -326,6 +327,58 @@ func branchedPlain() port.Batch {
 	return b
 }
 
+// spokenPlain is branchedPlain in whose first group a solver and a referee speak, the referee untrained, and in the
+// second nobody is named.
+func spokenPlain() port.Batch {
+	b := branchedPlain()
+	solver, referee := port.Agent{Name: "solver"}, port.Agent{Name: "referee", Untrained: true}
+	b.Groups[0].Samples[0].Agents = []port.Agent{{Name: "critic"}}
+	b.Groups[0].Samples[1].Agents = []port.Agent{referee, solver}
+	b.Groups[0].Samples[1].Channels = []channel.Channel{
+		{Header: channel.Header{Name: "x-a", DType: channel.U8, Align: channel.Sampled}, Parts: []channel.Part{{Rows: 1}}},
+		{Header: channel.Header{Name: "x-a", DType: channel.U8, Align: channel.Sampled}, Sequence: 1, Parts: []channel.Part{{Rows: 1, Blob: 1}}},
+	}
+	return b
+}
+
+// TestAgents: every sequence says who speaks, and what is not trained is left out of batch and figures. The
+// rollouts that the batch is made of keep it.
+func TestAgents(t *testing.T) {
+	b := spokenPlain()
+	p, err := New(b, Options{NormalizeStd: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := share(t, p, 0, 1)
+	l := out.Lease
+	if !slices.Equal(l.Agents, []string{"critic", "solver"}) || !slices.Equal(out.Agents, []int32{0, 1, -1, -1}) {
+		t.Errorf("agents %q, of sequences %v", l.Agents, out.Agents)
+	}
+	if l.Rollouts != 4 || l.Sequences != 0 || l.Tokens != 21 || l.ResponseTokens != 10 || !slices.Equal(out.Offsets, []int64{0, 6, 9, 15, 21}) {
+		t.Errorf("figures %+v, offsets %v", l, out.Offsets)
+	}
+	if !slices.Equal(out.Tokens[6:9], []int32{4, 5, 7}) || out.Advantages[0] != -1 || out.Advantages[1] != 1 {
+		t.Errorf("tokens %v, advantages %v", out.Tokens, out.Advantages)
+	}
+	if c := l.Channels; len(c) != 1 || c[0].Rows != 1 || c[0].Absent != 9 {
+		t.Errorf("channels %+v", c)
+	}
+	if s := b.Groups[0].Samples[1]; len(s.Tokens) != 6 || len(s.Agents) != 2 || len(s.Channels) != 2 {
+		t.Errorf("the rollout itself has become %+v", s)
+	}
+	for want, spoil := range map[string]func(*port.Sample){
+		"the agents of 1":                        func(s *port.Sample) { s.Agents = s.Agents[:1] },
+		"has no agent in sequence 1, and others": func(s *port.Sample) { s.Agents[1].Name = "" },
+		"has no agent that is trained":           func(s *port.Sample) { s.Agents[1].Untrained = true },
+	} {
+		b := spokenPlain()
+		spoil(&b.Groups[0].Samples[1])
+		if _, err := New(b, Options{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+}
+
 // What says that sequences are of one rollout must hold together.
 func TestDecodeRefusesRollouts(t *testing.T) {
 	p, err := New(branchedPlain(), Options{})
@@ -372,10 +425,14 @@ func TestGolden(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a, err := New(spokenPlain(), Options{Vocabulary: vocabulary, NormalizeStd: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, c := range map[string]struct {
 		of          *Batch
 		rank, ranks int
-	}{"whole": {p, 0, 1}, "share0": {p, 0, 3}, "share1": {p, 1, 3}, "empty": {p, 2, 3}, "branched": {q, 0, 1}} {
+	}{"whole": {p, 0, 1}, "share0": {p, 0, 3}, "share1": {p, 1, 3}, "empty": {p, 2, 3}, "branched": {q, 0, 1}, "agents": {a, 0, 1}} {
 		path := filepath.Join("testdata", name+".safetensors")
 		body, err := c.of.Share(c.rank, c.ranks, 60)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"sync"
 	"unsafe"
 
@@ -20,18 +21,21 @@ const metadataEntry = "headway"
 
 // dtypes are the tensors of a body, in the order of their data: those of the widest
 // elements first, so that each lies aligned to its own. rolloutsTensor is there only where
-// a rollout of the batch left several sequences.
+// a rollout of the batch left several sequences, and agentsTensor where one names its agents.
 var dtypes = []struct {
 	name  string
 	dtype weights.DType
 }{
 	{"offsets", "I64"}, {"groups", "I64"},
 	{"tokens", "I32"}, {"logprobs", "F32"}, {"versions", "I32"},
-	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"},
+	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"}, {agentsTensor, "I32"},
 	{"loss_mask", "U8"},
 }
 
-const rolloutsTensor = "rollouts"
+const (
+	rolloutsTensor = "rollouts"
+	agentsTensor   = "agents"
+)
 
 // Body is a share of a batch as it goes over the wire. It implements api.Body: it
 // holds no copy of the tensors and writes them from where they lie.
@@ -63,8 +67,10 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 		return nil, err
 	}
 	b.size = int64(len(b.header)) + int64(rows)*(8+8+4+4+4) + 8 + int64(tokens)*(4+4+4+1)
-	if p.branched {
-		b.size += int64(rows) * 4
+	for _, there := range []bool{p.branched, len(lease.Agents) > 0} {
+		if there {
+			b.size += int64(rows) * 4
+		}
 	}
 	return b, nil
 }
@@ -77,6 +83,10 @@ func header(lease protocol.Lease, rows, tokens int, branched bool) ([]byte, erro
 		switch d.name {
 		case rolloutsTensor:
 			if !branched {
+				continue
+			}
+		case agentsTensor:
+			if len(lease.Agents) == 0 {
 				continue
 			}
 		case "offsets":
@@ -169,7 +179,22 @@ func (b *Body) write(o *output) {
 			rollout++
 		})
 	}
+	if names := b.lease.Agents; len(names) > 0 {
+		b.each(func(_ int, _ int, s *port.Sample) {
+			for i := range s.Sequences() {
+				o.uint32(uint32(agentCode(names, s, i)))
+			}
+		})
+	}
 	b.each(func(_ int, _ int, s *port.Sample) { o.bytes(s.LossMask) })
+}
+
+// agentCode is the place among the batch's agents of the one who speaks in a sequence; -1 for nobody.
+func agentCode(names []string, s *port.Sample, sequence int) int32 {
+	if s.Agents == nil {
+		return -1
+	}
+	return int32(slices.Index(names, s.Agents[sequence].Name))
 }
 
 // eachRow visits the samples of the share once for each of their sequences.

@@ -57,6 +57,9 @@ func checkSample(s *port.Sample, training loop.Version, vocabulary int) (checked
 	if err := checkBreaks(s); err != nil {
 		return checked{}, err
 	}
+	if err := s.CheckAgents(); err != nil {
+		return checked{}, fmt.Errorf("batch: %w", err)
+	}
 	if vocabulary <= 0 || vocabulary > math.MaxInt32 {
 		vocabulary = math.MaxInt32
 	}

@@ -55,7 +55,7 @@ func Scored(sequences []Sequence) int {
 }
 
 // Of turns a batch into sequences, in the order of its groups, with the advantages of their groups (divided by
-// the standard deviation with normalize). Check, if not nil, says what a model cannot hold. An error names the rollout
+// the standard deviation with normalize). Sequences of agents that are not trained are left out. Check, if not nil, says what a model cannot hold. An error names the rollout
 // and its fault; nothing may be trained on then.
 func Of(batch port.Batch, normalize bool, check func(*Sequence) error) ([]Sequence, error) {
 	out := make([]Sequence, 0, count(batch))
@@ -72,7 +72,7 @@ func Of(batch port.Batch, normalize bool, check func(*Sequence) error) ([]Sequen
 		for i := range group.Samples {
 			first := len(out)
 			var err error
-			if out, err = appendRollout(out, &group.Samples[i], batch.Version, check); err != nil {
+			if out, err = appendRollout(out, group.Samples[i].Trained(), batch.Version, check); err != nil {
 				return nil, err
 			}
 			for k := range out[first:] {
@@ -100,6 +100,9 @@ func appendRollout(to []Sequence, s *port.Sample, training loop.Version, check f
 	if len(s.LossMask) != len(s.Tokens) || len(s.Logprobs) != len(s.Tokens) || len(s.Versions) != len(s.Tokens) {
 		return nil, fmt.Errorf("trainer: rollout %v has %d tokens, %d loss marks, %d log-probs and %d versions, want as many of each",
 			s.ID, len(s.Tokens), len(s.LossMask), len(s.Logprobs), len(s.Versions))
+	}
+	if err := s.CheckAgents(); err != nil {
+		return nil, fmt.Errorf("trainer: %w", err)
 	}
 	first := 0
 	for k := range len(s.Breaks) + 1 {

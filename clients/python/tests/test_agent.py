@@ -72,6 +72,59 @@ def test_agents_are_trained_on(serve: Start) -> None:
     assert batches == 3
 
 
+def spoken(task: headway.Task) -> float:
+    """An episode of two solvers and a referee that is not trained; it has read the first solver's words."""
+    prompt = [0, *word_of(task), 1]
+    said = {}
+    for name in ("solver", "referee", "second"):
+        api = task.openai(name, train=name != "referee")
+        with httpx.Client(base_url=api.base_url, headers=api.headers) as http:
+            choice = complete(http, prompt, return_token_ids=True)
+            said[name] = choice["token_ids"]
+            assert choice["headway"]["branch"] == len(said) - 1
+    with httpx.Client(base_url=task.openai().base_url, headers=task.openai().headers) as http:
+        unnamed = http.post("/completions", json={"model": "policy", "prompt": prompt})
+        assert (unnamed.status_code, unnamed.json()["error"]["param"]) == (400, "agent")
+    return reward(task, said["solver"])
+
+
+def test_agents_of_an_episode(serve: Start) -> None:
+    """Every sequence says who speaks, and a trainer makes a baseline of each agent. Nothing of a referee is there."""
+    server = serve("--steps", "2", environment__kind="remote")
+    play = headway.environment("reverse")(spoken)
+    worker = threading.Thread(target=headway.work, args=(server.url, play, 16), kwargs={"worker": "w"})
+    worker.start()
+    with headway.connect(server.url) as hw:
+        weights = hw.load()
+        for batch in hw.batches():
+            assert batch.metadata.agents == ("second", "solver")
+            assert [[s.agent for s in one] for one in batch.by_rollout()] == [["solver", "second"]] * 16
+            assert batch.metadata.response_tokens == int(batch.loss_mask.sum())
+            advantages = np.zeros(len(batch), np.float32)
+            for g in np.unique(batch.groups):
+                for name in np.unique(batch.agents):
+                    rows = (batch.groups == g) & (batch.agents == name)
+                    advantages[rows] = batch.rewards[rows] - batch.rewards[rows].mean()
+            assert abs(advantages.sum()) < 1e-4
+            hw.publish(batch, weights)
+    worker.join(60)
+    assert not worker.is_alive()
+
+
+def test_numbered_agents(serve: Start) -> None:
+    """A worker's own calls name agents too; the embedded trainer trains on those that are to be."""
+
+    @headway.environment("reverse")
+    def play(task: headway.Task, sample: headway.Sampler) -> float:
+        prompt = [0, *word_of(task), 1]
+        refereed = sample(prompt, 6, agent="referee", train=False)
+        solved = sample(prompt, 3, agent="solver")
+        return reward(task, solved.tokens) + len(refereed.tokens) / 100
+
+    server = serve("--steps", "2", environment__kind="remote", trainer__kind="embedded")
+    assert headway.work(server.url, play, 16, worker="w") >= 2 * 16
+
+
 def test_embedded_trainer(serve: Start) -> None:
     """The embedded trainer trains on agents' rollouts, too; a coroutine that streams plays as well."""
 

@@ -52,6 +52,21 @@ def test_branches() -> None:
     assert list(golden("empty").by_rollout()) == []
 
 
+def test_agents() -> None:
+    """Every sequence says who speaks in it; what is not trained is not there."""
+    batch = golden("agents")
+    assert batch.metadata.agents == ("critic", "solver")
+    assert batch.agents.tolist() == ["critic", "solver", "", ""]
+    assert [r.agent for r in batch] == ["critic", "solver", "", ""]
+    assert batch.tokens[batch.offsets[1] : batch.offsets[2]].tolist() == [4, 5, 7]
+    assert batch.metadata.response_tokens == int(batch.loss_mask.sum())
+    assert golden("whole").agents.tolist() == ["", "", ""]
+    for codes in (None, np.array([0, 1, -1, 2], np.int32), np.array([0, 1], np.int32)):
+        batch._agents = codes
+        with pytest.raises(headway.Invalid, match="agent"):
+            headway.batch.check(batch)
+
+
 def test_shares() -> None:
     """The shares of all ranks are the whole, in groups; each says the whole's figures."""
     batch, shares = golden("whole"), [golden(n) for n in ("share0", "share1", "empty")]

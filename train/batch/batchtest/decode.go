@@ -16,6 +16,7 @@ import (
 const (
 	metadataEntry  = "headway"
 	rolloutsTensor = "rollouts"
+	agentsTensor   = "agents"
 	logprobMax     = 1e-3
 )
 
@@ -25,7 +26,7 @@ var dtypes = []struct {
 }{
 	{"offsets", "I64"}, {"groups", "I64"},
 	{"tokens", "I32"}, {"logprobs", "F32"}, {"versions", "I32"},
-	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"},
+	{"advantages", "F32"}, {"rewards", "F32"}, {"samples", "I32"}, {rolloutsTensor, "I32"}, {agentsTensor, "I32"},
 	{"loss_mask", "U8"},
 }
 
@@ -45,6 +46,8 @@ type Tensors struct {
 	Samples             []int32   // R
 	// Rollout numbers the rollouts of the share from 0, by sequence; nil where each left one. R
 	Rollout []int32
+	// Agents are places in Lease.Agents, -1 for none; nil where the batch names none. R
+	Agents []int32
 }
 
 // Rollouts is how many rollouts the sequences are of.
@@ -89,7 +92,7 @@ func Decode(body []byte) (*Tensors, error) {
 		raw[e.Name] = body[h.DataStart+e.Begin : h.DataStart+e.End]
 	}
 	for _, d := range dtypes {
-		if _, ok := raw[d.name]; !ok && d.name != rolloutsTensor {
+		if _, ok := raw[d.name]; !ok && d.name != rolloutsTensor && d.name != agentsTensor {
 			return nil, fmt.Errorf("batch: the tensor %s is missing", d.name)
 		}
 	}
@@ -100,6 +103,9 @@ func Decode(body []byte) (*Tensors, error) {
 	if rollouts, ok := raw[rolloutsTensor]; ok {
 		t.Rollout = ints(rollouts)
 	}
+	if agents, ok := raw[agentsTensor]; ok {
+		t.Agents = ints(agents)
+	}
 	if err := t.Check(); err != nil {
 		return nil, err
 	}
@@ -108,7 +114,7 @@ func Decode(body []byte) (*Tensors, error) {
 
 // Check refuses tensors that do not fit one another or must not be trained on.
 func (t *Tensors) Check() error {
-	for _, check := range []func() error{t.checkShapes, t.checkRollouts, t.checkLease, t.checkTokens} { // each relies on those before
+	for _, check := range []func() error{t.checkShapes, t.checkRollouts, t.checkAgents, t.checkLease, t.checkTokens} { // each relies on those before
 		if err := check(); err != nil {
 			return err
 		}
@@ -146,6 +152,19 @@ func (t *Tensors) checkShapes() error {
 	for i := range r {
 		if t.Offsets[i+1] <= t.Offsets[i] {
 			return fmt.Errorf("batch: sequence %d ends at offset %d and begins at %d, want at least one token", i, t.Offsets[i+1], t.Offsets[i])
+		}
+	}
+	return nil
+}
+
+// checkAgents refuses agents that the lease does not name.
+func (t *Tensors) checkAgents() error {
+	if (t.Agents == nil) != (len(t.Lease.Agents) == 0) || t.Agents != nil && len(t.Agents) != len(t.Rewards) {
+		return fmt.Errorf("batch: %d agents of %d sequences, and %d names: want one each, or nothing of both", len(t.Agents), len(t.Rewards), len(t.Lease.Agents))
+	}
+	for i, a := range t.Agents {
+		if a < -1 || int(a) >= len(t.Lease.Agents) {
+			return fmt.Errorf("batch: sequence %d is of agent %d, want -1 to %d", i, a, len(t.Lease.Agents)-1)
 		}
 	}
 	return nil

@@ -21,16 +21,25 @@ class OpenAI:
     #: PEM file of the authority that signed the server's certificate; empty where the system knows it. For a client
     #: in this process: `http_client=httpx.Client(verify=ssl.create_default_context(cafile=…))`.
     ca: str = ""
+    #: Who speaks in these calls, and whether it is trained: see `Task.openai`. Empty where nobody is named.
+    agent: str = ""
+    train: bool = True
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Headers that name the agent; a program that is started with `environ` alone has to send them itself."""
+        return {"X-Headway-Agent": self.agent, "X-Headway-Train": str(self.train).lower()} if self.agent else {}
 
     @property
     def headers(self) -> dict[str, str]:
         """Headers of a request, for a client that is given headers alone."""
-        return {"Authorization": f"Bearer {self.api_key}"}
+        return {"Authorization": f"Bearer {self.api_key}"} | self.labels
 
     @property
     def client(self) -> dict[str, Any]:
         """Arguments of `openai.OpenAI` and `openai.AsyncOpenAI`."""
-        return {"base_url": self.base_url, "api_key": self.api_key}
+        named = {"default_headers": self.labels} if self.agent else {}
+        return {"base_url": self.base_url, "api_key": self.api_key} | named
 
     @property
     def environ(self) -> dict[str, str]:

@@ -63,6 +63,8 @@ class Metadata:
     staleness_max: int
     #: The groups of this share, in its order.
     stamps: tuple[GroupStamp, ...]
+    #: Names of the agents who speak in the whole batch's sequences, sorted; empty where nobody is named.
+    agents: tuple[str, ...] = ()
     #: The side channels of this share, by name: `Batch.channel` fetches one.
     channels: tuple[ChannelInfo, ...] = ()
 
@@ -81,6 +83,8 @@ class Rollout:
     sample: int
     #: Number of the rollout in the batch, from 0.
     rollout: int
+    #: Who speaks in it, empty for nobody that was named.
+    agent: str = ""
 
 
 @dataclass(eq=False)
@@ -123,19 +127,32 @@ class Batch:
     _agreement: Agreement | None = field(default=None, repr=False)
     _fetch: Callable[[str], bytes] | None = field(default=None, repr=False)
     _channels: dict[str, Channel] = field(default_factory=dict, repr=False)
+    _agents: npt.NDArray[np.int32] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """The number of sequences."""
         return len(self.offsets) - 1
 
     def __iter__(self) -> Iterator[Rollout]:
+        agents = self.agents
         for r in range(len(self)):
             span = slice(int(self.offsets[r]), int(self.offsets[r + 1]))
             yield Rollout(
                 self.tokens[span], self.loss_mask[span], self.logprobs[span], self.versions[span],
                 float(self.advantages[r]), float(self.rewards[r]), int(self.groups[r]), int(self.samples[r]),
-                int(self.rollouts[r]),
+                int(self.rollouts[r]), str(agents[r]),
             )  # fmt: skip
+
+    @property
+    def agents(self) -> npt.NDArray[np.str_]:
+        """The name of the agent who speaks in each sequence, [R]; empty where none was named.
+
+        Sequences of agents that are not trained are left out of a batch. A baseline of an agent is over the
+        rollouts of a group in which it speaks: `(batch.groups == g) & (batch.agents == name)`.
+        """
+        if self._agents is None:
+            return np.full(len(self), "", dtype=np.str_)
+        return np.array((*self.metadata.agents, ""), dtype=np.str_)[self._agents]
 
     def by_rollout(self) -> Iterator[list[Rollout]]:
         """The sequences of each rollout, in their order."""
@@ -266,7 +283,7 @@ def parse(body: bytes) -> Batch:
     metadata = _metadata(header.get("headway", ""))
     arrays.setdefault("rollouts", np.arange(len(arrays["rewards"]), dtype=np.int32))
     fields: dict[str, Any] = {name: arrays[name] for name in _LAYOUT}
-    batch = Batch(metadata=metadata, **fields)
+    batch = Batch(metadata=metadata, **fields, _agents=arrays.get("agents"))
     check(batch)
     return batch
 
@@ -285,6 +302,7 @@ def check(batch: Batch) -> None:
     if outside.any() or offsets[0] != 0 or offsets[-1] != sizes["N"] or (np.diff(offsets) < 1).any():
         raise Invalid(f"the batch's offsets do not divide its {sizes['N']} tokens into sequences of at least one token")
     _check_rollouts(batch)
+    _check_agents(batch)
     sampled = batch.loss_mask == 1
     newest = batch.version
     for wrong, what in (
@@ -306,6 +324,17 @@ def check(batch: Batch) -> None:
         bad = ~np.isfinite(getattr(batch, name))
         if bad.any():
             raise Invalid(f"sequence {int(bad.argmax())} has {name} that are not finite")
+
+
+def _check_agents(batch: Batch) -> None:
+    """Raise Invalid unless every sequence is of an agent that the header names, or of none."""
+    codes, names = batch._agents, batch.metadata.agents
+    if codes is None and not names:
+        return
+    if codes is None or codes.dtype != np.int32 or codes.shape != (len(batch),):
+        raise Invalid(f"the batch names {len(names)} agents, and has no int32 tensor of one for each sequence")
+    if ((codes < -1) | (codes >= len(names))).any():
+        raise Invalid(f"a sequence is of an agent that the batch does not name: want -1 to {len(names) - 1}")
 
 
 def _check_rollouts(batch: Batch) -> None:
@@ -332,9 +361,9 @@ def _metadata(text: str) -> Metadata:
         kinds = {"kind": str, "deadline_s": float, "staleness_mean": float}
         said.setdefault("sequences", said["rollouts"])
         channels = tuple(ChannelInfo.read(one) for one in said.pop("channels", None) or ())
-        known = {
-            k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k not in ("stamps", "channels")
-        }
-        return Metadata(**known, stamps=stamps, channels=channels)
+        agents = tuple(str(name) for name in said.pop("agents", None) or ())
+        apart = ("stamps", "channels", "agents")
+        known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k not in apart}
+        return Metadata(**known, stamps=stamps, agents=agents, channels=channels)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Invalid(f"the batch's header says nothing of its lease that can be read: {error!r}") from error

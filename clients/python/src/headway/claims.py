@@ -269,8 +269,8 @@ def in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
 
 
 async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
-    async def sampled(prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
-        return await asyncio.wrap_future(in_thread(sample, prompt_ids, max_tokens))
+    async def sampled(prompt_ids: Sequence[int], max_tokens: int, agent: str = "", train: bool = True) -> Sampled:
+        return await asyncio.wrap_future(in_thread(sample, prompt_ids, max_tokens, agent, train))
 
     try:
         return await found(task, sampled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import math
 import operator
@@ -71,16 +72,18 @@ class Task:
         """False once the loop has given the rollout up: what it yields counts for nothing."""
         return not self._unwanted.is_set()
 
-    def openai(self) -> OpenAI:
+    def openai(self, agent: str = "", train: bool = True) -> OpenAI:
         """Where an agent that speaks OpenAI's API samples for this rollout, instead of `sample`.
 
-        What it samples is recorded by the server: play returns the reward alone.
+        What it samples is recorded by the server: play returns the reward alone. Where several agents speak in a
+        rollout, `agent` names each: their calls are sequences of their own, and `Batch.agents` says whose. All calls
+        of a rollout name one, or none does. With `train` false nothing of that agent's is trained on.
         """
         if not self.wanted:
             raise Unwanted(f"{self.id} is not wanted any more")
         if self._openai is None:
             raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
-        return self._openai(self.id, self._key)
+        return dataclasses.replace(self._openai(self.id, self._key), agent=agent, train=train)
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,11 @@ class Sampler:
         self._transport, self._task, self._worker = transport, task, worker
         self._turn = 0
 
-    def __call__(self, prompt_ids: Sequence[int], max_tokens: int) -> Sampled:
-        """One response. The prompt of a later turn begins with the prompt and response of the turn before."""
+    def __call__(self, prompt_ids: Sequence[int], max_tokens: int, agent: str = "", train: bool = True) -> Sampled:
+        """One response. The prompt of a later turn begins with the prompt and response of the turn before.
+
+        Where several agents speak, `agent` names each, and every one has turns of its own: see `Task.openai`.
+        """
         if not self._task.wanted:
             raise Unwanted(f"{self._task.id} is not wanted any more")
         if max_tokens < 1 or len(prompt_ids) < 1:
@@ -139,6 +145,8 @@ class Sampler:
             "worker": self._worker, "secret": self._task._secret, "turn": turn,
             "prompt": [operator.index(t) for t in prompt_ids], "max_tokens": int(max_tokens),
         }  # fmt: skip
+        if agent:
+            message |= {"agent": agent, "train": bool(train)}
         reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
         return Sampled(
             reply.get("tokens") or [], reply.get("logprobs") or [], reply.get("versions") or [], reply.get("finish", "")
