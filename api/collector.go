@@ -109,7 +109,7 @@ var planeFigures = []figure{
 		for _, why := range []struct {
 			kind, reason string
 			count        int64
-		}{{"infra", "engine", f.Engine}, {"infra", "environment", f.Environment}, {"infra", "timeout", f.Timeout}, {"infra", "other", f.Other}, {"data", "data", f.Data}} {
+		}{{"infra", "engine", f.Engine}, {"infra", "environment", f.Environment}, {"infra", "timeout", f.Timeout}, {"infra", "scorer", f.Scorer}, {"infra", "other", f.Other}, {"data", "data", f.Data}} {
 			emit(float64(why.count), why.kind, why.reason)
 		}
 	}},

@@ -46,6 +46,8 @@ type Config struct {
 	Store Store `json:"store"`
 	// Failures says what happens when a rollout or a train step fails.
 	Failures Failures `json:"failures"`
+	// Scoring says which other models score rollouts: teachers and references. Default none.
+	Scoring Scoring `json:"scoring,omitempty"`
 	// Evaluate says how a run measures held-out accuracy.
 	Evaluate Evaluate `json:"evaluate"`
 	// Server says how a control plane is reached.

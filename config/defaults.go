@@ -471,6 +471,7 @@ func (c *Config) storeDefaults() {
 	c.serverDefaults()
 	c.sinkDefaults()
 	c.gatewayDefaults()
+	c.scoringDefaults()
 	orCount(&c.Failures.TrainAttempts, 3, c.given("failures.train_attempts"))
 }
 

@@ -163,7 +163,7 @@ func fieldComments(t *testing.T) map[string]string {
 		}
 		return true
 	}
-	for _, name := range []string{"config.go", "control.go", "engines.go", "environments.go", "fleet.go", "modelled.go", "planning.go", "server.go", "sinks.go"} {
+	for _, name := range []string{"config.go", "control.go", "engines.go", "environments.go", "fleet.go", "modelled.go", "planning.go", "server.go", "scoring.go", "sinks.go"} {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
 		if err != nil {
 			t.Fatal(err)

@@ -41,6 +41,7 @@ func (c Config) validate(relations bool) Errors {
 		check.engineServers()
 		check.environments()
 		check.sinks()
+		check.scoring()
 	} else {
 		check.addresses()
 	}

@@ -135,6 +135,8 @@ const (
 	ReasonRequested
 	// ReasonData: the task cannot be scored, because it is broken above all. Another attempt would fail likewise.
 	ReasonData
+	// ReasonScorer: no teacher or reference would score the rollout.
+	ReasonScorer
 
 	reasonCount
 )

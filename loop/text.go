@@ -29,7 +29,7 @@ var reasonNames = [reasonCount]string{
 	ReasonRestart: "restart", ReasonSibling: "sibling", ReasonStale: "stale", ReasonFull: "full",
 	ReasonZeroAdvantage: "zero-advantage", ReasonRejected: "rejected",
 	ReasonSolveRate: "solve-rate", ReasonPruned: "pruned", ReasonSurplus: "surplus", ReasonUses: "uses", ReasonSpans: "spans",
-	ReasonStart: "start", ReasonAbove: "above-target", ReasonRoom: "room", ReasonForward: "expected", ReasonFree: "free", ReasonCapacity: "capacity", ReasonRequested: "requested", ReasonData: "data",
+	ReasonStart: "start", ReasonAbove: "above-target", ReasonRoom: "room", ReasonForward: "expected", ReasonFree: "free", ReasonCapacity: "capacity", ReasonRequested: "requested", ReasonData: "data", ReasonScorer: "scorer",
 }
 
 var settingNames = [settingCount]string{

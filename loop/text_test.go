@@ -12,7 +12,7 @@ import (
 func TestNamesParseBack(t *testing.T) {
 	roundTrip(t, "event", loop.RunStarted, loop.RolloutInterrupted, loop.EventKind.String, loop.ParseEventKind)
 	roundTrip(t, "action", loop.StartRollout, loop.ControlChanged, loop.ActionKind.String, loop.ParseActionKind)
-	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonData, loop.Reason.String, loop.ParseReason)
+	roundTrip(t, "reason", loop.ReasonNone, loop.ReasonScorer, loop.Reason.String, loop.ParseReason)
 	roundTrip(t, "verdict", loop.MarkNone, loop.MarkPruned, loop.Mark.String, loop.ParseMark)
 	roundTrip(t, "setting", loop.SettingSlots, loop.SettingEngines, loop.Setting.String, loop.ParseSetting)
 	roundTrip(t, "state of the controller", loop.ControlOff, loop.ControlSilent, loop.ControlState.String, loop.ParseControlState)

@@ -79,6 +79,8 @@ type Failures struct {
 	Environment int64 `json:"environment"`
 	Timeout     int64 `json:"timeout"`
 	Other       int64 `json:"other"`
+	// Scorer counts those that no teacher or reference would score; they are the infrastructure's too.
+	Scorer int64 `json:"scorer,omitempty"`
 	// Data counts those whose task cannot be played or judged.
 	Data int64 `json:"data"`
 	// InfraRatio is the share of the infrastructure's, DataRatio that of Data.

@@ -49,7 +49,7 @@ type Host struct {
 // Build opens the weights, and makes engines, trainer and environment.
 func (p *Parts) Build(h Host) error {
 	p.host = h
-	for _, open := range []func() error{p.openWeights, p.openEngines, p.openTrainer, p.openEnvironment} {
+	for _, open := range []func() error{p.openWeights, p.openEngines, p.openScorer, p.openTrainer, p.openEnvironment} {
 		if err := open(); err != nil {
 			return err
 		}

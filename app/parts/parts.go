@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/fleet"
+	"github.com/headway-rl/headway/engine/scorer"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
 	environment "github.com/headway-rl/headway/env/remote"
@@ -50,6 +51,8 @@ type Parts struct {
 	// Fleet starts and stops engines; nil where they are all there by themselves.
 	Fleet   *fleet.Fleet
 	Weights *weights.Store
+	// Scorer has teachers and references score rollouts; nil where the document names none.
+	Scorer *scorer.Pool
 
 	// Upstreams are the engines that are servers of their own, in the document's order, and Servers where these are; none
 	// where engines are embedded.

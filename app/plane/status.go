@@ -91,7 +91,7 @@ func verlStatus(s metrics.Summary) map[string]float64 {
 // failuresStatus is how many attempts failed, and their shares of all that have a reward or failed.
 func failuresStatus(s metrics.Summary) protocol.Failures {
 	f := s.Failures
-	out := protocol.Failures{Engine: f.Engine, Environment: f.Environment, Timeout: f.Timeout, Other: f.Other, Data: f.Data}
+	out := protocol.Failures{Engine: f.Engine, Environment: f.Environment, Timeout: f.Timeout, Other: f.Other, Scorer: f.Scorer, Data: f.Data}
 	if all := s.Throughput.ProductionRolloutsPerS*s.WindowS + float64(f.Infra()+f.Data); all > 0 {
 		out.InfraRatio, out.DataRatio = float64(f.Infra())/all, float64(f.Data)/all
 	}

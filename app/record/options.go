@@ -30,6 +30,9 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 		OnBroken:     func(bundle []byte) { r.Logf("%s", writeBroken(r.Dir, bundle)) },
 		KeepVersions: r.Cfg.Store.KeepVersions, SnapshotSteps: r.Cfg.Store.SnapshotEvery,
 	}
+	if r.Scorer != nil {
+		opt.Scorer = r.Scorer
+	}
 	r.WithFleet(&opt)
 	r.Shown.watch(&opt)
 	r.watchSpans(&opt)

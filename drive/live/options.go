@@ -21,6 +21,9 @@ type Options struct {
 	Trainer     port.Trainer
 	Weights     port.Weights
 	Store       port.Store
+	// Scorer scores rollouts before they end, which keep their slots meanwhile. Store then has to keep side channels
+	// (port.Blobs). Nil scores none.
+	Scorer port.Scorer
 	// Clock returns nanoseconds since the run started, never falling.
 	Clock func() int64
 	// Notes are appended after the header, before the first event.

@@ -378,6 +378,9 @@ func (r *Runtime) play(p *rollout) {
 	began := r.clock()
 	s, err := r.opt.Environment.Play(p.ctx, p.task, p)
 	environmentNS := max(r.clock()-began-p.sampleNS, 0)
+	if r.opt.Scorer != nil && err == nil && !s.Pruned {
+		err = r.score(p, &s)
+	}
 	if !p.end() {
 		p.cancel()
 		if err == nil && r.acks != nil && r.ctx.Err() == nil {
@@ -445,6 +448,8 @@ func (p *rollout) failure(err error) loop.Reason {
 	switch {
 	case errors.Is(err, port.ErrData):
 		return loop.ReasonData
+	case errors.Is(err, errUnscored):
+		return loop.ReasonScorer
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(p.generateErr, context.DeadlineExceeded):
 		return loop.ReasonTimeout
 	case p.generateErr != nil:

@@ -151,6 +151,9 @@ func New(opt Options) (*Runtime, error) {
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
 	r.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	r.blobs, _ = port.As[port.Blobs](opt.Store)
+	if opt.Scorer != nil && r.blobs == nil {
+		return nil, errors.New("live: there is a Scorer, and a Store that does not keep what it says")
+	}
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}

@@ -107,6 +107,8 @@ func (r *Runtime) endText(k endKind) (what, change string) {
 		return "the environment failed", "the failures are logged above with their errors"
 	case loop.ReasonData:
 		return "their tasks cannot be played or judged", "the failures are logged above with their errors: mend those tasks, or leave them out"
+	case loop.ReasonScorer:
+		return "no teacher or reference would score the rollouts", "the failures are logged above with their errors: look at the servers of scoring.servers"
 	case loop.ReasonTimeout:
 		return "the environment ran out of time", "raise its limit, or look at what it waits for"
 	case loop.ReasonEngine, loop.ReasonSync:

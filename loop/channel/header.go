@@ -56,10 +56,12 @@ const (
 	RoutedExperts = "routed_experts"
 	// SamplingMask are the ids of the tokens that the truncated distribution kept: ragged, aligned to sampled tokens.
 	SamplingMask = "sampling_mask"
-	// TeacherIDs and TeacherLogprobs are a teacher's likeliest tokens and their log-probs: rows of k, aligned to tokens.
+	// TeacherIDs and TeacherLogprobs are what a teacher says of a token: rows of k+1, aligned to sampled tokens. The
+	// first value is of the sampled token itself. Those of the teacher's k likeliest tokens follow, the likeliest first,
+	// and the sampled token may be among them again. With k 0 a row is one value.
 	TeacherIDs      = "teacher_ids"
 	TeacherLogprobs = "teacher_logprobs"
-	// ReferenceLogprobs are log-probs of the tokens themselves by another model: scalars, aligned to tokens.
+	// ReferenceLogprobs are log-probs of the tokens themselves by another model: scalars, aligned to sampled tokens.
 	ReferenceLogprobs = "ref_logprobs"
 )
 

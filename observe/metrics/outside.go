@@ -103,10 +103,12 @@ type Failures struct {
 	Other       int64 `json:"other"`
 	// Data: the task itself cannot be played or judged.
 	Data int64 `json:"data,omitempty"`
+	// Scorer: no teacher or reference would score the rollout.
+	Scorer int64 `json:"scorer,omitempty"`
 }
 
 // Infra counts the failures of the infrastructure, which are all but those of data.
-func (f Failures) Infra() int64 { return f.Engine + f.Environment + f.Timeout + f.Other }
+func (f Failures) Infra() int64 { return f.Engine + f.Environment + f.Timeout + f.Scorer + f.Other }
 
 // add counts one failed attempt.
 func (f *Failures) add(why loop.Reason) {
@@ -119,6 +121,8 @@ func (f *Failures) add(why loop.Reason) {
 		f.Timeout++
 	case loop.ReasonData:
 		f.Data++
+	case loop.ReasonScorer:
+		f.Scorer++
 	default:
 		f.Other++
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // stateVersion changes when what a state holds does, or what it means.
-const stateVersion = 8
+const stateVersion = 9
 
 // State returns all that the recorder remembers, for Restore: compact, and the same bytes for the
 // same observations. It has no checksum; the caller that keeps it gives it one.
@@ -229,7 +229,7 @@ func (w *window) fields(c *codec) {
 	whole(c, &w.stalenessMax)
 	c.reals(&w.reward)
 	w.histogramFields(c)
-	whole(c, &w.failures.Engine, &w.failures.Environment, &w.failures.Timeout, &w.failures.Other, &w.failures.Data)
+	whole(c, &w.failures.Engine, &w.failures.Environment, &w.failures.Timeout, &w.failures.Other, &w.failures.Data, &w.failures.Scorer)
 	w.waste.fields(c)
 	w.partial.fields(c)
 	whole(c, &w.signal.groups, &w.signal.rollouts, &w.signal.solved, &w.signal.allSolved, &w.signal.noneSolved)

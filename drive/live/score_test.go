@@ -1,0 +1,45 @@
+package live
+
+import (
+	"testing"
+
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// Scores that are not of every sampled token are refused, whoever says them.
+func TestScoresThatAreRefused(t *testing.T) {
+	s := &port.Sample{Tokens: make([]int32, 6), LossMask: []uint8{0, 1, 1, 0, 1, 0}, Breaks: []int32{3},
+		Channels: []channel.Channel{{Header: channel.Header{Name: channel.SamplingMask, DType: channel.I32, Ragged: true, Align: channel.Sampled}}}}
+	h := channel.Header{Name: channel.TeacherIDs, DType: channel.I32, Row: []int{2}, Align: channel.Sampled}
+	for _, c := range []struct {
+		name  string
+		spoil func([]port.Scores) []port.Scores
+		want  bool
+	}{
+		{"as they should be", func(x []port.Scores) []port.Scores { return x }, true},
+		{"a row too few", func(x []port.Scores) []port.Scores { x[0].Data = x[0].Data[8:]; return x }, false},
+		{"a row too many", func(x []port.Scores) []port.Scores { x[1].Data = make([]byte, 16); return x }, false},
+		{"half a row", func(x []port.Scores) []port.Scores { x[1].Data = make([]byte, 4); return x }, false},
+		{"no sequence's", func(x []port.Scores) []port.Scores { x[1].Sequence = 2; return x }, false},
+		{"one sequence twice", func(x []port.Scores) []port.Scores { x[1].Sequence, x[1].Data = 0, make([]byte, 16); return x }, false},
+		{"one sequence alone", func(x []port.Scores) []port.Scores { return x[:1] }, false},
+		{"out of order", func(x []port.Scores) []port.Scores { x[0], x[1] = x[1], x[0]; return x }, false},
+		{"two forms", func(x []port.Scores) []port.Scores { x[1].Row = []int{1, 2}; return x }, false},
+		{"aligned to tokens", func(x []port.Scores) []port.Scores {
+			x[1].Align, x[1].Data = channel.Tokens, make([]byte, 24)
+			return x
+		}, false},
+		{"without a name", func(x []port.Scores) []port.Scores { x[1].Name = ""; return x }, false},
+		{"an engine's", func(x []port.Scores) []port.Scores {
+			x[0].Name, x[1].Name = channel.SamplingMask, channel.SamplingMask
+			return x
+		}, false},
+		{"nothing", func(x []port.Scores) []port.Scores { return nil }, false},
+	} {
+		scores := []port.Scores{{Header: h, Data: make([]byte, 16)}, {Header: h, Sequence: 1, Data: make([]byte, 8)}}
+		if err := checkScores(s, c.spoil(scores)); (err == nil) != c.want {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
