@@ -415,6 +415,8 @@ class Failures(View):
     other: int
     data: int | None
     """data: the task itself cannot be played or judged."""
+    scorer: int | None
+    """scorer: no teacher or reference would score the rollout."""
 
 
 class Control(View):
