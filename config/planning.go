@@ -8,6 +8,8 @@ type Hardware struct {
 	Model string `json:"model,omitempty"`
 	// Shape is a model's, where no preset has it.
 	Shape ModelShape `json:"shape,omitempty"`
+	// Teacher is the preset of a model that scores every rollout, as scoring.servers do, on GPUs beside these. A plan counts its servers, and derives modelled.scorer where that says nothing. Default none.
+	Teacher string `json:"teacher,omitempty"`
 	// GPU is a preset's name, such as h100-sxm; headway plan --presets lists them.
 	GPU string `json:"gpu,omitempty"`
 	// GPUs is the number of them for rollout and training together.

@@ -81,7 +81,11 @@ func PlanProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, 
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	environment, together, err := planOutside(document)
+	raw, document, teacher, err := plan.WithTeacher(raw, document, lengths)
+	if err != nil {
+		return plan.Problem{}, err
+	}
+	environment, together, err := planOutside(document, lengths.Mean())
 	if err != nil {
 		return plan.Problem{}, err
 	}
@@ -89,9 +93,9 @@ func PlanProblem(raw config.Config, warned func(config.Warning)) (plan.Problem, 
 	if err != nil {
 		return plan.Problem{}, err
 	}
-	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Larger: plan.LargerMachines(document, lengths, machine), Lengths: lengths, Environment: environment, Simulation: DevicesOf}
+	problem := plan.Problem{Document: document, Raw: raw, Machine: machine, Teacher: teacher, Larger: plan.LargerMachines(document, lengths, machine), Lengths: lengths, Environment: environment, Simulation: DevicesOf}
 	if problem.Uncovered = planUncovered(document); problem.Uncovered == "" && together {
-		problem.Uncovered = "siblings' times in tools, sandbox or verifier are measured together"
+		problem.Uncovered = "siblings' times in tools, sandbox, verifier or scorer are measured together"
 	}
 	return problem, nil
 }
@@ -105,10 +109,10 @@ func planUncovered(document config.Config) string {
 }
 
 // planOutside is the distribution of a rollout's time in environment, tools, a
-// sandbox's start and with a verifier, as closed forms take it. Reading tools' outputs is
+// sandbox's start, with a verifier and with scorers, as closed forms take it. Reading tools' outputs is
 // in a machine's speeds. Where siblings' times are measured together, only the mean of
 // all but the environment is known, and together says so.
-func planOutside(document config.Config) (outside *workload.Times, together bool, err error) {
+func planOutside(document config.Config, meanTokens float64) (outside *workload.Times, together bool, err error) {
 	document.Modelled.Tools.OutputTokens = 0
 	if outside, err = document.OutsideModel(); err != nil || outside != nil {
 		return outside, false, err
@@ -116,7 +120,7 @@ func planOutside(document config.Config) (outside *workload.Times, together bool
 	if outside, err = document.EnvironmentTimes(); err != nil || !outside.Zero() {
 		return outside, true, err
 	}
-	spec := workload.TimesSpec{Kind: workload.KindFixed, MeanS: document.Modelled.Tools.Calls*document.Modelled.Tools.Time.MeanS + document.Modelled.Sandbox.Start.MeanS + document.Modelled.Verifier.Time.MeanS}
+	spec := workload.TimesSpec{Kind: workload.KindFixed, MeanS: document.Modelled.Tools.Calls*document.Modelled.Tools.Time.MeanS + document.Modelled.Sandbox.Start.MeanS + document.Modelled.Verifier.Time.MeanS + document.ScoreMeanS(meanTokens)}
 	outside, err = spec.Build()
 	return outside, true, err
 }

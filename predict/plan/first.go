@@ -22,6 +22,9 @@ func (p *Plan) First() report.Answer {
 	for _, short := range p.Shortfall {
 		a.Notes = append(a.Notes, short.Text)
 	}
+	if text := p.teachersText(); text != "" {
+		a.Notes = append(a.Notes, text)
+	}
 	if text := p.nextText(); text != "" {
 		a.Notes = append(a.Notes, text)
 	}

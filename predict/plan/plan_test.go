@@ -27,6 +27,10 @@ func problemOf(t testing.TB, text string, overrides ...string) Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
+	raw, document, teacher, err := WithTeacher(raw, document, lengths)
+	if err != nil {
+		t.Fatal(err)
+	}
 	environment, err := document.EnvironmentTimes()
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +39,7 @@ func problemOf(t testing.TB, text string, overrides ...string) Problem {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Problem{Document: document, Raw: raw, Machine: machine, Lengths: lengths, Environment: environment}
+	return Problem{Document: document, Raw: raw, Machine: machine, Teacher: teacher, Lengths: lengths, Environment: environment}
 }
 
 // BenchmarkRank ranks about 10^5 settings by closed form.

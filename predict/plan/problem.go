@@ -18,6 +18,8 @@ type Problem struct {
 	Machine Machine
 	// Larger are the same GPUs with larger replicas, smallest first: [Make] searches the size too. Nil keeps Machine's.
 	Larger []Machine
+	// Teacher is one server of hardware.teacher's; zero for none.
+	Teacher Teacher
 	// Lengths and Environment are the document's models; a nil Environment takes no time.
 	Lengths     *workload.Lengths
 	Environment *workload.Times

@@ -9,7 +9,7 @@ import (
 
 // Answer is a short answer to a question that people ask of a plan.
 type Answer struct {
-	// Question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, planes.
+	// Question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, planes.
 	Question string `json:"question"`
 	// Value is the figure of it, in the unit that Unit names.
 	Value float64 `json:"value"`
@@ -98,7 +98,7 @@ func (s *search) reading(add answerer) {
 	}
 }
 
-// services counts sandboxes, judges and control planes by Little's law.
+// services counts sandboxes, judges, scorers and control planes by Little's law.
 func (s *search) services(add answerer) {
 	d, c, f := &s.problem.Document.Modelled, &s.plan.Recommended, s.plan.Recommended.Best()
 	if f.PeriodS <= 0 {
@@ -114,6 +114,7 @@ func (s *search) services(add answerer) {
 		need := math.Ceil(busy + 2*math.Sqrt(busy)) // two deviations of a Poisson number
 		add("judges", need, "verdicts at once", "judges: %.3g verdicts at once on average, %.0f with room for chance", busy, need)
 	}
+	s.scoring(add, rate)
 	tokens := rate * s.eval.tokens
 	cores := tokens * gatewayS
 	add("planes", math.Max(math.Ceil(cores/planeCores), 1), "control planes", "%s: %.0f tokens/s take %.2g cores if all pass the gateway (docs/performance-gateway.md)",

@@ -1419,7 +1419,7 @@ class Answer(View):
     """Answer is a short answer to a question that people ask of a plan."""
 
     question: str
-    """question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, planes."""
+    """question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, planes."""
     value: float
     """value is the figure of it, in the unit that Unit names."""
     unit: str
