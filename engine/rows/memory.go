@@ -10,7 +10,11 @@ import (
 // RoomBytes bounds the rows that are in memory between the connections of all engines and who keeps them.
 const RoomBytes = 128 << 20
 
-var room = semaphore.NewWeighted(RoomBytes)
+// MaskBytes bounds the sampling masks of all streams. They come with every token and stay until their stream ends. So
+// they have a bound of their own, as rows would else wait for streams to end.
+const MaskBytes = 128 << 20
+
+var room, maskRoom = semaphore.NewWeighted(RoomBytes), semaphore.NewWeighted(MaskBytes)
 
 // spare are buffers that were given back.
 var spare sync.Pool

@@ -16,7 +16,7 @@ import (
 var flags = map[string]string{
 	channel.RoutedExperts: "--enable-return-routed-experts",
 	upstream.IndexerTopK:  "--enable-return-indexer-topk, and a model with sparse attention",
-	channel.SamplingMask:  "--sampling-mask-max-tokens, at least rollout.sampling.top_k",
+	channel.SamplingMask:  "--incremental-streaming-output --sampling-mask-max-tokens, at least rollout.sampling.top_k",
 }
 
 // sideReply is what an answer as a whole says of side channels.
@@ -44,6 +44,9 @@ func (p *prober) channels() error {
 		form, why := reply.form(name, p.s.Experts)
 		if err != nil {
 			why = upstream.Said(err.Error())
+		}
+		if why == "" && name == channel.SamplingMask && p.repeats {
+			why = "every event of a stream repeats all masks before it, 100 MB after 32,000 tokens of 512 ids"
 		}
 		if why == "" {
 			p.caps.Channels = append(p.caps.Channels, form)

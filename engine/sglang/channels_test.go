@@ -154,9 +154,9 @@ func TestProbeFindsChannels(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Experts = model
-	drawn := false
+	drawn, repeats := false, false
 	probe := func() *upstream.Capabilities {
-		p := &prober{ctx: t.Context(), s: s, caps: &upstream.Capabilities{}}
+		p := &prober{ctx: t.Context(), s: s, caps: &upstream.Capabilities{}, repeats: repeats}
 		if err := p.channels(); err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,11 @@ func TestProbeFindsChannels(t *testing.T) {
 	if f := c.Channels[1]; f.DType != channel.I32 || !slices.Equal(f.Row, []int{2, 3}) || !f.Whole {
 		t.Errorf("indexer %+v", f)
 	}
-	meta = `"completion_tokens":2`
+	repeats = true
+	if c = probe(); len(c.Channels) != 2 || len(c.Missing) != 1 || !c.Missing[0].Fatal || !strings.Contains(c.Missing[0].String(), "--incremental-streaming-output") {
+		t.Errorf("a server whose events repeat all masks: %+v, lacks %v", c.Channels, c.Missing)
+	}
+	repeats, meta = false, `"completion_tokens":2`
 	c = probe()
 	status = 400
 	refused := probe()

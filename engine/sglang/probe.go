@@ -28,6 +28,8 @@ type prober struct {
 	cached, cut bool
 	// drawn: with masks it says log-probs over what they kept, and those are taken.
 	drawn bool
+	// repeats: every event of a stream has all that came before.
+	repeats bool
 	// lora: it was started for adapters. replicas is how many data-parallel ranks it has.
 	lora     bool
 	replicas int
@@ -157,6 +159,7 @@ func (p *prober) server() error {
 		Data       int    `json:"dp_size"`
 		Attention  bool   `json:"enable_dp_attention"`
 		Lora       bool   `json:"enable_lora"`
+		Increments *bool  `json:"incremental_streaming_output"`
 	}
 	var err error
 	if p.found.server, err = p.first(&info, "/server_info", "/get_server_info"); err != nil {
@@ -179,6 +182,7 @@ func (p *prober) server() error {
 	p.found.router = info.Router != nil
 	p.caps.Ranks = max(info.Tensor, 1)
 	p.lora, p.replicas = info.Lora, info.Data
+	p.repeats = info.Increments != nil && !*info.Increments
 	switch {
 	case info.Pipeline > 1:
 		p.apart = fmt.Sprintf("it has %d pipeline stages, and only ranks of one stage have numbers of their own in a group", info.Pipeline)

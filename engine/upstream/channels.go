@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"encoding/binary"
 	"io"
 	"maps"
 	"slices"
@@ -92,9 +91,8 @@ type side struct {
 	forms  []rows.Form
 	fields []*rows.Field // by form; nil for lists
 	reader *rows.Reader
-	masked bool // the server says masks of this call
-	// lengths and ids are of the masks of the call's tokens, those after a stop included.
-	lengths, ids []int32
+	masked bool          // the server says masks of this call
+	kept   rows.MaskRows // of the call's tokens, those after a stop included
 }
 
 // newSide returns what a call collects, nil where the server is asked for no channel.
@@ -148,7 +146,7 @@ func (s *side) read(ctx context.Context, body io.Reader) io.Reader {
 // take notes the masks of an event.
 func (s *side) take(d *Delta) {
 	if s.masked && s.r.req.Keep != nil {
-		s.lengths, s.ids = append(s.lengths, d.MaskLengths...), append(s.ids, d.MaskIDs...)
+		s.kept.Add(d.MaskLengths, d.MaskIDs)
 	}
 }
 
@@ -157,6 +155,7 @@ func (s *side) close() {
 	if s.reader != nil {
 		s.reader.Close()
 	}
+	s.kept.Release()
 	for _, f := range s.fields {
 		if f != nil {
 			f.Release()
@@ -234,35 +233,9 @@ func (s *side) passes(form *rows.Form, f *rows.Field) (got port.Rows, unstarted 
 // masks are the masks of the call's tokens that stay.
 func (s *side) masks(form *rows.Form) (got port.Rows, why rows.Reason) {
 	tokens := s.r.tokens[s.r.base:]
-	switch {
-	case len(s.lengths) == 0:
-		return got, rows.Missing
-	case len(s.lengths) != s.r.sampled:
-		return got, rows.Count
-	}
 	got = port.Rows{Header: form.Header, Start: s.r.base, Count: len(tokens), First: s.prompt}
-	vocabulary := s.e.vocabulary(s.r.fitted)
-	at := 0
-	for i, token := range tokens {
-		mask := s.ids[at : at+int(s.lengths[i])]
-		at += len(mask)
-		if !slices.Contains(mask, token) {
-			return got, rows.Tokenless
-		}
-		for _, id := range mask {
-			if id < 0 {
-				return got, rows.Negative
-			}
-			if vocabulary > 0 && int(id) >= vocabulary {
-				return got, rows.Beyond
-			}
-		}
-	}
-	got.Data = channel.AppendLengths(make([]byte, 0, 4*(1+len(tokens)+at)), s.lengths[:len(tokens)])
-	for _, id := range s.ids[:at] {
-		got.Data = binary.LittleEndian.AppendUint32(got.Data, uint32(id))
-	}
-	return got, ""
+	got.Data, why = s.kept.Of(tokens, s.r.sampled, s.e.vocabulary(s.r.fitted))
+	return got, why
 }
 
 // unsaid are the side channels that are asked for and that the server does not say.
