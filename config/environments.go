@@ -181,7 +181,7 @@ type Tasks struct {
 
 // Verifier says who judges the rollouts of tasks.
 type Verifier struct {
-	// Kind of verifier. Kind exact compares the last message with the answer; starlark evaluates an expression or a program of yours. Kind command asks a program, a JSON line in and one out; http asks a server. Kind tests runs the task's test in the sandbox. Kind none is for environments that give the rewards themselves. Default by what else is said here, none for openenv, tests with tasks.test and where tasks have tests and no answers, else exact.
+	// Kind of verifier. Kind exact compares the last message with the answer; starlark evaluates an expression or a program of yours. Kind command asks a program, a JSON line in and one out; http asks a server. Kind tests runs the task's test in the sandbox. Kind none is for environments that give the rewards themselves, and for tasks that a teacher of scoring.servers judges, whose reward is 0. Default by what else is said here, none for openenv, tests with tasks.test and where tasks have tests and no answers, else exact.
 	Kind string `json:"kind,omitempty" allowed:"exact starlark command http tests none"`
 	// Extract says where in the last message the answer is, for kind exact: all of it, or its last line (last-line). Value marker takes the text behind the last marker, boxed that in the last \boxed{}. Value pattern takes the first group of the pattern's last match. Default marker or pattern where that key is given, else all of it.
 	Extract string `json:"extract,omitempty" allowed:"last-line marker boxed pattern"`

@@ -133,8 +133,8 @@ func (v *validator) verifier() {
 		return
 	}
 	switch kind := e.Verifier.Kind; {
-	case kind == "none" && e.Kind == "tasks":
-		v.fail(at+".kind", kind, "leaves the rollouts of tasks without a reward", "exact, starlark, command, http, tests")
+	case kind == "none" && e.Kind == "tasks" && !v.config.Taught():
+		v.fail(at+".kind", kind, "leaves the rollouts of tasks without a reward, and there is no teacher", "exact, starlark, command, http, tests; or scoring.servers with a teacher")
 	case kind == "tests" && e.Kind == "openenv":
 		v.fail(at+".kind", kind, "runs in a sandbox, and environment.kind openenv has none", "none, where the server gives rewards, or another")
 	case kind == "starlark" && (e.Verifier.Expression == "") == (e.Verifier.File == ""):

@@ -1,6 +1,9 @@
 package config
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Scoring says which other models say how likely the tokens of rollouts are: teachers to distil from, and references to
 // stay near. A rollout is scored before it ends, and keeps its slot meanwhile.
@@ -35,6 +38,11 @@ type ScoringServer struct {
 
 // Scores reports whether rollouts are scored by other models.
 func (c Config) Scores() bool { return len(c.Scoring.Servers) > 0 }
+
+// Taught reports whether a teacher scores rollouts, so that they need no reward.
+func (c Config) Taught() bool {
+	return slices.ContainsFunc(c.Scoring.Servers, func(s ScoringServer) bool { return s.Channel == "teacher" })
+}
 
 // scoringDefaults fills in what is said of servers that score, where there are any.
 func (c *Config) scoringDefaults() {

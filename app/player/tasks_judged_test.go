@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env/verifier"
 )
 
 // Tasks with tests and no answers are judged by their tests, and tasks that nobody could judge are refused
@@ -54,5 +55,39 @@ func TestTasksAreJudged(t *testing.T) {
 				t.Errorf("judged by %s, want %s, in a document of %d prompts", kind, c.kind, cfg.Prompts.Count)
 			}
 		})
+	}
+}
+
+// Tasks of a run with a teacher need neither answers nor a verifier; without one they are refused.
+func TestATeacherNeedsNoVerifier(t *testing.T) {
+	dir := t.TempDir()
+	rows, document := filepath.Join(dir, "tasks.jsonl"), filepath.Join(dir, "run.yaml")
+	played := fmt.Sprintf("environment: {kind: tasks, tasks: {file: %q}, verifier: {kind: none}}\n", rows)
+	server := "scoring: {servers: [{kind: vllm, url: 'http://127.0.0.1:1', channel: %s}]}\ntrainer: {kind: remote}\n"
+	load := func(text string) (config.Config, error) {
+		for path, text := range map[string]string{rows: `{"prompt": "p"}` + "\n", document: text} {
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return config.Load(document)
+	}
+	for _, text := range []string{played, played + fmt.Sprintf(server, "reference")} {
+		if _, err := load(text); err == nil || !strings.Contains(err.Error(), "without a reward, and there is no teacher") {
+			t.Errorf("%v, want a refusal of\n%s", err, text)
+		}
+	}
+	cfg, err := load(played + fmt.Sprintf(server, "teacher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	verdict, err := s.verifierPort().Verify(t.Context(), verifier.Case{})
+	if err != nil || verdict.Reward != 0 || verdict.Exact {
+		t.Errorf("%+v, %v: want a reward of 0", verdict, err)
 	}
 }

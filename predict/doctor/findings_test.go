@@ -24,6 +24,8 @@ const (
 	solved = "modelled.solve={kind: fixed, rate: 0.5}"
 	gang   = "rollout.start=gang"
 	fixed  = "modelled.length={kind: fixed, mean_tokens: 300}"
+	// taught runs learn from a teacher.
+	taught = "scoring={servers: [{kind: vllm, url: 'http://127.0.0.1:1'}]}"
 	// nearlyFixed lengths make a staleness with hardly a tail.
 	nearlyFixed = "modelled.length={kind: lognormal, mean_tokens: 300, tailness: 8, cap_tokens: 8000}"
 	threeLong   = "modelled.length={kind: lognormal, mean_tokens: 300, tailness: 90, cap_tokens: 8000}"
@@ -149,6 +151,7 @@ var examples = []example{
 	{"abort-waste", Warning, keyAbort, []string{threeLong, "queue={policy: max, max_staleness: 2, abort: true}", "rollout.concurrency=128"}, []string{threeLong, "queue={policy: max, max_staleness: 2}", "rollout.concurrency=128"}},
 	{"mixed-versions", Warning, keyCorrection, []string{"trainer.correction.kind=none", "sync.mode=restart"}, []string{"trainer.correction.kind=tis", "sync.mode=restart"}},
 	{"group-of-one", Warning, keyGroupSize, []string{"rollout={group_size: 1}"}, []string{"rollout={group_size: 2}"}},
+	{"group-of-one", Warning, keyGroupSize, []string{"rollout={group_size: 1}", "trainer.kind=remote"}, []string{"rollout={group_size: 1}", "trainer.kind=remote", taught}},
 	{"minibatches-uneven", Warning, keyMinibatch, []string{"trainer.minibatches=3"}, []string{"trainer.minibatches=4"}},
 	{"length-cap", Info, keyCap, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 900}"}, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 8000}"}},
 	{"length-cap", Warning, keyCap, []string{"modelled.length={kind: lognormal, mean_tokens: 300, tailness: 50, cap_tokens: 400}"}, []string{lengths}},

@@ -39,7 +39,7 @@ var selectionChecks = []check{
 	}, (*examination).mixedVersions},
 	{Kind{
 		Code: "group-of-one", Severities: []Severity{Warning}, Keys: []string{keyGroupSize},
-		When:  "a group is a single rollout: its advantage, its reward less the group's mean, is 0, and nothing is learned. A simulation of staleness does not mind",
+		When:  "a group is a single rollout: its advantage, its reward less the group's mean, is 0, and nothing is learned. A simulation of staleness does not mind, nor does a run with a teacher of `scoring.servers`",
 		Known: "arithmetic: GRPO's advantage",
 	}, (*examination).groupOfOne},
 	{Kind{
@@ -101,7 +101,7 @@ func (e *examination) mixedVersions() {
 }
 
 func (e *examination) groupOfOne() {
-	if e.rules.GroupSize != 1 {
+	if e.rules.GroupSize != 1 || e.document.Taught() {
 		return
 	}
 	f := e.add(Warning, keyGroupSize, Arithmetic)
