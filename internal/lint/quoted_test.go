@@ -47,9 +47,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 
 // elsewhere are quoted words that look like paths of the repository and are none of its files, with what they are.
 var elsewhere = map[string]string{
-	"examples/hf_grpo/model":  "a model that a command of the example makes",
-	"examples/moe_grpo/model": "a model that a command of the example makes",
-	"api/v1/view/":            "the path of a URL",
+	"examples/hf_grpo/model":   "a model that a command of the example makes",
+	"examples/moe_grpo/model":  "a model that a command of the example makes",
+	"examples/distill/student": "a model that a command of the example makes",
+	"examples/distill/teacher": "a model that a command of the example makes",
+	"api/v1/view/":             "the path of a URL",
 }
 
 // foreignKeys is the page whose tables quote keys of other frameworks' logs, of which many begin with train/.

@@ -183,11 +183,19 @@ const (
 	modelsMoE   modelKind = "moe"
 	modelsSharp modelKind = "sharp"
 	modelsGGUF  modelKind = "gguf"
+	// modelsAdders are a student that hardly can add and a teacher that mostly can, as examples/distill makes them.
+	modelsAdders modelKind = "adders"
 )
 
-// models returns two models that differ in their random weights, made if they are not there yet.
+// adders are what make_model.py is told of each.
+var adders = [][]string{{"--rate", "0.33", "--seed", "2"}, {"--rate", "0.95"}}
+
+// models returns two models that differ in their weights, made if they are not there yet.
 func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) {
-	script := "cmd/lab/bench/engines/models/tiny.py"
+	script, said := "cmd/lab/bench/engines/models/tiny.py", [][]string{{"0"}, {"1"}}
+	if kind == modelsAdders {
+		script, said = "examples/hf_grpo/make_model.py", adders
+	}
 	text, err := os.ReadFile(script)
 	if err != nil {
 		return nil, err
@@ -202,8 +210,8 @@ func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) 
 	}
 	dir := filepath.Join(h.cache, fmt.Sprintf("models-%.6x", sha256.Sum256(text)))
 	var made []string
-	for seed := range 2 {
-		path := filepath.Join(dir, fmt.Sprintf("m%d", seed))
+	for number, args := range said {
+		path := filepath.Join(dir, fmt.Sprintf("m%d", number))
 		made = append(made, path)
 		if _, err := os.Stat(filepath.Join(path, "tokenizer.json")); err == nil {
 			continue
@@ -212,8 +220,12 @@ func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) 
 		if err != nil {
 			return nil, err
 		}
-		if err := quietly(ctx, python, script, path, fmt.Sprint(seed)); err != nil {
+		part := path + ".part" // a script may save a model before it is done
+		if err := errors.Join(os.RemoveAll(part), quietly(ctx, append([]string{python, script, part}, args...)...)); err != nil {
 			return nil, fmt.Errorf("making a model: %w", err)
+		}
+		if err := os.Rename(part, path); err != nil {
+			return nil, err
 		}
 	}
 	switch kind {

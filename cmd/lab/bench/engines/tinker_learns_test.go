@@ -64,6 +64,7 @@ func (s *tinkerSuite) learns(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &learnPlane{t: t, dir: dir, program: program, address: fmt.Sprintf("127.0.0.1:%d", port), metrics: filepath.Join(dir, "runs", "r", "metrics.jsonl")}
+	p.args = []string{"run.yaml", "--listen", p.address, "--name", "r", "--dir", "runs"}
 	t.Cleanup(p.kill)
 	workers, leave := context.WithCancel(t.Context())
 	var played sync.WaitGroup
@@ -86,6 +87,8 @@ func (s *tinkerSuite) learns(t *testing.T) {
 type learnPlane struct {
 	t                              *testing.T
 	dir, program, address, metrics string
+	// args are what it is started with, after serve.
+	args []string
 
 	cmd    *exec.Cmd
 	said   bytes.Buffer
@@ -96,7 +99,7 @@ type learnPlane struct {
 
 // start starts the process, which goes on with what is there.
 func (p *learnPlane) start() {
-	p.cmd = exec.Command(p.program, "serve", "run.yaml", "--listen", p.address, "--name", "r", "--dir", "runs")
+	p.cmd = exec.Command(p.program, append([]string{"serve"}, p.args...)...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = p.dir, &p.said, &p.said
 	if err := p.cmd.Start(); err != nil {
 		p.t.Fatal(err)
@@ -149,6 +152,8 @@ type learnStep struct {
 	Reward    float64      `json:"reward"`
 	Staleness float64      `json:"staleness_mean"`
 	PeriodS   float64      `json:"period_s"`
+	// Metrics are those that the trainer says.
+	Metrics   map[string]float64 `json:"metrics"`
 	OffPolicy []struct {
 		Staleness    string  `json:"staleness"`
 		Tokens       int     `json:"tokens"`
