@@ -55,13 +55,14 @@ func TestMoreScorersAreNeverSlower(t *testing.T) {
 	}
 }
 
-// A prefill reads prompt, tools' outputs and response: its time is theirs, and nothing else's.
+// A prefill reads prompt, tools' outputs and response: its time is theirs, and nothing else's. The verdict comes before.
 func TestScoringReadsTheWholeRollout(t *testing.T) {
 	const calls, output, prompt, perTokenNS = 3, 200, 500, 2e6
 	a := &sim.Agents{Tools: tools(t, workload.ToolsSpec{Calls: calls, Time: workload.TimesSpec{Kind: workload.KindFixed, MeanS: 1}}), ToolTokens: output, PromptTokens: prompt,
-		Scorer: sim.Review{NSPerToken: perTokenNS}}
+		Verifier: sim.Review{Time: fixed(t, 2)}, Scorer: sim.Review{NSPerToken: perTokenNS}}
 	res := run(t, fed.agents(a).config(t)).Summary
 	near(t, "a score", res.Latency.ScorerS, (prompt+calls*output+tokensFed)*perTokenNS/1e9, 1e-9)
+	near(t, "a verdict", res.Latency.VerifierS, 2, 1e-9)
 	if res.Latency.ScorerWaitS != 0 {
 		t.Errorf("a rollout waits %v s for scorers without a limit", res.Latency.ScorerWaitS)
 	}

@@ -29,6 +29,9 @@ func TestTeachersAreCounted(t *testing.T) {
 	if !strings.Contains(p.First().Text(80), "eachers:") {
 		t.Errorf("the answer is not printed:\n%s", p.First().Text(80))
 	}
+	if a := answered(made(t, small, "hardware.teacher=qwen3-235b-a22b"), "teachers"); a.Value < 8 || math.Mod(a.Value, 8) != 0 {
+		t.Errorf("%+v: want whole servers of 8 GPUs", a)
+	}
 	large := problemOf(t, small, "hardware.teacher=qwen3-235b-a22b")
 	if large.Teacher.GPUs < 8 || large.Machine.GPUs != problem.Machine.GPUs {
 		t.Errorf("235e9 parameters on %d GPUs, %d for the run", large.Teacher.GPUs, large.Machine.GPUs)
