@@ -151,6 +151,19 @@ var planeFigures = []figure{
 			emit(float64(e.Slots), e.Name)
 		}
 	}},
+	{"headway_channel_answers_total", "Answers of an engine by what became of a side channel's rows: kept, or dropped for a reason.", counter, []string{"engine", "channel", "end"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, e := range s.Engines {
+			if e.Server == nil {
+				continue
+			}
+			for _, c := range e.Server.Channels {
+				emit(float64(c.Answers), e.Name, c.Name, "kept")
+				for why, n := range c.Dropped {
+					emit(float64(n), e.Name, c.Name, why)
+				}
+			}
+		}
+	}},
 	{"headway_trainer_state", "1 for the trainer's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		oneOf(trainerStates, func(w string) bool { return w == s.Trainer.State }, emit)
 	}},

@@ -219,7 +219,8 @@ var metricLine = regexp.MustCompile(`(?m)^([a-z_]+)(\{[^}]*\})? (\S+)$`)
 func TestMetrics(t *testing.T) {
 	c := start(t, Options{Version: "1.2.3", Tokens: testTokens(t)}, nil)
 	c.plane.state.Stall = &protocol.Stall{SinceS: 61, Findings: []protocol.Finding{{Code: "no_trainer"}}}
-	c.plane.state.Engines = []protocol.Engine{{Name: "e0", Version: 17, State: "running", Active: 3, Slots: 8},
+	c.plane.state.Engines = []protocol.Engine{{Name: "e0", Version: 17, State: "running", Active: 3, Slots: 8,
+		Server: &protocol.Server{Channels: []protocol.ServerChannel{{Name: "routed_experts", Answers: 40, Dropped: map[string]int64{"zeros": 2}}}}},
 		{Name: "e1", State: "lost", Stages: []protocol.EngineVersion{{Stage: 0, Version: 16}, {Stage: 1, Version: 17}}}}
 	c.plane.state.Staleness.Mean = math.NaN()
 	c.plane.state.Bounds = []protocol.Bound{{Name: "rollouts_bytes", Held: 5, Max: 8, Binding: true, Refused: 2}}
@@ -244,6 +245,7 @@ func TestMetrics(t *testing.T) {
 		`headway_sender_state{state="serving"} 1`, `headway_sender_state{state="lost"} 0`, `headway_sender_silent_seconds 4`, `headway_sender_version{of="held"} 16`, `headway_sender_version{of="sent"} 14`,
 		`headway_sender_engines{state="standing"} 2`, `headway_sender_engines{state="joining"} 1`, `headway_sender_engines{state="late"} 3`, `headway_sender_engines{state="waiting"} 1`,
 		`headway_channel_rows_total{channel="routed_experts",state="present"} 90`, `headway_channel_rows_total{channel="routed_experts",state="absent"} 10`, `headway_channel_rows_total{channel="routed_experts",state="lost"} 3`,
+		`headway_channel_answers_total{channel="routed_experts",end="kept",engine="e0"} 40`, `headway_channel_answers_total{channel="routed_experts",end="zeros",engine="e0"} 2`,
 		`headway_sender_sends_total{end="sent"} 7`, `headway_sender_sends_total{end="failed"} 2`,
 		`headway_episodes_total{end="failed"} 2`, `headway_episode_failures_total{class="lost"} 2`, `headway_episode_limits_total{class="timeout"} 3`,
 		`headway_episode_seconds_total{part="tool"} 20`, `headway_episode_seconds{part="whole",statistic="p99"} 5`, `headway_verifier_seconds{part="verdict",statistic="p50"} 0.5`,

@@ -205,7 +205,7 @@ type Server struct {
 type ServerChannel struct {
 	Name string `json:"name"`
 	// Answers counts those whose rows were kept. Dropped counts the others, by reason: missing, form, count, range,
-	// negative, zeros, repeated, token or memory.
+	// negative, zeros, repeated, token, memory or cancelled.
 	Answers int64            `json:"answers"`
 	Dropped map[string]int64 `json:"dropped,omitempty"`
 	// Unstarted counts answers that had rows before the first that was asked for.
