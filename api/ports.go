@@ -25,6 +25,8 @@ type Trainers interface {
 	Lease(ctx context.Context, req protocol.LeaseRequest) (Body, error)
 	// Channel returns the rows of one side channel of a share that is leased.
 	Channel(ctx context.Context, lease loop.LeaseID, name string, req protocol.ChannelRequest) (Body, error)
+	// Medium returns the bytes of an image, or another medium, of such a share, by their SHA-256.
+	Medium(ctx context.Context, lease loop.LeaseID, hash string, req protocol.ChannelRequest) (Body, error)
 	Renew(ctx context.Context, lease loop.LeaseID, req protocol.RenewRequest) (protocol.RenewReply, error)
 	Ack(ctx context.Context, lease loop.LeaseID, req protocol.AckRequest) (protocol.AckReply, error)
 	Nack(ctx context.Context, lease loop.LeaseID, req protocol.NackRequest) error

@@ -22,6 +22,7 @@ func (s *Server) trainerRoutes() {
 	// Not takesWork: while the server drains, the ranks of a step that has begun still get their shares.
 	s.route("POST /api/v1/batches/lease", RoleTrainer, s.leaseBatch, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/channels/{name}", RoleTrainer, s.readChannel, replyAsIs)
+	s.route("POST /api/v1/batches/{lease}/media/{name}", RoleTrainer, s.readMedium, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew))
 	s.route("POST /api/v1/batches/{lease}/ack", RoleTrainer, batchCall(s, func() protocol.AckRequest {
 		return protocol.AckRequest{ForwardVersion: loop.NoVersion, StepVersion: loop.NoVersion}
@@ -75,6 +76,20 @@ func (s *Server) readChannel(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	body, err := port.Channel(r.Context(), lease, r.PathValue("name"), req)
+	if err != nil {
+		return err
+	}
+	return sendBody(w, body)
+}
+
+// readMedium answers with the bytes of a medium.
+func (s *Server) readMedium(w http.ResponseWriter, r *http.Request) error {
+	var req protocol.ChannelRequest
+	port, lease, err := s.onLease(r, &req)
+	if err != nil {
+		return err
+	}
+	body, err := port.Medium(r.Context(), lease, r.PathValue("name"), req)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ var messages = map[string]reflect.Type{
 	"POST /api/v1/trainers/connect":                reflect.TypeFor[protocol.ConnectRequest](),
 	"POST /api/v1/batches/lease":                   reflect.TypeFor[protocol.LeaseRequest](),
 	"POST /api/v1/batches/{lease}/channels/{name}": reflect.TypeFor[protocol.ChannelRequest](),
+	"POST /api/v1/batches/{lease}/media/{name}":    reflect.TypeFor[protocol.ChannelRequest](),
 	"POST /api/v1/batches/{lease}/renew":           reflect.TypeFor[protocol.RenewRequest](),
 	"POST /api/v1/batches/{lease}/ack":             reflect.TypeFor[protocol.AckRequest](),
 	"POST /api/v1/batches/{lease}/nack":            reflect.TypeFor[protocol.NackRequest](),

@@ -87,6 +87,9 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Req
 	if c.talk, err = c.gateway.conversation(c.rollout); err != nil {
 		return err
 	}
+	if err = c.gateway.pictures.hold(c.talk, c.req); err != nil {
+		return err
+	}
 	if c.prompt, err = c.gateway.prompt(r.Context(), c.talk, c.req); err != nil {
 		return err
 	}
@@ -130,7 +133,7 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 		}
 	}()
 	silent := true
-	reply, err = g.opt.Rollouts.Turn(ctx, c.rollout, protocol.TurnRequest{Prompt: c.prompt.tokens, MaxTokens: c.req.maxTokens, Sampling: c.req.sampling, Agent: c.agent.name, Train: c.agent.train}, func(d protocol.TurnDelta) {
+	reply, err = g.opt.Rollouts.Turn(ctx, c.rollout, protocol.TurnRequest{Prompt: c.prompt.tokens, Media: c.prompt.media, MaxTokens: c.req.maxTokens, Sampling: c.req.sampling, Agent: c.agent.name, Train: c.agent.train}, func(d protocol.TurnDelta) {
 		if silent && len(d.Tokens)+len(d.Text) > 0 {
 			silent = false
 			patience.Stop()

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/headway-rl/headway/api/calls"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // chatBody is the body of POST /v1/chat/completions.
@@ -25,6 +26,8 @@ type chatBody struct {
 	ChatTemplateArgs     json.RawMessage `json:"chat_template_kwargs"`
 	ContinueFinalMessage bool            `json:"continue_final_message"`
 	Documents            json.RawMessage `json:"documents"`
+	ProcessorArgs        json.RawMessage `json:"mm_processor_kwargs"`
+	MediaArgs            json.RawMessage `json:"media_io_kwargs"`
 }
 
 func decodeChat(r *http.Request, options Options) (*request, error) {
@@ -45,11 +48,8 @@ func decodeChat(r *http.Request, options Options) (*request, error) {
 	if len(b.Messages) == 0 {
 		return nil, invalid("messages", "messages is empty: want at least one")
 	}
-	for i, raw := range b.Messages {
-		if err := checkMessage(i, raw); err != nil {
-			return nil, err
-		}
-		b.Messages[i] = withoutEmpty(raw)
+	if err := req.readMessages(options); err != nil {
+		return nil, err
 	}
 	return req, b.readTools(req)
 }
@@ -65,6 +65,8 @@ func (b *chatBody) foreignChat() error {
 		{"function_call", given(b.FunctionCall), "use tools instead"},
 		{"chat_template", given(b.ChatTemplate), "the run's template is the server's that renders"},
 		{"chat_template_kwargs", given(b.ChatTemplateArgs) && string(b.ChatTemplateArgs) != "{}", "give them to the server that renders, so that every chat of the run is rendered alike"},
+		{"mm_processor_kwargs", given(b.ProcessorArgs) && string(b.ProcessorArgs) != "{}", "give it to the server, so that every image of the run is read alike"},
+		{"media_io_kwargs", given(b.MediaArgs) && string(b.MediaArgs) != "{}", "give it to the server, so that every image of the run is read alike"},
 		{"continue_final_message", b.ContinueFinalMessage, "a response is always a message of its own"},
 		{"documents", given(b.Documents) && string(b.Documents) != "[]", "put them into a message"},
 	} {
@@ -75,42 +77,52 @@ func (b *chatBody) foreignChat() error {
 	return nil
 }
 
-// checkMessage refuses a message that no template can read. What else it holds is the template's.
-func checkMessage(i int, raw json.RawMessage) error {
+// readMessages checks the messages and takes their media out of them.
+func (req *request) readMessages(options Options) error {
+	count := 0
+	for i, raw := range req.messages {
+		parts, err := checkMessage(i, raw)
+		if err != nil {
+			return err
+		}
+		if parts {
+			var items []media.Item
+			if raw, items, err = req.checkParts(i, raw, options); err != nil {
+				return err
+			}
+			if count += len(items); count > mediaMax {
+				return invalid(fmt.Sprintf("messages[%d].content", i), "the chat has more than %d images up to messages[%d]", mediaMax, i)
+			}
+			if len(items) > 0 && req.media == nil {
+				req.media = make([][]media.Item, len(req.messages))
+			}
+			if len(items) > 0 {
+				req.media[i] = items
+			}
+		}
+		req.messages[i] = withoutEmpty(raw)
+	}
+	return nil
+}
+
+// checkMessage refuses a message that no template can read, and reports whether its content is in parts. What else it
+// holds is the template's.
+func checkMessage(i int, raw json.RawMessage) (parts bool, err error) {
 	var m struct {
 		Role    *string         `json:"role"`
 		Content json.RawMessage `json:"content"`
 	}
 	at := fmt.Sprintf("messages[%d]", i)
 	if err := json.Unmarshal(raw, &m); err != nil || string(raw) == "null" {
-		return invalid(at, "%s is no object with a role and content", at)
+		return false, invalid(at, "%s is no object with a role and content", at)
 	}
 	if m.Role == nil || *m.Role == "" {
-		return invalid(at+".role", "%s has no role: want system, user, assistant or tool", at)
+		return false, invalid(at+".role", "%s has no role: want system, user, assistant or tool", at)
 	}
 	if !given(m.Content) && *m.Role == "user" {
-		return invalid(at+".content", "%s has no content: want a text or a list of parts", at)
+		return false, invalid(at+".content", "%s has no content: want a text or a list of parts", at)
 	}
-	if !given(m.Content) || m.Content[0] == '"' {
-		return nil
-	}
-	var parts []struct {
-		Type string          `json:"type"`
-		Text json.RawMessage `json:"text"`
-	}
-	if json.Unmarshal(m.Content, &parts) != nil {
-		return invalid(at+".content", "%s.content is neither a text nor a list of parts", at)
-	}
-	for j, part := range parts {
-		if part.Type != "text" {
-			return invalid(at+".content", "%s.content has a part of type %.40q: want text, which is all that is recorded", at, part.Type)
-		}
-		if len(part.Text) == 0 || part.Text[0] != '"' {
-			place := fmt.Sprintf("%s.content[%d].text", at, j)
-			return invalid(place, "%s is no text: a part of type text says what it says there", place)
-		}
-	}
-	return nil
+	return given(m.Content) && m.Content[0] != '"', nil
 }
 
 // readTools reads the tools. A tool's own word that calls of it be strict is named among what the run's

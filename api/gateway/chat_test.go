@@ -335,7 +335,7 @@ func TestSiblingsShareRenderings(t *testing.T) {
 // Renderings past the bound are forgotten, the oldest first.
 func TestRenderingsAreBounded(t *testing.T) {
 	inner := &reference{}
-	r := newTemplates(inner, 2*renderingOverhead+60)
+	r := newTemplates(inner, 2*renderingOverhead+60, &pictures{mark: "none"})
 	for i := range 20 {
 		if _, err := r.chat(t.Context(), []json.RawMessage{json.RawMessage(fmt.Sprintf(`{"role":"user","content":"%d"}`, i))}, nil, true); err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // errNotExtendable: the template renders a chat otherwise once it goes on, so that tokens that
@@ -29,6 +30,8 @@ type turn struct {
 	keys     []historyKey
 	messages int
 	thought  string
+	// media stand in the prompt, those before included.
+	media []media.Item
 }
 
 // sequence returns all tokens up to the end of the response, with room for more.
@@ -59,11 +62,14 @@ type conversation struct {
 	branches map[int]bool
 	// agents are those that a branch was begun for.
 	agents map[string]bool
+	// pictures are the images that it holds until it is released; the mutex of the gateway's guards both.
+	pictures map[media.Hash]bool
+	released bool
 }
 
 func newConversation(ended <-chan struct{}, turnsMax, tokensMax int) *conversation {
 	return &conversation{ended: ended, turnsMax: turnsMax, tokensMax: tokensMax,
-		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool), agents: make(map[string]bool)}
+		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool), agents: make(map[string]bool), pictures: make(map[media.Hash]bool)}
 }
 
 // longest returns the turn that the chat goes on from, and how many of its messages that covers.
@@ -133,7 +139,7 @@ func (c *conversation) note(p *prompt, agent string, index int, reply *protocol.
 func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, before historyKey, told []answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens), messages: len(p.keys), thought: told[0].Reasoning}
+	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens), messages: len(p.keys), thought: told[0].Reasoning, media: p.media}
 	for _, a := range told {
 		said := before.next(canonicalAnswer(a))
 		keys := []historyKey{said}
@@ -172,6 +178,8 @@ type prompt struct {
 	// before is the turn it goes on from, added what it adds to that.
 	before *turn
 	added  []int32
+	// media stand among the tokens.
+	media []media.Item
 	// keys are the histories of its messages, nil for a completion.
 	keys []historyKey
 	// unfit: it goes on from a turn, but the template could not.
@@ -202,7 +210,12 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 	if t, n := c.longest(p.keys, req.messages); t != nil {
 		added, err := g.templates.continued(ctx, g.opt.Calls, sampled(g.opt.Calls, req, t), t, n)
 		if err == nil {
+			placed, err := g.place(ctx, req, n, added, t.total)
+			if err != nil {
+				return nil, err
+			}
 			p.before, p.added, p.tokens = t, added, append(t.sequence(len(added)), added...)
+			p.media = append(slices.Clip(t.media), placed...)
 			return p, nil
 		}
 		if !errors.Is(err, errNotExtendable) {
@@ -218,6 +231,9 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 		err = g.templates.seesTools(ctx, req, whole)
 	}
 	p.tokens, p.added = whole, whole
+	if err == nil {
+		p.media, err = g.place(ctx, req, 0, whole, 0)
+	}
 	return p, err
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // Options say what the gateway serves. Rollouts and Model are needed, the rest may be left out.
@@ -40,11 +42,16 @@ type Options struct {
 	TurnsMax, TurnTokensMax int
 	// RenderedTokensMax bounds the renderings of chats that are kept for siblings. Default 16 Mi.
 	RenderedTokensMax int
+	// MediaBytesMax bounds the bytes of images that are kept for conversations, each image once. Default 512 Mi.
+	MediaBytesMax int64
 	// Clock reads the time of replies. Default time.Now.
 	Clock func() time.Time
 	// Logf, if not nil, is told of defects, and once of a template that chats cannot go on under. Several
 	// goroutines call it. It never gets a prompt or a response.
 	Logf func(format string, args ...any)
+
+	// mark begins the words for images within messages.
+	mark string
 }
 
 func (o Options) withDefaults() Options {
@@ -54,6 +61,8 @@ func (o Options) withDefaults() Options {
 	o.TurnsMax = cmp.Or(o.TurnsMax, 4096)
 	o.TurnTokensMax = cmp.Or(o.TurnTokensMax, 16<<20)
 	o.RenderedTokensMax = cmp.Or(o.RenderedTokensMax, 16<<20)
+	o.MediaBytesMax = cmp.Or(o.MediaBytesMax, 512<<20)
+	o.mark = "image-" + rand.Text() + "-"
 	if o.Clock == nil {
 		o.Clock = time.Now
 	}
@@ -82,7 +91,7 @@ func (o Options) validate() error {
 		return errors.New("gateway: Model is empty: want the name that clients see under /v1/models")
 	case !slices.Contains([]string{"override", "refuse", "allow"}, o.ClientSampling):
 		return fmt.Errorf("gateway: ClientSampling is %q: want override, refuse or allow", o.ClientSampling)
-	case o.Context < 0 || o.PromptTokens < 0 || o.Wait < 0 || o.Heartbeat < 0 || o.TurnsMax < 0 || o.TurnTokensMax < 0 || o.RenderedTokensMax < 0:
+	case o.Context < 0 || o.PromptTokens < 0 || o.Wait < 0 || o.Heartbeat < 0 || o.TurnsMax < 0 || o.TurnTokensMax < 0 || o.RenderedTokensMax < 0 || o.MediaBytesMax < 0:
 		return errors.New("gateway: a bound is negative: want a positive one, or 0 for the default")
 	}
 	return nil
@@ -95,6 +104,7 @@ type Gateway struct {
 	mux       *http.ServeMux
 	metrics   *metrics
 	templates *templates
+	pictures  *pictures
 	started   time.Time
 	// textless is true once a response has ended for which an engine gave no text.
 	textless atomic.Bool
@@ -116,9 +126,10 @@ func New(options Options) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{opt: o, mux: http.NewServeMux(), metrics: newMetrics(), started: o.Clock(),
-		conversations: make(map[string]*conversation), closing: make(chan struct{})}
+		conversations: make(map[string]*conversation), closing: make(chan struct{}),
+		pictures: &pictures{mark: o.mark, most: o.MediaBytesMax, kept: make(map[media.Hash]*picture)}}
 	if o.Templates != nil {
-		g.templates = newTemplates(o.Templates, o.RenderedTokensMax)
+		g.templates = newTemplates(o.Templates, o.RenderedTokensMax, g.pictures)
 	}
 	g.mux.HandleFunc("POST /v1/chat/completions", g.sampling("/v1/chat/completions", decodeChat))
 	g.mux.HandleFunc("POST /v1/completions", g.sampling("/v1/completions", decodeCompletion))
@@ -257,6 +268,7 @@ func (g *Gateway) forget(id string, c *conversation) {
 	case <-c.ended:
 	case <-g.closing:
 	}
+	g.pictures.release(c)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.conversations[id] == c {

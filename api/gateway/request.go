@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/api/calls"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // choicesMax bounds n: the choices of a request are sampled one after the other.
@@ -25,6 +26,8 @@ type request struct {
 	// messages of a chat and its tools, each as the client wrote it; nil tools for none.
 	messages []json.RawMessage
 	tools    json.RawMessage
+	// media are those of each message; nil where no message has any.
+	media [][]media.Item
 	// callable: tools may be called, so that the policy has to see them. offered are they.
 	callable bool
 	offered  calls.Tools
@@ -94,7 +97,7 @@ func decode(r *http.Request, message any, options Options) error {
 	if err != nil {
 		return err
 	}
-	if most := bodyBytes + bodyBytesAToken*options.Context; options.Context > 0 && len(text) > most {
+	if most := bodyBytes + bodyBytesAToken*options.Context; options.Context > 0 && len(text) > most && len(text)-mediaBytes(text) > most {
 		limit := options.promptMax()
 		return protocol.Refuse(protocol.CodeContextExceeded, "This model's maximum context length is %d tokens for a prompt, and the body has %d bytes, more than their %d. Shorten the history, or end the rollout; %s", limit, len(text), most, protocol.PromptLimit).
 			With("bytes_max", most).With("prompt_tokens_max", limit)

@@ -28,7 +28,7 @@ func TestRefusedRequests(t *testing.T) {
 		{chat, `{"messages":[1]}`, "messages[0]"}, {chat, `{"messages":[null]}`, "messages[0]"},
 		{chat, `{"messages":[{"content":"x"}]}`, "messages[0].role"},
 		{chat, `{"messages":[{"role":"user","content":1}]}`, "messages[0].content"},
-		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages[0].content"},
+		{chat, `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages[0].content[0]"},
 		{chat, `{"messages":[{"role":"user"}]}`, "messages[0].content"}, {chat, `{"messages":[{"role":"user","content":null}]}`, "messages[0].content"},
 		{chat, `{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text"}]}]}`, "messages[0].content[1].text"},
 		{chat, `{"messages":[{"role":"user","content":[{"type":"text","text":5}]}]}`, "messages[0].content[0].text"},

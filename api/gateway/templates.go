@@ -15,6 +15,7 @@ import (
 type templates struct {
 	Templates
 	tokensMax int
+	pictures  *pictures
 
 	mu       sync.Mutex
 	rendered map[renderKey]*list.Element
@@ -39,8 +40,8 @@ type chatRendering struct {
 // renderingOverhead is counted for every rendering beside its tokens, as so many.
 const renderingOverhead = 64
 
-func newTemplates(t Templates, tokensMax int) *templates {
-	return &templates{Templates: t, tokensMax: tokensMax, rendered: make(map[renderKey]*list.Element), recent: list.New()}
+func newTemplates(t Templates, tokensMax int, p *pictures) *templates {
+	return &templates{Templates: t, tokensMax: tokensMax, pictures: p, rendered: make(map[renderKey]*list.Element), recent: list.New()}
 }
 
 // chat renders messages. The tokens are shared: nobody may change them.
@@ -50,7 +51,7 @@ func (t *templates) chat(ctx context.Context, messages []json.RawMessage, tools 
 	for {
 		c, mine := t.begin(key)
 		if mine {
-			c.tokens, c.err = t.Render(ctx, text, tools, generation)
+			c.tokens, c.err = t.Render(ctx, t.pictures.spelled(text), tools, generation)
 			c.tokens = slices.Clip(c.tokens)
 			t.end(c)
 			return c.tokens, rendering(c.err, "rendering the chat")

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // ClaimRequest asks for rollouts to play: POST /api/v1/rollouts/claim. 204 means that
@@ -91,6 +92,8 @@ type Sampling struct {
 // names no worker and no turn, and its prompt may begin anew.
 type TurnRequest struct {
 	Prompt []int32
+	// Media stand in the prompt, in order.
+	Media []media.Item
 	// MaxTokens of the response; 0 means the run's limit, and more is cut to it.
 	MaxTokens int
 	Sampling  Sampling

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // ConnectRequest is the first thing that a trainer says, with every start of its
@@ -120,6 +121,26 @@ type Lease struct {
 	Stamps []GroupStamp `json:"stamps"`
 	// Channels are the side channels of this share, which a rank fetches one by one if it wants them.
 	Channels []ChannelSummary `json:"channels,omitempty"`
+	// Media stand among the tokens of this share, in their order. A rank fetches the bytes of each hash if it wants them.
+	// Processors are what has made their placeholders.
+	Media      []Medium          `json:"media,omitempty"`
+	Processors []media.Processor `json:"processors,omitempty"`
+}
+
+// Medium is an image, or another medium, of a sequence of a share. Its ids are expanded, as the engine has read them.
+type Medium struct {
+	// Sequence is the place of its sequence in the share. Offset is the place of its placeholder in the sequence, and
+	// Length the number of ids.
+	Sequence int   `json:"sequence"`
+	Offset   int32 `json:"offset"`
+	Length   int32 `json:"length"`
+	// Modality is image. SHA256 names the bytes, Type is their media type and Size their number.
+	Modality string `json:"modality"`
+	SHA256   string `json:"sha256"`
+	Type     string `json:"type"`
+	Size     int64  `json:"size"`
+	// Processor is the place in Processors of what has made the placeholder.
+	Processor int `json:"processor"`
 }
 
 // ChannelSummary is a side channel of a share: its form, the rows that there are, and those that are not.
@@ -132,7 +153,8 @@ type ChannelSummary struct {
 }
 
 // ChannelRequest asks for the rows of a side channel of a share that is leased:
-// POST /api/v1/batches/{lease}/channels/{name}.
+// POST /api/v1/batches/{lease}/channels/{name}. The bytes of a medium are asked for alike:
+// POST /api/v1/batches/{lease}/media/{sha256}.
 type ChannelRequest struct {
 	Trainer string `json:"trainer"`
 	Rank    int    `json:"rank"`

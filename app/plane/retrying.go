@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/api/gateway"
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -42,6 +43,25 @@ func (t retryingTemplate) Encode(ctx context.Context, text string) ([]int32, err
 // Decode implements gateway.Templates.
 func (t retryingTemplate) Decode(ctx context.Context, tokens []int32) (string, error) {
 	return held(ctx, t, func() (string, error) { return t.inner.Decode(ctx, tokens) })
+}
+
+// sight is what See returns.
+type sight struct {
+	pad int32
+	by  media.Processor
+}
+
+// See implements gateway.Seer.
+func (t retryingTemplate) See(ctx context.Context, modality string) (int32, media.Processor, error) {
+	seer, ok := t.inner.(gateway.Seer)
+	if !ok {
+		return 0, media.Processor{}, protocol.Refuse(protocol.CodeInvalid, "the chat has an image, and nothing here renders any").With("field", "messages")
+	}
+	got, err := held(ctx, t, func() (got sight, err error) {
+		got.pad, got.by, err = seer.See(ctx, modality)
+		return got, err
+	})
+	return got.pad, got.by, err
 }
 
 // held asks until a server answers, whatever it says, or t.wait is over.

@@ -12,6 +12,8 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env"
+	"github.com/headway-rl/headway/loop/media"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // serverTemplate renders chats and reads texts by servers. What a server refuses is the client's to
@@ -38,6 +40,15 @@ func (t serverTemplate) Decode(ctx context.Context, tokens []int32) (string, err
 		return "", nil
 	}
 	return text, err
+}
+
+// See implements gateway.Seer.
+func (t serverTemplate) See(ctx context.Context, modality string) (int32, media.Processor, error) {
+	sight, err := t.Templates.See(ctx, modality)
+	if errors.Is(err, port.ErrMedia) {
+		err = protocol.Refuse(protocol.CodeInvalid, "the chat has an image, and no engine of this run takes one: %v", err).With("field", "messages")
+	}
+	return sight.Pad, sight.Processor, refusedByServer(err, "messages")
 }
 
 // refusedByServer makes a refusal of a server's word about what was sent. Every other error is the

@@ -182,7 +182,7 @@ type besideSampler struct {
 
 // Sample implements port.Sampler.
 func (b *besideSampler) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
-	r := port.GenerateRequest{Rollout: b.id, Turn: b.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
+	r := port.GenerateRequest{Rollout: b.id, Turn: b.turn, Prompt: req.Prompt, Media: req.Media, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	b.turn++
 	wanted, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -255,7 +255,7 @@ func (e *sharedEngine) beside(ctx context.Context, r port.GenerateRequest) (port
 			return port.Generation{}, err
 		}
 		r.Interrupt = stop
-		g, err := e.Generate(ctx, r)
+		g, err := generate(ctx, e.Engine, r)
 		e.end()
 		if err == nil {
 			err = checkGeneration(e.Name(), r, g)

@@ -86,6 +86,9 @@ func checkSample(s *port.Sample, id port.RolloutID) error {
 	if err := s.CheckAgents(); err != nil {
 		return fmt.Errorf("live: %w", err)
 	}
+	if err := checkMedia(s); err != nil {
+		return err
+	}
 	return checkChannels(s)
 }
 

@@ -156,7 +156,7 @@ func (p *rollout) await(ctx context.Context) error {
 func (p *rollout) Sample(ctx context.Context, req port.SampleRequest) (port.Generation, error) {
 	began := p.clock()
 	defer func() { p.sampleNS += p.clock() - began }()
-	r := port.GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
+	r := port.GenerateRequest{Rollout: p.task.ID, Turn: p.turn, Prompt: req.Prompt, Media: req.Media, MaxTokens: req.MaxTokens, Check: req.Check, Sampling: req.Sampling, OnTokens: req.OnTokens}
 	p.turn++
 	p.side.begin(len(req.Prompt), req.Known)
 	wanted := ctx
@@ -244,7 +244,7 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 		}
 	}
 	began := p.clock()
-	g, err := engine.Generate(ctx, r)
+	g, err := generate(ctx, engine, r)
 	p.generateNS += p.clock() - began
 	if p.lost != nil && errors.Is(err, port.ErrEngineDown) {
 		p.lost(engine.Name(), err)
@@ -268,6 +268,20 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 		p.park()
 	}
 	return g, nil
+}
+
+// generate has an engine answer. One that takes no media is not asked where there are some: it would leave them out.
+func generate(ctx context.Context, engine port.Engine, r port.GenerateRequest) (port.Generation, error) {
+	for i := range r.Media {
+		seer, ok := port.As[port.Seer](engine)
+		if !ok {
+			return port.Generation{}, fmt.Errorf("live: engine %s: %w, and the prompt of %v has %d", engine.Name(), port.ErrMedia, r.Rollout, len(r.Media))
+		}
+		if err := seer.Sees(r.Media[i].Modality); err != nil {
+			return port.Generation{}, fmt.Errorf("live: engine %s: the prompt of %v has media: %w", engine.Name(), r.Rollout, err)
+		}
+	}
+	return engine.Generate(ctx, r)
 }
 
 // cutOff waits until the loop knows that the engine of a response is gone, and has the
@@ -422,7 +436,7 @@ func (r *Runtime) play(p *rollout) {
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
 	place(&s, p.resumes, p.told)
-	if err := r.withRoom(p.ctx, nil, func() error { return r.opt.Store.PutSample(s) }); err != nil {
+	if err := r.withRoom(p.ctx, nil, func() error { return r.putSample(&s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {

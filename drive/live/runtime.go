@@ -98,6 +98,7 @@ type Runtime struct {
 	acks port.Acknowledger
 	// blobs is the store if it keeps side channels; rowsRefused says once that rows are left out.
 	blobs       port.Blobs
+	media       keptMedia
 	rowsRefused sync.Once
 	logged      []loggedEnd
 	// complaints keep rollouts that fail alike from filling the log.
@@ -437,6 +438,7 @@ func (r *Runtime) afterEvent(c *completion) {
 }
 
 func (r *Runtime) forget(g loop.GroupID) {
+	r.media.forget(g)
 	if err := r.opt.Store.Forget(g); err != nil {
 		r.logf("forgetting the payloads of group %d: %v", g, err)
 	}

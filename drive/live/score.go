@@ -19,6 +19,9 @@ func (r *Runtime) score(p *rollout, s *port.Sample) error {
 	if err := checkSample(s, p.task.ID); err != nil || p.side.err != nil {
 		return err
 	}
+	if len(s.Media) > 0 { // a teacher is handed tokens alone, and would score what it has not seen
+		return fmt.Errorf("%w: %w: scoring.servers are handed no media, and the rollout has %d", port.ErrData, port.ErrMedia, len(s.Media))
+	}
 	scores, err := r.opt.Scorer.Score(p.ctx, s)
 	if err == nil {
 		err = checkScores(s, scores)

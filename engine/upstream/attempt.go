@@ -54,6 +54,7 @@ type call struct {
 	// connected: the request has a connection; refused: the server has answered that it will not.
 	connected, refused atomic.Bool
 	regular            bool  // the stream came to its end mark
+	seen               bool  // the server has said that it has read the media
 	side               *side // nil where no side channel is asked for
 }
 
@@ -100,7 +101,7 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 func (e *Engine) request(r *response, s *stream) Request {
 	q := Request{
 		ID: requestID(e.nonce, &r.req, e.calls.Add(1)), Session: sessionID(e.nonce, r.req.Rollout),
-		Prompt: r.req.Prompt, MaxTokens: r.max - len(r.tokens), Sampling: r.sampling, Lora: e.opt.Delivery == DeliveryLora,
+		Prompt: r.req.Prompt, Media: r.req.Media, MaxTokens: r.max - len(r.tokens), Sampling: r.sampling, Lora: e.opt.Delivery == DeliveryLora,
 	}
 	if len(r.tokens) > 0 {
 		q.Prompt = append(append(make([]int32, 0, len(q.Prompt)+len(r.tokens)), q.Prompt...), r.tokens...)
@@ -244,6 +245,9 @@ func (c *call) take(d *Delta, vocabulary int) error {
 		now := c.e.now()
 		c.s.lastAt.Store(now)
 		c.e.arrivedAt.Store(now)
+	}
+	if err := c.look(d); err != nil {
+		return err
 	}
 	before := len(c.r.tokens)
 	err := c.r.take(d, loop.Version(c.s.version.Load()), vocabulary)

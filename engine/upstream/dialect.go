@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -71,6 +72,20 @@ type Templater interface {
 type Scorer interface {
 	// Score returns a log-prob for every token but the first.
 	Score(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) ([]float32, error)
+}
+
+// Viewer is implemented by dialects whose servers take media beside token ids. Such a server expands placeholders itself,
+// and says with the first event what it has made of the prompt.
+type Viewer interface {
+	// See finds out how the server takes media of a modality. An error that wraps port.ErrMedia says that it takes none.
+	See(ctx context.Context, s *Server, modality string, caps *Capabilities) (Sight, error)
+}
+
+// Sight is how a server takes media of one modality.
+type Sight struct {
+	// Pad is the id that placeholders consist of.
+	Pad       int32
+	Processor media.Processor
 }
 
 // Capabilities are what a server was found to do.
@@ -140,6 +155,8 @@ type Request struct {
 	Prompt    []int32
 	MaxTokens int
 	Sampling  port.Sampling
+	// Media stand in the prompt, whose ids are expanded.
+	Media []media.Item
 	// Lora: sample with the adapter of the last Update, not with the model alone.
 	Lora bool
 	// Priority, lower is earlier; 0 for none.
@@ -180,9 +197,17 @@ type Delta struct {
 	// last one's ended, or begin again and cover everything so far. They may count from the first
 	// token of the request's prompt instead, as the server does.
 	Spans []Span
+	// Expanded is what the server has made of a prompt with media; nil until it says so.
+	Expanded *Expansion
 	// MaskLengths and MaskIDs are the ids that a cut left to draw each token from, one length for a token. They are
 	// empty where none were asked for.
 	MaskLengths, MaskIDs []int32
+}
+
+// Expansion is a prompt as the server has read it: all ids, and where the placeholders of media lie among them.
+type Expansion struct {
+	Prompt []int32
+	Places []media.Item
 }
 
 // Span is a stretch of sampled tokens that one version made.

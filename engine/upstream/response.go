@@ -148,7 +148,7 @@ func (r *response) begin() {
 // reset empties a delta and keeps its room.
 func (d *Delta) reset() {
 	d.Tokens, d.Logprobs, d.Text, d.Finish, d.Spans = d.Tokens[:0], d.Logprobs[:0], "", "", d.Spans[:0]
-	d.MaskLengths, d.MaskIDs = d.MaskLengths[:0], d.MaskIDs[:0]
+	d.MaskLengths, d.MaskIDs, d.Expanded = d.MaskLengths[:0], d.MaskIDs[:0], nil
 }
 
 // take adds what an event has brought, as sampled by version.

@@ -10,9 +10,9 @@ import (
 )
 
 // Decoder reads the stream of one response on the way that Probe has found.
-func (Dialect) Decoder(_ upstream.Request, caps *upstream.Capabilities) upstream.Decoder {
+func (Dialect) Decoder(r upstream.Request, caps *upstream.Capabilities) upstream.Decoder {
 	if of(caps).generate {
-		return &decoder{path: pathGenerate}
+		return &decoder{path: pathGenerate, media: len(r.Media) > 0}
 	}
 	return &decoder{path: pathCompletions}
 }
@@ -20,13 +20,15 @@ func (Dialect) Decoder(_ upstream.Request, caps *upstream.Capabilities) upstream
 type decoder struct {
 	path  string
 	event event
+	// media: the request has some, and the server has not said yet where it has read them.
+	media bool
 }
 
 // Event adds what an event brings. The shapes that come for every token are scanned without
 // reflection, all others are left to encoding/json.
 func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	e := &d.event
-	if !e.scan(data) {
+	if d.media || !e.scan(data) { // the scanner looks for no prompt
 		if err := e.parse(data); err != nil {
 			return fmt.Errorf("%s: an event that is not understood: %w: %w", d.path, err, upstream.Excerpt(data))
 		}
@@ -40,6 +42,9 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	finish, err := finishOf(e.finish)
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.path, err)
+	}
+	if d.media && e.expanded != nil {
+		into.Expanded, d.media = e.expanded, false
 	}
 	into.Tokens = append(into.Tokens, e.tokens...)
 	into.Logprobs = append(into.Logprobs, e.logprobs...)

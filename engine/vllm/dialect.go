@@ -16,6 +16,7 @@ var (
 	_ upstream.Dialect   = Dialect{}
 	_ upstream.Templater = Dialect{}
 	_ upstream.Scorer    = Dialect{}
+	_ upstream.Viewer    = Dialect{}
 )
 
 // New returns the dialect.

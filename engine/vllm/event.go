@@ -5,6 +5,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/headway-rl/headway/engine/upstream"
 )
 
 // missing stands for a log-prob that is not there, as the server itself clamps one that is not finite.
@@ -22,6 +24,8 @@ type event struct {
 	spans  []span
 	// lengths and ids are of the masks of the tokens, one length for a token.
 	lengths, ids []int32
+	// expanded is what the server has made of a prompt with media, nil where it does not say.
+	expanded *upstream.Expansion
 	// refused is the whole of an error in the stream.
 	refused *refusal
 }
@@ -43,13 +47,14 @@ type refusal struct {
 func (e *event) reset() {
 	e.tokens, e.logprobs, e.named = e.tokens[:0], e.logprobs[:0], e.named[:0]
 	e.text, e.finish, e.spans, e.refused = e.text[:0], e.finish[:0], e.spans[:0], nil
-	e.lengths, e.ids = e.lengths[:0], e.ids[:0]
+	e.lengths, e.ids, e.expanded = e.lengths[:0], e.ids[:0], nil
 }
 
 // wire is an event as encoding/json reads it, of both ways and of every age: where the scanner
 // does not know a shape, this decides.
 type wire struct {
-	Error   *refusal `json:"error"`
+	Error *refusal `json:"error"`
+	expansion
 	Choices []struct {
 		Tokens []int32 `json:"token_ids"`
 		Text   string  `json:"text"`
@@ -76,7 +81,7 @@ func (e *event) parse(data []byte) error {
 	if err := json.Unmarshal(data, &w); err != nil {
 		return err
 	}
-	e.refused = w.Error
+	e.refused, e.expanded = w.Error, w.read()
 	if len(w.Choices) == 0 {
 		return nil
 	}

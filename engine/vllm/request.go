@@ -2,6 +2,7 @@ package vllm
 
 import (
 	"cmp"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // Generate is a request on the way that Probe has found. All that a model's own defaults could
@@ -19,11 +21,16 @@ func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstre
 	if err != nil {
 		return upstream.Call{}, err
 	}
-	b := make([]byte, 0, 512+8*len(r.Prompt))
+	size := 512 + 8*len(r.Prompt)
+	for i := range r.Media {
+		size += 64 + base64.StdEncoding.EncodedLen(len(r.Media[i].Data))
+	}
+	b := make([]byte, 0, size)
 	b = upstream.AppendString(append(b, `{"model":`...), served)
 	b = upstream.AppendString(append(b, `,"request_id":`...), r.ID)
 	if l.generate {
-		b = upstream.AppendTokens(append(b, `,"token_ids":`...), r.Prompt)
+		b = upstream.AppendTokens(append(b, `,"token_ids":`...), media.Collapse(r.Prompt, r.Media))
+		b = appendMedia(b, r.Media)
 		if l.text {
 			b = append(b, `,"output_mode":"text"`...)
 		}
@@ -33,6 +40,8 @@ func (Dialect) Generate(r upstream.Request, caps *upstream.Capabilities) (upstre
 			b = strconv.AppendInt(append(b, `,"routed_experts_prompt_start":`...), int64(r.Known), 10)
 		}
 		b = append(b, '}')
+	} else if len(r.Media) > 0 {
+		return upstream.Call{}, unseen()
 	} else {
 		b = upstream.AppendTokens(append(b, `,"prompt":`...), r.Prompt)
 		b = append(b, `,"return_token_ids":true,"return_tokens_as_token_ids":true,`...)

@@ -7,6 +7,7 @@ import (
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -15,6 +16,7 @@ import (
 type turn struct {
 	// prompt is everything before the response, maxTokens bounds it; sampling is nil for the policy as it is.
 	prompt    []int32
+	media     []media.Item
 	maxTokens int
 	// agent speaks, without a name where nobody is named.
 	agent port.Agent
@@ -77,6 +79,8 @@ type branch struct {
 	resumes []port.ResumePoint
 	// channels are its side channels.
 	channels []channel.Channel
+	// media stand among its tokens.
+	media []media.Item
 }
 
 // channel finds a side channel by its form, which it begins where there is none.
@@ -131,12 +135,12 @@ type record struct {
 // empty reports whether nothing was sampled.
 func (r *record) empty() bool { return len(r.branches) == 0 }
 
-// fit is the place of the branch that an agent's prompt goes on with: the longest of that agent's whose tokens
+// fit is the place of the branch that an agent's prompt goes on with: the longest of that agent's whose tokens and media
 // it begins with, the oldest of several. It is the number of branches where there is none.
-func (r *record) fit(agent port.Agent, prompt []int32) int {
+func (r *record) fit(agent port.Agent, prompt []int32, items []media.Item) int {
 	best, length := len(r.branches), 0
 	for i, b := range r.branches {
-		if n := len(b.tokens); b.agent == agent && n > length && n <= len(prompt) && slices.Equal(prompt[:n], b.tokens) {
+		if n := len(b.tokens); b.agent == agent && n > length && n <= len(prompt) && slices.Equal(prompt[:n], b.tokens) && media.Begins(items, b.media, n) {
 			best, length = i, n
 		}
 	}
@@ -145,8 +149,8 @@ func (r *record) fit(agent port.Agent, prompt []int32) int {
 
 // goesOn is the branch that an agent's prompt goes on with, or a new one at the same place. A new one has the side channels of
 // the tokens that it shares with another: those of the longest such beginning.
-func (r *record) goesOn(agent port.Agent, prompt []int32) (*branch, int) {
-	place := r.fit(agent, prompt)
+func (r *record) goesOn(agent port.Agent, prompt []int32, items []media.Item) (*branch, int) {
+	place := r.fit(agent, prompt, items)
 	if place < len(r.branches) {
 		return r.branches[place], place
 	}
@@ -155,7 +159,7 @@ func (r *record) goesOn(agent port.Agent, prompt []int32) (*branch, int) {
 		if len(b.channels) == 0 {
 			continue
 		}
-		if n := commonPrefix(b.tokens, prompt); n > shared {
+		if n := media.Common(b.media, items, commonPrefix(b.tokens, prompt)); n > shared {
 			from, shared = b, n
 		}
 	}
@@ -181,7 +185,7 @@ func commonPrefix(a, b []int32) int {
 
 // sampled adds a turn with its response.
 func (r *record) sampled(t *turn, g *port.Generation) {
-	b, place := r.goesOn(t.agent, t.prompt)
+	b, place := r.goesOn(t.agent, t.prompt, t.media)
 	if t.place = place; place == len(r.branches) {
 		r.branches = append(r.branches, b)
 	}
@@ -189,7 +193,7 @@ func (r *record) sampled(t *turn, g *port.Generation) {
 	for _, token := range t.prompt[len(b.tokens):] {
 		b.add(token, 0, 0, loop.NoVersion)
 	}
-	t.branch, t.first = b, len(b.tokens)
+	t.branch, t.first, b.media = b, len(b.tokens), t.media
 	for _, p := range append(r.carried, g.Resumes...) {
 		b.resumes = append(b.resumes, port.ResumePoint{At: int32(t.first) + p.At, Version: p.Version})
 	}
@@ -257,6 +261,7 @@ func (r *record) sample() port.Sample {
 		for _, p := range b.resumes {
 			s.Resumes = append(s.Resumes, port.ResumePoint{At: begin + p.At, Version: p.Version})
 		}
+		s.Media = media.Moved(s.Media, b.media, begin)
 		for _, c := range b.channels {
 			c.Sequence = int32(i)
 			s.Channels = append(s.Channels, c)

@@ -80,7 +80,7 @@ func (e *Dispatcher) turn(s *session, req *protocol.SampleRequest) (*turn, error
 	if err := s.checkAgent(agent); err != nil {
 		return nil, err
 	}
-	if err := e.admit(s, agent, req.Prompt); err != nil {
+	if err := e.admit(s, agent, req.Prompt, nil); err != nil {
 		return nil, err
 	}
 	t := newTurn(len(r.turns), req.Prompt, req.MaxTokens, e.opt.Sampling)

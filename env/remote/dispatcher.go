@@ -181,7 +181,7 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 		return move{over: true, sample: s.sample}
 	case len(s.queue) > 0:
 		s.running = s.queue[0]
-		goesOn, _ := s.record.goesOn(s.running.agent, s.running.prompt)
+		goesOn, _ := s.record.goesOn(s.running.agent, s.running.prompt, s.running.media)
 		s.running.known = goesOn.known(len(s.running.prompt))
 		s.queue = slices.Delete(s.queue, 0, 1)
 		return move{turn: s.running}
@@ -191,7 +191,7 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 
 // request is what the sampler is asked for. A response that nobody waits for any more is dropped.
 func (t *turn) request() port.SampleRequest {
-	req := port.SampleRequest{Prompt: t.prompt, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped, Known: t.known}
+	req := port.SampleRequest{Prompt: t.prompt, Media: t.media, MaxTokens: t.maxTokens, Sampling: t.sampling, Dropped: t.dropped, Known: t.known}
 	req.Check = func([]int32) bool {
 		t.begun.Store(true)
 		return t.isDropped()

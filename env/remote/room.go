@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -54,9 +55,9 @@ func promptBytes(tokens int) int64 { return turnBytes + 4*int64(tokens) }
 // exceeds its bound fails. From half of the bound of all on, rollouts that hold more than their even
 // share of that half wait, so that the others go on and end. The oldest claim always goes on: else all
 // could wait for each other. e.mu must be held.
-func (e *Dispatcher) admit(s *session, agent port.Agent, prompt []int32) error {
+func (e *Dispatcher) admit(s *session, agent port.Agent, prompt []int32, items []media.Item) error {
 	adds, r := promptBytes(len(prompt)), &s.record
-	fit := r.fit(agent, prompt)
+	fit := r.fit(agent, prompt, items)
 	known := 0
 	if fit < len(r.branches) {
 		known = len(r.branches[fit].tokens)

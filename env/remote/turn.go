@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // Turn implements gateway.Rollouts: it samples one response for a claimed rollout and returns
@@ -66,7 +67,11 @@ func (e *Dispatcher) turnOf(req *protocol.TurnRequest) (*turn, []string, error) 
 	if err != nil {
 		return nil, nil, err
 	}
+	if err := media.Check(req.Media, len(req.Prompt)); err != nil {
+		return nil, nil, protocol.Refuse(protocol.CodeInvalid, "media: %v", err)
+	}
 	t := newTurn(-1, req.Prompt, ask.MaxTokens, sampling)
+	t.media = req.Media
 	t.agent, err = agentOf(req.Agent, req.Train)
 	return t, overridden, err
 }
@@ -96,7 +101,7 @@ func (e *Dispatcher) enqueue(id string, t *turn) (*session, error) {
 	if err := s.checkAgent(t.agent); err != nil {
 		return nil, err
 	}
-	if err := e.admit(s, t.agent, t.prompt); err != nil {
+	if err := e.admit(s, t.agent, t.prompt, t.media); err != nil {
 		return nil, err
 	}
 	s.queue = append(s.queue, t)

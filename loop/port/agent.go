@@ -40,7 +40,7 @@ func (s *Sample) Trained() *Sample {
 	}
 	out := *s
 	out.Tokens, out.LossMask, out.Logprobs, out.Versions = nil, nil, nil, nil
-	out.Breaks, out.Agents, out.Channels, out.Resumes = nil, nil, nil, nil
+	out.Breaks, out.Agents, out.Channels, out.Media, out.Resumes = nil, nil, nil, nil, nil
 	for i, a := range s.Agents {
 		if !a.Untrained {
 			out.take(s, i)
@@ -75,6 +75,12 @@ func (s *Sample) take(from *Sample, i int) {
 		if int(c.Sequence) == i {
 			c.Sequence = place
 			s.Channels = append(s.Channels, c)
+		}
+	}
+	for _, m := range from.Media {
+		if int(m.Offset) >= first && int(m.Offset) < end {
+			m.Offset += begin - int32(first)
+			s.Media = append(s.Media, m)
 		}
 	}
 	for _, p := range from.Resumes {

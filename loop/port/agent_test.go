@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // spoken is a rollout of three sequences of two tokens, the middle one of an agent that is not trained.
@@ -16,6 +17,7 @@ func spoken() Sample {
 		Versions: []loop.Version{-1, 1, -1, 2, -1, 3}, Breaks: []int32{2, 4},
 		Agents:   []Agent{{Name: "a"}, {Name: "b", Untrained: true}, {Name: "a"}},
 		Channels: []channel.Channel{{Sequence: 0}, {Sequence: 1}, {Sequence: 2}},
+		Media:    []media.Item{{Offset: 0, Length: 1}, {Offset: 2, Length: 1}, {Offset: 4, Length: 1, Blob: 7}},
 		Resumes:  []ResumePoint{{At: 1, Version: 1}, {At: 3, Version: 2}, {At: 5, Version: 3}},
 	}
 }
@@ -28,6 +30,7 @@ func TestTrained(t *testing.T) {
 	want := Sample{
 		Tokens: []int32{1, 2, 5, 6}, LossMask: []uint8{0, 1, 0, 1}, Logprobs: []float32{0, -1, 0, -3}, Versions: []loop.Version{-1, 1, -1, 3},
 		Breaks: []int32{2}, Agents: []Agent{{Name: "a"}, {Name: "a"}}, Channels: []channel.Channel{{Sequence: 0}, {Sequence: 1}},
+		Media:   []media.Item{{Offset: 0, Length: 1}, {Offset: 2, Length: 1, Blob: 7}},
 		Resumes: []ResumePoint{{At: 1, Version: 1}, {At: 3, Version: 3}},
 	}
 	if got := s.Trained(); !reflect.DeepEqual(*got, want) {

@@ -3,6 +3,7 @@ package port
 import (
 	"errors"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
 )
 
@@ -19,6 +20,26 @@ type Rows struct {
 	// call only.
 	Data []byte
 }
+
+// GroupMedia names what holds the media of a group in a store of [Blobs], as if it were one more attempt. Its blobs stay as long as
+// the group has a payload, and go with [Store.Forget].
+func GroupMedia(group loop.GroupID) RolloutID { return RolloutID{Group: group, Sample: mediaSample} }
+
+// mediaSample is the number of a sample that no group has.
+const mediaSample = -1
+
+// OfGroup reports whether a blob belongs to its group as a whole, as [GroupMedia] does.
+func (id RolloutID) OfGroup() bool { return id.Sample == mediaSample }
+
+// Seer is implemented by engines that take media. One without it is never handed any.
+type Seer interface {
+	// Sees reports whether requests may have media of a modality; an error says why not and wraps ErrMedia.
+	Sees(modality string) error
+}
+
+// ErrMedia is wrapped by the error of an engine that cannot take the media of a request. Left out, they would be missing
+// from what the policy sees, and nothing would tell.
+var ErrMedia = errors.New("the engine takes no media")
 
 // Blobs is implemented by stores that keep the rows of side channels beside the samples, as blobs. A blob belongs to an
 // attempt, and goes when [Store.Forget], [Store.Discard] and [Store.Retain] say that the attempt is no longer needed.

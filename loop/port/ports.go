@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -69,6 +70,9 @@ type GenerateRequest struct {
 	Turn    int
 	// Prompt holds the token ids before the response.
 	Prompt []int32
+	// Media stand in the prompt, in order; nil for none. An engine that cannot take them returns an error that wraps
+	// ErrMedia, and samples nothing.
+	Media []media.Item
 	// Prefix is the part of the response that was sampled before it was interrupted, on whichever
 	// engine; empty for a new response. The engine takes prompt and prefix in under the weights it
 	// serves, samples on, and returns the whole. The draw for a token depends on the token's place in
@@ -174,10 +178,11 @@ func (g Generation) Prefix() Prefix {
 // any more. Beside it stands what was sampled so far: the rollout goes on with it elsewhere.
 var ErrEngineDown = errors.New("the engine is down")
 
-// SampleRequest asks a Sampler for one response. Prompt, MaxTokens and Check mean
+// SampleRequest asks a Sampler for one response. Prompt, Media, MaxTokens and Check mean
 // what they do in GenerateRequest.
 type SampleRequest struct {
 	Prompt    []int32
+	Media     []media.Item
 	MaxTokens int
 	Check     func(tokens []int32) bool
 	// Final says that the reward follows the response at once. A response that is

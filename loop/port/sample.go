@@ -3,6 +3,7 @@ package port
 import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 )
 
 // Sample is the trainable record of one rollout. Tokens, LossMask, Logprobs and
@@ -31,6 +32,9 @@ type Sample struct {
 	// Channels are the side channels of its sequences, in the order of these; nil for none. Their bytes lie in blobs of
 	// this attempt.
 	Channels []channel.Channel
+	// Media stand among its tokens, in order, by their places in Tokens; nil for none. Their bytes lie in blobs of the
+	// group (GroupMedia), each once.
+	Media []media.Item
 	// Derived: at least one version was derived from when its engine switched, and not reported by it.
 	Derived bool
 	// Pruned: a rule of the environment stopped the rollout early. It has no reward,

@@ -226,6 +226,9 @@ func (p *payloads) dropBlobs(group loop.GroupID, unwanted func(b *blob) bool) {
 func (p *payloads) retainBlobs() {
 	for group := range p.blobs.groups {
 		p.dropBlobs(group, func(b *blob) bool {
+			if b.id.OfGroup() {
+				return len(p.groups[group]) == 0
+			}
 			return !slices.ContainsFunc(p.groups[group], func(at place) bool { return at.sample == b.id.Sample && at.attempt == b.id.Attempt })
 		})
 	}

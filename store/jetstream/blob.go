@@ -225,8 +225,12 @@ func (p *payloads) takeTorn(parts map[chunkOf]*blob) {
 	}
 }
 
-// keeps reports whether the payload of a blob's attempt is the one kept of its sample.
+// keeps reports whether the payload of a blob's attempt is the one kept of its sample; of a group's own blob, whether the
+// group has a payload.
 func (p *payloads) keeps(b *blob) bool {
+	if b.id.OfGroup() {
+		return len(p.groups[b.id.Group]) > 0
+	}
 	return slices.ContainsFunc(p.groups[b.id.Group], func(at place) bool { return at.sample == b.id.Sample && at.attempt == b.id.Attempt })
 }
 

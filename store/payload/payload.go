@@ -36,7 +36,7 @@ func Append(dst []byte, s *port.Sample) []byte {
 		dst = appendShort(dst, int64(v))
 	}
 	dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(s.Reward))
-	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks|flag(len(s.Channels) > 0)*flagChannels|flag(len(s.Agents) > 0)*flagAgents)
+	dst = append(dst, flag(s.Exact)*flagExact|flag(s.Truncated)*flagTruncated|flag(s.Derived)*flagDerived|flag(len(s.Breaks) > 0)*flagBreaks|flag(len(s.Channels) > 0)*flagChannels|flag(len(s.Agents) > 0)*flagAgents|flag(len(s.Media) > 0)*flagMedia)
 	dst = appendText(dst, s.Prompt)
 	dst = appendText(dst, s.Response)
 	dst = appendText(dst, s.Answer)
@@ -62,11 +62,14 @@ func Append(dst []byte, s *port.Sample) []byte {
 			dst = append(appendText(dst, a.Name), flag(a.Untrained))
 		}
 	}
+	if len(s.Media) > 0 {
+		dst = appendMedia(dst, s.Media)
+	}
 	return dst
 }
 
 // What the byte of flags holds. A payload that says flagBreaks has the breaks at its end. Behind them
-// are the channels where it says flagChannels, and then the agents where it says flagAgents.
+// are the channels where it says flagChannels, the agents where it says flagAgents, and the media where it says flagMedia.
 const (
 	flagExact = 1 << iota
 	flagTruncated
@@ -74,6 +77,7 @@ const (
 	flagBreaks
 	flagChannels
 	flagAgents
+	flagMedia
 	flagsEnd
 )
 
@@ -232,6 +236,9 @@ func Decode(body []byte) (port.Sample, error) {
 	}
 	if has&flagAgents != 0 {
 		s.Agents = f.agents()
+	}
+	if has&flagMedia != 0 {
+		s.Media = f.media()
 	}
 	if f.bad || len(f.rest) > 0 || has >= flagsEnd {
 		return port.Sample{}, ErrFormat

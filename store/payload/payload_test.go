@@ -12,6 +12,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
@@ -81,6 +82,13 @@ func drawSample(rng *rand.Rand) port.Sample {
 	}
 	for range rng.IntN(3) {
 		s.Agents = append(s.Agents, port.Agent{Name: text(), Untrained: rng.IntN(2) == 0})
+	}
+	for i := range rng.IntN(4) {
+		m := media.Item{Modality: media.Image, Hash: media.Hash{byte(rng.Uint32())}, Type: text(), Size: rng.Int64(), Offset: int32(rng.Uint32()), Length: int32(i), Blob: int32(rng.Uint32())}
+		if rng.IntN(2) == 0 {
+			m.Processor = media.Processor{Name: text(), Revision: text(), Settings: text()}
+		}
+		s.Media = append(s.Media, m)
 	}
 	return s
 }

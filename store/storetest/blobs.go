@@ -26,7 +26,7 @@ func RunBlobs(t *testing.T, place func(t *testing.T) BlobPlace) {
 		test func(t *testing.T, p BlobPlace)
 	}{
 		{"Ranges", testBlobRanges}, {"Missing", testBlobMissing}, {"Damaged", testBlobDamaged}, {"Forgotten", testBlobForgotten},
-		{"Retained", testBlobRetained}, {"Limit", testBlobLimit}, {"Concurrent", testBlobConcurrent}, {"Closed", testBlobClosed},
+		{"Retained", testBlobRetained}, {"OfGroup", testBlobsOfGroup}, {"Limit", testBlobLimit}, {"Concurrent", testBlobConcurrent}, {"Closed", testBlobClosed},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, place(t)) })
 	}
@@ -228,6 +228,36 @@ func testBlobRetained(t *testing.T, p BlobPlace) {
 		_, err := s.Retain(counts)
 		must(t, err)
 	}
+	must(t, s.Close())
+}
+
+// A group's own blobs stay while the group has a payload, whichever of its attempts has it.
+func testBlobsOfGroup(t *testing.T, p BlobPlace) {
+	s, b := beginBlobs(t, p)
+	one, gone, emptied := port.GroupMedia(1), port.GroupMedia(2), port.GroupMedia(3)
+	data := map[port.RolloutID][]byte{}
+	for _, x := range []port.RolloutID{one, gone, emptied} {
+		data[x] = putBlob(t, b, x, 77, 3000)
+	}
+	must(t, s.PutSample(Sample(id(1, 0, 1), 5)))
+	must(t, s.PutSample(Sample(id(1, 1, 1), 5)))
+	must(t, s.PutSample(Sample(id(2, 0, 1), 5)))
+	must(t, s.PutSample(Sample(id(3, 0, 1), 5)))
+	must(t, s.Discard(id(1, 1, 1)))
+	for x := range data {
+		CheckBlob(t, b, x, 77, data[x], 0, 3000)
+	}
+	must(t, s.Forget(2))
+	checkNoBlob(t, b, gone, 77)
+	must(t, s.Close())
+	s = p.Open(t)
+	b = blobsOf(t, s)
+	_, err := s.Retain(func(x port.RolloutID) bool { return x == id(1, 0, 1) })
+	must(t, err)
+	CheckBlob(t, b, one, 77, data[one], 0, 3000)
+	checkNoBlob(t, b, emptied, 77)
+	must(t, s.Forget(1))
+	checkNoBlob(t, b, one, 77)
 	must(t, s.Close())
 }
 

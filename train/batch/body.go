@@ -61,6 +61,7 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 			ReadyVersion: group.ReadyVersion, Rollouts: len(group.Samples)})
 	}
 	lease.Channels = summaries(p, groups)
+	lease.Media, lease.Processors = mediaOf(p, groups)
 	b.lease = lease
 	var err error
 	if b.header, err = header(lease, rows, tokens, p.branched); err != nil {

@@ -192,6 +192,32 @@ func (t *Trainer) Channel(_ context.Context, lease loop.LeaseID, name string, re
 	return &rows{ChannelBody: body, heard: share{t: t, o: o, rank: req.Rank}}, nil
 }
 
+// Medium implements api.Trainers.
+func (t *Trainer) Medium(_ context.Context, lease loop.LeaseID, hash string, req protocol.ChannelRequest) (protocol.Body, error) {
+	if err := checkCaller(req.Trainer, req.Rank, cmp.Or(req.WorldSize, WorldSizeMax)); err != nil {
+		return nil, err
+	}
+	o, world, err := t.sharing(lease, req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := o.batch.Medium(t.opt.Blobs, hash, req.Rank, world)
+	if err != nil {
+		return nil, err
+	}
+	return &medium{MediumBody: body, heard: share{t: t, o: o, rank: req.Rank}}, nil
+}
+
+// medium is a medium's body; its way to the rank counts as words of it.
+type medium struct {
+	*batch.MediumBody
+	heard share
+}
+
+func (m *medium) WriteTo(w io.Writer) (int64, error) {
+	return m.MediumBody.WriteTo(&heard{&m.heard, w})
+}
+
 // sharing finds the offer that a rank has a share of, and the number of ranks.
 func (t *Trainer) sharing(lease loop.LeaseID, req protocol.ChannelRequest) (*offer, int, error) {
 	t.mu.Lock()

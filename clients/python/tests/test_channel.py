@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).resolve().parents[3] / "train" / "batch" / "testdata"
 
 def golden() -> headway.Batch:
     batch = parse((GOLDEN / "channels.safetensors").read_bytes())
-    batch._fetch = lambda name: (GOLDEN / f"channels.{name}.safetensors").read_bytes()
+    batch._fetch = lambda kind, name: (GOLDEN / f"channels.{name}.safetensors").read_bytes()
     return batch
 
 

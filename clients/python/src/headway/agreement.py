@@ -39,6 +39,7 @@ CAUSES: Mapping[str, str] = {
     "temperature": "divide the logits by rollout.sampling.temperature before the softmax",
     "cut": "the engine samples from a cut distribution (top_p, top_k, min_p): take log-probs over what it kept, with "
     "sampling_mask in rollout.channels; or these are no log-probs of a softmax",
+    "blind": "the images are not in the forward pass: give the model pixel values of batch.media, in their order",
     "positions": "positions, padding or the attention mask go wrong by a sequence's length (or the prompt's template)",
     "random": "dropout is on (model.eval()), there is no causal mask, or padding and neighbours in the batch count",
     "future": "the model has seen the token that it predicts: logits at i instead of i − 1, or no causal mask",
@@ -172,6 +173,12 @@ class _Seen:
         self.place = before[at] - before[at][first][self.sequence]
         self.prompt = (at[first] - batch.offsets[rows]).astype(np.int64)
         self.length = np.diff(batch.offsets)[rows].astype(np.int64)
+        self.images, self.fetched = len(batch.metadata.media), bool(batch._media)
+        #: Whether an image stands before each token.
+        opened = np.full(len(batch), len(batch.tokens), np.int64)
+        for m in reversed(batch.metadata.media):
+            opened[m.sequence] = batch.offsets[m.sequence] + m.offset
+        self.pictured = at > opened[row[at]]
 
     def _freshest(self, row: Ints, lags: Ints) -> npt.NDArray[np.bool_]:
         """Whole sequences, those of the smallest lag that are enough tokens."""
@@ -296,6 +303,26 @@ def _future(s: _Seen) -> str:
     )
 
 
+def _blind(s: _Seen) -> str:
+    """Sequences without images agree, and those with some do not; or the trainer has never asked for any of these."""
+    if not s.pictured.any():
+        return ""
+    seen, unseen = s.apart[s.pictured], s.apart[~s.pictured]
+    if len(unseen) >= _TOKENS_MIN:
+        if seen.mean() < _ROUNDING or unseen.mean() > seen.mean() / 5:
+            return ""
+        return (
+            f"tokens after images are off by {seen.mean():.2g} nats (token_mult_prob_error {np.exp(seen).mean():.3f}), "
+            f"all others by {unseen.mean():.2g}"
+        )
+    if s.fetched or seen.mean() < _ROUNDING:
+        return ""
+    return (
+        f"of {s.images} images the trainer has fetched none, and tokens after them are off by {seen.mean():.2g} nats "
+        f"(token_mult_prob_error {np.exp(seen).mean():.3f})"
+    )
+
+
 def _positions(s: _Seen) -> str:
     """Sequences of one length agree, and those of all others do not."""
     mean = s.apart.mean()
@@ -327,7 +354,7 @@ def _template(s: _Seen) -> str:
 
 # These compare numbers that nothing else makes equal, so that they tell of small differences, too.
 _EXACT: Mapping[str, Callable[[_Seen], str]] = {
-    "off_by_one": _off_by_one, "temperature": _temperature, "cut": _cut, "positions": _positions,
+    "off_by_one": _off_by_one, "temperature": _temperature, "cut": _cut, "blind": _blind, "positions": _positions,
 }  # fmt: skip
 _RULES: Mapping[str, Callable[[_Seen], str]] = {
     **_EXACT, "random": _random, "future": _future, "template": _template,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -15,6 +17,7 @@ from .agreement import Agreement
 from .channel import Channel, ChannelInfo
 from .errors import Invalid
 from .lease import Renewal
+from .media import Medium, MediumInfo
 
 #: Tensors of a batch by name: their type, and what their length is counted in.
 _LAYOUT = {
@@ -67,6 +70,8 @@ class Metadata:
     agents: tuple[str, ...] = ()
     #: The side channels of this share, by name: `Batch.channel` fetches one.
     channels: tuple[ChannelInfo, ...] = ()
+    #: The images of this share: `Batch.media` brings their bytes.
+    media: tuple[MediumInfo, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -125,9 +130,11 @@ class Batch:
     _done: bool = field(default=False, repr=False)
     _held_version: int = field(default=-1, repr=False)
     _agreement: Agreement | None = field(default=None, repr=False)
-    _fetch: Callable[[str], bytes] | None = field(default=None, repr=False)
+    _fetch: Callable[[str, str], bytes] | None = field(default=None, repr=False)
     _channels: dict[str, Channel] = field(default_factory=dict, repr=False)
     _agents: npt.NDArray[np.int32] | None = field(default=None, repr=False)
+    _media: dict[str, bytes] = field(default_factory=dict, repr=False)
+    _views: tuple[Medium, ...] | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         """The number of sequences."""
@@ -201,8 +208,29 @@ class Batch:
                 scored = name.startswith(("teacher_", "ref_"))
                 remedy = "let a server of scoring.servers write it" if scored else "name it in rollout.channels"
                 raise Invalid(f"the batch has no channel {name!r}, it has {have}: {remedy}")
-            self._channels[name] = channel.parse(self._fetch(name), self.offsets, self.loss_mask)
+            self._channels[name] = channel.parse(self._fetch("channels", name), self.offsets, self.loss_mask)
         return self._channels[name]
+
+    @property
+    def media(self) -> tuple[Medium, ...]:
+        """The images among the tokens, in the order of these; their bytes come at the first call of `Medium.bytes`.
+
+        Give a model the original bytes through the processor that `Medium.processor` names, and the ids as they are:
+        they are expanded. A trainer that leaves images out is told by `compare`.
+        """
+        if self._views is None:
+            self._views = tuple(Medium(m, functools.partial(self._medium, m.sha256)) for m in self.metadata.media)
+        return self._views
+
+    def _medium(self, sha256: str) -> bytes:
+        if sha256 not in self._media:
+            if self._fetch is None:
+                raise Invalid("the bytes of images are fetched within a lease, and this batch has none")
+            found = self._fetch("media", sha256)
+            if hashlib.sha256(found).hexdigest() != sha256:
+                raise Invalid(f"the bytes of image {sha256} are others: want its SHA-256")
+            self._media[sha256] = found
+        return self._media[sha256]
 
     @property
     def expired(self) -> bool:
@@ -303,6 +331,7 @@ def check(batch: Batch) -> None:
         raise Invalid(f"the batch's offsets do not divide its {sizes['N']} tokens into sequences of at least one token")
     _check_rollouts(batch)
     _check_agents(batch)
+    _check_media(batch)
     sampled = batch.loss_mask == 1
     newest = batch.version
     for wrong, what in (
@@ -337,6 +366,23 @@ def _check_agents(batch: Batch) -> None:
         raise Invalid(f"a sequence is of an agent that the batch does not name: want -1 to {len(names) - 1}")
 
 
+def _check_media(batch: Batch) -> None:
+    """Raise Invalid unless every image stands within its sequence, after the one before, where nothing was sampled."""
+    before = (-1, 0)
+    for m in batch.metadata.media:
+        inside = 0 <= m.sequence < len(batch) and m.offset >= 0 and m.length > 0 and (m.sequence, m.offset) >= before
+        if inside:
+            begin, end = (int(at) for at in batch.offsets[m.sequence : m.sequence + 2])
+            first = begin + m.offset
+            inside = first + m.length <= end and not batch.loss_mask[first : first + m.length].any()
+        if not inside:
+            raise Invalid(
+                f"image {m.sha256[:12]} is said to be {m.length} ids at {m.offset} of sequence {m.sequence}: "
+                "that is not within the sequence, or another image or sampled tokens are there"
+            )
+        before = (m.sequence, m.offset + m.length)
+
+
 def _check_rollouts(batch: Batch) -> None:
     """Raise Invalid unless the sequences of each rollout stand side by side and agree."""
     rollouts = batch.rollouts
@@ -362,8 +408,9 @@ def _metadata(text: str) -> Metadata:
         said.setdefault("sequences", said["rollouts"])
         channels = tuple(ChannelInfo.read(one) for one in said.pop("channels", None) or ())
         agents = tuple(str(name) for name in said.pop("agents", None) or ())
-        apart = ("stamps", "channels", "agents")
+        media = MediumInfo.read_all(said.pop("media", None) or (), said.pop("processors", None) or ())
+        apart = ("stamps", "channels", "agents", "media")
         known = {k: kinds.get(k, int)(said[k]) for k in Metadata.__dataclass_fields__ if k not in apart}
-        return Metadata(**known, stamps=stamps, agents=agents, channels=channels)
+        return Metadata(**known, stamps=stamps, agents=agents, channels=channels, media=media)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise Invalid(f"the batch's header says nothing of its lease that can be read: {error!r}") from error

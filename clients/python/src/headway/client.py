@@ -299,12 +299,12 @@ class Client:
         renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
         found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
         share = {**renew, "world_size": self.world_size}
-        found._fetch = functools.partial(self._fetch_channel, found.lease, share)
+        found._fetch = functools.partial(self._fetch_part, found.lease, share)
         self._open = found
         return found
 
-    def _fetch_channel(self, lease: int, message: Mapping[str, Any], name: str) -> bytes:
-        path = f"/api/v1/batches/{lease}/channels/{name}"
+    def _fetch_part(self, lease: int, message: Mapping[str, Any], kind: str, name: str) -> bytes:
+        path = f"/api/v1/batches/{lease}/{kind}/{name}"
         return self._transport.call("POST", path, message=message).content
 
     def _look_for_sender(self) -> None:

@@ -1,0 +1,57 @@
+package remote
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
+)
+
+// imageAt is an image of one token.
+func imageAt(offset int32, name byte) media.Item {
+	return media.Item{Modality: media.Image, Hash: media.Hash{name}, Offset: offset, Length: 1, Data: []byte{name}}
+}
+
+// The same ids after another image are another history, and begin another branch: a sample has the images of each.
+func TestTurnsWithImages(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		for _, turn := range []struct {
+			prompt           []int32
+			media            []media.Item
+			branch, branches int
+		}{
+			{[]int32{20, 29}, []media.Item{imageAt(1, 'a')}, 0, 1},                                      // answered with 1 2
+			{[]int32{20, 29, 1, 2, 29}, []media.Item{imageAt(1, 'a'), imageAt(4, 'b')}, 0, 1},           // with 2 3
+			{[]int32{20, 29, 1, 2, 29, 2, 3, 21}, []media.Item{imageAt(1, 'a'), imageAt(4, 'c')}, 1, 2}, // another image
+			{[]int32{20, 29, 1, 2, 29, 2, 3, 21}, nil, 2, 3},                                            // none
+			{[]int32{20, 29, 1, 2, 29, 2, 3, 21}, []media.Item{imageAt(1, 'a'), imageAt(4, 'b')}, 0, 3}, // the first
+		} {
+			reply, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: turn.prompt, Media: turn.media}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if reply.Branch != turn.branch || reply.Branches != turn.branches {
+				t.Errorf("%v with %d images is added to branch %d of %d, want %d of %d", turn.prompt, len(turn.media), reply.Branch, reply.Branches, turn.branch, turn.branches)
+			}
+		}
+		if _, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{1, 2}, Media: []media.Item{imageAt(5, 'a')}}, nil); err == nil {
+			t.Error("an image beyond the prompt is taken")
+		}
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
+		<-p.done
+		s := p.sample
+		var got []int32
+		for i := range s.Media {
+			if got = append(got, s.Media[i].Offset); s.Tokens[s.Media[i].Offset] != 29 {
+				t.Errorf("image %d stands at %d, before token %d", i, s.Media[i].Offset, s.Tokens[s.Media[i].Offset])
+			}
+		}
+		if second := s.Breaks[0]; !slices.Equal(got, []int32{1, 4, second + 1, second + 4}) || s.Media[3].Hash != (media.Hash{'c'}) {
+			t.Errorf("images at %v of %v, breaks %v", got, s.Tokens, s.Breaks)
+		}
+	})
+}
