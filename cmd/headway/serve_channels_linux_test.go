@@ -6,10 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
@@ -109,4 +112,44 @@ func TestServeSaysRows(t *testing.T) {
 		t.Errorf("%d rows are there, %d of sampled tokens lack, %d rollouts changed their version on the way", present, absent, mixed)
 	}
 	t.Logf("%d rows are there, %d of sampled tokens lack, %d changes of version inside rollouts", present, absent, mixed)
+}
+
+// TestServeSaysRowsThroughOutages: workers die with rollouts that they have sampled, and NATS goes away and comes back in
+// the middle of others. Every row that reaches the trainer is that of the weights that sampled, or is absent and counted.
+func TestServeSaysRowsThroughOutages(t *testing.T) {
+	if os.Getenv("HEADWAY_LONG") == "" {
+		t.Skip("waits for claims to run out and for a server to come back; HEADWAY_LONG=1 runs it")
+	}
+	const steps = 6
+	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	a := routedServer(t)
+	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 8}", a.URL()), steps)
+	document = strings.Replace(document, "rollout: {group_size: 4}", "rollout: {group_size: 4, channels: [routed_experts]}", 1)
+	s := startServe(t, t.TempDir(), document, "--nats", n.server.ClientURL(), "--set", "store.nats.writer_s=60", "--set", "server.claim_s=2")
+	for range 3 { // workers that die with what they have sampled
+		s.sample(s.claim())
+	}
+	var workers sync.WaitGroup
+	for range 8 {
+		workers.Go(s.play)
+	}
+	s.connect()
+	present, absent := 0, 0
+	for step := 1; step <= steps; step++ {
+		if step%2 == 0 {
+			n.stop()
+			n.start()
+		}
+		batch := s.leased()
+		there, lack := s.routed(batch)
+		present, absent = present+there, absent+lack
+		s.publish(batch, byte(step))
+	}
+	workers.Wait()
+	if present == 0 || absent > present/20 {
+		t.Errorf("%d rows are there, %d of sampled tokens lack", present, absent)
+	}
+	t.Logf("%d rows are there, %d of sampled tokens lack", present, absent)
 }
