@@ -78,7 +78,7 @@ func truth(b bool) float64 {
 }
 
 // figures in the order of docs/reference/prometheus.md, which is tested against them.
-var figures = slices.Concat(planeFigures, senderFigures, controlFigures, environmentFigures, throughputFigures, verlFigures)
+var figures = slices.Concat(planeFigures, senderFigures, controlFigures, environmentFigures, scoringFigures, throughputFigures, verlFigures)
 
 // planeFigures are those that every control plane has.
 var planeFigures = []figure{

@@ -233,6 +233,8 @@ func TestMetrics(t *testing.T) {
 	}
 	for _, want := range []string{
 		`headway_info{policy="bounded",run="reverse",version="1.2.3"} 1`,
+		`headway_scoring_calls_total{channel="teacher",result="answered",server="big"} 8`, `headway_scoring_calls_total{channel="teacher",result="failed",server="big"} 1`, `headway_scoring_seconds_total{channel="teacher",server="big"} 2.5`,
+		`headway_scoring_running{channel="teacher",server="big"} 2`, `headway_scoring_waiting{channel="teacher"} 3`, `headway_scoring_waited_seconds_total{channel="teacher"} 1.5`, `headway_rollout_failures_total{kind="infra",reason="scorer"} 4`,
 		`headway_rollouts{state="in_flight"} 4`, `headway_rollouts_ended_total{end="trained"} 6`, `headway_held_out{of="reward"} 0.75`, `headway_held_out{of="version"} 15`, `headway_rollout_failures_total{kind="infra",reason="timeout"} 2`, `headway_rollout_failures_total{kind="data",reason="data"} 1`, `headway_policy_version 17`,
 		`headway_stalled{code="no_trainer"} 1`, `headway_stalled{code="hold"} 0`, `headway_stalled_seconds 61`, `headway_state{state="running"} 1`,
 		`headway_engine_version{engine="e0",stage="0"} 17`, `headway_engine_version{engine="e1",stage="1"} 17`, `headway_engine_state{engine="e1",state="lost"} 1`,

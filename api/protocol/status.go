@@ -42,6 +42,8 @@ type Status struct {
 	Verl map[string]float64 `json:"verl,omitempty"`
 	// Failures are the rollout attempts that failed, by why. They count from the end of the warm-up on.
 	Failures Failures `json:"failures"`
+	// Scoring is what teachers and references do; none where the document names none.
+	Scoring []Scoring `json:"scoring,omitempty"`
 	// HeldOut is the newest evaluation by players or workers; nil before the first.
 	HeldOut *HeldOut `json:"held_out,omitempty"`
 	// Binding is the side that limits: rollout, train, environment, sync, sandbox, verifier, scorer, prefill, validation or admission.

@@ -71,7 +71,7 @@ func (p *Plane) Status() protocol.Status {
 		g := p.gateway.Status()
 		s.Gateway = &g
 	}
-	s.Environment = p.environmentStatus()
+	s.Environment, s.Scoring = p.environmentStatus(), p.ScoringStatus()
 	s.Disk = p.diskStatus(v.DiskFull)
 	return s
 }

@@ -26,6 +26,7 @@ func ExamineServers(ctx context.Context, document config.Config, probe bool, exa
 	if !probe || document.Elastic() { // a fleet's engines are not there yet
 		return
 	}
+	examined.Scorers = askScorers(ctx, document, examined.Model.Vocabulary)
 	examined.Servers = make([]doctor.Server, len(document.Engines))
 	var all sync.WaitGroup
 	for i, e := range document.Engines {

@@ -30,12 +30,11 @@ func routedServer(t *testing.T) *enginetest.PolicyServer {
 	return s
 }
 
-// routed fetches the experts of a batch and holds every row against what the weights choose that sampled the token
-// after it. It returns how many rows there are, and how many of sampled tokens lack.
-func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
+// channel fetches a channel of a batch: its parts (sequence, first row, rows) and its rows.
+func (s *served) channel(b *batchtest.Tensors, name string) (parts [][3]int64, rows []byte) {
 	s.t.Helper()
 	body, _ := json.Marshal(protocol.ChannelRequest{Trainer: "t", Attempt: b.Lease.Attempt})
-	status, raw := s.call(fmt.Sprintf("/api/v1/batches/%d/channels/%s", b.Lease.Lease, channel.RoutedExperts), "application/json", body)
+	status, raw := s.call(fmt.Sprintf("/api/v1/batches/%d/channels/%s", b.Lease.Lease, name), "application/json", body)
 	if status != http.StatusOK {
 		s.t.Fatalf("channel: %d %s", status, raw)
 	}
@@ -47,18 +46,29 @@ func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
 	for _, e := range head.Entries {
 		tensor[e.Name] = raw[head.DataStart+e.Begin : head.DataStart+e.End]
 	}
-	rows, seen := tensor["rows"], map[int64]bool{}
 	for at := 0; at < len(tensor["parts"]); at += 24 {
 		part := func(i int) int64 { return int64(endian.LittleEndian.Uint64(tensor["parts"][at+8*i:])) }
-		first, end := b.Offsets[part(0)], b.Offsets[part(0)+1]
-		for row := part(1); row < part(1)+part(2); row++ {
+		parts = append(parts, [3]int64{part(0), part(1), part(2)})
+	}
+	return parts, tensor["rows"]
+}
+
+// routed fetches the experts of a batch and holds every row against what the weights choose that sampled the token
+// after it. It returns how many rows there are, and how many of sampled tokens lack.
+func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
+	s.t.Helper()
+	parts, rows := s.channel(b, channel.RoutedExperts)
+	seen := map[int64]bool{}
+	for _, part := range parts {
+		first, end := b.Offsets[part[0]], b.Offsets[part[0]+1]
+		for row := part[1]; row < part[1]+part[2]; row++ {
 			i := first + row
 			got := rows[:enginetest.ExpertsBytes]
 			rows, seen[i] = rows[enginetest.ExpertsBytes:], true
 			if i+1 < end && b.LossMask[i+1] == 1 {
 				want := servedPolicy.Experts(fmt.Sprintf("v%06d", b.Versions[i+1]), b.Tokens[first:i+1])
 				if !bytes.Equal(got, want) {
-					s.t.Fatalf("lease %d: the experts at token %d of sequence %d are %v, want %v of version %d", b.Lease.Lease, row, part(0), got, want, b.Versions[i+1])
+					s.t.Fatalf("lease %d: the experts at token %d of sequence %d are %v, want %v of version %d", b.Lease.Lease, row, part[0], got, want, b.Versions[i+1])
 				}
 			}
 		}

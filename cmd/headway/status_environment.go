@@ -86,6 +86,29 @@ func (p *statusPage) verifier(v *protocol.Verifier) {
 	p.line("verifier", "%s", text)
 }
 
+// scoring says what teachers and references do, and why the last call of one failed.
+func (p *statusPage) scoring(channels []protocol.Scoring) {
+	for _, c := range channels {
+		for i, s := range c.Servers {
+			name := ""
+			if i == 0 {
+				name = c.Channel
+			}
+			text := fmt.Sprintf("%s · %d of %d slots · %s", report.Plain(s.Name), s.Running, s.Slots, report.Counted(s.Calls, "answer"))
+			if calls := s.Calls + s.Failures; calls > 0 {
+				text += ", each takes " + shortSeconds(s.Seconds/float64(calls))
+			}
+			if s.Failures > 0 {
+				text += " · " + p.loud(report.Count(s.Failures)+" failed") + ", the last: " + report.Plain(s.LastError)
+			}
+			p.line(name, "%s", text)
+		}
+		if c.Waiting > 0 {
+			p.line("", "%s for a slot", report.Counted(int64(c.Waiting), "sequence")+" wait")
+		}
+	}
+}
+
 // classText lists counts by class, the most first.
 func classText(counts map[string]int64) string {
 	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {

@@ -106,6 +106,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 		}
 	}
 	p.environment(s.Environment)
+	p.scoring(s.Scoring)
 	p.line("staleness", "%s · policy %s", stalenessText(s), report.Plain(s.Policy))
 	if h := s.HeldOut; h != nil {
 		p.line("held out", "%s", heldOutText(*h))
@@ -285,6 +286,9 @@ func failuresText(f protocol.Failures) string {
 	if f.InfraRatio > 0 {
 		words = append(words, fmt.Sprintf("%s infrastructure: %s engine, %s environment, %s timeout, %s other", report.Share(f.InfraRatio),
 			report.Count(f.Engine), report.Count(f.Environment), report.Count(f.Timeout), report.Count(f.Other)))
+	}
+	if f.Scorer > 0 {
+		words = append(words, fmt.Sprintf("%s unscored", report.Counted(f.Scorer, "attempt")))
 	}
 	if f.Data > 0 {
 		words = append(words, fmt.Sprintf("%s data: %s", report.Share(f.DataRatio), report.Counted(f.Data, "attempt")))

@@ -45,6 +45,7 @@ func busyStatus() protocol.Status {
 		Ledger:   protocol.Ledger{Ledger: loop.Ledger{Admitted: 12045, InFlight: 60, Waiting: 12, Queued: 128, Leased: 128, Trained: 11700, Filtered: 10, Failed: 7}, Balanced: true},
 		HeldOut:  &protocol.HeldOut{Version: 10, Accuracy: 0.4, Reward: 0.25, Scored: 5, Failed: 1, Oldest: 10, Newest: 11},
 		Failures: protocol.Failures{Engine: 4, Environment: 2, Data: 1, InfraRatio: 0.0051, DataRatio: 0.001},
+		Scoring:  []protocol.Scoring{{Channel: "teacher", Waiting: 3, Servers: []protocol.ScoringServer{{Name: "teacher-0", Running: 8, Slots: 8, Calls: 4100, Failures: 2, Seconds: 1025, LastError: "answers 500: out of memory"}, {Name: "teacher-1", Slots: 8}}}},
 		Throughput: protocol.Throughput{ProductionRolloutsPerS: 31, EffectiveRolloutsPerS: 30, ConsumptionRolloutsPerS: 30.3, ConsumptionRolloutsPerWallS: 29, TokensPerS: 41000,
 			PeriodS: 4.4, StepS: 4.2, TrainerIdleRatio: 0.03, RolloutIdleRatio: 0.01, QueueTrendGroupsPerStep: 0.5, Steps: 16},
 		Queue:     protocol.Queue{Groups: 16, CapacityGroups: 32, HeldGroups: 1, LiveGroups: 20, BatchGroups: 16},
@@ -264,6 +265,10 @@ ended      11 700 trained · 10 filtered · 7 failed of 12 045 admitted
 failed     0.5 % infrastructure: 4 engine, 2 environment, 0 timeout, 0 other · 0.1 % data: 1 attempt
 trainer    torch · training · batch 18 · 2 ranks · last heard of 1.2 s ago · idle 3 %
 workers    3 known · 60 rollouts claimed · 4 wait for one · silent: w3
+teacher    teacher-0 · 8 of 8 slots · 4 100 answers, each takes 250 ms · 2 failed, the last: answers
+           500: out of memory
+           teacher-1 · 0 of 8 slots · 0 answers
+           3 sequences wait for a slot
 staleness  mean 1.40 versions (0.90 before the queue, 0.50 in it), p95 3, most 4 · policy bounded
 held out   mean reward 0.250, 40.0 % wholly right, of 5 prompts from version 10 on (sampled by 10 to
            11); 1 other could not be scored

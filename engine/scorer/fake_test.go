@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +90,10 @@ func (s *server) count(now int) (call int) {
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/v1/models" {
+		_, _ = io.WriteString(w, `{"data":[{"id":"big","max_model_len":64}]}`)
+		return
+	}
 	call := s.count(1)
 	defer s.count(-1)
 	answer := s.vllm

@@ -35,7 +35,7 @@ type waiter struct {
 
 func (l *lane) add(s Server) {
 	m := &member{Server: s}
-	m.stats.Name, m.stats.Slots = s.Name, s.Slots
+	m.stats.Name, m.stats.URL, m.stats.Slots = s.Name, s.Home.URL(), s.Slots
 	l.members = append(l.members, m)
 }
 
@@ -127,8 +127,8 @@ type LaneStats struct {
 
 // ServerStats is what there is of a server.
 type ServerStats struct {
-	Name  string
-	Slots int
+	Name, URL string
+	Slots     int
 	// Running calls are under way, Calls were answered, Failures were not or wrongly. Seconds is what these took.
 	Running         int
 	Calls, Failures int64

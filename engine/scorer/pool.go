@@ -211,6 +211,14 @@ func (p *Pool) askOne(ctx context.Context, m *member, q *question) (a answer, er
 
 var _ port.Scorer = (*Pool)(nil)
 
+// Close closes the connections that are idle.
+func (p *Pool) Close() error {
+	for _, s := range p.opt.Servers {
+		s.Home.Close()
+	}
+	return nil
+}
+
 // headers of a channel's rows: ids are nil for a reference.
 func headers(name string, top int) (ids, logprobs *channel.Header) {
 	if name == Reference {

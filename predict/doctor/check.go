@@ -31,6 +31,8 @@ type Case struct {
 	// order; nil where engines are embedded, or were not asked.
 	Model   *Model
 	Servers []Server
+	// Scorers holds the answers of scoring.servers, in the document's order; nil where they were not asked.
+	Scorers []Scorer
 	// Environment is what was found of what rollouts are played with; nil where somebody else plays them.
 	Environment *EnvironmentFound
 }
@@ -129,6 +131,7 @@ type examination struct {
 	beside   string
 	model    *Model
 	servers  []Server
+	scorers  []Scorer
 	// environment is the case's.
 	environment *EnvironmentFound
 	kind        Kind
@@ -146,7 +149,7 @@ type examination struct {
 }
 
 func newExamination(c Case) *examination {
-	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside, model: c.Model, servers: c.Servers, environment: c.Environment}
+	return &examination{document: c.Document, rules: c.Document.LoopConfig().WithDefaults(), setting: c.Setting, simulate: c.Simulation, beside: c.Beside, model: c.Model, servers: c.Servers, scorers: c.Scorers, environment: c.Environment}
 }
 
 // add notes a finding of the running check about a key, and returns it to be filled in.

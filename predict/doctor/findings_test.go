@@ -284,14 +284,14 @@ func TestEveryKindIsShown(t *testing.T) {
 	for _, k := range kinds() {
 		for _, severity := range k.Severities {
 			served := slices.ContainsFunc(servedExamples, func(e servedExample) bool { return e.code == k.Code && e.severity == severity }) ||
-				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.severity == severity })
+				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.severity == severity }) || showsScorer(k.Code, severity)
 			if !served && !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.severity == severity }) {
 				t.Errorf("no example of a %s %s", severity, k.Code)
 			}
 		}
 		for _, key := range k.Keys {
 			served := slices.ContainsFunc(servedExamples, func(e servedExample) bool { return e.code == k.Code && e.key == key }) ||
-				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.key == key })
+				slices.ContainsFunc(environmentExamples, func(e environmentExample) bool { return e.code == k.Code && e.key == key }) || key == keyScoring
 			if !served && !slices.ContainsFunc(examples, func(e example) bool { return e.code == k.Code && e.key == key }) && k.Code != configWarning.Code && key != "modelled.train.throughput_tokens_per_s" && !(k.Code == "stalls" && (key == keyPolicy || key == keyBudget)) { // TestStallCause has these
 				t.Errorf("no example of %s about %s", k.Code, key)
 			}

@@ -54,6 +54,7 @@ const (
 	keySampling  = "rollout.sampling"
 	samplingMask = "sampling_mask" // of rollout.channels
 	keyTemplate  = "gateway.template"
+	keyScoring   = "scoring.servers"
 	keyPromptMax = "environment.prompt_tokens_max"
 )
 
@@ -113,6 +114,11 @@ var serverChecks = []check{
 		When:  "`top_p`, `top_k` or `min_p` cut what tokens are drawn from, engines are servers, and `rollout.channels` has no `sampling_mask`",
 		Known: "arithmetic: an engine's log-prob is over the ids that it kept and a trainer's over all, so the ratio of an unchanged policy is the kept probability. With `top_p` alone that is from `top_p` to 1",
 	}, (*examination).cutWithoutMasks},
+	{Kind{
+		Code: "scorer-unfit", Severities: []Severity{Error, Warning}, Keys: []string{keyScoring},
+		When:  "a server of `scoring.servers` does not answer, cannot say what `scoring.top_k` asks for, takes shorter sequences than a rollout may have, or (a warning) fewer token ids than the policy has",
+		Known: "having the server score three tokens; `--no-probe` asks none",
+	}, (*examination).scorersUnfit},
 	{Kind{
 		Code: "pieces", Severities: []Severity{Info}, Keys: []string{keyEngines},
 		When:  "a response of an engine of kind tinker may have more than `piece_tokens`: it is several requests, each of which reads what was before it",
