@@ -67,3 +67,16 @@ func TestAdapters(t *testing.T) {
 		Prompt: []int32{3, 20, 21, 4, 9, 9, 9, 10}, MaxTokens: 200, Vocabulary: m.config.Vocabulary, Within: precision,
 	})
 }
+
+// TestUnnamedSpans: a server without developer's paths calls every token's weights "default". One adapter samples a
+// request, so that its spans are left out there and only there.
+func TestUnnamedSpans(t *testing.T) {
+	last := []byte(`{"choices":[{"index":0,"token_ids":[7],"logprobs":{"content":[{"token":"token_id:7","logprob":-1,"top_logprobs":[]}]},"finish_reason":"stop","weight_versions":[{"version":"default","start":0,"end":1}]}]}`)
+	for _, said := range []bool{false, true} {
+		var d upstream.Delta
+		caps := &upstream.Capabilities{VersionSpans: said, Private: &learnt{generate: true}}
+		if err := New().Decoder(upstream.Request{Lora: true}, caps).Event(last, &d); err != nil || len(d.Tokens) != 1 || (len(d.Spans) == 1) != said {
+			t.Errorf("labels can be given: %v: %+v, %v", said, d, err)
+		}
+	}
+}

@@ -12,7 +12,7 @@ import (
 // Decoder reads the stream of one response on the way that Probe has found.
 func (Dialect) Decoder(r upstream.Request, caps *upstream.Capabilities) upstream.Decoder {
 	if of(caps).generate {
-		return &decoder{path: pathGenerate, media: len(r.Media) > 0}
+		return &decoder{path: pathGenerate, media: len(r.Media) > 0, unnamed: r.Lora && !caps.VersionSpans}
 	}
 	return &decoder{path: pathCompletions}
 }
@@ -22,6 +22,8 @@ type decoder struct {
 	event event
 	// media: the request has some, and the server has not said yet where it has read them.
 	media bool
+	// unnamed: its spans have no label that an update has given, and one adapter samples the whole request.
+	unnamed bool
 }
 
 // Event adds what an event brings. The shapes that come for every token are scanned without
@@ -54,6 +56,9 @@ func (d *decoder) Event(data []byte, into *upstream.Delta) error {
 	into.MaskLengths, into.MaskIDs = append(into.MaskLengths, e.lengths...), append(into.MaskIDs, e.ids...)
 	if finish != "" {
 		into.Finish = finish
+	}
+	if d.unnamed {
+		return nil
 	}
 	for _, s := range e.spans {
 		into.Spans = append(into.Spans, upstream.Span{Label: s.Version, Start: s.Start, End: s.End})

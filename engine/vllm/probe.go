@@ -233,6 +233,9 @@ func (p *prober) adapters() error {
 	if _, err := answered(load); err != nil {
 		return err
 	}
+	if !p.developer { // it cannot be given a label, and names every token "default"
+		p.caps.VersionSpans = false
+	}
 	p.caps.UpdateLora = !absent(load) && (p.config == nil || p.config.Lora != nil)
 	return nil
 }

@@ -401,7 +401,8 @@ class Client:
         """Publish what training the batch made as the next version, and acknowledge the batch with it.
 
         The weights come as arrays by name (numpy, torch or jax), or lie as safetensors in `weights_dir` on a
-        disk that the server shares, or are held for the engines by the sender called `rendezvous`: then they are
+        disk that the server shares (an adapter's with its `adapter_config.json`, as peft saves it), or are held
+        for the engines by the sender called `rendezvous`: then they are
         not stored, and a trainer that is restarted goes on from the newest version before that is (`Sender.publish` of
         headway.torch sees to both). `optimizer` is the trainer's own state, arrays by name: engines never load it, a
         restarted trainer does. Returns the version. Ranks above 0 send nothing. Without a batch it makes version 0

@@ -32,6 +32,8 @@ def send(
         found = sorted(directory.glob("*.safetensors"))
         if not found:
             raise errors.Invalid(f"{directory} has no *.safetensors to publish")
+        if (adapter := directory / "adapter_config.json").is_file():  # else engines would look for a model
+            found.append(adapter)
         message["directory"] = str(directory)
         message["files"] = [{"name": p.name, "size": p.stat().st_size} for p in found]
     if rendezvous is not None:
