@@ -5,5 +5,5 @@ import "embed"
 
 // Files are the examples that headway init writes, by their path below this folder.
 //
-//go:embed torch_grpo/train.py jax_grpo/train.py hf_grpo/train.py environments/words.py environments/sums.py environments/words_agent.py environments/sums_agent.py environments/words.jsonl environments/sums.jsonl
+//go:embed torch_grpo/train.py jax_grpo/train.py hf_grpo/train.py distill/train.py environments/words.py environments/sums.py environments/words_agent.py environments/sums_agent.py environments/words.jsonl environments/sums.jsonl
 var Files embed.FS

@@ -30,6 +30,7 @@ var (
 		{"torch", "PyTorch, the embedded engine's small model", []string{"embedded"}},
 		{"jax", "JAX, the embedded engine's small model", []string{"embedded"}},
 		{"hf", "PyTorch, a model of transformers", []string{"vllm", "sglang", "llamacpp"}},
+		{"distill", "PyTorch, a model of transformers that learns from a teacher", []string{"vllm", "sglang"}},
 		{"tinker", "a service of Tinker's API, which samples, too", []string{"tinker"}},
 		{"embedded", "Headway itself, the embedded engine's small model", []string{"embedded"}},
 	}

@@ -43,6 +43,12 @@ func (p Project) Serves() bool { return p.Engine != "embedded" }
 // Trains reports whether a program of the project trains.
 func (p Project) Trains() bool { return p.Trainer != "embedded" && p.Trainer != "tinker" }
 
+// Taught reports whether the model learns from a teacher.
+func (p Project) Taught() bool { return p.Trainer == "distill" }
+
+// Transforms reports whether the program that trains has a model of transformers.
+func (p Project) Transforms() bool { return p.Trainer == "hf" || p.Taught() }
+
 // Plays reports whether a program of the project plays.
 func (p Project) Plays() bool { return p.Environment != "tasks" }
 
@@ -79,6 +85,9 @@ func (p Project) Files() ([]File, error) {
 	}
 	if p.Trains() {
 		copies["train.py"] = p.Trainer + "_grpo/train.py"
+		if p.Taught() {
+			copies["train.py"] = "distill/train.py"
+		}
 	}
 	for _, name := range []string{"environment.py", "tasks.jsonl", "train.py"} {
 		if copies[name] == "" {

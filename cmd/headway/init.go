@@ -18,7 +18,7 @@ import (
 type initCmd struct {
 	command.Output
 	Dir         string `arg:"" help:"The directory to write into, made where there is none."`
-	Trainer     string `enum:",torch,jax,hf,tinker,embedded" default:"" placeholder:"NAME" help:"Which program trains: torch or jax (the embedded engine's small model), hf (a model of transformers), tinker (a service), embedded (Headway itself)."`
+	Trainer     string `enum:",torch,jax,hf,distill,tinker,embedded" default:"" placeholder:"NAME" help:"Which program trains: torch or jax (the embedded engine's small model), tinker (a service), embedded (Headway itself). Or hf (a model of transformers), or distill (the same, from a teacher)."`
 	Engine      string `enum:",embedded,vllm,sglang,llamacpp,tinker" default:"" placeholder:"NAME" help:"Which engine samples: embedded (a small model on the CPU), vllm, sglang, llamacpp, or tinker (a service)."`
 	Environment string `enum:",python,tasks,agent" default:"" placeholder:"NAME" help:"Which program asks and judges: python (a function), tasks (a file and a verifier), agent (a program that speaks OpenAI's API)."`
 }
@@ -26,7 +26,8 @@ type initCmd struct {
 // Help says what is written; the command line prints it after the flags.
 func (*initCmd) Help() string {
 	return `It writes run.yaml, a README.md with the commands, and train.py, environment.py or tasks.jsonl, as the choice needs.
-The trainers torch, jax and embedded take the engine embedded; hf takes vllm, sglang and llamacpp; tinker is both.
+The trainers torch, jax and embedded take the engine embedded, and tinker is both.
+The trainer hf takes vllm, sglang and llamacpp, and distill takes vllm and sglang.
 A terminal is asked for each choice that no flag makes. No file is overwritten.`
 }
 

@@ -38,8 +38,8 @@ func TestInitPassesDoctor(t *testing.T) {
 		t.Fatal(err)
 	}
 	all := whole()
-	if len(all) != 21 {
-		t.Fatalf("%d choices, want 21", len(all))
+	if len(all) != 27 {
+		t.Fatalf("%d choices, want 27", len(all))
 	}
 	for _, c := range all {
 		t.Run(fmt.Sprintf("%s-%s-%s", c.Trainer, c.Engine, c.Environment), func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 func TestInitNamesWhatFits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, test := range []struct{ flags, want string }{
-		{"--trainer jax --engine vllm", "--trainer jax takes --engine embedded; --engine vllm takes --trainer hf"},
+		{"--trainer jax --engine vllm", "--trainer jax takes --engine embedded; --engine vllm takes --trainer hf, distill"},
 		{"--trainer hf --engine tinker", "--trainer hf takes --engine vllm, sglang, llamacpp; --engine tinker takes --trainer tinker"},
 		{"--trainer hf --environment agent", "say --engine with one of vllm, sglang, llamacpp"},
 		{"--engine embedded --environment agent", "say --trainer with one of torch, jax, embedded"},
@@ -163,7 +163,7 @@ func TestInitAsks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"verl" is none of them: say a name, or a number from 1 to 5`, "  3  llamacpp ", "environment [python] "} {
+	for _, want := range []string{`"verl" is none of them: say a name, or a number from 1 to 6`, "  3  llamacpp ", "environment [python] "} {
 		if !strings.Contains(said, want) {
 			t.Errorf("it lacks %q:\n%s", want, said)
 		}

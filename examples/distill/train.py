@@ -1,6 +1,6 @@
 """On-policy distillation in PyTorch: a student answers, and learns from what a teacher says of each of its tokens.
 
-No reward enters the loss. The rest is examples/hf_grpo: how the model is made and published.
+No reward enters the loss. The control plane brings batches with the teacher's rows, and takes versions.
 """
 
 import argparse
