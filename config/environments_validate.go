@@ -125,6 +125,25 @@ func (v *validator) notPlayed() {
 	}
 }
 
+// unrewarded refuses what chooses by the rewards of tasks where a teacher judges, and all rewards are 0.
+func (v *validator) unrewarded() {
+	c := v.config
+	for _, said := range []struct {
+		key  string
+		said bool
+		what string
+	}{
+		{"filter.zero_advantage", c.Filter.ZeroAdvantage, "filters every group"},
+		{"filter.solve_rate.drop", c.Filter.SolveRate.Drop, "filters by rewards"},
+		{"filter.curriculum.levels", c.Filter.Curriculum.Levels > 0, "chooses by rewards"},
+		{"environment.tasks.settled_after", c.Environment.Tasks.SettledAfter > 0, "takes every task for one that is never solved"},
+	} {
+		if said.said {
+			v.fail(said.key, nil, said.what+", and with environment.verifier.kind none each reward is 0", "a verifier, or leave it out")
+		}
+	}
+}
+
 // verifier checks who judges.
 func (v *validator) verifier() {
 	e := v.config.Environment
@@ -135,6 +154,8 @@ func (v *validator) verifier() {
 	switch kind := e.Verifier.Kind; {
 	case kind == "none" && e.Kind == "tasks" && !v.config.Taught():
 		v.fail(at+".kind", kind, "leaves the rollouts of tasks without a reward, and there is no teacher", "exact, starlark, command, http, tests; or scoring.servers with a teacher")
+	case kind == "none" && e.Kind == "tasks":
+		v.unrewarded()
 	case kind == "tests" && e.Kind == "openenv":
 		v.fail(at+".kind", kind, "runs in a sandbox, and environment.kind openenv has none", "none, where the server gives rewards, or another")
 	case kind == "starlark" && (e.Verifier.Expression == "") == (e.Verifier.File == ""):
