@@ -85,6 +85,9 @@ func (a *answer) check(q *question) error {
 		ids, top := a.ids[row*q.top:(row+1)*q.top], a.top[row*q.top:(row+1)*q.top]
 		sum, beside := 0.0, math.Exp(float64(own))
 		for i, x := range append(top[:len(top):len(top)], own) {
+			if x == upstream.LogprobMissing {
+				return lied("token %d, or one of its likeliest, has no log-prob: the teacher gives it none, or one that is not a number", token)
+			}
 			if y := float64(x); math.IsNaN(y) || math.IsInf(y, 0) || y > logprobMost {
 				return lied("token %d has the log-prob %g: want a finite number of at most 0 (a server started with --logprobs-mode raw_logits says others)", token, x)
 			}

@@ -173,6 +173,7 @@ func TestAnswersThatAreRefused(t *testing.T) {
 			}
 		}, "likely tokens, and 3 were asked for"},
 		{"not a number", "vllm", func(a map[string]any) { row(a)["4"] = map[string]any{"logprob": nil} }, "not understood"},
+		{"no log-prob", "vllm", func(a map[string]any) { row(a)["4"] = map[string]any{"logprob": -9999.} }, "no log-prob"},
 		{"logits", "vllm", func(a map[string]any) { row(a)["4"] = map[string]any{"logprob": 3.} }, "raw_logits"},
 		{"more than all", "vllm", func(a map[string]any) {
 			for _, e := range row(a) {

@@ -8,7 +8,7 @@ import (
 )
 
 // vllm asks for the log-probs of a prompt by /v1/completions, which every release has. They are of the model's own
-// distribution, whatever --logprobs-mode says of sampled tokens, unless that asks for logits. It says −9999 for −inf.
+// distribution, whatever --logprobs-mode says of sampled tokens, unless that asks for logits. It says −9999 for −inf, which is refused as SGLang's null is.
 type vllm struct{}
 
 func (vllm) call(q *question, model string) upstream.Call {

@@ -17,8 +17,8 @@ const (
 	textBytesToken = 1 << 10
 )
 
-// logprobMissing stands for a log-prob that a server does not have.
-const logprobMissing = -9999
+// LogprobMissing is what servers say for a log-prob that they do not have.
+const LogprobMissing = -9999
 
 // response is what there is of a response, over all the calls that it takes.
 type response struct {
@@ -199,7 +199,7 @@ func (r *response) judge(d *Delta, vocabulary int) error {
 		if token < 0 || vocabulary > 0 && int(token) >= vocabulary {
 			return fmt.Errorf("token %d of the call is %d, the vocabulary has %d", r.sampled+i, token, vocabulary)
 		}
-		if p := float64(d.Logprobs[i]); math.IsNaN(p) || p <= logprobMissing || p > 0 {
+		if p := float64(d.Logprobs[i]); math.IsNaN(p) || p <= LogprobMissing || p > 0 {
 			return fmt.Errorf("token %d of the call, %d, has no log-prob: it says %g", r.sampled+i, token, p)
 		}
 	}
