@@ -327,6 +327,13 @@ def test_half_precision() -> None:
         torch.testing.assert_close(loss(logits, teacher), loss(logits.float(), teacher))
 
 
+def test_rounding_that_the_control_plane_lets_pass() -> None:
+    """A teacher in half precision says likely tokens that have 1.05 together."""
+    batch = everything(2)
+    batch._channels["teacher_logprobs"].values[1] = [-9, np.log(0.525), np.log(0.525)]
+    assert distill.teacher(batch).absent == 0
+
+
 @pytest.mark.parametrize(
     ("name", "row", "values", "said"),
     [

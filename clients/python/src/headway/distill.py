@@ -26,8 +26,8 @@ _log = logging.getLogger("headway")
 _REST = 1e-6
 #: Logits of tokens that are left out, and a logarithm of no probability.
 _NONE = -1e30
-#: Log-probs that add up to more than this are none.
-_ALL = 1.01
+#: Log-probs that add up to more than this are none. It is above what the control plane lets pass, which is 1.05.
+_ALL = 1.06
 
 
 @dataclass(frozen=True, eq=False)
