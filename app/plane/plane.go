@@ -169,8 +169,10 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if err := p.assemble(resume); err != nil {
 		return err
 	}
-	if err := p.awaitServers(ctx, resume != nil); err != nil && ctx.Err() == nil {
-		return err
+	for _, await := range []func(context.Context, bool) error{p.awaitServers, p.awaitScorers} {
+		if err := await(ctx, resume != nil); err != nil && ctx.Err() == nil {
+			return err
+		}
 	}
 	if ctx.Err() != nil {
 		return endedBefore(p.Dir, ctx)
