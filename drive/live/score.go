@@ -45,7 +45,7 @@ func (r *Runtime) score(p *rollout, s *port.Sample) error {
 	return nil
 }
 
-// checkScores refuses scores that are not of every sampled token of every sequence.
+// checkScores refuses scores that are not of every sampled token of every sequence that is trained on.
 func checkScores(s *port.Sample, scores []port.Scores) error {
 	rows := make(map[string]int, 3) // of each channel
 	for i := range scores {
@@ -53,8 +53,8 @@ func checkScores(s *port.Sample, scores []port.Scores) error {
 		if err := c.Check(); err != nil {
 			return err
 		}
-		if c.Sequence < 0 || int(c.Sequence) >= s.Sequences() || c.Ragged || c.Align != channel.Sampled {
-			return fmt.Errorf("channel %s: the scorer says it of sequence %d of %d, aligned to %s", c.Name, c.Sequence, s.Sequences(), c.Align)
+		if c.Sequence < 0 || int(c.Sequence) >= s.Sequences() || s.Untrained(int(c.Sequence)) || c.Ragged || c.Align != channel.Sampled {
+			return fmt.Errorf("channel %s: the scorer says it of sequence %d of %d, aligned to %s: want one that is trained on, and sampled tokens", c.Name, c.Sequence, s.Sequences(), c.Align)
 		}
 		if slices.ContainsFunc(scores[:i], func(o port.Scores) bool { return o.Name == c.Name && (o.Sequence >= c.Sequence || !o.Same(c.Header)) }) ||
 			slices.ContainsFunc(s.Channels, func(o channel.Channel) bool { return o.Name == c.Name }) {
@@ -67,7 +67,7 @@ func checkScores(s *port.Sample, scores []port.Scores) error {
 		}
 		rows[c.Name] += n
 	}
-	all := s.ResponseTokens()
+	all := s.Trained().ResponseTokens()
 	for name, n := range rows {
 		if n != all {
 			return fmt.Errorf("channel %s: the scorer says %d rows of %d sampled tokens", name, n, all)

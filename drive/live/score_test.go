@@ -3,6 +3,7 @@ package live
 import (
 	"testing"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -41,5 +42,19 @@ func TestScoresThatAreRefused(t *testing.T) {
 		if err := checkScores(s, c.spoil(scores)); (err == nil) != c.want {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+}
+
+// Scores are of what is trained on: an agent that is not has none, and its tokens are not missed.
+func TestScoresOfAgents(t *testing.T) {
+	s := &port.Sample{Tokens: make([]int32, 6), LossMask: []uint8{0, 1, 1, 0, 1, 0}, Logprobs: make([]float32, 6), Versions: make([]loop.Version, 6),
+		Breaks: []int32{3}, Agents: []port.Agent{{Name: "referee", Untrained: true}, {Name: "solver"}}}
+	h := channel.Header{Name: channel.ReferenceLogprobs, DType: channel.F32, Align: channel.Sampled}
+	solver := port.Scores{Header: h, Sequence: 1, Data: make([]byte, 4)}
+	if err := checkScores(s, []port.Scores{solver}); err != nil {
+		t.Error(err)
+	}
+	if err := checkScores(s, []port.Scores{{Header: h, Data: make([]byte, 8)}, solver}); err == nil {
+		t.Error("scores of an agent that is not trained are taken")
 	}
 }

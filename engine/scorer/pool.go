@@ -113,13 +113,16 @@ func (p *Pool) Score(ctx context.Context, s *port.Sample) ([]port.Scores, error)
 	return out, errors.Join(errs...)
 }
 
-// scoreBy has all sequences scored by the servers of a lane.
+// scoreBy has the sequences that are trained on scored by the servers of a lane.
 func (p *Pool) scoreBy(ctx context.Context, l *lane, s *port.Sample) (out []port.Scores, err error) {
 	top := 0
 	if l.channel == Teacher {
 		top = p.opt.TopK
 	}
 	for i := range s.Sequences() {
+		if s.Untrained(i) {
+			continue
+		}
 		first, end := s.Sequence(i)
 		q, ok := ask(s.Tokens[first:end], s.LossMask[first:end], top, p.opt.Vocabulary)
 		if !ok {

@@ -330,3 +330,19 @@ func TestGivenUp(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+// What an agent that is not trained has sampled is not sent anywhere.
+func TestAgentsThatAreNotTrained(t *testing.T) {
+	teacher := &server{kind: "vllm", model: model{"x", 20}}
+	p := pool(t, Options{Servers: []Server{{Name: "a", Kind: "vllm", Channel: Teacher, Slots: 1, Home: teacher.start(t)}}})
+	s := sample()
+	s.Agents = []port.Agent{{Name: "referee", Untrained: true}, {Name: "solver"}, {Name: "solver"}}
+	got, err := p.Score(t.Context(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, got, want(s, teacher.model, Teacher, 3)[2:])
+	if teacher.calls != 1 {
+		t.Errorf("%d calls, want one for the solver's sequence", teacher.calls)
+	}
+}

@@ -32,6 +32,11 @@ func (s *Sample) CheckAgents() error {
 	return nil
 }
 
+// Untrained reports whether nothing of a sequence is trained on.
+func (s *Sample) Untrained(sequence int) bool {
+	return s.Agents != nil && s.Agents[sequence].Untrained
+}
+
 // Trained is the sample as a trainer gets it: without the sequences of agents that are not trained. It is s
 // itself where all are, and where CheckAgents or a check of the breaks refuses it.
 func (s *Sample) Trained() *Sample {

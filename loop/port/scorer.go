@@ -10,7 +10,7 @@ import (
 // to stay near. It is safe for concurrent use.
 type Scorer interface {
 	// Score scores a finished sample, and changes nothing in it. It returns whole channels: one row for every sampled
-	// token of every sequence that has one, in the order of sequences. It returns the context's error soon after that is
+	// token of every sequence that has one and is trained on, in the order of sequences. It returns the context's error soon after that is
 	// done. Any other error says that no scores can be had now, after every attempt that the scorer makes by itself. The
 	// rollout fails then, and may be tried again.
 	Score(ctx context.Context, s *Sample) ([]Scores, error)
