@@ -85,6 +85,9 @@ def spoken(task: headway.Task) -> float:
     with httpx.Client(base_url=task.openai().base_url, headers=task.openai().headers) as http:
         unnamed = http.post("/completions", json={"model": "policy", "prompt": prompt})
         assert (unnamed.status_code, unnamed.json()["error"]["param"]) == (400, "agent")
+    with httpx.Client(base_url=api.base_url, headers=task.openai(train=False).headers) as http:
+        untrained = http.post("/completions", json={"model": "policy", "prompt": prompt})
+        assert (untrained.status_code, "names none: name the agent" in untrained.text) == (400, True)
     return reward(task, said["solver"])
 
 
@@ -119,6 +122,8 @@ def test_numbered_agents(serve: Start) -> None:
         prompt = [0, *word_of(task), 1]
         refereed = sample(prompt, 6, agent="referee", train=False)
         solved = sample(prompt, 3, agent="solver")
+        with pytest.raises(headway.Invalid, match="names none: name the agent"):
+            sample(prompt, 3, train=False)
         return reward(task, solved.tokens) + len(refereed.tokens) / 100
 
     server = serve("--steps", "2", environment__kind="remote", trainer__kind="embedded")

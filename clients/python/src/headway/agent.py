@@ -28,7 +28,9 @@ class OpenAI:
     @property
     def labels(self) -> dict[str, str]:
         """Headers that name the agent; a program that is started with `environ` alone has to send them itself."""
-        return {"X-Headway-Agent": self.agent, "X-Headway-Train": str(self.train).lower()} if self.agent else {}
+        if not self.agent:  # the server refuses an agent that is not trained and has no name
+            return {} if self.train else {"X-Headway-Train": "false"}
+        return {"X-Headway-Agent": self.agent, "X-Headway-Train": str(self.train).lower()}
 
     @property
     def headers(self) -> dict[str, str]:
@@ -38,7 +40,7 @@ class OpenAI:
     @property
     def client(self) -> dict[str, Any]:
         """Arguments of `openai.OpenAI` and `openai.AsyncOpenAI`."""
-        named = {"default_headers": self.labels} if self.agent else {}
+        named = {"default_headers": self.labels} if self.labels else {}
         return {"base_url": self.base_url, "api_key": self.api_key} | named
 
     @property

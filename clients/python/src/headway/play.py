@@ -145,7 +145,7 @@ class Sampler:
             "worker": self._worker, "secret": self._task._secret, "turn": turn,
             "prompt": [operator.index(t) for t in prompt_ids], "max_tokens": int(max_tokens),
         }  # fmt: skip
-        if agent:
+        if agent or not train:  # the server refuses an agent that is not trained and has no name
             message |= {"agent": agent, "train": bool(train)}
         reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
         return Sampled(
