@@ -63,7 +63,7 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 		return err
 	}
 	directories := models
-	if e.models != modelsMoE {
+	if e.models != modelsMoE && e.models != modelsAdders {
 		var err error
 		if directories, err = h.models(ctx, modelsHF); err != nil {
 			return err
