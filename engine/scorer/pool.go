@@ -209,7 +209,7 @@ func (p *Pool) askOne(ctx context.Context, m *member, q *question) (a answer, er
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return a, err
+	return a, advised(err, q.top)
 }
 
 var _ port.Scorer = (*Pool)(nil)

@@ -42,7 +42,7 @@ func (p *Pool) probe(ctx context.Context, m *member) (f Found) {
 	q, _ := ask([]int32{0, 1, 2}, []uint8{0, 0, 1}, top, p.opt.Vocabulary)
 	if _, err := p.askOne(ctx, m, q); err != nil {
 		f.Silent = upstream.StatusOf(err) == 0 && !errors.Is(err, upstream.ErrLied) || upstream.StatusOf(err) >= 500
-		f.Err = advised(err, top)
+		f.Err = err
 		return f
 	}
 	if n := p.opt.Vocabulary; n > 3 {
@@ -70,8 +70,12 @@ func (p *Pool) probe(ctx context.Context, m *member) (f Found) {
 
 // advised adds to the refusal of a server what to start it with.
 func advised(err error, top int) error {
-	if upstream.StatusOf(err) == http.StatusBadRequest && strings.Contains(err.Error(), "greater than max allowed") {
+	switch {
+	case upstream.StatusOf(err) != http.StatusBadRequest:
+	case strings.Contains(err.Error(), "greater than max allowed"):
 		return fmt.Errorf("it says fewer likely tokens than scoring.top_k asks for: start it with --max-logprobs %d: %w", top, err)
+	case strings.Contains(err.Error(), "max_tokens must be at least 1"): // which is what it says of a full context
+		return fmt.Errorf("the rollout fills its context: start it with a --max-model-len of one token more: %w", err)
 	}
 	return err
 }
