@@ -40,10 +40,12 @@ func (l *lane) add(s Server) {
 }
 
 // free returns the best of the servers that have a free slot and were not tried, nil for none. A server that has failed
-// since it answered last comes behind those that have not.
+// since it answered last is ill. It comes behind those that are well, and has one call at a time while there is one: a
+// server that hangs would else take a timeout of every rollout that finds the others busy.
 func (l *lane) free(tried []*member) (best *member) {
+	well := slices.ContainsFunc(l.members, func(m *member) bool { return m.failing == 0 })
 	for _, m := range l.members {
-		if m.stats.Running >= m.Slots || slices.Contains(tried, m) {
+		if m.stats.Running >= m.Slots || slices.Contains(tried, m) || well && m.failing > 0 && m.stats.Running > 0 {
 			continue
 		}
 		if best == nil || m.failing < best.failing ||
@@ -101,18 +103,17 @@ func (l *lane) release(m *member, took time.Duration, err error, givenUp bool) {
 	l.leave(m)
 }
 
-// leave gives a slot to the first that waits for it, or to nobody. l.mu must be held.
+// leave gives a slot back, and those that are free to those that wait. l.mu must be held.
 func (l *lane) leave(m *member) {
 	m.stats.Running--
-	for i, w := range l.waiting {
-		if !slices.Contains(w.tried, m) {
-			m.stats.Running++
-			w.got = m
-			close(w.given)
-			l.waiting = slices.Delete(l.waiting, i, i+1)
-			return
+	l.waiting = slices.DeleteFunc(l.waiting, func(w *waiter) bool {
+		if w.got = l.free(w.tried); w.got == nil {
+			return false
 		}
-	}
+		w.got.stats.Running++
+		close(w.given)
+		return true
+	})
 }
 
 // LaneStats is what there is of a channel since the process began.
