@@ -190,12 +190,13 @@ func (b *Body) write(o *output) {
 	b.each(func(_ int, _ int, s *port.Sample) { o.bytes(s.LossMask) })
 }
 
-// agentCode is the place among the batch's agents of the one who speaks in a sequence; -1 for nobody.
+// agentCode is the place among the batch's agents, which are sorted, of the one who speaks in a sequence; -1 for nobody.
 func agentCode(names []string, s *port.Sample, sequence int) int32 {
 	if s.Agents == nil {
 		return -1
 	}
-	return int32(slices.Index(names, s.Agents[sequence].Name))
+	at, _ := slices.BinarySearch(names, s.Agents[sequence].Name) // every one is there
+	return int32(at)
 }
 
 // eachRow visits the samples of the share once for each of their sequences.
