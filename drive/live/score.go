@@ -29,14 +29,31 @@ func (r *Runtime) score(p *rollout, s *port.Sample) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnscored, err)
 	}
+	err = r.withRoom(p.ctx, nil, func() error { return r.keepScores(p, s, scores) })
+	if err != nil {
+		p.side.err = err
+	}
+	return nil
+}
+
+// keepScores puts scores beside a sample's rows, all or none of them: rollouts that hold some room and wait for more
+// could wait for each other. So one that finds none gives up the rows that engines have said of it, too.
+func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) error {
 	kept := slices.Clone(s.Channels) // the environment may hold its own
 	for i := range scores {
 		number := p.side.blobs
-		if err := r.withRoom(p.ctx, nil, func() error { return p.side.put(number, scores[i].Data) }); err != nil {
-			p.side.err = fmt.Errorf("channel %s: %w", scores[i].Name, err)
-			return nil
+		p.side.blobs++ // which is never used again
+		if err := p.side.put(number, scores[i].Data); err != nil {
+			err = fmt.Errorf("channel %s: %w", scores[i].Name, err)
+			if !noSpace(err) {
+				return err
+			}
+			if len(s.Channels) > 0 && p.side.refused != nil {
+				p.side.refused(err)
+			}
+			s.Channels = nil
+			return errors.Join(err, r.opt.Store.Discard(p.task.ID))
 		}
-		p.side.blobs++
 		part := channel.Part{Rows: int32(len(scores[i].Data) / scores[i].RowBytes()), Blob: number}
 		kept = append(kept, channel.Channel{Header: scores[i].Header, Sequence: scores[i].Sequence, Parts: []channel.Part{part}})
 	}

@@ -1,7 +1,10 @@
 package live
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
@@ -56,5 +59,59 @@ func TestScoresOfAgents(t *testing.T) {
 	}
 	if err := checkScores(s, []port.Scores{{Header: h, Data: make([]byte, 8)}, solver}); err == nil {
 		t.Error("scores of an agent that is not trained are taken")
+	}
+}
+
+// roomOfEight is a store that keeps blobs of eight bytes in all.
+type roomOfEight struct {
+	port.Store
+	blobs map[int32]int
+	used  map[int32]bool
+}
+
+func (r *roomOfEight) put(number int32, data []byte) error {
+	held := len(data)
+	for _, n := range r.blobs {
+		held += n
+	}
+	switch {
+	case r.used[number]:
+		return errors.New("a number is used again")
+	case held > 8:
+		return port.ErrNoSpace
+	}
+	r.blobs[number], r.used[number] = len(data), true
+	return nil
+}
+
+func (r *roomOfEight) Discard(port.RolloutID) error {
+	clear(r.blobs)
+	return nil
+}
+
+// Scores find the room that rows of their own rollout have taken: all that wait for some could hold it between them.
+func TestScoresTakeTheRoomOfRows(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	store := &roomOfEight{blobs: map[int32]int{}, used: map[int32]bool{}}
+	waits, refusals := 0, 0
+	r := &Runtime{opt: Options{Store: store, Clock: func() int64 { return 0 }, Timer: func(time.Duration) (<-chan time.Time, func() bool) {
+		if waits++; waits > 3 {
+			cancel()
+		}
+		fired := make(chan time.Time, 1)
+		fired <- time.Time{}
+		return fired, func() bool { return true }
+	}}}
+	h := channel.Header{Name: channel.ReferenceLogprobs, DType: channel.F32, Align: channel.Sampled}
+	s := &port.Sample{Channels: []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}}}}
+	p := &rollout{ctx: ctx, side: sideRows{put: store.put, blobs: 1, refused: func(error) { refusals++ }}}
+	store.blobs[0], store.used[0] = 1, true
+	scores := []port.Scores{{Header: h, Data: make([]byte, 4)}, {Header: h, Sequence: 1, Data: make([]byte, 4)}}
+	err := r.withRoom(ctx, nil, func() error { return r.keepScores(p, s, scores) })
+	if err != nil || waits != 1 || refusals != 1 {
+		t.Errorf("%d waits, %d refusals: %v", waits, refusals, err)
+	}
+	if len(s.Channels) != 2 || s.Channels[0].Name != h.Name || len(store.blobs) != 2 || s.Channels[0].Parts[0].Blob != 3 {
+		t.Errorf("%+v in blobs %v: want the scores alone", s.Channels, store.blobs)
 	}
 }
