@@ -73,8 +73,9 @@ func (k *keptMedia) taken(group loop.GroupID, number int32) bool {
 	return false
 }
 
-// putSample makes the media of a sample durable, and then its payload, which says where they lie.
-func (r *Runtime) putSample(s *port.Sample) error {
+// putSample makes the media of a sample durable, and then its payload, which says where they lie. Media without room take
+// that of the rollout's own rows.
+func (r *Runtime) putSample(p *rollout, s *port.Sample) error {
 	for i := range s.Media {
 		m := &s.Media[i]
 		if r.blobs == nil {
@@ -85,7 +86,10 @@ func (r *Runtime) putSample(s *port.Sample) error {
 		}
 		number, err := r.media.put(r.blobs, s.ID.Group, m)
 		if err != nil {
-			return fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err)
+			if err = fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err); noSpace(err) {
+				err = r.yieldRows(p, s, err)
+			}
+			return err
 		}
 		m.Blob, m.Data = number, nil
 	}

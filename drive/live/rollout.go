@@ -436,7 +436,7 @@ func (r *Runtime) play(p *rollout) {
 	}
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
 	place(&s, p.resumes, p.told)
-	if err := r.withRoom(p.ctx, nil, func() error { return r.putSample(&s) }); err != nil {
+	if err := r.withRoom(p.ctx, nil, func() error { return r.putSample(p, &s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {

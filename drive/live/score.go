@@ -37,7 +37,7 @@ func (r *Runtime) score(p *rollout, s *port.Sample) error {
 }
 
 // keepScores puts scores beside a sample's rows, all or none of them: rollouts that hold some room and wait for more
-// could wait for each other. So one that finds none gives up the rows that engines have said of it, too.
+// could wait for each other.
 func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) error {
 	kept := slices.Clone(s.Channels) // the environment may hold its own
 	for i := range scores {
@@ -45,14 +45,10 @@ func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) e
 		p.side.blobs++ // which is never used again
 		if err := p.side.put(number, scores[i].Data); err != nil {
 			err = fmt.Errorf("channel %s: %w", scores[i].Name, err)
-			if !noSpace(err) {
-				return err
+			if noSpace(err) {
+				err = r.yieldRows(p, s, err)
 			}
-			if len(s.Channels) > 0 && p.side.refused != nil {
-				p.side.refused(err)
-			}
-			s.Channels = nil
-			return errors.Join(err, r.opt.Store.Discard(p.task.ID))
+			return err
 		}
 		part := channel.Part{Rows: int32(len(scores[i].Data) / scores[i].RowBytes()), Blob: number}
 		kept = append(kept, channel.Channel{Header: scores[i].Header, Sequence: scores[i].Sequence, Parts: []channel.Part{part}})
@@ -60,6 +56,16 @@ func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) e
 	slices.SortStableFunc(kept, func(a, b channel.Channel) int { return int(a.Sequence - b.Sequence) })
 	s.Channels = kept
 	return nil
+}
+
+// yieldRows gives up what a rollout has in the store before its payload, as rows may be absent: all that wait for room could
+// hold it between them. It returns why, with what goes wrong.
+func (r *Runtime) yieldRows(p *rollout, s *port.Sample, why error) error {
+	if len(s.Channels) > 0 && p.side.refused != nil {
+		p.side.refused(why)
+	}
+	s.Channels = nil
+	return errors.Join(why, r.opt.Store.Discard(p.task.ID))
 }
 
 // checkScores refuses scores that are not of every sampled token of every sequence that is trained on.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -89,12 +90,20 @@ func (r *roomOfEight) Discard(port.RolloutID) error {
 	return nil
 }
 
-// Scores find the room that rows of their own rollout have taken: all that wait for some could hold it between them.
-func TestScoresTakeTheRoomOfRows(t *testing.T) {
+func (r *roomOfEight) PutBlob(_ port.RolloutID, number int32, data []byte) error {
+	return r.put(number, data)
+}
+
+func (r *roomOfEight) ReadBlob(port.RolloutID, int32, int64, []byte) error { return port.ErrNoBlob }
+
+func (r *roomOfEight) PutSample(port.Sample) error { return nil }
+
+// full is a rollout whose engines have said a row, in a store that has room for nothing of eight bytes beside it. Whoever
+// waits for room more than three times is given up.
+func full(t *testing.T) (*Runtime, *rollout, *port.Sample, *roomOfEight, *int) {
 	ctx, cancel := context.WithCancel(t.Context())
-	store := &roomOfEight{blobs: map[int32]int{}, used: map[int32]bool{}}
-	waits, refusals := 0, 0
-	r := &Runtime{opt: Options{Store: store, Clock: func() int64 { return 0 }, Timer: func(time.Duration) (<-chan time.Time, func() bool) {
+	store, waits := &roomOfEight{blobs: map[int32]int{0: 1}, used: map[int32]bool{0: true}}, 0
+	r := &Runtime{blobs: store, opt: Options{Store: store, Clock: func() int64 { return 0 }, Timer: func(time.Duration) (<-chan time.Time, func() bool) {
 		if waits++; waits > 3 {
 			cancel()
 		}
@@ -102,16 +111,32 @@ func TestScoresTakeTheRoomOfRows(t *testing.T) {
 		fired <- time.Time{}
 		return fired, func() bool { return true }
 	}}}
-	h := channel.Header{Name: channel.ReferenceLogprobs, DType: channel.F32, Align: channel.Sampled}
 	s := &port.Sample{Channels: []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}}}}
-	p := &rollout{ctx: ctx, side: sideRows{put: store.put, blobs: 1, refused: func(error) { refusals++ }}}
-	store.blobs[0], store.used[0] = 1, true
+	return r, &rollout{ctx: ctx, side: sideRows{put: store.put, blobs: 1}}, s, store, &waits
+}
+
+// Scores and media find the room that rows of their own rollout have taken: all that wait for some could hold it between
+// them.
+func TestScoresTakeTheRoomOfRows(t *testing.T) {
+	r, p, s, store, waits := full(t)
+	refusals := 0
+	p.side.refused = func(error) { refusals++ }
+	h := channel.Header{Name: channel.ReferenceLogprobs, DType: channel.F32, Align: channel.Sampled}
 	scores := []port.Scores{{Header: h, Data: make([]byte, 4)}, {Header: h, Sequence: 1, Data: make([]byte, 4)}}
-	err := r.withRoom(ctx, nil, func() error { return r.keepScores(p, s, scores) })
-	if err != nil || waits != 1 || refusals != 1 {
-		t.Errorf("%d waits, %d refusals: %v", waits, refusals, err)
+	err := r.withRoom(p.ctx, nil, func() error { return r.keepScores(p, s, scores) })
+	if err != nil || *waits != 1 || refusals != 1 {
+		t.Errorf("%d waits, %d refusals: %v", *waits, refusals, err)
 	}
 	if len(s.Channels) != 2 || s.Channels[0].Name != h.Name || len(store.blobs) != 2 || s.Channels[0].Parts[0].Blob != 3 {
 		t.Errorf("%+v in blobs %v: want the scores alone", s.Channels, store.blobs)
+	}
+}
+
+func TestMediaTakeTheRoomOfRows(t *testing.T) {
+	r, p, s, store, waits := full(t)
+	s.Media = []media.Item{{Modality: media.Image, Hash: media.Hash{1}, Data: make([]byte, 8)}}
+	err := r.withRoom(p.ctx, nil, func() error { return r.putSample(p, s) })
+	if err != nil || *waits != 1 || s.Channels != nil || len(store.blobs) != 1 || s.Media[0].Data != nil {
+		t.Errorf("%d waits, %+v in blobs %v: %v", *waits, s, store.blobs, err)
 	}
 }
