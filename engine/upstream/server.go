@@ -28,6 +28,10 @@ const (
 	errorBytesMax = 1 << 10
 )
 
+// idleLimit is how long a connection without a request is kept. Uvicorn, under which vLLM and SGLang run, closes after
+// 5 s: a request that crosses the close fails, and a switch of weights with it.
+const idleLimit = 3 * time.Second
+
 // Server is an engine's HTTP server. It is safe for concurrent use.
 type Server struct {
 	base string
@@ -89,7 +93,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 			}
 			return connection, nil
 		},
-		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: 90 * time.Second,
+		MaxIdleConnsPerHost: o.Connections, MaxIdleConns: o.Connections, IdleConnTimeout: idleLimit,
 		DisableCompression: true, Proxy: http.ProxyFromEnvironment,
 	}
 	s.http = &http.Client{Transport: transport, CheckRedirect: sameServer}
