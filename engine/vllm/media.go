@@ -124,14 +124,28 @@ func expand(ctx context.Context, s *upstream.Server, tokens []int32, item *media
 	body = appendMedia(append(body, ids...), []media.Item{*item})
 	body = append(body, `,"sampling_params":{"max_tokens":1,"temperature":0}}`...)
 	var reply expansion
-	if err := s.Call(ctx, http.MethodPost, pathGenerate, json.RawMessage(body), &reply); err != nil {
+	err = s.Call(ctx, http.MethodPost, pathGenerate, json.RawMessage(body), &reply)
+	if status := upstream.StatusOf(err); status/100 == 4 && !absent(err) {
 		return nil, fmt.Errorf("%w: %w", port.ErrMedia, err)
+	}
+	if err != nil { // it may take some when it answers again
+		return nil, err
 	}
 	x := reply.read()
 	if x == nil || len(x.Places) != 1 || media.Check(x.Places, len(x.Prompt)) != nil {
 		return nil, fmt.Errorf("%w: %s does not say what it makes of an image: want vLLM 0.30 or newer", port.ErrMedia, pathGenerate)
 	}
 	return x, nil
+}
+
+// forgetImages drops what old weights have made of images. Where the workers alone have dropped it, as they do when they
+// read other weights, the scheduler counts on it: the server ends at the next request with an image that it has seen.
+func forgetImages(ctx context.Context, s *upstream.Server) error {
+	err := s.Call(ctx, http.MethodPost, "/reset_encoder_cache", nil, nil)
+	if absent(err) {
+		return nil // older builds, whose requests with images are refused
+	}
+	return err
 }
 
 func quoted(text string) []byte {

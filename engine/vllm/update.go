@@ -23,6 +23,9 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 	default:
 		err = updateByReload(ctx, s, u)
 	}
+	if err == nil && !u.Lora {
+		err = forgetImages(ctx, s)
+	}
 	if err != nil {
 		return fmt.Errorf("weights %s from %s: %w", u.Label, u.Dir, err)
 	}

@@ -50,6 +50,7 @@ func TestWaysOfAnUpdate(t *testing.T) {
 	reload := `/collective_rpc {"kwargs":{"weights_path":"/w/7"},"method":"reload_weights"}`
 	label := `/update_weight_version {"new_version":"v7"}`
 	send := `/update_weights {"update_info":{"path":"/w/7"}}`
+	const images = "/reset_encoder_cache"
 	for _, test := range []struct {
 		name    string
 		learnt  *learnt
@@ -58,18 +59,20 @@ func TestWaysOfAnUpdate(t *testing.T) {
 		asked   []string
 		fails   bool
 	}{
-		{"reload", &learnt{}, upstream.Update{}, nil, []string{reload, label}, false},
+		{"reload", &learnt{}, upstream.Update{}, nil, []string{reload, label, images}, false},
 		{"reload and flush", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":true}`},
-			[]string{reload, label, "/reset_prefix_cache?reset_running_requests=true"}, false},
+			[]string{reload, label, images, "/reset_prefix_cache?reset_running_requests=true"}, false},
 		{"a flush that is not done", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":false}`},
-			[]string{reload, label, "/reset_prefix_cache?reset_running_requests=true"}, true},
-		{"a build without labels", &learnt{}, upstream.Update{}, map[string]string{"/update_weight_version": "404"}, []string{reload, label}, false},
+			[]string{reload, label, images, "/reset_prefix_cache?reset_running_requests=true"}, true},
+		{"a build without labels", &learnt{}, upstream.Update{}, map[string]string{"/update_weight_version": "404"}, []string{reload, label, images}, false},
+		{"a build that sees no images", &learnt{}, upstream.Update{}, map[string]string{images: "404"}, []string{reload, label, images}, false},
+		{"images that are not forgotten", &learnt{}, upstream.Update{}, map[string]string{images: "500"}, []string{reload, label, images}, true},
 		{"a reload that fails keeps the old label", &learnt{}, upstream.Update{}, map[string]string{"/collective_rpc": "500 no such directory"}, []string{reload}, true},
 		{"four phases", &learnt{transfer: true, phases: true}, upstream.Update{}, nil,
-			[]string{"/start_weight_update", send, `/finish_weight_update {"weight_version":"v7"}`}, false},
+			[]string{"/start_weight_update", send, `/finish_weight_update {"weight_version":"v7"}`, images}, false},
 		{"four phases of which one fails", &learnt{transfer: true, phases: true}, upstream.Update{}, map[string]string{"/update_weights": "500"},
 			[]string{"/start_weight_update", send, `/finish_weight_update {}`}, true},
-		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label}, false},
+		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label, images}, false},
 		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{send}, true},
 		{"an adapter", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`},
 			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, label}, false},
