@@ -177,12 +177,13 @@ func versionsOf(ctx context.Context, python string, names []string) (map[string]
 // modelKind is a format of models.
 type modelKind string
 
-// Formats of models: Hugging Face's layout, the same of a mixture of experts, with larger logits, and llama.cpp's.
+// Formats of models: Hugging Face's layout, the same of a mixture of experts, of a model that sees, with larger logits, and llama.cpp's.
 const (
-	modelsHF    modelKind = "hf"
-	modelsMoE   modelKind = "moe"
-	modelsSharp modelKind = "sharp"
-	modelsGGUF  modelKind = "gguf"
+	modelsHF     modelKind = "hf"
+	modelsMoE    modelKind = "moe"
+	modelsVision modelKind = "vision"
+	modelsSharp  modelKind = "sharp"
+	modelsGGUF   modelKind = "gguf"
 	// modelsAdders are a student that hardly can add and a teacher that mostly can, as examples/distill makes them.
 	modelsAdders modelKind = "adders"
 )
@@ -200,8 +201,8 @@ func (h *harness) models(ctx context.Context, kind modelKind) ([]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	if kind == modelsMoE { // which has the tokenizer of the other script
-		script = "cmd/lab/bench/engines/models/moe.py"
+	if own := map[modelKind]string{modelsMoE: "moe.py", modelsVision: "vision.py"}[kind]; own != "" { // with the tokenizer of the other script
+		script = "cmd/lab/bench/engines/models/" + own
 		own, err := os.ReadFile(script)
 		if err != nil {
 			return nil, err

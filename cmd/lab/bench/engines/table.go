@@ -125,6 +125,7 @@ var engines = []engine{
 		tests:       []string{"./engine/llamacpp"}, variable: "HEADWAY_TEST_LLAMACPP",
 	},
 	routingEngine,
+	visionEngine,
 	distillEngine,
 	tinkerService,
 }
