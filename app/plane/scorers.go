@@ -36,7 +36,7 @@ func (p *Plane) awaitProbed(ctx context.Context, goesOn bool, probe func() []sco
 	defer p.awaits("", "")
 	said := ""
 	for {
-		down, unfit, narrow := p.scorersText(probe())
+		down, unfit, warnings := p.scorersText(probe())
 		switch {
 		case len(unfit) > 0 && !goesOn:
 			return failure.Usage("headway doctor with this document says it again without starting anything", "rollouts cannot be scored: %s", strings.Join(unfit, "; "))
@@ -44,7 +44,7 @@ func (p *Plane) awaitProbed(ctx context.Context, goesOn bool, probe func() []sco
 			p.logf("going on, and rollouts fail until they are scored: %s", strings.Join(append(down, unfit...), "; "))
 			return nil
 		case len(down) == 0:
-			for _, text := range narrow {
+			for _, text := range warnings {
 				p.logf("%s", text)
 			}
 			return nil
@@ -64,8 +64,10 @@ func (p *Plane) awaitProbed(ctx context.Context, goesOn bool, probe func() []sco
 	}
 }
 
-// scorersText says of servers which do not answer, which could not score, and which lack token ids.
-func (p *Plane) scorersText(found []scorer.Found) (down, unfit, narrow []string) {
+// scorersText says of servers which do not answer, which could not score, and what others lack.
+func (p *Plane) scorersText(found []scorer.Found) (down, unfit, warnings []string) {
+	limits := p.Limits()
+	need := limits.PromptTokens + limits.ResponseTokens
 	for i, f := range found {
 		s := p.Cfg.Scoring.Servers[i]
 		switch {
@@ -73,9 +75,13 @@ func (p *Plane) scorersText(found []scorer.Found) (down, unfit, narrow []string)
 			down = append(down, fmt.Sprintf("%s %s: %v", s.Channel, s.Name, f.Err))
 		case f.Err != nil:
 			unfit = append(unfit, fmt.Sprintf("%s %s: %v", s.Channel, s.Name, f.Err))
-		case f.Narrow != nil:
-			narrow = append(narrow, fmt.Sprintf("%s %s takes fewer token ids than the policy has, and could not score a rollout with one of the others: %v", s.Channel, s.Name, f.Narrow))
+		}
+		if f.Narrow != nil {
+			warnings = append(warnings, fmt.Sprintf("%s %s takes fewer token ids than the policy has, and could not score a rollout with one of the others: %v", s.Channel, s.Name, f.Narrow))
+		}
+		if room := f.Context - f.Spare; f.Context > 0 && room < need {
+			warnings = append(warnings, fmt.Sprintf("%s %s scores sequences of %d tokens, and a rollout may have %d: longer ones fail every time. Start it with a context that is longer by %d, or lower environment.prompt_tokens_max or response_tokens_max", s.Channel, s.Name, room, need, need-room))
 		}
 	}
-	return down, unfit, narrow
+	return down, unfit, warnings
 }
