@@ -10,5 +10,5 @@ var visionEngine = engine{
 	environment: func(p site) []string {
 		return append(vllmEnvironment(p), "PYTHONPATH=clients/python/src")
 	},
-	tests: []string{"./engine/vllm"}, variable: "HEADWAY_TEST_VLLM_VISION", suites: noSuite, pytest: "cmd/lab/bench/engines/vision",
+	variable: "HEADWAY_TEST_VLLM_VISION", suites: noSuite, pytest: "cmd/lab/bench/engines/vision",
 }
