@@ -170,9 +170,6 @@ type picture struct {
 	held int
 }
 
-// word stands in a message for a medium.
-func (p *pictures) word(h media.Hash) string { return p.mark + h.String() }
-
 // hold keeps the media of a request for a conversation, until it is forgotten.
 func (p *pictures) hold(c *conversation, req *request) error {
 	for i := range req.media {
