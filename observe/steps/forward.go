@@ -32,6 +32,7 @@ var Causes = []Cause{
 	{Name: "off_by_one", Do: "entry i is to be about token i, by the logits at i - 1"},
 	{Name: "temperature", Do: "divide the logits by rollout.sampling.temperature"},
 	{Name: "cut", Do: "engines cut (top_p, top_k): use sampling_mask; or these are of no softmax"},
+	{Name: "blind", Do: "give the model pixel values of batch.media, in their order"},
 	{Name: "positions", Do: "positions, padding or mask are wrong by length"},
 	{Name: "random", Do: "dropout is on, or the causal mask or padding is wrong"},
 	{Name: "future", Do: "the model has seen the token: logits at i - 1, causal mask"},

@@ -35,7 +35,7 @@ func (a Answer) First(in theory.Input) report.Answer {
 
 // outsideBinds names the service that binds in the place of generation, "" where none does.
 func (a Answer) outsideBinds() string {
-	if a.Simulated == nil || a.Simulated.Binding == "rollout" || a.Regime != theory.RolloutBound {
+	if a.Simulated == nil || a.Regime != theory.RolloutBound || a.Simulated.Binding == "rollout" || a.Simulated.Binding == "train" {
 		return ""
 	}
 	return " What binds: " + a.Simulated.Binding + "."
