@@ -1,0 +1,216 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"time"
+)
+
+const sampleLimit = 600 * time.Second
+
+// ErrUnwanted says that the loop has given a rollout up: its end is not reported.
+var ErrUnwanted = errors.New("unwanted: the rollout is not wanted any more")
+
+// Failure is an end of a rollout that comes to nothing. Its class is infra, data, verifier_crash, verifier_timeout or
+// verifier_protocol. A rollout of the class data is not tried again.
+type Failure struct {
+	Class   string
+	Message string
+}
+
+// Error says the class and the message.
+func (f *Failure) Error() string { return f.Class + ": " + f.Message }
+
+// Task is a rollout to play.
+type Task struct {
+	// ID is the claim's name, such as g12-s3-a1.
+	ID          string
+	Environment string
+	Prompt      uint64
+	Level       int64
+	Seed        uint64
+	Group       int64
+	Sample      int64
+	Attempt     int64
+	// Evaluation: nothing is trained on it.
+	Evaluation bool
+
+	worker   *Worker
+	key      string
+	secret   string
+	unwanted *event
+	mu       sync.Mutex
+	turn     int
+}
+
+// Wanted is false once the loop has given the rollout up.
+func (t *Task) Wanted() bool { return !t.unwanted.isSet() }
+
+// Result is how a rollout ended. The texts are for sample files.
+type Result struct {
+	Reward                     float64
+	Exact                      bool
+	Prompt, Response, Expected string
+}
+
+// Play plays one rollout.
+type Play func(ctx context.Context, task *Task) (Result, error)
+
+// ending is what a finish says of a result.
+func ending(result Result) (map[string]any, error) {
+	if !(math.Abs(result.Reward) <= math.MaxFloat32) {
+		return nil, refuse(Invalid, "play returned the reward %v: want a finite number that a float32 can be", result.Reward)
+	}
+	said := map[string]any{"reward": result.Reward, "exact": result.Exact}
+	for key, text := range map[string]string{
+		"prompt_text": result.Prompt, "response_text": result.Response, "answer_text": result.Expected,
+	} {
+		if text != "" {
+			said[key] = text
+		}
+	}
+	return said, nil
+}
+
+// Sampled is a response of the policy, one entry a token in every list.
+type Sampled struct {
+	Tokens   []int32   `json:"tokens"`
+	Logprobs []float32 `json:"logprobs"`
+	Versions []int64   `json:"versions"`
+	// Finish is stop, length or pruned.
+	Finish string `json:"finish"`
+}
+
+// Tokens samples a response to a prompt of token ids. The prompt of a later turn begins with the prompt and response of
+// the turn before.
+func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, error) {
+	var found Sampled
+	if !t.Wanted() {
+		return found, ErrUnwanted
+	}
+	if most < 1 || len(prompt) < 1 {
+		return found, refuse(Invalid, "sample of %d tokens after %d: want at least one of each", most, len(prompt))
+	}
+	t.mu.Lock()
+	turn := t.turn
+	t.turn++
+	t.mu.Unlock()
+	message := map[string]any{
+		"worker": t.worker.name, "secret": t.secret, "turn": turn, "prompt": prompt, "max_tokens": most,
+	}
+	path := "/api/v1/rollouts/" + t.ID + "/sample"
+	err := t.worker.transport.post(ctx, call{path: path, message: message, limit: sampleLimit}, &found)
+	return found, err
+}
+
+// Message is a message of a chat.
+type Message struct {
+	Role    string `json:"role"`
+	Content string `json:"content"`
+}
+
+// Chat asks the policy for the next message, at the rollout's own address: that of the control plane that is in use
+// now. A call without an answer is tried again at this address alone. 0 tokens: as many as the run allows.
+func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, error) {
+	if !t.Wanted() {
+		return "", ErrUnwanted
+	}
+	base := t.worker.transport.URL() + "/v1"
+	transport, err := t.worker.gateway(base)
+	if err != nil {
+		return "", err
+	}
+	body := map[string]any{"model": "policy", "messages": messages}
+	if most > 0 {
+		body["max_tokens"] = most
+	}
+	var reply struct {
+		Choices []struct {
+			Message *struct {
+				Content string `json:"content"`
+			} `json:"message"`
+		} `json:"choices"`
+	}
+	key := map[string]string{"Authorization": "Bearer " + t.key}
+	if err := transport.post(ctx, call{path: "/chat/completions", message: body, headers: key, limit: sampleLimit}, &reply); err != nil {
+		return "", err
+	}
+	if len(reply.Choices) == 0 || reply.Choices[0].Message == nil {
+		return "", refuse(Internal, "an answer of %s is no chat completion", base)
+	}
+	return reply.Choices[0].Message.Content, nil
+}
+
+// Question is what a rollout asks the policy, and who judges the answer.
+type Question struct {
+	// Text is the user's message. Where Tokens has ids, the policy goes on from these instead.
+	Text   string
+	Tokens []int32
+	// Judge is handed the answer's text, or its tokens where the question has tokens.
+	Judge func(text string, tokens []int32) (Result, error)
+	// Expected is a readable answer.
+	Expected string
+}
+
+// SingleTurn makes an environment of one question and its answer, of at most so many tokens; 0 leaves that to the run.
+func SingleTurn(ask func(*Task) Question, most int) Play {
+	return func(ctx context.Context, task *Task) (Result, error) {
+		question := ask(task)
+		var said Sampled
+		var text string
+		var err error
+		switch {
+		case len(question.Tokens) == 0:
+			text, err = task.Chat(ctx, []Message{{"user", question.Text}}, most)
+		case most < 1:
+			err = refuse(Invalid, "a prompt of token ids wants a number of tokens")
+		default:
+			said, err = task.Tokens(ctx, question.Tokens, most)
+		}
+		if err != nil {
+			return Result{}, err
+		}
+		result, err := judged(question, text, said.Tokens)
+		if err != nil {
+			return Result{}, err
+		}
+		if result.Prompt == "" && len(question.Tokens) == 0 {
+			result.Prompt = question.Text
+		}
+		if result.Response == "" {
+			result.Response = text
+		}
+		if result.Expected == "" {
+			result.Expected = question.Expected
+		}
+		return result, nil
+	}
+}
+
+// judged asks the judge. What goes wrong there has a class.
+func judged(question Question, text string, tokens []int32) (Result, error) {
+	result, err := question.Judge(text, tokens)
+	var failed *Failure
+	switch {
+	case errors.As(err, &failed):
+		return result, failed
+	case err != nil:
+		return result, &Failure{"verifier_crash", err.Error()}
+	case !(math.Abs(result.Reward) <= math.MaxFloat32):
+		return result, &Failure{"verifier_protocol", fmt.Sprintf("the reward is %v", result.Reward)}
+	}
+	return result, nil
+}
+
+// late reports that something took too long.
+func late(err error) bool {
+	var failed *Failure
+	if errors.As(err, &failed) {
+		return failed.Class == "verifier_timeout"
+	}
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded)
+}
