@@ -1,0 +1,369 @@
+package machine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// window bounds the bytes of a connection that are on the way or not read yet, as a kernel's buffers do.
+const window = 256 << 10
+
+// network is how the world's hosts reach one another.
+type network struct {
+	w         *World
+	mu        sync.Mutex
+	listeners map[string]*listener
+	conns     []*conn
+	ports     map[string]int
+	cut       map[[2]string]bool
+}
+
+func newNetwork(w *World) *network {
+	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[[2]string]bool{}}
+}
+
+// listener is a listening socket of a host.
+type listener struct {
+	n       *network
+	addr    *net.TCPAddr
+	host    *Host
+	backlog []*conn
+	wake    *sync.Cond
+	closed  bool
+}
+
+// place is the address that a host means by a name.
+func (n *network) place(h *Host, name string) string {
+	switch name {
+	case "", "0.0.0.0", "::", "127.0.0.1", "localhost", "::1":
+		return h.IP
+	}
+	return name
+}
+
+func (n *network) listen(_, address string) (net.Listener, error) {
+	h := n.w.current()
+	defer runtimeEnter(runtimeEnter(0))
+	name, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	port, err := strconv.Atoi(portText)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	ip := n.place(h, name)
+	if port == 0 {
+		port = n.freePort(ip)
+	}
+	at := net.JoinHostPort(ip, strconv.Itoa(port))
+	if n.listeners[at] != nil {
+		return nil, &net.OpError{Op: "listen", Net: "tcp", Err: os.NewSyscallError("bind", syscall.EADDRINUSE)}
+	}
+	l := &listener{n: n, host: h, addr: &net.TCPAddr{IP: net.ParseIP(ip).To4(), Port: port}, wake: sync.NewCond(&n.mu)}
+	n.listeners[at] = l
+	return l, nil
+}
+
+func (n *network) freePort(ip string) int {
+	n.ports[ip]++
+	return 32000 + n.ports[ip]
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	defer runtimeEnter(runtimeEnter(runtimeHost()))
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	for len(l.backlog) == 0 && !l.closed {
+		l.wake.Wait()
+	}
+	if l.closed {
+		return nil, &net.OpError{Op: "accept", Net: "tcp", Addr: l.addr, Err: net.ErrClosed}
+	}
+	c := l.backlog[0]
+	l.backlog = l.backlog[1:]
+	return c, nil
+}
+
+func (l *listener) Close() error {
+	defer runtimeEnter(runtimeEnter(0))
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.close()
+	return nil
+}
+
+func (l *listener) close() {
+	if l.closed {
+		return
+	}
+	l.closed = true
+	delete(l.n.listeners, l.addr.String())
+	for _, c := range l.backlog {
+		c.abort()
+	}
+	l.wake.Broadcast()
+}
+
+func (l *listener) Addr() net.Addr { return l.addr }
+
+func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	h := n.w.current()
+	name, portText, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	ip := n.place(h, name)
+	at := net.JoinHostPort(ip, portText)
+	refuse := func(err error) error {
+		return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s: %w", at, err)}
+	}
+	// A connection takes a round trip, and as long as the link is cut.
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, refuse(ctx.Err())
+		case <-time.After(n.latency(h.IP, ip)):
+		}
+		if !n.isCut(h.IP, ip) {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return nil, refuse(context.Cause(ctx))
+		case <-time.After(time.Second):
+		}
+	}
+	defer runtimeEnter(runtimeEnter(0))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	l := n.listeners[at]
+	if l == nil {
+		return nil, refuse(os.NewSyscallError("connect", syscall.ECONNREFUSED))
+	}
+	here := &net.TCPAddr{IP: net.ParseIP(h.IP).To4(), Port: n.freePort(h.IP)}
+	a := &conn{n: n, host: h, local: here, remote: l.addr}
+	b := &conn{n: n, host: l.host, local: l.addr, remote: here}
+	a.peer, b.peer = b, a
+	a.wake, b.wake = sync.NewCond(&n.mu), sync.NewCond(&n.mu)
+	n.conns = append(n.conns, a, b)
+	l.backlog = append(l.backlog, b)
+	l.wake.Broadcast()
+	return a, nil
+}
+
+func (n *network) isCut(from, to string) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut[[2]string{from, to}]
+}
+
+// conn is one end of a connection.
+type conn struct {
+	n             *network
+	host          *Host
+	peer          *conn
+	local, remote *net.TCPAddr
+	wake          *sync.Cond
+	in            []byte
+	flight        int // bytes that the peer wrote and this end has not read
+	arrives       time.Time
+	held          [][]byte // what waits for the link, at the receiver
+	end           bool     // the peer has closed its half
+	reset         error
+	closed        bool
+	read, write   deadline
+}
+
+// deadline is a time limit of a half of a connection.
+type deadline struct {
+	timer *time.Timer
+	past  bool
+}
+
+func (c *conn) Read(p []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	for {
+		switch {
+		case c.closed:
+			return 0, c.fail("read", net.ErrClosed)
+		case c.read.past:
+			return 0, c.fail("read", os.ErrDeadlineExceeded)
+		case len(c.in) > 0:
+			k := copy(p, c.in)
+			c.in = c.in[k:]
+			c.flight -= k
+			c.peer.wake.Broadcast()
+			return k, nil
+		case c.reset != nil:
+			return 0, c.fail("read", c.reset)
+		case c.end:
+			return 0, io.EOF
+		case len(p) == 0:
+			return 0, nil
+		}
+		c.wake.Wait()
+	}
+}
+
+func (c *conn) Write(p []byte) (int, error) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	written := 0
+	for {
+		switch {
+		case c.closed:
+			return written, c.fail("write", net.ErrClosed)
+		case c.write.past:
+			return written, c.fail("write", os.ErrDeadlineExceeded)
+		case c.reset != nil:
+			return written, c.fail("write", c.reset)
+		case len(p) == 0:
+			return written, nil
+		case c.peer.flight < window:
+			k := min(len(p), window-c.peer.flight)
+			c.peer.flight += k
+			c.n.send(c, append([]byte(nil), p[:k]...), false)
+			written, p = written+k, p[k:]
+			continue
+		}
+		c.wake.Wait()
+	}
+}
+
+func (c *conn) fail(op string, err error) error {
+	return &net.OpError{Op: op, Net: "tcp", Source: c.local, Addr: c.remote, Err: err}
+}
+
+// send brings bytes, or the end of a half, to the peer of c when the link has carried them.
+func (n *network) send(c *conn, p []byte, end bool) {
+	to := c.peer
+	at := time.Now().Add(n.latency(c.host.IP, to.host.IP))
+	if !at.After(to.arrives) {
+		at = to.arrives.Add(1)
+	}
+	to.arrives = at
+	n.later(time.Until(at), func() { n.arrive(c, to, p, end) })
+}
+
+// later has the network itself do something, whoever's goroutine asks.
+func (n *network) later(d time.Duration, do func()) {
+	defer runtimeEnter(runtimeEnter(0))
+	time.AfterFunc(d, do)
+}
+
+func (n *network) arrive(from, to *conn, p []byte, end bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut[[2]string{from.host.IP, to.host.IP}] || len(to.held) > 0 {
+		if end {
+			p = nil
+		}
+		to.held = append(to.held, p)
+		return
+	}
+	n.deliver(to, p, end)
+}
+
+func (n *network) deliver(to *conn, p []byte, end bool) {
+	switch {
+	case to.reset != nil:
+	case to.closed: // the kernel answers for a socket that is no more
+		n.later(n.latency(to.host.IP, to.peer.host.IP), func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			to.peer.broken(os.NewSyscallError("read", syscall.ECONNRESET))
+		})
+	case end:
+		to.end = true
+		to.wake.Broadcast()
+	default:
+		to.in = append(to.in, p...)
+		to.wake.Broadcast()
+	}
+}
+
+func (c *conn) broken(err error) {
+	if c.reset == nil && !c.end {
+		c.reset = err
+	}
+	c.wake.Broadcast()
+}
+
+// abort resets both ends at once.
+func (c *conn) abort() {
+	c.broken(os.NewSyscallError("read", syscall.ECONNRESET))
+	c.peer.broken(os.NewSyscallError("read", syscall.ECONNRESET))
+}
+
+func (c *conn) Close() error {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if c.closed {
+		return c.fail("close", net.ErrClosed)
+	}
+	c.closed = true
+	c.n.send(c, nil, true)
+	c.wake.Broadcast()
+	c.n.drop(c)
+	return nil
+}
+
+func (n *network) drop(c *conn) {
+	if !c.peer.closed {
+		return
+	}
+	kept := n.conns[:0]
+	for _, other := range n.conns {
+		if other != c && other != c.peer {
+			kept = append(kept, other)
+		}
+	}
+	clear(n.conns[len(kept):])
+	n.conns = kept
+}
+
+func (c *conn) LocalAddr() net.Addr  { return c.local }
+func (c *conn) RemoteAddr() net.Addr { return c.remote }
+
+func (c *conn) SetDeadline(t time.Time) error {
+	c.set(&c.read, t)
+	c.set(&c.write, t)
+	return nil
+}
+
+func (c *conn) SetReadDeadline(t time.Time) error  { c.set(&c.read, t); return nil }
+func (c *conn) SetWriteDeadline(t time.Time) error { c.set(&c.write, t); return nil }
+
+func (c *conn) set(d *deadline, t time.Time) {
+	c.n.mu.Lock()
+	defer c.n.mu.Unlock()
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	d.past = !t.IsZero() && !t.After(time.Now())
+	if !t.IsZero() && !d.past {
+		var timer *time.Timer
+		timer = time.AfterFunc(time.Until(t), func() {
+			c.n.mu.Lock()
+			defer c.n.mu.Unlock()
+			if d.timer == timer {
+				d.past = true
+				c.wake.Broadcast()
+			}
+		})
+		d.timer = timer
+	}
+	c.wake.Broadcast()
+}

@@ -1,0 +1,46 @@
+package overlay
+
+// edit replaces one text of a file of Go's library by another. The text occurs once.
+type edit struct {
+	file, old, new string
+}
+
+// edits are all that the world changes in Go's library.
+var edits = []edit{
+	// Goroutines and timers belong to hosts.
+	{"runtime/runtime2.go", "\tbubble  *synctestBubble\n", "\tbubble  *synctestBubble\n\thost    int32 // of the world\n\tputBy   bool  // the world has put it aside\n"},
+	{"runtime/proc.go", "\tnewg.parentGoid = callergp.goid\n", "\tnewg.parentGoid = callergp.goid\n\tnewg.host = callergp.host\n\tnewg.putBy = false\n"},
+	{"runtime/proc.go", "\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of", "\tworldPick(gp)\n\tif worldHolds(gp) {\n\t\tgoto top\n\t}\n\n\tif sched.disable.user && !schedEnabled(gp) {\n\t\t// Scheduling of"},
+	{"runtime/proc.go", "\t\tcase _Grunnable,\n\t\t\t_Grunning,\n\t\t\t_Gsyscall:\n\t\t\tprint(\"runtime: checkdead: find g \"", "\t\tcase _Grunnable,\n\t\t\t_Grunning,\n\t\t\t_Gsyscall:\n\t\t\tif gp.putBy {\n\t\t\t\tgrunning++\n\t\t\t\treturn\n\t\t\t}\n\t\t\tprint(\"runtime: checkdead: find g \""},
+	{"runtime/time.go", "\tblocked uint32 // number of goroutines blocked on timer's channel\n", "\thost    int32  // of the world\n\tblocked uint32 // number of goroutines blocked on timer's channel\n"},
+	{"runtime/time.go", "\tif bubble := getg().bubble; bubble != nil {\n\t\tt.isFake = true\n\t}\n\tt.modify(when, period, f, arg, 0)\n", "\tif bubble := getg().bubble; bubble != nil {\n\t\tt.isFake = true\n\t}\n\tt.host = getg().host\n\tt.modify(when, period, f, arg, 0)\n"},
+	{"runtime/time.go", "\tf := t.f\n\targ := t.arg\n\tseq := t.seq\n\tvar next int64\n", "\tif worldGone(t.host) {\n\t\tt.f, t.period = worldNothing, 0\n\t}\n\tf := t.f\n\targ := t.arg\n\tseq := t.seq\n\tvar next int64\n"},
+	{"runtime/time.go", "\tf(arg, seq, delay)\n", "\tworldWas := getg().host\n\tgetg().host = t.host\n\tf(arg, seq, delay)\n\tgetg().host = worldWas\n"},
+	// One thread decides, in an order drawn by the seed.
+	{"runtime/proc.go", "func LockOSThread() {\n", "func LockOSThread() {\n\tif true {\n\t\treturn\n\t}\n"},
+	{"runtime/proc.go", "func UnlockOSThread() {\n", "func UnlockOSThread() {\n\tif true {\n\t\treturn\n\t}\n"},
+	{"runtime/proc.go", "const haveSysmon = GOARCH != \"wasm\"\n", "const haveSysmon = false\n"},
+	{"runtime/proc.go", "const randomizeScheduler = raceenabled\n", "const randomizeScheduler = true\n"},
+	{"runtime/proc.go", "\tif !haveSysmon && next {\n", "\tif false && next {\n"},
+	{"runtime/rand.go", "\tmp := getg().m\n\tc := &mp.chacha8\n\tfor {\n", "\tmp := getg().m\n\tc := &worldChaCha\n\tfor {\n"},
+	{"runtime/rand.go", "func cheaprand() uint32 {\n\tmp := getg().m\n", "func cheaprand() uint32 {\n\tmp := &worldCheap\n"},
+	{"runtime/rand.go", "\tglobalRand.state.Init(*seed)\n", "\tclear(seed[:])\n\tglobalRand.state.Init(*seed)\n"},
+	{"runtime/rand.go", "\tmp.chacha8.Init64(seed)\n\tmp.cheaprand = rand()\n", "\tmp.chacha8.Init64(seed)\n\tworldSeedOnce()\n"},
+	{"crypto/internal/sysrand/rand.go", "func Read(b []byte) {\n", "func Read(b []byte) {\n\tif worldRead(b) {\n\t\treturn\n\t}\n"},
+	// What a process asks of its machine.
+	{"syscall/zsyscall_linux_amd64.go", "func Getpid() (pid int) {\n", "func Getpid() (pid int) {\n\tif p := worldPid(); p != 0 {\n\t\treturn p\n\t}\n"},
+	{"os/sys_linux.go", "func hostname() (name string, err error) {\n", "func hostname() (name string, err error) {\n\tif name := worldHostname(); name != \"\" {\n\t\treturn name, nil\n\t}\n"},
+	{"net/dial.go", "func (d *Dialer) DialContext(ctx context.Context, network, address string) (Conn, error) {\n\tctx, cancel := d.dialCtx(ctx)\n\tdefer cancel()\n", "func (d *Dialer) DialContext(ctx context.Context, network, address string) (Conn, error) {\n\tctx, cancel := d.dialCtx(ctx)\n\tdefer cancel()\n\tif WorldDial != nil {\n\t\treturn WorldDial(ctx, network, address)\n\t}\n"},
+	{"net/dial.go", "func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (Listener, error) {\n", "func (lc *ListenConfig) Listen(ctx context.Context, network, address string) (Listener, error) {\n\tif WorldListen != nil {\n\t\treturn WorldListen(network, address)\n\t}\n"},
+}
+
+// added are files that the world adds to Go's library, or puts in the place of others.
+var added = map[string]string{
+	"runtime/time_fake.go":                  timeFake,
+	"runtime/world.go":                      runtimeWorld,
+	"syscall/time_fake.go":                  syscallFake,
+	"syscall/world.go":                      syscallWorld,
+	"os/world.go":                           osWorld,
+	"net/world.go":                          netWorld,
+	"crypto/internal/sysrand/rand_world.go": sysrandWorld,
+}

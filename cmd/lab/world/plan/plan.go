@@ -1,0 +1,78 @@
+// Package plan holds the parts and the faults of a world, which a seed draws. A plan is JSON: one that failed can be
+// kept, made smaller and run again.
+package plan
+
+// Plan is a world: its hosts, its rules and its faults. The order of everything within it follows from Seed.
+type Plan struct {
+	Seed uint64 `json:"seed"`
+	// Steps is the number of train steps of the run.
+	Steps int `json:"steps"`
+	// Planes is the number of control planes, one of which is the writer. With one, its broker is embedded or another host.
+	Planes int `json:"planes"`
+	// Embedded: the one plane's broker is a server inside it.
+	Embedded bool     `json:"embedded,omitempty"`
+	Engines  []Engine `json:"engines"`
+	Workers  int      `json:"workers"`
+	// Receivers pull the weights of each version from the plane.
+	Receivers int     `json:"receivers,omitempty"`
+	Rules     Rules   `json:"rules"`
+	Trainer   Trainer `json:"trainer"`
+	Faults    []Fault `json:"faults"`
+}
+
+// Engine is a server of rollouts, in the form of vLLM.
+type Engine struct {
+	Slots int `json:"slots"`
+	// Spans: it says which weights sampled which tokens.
+	Spans bool `json:"spans,omitempty"`
+	// TokenUS is the time that a token takes, in microseconds.
+	TokenUS int `json:"token_us"`
+}
+
+// Rules are those of the document that the planes are given.
+type Rules struct {
+	GroupSize int    `json:"group_size"`
+	Batch     int    `json:"batch"`
+	Policy    string `json:"policy"` // bounded or another queue policy
+	Eta       int    `json:"eta,omitempty"`
+	Attempts  int    `json:"attempts"`
+	// LeaseMS, ClaimMS and WriterMS are how long leases of trainer, worker and writer last, in milliseconds.
+	LeaseMS  int `json:"lease_ms"`
+	ClaimMS  int `json:"claim_ms"`
+	WriterMS int `json:"writer_ms"`
+}
+
+// Trainer is what the trainer does.
+type Trainer struct {
+	// StepMS is the time of a train step, in milliseconds.
+	StepMS int `json:"step_ms"`
+}
+
+// Kinds of faults.
+const (
+	Kill   = "kill"   // the host's program ends at its N-th scheduling from AtMS on, and is started again after ForMS
+	Freeze = "freeze" // the host's program stands still for ForMS
+	Cut    = "cut"    // nothing passes from Host to Other for ForMS; Both: nor back
+	Reset  = "reset"  // every connection between Host and Other is reset
+	Slow   = "slow"   // the link between Host and Other is N times as slow for ForMS
+	Clock  = "clock"  // the host's time of day steps by ByMS
+	Full   = "full"   // the host's disk is full for ForMS
+	Drag   = "drag"   // the host's disk takes N ms for each write and sync, for ForMS
+	Power  = "power"  // the host loses power: all that was not synced may be lost or torn; it is started again after ForMS
+	Flip   = "flip"   // the host is killed, one byte of a file of its (Path) is flipped, and it is started again after ForMS
+	Double = "double" // requests of the host are sent twice, for ForMS
+	Mute   = "mute"   // answers to the host are lost after the request has been done, for ForMS
+)
+
+// Fault is something that happens to the world.
+type Fault struct {
+	AtMS  int64  `json:"at_ms"`
+	Kind  string `json:"kind"`
+	Host  string `json:"host"`
+	Other string `json:"other,omitempty"`
+	ForMS int64  `json:"for_ms,omitempty"`
+	ByMS  int64  `json:"by_ms,omitempty"`
+	N     uint64 `json:"n,omitempty"`
+	Both  bool   `json:"both,omitempty"`
+	Path  string `json:"path,omitempty"`
+}
