@@ -53,6 +53,10 @@ func main() {
 	seed, _ := strconv.ParseUint(os.Args[1], 10, 64)
 	steps, _ := strconv.Atoi(os.Args[2])
 	w := machine.New(seed)
+	if os.Getenv("WORLD_ORDER") != "" {
+		w.KeepOrder(1 << 16)
+		defer writeOrder(w)
+	}
 	began := time.Now()
 	must(os.MkdirAll("model", 0o755))
 	raw, err := weights.AppendHeader(nil, []weights.Entry{{Name: "lm_head.weight", DType: weights.F32, Shape: []int{1}}})
@@ -97,7 +101,6 @@ func main() {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	fmt.Println("ended", err, "after", time.Since(began), "picks", picks, mix, "alloc MB", m.TotalAlloc>>20, "gc", m.NumGC, "requests", calls)
-	os.Exit(0)
 }
 
 func must(err error) {
@@ -229,3 +232,16 @@ type noView struct{}
 
 func (noView) Update(record.Progress) {}
 func (noView) Message(string)         {}
+
+func writeOrder(w *machine.World) {
+	f, err := os.Create(os.Getenv("WORLD_ORDER"))
+	must(err)
+	for i, p := range w.Order() {
+		at := runtime.FuncForPC(uintptr(p.PC))
+		from := runtime.FuncForPC(uintptr(p.Start))
+		if at != nil && from != nil {
+			fmt.Fprintln(f, i, p.ID, p.AtNS-1767225600000000000, from.Name(), at.Name(), p.Random)
+		}
+	}
+	f.Close()
+}

@@ -29,3 +29,15 @@ func runtimeState(host int32, state uint8)
 
 //go:linkname runtimeDue runtime.world_due
 func runtimeDue(host int32, n uint64, state uint8)
+
+// Picked is a goroutine that the scheduler picked.
+type Picked struct{ ID, AtNS, Start, PC, Random uint64 }
+
+//go:linkname runtimeOrder runtime.world_order
+func runtimeOrder(n int) []Picked
+
+// KeepOrder keeps the first n picks of the scheduler, for [World.Order].
+func (w *World) KeepOrder(n int) { runtimeOrder(n) }
+
+// Order is the picks that were kept.
+func (w *World) Order() []Picked { return runtimeOrder(0) }

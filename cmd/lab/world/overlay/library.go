@@ -115,6 +115,20 @@ func world_due(host int32, n uint64, state uint8) {
 	worldDueOf, worldDueAt, worldDueTo = host, n, state
 }
 
+// worldPicked is a goroutine that the scheduler picked: to find where two runs of a seed part.
+type worldPicked struct{ goid, at, start, pc, random uint64 }
+
+var worldOrder []worldPicked
+
+//go:linkname world_order
+func world_order(n int) []worldPicked {
+	was := worldOrder
+	if n > 0 {
+		worldOrder = make([]worldPicked, n)
+	}
+	return was
+}
+
 func worldGone(host int32) bool { return worldState[host] == worldKilled }
 
 func worldNothing(arg any, seq uintptr, delay int64) {}
@@ -122,6 +136,9 @@ func worldNothing(arg any, seq uintptr, delay int64) {}
 func worldPick(gp *g) {
 	worldPicks++
 	worldMix = (worldMix ^ gp.goid) * 0x100000001b3
+	if worldOrder != nil && worldPicks < uint64(len(worldOrder)) {
+		worldOrder[worldPicks] = worldPicked{gp.goid, uint64(faketime), uint64(gp.startpc), uint64(gp.sched.pc), uint64(worldCheap.cheaprand)}
+	}
 	if worldDueAt > 0 && gp.host == worldDueOf {
 		worldDueAt--
 		if worldDueAt == 0 {
