@@ -160,6 +160,13 @@ FUZZ_KEEP ?= 0
 fuzz: ## every fuzz target, FUZZ_TIME=30s each; FUZZ=REGEXP: those alone. Inputs that fail are kept in testdata/fuzz
 	$(GO) run ./cmd/lab/fuzz -time $(FUZZ_TIME) -run '$(FUZZ)' -keep $(FUZZ_KEEP)
 
+# Seeds of make soak.
+SEEDS ?= 1-100000
+
+.PHONY: soak
+soak: ## whole systems under faults, one a seed, SEEDS=1-100000 on all cores; it goes on where it was interrupted
+	$(GO) run ./cmd/lab/world soak --seeds $(SEEDS)
+
 # The analysis takes half a minute of a core, so that it is no part of lint.
 .PHONY: dead
 dead: ## functions that no program of this repository reaches

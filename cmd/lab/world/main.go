@@ -3,28 +3,24 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
-	"strings"
 
-	"github.com/headway-rl/headway/cmd/lab/world/overlay"
+	"github.com/headway-rl/headway/app/command"
 )
 
+// grammar is that of the command line.
+type grammar struct {
+	Run  runCmd  `cmd:"" help:"Run one world: the plan that a seed draws, or a plan of a file."`
+	Soak soakCmd `cmd:"" help:"Run many seeds on all cores, and go on where an earlier run was interrupted."`
+}
+
+// world is the command line of this program.
+var world = command.Program{
+	Name:        "go run ./cmd/lab/world",
+	Description: "The whole system under one seed: planes, broker, trainer, workers, engines and receivers in one world, under faults.",
+	Grammar:     func() any { return &grammar{} },
+}
+
 func main() {
-	goroot, err := exec.Command("go", "env", "GOROOT").Output()
-	if err != nil {
-		panic(err)
-	}
-	dir := os.Args[1]
-	path, err := overlay.Write(dir, strings.TrimSpace(string(goroot)), nil)
-	if err != nil {
-		fmt.Println(err)
-		os.Exit(1)
-	}
-	cmd := exec.Command("go", "build", "-tags", "faketime", "-overlay", path, "-o", dir+"/world", "./cmd/lab/world/guest")
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if cmd.Run() != nil {
-		os.Exit(1)
-	}
+	os.Exit(world.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
