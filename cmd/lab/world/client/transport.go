@@ -213,7 +213,8 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 		headers.Set(name, value)
 	}
 	if c.method != http.MethodGet {
-		headers.Set("Idempotency-Key", t.key())
+		// net/http sends again by itself what has the name in the usual spelling.
+		headers["idempotency-key"] = []string{t.key()}
 	}
 	if c.message != nil {
 		text, err := json.Marshal(c.message)

@@ -2,6 +2,6 @@
 
 package machine
 
-func connect(*network) {
+func connect(*World) {
 	panic("machine: this program is not built with the world's overlay: make world")
 }

@@ -2,6 +2,12 @@
 
 package machine
 
-import "net"
+import (
+	"net"
+	"syscall"
+)
 
-func connect(n *network) { net.WorldDial, net.WorldListen = n.dial, n.listen }
+func connect(w *World) {
+	net.WorldDial, net.WorldListen = w.network.dial, w.network.listen
+	syscall.World = w.disks
+}

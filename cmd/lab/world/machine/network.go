@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -22,11 +23,12 @@ type network struct {
 	listeners map[string]*listener
 	conns     []*conn
 	ports     map[string]int
-	cut       map[[2]string]bool
+	cut       map[pair]bool
+	slow      map[pair]int
 }
 
 func newNetwork(w *World) *network {
-	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[[2]string]bool{}}
+	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}}
 }
 
 // listener is a listening socket of a host.
@@ -80,7 +82,6 @@ func (n *network) freePort(ip string) int {
 }
 
 func (l *listener) Accept() (net.Conn, error) {
-	defer runtimeEnter(runtimeEnter(runtimeHost()))
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	for len(l.backlog) == 0 && !l.closed {
@@ -161,10 +162,82 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	return a, nil
 }
 
+// pair is a direction between two hosts, by address.
+type pair struct{ from, to string }
+
 func (n *network) isCut(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cut[[2]string{from, to}]
+	return n.cut[pair{from, to}]
+}
+
+// latency is how long a packet takes.
+func (n *network) latency(from, to string) time.Duration {
+	if from == to {
+		return draw(5, 20)
+	}
+	return draw(50, 250) * time.Duration(max(n.slow[pair{from, to}], 1))
+}
+
+// Cut lets nothing pass from one host to another. Bytes that are sent wait for Heal.
+func (w *World) Cut(from, to string) {
+	w.network.mu.Lock()
+	defer w.network.mu.Unlock()
+	w.network.cut[pair{from, to}] = true
+}
+
+// Slow makes a direction as many times as slow; 1 for as it was.
+func (w *World) Slow(from, to string, times int) {
+	w.network.mu.Lock()
+	defer w.network.mu.Unlock()
+	w.network.slow[pair{from, to}] = times
+}
+
+// Heal has everything pass again, and brings what has waited.
+func (w *World) Heal(from, to string) {
+	n := w.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.cut, pair{from, to})
+	for _, c := range n.conns {
+		if c.peer.host.IP != from || c.host.IP != to {
+			continue
+		}
+		for _, p := range c.held {
+			n.deliver(c, p, p == nil)
+		}
+		c.held = nil
+	}
+}
+
+// Reset resets every connection between two hosts.
+func (w *World) Reset(a, b string) {
+	n := w.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.conns {
+		if c.host.IP == a && c.peer.host.IP == b {
+			c.abort()
+		}
+	}
+}
+
+// forget ends the sockets of a dead host's programs.
+func (n *network) forget(h *Host) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, at := range sorted(n.listeners) {
+		if l := n.listeners[at]; l.host == h {
+			l.close()
+		}
+	}
+	for _, c := range slices.Clone(n.conns) {
+		if c.host == h && !c.closed {
+			c.closed = true
+			n.send(c, nil, true)
+			n.drop(c)
+		}
+	}
 }
 
 // conn is one end of a connection.
@@ -265,7 +338,7 @@ func (n *network) later(d time.Duration, do func()) {
 func (n *network) arrive(from, to *conn, p []byte, end bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cut[[2]string{from.host.IP, to.host.IP}] || len(to.held) > 0 {
+	if n.cut[pair{from.host.IP, to.host.IP}] || len(to.held) > 0 {
 		if end {
 			p = nil
 		}
@@ -323,14 +396,7 @@ func (n *network) drop(c *conn) {
 	if !c.peer.closed {
 		return
 	}
-	kept := n.conns[:0]
-	for _, other := range n.conns {
-		if other != c && other != c.peer {
-			kept = append(kept, other)
-		}
-	}
-	clear(n.conns[len(kept):])
-	n.conns = kept
+	n.conns = slices.DeleteFunc(n.conns, func(other *conn) bool { return other == c || other == c.peer })
 }
 
 func (c *conn) LocalAddr() net.Addr  { return c.local }

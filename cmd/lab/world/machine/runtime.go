@@ -36,8 +36,11 @@ type Picked struct{ ID, AtNS, Start, PC, Random uint64 }
 //go:linkname runtimeOrder runtime.world_order
 func runtimeOrder(n int) []Picked
 
-// KeepOrder keeps the first n picks of the scheduler, for [World.Order].
-func (w *World) KeepOrder(n int) { runtimeOrder(n) }
+// KeepOrder keeps the first n picks of the scheduler, for [Order].
+func KeepOrder(n int) { runtimeOrder(n) }
 
 // Order is the picks that were kept.
-func (w *World) Order() []Picked { return runtimeOrder(0) }
+func Order() []Picked { return runtimeOrder(0) }
+
+//go:linkname runtimeStateOf runtime.world_state_of
+func runtimeStateOf(host int32) uint8

@@ -1,20 +1,25 @@
-// Package machine is the machine below the world: hosts with a network, clocks and states, in one process whose
-// Go library is edited (see overlay). It works in a program that is built with that overlay alone.
+// Package machine is the machine below the world: hosts with a network, disks and clocks, in one process. It works in a
+// program that is built with the edits of Go's library in overlay.
 package machine
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"math/rand/v2"
-	"net"
+	"slices"
 	"time"
 )
+
+type dirEntry = fs.DirEntry
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // World is the machine of one seed.
 type World struct {
 	hosts   []*Host
 	network *network
-	// Latency of a link in one direction.
-	Latency func(from, to string) time.Duration
+	disks   *disks
 }
 
 // Host is a machine of the world, on which one program runs.
@@ -23,27 +28,40 @@ type Host struct {
 	Name string
 	IP   string
 	w    *World
+	disk disk
+	// ahead is the time by which its time of day is ahead.
+	ahead time.Duration
 }
 
 // New makes a world and has the process's randomness come from seed.
 func New(seed uint64) *World {
 	runtimeSeed(seed)
 	w := &World{}
-	w.network = newNetwork(w)
+	w.network, w.disks = newNetwork(w), newDisks(w)
 	w.hosts = append(w.hosts, &Host{Name: "world", IP: "10.0.0.0", w: w})
-	w.Latency = func(string, string) time.Duration {
-		return 50*time.Microsecond + time.Duration(rand.IntN(200))*time.Microsecond
-	}
-	connect(w.network)
+	connect(w)
 	return w
 }
 
-// Host adds a host.
-func (w *World) Host(name string) *Host {
+// Host adds a host. With durable, its disk remembers the writes that were not synced, for [Host.LosePower].
+func (w *World) Host(name string, durable bool) *Host {
 	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w}
 	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
+	if durable {
+		h.disk.unsynced = map[string][]change{}
+	}
 	w.hosts = append(w.hosts, h)
 	return h
+}
+
+// Name is the name of the host at an address, HOST:PORT or HOST.
+func (w *World) Name(ip string) string {
+	for _, h := range w.hosts {
+		if h.IP == ip {
+			return h.Name
+		}
+	}
+	return ip
 }
 
 func (w *World) current() *Host { return w.hosts[runtimeHost()] }
@@ -54,29 +72,72 @@ func (h *Host) Go(f func()) {
 	go f()
 }
 
-// Kill ends the host's programs at once: no goroutine of theirs goes on, and their connections are reset.
+// Kill ends the host's programs at once: no goroutine of theirs goes on, and the kernel closes their files and
+// connections.
 func (h *Host) Kill() {
-	defer runtimeEnter(runtimeEnter(0))
 	runtimeState(h.ID, killed)
-	n := h.w.network
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, l := range n.listeners {
-		if l.host == h {
-			l.close()
-		}
+	h.bury()
+}
+
+// KillAfter kills the host when the scheduler has picked n more goroutines of it, at the latest after limit, and
+// returns then.
+func (h *Host) KillAfter(n uint64, limit time.Duration) {
+	runtimeDue(h.ID, n, killed)
+	for end := time.Now().Add(limit); runtimeStateOf(h.ID) != killed && time.Now().Before(end); {
+		time.Sleep(500 * time.Microsecond)
 	}
-	for _, c := range append([]*conn(nil), n.conns...) {
-		if c.host == h && !c.closed {
-			c.closed = true
-			n.send(c, nil, true)
-		}
+	h.Kill()
+}
+
+func (h *Host) bury() {
+	h.w.disks.release(h)
+	h.w.network.forget(h)
+}
+
+// Next takes the place of a dead host: another program may be started on the same disk, at the same address.
+func (h *Host) Next() *Host {
+	next := *h
+	next.ID = int32(len(h.w.hosts))
+	h.w.hosts = append(h.w.hosts, &next)
+	h.IP = ""
+	return &next
+}
+
+// LosePower kills the host and takes a drawn part of the writes that were not synced from its disk.
+func (h *Host) LosePower() {
+	h.Kill()
+	h.w.disks.lose(h)
+}
+
+// Flip changes one bit of a drawn file below dir whose path has part in it, and returns its path; "" for none.
+func (h *Host) Flip(dir, part string) string { return h.flip(dir, part) }
+
+// Freeze has the host's programs stand still; Thaw has them go on.
+func (h *Host) Freeze() { runtimeState(h.ID, frozen) }
+
+// Thaw has the host's programs go on.
+func (h *Host) Thaw() {
+	if runtimeStateOf(h.ID) == frozen {
+		runtimeState(h.ID, runs)
 	}
 }
 
+// Step moves the host's time of day.
+func (h *Host) Step(by time.Duration) {
+	h.ahead += by
+	runtimeOffset(h.ID, int64(h.ahead))
+}
+
+// Full has writes to the host's disk fail, or no more.
+func (h *Host) Full(full bool) { h.disk.full = full }
+
+// Drag has each write and sync of the host's disk take as long; 0 for no time.
+func (h *Host) Drag(d time.Duration) { h.disk.drag = d }
+
 // Mix says how many goroutines have been picked, and a number of their order.
-func (w *World) Mix() (picks, mix uint64) { return runtimeMix() }
+func Mix() (picks, mix uint64) { return runtimeMix() }
 
-func (n *network) latency(from, to string) time.Duration { return n.w.Latency(from, to) }
-
-var _ net.Listener = (*listener)(nil)
+// draw is a number of microseconds in [low, high], as a time.
+func draw(low, high int) time.Duration {
+	return time.Duration(low+rand.IntN(high-low+1)) * time.Microsecond
+}

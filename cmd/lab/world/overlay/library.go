@@ -35,10 +35,11 @@ package runtime
 
 import (
 	"internal/chacha8rand"
+	"internal/runtime/math"
 	_ "unsafe"
 )
 
-const worldHosts = 256
+const worldHosts = 1024
 
 const (
 	worldRuns = iota
@@ -50,13 +51,12 @@ var (
 	worldState  [worldHosts]uint8
 	worldAside  [worldHosts]gQueue
 	worldChaCha chacha8rand.State
-	worldCheap  struct{ cheaprand uint64 }
+	worldChosen uint64
 	worldSeeded bool
 	// worldPicks counts what the scheduler has picked; a fault can be due at one.
 	worldPicks uint64
-	worldDueAt uint64
-	worldDueOf int32
-	worldDueTo uint8
+	worldDueAt [worldHosts]uint64
+	worldDueTo [worldHosts]uint8
 	worldMix   uint64
 )
 
@@ -71,7 +71,17 @@ func worldSeedOnce() {
 //go:linkname world_seed
 func world_seed(seed uint64) {
 	worldChaCha.Init64([4]uint64{seed, 1, 2, 3})
-	worldCheap.cheaprand = seed * 0x9e3779b97f4a7c15
+	worldChosen = seed * 0x9e3779b97f4a7c15
+}
+
+// worldCheap is a number below n, for the order of a select's cases. The runtime's own cheap randomness is left to its
+// locks, which ask for it as threads meet.
+//
+//go:nosplit
+func worldCheap(n uint32) uint32 {
+	worldChosen += 0xa0761d6478bd642f
+	hi, lo := math.Mul64(worldChosen, worldChosen^0xe7037ed1a0b428db)
+	return uint32((uint64(uint32(hi^lo)) * uint64(n)) >> 32)
 }
 
 //go:linkname world_mix
@@ -108,11 +118,14 @@ func world_state(host int32, state uint8) {
 	})
 }
 
+//go:linkname world_state_of
+func world_state_of(host int32) uint8 { return worldState[host] }
+
 // world_due changes a host's state when the scheduler has picked n more goroutines of it.
 //
 //go:linkname world_due
 func world_due(host int32, n uint64, state uint8) {
-	worldDueOf, worldDueAt, worldDueTo = host, n, state
+	worldDueAt[host], worldDueTo[host] = n, state
 }
 
 // worldPicked is a goroutine that the scheduler picked: to find where two runs of a seed part.
@@ -137,12 +150,12 @@ func worldPick(gp *g) {
 	worldPicks++
 	worldMix = (worldMix ^ gp.goid) * 0x100000001b3
 	if worldOrder != nil && worldPicks < uint64(len(worldOrder)) {
-		worldOrder[worldPicks] = worldPicked{gp.goid, uint64(faketime), uint64(gp.startpc), uint64(gp.sched.pc), uint64(worldCheap.cheaprand)}
+		worldOrder[worldPicks] = worldPicked{gp.goid, uint64(faketime), uint64(gp.startpc), uint64(gp.sched.pc), worldChosen}
 	}
-	if worldDueAt > 0 && gp.host == worldDueOf {
-		worldDueAt--
-		if worldDueAt == 0 {
-			worldState[gp.host] = worldDueTo
+	if at := &worldDueAt[gp.host]; *at > 0 {
+		*at--
+		if *at == 0 {
+			worldState[gp.host] = worldDueTo[gp.host]
 		}
 	}
 }
@@ -181,6 +194,33 @@ import _ "unsafe"
 
 //go:linkname runtime_worldHost runtime.world_host
 func runtime_worldHost() int32
+
+// World is the disks of the world, and stands before the calls of every file.
+var World interface {
+	// Open may refuse to open a file; Opened is told of one that is open.
+	Open(path string, flags int) error
+	Opened(fd int, path string, flags int)
+	// Write comes before bytes are written at an offset, -1 for where the file is.
+	Write(fd int, p []byte, offset int64) error
+	Truncate(fd int, size int64) error
+	Sync(fd int) error
+	Closed(fd int)
+	// Room sets the room that a file system says it has.
+	Room(buf *Statfs_t)
+}
+
+func openat(dirfd int, path string, flags int, mode uint32) (fd int, err error) {
+	if World != nil {
+		if err := World.Open(path, flags); err != nil {
+			return -1, err
+		}
+	}
+	fd, err = plainOpenat(dirfd, path, flags, mode)
+	if err == nil && World != nil {
+		World.Opened(fd, path, flags)
+	}
+	return fd, err
+}
 
 func worldPid() int {
 	if h := runtime_worldHost(); h != 0 {

@@ -76,3 +76,13 @@ type Fault struct {
 	Both  bool   `json:"both,omitempty"`
 	Path  string `json:"path,omitempty"`
 }
+
+// Power says that a loss of power is among the faults, so that the broker has to wait for its disk.
+func (p Plan) Power() bool {
+	for _, f := range p.Faults {
+		if f.Kind == Power {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,212 @@
+package machine
+
+import (
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// disks are those of all hosts: real files below the working directory, with faults before the calls.
+type disks struct {
+	w     *World
+	files map[int]*file
+}
+
+// file is an open file of a host.
+type file struct {
+	host *Host
+	path string
+}
+
+// change is a write that no sync has followed, with the bytes that were there before.
+type change struct {
+	offset int64
+	old    []byte
+	size   int64 // of the file before
+	length int   // of the bytes that were written; 0 for a truncation
+}
+
+// disk is a host's: its state, and the bytes that a loss of power would take.
+type disk struct {
+	full     bool
+	drag     time.Duration
+	unsynced map[string][]change
+}
+
+func newDisks(w *World) *disks { return &disks{w: w, files: map[int]*file{}} }
+
+const writing = syscall.O_WRONLY | syscall.O_RDWR
+
+func (d *disks) Open(_ string, flags int) error {
+	h := d.w.current()
+	if h.disk.full && flags&syscall.O_CREAT != 0 {
+		return syscall.ENOSPC
+	}
+	return nil
+}
+
+func (d *disks) Opened(fd int, path string, flags int) {
+	h := d.w.current()
+	d.files[fd] = &file{host: h, path: path}
+	if flags&syscall.O_TRUNC != 0 && flags&writing != 0 {
+		delete(h.disk.unsynced, path)
+	}
+}
+
+func (d *disks) Closed(fd int) { delete(d.files, fd) }
+
+func (d *disks) Write(fd int, p []byte, offset int64) error {
+	f := d.files[fd]
+	if f == nil || f.host.ID == 0 {
+		return nil
+	}
+	if f.host.disk.full {
+		return syscall.ENOSPC
+	}
+	if drag := f.host.disk.drag; drag > 0 {
+		time.Sleep(drag)
+	}
+	f.note(fd, len(p), offset)
+	return nil
+}
+
+// note keeps what a write is about to change, until the file is synced.
+func (f *file) note(fd, n int, offset int64) {
+	if f.host.disk.unsynced == nil {
+		return
+	}
+	var stat syscall.Stat_t
+	if syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
+		return
+	}
+	if offset < 0 {
+		at, err := syscall.Seek(fd, 0, 1)
+		if err != nil {
+			return
+		}
+		offset = at
+	}
+	c := change{offset: offset, size: stat.Size, length: n}
+	if over := min(int64(n), stat.Size-offset); over > 0 {
+		c.old = readAt(f.path, offset, int(over))
+	}
+	f.host.disk.unsynced[f.path] = append(f.host.disk.unsynced[f.path], c)
+}
+
+func readAt(path string, offset int64, n int) []byte {
+	fd, err := syscall.Open(path, syscall.O_RDONLY, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	p := make([]byte, n)
+	n, _ = syscall.Pread(fd, p, offset)
+	return p[:max(n, 0)]
+}
+
+func (d *disks) Truncate(fd int, size int64) error {
+	f := d.files[fd]
+	if f == nil || f.host.disk.unsynced == nil {
+		return nil
+	}
+	var stat syscall.Stat_t
+	if syscall.Fstat(fd, &stat) == nil {
+		c := change{offset: size, size: stat.Size}
+		if stat.Size > size {
+			c.old = readAt(f.path, size, int(stat.Size-size))
+		}
+		f.host.disk.unsynced[f.path] = append(f.host.disk.unsynced[f.path], c)
+	}
+	return nil
+}
+
+func (d *disks) Sync(fd int) error {
+	f := d.files[fd]
+	if f == nil {
+		return nil
+	}
+	if drag := f.host.disk.drag; drag > 0 {
+		time.Sleep(drag)
+	}
+	delete(f.host.disk.unsynced, f.path)
+	return nil
+}
+
+func (d *disks) Room(buf *syscall.Statfs_t) {
+	buf.Blocks, buf.Bfree, buf.Bavail = 1<<24, 1<<23, 1<<23
+	if d.w.current().disk.full {
+		buf.Bfree, buf.Bavail = 0, 0
+	}
+}
+
+// release closes every file of a host as the kernel does at the end of a process. The numbers stay taken, so that a
+// file of the dead program that is closed late closes nobody else's.
+func (d *disks) release(h *Host) {
+	null, err := syscall.Open("/dev/null", syscall.O_RDWR, 0)
+	if err != nil {
+		panic(err)
+	}
+	for fd, f := range d.files {
+		if f.host == h {
+			_ = syscall.Dup3(null, fd, syscall.O_CLOEXEC)
+			delete(d.files, fd)
+		}
+	}
+	_ = syscall.Close(null)
+}
+
+// lose undoes, per file, a drawn number of the last writes that were not synced, and tears the first of them.
+func (d *disks) lose(h *Host) {
+	for _, path := range sorted(h.disk.unsynced) {
+		changes := h.disk.unsynced[path]
+		kept := rand.IntN(len(changes) + 1)
+		fd, err := syscall.Open(path, syscall.O_RDWR, 0)
+		if err != nil {
+			continue // it was removed
+		}
+		for i := len(changes) - 1; i >= kept; i-- {
+			c, from := changes[i], 0
+			if i == kept && c.length > 0 && rand.IntN(2) == 0 {
+				from = rand.IntN(c.length) // the sectors before it had been written
+			}
+			if from < len(c.old) {
+				_, _ = syscall.Pwrite(fd, c.old[from:], c.offset+int64(from))
+			}
+			_ = syscall.Ftruncate(fd, max(c.size, min(c.offset+int64(from), c.offset+int64(c.length))))
+		}
+		_ = syscall.Close(fd)
+	}
+	clear(h.disk.unsynced)
+}
+
+// flip changes one bit of a drawn file of those below dir whose name has part in it, and says which; "" for none.
+func (h *Host) flip(dir, part string) string {
+	var found []string
+	_ = filepath.WalkDir(dir, func(path string, e dirEntry, err error) error {
+		if err == nil && e.Type().IsRegular() && strings.Contains(path, part) {
+			if info, err := e.Info(); err == nil && info.Size() > 0 {
+				found = append(found, path)
+			}
+		}
+		return nil
+	})
+	if len(found) == 0 {
+		return ""
+	}
+	path := found[rand.IntN(len(found))]
+	fd, err := syscall.Open(path, syscall.O_RDWR, 0)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	var stat syscall.Stat_t
+	_ = syscall.Fstat(fd, &stat)
+	at := rand.Int64N(stat.Size)
+	p := make([]byte, 1)
+	_, _ = syscall.Pread(fd, p, at)
+	p[0] ^= 1 << rand.IntN(8)
+	_, _ = syscall.Pwrite(fd, p, at)
+	return path
+}

@@ -1,0 +1,146 @@
+package plan
+
+import (
+	"fmt"
+	"math/rand/v2"
+)
+
+// StepsCounted and the like are what a seed has to meet to count.
+const (
+	StepsCounted  = 20
+	FaultsCounted = 5
+	KindsCounted  = 3
+)
+
+// Draw is the plan of a seed: topology, rules, sizes and faults.
+func Draw(seed uint64) Plan {
+	d := drawer{rand.New(rand.NewPCG(seed, 0x68656164776179))}
+	p := Plan{
+		Seed: seed, Steps: StepsCounted + d.between(0, 4),
+		Workers: d.between(1, 3),
+		Rules: Rules{
+			GroupSize: d.of(1, 2, 2, 4), Attempts: 40, Policy: "bounded", Eta: d.between(0, 3),
+			LeaseMS: d.of(2000, 4000, 8000), ClaimMS: d.of(2000, 4000, 8000), WriterMS: d.of(1000, 2000, 3000),
+		},
+		Trainer: Trainer{StepMS: d.of(10, 50, 200, 500)},
+	}
+	p.Rules.Batch = p.Rules.GroupSize * d.between(1, 2)
+	p.Embedded = d.chance(4)
+	p.Planes = 1
+	if !p.Embedded {
+		p.Planes = d.of(1, 2, 2, 2)
+	}
+	for range d.between(1, 3) {
+		p.Engines = append(p.Engines, Engine{Slots: d.between(2, 4), Spans: d.chance(2), TokenUS: d.of(500, 2000, 10000)})
+	}
+	d.faults(&p)
+	return p
+}
+
+type drawer struct{ *rand.Rand }
+
+func (d drawer) between(low, high int) int { return low + d.IntN(high-low+1) }
+
+func (d drawer) of(values ...int) int { return values[d.IntN(len(values))] }
+
+// chance is true once in n times.
+func (d drawer) chance(n int) bool { return d.IntN(n) == 0 }
+
+// hosts are the names of the plan's hosts by role.
+func (p Plan) hosts() map[string][]string {
+	found := map[string][]string{"trainer": {"trainer"}}
+	add := func(role string, n int) {
+		for i := range n {
+			found[role] = append(found[role], fmt.Sprint(role, i))
+		}
+	}
+	add("plane", p.Planes)
+	add("worker", p.Workers)
+	add("engine", len(p.Engines))
+	add("receiver", p.Receivers)
+	if !p.Embedded {
+		found["broker"] = []string{"broker"}
+	}
+	return found
+}
+
+// reach is where a kind of fault can come over, and how often relative to others.
+var reach = []struct {
+	kind   string
+	weight int
+	roles  []string
+}{
+	{Kill, 8, []string{"plane", "plane", "broker", "trainer", "worker", "engine"}},
+	{Freeze, 4, []string{"plane", "plane", "broker", "trainer", "worker", "engine"}},
+	{Cut, 4, []string{"plane", "broker", "trainer", "worker", "engine"}},
+	{Reset, 4, []string{"plane", "broker", "trainer", "worker", "engine"}},
+	{Slow, 3, []string{"plane", "broker", "trainer", "worker", "engine"}},
+	{Clock, 2, []string{"plane", "broker", "trainer", "worker"}},
+	{Full, 1, []string{"broker"}},
+	{Drag, 1, []string{"broker", "plane"}},
+	{Double, 3, []string{"trainer", "worker"}},
+	{Mute, 3, []string{"trainer", "worker"}},
+}
+
+// faults draws them over the time that the run is likely to take.
+func (d drawer) faults(p *Plan) {
+	hosts := p.hosts()
+	span := 3000 + p.Steps*(p.Trainer.StepMS+150)
+	kinds := map[string]bool{}
+	for n := d.between(FaultsCounted, 10); len(p.Faults) < n || len(kinds) < KindsCounted; {
+		f, ok := d.fault(hosts)
+		if !ok {
+			continue
+		}
+		f.AtMS = int64(d.between(1500, span))
+		kinds[f.Kind] = true
+		p.Faults = append(p.Faults, f)
+	}
+}
+
+func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
+	sum := 0
+	for _, r := range reach {
+		sum += r.weight
+	}
+	at, i := d.IntN(sum), 0
+	for at >= reach[i].weight {
+		at -= reach[i].weight
+		i++
+	}
+	r := reach[i]
+	role := r.roles[d.IntN(len(r.roles))]
+	if len(hosts[role]) == 0 {
+		return Fault{}, false
+	}
+	f := Fault{Kind: r.kind, Host: hosts[role][d.IntN(len(hosts[role]))], ForMS: int64(d.of(50, 300, 1000, 3000, 6000))}
+	switch f.Kind {
+	case Kill:
+		f.N = uint64(d.of(1, 10, 100, 1000))
+		f.N += uint64(d.IntN(int(f.N)))
+	case Cut, Slow, Reset:
+		f.Other, f.Both = d.other(hosts, f.Host), d.chance(2)
+		f.N = uint64(d.of(10, 100, 1000))
+	case Clock:
+		f.ForMS, f.ByMS = 0, int64(d.of(-3600_000, -5000, 5000, 60_000, 3600_000))
+	case Drag:
+		f.N = uint64(d.of(1, 5, 20))
+	}
+	return f, true
+}
+
+// other is a host that the host speaks with, or empty for all.
+func (d drawer) other(hosts map[string][]string, host string) string {
+	if d.chance(3) {
+		return ""
+	}
+	roles := []string{"plane"}
+	if host[:min(5, len(host))] == "plane" {
+		roles = []string{"broker", "engine", "trainer", "worker"}
+	}
+	role := roles[d.IntN(len(roles))]
+	if len(hosts[role]) == 0 {
+		return ""
+	}
+	return hosts[role][d.IntN(len(hosts[role]))]
+}

@@ -1,0 +1,175 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/plane"
+	"github.com/headway-rl/headway/app/record"
+	"github.com/headway-rl/headway/cmd/lab/world/client"
+	"github.com/headway-rl/headway/cmd/lab/world/machine"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/explain/dashboard"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// policy is the model that every engine serves.
+var policy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 12}
+
+const (
+	runName        = "world"
+	responseTokens = 24
+	apiPort        = ":7070"
+)
+
+// token is that of a role.
+func token(role string) string { return role + "-of-a-world-with-one-seed" }
+
+func (w *World) serveBroker(h *machine.Host) error {
+	s, err := server.NewServer(&server.Options{
+		ServerName: h.Name, Host: "0.0.0.0", Port: 4222, NoLog: true, NoSigs: true,
+		JetStream: true, StoreDir: h.Name, SyncAlways: w.plan.Power(), MaxPayload: 8 << 20, MaxPending: 64 << 20,
+		JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 64 << 20,
+	})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	s.WaitForShutdown()
+	return errors.New("the broker has ended")
+}
+
+// servePlane is headway serve.
+func (w *World) servePlane(h *machine.Host) error {
+	cfg, err := config.LoadWith(h.Name + ".yaml")
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	if err != nil {
+		return err
+	}
+	logs, err := os.OpenFile(h.Name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	process := &app.Process{
+		Stdin: strings.NewReader(""), Stdout: logs, Stderr: logs, Now: time.Now,
+		IsTerminal: func(any) bool { return false }, Getenv: func(string) string { return "" },
+	}
+	around := record.Surroundings{
+		Program: "world", Version: "0",
+		Lines: func(string) record.View { return noView{} },
+		Pages: func(_, _ string, header trace.Header) dashboard.Options {
+			return dashboard.Options{Rules: header.Loop.WithDefaults()}
+		},
+	}
+	p, err := plane.New(process, around, cfg, filepath.Join(cfg.Store.Dir, runName), runName, listener)
+	if err != nil {
+		return errors.Join(err, listener.Close())
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
+	if err != nil {
+		fmt.Fprintln(logs, "ended:", err)
+	}
+	return err
+}
+
+// noView shows nothing.
+type noView struct{}
+
+func (noView) Update(record.Progress) {}
+func (noView) Message(string)         {}
+
+func (w *World) serveEngine(h *machine.Host, i int) error {
+	e := w.plan.Engines[i]
+	enginetest.NewPolicyServer(enginetest.PolicyOptions{
+		Policy: policy, Listen: 8000, Context: 256, Weights: "as started", Spans: e.Spans,
+		Step:  time.Duration(e.TokenUS) * time.Microsecond,
+		Named: func(dir string) string { return filepath.Base(filepath.Dir(dir)) },
+	})
+	select {}
+}
+
+// clientOptions are those of a client of the planes on a host.
+func (w *World) clientOptions(h *machine.Host, role string) client.Options {
+	return client.Options{
+		HTTP: w.http(h), URLs: w.planeURLs(), Token: token(role),
+		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Patience: 120 * time.Second,
+	}
+}
+
+func (w *World) serveTrainer(h *machine.Host) error {
+	t, err := client.NewTrainer(client.TrainerOptions{
+		Options: w.clientOptions(h, "trainer"), Name: "trainer", Step: time.Duration(w.plan.Trainer.StepMS) * time.Millisecond,
+		Initial: []client.Tensor{client.Floats("lm_head.weight", 0, 0, 0, 0)},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = t.Run(context.Background())
+	if err == nil {
+		w.ended = true
+	}
+	return err
+}
+
+func (w *World) serveWorker(h *machine.Host) error {
+	k, err := client.NewWorker(client.WorkerOptions{
+		Options: w.clientOptions(h, "environment"), Name: h.Name, Concurrency: 4,
+		Environments: map[string]client.Play{"numbers": client.SingleTurn(question, responseTokens)},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = k.Run(context.Background())
+	return err
+}
+
+// question has the reward follow from the tokens, so that it can be computed again from a batch.
+func question(task *client.Task) client.Question {
+	prompt := []int32{5, 6 + int32(task.Prompt%50), 7}
+	return client.Question{Tokens: prompt, Judge: func(_ string, tokens []int32) (client.Result, error) {
+		var sum int32
+		for _, t := range tokens {
+			sum += t
+		}
+		return client.Result{Reward: float64(sum%4) / 4}, nil
+	}}
+}
+
+// serveObserver asks every plane how it is, again and again.
+func (w *World) serveObserver(h *machine.Host) error {
+	c := w.http(h)
+	c.Timeout = 5 * time.Second
+	for {
+		for _, url := range w.planeURLs() {
+			request, err := http.NewRequest(http.MethodGet, url+"/api/v1/status", nil)
+			if err != nil {
+				return err
+			}
+			request.Header.Set("Authorization", "Bearer "+token("viewer"))
+			if response, err := c.Do(request); err == nil {
+				var all bytes.Buffer
+				_, _ = all.ReadFrom(response.Body)
+				_ = response.Body.Close()
+			}
+		}
+		time.Sleep(time.Second)
+	}
+}

@@ -1,0 +1,147 @@
+package scenario
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/world/machine"
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
+)
+
+// slack is how long a kill waits for the scheduler to come to its n-th pick.
+const slack = 3 * time.Second
+
+func (w *World) meet(f plan.Fault) {
+	defer w.pending.Done()
+	time.Sleep(time.Duration(f.AtMS)*time.Millisecond - time.Since(w.began))
+	a := w.actors[f.Host]
+	if a == nil {
+		return
+	}
+	lasts := time.Duration(f.ForMS) * time.Millisecond
+	w.count(f)
+	w.note(f.Host, "fault", fmt.Sprintf("%s %s for %d ms, by %d ms, n %d %s", f.Kind, f.Other, f.ForMS, f.ByMS, f.N, f.Path))
+	switch f.Kind {
+	case plan.Kill, plan.Power, plan.Flip:
+		w.kill(a, f, lasts)
+		return
+	case plan.Reset:
+		for _, b := range w.others(f) {
+			w.machine.Reset(a.host.IP, b.IP)
+		}
+		return
+	case plan.Clock:
+		a.host.Step(time.Duration(f.ByMS) * time.Millisecond)
+		return
+	}
+	for _, set := range w.switches(a, f) {
+		set(true)
+		defer set(false)
+	}
+	time.Sleep(lasts)
+	w.note(f.Host, "healed", f.Kind)
+}
+
+// kill ends a host's program, does to its disk what the fault says, and starts it again.
+func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
+	if a.down {
+		return
+	}
+	a.down = true
+	defer func() { a.down = false }()
+	a.host.Thaw()
+	switch f.Kind {
+	case plan.Power:
+		a.host.LosePower()
+	default:
+		a.host.KillAfter(f.N, slack)
+	}
+	w.note(f.Host, "dead", f.Kind)
+	if f.Kind == plan.Flip {
+		if path := a.host.Flip(a.dir, f.Path); path != "" {
+			w.note(f.Host, "fault", "a bit of "+path)
+		}
+	}
+	time.Sleep(lasts)
+	a.host = a.host.Next()
+	w.begin(a)
+}
+
+// switches turn a fault on and off.
+func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
+	h := a.host
+	var all []func(bool)
+	switch f.Kind {
+	case plan.Freeze:
+		all = append(all, func(on bool) {
+			if on {
+				h.Freeze()
+			} else {
+				h.Thaw()
+			}
+		})
+	case plan.Full:
+		all = append(all, func(on bool) { a.host.Full(on) })
+	case plan.Drag:
+		all = append(all, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) })
+	case plan.Double:
+		all = append(all, func(on bool) { w.twice[a.name] = on })
+	case plan.Mute:
+		all = append(all, func(on bool) { w.mute[a.name] = on })
+	case plan.Cut, plan.Slow:
+		for _, other := range w.others(f) {
+			all = append(all, w.link(f, h.IP, other.IP))
+			if f.Both {
+				all = append(all, w.link(f, other.IP, h.IP))
+			}
+		}
+	}
+	return all
+}
+
+func (w *World) link(f plan.Fault, from, to string) func(bool) {
+	return func(on bool) {
+		switch {
+		case f.Kind == plan.Slow:
+			w.machine.Slow(from, to, chosen(on, int(f.N), 1))
+		case on:
+			w.machine.Cut(from, to)
+		default:
+			w.machine.Heal(from, to)
+		}
+	}
+}
+
+func chosen[T any](on bool, yes, no T) T {
+	if on {
+		return yes
+	}
+	return no
+}
+
+// others are the hosts at the other end of a fault's links: one, or all.
+func (w *World) others(f plan.Fault) []*machine.Host {
+	var found []*machine.Host
+	for _, a := range w.order {
+		if a.name != f.Host && (f.Other == "" || a.name == f.Other) {
+			found = append(found, a.host)
+		}
+	}
+	return found
+}
+
+// count counts a fault, and the calls that are under way when it comes.
+func (w *World) count(f plan.Fault) {
+	w.Faults[f.Kind]++
+	role := roleOf(f.Host)
+	busy := false
+	for _, call := range sorted(w.open) {
+		if w.open[call] > 0 {
+			busy = true
+			w.Pairs[call+"/"+f.Kind+" "+role]++
+		}
+	}
+	if !busy {
+		w.Pairs["nothing/"+f.Kind+" "+role]++
+	}
+}

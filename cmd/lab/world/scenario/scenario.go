@@ -1,0 +1,224 @@
+// Package scenario runs a plan. Production planes, a broker, engines, a trainer, workers and an observer are put on
+// hosts of the machine. The plan's faults come over them and are healed, and then the run has to end.
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
+	"github.com/headway-rl/headway/cmd/lab/world/machine"
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
+	"github.com/headway-rl/headway/store/weights"
+)
+
+// patience is how long a world has to end its run once everything is healed.
+const patience = 10 * time.Minute
+
+// World is a plan that is running.
+type World struct {
+	// History is everything that the hosts saw and did.
+	History []history.Line
+	// Ending is where log and weights lie.
+	Ending history.Ending
+	// Faults counts them by kind, Pairs by the call that was under way and the fault with its role.
+	Faults, Pairs map[string]int
+	// Stuck says why the run did not end; empty where it did.
+	Stuck string
+
+	plan    plan.Plan
+	machine *machine.World
+	began   time.Time
+	actors  map[string]*actor
+	order   []*actor
+	pending sync.WaitGroup
+	open    map[string]int
+	twice   map[string]bool
+	mute    map[string]bool
+	// ended: the trainer was told that the run has its steps.
+	ended bool
+}
+
+// actor is a program that runs on a host, and is started again after it has ended.
+type actor struct {
+	name string
+	dir  string // of its files
+	host *machine.Host
+	down bool
+	run  func(*machine.Host) error
+}
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// roleOf is a host's name without its number.
+func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
+
+// Run runs a plan in the working directory, which is empty, and returns when the run has ended or is stuck.
+func Run(p plan.Plan) (*World, error) {
+	w := &World{
+		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{},
+		Faults: map[string]int{}, Pairs: map[string]int{}, began: time.Now(),
+	}
+	if err := writeModel("model"); err != nil {
+		return nil, err
+	}
+	w.place()
+	if err := w.writeDocuments(); err != nil {
+		return nil, err
+	}
+	for _, a := range w.order {
+		w.begin(a)
+	}
+	w.pending.Add(len(p.Faults))
+	for _, f := range p.Faults {
+		go w.meet(f)
+	}
+	healed := make(chan struct{})
+	go func() { w.pending.Wait(); close(healed) }()
+	w.await(healed)
+	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended}
+	return w, nil
+}
+
+// await returns when the trainer has been told of the run's end, or too late after everything was healed.
+func (w *World) await(healed chan struct{}) {
+	var limit <-chan time.Time
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for !w.ended {
+		select {
+		case <-healed:
+			w.note("world", "healed", "everything")
+			healed, limit = nil, time.After(patience)
+		case <-limit:
+			w.Stuck = fmt.Sprintf("the run has not ended %s after everything was healed", patience)
+			return
+		case <-tick.C:
+		}
+	}
+	w.settle()
+}
+
+// settle gives the planes the time to write what they have acknowledged, and to end.
+func (w *World) settle() { time.Sleep(15 * time.Second) }
+
+// place makes the hosts.
+func (w *World) place() {
+	p := w.plan
+	if !p.Embedded {
+		w.add("broker", "broker", p.Power(), w.serveBroker)
+	}
+	for i := range p.Engines {
+		w.add(fmt.Sprint("engine", i), "", false, func(h *machine.Host) error { return w.serveEngine(h, i) })
+	}
+	for i := range p.Planes {
+		w.add(fmt.Sprint("plane", i), "runs", p.Embedded && p.Power(), w.servePlane)
+	}
+	w.add("trainer", "", false, w.serveTrainer)
+	for i := range p.Workers {
+		w.add(fmt.Sprint("worker", i), "", false, w.serveWorker)
+	}
+	w.add("observer", "", false, w.serveObserver)
+}
+
+func (w *World) add(name, dir string, durable bool, run func(*machine.Host) error) {
+	a := &actor{name: name, dir: dir, host: w.machine.Host(name, durable), run: run}
+	w.actors[name] = a
+	w.order = append(w.order, a)
+}
+
+// begin starts an actor's program, and starts it again a second after it has ended with an error.
+func (w *World) begin(a *actor) {
+	w.note(a.name, "start", "")
+	h := a.host
+	h.Go(func() {
+		for {
+			err := a.run(h)
+			w.note(a.name, "note", fmt.Sprint("ended: ", err))
+			if err == nil {
+				return
+			}
+			time.Sleep(time.Second)
+		}
+	})
+}
+
+func (w *World) planeURLs() []string {
+	var urls []string
+	for i := range w.plan.Planes {
+		urls = append(urls, "http://"+w.actors[fmt.Sprint("plane", i)].host.IP+apiPort)
+	}
+	return urls
+}
+
+// writeModel writes the model that engines and trainer begin with.
+func writeModel(dir string) error {
+	raw, err := weights.AppendHeader(nil, []weights.Entry{{Name: "lm_head.weight", DType: weights.F32, Shape: []int{4}}})
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{
+		"config.json":     fmt.Appendf(nil, `{"vocab_size": %d, "max_position_embeddings": 256}`, policy.Vocabulary),
+		"tokenizer.json":  []byte("{}"),
+		weights.ModelName: append(raw, make([]byte, 16)...),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const document = `
+model: {path: model}
+engines: [%s]
+environment: {kind: remote, name: numbers, prompt_tokens_max: 64, response_tokens_max: %d}
+rollout: {group_size: %d}
+train: {batch: %d}
+queue: {policy: %s%s}
+trainer: {kind: remote, steps: %d}
+store: {dir: runs, samples_every: 0%s}
+server: {listen: "%s%s", token_file: tokens, lease_s: %g, claim_s: %g}
+failures: {max_attempts: %d}
+`
+
+// writeDocuments writes the document of each plane, and the tokens.
+func (w *World) writeDocuments() error {
+	p := w.plan
+	var roles strings.Builder
+	for _, role := range []string{"trainer", "environment", "engine", "viewer", "admin"} {
+		fmt.Fprintf(&roles, "%s %s\n", role, token(role))
+	}
+	if err := os.WriteFile("tokens", []byte(roles.String()), 0o600); err != nil {
+		return err
+	}
+	var engines []string
+	for i, e := range p.Engines {
+		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots))
+	}
+	r, eta, nats := p.Rules, "", ""
+	if r.Eta > 0 {
+		eta = fmt.Sprintf(", eta: %d", r.Eta)
+	}
+	if !p.Embedded {
+		nats = fmt.Sprintf(", nats: {url: \"nats://%s:4222\", writer_s: %g}", w.actors["broker"].host.IP, float64(r.WriterMS)/1000)
+	}
+	for i := range p.Planes {
+		name := fmt.Sprint("plane", i)
+		text := fmt.Sprintf(document, strings.Join(engines, ", "), responseTokens, r.GroupSize, r.Batch, r.Policy, eta, p.Steps, nats,
+			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts)
+		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
