@@ -96,6 +96,7 @@ func (t *Transport) open(ctx context.Context, request *http.Request, limit time.
 	found, err := t.http.Do(request)
 	if err == nil {
 		defer found.Body.Close()
+		quiet.moved()
 		err = read(found, moving{found.Body, quiet})
 	}
 	if err != nil && ctx.Err() != nil {
@@ -111,7 +112,7 @@ func (t *Transport) try(ctx context.Context, c call, base string, headers http.H
 		return nil, err
 	}
 	request.Header = headers.Clone()
-	if c.body != nil {
+	if c.body != nil { // without GetBody, so that net/http cannot send it again by itself
 		request.Body, request.ContentLength = io.NopCloser(c.body.reader()), c.body.size()
 		request.Header.Set("Content-Type", c.body.kind)
 	}

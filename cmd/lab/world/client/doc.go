@@ -1,6 +1,10 @@
 // Package client restates the rules of the Python client in Go, over net/http: a [Trainer] and a [Worker]. It shares
 // no code with the control plane, so that a mistake does not stand on both sides.
 //
+// The scripts in testdata hold it to the Python client. Each has the answers of a server, the requests that must come,
+// and bounds of the waits between them. The tests of this package play every script against this package, in virtual
+// time. clients/python/tests/test_scripts.py plays the same scripts against the Python client.
+//
 // # Restated
 //
 //   - transport.py, answers: the statuses and errors that are tried again, and the bound on answers of 500.

@@ -145,13 +145,13 @@ func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, 
 	return reply.Choices[0].Message.Content, nil
 }
 
-// Question is what a rollout asks the policy, and who judges the answer.
+// Question is a question to the policy, and the function that judges the answer.
 type Question struct {
 	// Text is the user's message. Where Tokens has ids, the policy goes on from these instead.
 	Text   string
 	Tokens []int32
-	// Judge is handed the answer's text, or its tokens where the question has tokens.
-	Judge func(text string, tokens []int32) (Result, error)
+	// Verify is handed the answer's text, or its tokens where the question has tokens.
+	Verify func(text string, tokens []int32) (Result, error)
 	// Expected is a readable answer.
 	Expected string
 }
@@ -191,9 +191,9 @@ func SingleTurn(ask func(*Task) Question, most int) Play {
 	}
 }
 
-// judged asks the judge. What goes wrong there has a class.
+// judged asks for the verdict. A failure of the verifier has a class.
 func judged(question Question, text string, tokens []int32) (Result, error) {
-	result, err := question.Judge(text, tokens)
+	result, err := question.Verify(text, tokens)
 	var failed *Failure
 	switch {
 	case errors.As(err, &failed):

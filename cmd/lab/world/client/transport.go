@@ -213,8 +213,7 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 		headers.Set(name, value)
 	}
 	if c.method != http.MethodGet {
-		// net/http sends again by itself what has the name in the usual spelling.
-		headers["idempotency-key"] = []string{t.key()}
+		headers.Set("Idempotency-Key", t.key())
 	}
 	if c.message != nil {
 		text, err := json.Marshal(c.message)

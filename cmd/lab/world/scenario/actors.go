@@ -144,7 +144,7 @@ func (w *World) serveWorker(h *machine.Host) error {
 // question has the reward follow from the tokens, so that it can be computed again from a batch.
 func question(task *client.Task) client.Question {
 	prompt := []int32{5, 6 + int32(task.Prompt%50), 7}
-	return client.Question{Tokens: prompt, Judge: func(_ string, tokens []int32) (client.Result, error) {
+	return client.Question{Tokens: prompt, Verify: func(_ string, tokens []int32) (client.Result, error) {
 		var sum int32
 		for _, t := range tokens {
 			sum += t
