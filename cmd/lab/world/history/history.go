@@ -23,6 +23,8 @@ type Exchange struct {
 	To     string `json:"to"`
 	Method string `json:"method"`
 	Path   string `json:"path"` // with its query
+	// Bearer is the token that the request brought, if any: a claim's key is one.
+	Bearer string `json:"bearer,omitempty"`
 	// Request and Response are the bodies as they went over the wire; a response that broke off is as far as it came.
 	Request  []byte `json:"request,omitempty"`
 	Response []byte `json:"response,omitempty"`

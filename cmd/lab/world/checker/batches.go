@@ -1,0 +1,187 @@
+package checker
+
+import (
+	"bytes"
+	"math"
+	"slices"
+)
+
+// share names a share of a batch.
+type share struct {
+	lease       int64
+	rank, world int
+}
+
+// checkBatches checks every batch by itself, and with what else is known of its lease.
+func (c *check) checkBatches() {
+	first := map[share]*batch{}
+	asked := map[attemptID][]float32{}
+	for i := range c.said.finishes {
+		if f := &c.said.finishes[i]; f.failed == "" && f.reward != nil {
+			asked[f.id] = append(asked[f.id], *f.reward)
+		}
+	}
+	tokens := c.newTokens()
+	for i := range c.said.batches {
+		b := &c.said.batches[i]
+		key := share{b.body.lease.Lease, b.rank, max(b.world, 1)}
+		if was := first[key]; was != nil {
+			c.same(was, b)
+			if bytes.Equal(was.body.data, b.body.data) {
+				continue // the rest of it is known
+			}
+		} else {
+			first[key] = b
+		}
+		c.leased(b)
+		c.stamps(b)
+		c.rows(b)
+		tokens.check(b)
+	}
+}
+
+// same compares two answers to a lease.
+func (c *check) same(was, b *batch) {
+	x, y := &was.body.lease, &b.body.lease
+	switch {
+	case y.Attempt < x.Attempt:
+		c.fail(RuleLeaseContent, b.line, "lease %d is attempt %d, and was attempt %d at line %d", y.Lease, y.Attempt, x.Attempt, was.line)
+	case x.Version != y.Version:
+		c.fail(RuleLeaseContent, b.line, "lease %d is to be trained from version %d, and from version %d at line %d", y.Lease, y.Version, x.Version, was.line)
+	case !slices.Equal(was.body.groups, b.body.groups):
+		c.fail(RuleLeaseContent, b.line, "lease %d has rollouts of the groups %v, and had %v at line %d", y.Lease, b.body.groups, was.body.groups, was.line)
+	case !bytes.Equal(was.body.data, b.body.data):
+		c.fail(RuleLeaseContent, b.line, "lease %d has other tensors than at line %d", y.Lease, was.line)
+	case !slices.Equal(x.Stamps, y.Stamps):
+		c.fail(RuleLeaseContent, b.line, "lease %d has the stamps %v, and had %v at line %d", y.Lease, y.Stamps, x.Stamps, was.line)
+	}
+}
+
+// leased compares a batch with the lease in the log.
+func (c *check) leased(b *batch) {
+	w := &b.body.lease
+	l := c.log.leases[w.Lease]
+	if l == nil {
+		c.fail(RuleLeaseContent, b.line, "lease %d was given out, and the log has none", w.Lease)
+		return
+	}
+	if l.version != w.Version {
+		c.fail(RuleLeaseContent, b.line, "lease %d was given out from version %d, and begins from version %d in the log", w.Lease, w.Version, l.version)
+	}
+	groups := slices.Compact(slices.Clone(b.body.groups))
+	whole := b.world <= 1
+	for _, g := range groups {
+		if !slices.Contains(l.groups, g) {
+			c.fail(RuleLeaseContent, b.line, "lease %d has group %d, and in the log the groups %v", w.Lease, g, l.groups)
+		}
+	}
+	if sorted := slices.Clone(groups); whole && len(groups) != len(l.groups) || len(slices.Compact(sort(sorted))) != len(groups) {
+		c.fail(RuleLeaseContent, b.line, "lease %d has the groups %v, and in the log %v", w.Lease, groups, l.groups)
+	}
+	if r := &c.log.rules; w.Groups != r.BatchGroups {
+		c.fail(RuleBatch, b.line, "lease %d is of %d groups, and a batch has %d", w.Lease, w.Groups, r.BatchGroups)
+	}
+}
+
+func sort(ids []int64) []int64 {
+	slices.Sort(ids)
+	return ids
+}
+
+// stamps checks what a batch says of the staleness of its groups.
+func (c *check) stamps(b *batch) {
+	w := &b.body.lease
+	sum, most := int64(0), int64(0)
+	for _, s := range w.Stamps {
+		stale := w.Version - s.Start
+		sum += stale
+		most = max(most, stale)
+		if s.Start < 0 || s.Start > s.Ready || s.Ready > w.Version {
+			c.fail(RuleBatch, b.line, "group %d of lease %d has the stamps %d and %d, and is trained from version %d", s.Group, w.Lease, s.Start, s.Ready, w.Version)
+		}
+		if g := c.log.groups[s.Group]; g != nil && g.lease == w.Lease && (g.start != s.Start || g.ready != s.Ready) {
+			c.fail(RuleBatch, b.line, "group %d of lease %d has the stamps %d and %d, and in the log %d and %d", s.Group, w.Lease, s.Start, s.Ready, g.start, g.ready)
+		}
+	}
+	if b.world > 1 {
+		return
+	}
+	if mean := float64(sum) / float64(max(len(w.Stamps), 1)); most != w.StalenessMax || math.Abs(mean-w.StalenessMean) > 1e-9 {
+		c.fail(RuleBatch, b.line, "lease %d says a staleness of %g and at most %d, and its stamps say %g and %d", w.Lease, w.StalenessMean, w.StalenessMax, mean, most)
+	}
+	ones := bytes.Count(b.body.mask, []byte{1})
+	if w.Tokens != len(b.body.tokens) || w.ResponseTokens != ones {
+		c.fail(RuleBatch, b.line, "lease %d says %d tokens, %d of them sampled, and has %d and %d", w.Lease, w.Tokens, w.ResponseTokens, len(b.body.tokens), ones)
+	}
+}
+
+// rows checks the rollouts of a batch: their number, their rewards as workers said them, and their advantages.
+func (c *check) rows(b *batch) {
+	w, r := &b.body.lease, &c.log.rules
+	for from := 0; from < len(b.body.groups); {
+		to := from
+		for to < len(b.body.groups) && b.body.groups[to] == b.body.groups[from] {
+			to++
+		}
+		g := b.body.groups[from]
+		var samples []int32
+		var rewards, advantages []float32
+		for i := from; i < to; i++ {
+			if b.body.rollouts != nil && i > from && b.body.rollouts[i] == b.body.rollouts[i-1] {
+				if b.body.rewards[i] != b.body.rewards[i-1] || b.body.advantages[i] != b.body.advantages[i-1] {
+					c.fail(RuleReward, b.line, "two sequences of rollout %d of group %d in lease %d have different rewards or advantages", b.body.samples[i], g, w.Lease)
+				}
+				continue
+			}
+			samples = append(samples, b.body.samples[i])
+			rewards = append(rewards, b.body.rewards[i])
+			advantages = append(advantages, b.body.advantages[i])
+		}
+		c.group(b, g, samples, rewards, advantages)
+		if r.OnFailure == 0 && len(samples) != r.GroupSize {
+			c.fail(RuleBatch, b.line, "group %d of lease %d has %d rollouts, and a group has %d", g, w.Lease, len(samples), r.GroupSize)
+		}
+		from = to
+	}
+}
+
+// group checks the rollouts of a group in a batch.
+func (c *check) group(b *batch, g int64, samples []int32, rewards, advantages []float32) {
+	sorted := slices.Clone(samples)
+	slices.Sort(sorted)
+	if len(slices.Compact(sorted)) != len(samples) {
+		c.fail(RuleBatch, b.line, "group %d of lease %d has the rollouts %v: one is there twice", g, b.body.lease.Lease, samples)
+	}
+	for i, s := range samples {
+		a := c.log.newest[attemptID{g, s, 0}]
+		switch {
+		case a == nil || a.state != scored:
+			c.fail(RuleReward, b.line, "lease %d has rollout %d of group %d, which no attempt in the log has finished", b.body.lease.Lease, s, g)
+		case a.reward != rewards[i]:
+			c.fail(RuleReward, b.line, "lease %d has %v with reward %g, and the log says %g", b.body.lease.Lease, a.id, rewards[i], a.reward)
+		}
+	}
+	n := float64(len(rewards))
+	mean, square := 0.0, 0.0
+	for _, x := range rewards {
+		mean += float64(x) / n
+	}
+	for _, x := range rewards {
+		square += (float64(x) - mean) * (float64(x) - mean) / n
+	}
+	deviation := math.Sqrt(square)
+	for i, x := range rewards {
+		want := float64(x) - mean
+		if c.log.rules.normalizeStd {
+			if deviation < 1e-3 && deviation > 0 {
+				return // divided by no less than some floor
+			}
+			if deviation > 0 {
+				want /= deviation
+			}
+		}
+		if math.Abs(want-float64(advantages[i])) > 1e-2*(1+math.Abs(want)) {
+			c.fail(RuleReward, b.line, "rollout %d of group %d in lease %d has advantage %g, and its rewards %v make %g", samples[i], g, b.body.lease.Lease, advantages[i], rewards, want)
+		}
+	}
+}

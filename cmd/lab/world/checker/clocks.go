@@ -1,0 +1,143 @@
+package checker
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
+)
+
+const second = int64(1e9)
+
+// graceMost bounds the time for which claims and leases stand still after the plane could not write or answer.
+const graceMost = 10 * second
+
+// A plane needs a while to find out that it cannot write or answer: so much of an outage may count.
+const (
+	blindPlane  = 2 * second
+	blindBroker = 8 * second
+)
+
+// span is a time of the world, in nanoseconds.
+type span struct{ from, to int64 }
+
+// clocks bring the log's time to the world's: for each segment of the log, the least and the greatest difference that
+// its acknowledged events allow.
+type clocks []span
+
+// clocks reads the differences off the events that callers were told of.
+func (c *check) clocks() clocks {
+	out := make(clocks, len(c.log.recovered)+1)
+	for i := range out {
+		out[i] = span{math.MinInt64, math.MaxInt64}
+	}
+	for _, e := range c.acknowledged() {
+		s := &out[c.log.segment(e.n)]
+		t := c.log.time(e.n)
+		s.from, s.to = max(s.from, e.began-t), min(s.to, e.at-t)
+	}
+	return out
+}
+
+// latest is the latest time of the world at which an event can have been.
+func (l *ledger) latest(k clocks, n int64) (int64, bool) {
+	s := k[l.segment(n)]
+	return l.time(n) + s.to, s.to != math.MaxInt64 && s.from <= s.to
+}
+
+// earliest is the earliest.
+func (l *ledger) earliest(k clocks, n int64) (int64, bool) {
+	s := k[l.segment(n)]
+	return l.time(n) + s.from, s.from != math.MinInt64 && s.from <= s.to
+}
+
+// outage is a fault while it lasts.
+type outage struct {
+	span
+	host, kind, other string
+}
+
+// outages are the faults of a history, each from the line that tells it to the line that heals it.
+func outages(lines []history.Line) []outage {
+	var out []outage
+	open := map[string]int{} // host and kind: the place of the outage
+	last := int64(0)
+	for i := range lines {
+		l := &lines[i]
+		last = l.AtNS
+		kind, rest, _ := strings.Cut(l.Text, " ")
+		other, _, _ := strings.Cut(rest, " ")
+		switch l.Kind {
+		case "fault":
+			open[l.Host+" "+kind] = len(out)
+			out = append(out, outage{span{l.AtNS, -1}, l.Host, kind, other})
+		case "dead":
+			if _, known := open[l.Host+" dead"]; !known {
+				open[l.Host+" dead"] = len(out)
+				out = append(out, outage{span{l.AtNS, -1}, l.Host, "dead", kind})
+			}
+		case "start", "healed":
+			for key, at := range open {
+				o := &out[at]
+				// A host that starts ends the fault that killed it.
+				if l.Kind == "healed" && l.Host != "world" && key != l.Host+" "+kind ||
+					l.Kind == "start" && (o.host != l.Host || o.kind != "dead" && !kills(o.kind)) {
+					continue
+				}
+				o.to = l.AtNS
+				delete(open, key)
+			}
+		}
+	}
+	for _, at := range open {
+		out[at].to = last
+	}
+	return out
+}
+
+// kills says whether a fault ends its host's program.
+func kills(kind string) bool { return kind == "kill" || kind == "power" || kind == "flip" }
+
+// settles is for how long a fault may have effects when it is over.
+const settles = 11 * second
+
+// quiet says whether no fault has effects at any time from one to another.
+func (c *check) quiet(from, to int64) bool {
+	return !slices.ContainsFunc(c.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from })
+}
+
+// stops are the times in which no plane could write or answer, with the grace after each, in order.
+func (c *check) stops() []span {
+	var out []span
+	for _, o := range c.outages {
+		plane, broker := strings.HasPrefix(o.host, "plane"), strings.HasPrefix(o.host, "broker")
+		late := blindBroker
+		switch {
+		case plane && o.kind == "freeze":
+			late = blindPlane
+		case broker && (o.kind == "freeze" || o.kind == "dead" || o.kind == "cut"), plane && o.kind == "cut" && strings.HasPrefix(o.other, "broker"):
+		default:
+			continue
+		}
+		if from := o.from + late; from < o.to {
+			out = append(out, span{from, o.to + min(o.to-from, graceMost)})
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	return out
+}
+
+// within is how much of the stops lies between two times.
+func within(stops []span, from, to int64) int64 {
+	sum, at := int64(0), from
+	for _, s := range stops {
+		a, b := max(s.from, at), min(s.to, to)
+		if a < b {
+			sum += b - a
+			at = b
+		}
+	}
+	return sum
+}

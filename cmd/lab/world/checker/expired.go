@@ -1,0 +1,213 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+)
+
+// prompt is how long a request takes to its plane, and an event into its log, while nothing is at fault.
+const prompt = second
+
+// checkExpired reports claims and leases that ended while their holder was heard, or could not be.
+func (c *check) checkExpired() {
+	e := &expiry{check: c, clocks: c.clocks(), stops: c.stops(), claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}, given: map[attemptID]*claim{}}
+	for i := range c.said.claims {
+		e.given[c.said.claims[i].id] = &c.said.claims[i]
+	}
+	for i := range c.said.named {
+		n := &c.said.named[i]
+		if n.lease != 0 {
+			key := [2]int64{n.lease, n.attempt}
+			e.leases[key] = append(e.leases[key], n)
+		} else {
+			e.claims[n.id] = append(e.claims[n.id], n)
+		}
+	}
+	for i := range c.said.named {
+		if n := &c.said.named[i]; n.status == 410 && !e.over(n) {
+			if n.lease != 0 {
+				e.leaseGone(n)
+			} else {
+				e.claimGone(n)
+			}
+		}
+	}
+	for _, k := range c.said.ended {
+		if at, known := c.log.earliest(e.clocks, c.log.finished); c.log.finished != 0 && known && k.at < at || c.log.finished == 0 && c.ending.Finished {
+			c.fail(RuleStatus, k.line, "%s was told that the run has ended, and event %d ended it later", k.host, c.log.finished)
+		}
+	}
+	var silent []*attempt
+	for _, a := range c.log.attempts {
+		if a.state == failed && a.reason == "timeout" && e.given[a.id] != nil && !c.saidFailed(a.id) {
+			silent = append(silent, a)
+		}
+	}
+	slices.SortFunc(silent, func(a, b *attempt) int { return cmp.Compare(a.ended, b.ended) })
+	for _, a := range silent {
+		e.claimEnded(a)
+	}
+	var leases []*lease
+	for _, l := range c.log.leases {
+		leases = append(leases, l)
+	}
+	slices.SortFunc(leases, func(a, b *lease) int { return cmp.Compare(a.id, b.id) })
+	for _, l := range leases {
+		for i := range l.returned {
+			e.leaseEnded(l, &l.returned[i])
+		}
+	}
+}
+
+// expiry checks how claims and leases ended.
+type expiry struct {
+	*check
+	clocks clocks
+	stops  []span
+	claims map[attemptID][]*named
+	leases map[[2]int64][]*named // by lease and attempt
+	given  map[attemptID]*claim
+}
+
+// over says whether the run had ended, so that nothing is wanted any more.
+func (e *expiry) over(n *named) bool {
+	end := e.log.finished
+	if end == 0 {
+		return false
+	}
+	at, known := e.log.earliest(e.clocks, end)
+	return !known || n.at >= at
+}
+
+// saidFailed says whether a worker ended an attempt as failed itself.
+func (c *check) saidFailed(id attemptID) bool {
+	return slices.ContainsFunc(c.said.finishes, func(f finish) bool { return f.id == id && f.failed != "" })
+}
+
+// claimEnded reports an attempt that ended for its worker's silence though its worker was heard.
+func (e *expiry) claimEnded(a *attempt) {
+	g := e.given[a.id]
+	ended, ok := e.log.latest(e.clocks, a.ended)
+	if !ok {
+		return
+	}
+	e.open(e.claims[a.id], a.ended, ended, func(n *named) {
+		e.fail(RuleExpired, n.line, "the claim of %v ended by event %d for its worker's silence, while %s waited for the answer of line %d", a.id, a.ended, g.worker, n.line)
+	})
+	for _, n := range e.claims[a.id] {
+		if n.whole && n.status == 200 && n.kind != "finish" && n.began > ended+prompt && e.quiet(ended, n.at) {
+			e.fail(RuleExpired, n.line, "a %s of %v was answered, whose claim ended by event %d", n.kind, a.id, a.ended)
+		}
+	}
+	heard, line := lastWord(e.claims[a.id], ended, g.began, g.line)
+	if lasted := ended - heard - within(e.stops, heard, ended); float64(lasted) < g.deadlineS*float64(second) {
+		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
+			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
+	}
+}
+
+// lastWord is when the last call began that was answered before a time, and its line.
+func lastWord(calls []*named, before, began int64, line int) (int64, int) {
+	for _, n := range calls {
+		if n.status != 0 && n.at <= before && n.began > began {
+			began, line = n.began, n.line
+		}
+	}
+	return began, line
+}
+
+// open tells of calls that a plane had before an event and answered after it.
+func (e *expiry) open(calls []*named, event, latest int64, tell func(n *named)) {
+	earliest, ok := e.log.earliest(e.clocks, event)
+	if !ok {
+		return
+	}
+	for _, n := range calls {
+		if n.whole && n.at > latest && n.began+prompt < earliest && e.quiet(n.began, n.at) {
+			tell(n)
+		}
+	}
+}
+
+// leaseEnded reports a lease that went back though its trainer was heard, and gave no reason.
+func (e *expiry) leaseEnded(l *lease, r *giveBack) {
+	if r.kind == "recovered" || r.kind == "trainer-restored" {
+		return
+	}
+	ended, ok := e.log.latest(e.clocks, r.n)
+	if !ok {
+		return
+	}
+	calls := e.leases[[2]int64{l.id, r.attempt}]
+	if slices.ContainsFunc(calls, func(n *named) bool { return n.kind == "nack" && n.began <= ended }) {
+		return
+	}
+	heard, line := lastWord(calls, ended, -1, -1)
+	if heard < 0 || e.connected(heard, ended) {
+		return // its trainer never had it, or has begun anew
+	}
+	e.open(calls, r.n, ended, func(n *named) {
+		e.fail(RuleExpired, n.line, "lease %d, attempt %d went back by event %d (%s), while its trainer waited for the answer of line %d", l.id, r.attempt, r.n, r.kind, n.line)
+	})
+	for _, n := range calls {
+		if n.whole && n.status == 200 && n.kind == "renew" && n.began > ended {
+			e.fail(RuleExpired, n.line, "lease %d, attempt %d was renewed, and had gone back by event %d", l.id, r.attempt, r.n)
+		}
+	}
+	// A plane that has begun anew counts from then.
+	for _, n := range e.log.recovered {
+		if at, ok := e.log.latest(e.clocks, n); n < r.n && ok {
+			heard = max(heard, at)
+		}
+	}
+	if lasted := ended - heard - within(e.stops, heard, ended); float64(lasted) < e.log.rules.leaseS*float64(second) {
+		e.fail(RuleExpired, line, "lease %d, attempt %d went back by event %d (%s), at most %.3f s after its trainer was heard at line %d, and lasts %g s",
+			l.id, r.attempt, r.n, r.kind, float64(lasted)/float64(second), line, e.log.rules.leaseS)
+	}
+}
+
+// connected says whether a trainer may have connected between two times.
+func (e *expiry) connected(from, to int64) bool {
+	return slices.ContainsFunc(e.said.connecting, func(k call) bool { return k.at >= from && k.began <= to }) || e.said.lost("trainer", from, to)
+}
+
+// claimGone reports a claim that was said to be over, and whose attempt had not ended.
+func (e *expiry) claimGone(n *named) {
+	a := e.log.attempts[n.id]
+	switch {
+	case a == nil || e.unwritten(a):
+	case a.inFlight():
+		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and goes on in the log: %s", n.id, n.message)
+	case a.state == scored && e.log.segment(a.ended) == len(e.log.recovered):
+		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and counts in the log: %s", n.id, n.message)
+	case a.state != scored && e.early(n, a.ended):
+		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and ended later, by event %d: %s", n.id, a.ended, n.message)
+	}
+}
+
+// early says whether a refusal came before an event that would explain it.
+func (e *expiry) early(n *named, event int64) bool {
+	at, ok := e.log.earliest(e.clocks, event)
+	return ok && at > n.at+prompt && e.quiet(n.began, at)
+}
+
+// leaseGone reports a lease that was said to be over, and had neither gone back nor been taken anew.
+func (e *expiry) leaseGone(n *named) {
+	l := e.log.leases[n.lease]
+	if l == nil || !e.ending.Finished {
+		return
+	}
+	given, _ := lastWord(e.leases[[2]int64{n.lease, n.attempt}], n.at, -1, -1)
+	if e.connected(given, n.at) || slices.ContainsFunc(e.said.asks, func(k call) bool { return k.host == n.host && k.began > given && k.began <= n.at }) {
+		return
+	}
+	if l.trained != 0 && slices.ContainsFunc(e.said.publishes, func(p publish) bool { return p.manifest.Lease == l.id && p.began < n.at && p.call != n.call }) {
+		return
+	}
+	for i := range l.returned {
+		if r := &l.returned[i]; r.kind != "recovered" && r.attempt >= n.attempt && !e.early(n, r.n) {
+			return
+		}
+	}
+	e.fail(RuleExpired, n.line, "lease %d, attempt %d was said to be over, and the log has not ended it: %s", n.lease, n.attempt, n.message)
+}

@@ -1,0 +1,145 @@
+package checker
+
+import (
+	"math"
+	"slices"
+)
+
+// tokens recomputes the tokens of batches.
+type tokens struct {
+	c       *check
+	names   names
+	prompts map[int64][]int32 // of groups
+}
+
+func (c *check) newTokens() *tokens {
+	return &tokens{c: c, names: names{nameHash(c.sampler.Start), map[int32]uint64{}}, prompts: map[int64][]int32{}}
+}
+
+func (t *tokens) check(b *batch) {
+	stamps := map[int64]stamp{}
+	for _, s := range b.body.lease.Stamps {
+		stamps[s.Group] = s
+	}
+	for i, g := range b.body.groups {
+		from, to := b.body.offsets[i], b.body.offsets[i+1]
+		s := sequence{group: g, sample: b.body.samples[i], tokens: b.body.tokens[from:to], mask: b.body.mask[from:to], versions: b.body.versions[from:to], logprobs: b.body.logprobs[from:to]}
+		t.sequence(b, &s, stamps[g])
+		if b.body.rollouts == nil {
+			t.prompt(b, &s)
+			t.logged(b, &s)
+		}
+	}
+}
+
+// sequence is one of a batch.
+type sequence struct {
+	group            int64
+	sample           int32
+	tokens, versions []int32
+	mask             []byte
+	logprobs         []float32
+}
+
+// sequence recomputes the tokens of a sequence, each from the version that it is stamped with.
+func (t *tokens) sequence(b *batch, s *sequence, at stamp) {
+	c := t.c
+	h := before(0)
+	sampled := 0
+	for i, token := range s.tokens {
+		if s.mask[i] == 0 {
+			if s.versions[i] != -1 || s.logprobs[i] != 0 {
+				c.fail(RuleBatch, b.line, "token %d of rollout %d of group %d is not the policy's, and has version %d and log-prob %g", i, s.sample, s.group, s.versions[i], s.logprobs[i])
+				return
+			}
+			h = h.and(token)
+			continue
+		}
+		sampled++
+		v := s.versions[i]
+		if int64(v) < at.Start || int64(v) > b.body.lease.Version {
+			c.fail(RuleToken, b.line, "token %d of rollout %d of group %d is of version %d: the group's stamp is %d, and its lease begins from version %d", i, s.sample, s.group, v, at.Start, b.body.lease.Version)
+			return
+		}
+		want, logprob := c.sampler.next(t.names.of(v), h)
+		if v == 0 && (want != token || !near(logprob, s.logprobs[i])) {
+			want, logprob = c.sampler.next(t.names.start, h)
+		}
+		if want != token || !near(logprob, s.logprobs[i]) {
+			c.fail(RuleToken, b.line, "token %d of %d of rollout %d of group %d in lease %d is %d at %g, stamped with version %d, which samples %d at %g",
+				i, len(s.tokens), s.sample, s.group, b.body.lease.Lease, token, s.logprobs[i], v, want, logprob)
+			return
+		}
+		if token == c.sampler.EOS && i+1 < len(s.tokens) && s.mask[i+1] == 1 {
+			c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d goes on behind its end at token %d", s.sample, s.group, b.body.lease.Lease, i)
+			return
+		}
+		h = h.and(token)
+	}
+	last := len(s.tokens) - 1
+	switch most := c.log.rules.responseMax; {
+	case sampled == 0:
+		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d has no token of the policy's", s.sample, s.group, b.body.lease.Lease)
+	case most > 0 && sampled > most:
+		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d has %d tokens of the policy's, and may have %d", s.sample, s.group, b.body.lease.Lease, sampled, most)
+	case most > 0 && s.mask[last] == 1 && s.tokens[last] != c.sampler.EOS && sampled != most:
+		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d breaks off after %d tokens", s.sample, s.group, b.body.lease.Lease, sampled)
+	}
+}
+
+func near(a, b float32) bool { return math.Abs(float64(a)-float64(b)) <= 1e-5 }
+
+// prompt compares the prompts of a group's rollouts with each other, and with those that workers sent.
+func (t *tokens) prompt(b *batch, s *sequence) {
+	n := slices.Index(s.mask, 1)
+	if n < 0 {
+		return
+	}
+	prompt := s.tokens[:n]
+	was, ok := t.prompts[s.group]
+	switch {
+	case !ok:
+		t.prompts[s.group] = prompt
+		if !t.c.said.prompts[promptKey(prompt)] {
+			t.c.fail(RulePrompt, b.line, "group %d has the prompt %v, and no worker sent it", s.group, prompt)
+		}
+	case !slices.Equal(was, prompt):
+		t.c.fail(RulePrompt, b.line, "rollout %d of group %d has the prompt %v, and another of it %v", s.sample, s.group, prompt, was)
+	}
+}
+
+// logged compares the tokens of a rollout with what the log says of them.
+func (t *tokens) logged(b *batch, s *sequence) {
+	a := t.c.log.newest[attemptID{s.group, s.sample, 0}]
+	if a == nil || a.state != scored {
+		return
+	}
+	if said := t.c.said.sampled[turn{a.id, 0}]; said != nil {
+		t.heard(b, s, a.id, said)
+	}
+	n, sum := int64(0), int64(0)
+	for i, m := range s.mask {
+		if m == 1 {
+			n++
+			sum += int64(s.versions[i])
+		}
+	}
+	if n != a.tokens || sum != a.versionTokens {
+		t.c.fail(RuleToken, b.line, "%v has %d tokens in lease %d, whose versions sum to %d, and in the log %d and %d", a.id, n, b.body.lease.Lease, sum, a.tokens, a.versionTokens)
+	}
+}
+
+// heard compares a rollout of one turn with what its worker was told that the engine sampled.
+func (t *tokens) heard(b *batch, s *sequence, id attemptID, said *sampled) {
+	if t.c.said.sampled[turn{id, 1}] != nil {
+		return
+	}
+	from := slices.Index(s.mask, 1)
+	if from < 0 {
+		return
+	}
+	if !slices.Equal(s.tokens[from:], said.Tokens) || !slices.Equal(s.versions[from:], said.Versions) || !slices.Equal(s.logprobs[from:], said.Logprobs) {
+		t.c.fail(RuleToken, b.line, "%v has the tokens %v under %v in lease %d, and its worker was told %v under %v at line %d",
+			id, s.tokens[from:], s.versions[from:], b.body.lease.Lease, said.Tokens, said.Versions, said.line)
+	}
+}
