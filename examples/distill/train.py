@@ -29,7 +29,8 @@ def train_step(
 ) -> dict[str, float]:
     """One step, mean over the tokens that the teacher has scored; what it measured."""
     batch.stamp_forward()
-    rows, teacher = adapter.padded(batch), adapter.teacher(batch)
+    device = next(model.parameters()).device
+    rows, teacher = adapter.padded(batch, device=device), adapter.teacher(batch, device=device)
     logits = model(input_ids=rows["tokens"]).logits
     now = adapter.logprobs(lambda _: logits, rows)
     batch.compare(now)
@@ -64,11 +65,12 @@ def main(arguments: list[str] | None = None) -> list[float]:
     parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--loss", choices=LOSSES, default="reverse", help="which divergence to train on (reverse)")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to train")
     said = parser.parse_args(arguments)
     torch.set_num_threads(said.threads)
 
     hw = headway.connect(said.url)
-    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32).to(said.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=hw.config["trainer"]["learning_rate"], betas=(0.9, 0.99))
 
     def take(weights: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -28,7 +28,7 @@ def train_step(
     """One step of GRPO with PPO's clip, mean over the batch's sampled tokens; what it measured."""
     # Put your own loss here: rows has tokens, logprobs, advantages and loss_mask, [sequences, longest].
     batch.stamp_forward()
-    rows = adapter.padded(batch)
+    rows = adapter.padded(batch, device=next(model.parameters()).device)
     setting, mask = config["trainer"], rows["loss_mask"].bool()
     now = log_probs(model, rows, config["rollout"]["sampling"]["temperature"])
     batch.compare(now)
@@ -62,6 +62,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to train")
     parser.add_argument("--send", choices=("gloo", "nccl"), help="send weights to the engines over this")
     parser.add_argument("--checkpoint-every", type=int, default=10, help="with --send: store one each so many (10)")
     said = parser.parse_args(arguments)
@@ -74,7 +75,7 @@ def main(arguments: list[str] | None = None) -> float:
     if said.send and not hw.distributed:
         parser.error(f"--send {said.send}: no engine of the run takes weights from this process (weights: distributed)")
     # Put your own model here: one that gives logits, its tensors named as in the files of model.path.
-    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32).to(said.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=hw.config["trainer"]["learning_rate"], betas=(0.9, 0.99))
 
     def take(weights: Mapping[str, Any]) -> Mapping[str, Any]:

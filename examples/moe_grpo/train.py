@@ -34,11 +34,12 @@ def train_step(
 ) -> dict[str, float]:
     """One step of GRPO with PPO's clip over the network that sampled; what it measured."""
     batch.stamp_forward()
-    rows, setting = adapter.padded(batch), config["trainer"]
+    device, setting = next(model.parameters()).device, config["trainer"]
+    rows = adapter.padded(batch, device=device)
     mask, temperature = rows["loss_mask"].bool(), config["rollout"]["sampling"]["temperature"]
     with torch.no_grad():  # for the figures alone
         without = divergence(log_probs(model, rows, temperature)[mask], rows["logprobs"][mask])
-    experts, present = adapter.channel(batch, "routed_experts")
+    experts, present = adapter.channel(batch, "routed_experts", device=device)
     with routing.replay(model, experts, present) as replayed:
         now = log_probs(model, rows, temperature)
     batch.compare(now)
@@ -69,10 +70,11 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--threads", type=int, default=1, help="torch's (default 1: it is a very small model)")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to train")
     said = parser.parse_args(arguments)
     torch.set_num_threads(said.threads)
     hw = headway.connect(said.url)
-    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32)
+    model = AutoModelForCausalLM.from_pretrained(hw.config["model"]["path"], dtype=torch.float32).to(said.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=hw.config["trainer"]["learning_rate"], betas=(0.9, 0.99))
 
     def take(weights: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -52,7 +52,8 @@ class Policy(nn.Module):
 
     def forward(self, tokens: Tensor, first: Tensor) -> Tensor:
         """Logits [R, L, V] of tokens [R, L], row r's first token at position first[r]."""
-        positions = (first[:, None] + torch.arange(tokens.shape[1])).clamp(max=len(self.position_embedding) - 1)
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        positions = (first[:, None] + places).clamp(max=len(self.position_embedding) - 1)
         x = self.token_embedding[tokens] + self.position_embedding[positions]
         for layer in self.layers:
             x = layer(x)
@@ -86,7 +87,7 @@ def train_step(
     """One step of GRPO with PPO's clip, mean over the batch's sampled tokens; what it measured."""
     # Put your own loss here: rows has tokens, logprobs, advantages and loss_mask, [sequences, longest].
     batch.stamp_forward()
-    rows = adapter.padded(batch)
+    rows = adapter.padded(batch, device=policy.token_embedding.device)
     mask = rows["loss_mask"].bool()
     now = log_probs(policy, rows, prompt_tokens)
     batch.compare(now)
@@ -113,13 +114,14 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--url", default="http://127.0.0.1:7070")
     parser.add_argument("--evaluate-every", type=int, default=50, help="train steps between evaluations")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", help="where to train")
     said = parser.parse_args(arguments)
     torch.set_num_threads(1)  # it is a very small model
 
     hw = headway.connect(said.url)
     setting, prompt_tokens = hw.config["trainer"], hw.config["environment"]["letters_max"] + 2
     weights = hw.load()
-    policy = policy_of(weights, hw.config)
+    policy = policy_of(weights, hw.config).to(said.device)
     optimizer = torch.optim.Adam(policy.parameters(), lr=setting["learning_rate"], betas=(0.9, 0.99))
 
     def take(weights: Mapping[str, Any]) -> None:

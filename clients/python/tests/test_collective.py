@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -44,3 +45,65 @@ class TestDigest:
         monkeypatch.setattr(collective, "_CHUNK", 4)
         w = torch.arange(16)
         assert self.of(a=w) != self.of(a=torch.cat([w[4:8], w[:4], w[8:]]))
+
+
+class TestFirstBroadcast:
+    """A communicator of NCCL that is never made, as of an engine that is gone."""
+
+    class Members:
+        """The first broadcast waits for an engine; all others begin at once."""
+
+        def __init__(self) -> None:
+            self.engine, self.begun, self.aborted = threading.Event(), 0, False
+
+        def broadcast(self, tensors: list[Any], options: Any) -> Any:
+            del tensors, options
+            self.begun += 1
+            assert self.engine.wait(60)
+            return self
+
+        def is_completed(self) -> bool:
+            return True
+
+        def wait(self) -> None:
+            if self.aborted:
+                raise RuntimeError("aborted")
+
+        def abort(self) -> None:
+            self.aborted = True
+            self.engine.set()
+
+    @staticmethod
+    def held() -> collective.Held:
+        return collective.copied({f"w{i}": torch.ones(2) for i in range(3)}, torch.device("cpu"))
+
+    def test_timeout(self) -> None:
+        members = self.Members()
+        group = collective.Group("nccl", members, None, 0.05)
+        with pytest.raises(TimeoutError, match="took nothing"):
+            group.broadcast(self.held(), threading.Event())
+        group.part()
+        assert members.aborted
+        assert members.begun == 1
+
+    def test_given_up(self) -> None:
+        members, stop = self.Members(), threading.Event()
+        stop.set()
+        with pytest.raises(collective.GivenUp):
+            collective.Group("nccl", members, None, 60).broadcast(self.held(), stop)
+        members.engine.set()
+
+    def test_an_engine_that_comes(self) -> None:
+        members = self.Members()
+        members.engine.set()
+        group = collective.Group("nccl", members, None, 60)
+        group.broadcast(self.held(), threading.Event())
+        group.broadcast(self.held(), threading.Event())
+        assert members.begun == 6
+
+    def test_its_error(self) -> None:
+        """What the call raises is raised where it is waited for."""
+        members = self.Members()
+        members.broadcast = lambda *_: (_ for _ in ()).throw(RuntimeError("Duplicate GPU"))  # type: ignore[method-assign]
+        with pytest.raises(RuntimeError, match="Duplicate GPU"):
+            collective.Group("nccl", members, None, 60).broadcast(self.held(), threading.Event())

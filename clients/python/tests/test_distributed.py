@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import re
 import subprocess
 import sys
@@ -71,14 +72,16 @@ with Sender(url) as sender:
 class Program:
     """A Python program that is killed and started again."""
 
-    def __init__(self, *arguments: str) -> None:
+    def __init__(self, *arguments: str, **environment: str) -> None:
         self._arguments = arguments
+        paths = f"{SHIM}:{ROOT / 'clients' / 'python' / 'src'}"
+        self._environment = os.environ | {"PYTHONPATH": paths} | environment
         self.start()
 
     def start(self) -> None:
         self._process = subprocess.Popen(
             [sys.executable, *self._arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={"PYTHONPATH": f"{SHIM}:{ROOT / 'clients' / 'python' / 'src'}"},
+            env=self._environment,
         )  # fmt: skip
 
     def kill(self) -> None:
@@ -92,18 +95,19 @@ class Program:
         assert said, f"{self._arguments} ended"
         return said
 
-    def say(self) -> None:
+    def say(self, text: str = "") -> None:
         assert self._process.stdin is not None
-        self._process.stdin.write("\n")
+        self._process.stdin.write(text + "\n")
         self._process.stdin.flush()
 
 
 class Shim(Program):
     """A server of the first weights, at a port that it keeps."""
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, *options: str, **environment: str) -> None:
         self._port = 0
-        super().__init__("-m", "hf_shim", "--model", str(model), "--tokenizer", "none", "--port", "0")
+        words = ("-m", "hf_shim", "--model", str(model), "--tokenizer", "none", *options, "--port", "0")
+        super().__init__(*words, **environment)
 
     @property
     def port(self) -> int:

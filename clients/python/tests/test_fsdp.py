@@ -1,4 +1,4 @@
-"""examples/fsdp_grpo on two ranks over gloo, against a real control plane and a server that samples."""
+"""examples/fsdp_grpo on two ranks over gloo, or on a GPU, against a real control plane and a server that samples."""
 
 from __future__ import annotations
 
@@ -53,7 +53,17 @@ def checkpoint(tmp_path: Path) -> Path:
     return directory
 
 
-def test_two_ranks_train(serve: Callable[..., Serve], checkpoint: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "devices"),
+    [
+        (2, ""),
+        pytest.param(1, "0", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU")),
+    ],
+    ids=["two-ranks", "cuda"],
+)
+def test_ranks_train(
+    serve: Callable[..., Serve], checkpoint: Path, tmp_path: Path, ranks: int, devices: str
+) -> None:
     """Both steps are committed, the first agrees with the engine's log-probs, and each version has other weights."""
     published, document, stop = tmp_path / "published", tmp_path / "run.yaml", threading.Event()
     shim = Shim(checkpoint)
@@ -70,10 +80,10 @@ def test_two_ranks_train(serve: Callable[..., Serve], checkpoint: Path, tmp_path
         threading.Thread(target=headway.work, args=(server.url, play, 16), kwargs=work, daemon=True).start()
         found = importlib.util.find_spec("transformers")
         paths = [SHIM, ROOT / "clients" / "python" / "src"] + ([] if found else [Path(__file__).parent / "standin"])
-        environment = {"PYTHONPATH": ":".join(map(str, paths)), "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+        environment = {"PYTHONPATH": ":".join(map(str, paths)), "CUDA_VISIBLE_DEVICES": devices, "OMP_NUM_THREADS": "1"}
         trainer = subprocess.run(
             [
-                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+                sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks),
                 str(ROOT / "examples" / "fsdp_grpo" / "train.py"), "--url", server.url, "--out", str(published),
                 "--weights", str(tmp_path / "runs" / "fsdp" / "weights"), "--sequences", "2",
             ],

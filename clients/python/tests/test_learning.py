@@ -41,9 +41,10 @@ def torch_log_probs(weights: dict[str, Any], config: dict[str, Any], batch: head
 
 
 def jax_log_probs(weights: dict[str, Any], config: dict[str, Any], batch: headway.Batch) -> Any:
-    pytest.importorskip("jax")
+    jax = pytest.importorskip("jax")
     import headway.jax as adapter
 
+    jax.config.update("jax_default_matmul_precision", "highest")  # or a GPU multiplies in fewer bits
     train = example("jax_grpo")
     w = {name: adapter.from_numpy(array) for name, array in weights.items()}
     letters = config["environment"]["letters_max"]

@@ -261,3 +261,16 @@ def test_select_and_padded() -> None:
     for i in range(len(batch.tokens)):
         want = values[offsets[i] : offsets[i + 1]].tolist()
         assert packed[i].tolist() == want + [-1] * (packed.shape[1] - len(want))
+
+
+def test_a_batch_is_padded_where_the_model_lies() -> None:
+    """A model on another device than the host's is called with tokens of its own; a function, with the host's."""
+    torch = pytest.importorskip("torch")
+    import headway.torch
+
+    batch, _, logits, _ = everything(top_p)
+    model = torch.nn.Embedding(TOKENS, TOKENS, device="meta")
+    found = headway.torch.logprobs(model, batch)
+    assert (found.device.type, tuple(found.shape)) == ("meta", (len(batch), 4))
+    on_host = headway.torch.logprobs(lambda tokens: torch.as_tensor(logits)[tokens % CONTEXTS], batch)
+    assert on_host.device.type == "cpu"

@@ -219,6 +219,19 @@ def test_a_trainer_that_ends_without_closing(plane: Plane) -> None:
     assert [told["leaving"] for told in plane.said].count(True) == 1
 
 
+def test_leaving_where_no_thread_starts(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From 3.12 on Python starts none while it ends: a group in which nothing is under way is left all the same."""
+
+    def refuse(name: str, *_: object) -> None:
+        raise RuntimeError(f"can't create new thread at interpreter shutdown: {name}")
+
+    sender = Sender(plane.url)
+    member = Member(plane, "engine-0", "group")
+    monkeypatch.setattr(sender, "_start", refuse)
+    sender.close()
+    assert "failed" in member.fails()
+
+
 def test_leaving(plane: Plane) -> None:
     """It says so, once, and nothing after it."""
     sender = Sender(plane.url)

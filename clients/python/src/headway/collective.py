@@ -9,7 +9,8 @@ leaves its group to a thread that drops it, and goes on.
 
 NCCL: a broadcast is a kernel, which nothing but `abort` ends. torch would take the whole process down when
 one fails or times out, a trainer for the sake of one engine: the groups of a sender only have their
-communicator aborted.
+communicator aborted. The first broadcast makes the communicator, and does not return before the engine is in
+it: a thread of its own calls it, so that an engine that is gone holds nothing else up.
 """
 
 from __future__ import annotations
@@ -21,8 +22,10 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -224,6 +227,7 @@ class Group:
 
     def __init__(self, backend: str, members: Any, store: Any, timeout_s: float) -> None:
         self._backend, self._members, self._store, self._timeout_s = backend, members, store, timeout_s
+        self._together = backend != "nccl"  # a broadcast only begins when it is called
 
     @classmethod
     def join(
@@ -261,19 +265,40 @@ class Group:
                 if len(under_way) >= _WINDOW:
                     self._await(under_way.popleft(), stop)
                 raw = tensor.view(torch.uint8) if tensor.dtype in _TYPES_NCCL else tensor
-                under_way.append(self._members.broadcast([raw], options))
+                begin = partial(self._members.broadcast, [raw], options)
+                under_way.append(begin() if self._together else self._first(begin, raw.device, stop))
             while under_way:
                 self._await(under_way.popleft(), stop)
 
+    def _first(self, begin: Callable[[], Any], device: torch.device, stop: threading.Event) -> Any:
+        """Begin a broadcast that makes the communicator. Given up, its thread is left to itself: nothing ends it."""
+        begun: Future[Any] = Future()
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+
+        def work() -> None:
+            try:
+                with contextlib.nullcontext() if stream is None else torch.cuda.stream(stream):
+                    begun.set_result(begin())
+            except BaseException as error:  # NCCL's own
+                begun.set_exception(error)
+
+        threading.Thread(target=work, name="headway-communicator", daemon=True).start()
+        self._until(begun.done, stop)
+        self._together = True
+        return begun.result()
+
     def _await(self, work: Any, stop: threading.Event) -> None:
+        self._until(work.is_completed, stop)
+        work.wait()  # raises what went wrong
+
+    def _until(self, done: Callable[[], bool], stop: threading.Event) -> None:
         pause, deadline = 5e-5, time.monotonic() + self._timeout_s
-        while not work.is_completed():
+        while not done():
             if stop.wait(pause):
                 raise GivenUp
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the engine took nothing of what was sent for {self._timeout_s:g} s")
             pause = min(pause * 1.5, 0.01)
-        work.wait()  # raises what went wrong
 
     def part(self) -> None:
         """Leave it. With gloo it waits for what is under way, which may take as long as the timeout."""

@@ -342,16 +342,17 @@ class Sender:
         command.stop.set()
         self._commands.pop(command.seq, None)
         if command.kind == "send":
-            self._part(command.group)
+            self._part(command.group, sending=True)
 
-    def _part(self, name: str) -> None:
-        """Leave a group. A thread does, as that waits for what is under way in it."""
+    def _part(self, name: str, sending: bool = False) -> None:
+        """Leave a group. A thread does, as that waits for what is under way in it. The lock must be held."""
         joined = self._groups.pop(name, None)
         if joined is None:
             return
         for command in self._commands.values():
             if command.kind == "send" and command.group == name:
                 command.stop.set()
+                sending = True
 
         def leave(group: Group) -> None:
             try:
@@ -362,6 +363,9 @@ class Sender:
         try:
             self._start(_PARTING + name, leave, joined.group)
         except RuntimeError as error:
+            if self._closing.is_set() and not sending:  # from 3.12 on Python starts no thread while it ends
+                leave(joined.group)
+                return
             _log.warning("group %s cannot be left now: %s", name, error)
             self._groups[name] = joined  # the next reply that does not name it has it left
 

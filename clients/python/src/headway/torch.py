@@ -81,7 +81,7 @@ def logprobs(
     """[R, L] log-probs of the batch's tokens under the model, aligned with tokens: column 0 is 0.
 
     The model is called with the tokens [R, L] (and `options`) and returns logits [R, L, V], or anything with
-    `.logits`: those at i − 1 are for token i.
+    `.logits`: those at i − 1 are for token i. A batch is padded where the model's parameters lie.
 
     With `mask`, `batch.channel("sampling_mask")`, a token's log-prob is that among the ids which the engine's cut
     (top-k, top-p, min-p) had kept, as the engine's own is: the ratio of both is then exact. Tokens without a mask take
@@ -89,7 +89,7 @@ def logprobs(
     mask.
     """
     if isinstance(rows, Batch):
-        rows = padded(rows)
+        rows = padded(rows, device=_device_of(model))
     tokens = rows["tokens"]
     kept = None if mask is None else mask.kept(tokens.cpu().numpy())
     out = model(tokens, **options)
@@ -107,6 +107,12 @@ def logprobs(
     rest = places[~masked[places]]
     found: torch.Tensor = _LogProbs.apply(logits.flatten(0, 1), tokens.flatten(), rest, drawn, temperature)
     return found.view_as(tokens)
+
+
+def _device_of(model: object) -> torch.device | None:
+    """Where a module's parameters lie; None of what is no module, or has none."""
+    first = next(model.parameters(), None) if isinstance(model, torch.nn.Module) else None
+    return None if first is None else first.device
 
 
 #: Logits that are widened to float32 at once.
