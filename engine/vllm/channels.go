@@ -3,6 +3,7 @@ package vllm
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 
 	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/engine/upstream"
@@ -13,6 +14,25 @@ import (
 var flags = map[string]string{
 	channel.RoutedExperts: "--enable-return-routed-experts --enable-scale-out, vLLM 0.22 or newer",
 	channel.SamplingMask:  "--return-sampling-mask --logprobs-mode processed_logprobs --enable-scale-out, vLLM 0.28 or newer",
+}
+
+// wideCut is a top_k that leaves all tokens of any weight.
+const wideCut = 1000
+
+// masked reports whether the server is to say what its cuts left. One that does refuses requests without a cut, and
+// those at temperature 0, by an error of its own (500, seen at vLLM 0.32.0).
+func masked(s *upstream.Server) bool { return slices.Contains(s.Channels, channel.SamplingMask) }
+
+// bounded gives the body of a question a cut, and a temperature where it has none, if the server wants both.
+func bounded(s *upstream.Server, body map[string]any, topK int) map[string]any {
+	if !masked(s) {
+		return body
+	}
+	body["top_k"] = topK
+	if t, said := body["temperature"]; !said || t == 0 {
+		body["temperature"] = 1
+	}
+	return body
 }
 
 // sideReply is what an answer as a whole says of side channels.

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/engine/rows"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -203,6 +204,55 @@ func TestProbeFindsChannels(t *testing.T) {
 		if len(p.caps.Missing) == 0 || !strings.Contains(joined(p.caps.Missing), c.want) || !p.caps.Missing[0].Fatal {
 			t.Errorf("%s: %q, want %q", c.name, joined(p.caps.Missing), c.want)
 		}
+	}
+}
+
+// A server that says masks refuses requests without a cut, and greedy ones, also those for the log-probs of a prompt
+// (vLLM 0.32.0 with --return-sampling-mask: 500).
+func TestEveryQuestionToAServerOfMasksHasACut(t *testing.T) {
+	asked := map[string]int{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body map[string]any
+		if json.NewDecoder(r.Body).Decode(&body) == nil {
+			settings := body
+			if nested, ok := body["sampling_params"].(map[string]any); ok {
+				settings = nested
+			}
+			asked[r.URL.Path]++
+			topK, _ := settings["top_k"].(float64)
+			heat, _ := settings["temperature"].(float64)
+			if topK <= 0 || heat <= 0 {
+				t.Errorf("%s is asked with top_k %v and temperature %v", r.URL.Path, topK, heat)
+			}
+			if body["logprobs"] == -1. {
+				w.WriteHeader(http.StatusBadRequest)
+				_, _ = io.WriteString(w, `{"error":{"message":"Requested sample logprobs of 64, which is greater than max allowed: 20"}}`)
+				return
+			}
+		}
+		_, _ = io.WriteString(w, `{"choices":[{"text":"a","logprobs":{"token_logprobs":[-1],"top_logprobs":[{"a":-1,"b":-2}]},"prompt_logprobs":[null,{"1":{"logprob":-1}}]}]}`)
+	}))
+	defer server.Close()
+	s, err := upstream.NewServer(upstream.ServerOptions{URL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Channels = []string{channel.SamplingMask}
+	l := &learnt{generate: true, text: true}
+	p := &prober{ctx: t.Context(), s: s, l: l, caps: &upstream.Capabilities{Model: "m", Private: l}}
+	_, _ = p.ask(t.Context(), 2) // the answer is no stream
+	_, _ = sampleOnly(t.Context(), s, 1, p.caps)
+	_, _ = expand(t.Context(), s, []int32{1}, &media.Item{}, p.caps)
+	if _, err := New().Score(t.Context(), s, []int32{0, 1}, p.caps); err != nil {
+		t.Error(err)
+	}
+	for _, step := range []func() error{p.channels, p.distribution, p.vocabulary, p.cache} {
+		if err := step(); err != nil {
+			t.Error(err)
+		}
+	}
+	if asked[pathGenerate] < 3 || asked[pathCompletions] < 8 {
+		t.Errorf("asked %v", asked)
 	}
 }
 

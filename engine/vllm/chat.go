@@ -112,6 +112,7 @@ func (l *learnt) isSpecial(ctx context.Context, s *upstream.Server, token int32,
 func sampleOnly(ctx context.Context, s *upstream.Server, token int32, caps *upstream.Capabilities) (string, error) {
 	body := map[string]any{"model": caps.Model, "prompt": []int32{token}, "max_tokens": 1, "temperature": 0,
 		"allowed_token_ids": []int32{token}, "ignore_eos": true, "skip_special_tokens": true}
+	body = bounded(s, body, 1)
 	var reply struct {
 		Choices []struct {
 			Text string `json:"text"`
@@ -135,6 +136,7 @@ func (Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, ca
 		served = *adapter
 	}
 	body := map[string]any{"model": served, "prompt": tokens, "max_tokens": 1, "temperature": 1, "prompt_logprobs": 0}
+	body = bounded(s, body, 1)
 	var reply struct {
 		Choices []struct {
 			Logprobs []map[string]struct {

@@ -120,9 +120,13 @@ func expand(ctx context.Context, s *upstream.Server, tokens []int32, item *media
 	if err != nil {
 		return nil, err
 	}
+	settings, err := json.Marshal(bounded(s, map[string]any{"max_tokens": 1, "temperature": 0}, 1))
+	if err != nil {
+		return nil, err
+	}
 	body := append(append([]byte(`{"model":`), quoted(caps.Model)...), `,"token_ids":`...)
 	body = appendMedia(append(body, ids...), []media.Item{*item})
-	body = append(body, `,"sampling_params":{"max_tokens":1,"temperature":0}}`...)
+	body = append(append(append(body, `,"sampling_params":`...), settings...), '}')
 	var reply expansion
 	err = s.Call(ctx, http.MethodPost, pathGenerate, json.RawMessage(body), &reply)
 	if status := upstream.StatusOf(err); status/100 == 4 && !absent(err) {

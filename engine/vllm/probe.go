@@ -252,6 +252,7 @@ func (p *prober) cache() error {
 		p.caps.Flush = !no
 	}
 	body := map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "cache_salt": ""}
+	body = bounded(p.s, body, 1)
 	err := p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil)
 	p.caps.Salt = upstream.StatusOf(err)/100 == 4 && !absent(err)
 	_, err = answered(err)

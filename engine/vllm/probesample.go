@@ -63,6 +63,9 @@ func plausible(logprobs []float32) bool {
 func (p *prober) ask(ctx context.Context, tokens int) (upstream.Delta, error) {
 	var d upstream.Delta
 	r := upstream.Request{ID: "headway-probe-" + rand.Text() + "|", Prompt: probePrompt, MaxTokens: tokens, Sampling: port.Sampling{Temperature: 1}}
+	if masked(p.s) {
+		r.Sampling.TopK = wideCut
+	}
 	call, err := p.Generate(r, p.caps)
 	if err != nil {
 		return d, err
@@ -128,11 +131,15 @@ func (p *prober) distribution() error {
 		p.caps.Logprobs = false // what it calls log-probs are none
 		return nil
 	}
-	_, whole, err := p.likeliest(1, -1)
+	all := -1
+	if masked(p.s) {
+		all = wideCut
+	}
+	_, whole, err := p.likeliest(1, all)
 	if no, err := answered(err); no || err != nil {
 		return err
 	}
-	_, half, err := p.likeliest(0.5, -1)
+	_, half, err := p.likeliest(0.5, all)
 	if no, err := answered(err); no || err != nil {
 		return err
 	}
@@ -185,7 +192,7 @@ var vocabularySize = regexp.MustCompile(`Requested sample logprobs of (\d+)`)
 // vocabulary finds the number of token ids: the number that the server names where it is asked for
 // the log-probs of all, if the last of them may be sampled and the one after it may not.
 func (p *prober) vocabulary() error {
-	body := map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "logprobs": -1}
+	body := bounded(p.s, map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "logprobs": -1}, 1)
 	refusal := p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil)
 	if no, err := answered(refusal); err != nil || !no {
 		return err
@@ -212,6 +219,7 @@ func (p *prober) vocabulary() error {
 // allowed reports whether a token may be sampled at all.
 func (p *prober) allowed(token int) (bool, error) {
 	body := map[string]any{"model": p.caps.Model, "prompt": probePrompt, "max_tokens": 1, "allowed_token_ids": []int{token}}
+	body = bounded(p.s, body, 1)
 	no, err := answered(p.s.Call(p.ctx, http.MethodPost, pathCompletions, body, nil))
 	return !no && err == nil, err
 }
