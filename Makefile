@@ -163,9 +163,17 @@ fuzz: ## every fuzz target, FUZZ_TIME=30s each; FUZZ=REGEXP: those alone. Inputs
 # Seeds of make soak.
 SEEDS ?= 1-100000
 
+.PHONY: world
+world: ## whole systems under faults: the plans that failed once, and 300 seeds
+	$(GO) run ./cmd/lab/world check --seeds 1-300
+
 .PHONY: soak
 soak: ## whole systems under faults, one a seed, SEEDS=1-100000 on all cores; it goes on where it was interrupted
-	$(GO) run ./cmd/lab/world soak --seeds $(SEEDS)
+	$(GO) run ./cmd/lab/world soak --seeds=$(SEEDS)
+
+.PHONY: doctored
+doctored: ## how strong the worlds' check is: builds with one bug each, and the seed that finds it (hours; it goes on where it was interrupted)
+	$(GO) run ./cmd/lab/world doctored --seeds-max 2000
 
 # The analysis takes half a minute of a core, so that it is no part of lint.
 .PHONY: dead

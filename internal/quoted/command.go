@@ -192,6 +192,9 @@ func Headway(words []string) (arguments []string, is bool) {
 // Lab returns the arguments of a command that is the program of the studies: go run ./cmd/lab.
 func Lab(words []string) (arguments []string, is bool) { return goRun(words, "./cmd/lab") }
 
+// World returns the arguments of a command line of worlds: go run ./cmd/lab/world soak.
+func World(words []string) (arguments []string, is bool) { return goRun(words, "./cmd/lab/world") }
+
 // goRun returns the arguments that go run hands to the program of a folder.
 func goRun(words []string, folder string) (arguments []string, is bool) {
 	if len(words) > 1 && words[0] == "go" && words[1] == "run" {

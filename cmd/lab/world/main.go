@@ -10,8 +10,13 @@ import (
 
 // grammar is that of the command line.
 type grammar struct {
-	Run  runCmd  `cmd:"" help:"Run one world: the plan that a seed draws, or a plan of a file."`
-	Soak soakCmd `cmd:"" help:"Run many seeds on all cores, and go on where an earlier run was interrupted."`
+	Run      runCmd      `cmd:"" help:"Run one world: the plan that a seed draws, or a plan of a file."`
+	Soak     soakCmd     `cmd:"" help:"Run many seeds on all cores, and go on where an earlier run was interrupted."`
+	Check    checkCmd    `cmd:"" help:"Run the plans that are kept because they failed once, and some hundred seeds."`
+	Shrink   shrinkCmd   `cmd:"" help:"Make a plan that fails smaller, as long as it fails by the same rule."`
+	Twice    twiceCmd    `cmd:"" help:"Run every seed twice, and compare the answers: one seed has one order of everything."`
+	Doctored doctoredCmd `cmd:"" help:"Put in one bug at a time, and run seeds until one finds it: how strong the check is."`
+	Coverage coverageCmd `cmd:"" help:"Print which fault struck in which state, and which pairs are empty."`
 }
 
 // world is the command line of this program.

@@ -8,32 +8,15 @@ import (
 	"fmt"
 	"hash/fnv"
 	"os"
+	"path/filepath"
 	"runtime"
 
+	"github.com/headway-rl/headway/cmd/lab/world/checker"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
+	"github.com/headway-rl/headway/cmd/lab/world/outcome"
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/cmd/lab/world/scenario"
 )
-
-// result is the line that a world prints.
-type result struct {
-	Seed       uint64         `json:"seed"`
-	Plan       plan.Plan      `json:"plan"`
-	Steps      int            `json:"steps"`
-	Events     int            `json:"events"`
-	Faults     map[string]int `json:"faults"`
-	Pairs      map[string]int `json:"pairs"`
-	Violations []violation    `json:"violations"`
-	Stuck      string         `json:"stuck,omitempty"`
-	Mix        string         `json:"mix"`
-	WorldS     float64        `json:"world_s"`
-	AllocMB    uint64         `json:"alloc_mb"`
-}
-
-type violation struct {
-	Rule string `json:"rule"`
-	Text string `json:"text"`
-}
 
 func main() {
 	seed := flag.Uint64("seed", 1, "the seed whose plan is drawn")
@@ -53,7 +36,13 @@ func main() {
 	}
 	w, err := scenario.Run(p)
 	must(err)
-	r := result{Seed: p.Seed, Plan: p, Steps: w.Steps(), Events: len(w.History), Faults: w.Faults, Pairs: w.Pairs, Stuck: w.Stuck, WorldS: w.Seconds()}
+	r := outcome.Outcome{
+		Seed: p.Seed, Plan: p, Steps: w.Steps(), Events: int64(len(w.History)), Faults: w.Faults, Pairs: w.Pairs, Stuck: w.Stuck, WorldS: w.Seconds(),
+		Trace: filepath.Join(w.Ending.Dir, "trace.ndjson.zst"),
+	}
+	for _, v := range checker.Check(checker.Sampler{Vocabulary: scenario.Policy.Vocabulary, EOS: scenario.Policy.EOS, Length: scenario.Policy.Length, Start: scenario.Start}, w.History, w.Ending) {
+		r.Violations = append(r.Violations, outcome.Violation{Rule: v.Rule, Text: v.Text})
+	}
 	hash := fnv.New64a()
 	for _, line := range w.History {
 		raw, err := json.Marshal(line)
@@ -64,7 +53,7 @@ func main() {
 	r.Mix = fmt.Sprintf("%x-%x-%x", picks, mix, hash.Sum64())
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	r.AllocMB = memory.TotalAlloc >> 20
+	r.AllocMB = float64(memory.TotalAlloc >> 20)
 	if *written != "" {
 		writeHistory(*written, w)
 	}
@@ -75,14 +64,14 @@ func main() {
 	must(err)
 	fmt.Println(string(raw))
 	if r.Stuck != "" || len(r.Violations) > 0 {
-		os.Exit(1)
+		os.Exit(outcome.Broken)
 	}
 }
 
 func must(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "world:", err)
-		os.Exit(2)
+		os.Exit(outcome.Harness)
 	}
 }
 

@@ -18,9 +18,9 @@ const (
 
 // A seed counts if its run trains at least StepsMin steps and meets at least FaultsMin faults of KindsMin kinds.
 const (
-	StepsMin  = 20
-	FaultsMin = 5
-	KindsMin  = 3
+	StepsMin  = plan.StepsCounted
+	FaultsMin = plan.FaultsCounted
+	KindsMin  = plan.KindsCounted
 )
 
 // Outcome is what happened in one world.

@@ -19,7 +19,7 @@ func Draw(seed uint64) Plan {
 		Seed: seed, Steps: StepsCounted + d.between(0, 4),
 		Workers: d.between(1, 3),
 		Rules: Rules{
-			GroupSize: d.of(1, 2, 2, 4), Attempts: 40, Policy: "bounded", Eta: d.between(0, 3),
+			GroupSize: d.of(1, 2, 2, 4), Attempts: 40, Policy: "bounded", Eta: d.between(1, 4),
 			LeaseMS: d.of(2000, 4000, 8000), ClaimMS: d.of(2000, 4000, 8000), WriterMS: d.of(1000, 2000, 3000),
 		},
 		Trainer: Trainer{StepMS: d.of(10, 50, 200, 500)},

@@ -26,8 +26,11 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// policy is the model that every engine serves.
-var policy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 12}
+// Start is the name of the weights that an engine starts with, which stand for version 0.
+const Start = "as started"
+
+// Policy is the model that every engine serves.
+var Policy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 12}
 
 const (
 	runName        = "world"
@@ -99,7 +102,7 @@ func (noView) Message(string)         {}
 func (w *World) serveEngine(h *machine.Host, i int) error {
 	e := w.plan.Engines[i]
 	enginetest.NewPolicyServer(enginetest.PolicyOptions{
-		Policy: policy, Listen: 8000, Context: 256, Weights: "as started", Spans: e.Spans,
+		Policy: Policy, Listen: 8000, Context: 256, Weights: Start, Spans: e.Spans,
 		Step:  time.Duration(e.TokenUS) * time.Microsecond,
 		Named: func(dir string) string { return filepath.Base(filepath.Dir(dir)) },
 	})

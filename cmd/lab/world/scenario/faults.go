@@ -40,6 +40,10 @@ func (w *World) meet(f plan.Fault) {
 	}
 	time.Sleep(lasts)
 	w.note(f.Host, "healed", f.Kind)
+	if f.Kind == plan.Full && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
+		a.host.Full(false)
+		w.kill(a, plan.Fault{Kind: plan.Kill, Host: f.Host, N: 1}, time.Second)
+	}
 }
 
 // kill ends a host's program, does to its disk what the fault says, and starts it again.

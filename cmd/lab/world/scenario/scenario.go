@@ -28,7 +28,7 @@ type World struct {
 	// Ending is where log and weights lie.
 	Ending history.Ending
 	// Faults counts them by kind, Pairs by the call that was under way and the fault with its role.
-	Faults, Pairs map[string]int
+	Faults, Pairs map[string]int64
 	// Stuck says why the run did not end; empty where it did.
 	Stuck string
 
@@ -63,7 +63,7 @@ func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
 func Run(p plan.Plan) (*World, error) {
 	w := &World{
 		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{},
-		Faults: map[string]int{}, Pairs: map[string]int{}, began: time.Now(),
+		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(),
 	}
 	if err := writeModel("model"); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func writeModel(dir string) error {
 		return err
 	}
 	for name, content := range map[string][]byte{
-		"config.json":     fmt.Appendf(nil, `{"vocab_size": %d, "max_position_embeddings": 256}`, policy.Vocabulary),
+		"config.json":     fmt.Appendf(nil, `{"vocab_size": %d, "max_position_embeddings": 256}`, Policy.Vocabulary),
 		"tokenizer.json":  []byte("{}"),
 		weights.ModelName: append(raw, make([]byte, 16)...),
 	} {

@@ -1,0 +1,166 @@
+package shrink
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
+)
+
+// passes make smaller plans of one: each makes other changes, the largest ones first. Every change leaves fewer or
+// smaller things, so that a search ends.
+var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, fewerSteps, smallerGroups, earlierFaults, smallerFaults}
+
+// fewerFaults leaves out halves of the faults, then quarters, down to one.
+func fewerFaults(p plan.Plan) []candidate {
+	var found []candidate
+	n := len(p.Faults)
+	for size := (n + 1) / 2; size >= 1; size /= 2 {
+		for at := 0; at < n; at += size {
+			c := p
+			c.Faults = slices.Delete(slices.Clone(p.Faults), at, min(at+size, n))
+			found = append(found, candidate{c, fmt.Sprintf("%d of %d faults", len(c.Faults), n)})
+		}
+	}
+	return found
+}
+
+// fewerHosts leaves out one host with its faults, the last of its role first.
+func fewerHosts(p plan.Plan) []candidate {
+	var found []candidate
+	leave := func(role string, n, least int, change func(c *plan.Plan, i int)) {
+		for i := n - 1; i >= 0 && n > least; i-- {
+			c := without(p, role, i)
+			change(&c, i)
+			found = append(found, candidate{c, fmt.Sprintf("without %s%d", role, i)})
+		}
+	}
+	leave("plane", p.Planes, 1, func(c *plan.Plan, _ int) { c.Planes-- })
+	if p.Planes == 1 && !p.Embedded {
+		c := p
+		c.Embedded = true
+		c.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f plan.Fault) bool { return f.Host == "broker" || f.Other == "broker" })
+		found = append(found, candidate{c, "without the broker's host"})
+	}
+	leave("receiver", p.Receivers, 0, func(c *plan.Plan, _ int) { c.Receivers-- })
+	leave("engine", len(p.Engines), 1, func(c *plan.Plan, i int) { c.Engines = slices.Delete(slices.Clone(p.Engines), i, i+1) })
+	leave("worker", p.Workers, 1, func(c *plan.Plan, _ int) { c.Workers-- })
+	return found
+}
+
+// without leaves out the faults of a host, and gives those of later hosts of its role their new names.
+func without(p plan.Plan, role string, gone int) plan.Plan {
+	renamed := func(host string) (string, bool) {
+		number, ok := strings.CutPrefix(host, role)
+		i, err := strconv.Atoi(number)
+		if !ok || err != nil || i < gone {
+			return host, true
+		}
+		return role + strconv.Itoa(i-1), i > gone
+	}
+	var faults []plan.Fault
+	for _, f := range p.Faults {
+		var host, other bool
+		f.Host, host = renamed(f.Host)
+		f.Other, other = renamed(f.Other)
+		if host && other {
+			faults = append(faults, f)
+		}
+	}
+	p.Faults = faults
+	return p
+}
+
+// fewerSteps makes a run shorter.
+func fewerSteps(p plan.Plan) []candidate {
+	var found []candidate
+	for _, steps := range append(below(p.Steps, 1), p.Steps-1) {
+		if steps < 1 {
+			continue
+		}
+		c := p
+		c.Steps = steps
+		found = append(found, candidate{c, fmt.Sprintf("%d steps", steps)})
+	}
+	return found
+}
+
+// smallerGroups makes groups of one rollout, and batches of one group.
+func smallerGroups(p plan.Plan) []candidate {
+	var found []candidate
+	if size := p.Rules.GroupSize; size > 1 {
+		c := p
+		c.Rules.GroupSize, c.Rules.Batch = 1, p.Rules.Batch/size
+		found = append(found, candidate{c, "groups of 1"})
+	}
+	if size := p.Rules.GroupSize; size > 0 && p.Rules.Batch > size {
+		c := p
+		c.Rules.Batch = size
+		found = append(found, candidate{c, "batches of 1 group"})
+	}
+	return found
+}
+
+// earlierFaults brings the time of all faults, or of one, nearer to the run's start.
+func earlierFaults(p plan.Plan) []candidate {
+	var found []candidate
+	all := p
+	all.Faults = slices.Clone(p.Faults)
+	for i := range all.Faults {
+		all.Faults[i].AtMS /= 2
+	}
+	if !slices.Equal(all.Faults, p.Faults) {
+		found = append(found, candidate{all, "all faults in half the time"})
+	}
+	return found
+}
+
+// smallerFaults makes one fault shorter or weaker.
+func smallerFaults(p plan.Plan) []candidate {
+	var found []candidate
+	for i, f := range p.Faults {
+		smaller := func(f plan.Fault, change string) {
+			c := p
+			c.Faults = slices.Clone(p.Faults)
+			c.Faults[i] = f
+			found = append(found, candidate{c, fmt.Sprintf("%s of %s %s", f.Kind, f.Host, change)})
+		}
+		if f.Both {
+			one := f
+			one.Both = false
+			smaller(one, "one way")
+		}
+		for _, ms := range below(f.ForMS, 1) {
+			short := f
+			short.ForMS = ms
+			smaller(short, fmt.Sprintf("for %d ms", ms))
+		}
+		for _, ms := range below(max(f.ByMS, -f.ByMS), 1) {
+			near := f
+			near.ByMS = ms
+			if f.ByMS < 0 {
+				near.ByMS = -ms
+			}
+			smaller(near, fmt.Sprintf("by %d ms", near.ByMS))
+		}
+		for _, n := range below(f.N, 1) {
+			few := f
+			few.N = n
+			smaller(few, fmt.Sprintf("with n %d", n))
+		}
+	}
+	return found
+}
+
+// below are a few numbers from the least one up to nine tenths of n, the smallest first.
+func below[N int | int64 | uint64](n, least N) []N {
+	var found []N
+	for _, m := range []N{least, n / 10, n / 2, n - n/10 - 1} {
+		if m >= least && m < n && !slices.Contains(found, m) {
+			found = append(found, m)
+		}
+	}
+	return found
+}
