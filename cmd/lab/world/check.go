@@ -81,7 +81,8 @@ func (c *checkCmd) Run(a *app.Process) error {
 	if err != nil {
 		return err
 	}
-	r.Complete, r.Ran, r.Counted, r.TookS = seeds.Left(r.Done) == 0, r.Totals.Seeds, r.Totals.Counting, a.Now().Sub(began).Seconds()
+	r.Left = seeds.Left(r.Done)
+	r.Complete, r.Ran, r.Counted, r.TookS = r.Left == 0, r.Totals.Seeds, r.Totals.Counting, a.Now().Sub(began).Seconds()
 	return c.finish(a, r)
 }
 

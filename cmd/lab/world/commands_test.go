@@ -60,12 +60,12 @@ func TestTwice(t *testing.T) {
 	}
 	contains(t, stdout, "8 seeds ran twice", ": 0 differ, 3 failed in the same way twice")
 	dir := t.TempDir()
-	code, stdout, stderr = typed(t, "twice", "--seeds", "1,1014", "--failures", dir)
+	code, stdout, stderr = typed(t, "twice", "--seeds", "1,1014-1015", "--failures", dir)
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, stdout, "DIFFERS   seed 1014: mix", "seed-1014-first.txt")
-	contains(t, stderr, "1 seed of 2 had another answer when they ran again, the first is 1014: its mix")
+	contains(t, stdout, "DIFFERS   seed 1014: mix", "seed-1014-first.txt", "DIFFERS   seed 1015: history, from line 3 on")
+	contains(t, stderr, "2 seeds of 3 had another answer when they ran again, the first is 1014: its mix")
 	first, err := os.ReadFile(filepath.Join(dir, "seed-1014-first.txt"))
 	if err != nil {
 		t.Fatal(err)
@@ -73,6 +73,10 @@ func TestTwice(t *testing.T) {
 	second, err := os.ReadFile(filepath.Join(dir, "seed-1014-second.txt"))
 	if err != nil || bytes.Equal(first, second) {
 		t.Errorf("the answers that are kept are the same, %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+	if err != nil || len(left) != 4 {
+		t.Errorf("%q, %v: want the histories of two seeds", left, err)
 	}
 }
 

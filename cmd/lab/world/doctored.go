@@ -276,9 +276,11 @@ func printDoctored(w io.Writer, r doctoredReport) {
 	}
 	rows.Flush()
 	slices.Sort(until)
+	fmt.Fprintf(w, "\n%d of %s found", len(until), report.Counted(len(r.Builds), "build"))
 	if n := len(until); n > 0 {
-		fmt.Fprintf(w, "\n%d of %s found; half of them within %s, all within %d; by %s\n", n, report.Counted(len(r.Builds), "build"), report.Counted(int64(until[(n-1)/2]), "seed"), until[n-1], counts(rules))
+		fmt.Fprintf(w, "; half of them within %s, all within %d; by %s", report.Counted(int64(until[(n-1)/2]), "seed"), until[n-1], counts(rules))
 	}
+	fmt.Fprintln(w)
 }
 
 // textMax is how much of a text stands in a table, in characters.

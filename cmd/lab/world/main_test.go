@@ -74,9 +74,12 @@ func TestRun(t *testing.T) {
 
 func TestRunKeeps(t *testing.T) {
 	dir := t.TempDir()
-	kept, file := filepath.Join(dir, "kept"), filepath.Join(dir, "plan.json")
-	if code, _, stderr := typed(t, "run", "7", "--keep", kept, "--plan", file); code != 0 {
+	kept, file, history := filepath.Join(dir, "kept"), filepath.Join(dir, "plan.json"), filepath.Join(dir, "history.ndjson")
+	if code, _, stderr := typed(t, "run", "7", "--keep", kept, "--plan", file, "--history", history); code != 0 {
 		t.Fatal(stderr)
+	}
+	if _, err := os.Stat(history); err != nil {
+		t.Error(err)
 	}
 	if _, err := os.Stat(filepath.Join(kept, "left")); err != nil {
 		t.Error(err)

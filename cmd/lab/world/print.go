@@ -9,7 +9,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/headway-rl/headway/cmd/lab/world/outcome"
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -33,9 +33,12 @@ func printSoak(w io.Writer, r soakReport) {
 	row := func(name, format string, values ...any) {
 		fmt.Fprintf(rows, "%s\t%s\n", name, fmt.Sprintf(format, values...))
 	}
-	row("seeds", "%s, %s of them count (%d steps, %d faults of %d kinds)", report.Count(t.Seeds), report.Count(t.Counting), outcome.StepsMin, outcome.FaultsMin, outcome.KindsMin)
+	row("seeds", "%s, %s of them count (%d steps, %d faults of %d kinds)", report.Count(t.Seeds), report.Count(t.Counting), plan.StepsCounted, plan.FaultsCounted, plan.KindsCounted)
 	if len(t.Short) > 0 {
 		row("do not count", "%s", counts(t.Short))
+	}
+	if r.Left > 0 {
+		row("left", "%s", report.Count(r.Left))
 	}
 	row("failed", "%s", counts(t.Rules))
 	row("train steps", "%s", report.Count(t.Steps))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,10 +26,11 @@ import (
 
 // runCmd runs one world.
 type runCmd struct {
-	World string `arg:"" name:"seed-or-plan" help:"A seed, which is a number, or the path of a plan."`
-	Keep  string `placeholder:"DIR" help:"Run the world in this folder, which is empty or not there, and leave it."`
-	Trace string `placeholder:"FILE" help:"Copy the trace of the world's run to this file, for headway view."`
-	Plan  string `placeholder:"FILE" help:"Write the plan to this file."`
+	World   string `arg:"" name:"seed-or-plan" help:"A seed, which is a number, or the path of a plan."`
+	Keep    string `placeholder:"DIR" help:"Run the world in this folder, which is empty or not there, and leave it."`
+	Trace   string `placeholder:"FILE" help:"Copy the trace of the world's run to this file, for headway view."`
+	Plan    string `placeholder:"FILE" help:"Write the plan to this file."`
+	History string `placeholder:"FILE" help:"Write everything that the hosts saw and did to this file, a line of JSON each."`
 	building
 	limits
 	command.Output
@@ -53,6 +56,11 @@ func (c *runCmd) Run(a *app.Process) error {
 	if j.Keep, err = emptyFolder(c.Keep); err != nil {
 		return err
 	}
+	if c.History != "" {
+		if j.History, err = filepath.Abs(c.History); err != nil {
+			return err
+		}
+	}
 	p, err := c.open(ctx, a, c.limits)
 	if err != nil {
 		return err
@@ -71,7 +79,7 @@ func (c *runCmd) Run(a *app.Process) error {
 	if err := c.print(a, r); err != nil {
 		return err
 	}
-	if c.Plan != "" && r.Plan.Steps > 0 {
+	if c.Plan != "" {
 		if err := (soak.Script{Rule: r.Rule, Comment: r.Text, Plan: r.Plan}).Write(c.Plan); err != nil {
 			return err
 		}
@@ -132,7 +140,7 @@ func printPlan(w io.Writer, p plan.Plan) {
 		broker = "its own broker"
 	}
 	fmt.Fprintf(w, "seed      %d\nhosts     %s with %s, %s, %s, %s\n", p.Seed, report.Counted(p.Planes, "plane"), broker, report.Counted(len(p.Engines), "engine"), report.Counted(p.Workers, "worker"), report.Counted(p.Receivers, "receiver"))
-	for _, f := range p.Faults {
+	for _, f := range slices.SortedStableFunc(slices.Values(p.Faults), func(a, b plan.Fault) int { return cmp.Compare(a.AtMS, b.AtMS) }) {
 		fmt.Fprintf(w, "%7.3f s  %s\n", float64(f.AtMS)/1000, faultText(f))
 	}
 }

@@ -52,11 +52,8 @@ func (c *shrinkCmd) Run(a *app.Process) error {
 	if rule == "" {
 		rule = first.Rule
 	}
-	switch {
-	case !first.Breaks(rule):
+	if !first.Breaks(rule) {
 		return failure.Usage("", "%s does not break the rule %q: nothing is to be made smaller (it breaks %q)", c.World, rule, first.Rule)
-	case first.Plan.Steps == 0:
-		return failure.Run("give the plan itself, in a file", "seed %d ended without an answer (%s: %s), so that its plan is not known", first.Seed, first.Rule, first.Text)
 	}
 	small, runs, err := c.search(ctx, a, p, first, rule)
 	if err != nil {

@@ -35,6 +35,8 @@ type soakReport struct {
 	*soak.Ledger
 	// Complete says that all seeds that were asked for are done.
 	Complete bool `json:"complete"`
+	// Left counts the others.
+	Left int64 `json:"left"`
 	// File is the ledger's path.
 	File string `json:"ledger"`
 	// Ran, Counted and TookS are of this process alone.
@@ -79,7 +81,7 @@ func (c *soakCmd) Run(a *app.Process) error {
 	}.Start(ctx)
 	line.Clear()
 	r := soakReport{
-		Ledger: ledger, Complete: seeds.Left(ledger.Done) == 0, File: path,
+		Ledger: ledger, Complete: seeds.Left(ledger.Done) == 0, Left: seeds.Left(ledger.Done), File: path,
 		Ran: ledger.Totals.Seeds - before.Seeds, Counted: ledger.Totals.Counting - before.Counting, TookS: a.Now().Sub(began).Seconds(),
 	}
 	if err != nil && !errors.Is(err, context.Canceled) {
@@ -103,7 +105,7 @@ func (c *soakCmd) verdict(r soakReport, seeds soak.Ranges, err error) error {
 		return failure.Run(fmt.Sprintf("go run ./cmd/lab/world run %s shows it, and shrink makes it smaller", first.Script),
 			"%s of %s failed, the first is %d: %s: %s", report.Counted(len(r.Failures), "seed"), report.Count(r.Totals.Seeds), first.Seed, first.Rule, first.Text)
 	case err != nil:
-		return failure.Run("the same command goes on from here", "interrupted with %s of %s seeds left", report.Count(seeds.Left(r.Done)), report.Count(seeds.Len()))
+		return failure.Run("the same command goes on from here", "interrupted with %s of %s seeds left", report.Count(r.Left), report.Count(seeds.Len()))
 	}
 	return nil
 }

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -86,30 +89,38 @@ func (c *twiceCmd) Run(a *app.Process) error {
 	return nil
 }
 
+// sides are the words for the two runs of a seed in the names of files.
+var sides = [2]string{"first", "second"}
+
+// both are the results of the two runs of a seed.
+type both struct {
+	results [2]program.Result
+	// histories are the files of what the hosts saw and did.
+	histories [2]string
+	// what is the first thing that differs; "" for nothing.
+	what string
+}
+
 // all runs the seeds, each of them twice.
 func (c *twiceCmd) all(ctx context.Context, a *app.Process, p *program.Program, seeds soak.Ranges, folder string, r *twiceReport) error {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
 	line, began := command.NewStatusLine(a), a.Now()
 	var trouble error
 	err := soak.Each(ctx, seeds.Without(nil), c.jobs(),
-		func(ctx context.Context, seed uint64) (pair [2]program.Result, err error) {
-			for i := range pair {
-				if pair[i], err = p.Run(ctx, program.Job{Seed: seed}); err != nil {
-					break
-				}
-			}
-			return pair, err
-		},
-		func(seed uint64, pair [2]program.Result) bool {
+		func(ctx context.Context, seed uint64) (both, error) { return twice(ctx, p, seed, folder) },
+		func(seed uint64, b both) bool {
 			r.Seeds++
-			if what := differs(pair[0], pair[1]); what != "" {
-				d := differing{Seed: seed, What: what}
-				for i, name := range []string{"first", "second"} {
-					_, err := soak.Keep(folder, fmt.Sprintf("seed-%d-%s", seed, name), pair[i])
+			if b.what != "" {
+				d := differing{Seed: seed, What: b.what}
+				for i, side := range sides {
+					_, err := soak.Keep(folder, fmt.Sprintf("seed-%d-%s", seed, side), b.results[i])
 					trouble = errors.Join(trouble, err)
-					d.Kept = append(d.Kept, filepath.Join(folder, fmt.Sprintf("seed-%d-%s.txt", seed, name)))
+					d.Kept = append(d.Kept, filepath.Join(folder, fmt.Sprintf("seed-%d-%s.txt", seed, side)))
 				}
 				r.Differing = append(r.Differing, d)
-			} else if pair[0].Rule != "" {
+			} else if b.results[0].Rule != "" {
 				r.Failed++
 			}
 			if line.Due() {
@@ -121,6 +132,49 @@ func (c *twiceCmd) all(ctx context.Context, a *app.Process, p *program.Program, 
 	r.TookS = a.Now().Sub(began).Seconds()
 	slices.SortFunc(r.Differing, func(a, b differing) int { return cmp.Compare(a.Seed, b.Seed) })
 	return errors.Join(err, trouble)
+}
+
+// twice runs a seed twice. Histories that do not differ are removed.
+func twice(ctx context.Context, p *program.Program, seed uint64, folder string) (b both, err error) {
+	var texts [2][]byte
+	for i, side := range sides {
+		b.histories[i] = filepath.Join(folder, fmt.Sprintf("seed-%d-%s.ndjson", seed, side))
+		if b.results[i], err = p.Run(ctx, program.Job{Seed: seed, History: b.histories[i]}); err != nil {
+			return b, err
+		}
+		if texts[i], err = os.ReadFile(b.histories[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return b, err // a world that ends too early leaves none
+		}
+	}
+	b.what = differs(b.results[0], b.results[1])
+	if line := differingLine(texts[0], texts[1]); line > 0 {
+		b.what = fmt.Sprintf("history, from line %d on", line)
+	}
+	if b.what == "" {
+		for _, path := range b.histories {
+			if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return b, err
+			}
+		}
+	}
+	return b, nil
+}
+
+// differingLine is the number of the first line in which two texts differ; 0 for none.
+func differingLine(a, b []byte) int {
+	if bytes.Equal(a, b) {
+		return 0
+	}
+	n := 1
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return n
+		}
+		if a[i] == '\n' {
+			n++
+		}
+	}
+	return n
 }
 
 // differs names what differs between two runs of a seed; "" for nothing.

@@ -16,13 +16,6 @@ const (
 	Harness = 2 // the harness itself failed, so that nothing is known of the run
 )
 
-// A seed counts if its run trains at least StepsMin steps and meets at least FaultsMin faults of KindsMin kinds.
-const (
-	StepsMin  = plan.StepsCounted
-	FaultsMin = plan.FaultsCounted
-	KindsMin  = plan.KindsCounted
-)
-
 // Outcome is what happened in one world.
 type Outcome struct {
 	// Seed is that of the plan, and Plan everything that the seed drew.
@@ -73,12 +66,12 @@ func (o Outcome) Struck() (faults int64, kinds int) {
 func (o Outcome) Short() string {
 	faults, kinds := o.Struck()
 	switch {
-	case o.Steps < StepsMin:
-		return fmt.Sprintf("fewer than %d steps", StepsMin)
-	case faults < FaultsMin:
-		return fmt.Sprintf("fewer than %d faults", FaultsMin)
-	case kinds < KindsMin:
-		return fmt.Sprintf("fewer than %d kinds of faults", KindsMin)
+	case o.Steps < plan.StepsCounted:
+		return fmt.Sprintf("fewer than %d steps", plan.StepsCounted)
+	case faults < plan.FaultsCounted:
+		return fmt.Sprintf("fewer than %d faults", plan.FaultsCounted)
+	case kinds < plan.KindsCounted:
+		return fmt.Sprintf("fewer than %d kinds of faults", plan.KindsCounted)
 	}
 	return ""
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/cmd/lab/world/program"
 	"github.com/headway-rl/headway/cmd/lab/world/program/programtest"
 )
@@ -108,6 +110,10 @@ func TestPlan(t *testing.T) {
 	r, err = p.Run(context.Background(), program.Job{Plan: &drawn})
 	if err != nil || r.Rule != program.Panic || r.Plan.Workers != 5 || r.Seed != programtest.Panicked {
 		t.Errorf("without an answer, the plan is %+v, %v", r.Plan, err)
+	}
+	r, err = p.Run(context.Background(), program.Job{Seed: programtest.Panicked})
+	if err != nil || !reflect.DeepEqual(r.Plan, plan.Draw(programtest.Panicked)) {
+		t.Errorf("without an answer, the plan of a seed is %+v, %v", r.Plan, err)
 	}
 }
 

@@ -28,6 +28,8 @@ type Job struct {
 	Plan *plan.Plan
 	// Keep is an empty folder in which the world is run and which stays; "" for a folder that is removed.
 	Keep string
+	// History is the path of the file to which the program writes its history; "" for none.
+	History string
 }
 
 // Run runs one world. An error says that it could not be run, or that the context ended: nothing is known of the world.
@@ -45,6 +47,9 @@ func (p *Program) Run(ctx context.Context, job Job) (Result, error) {
 			return Result{}, err
 		}
 		arguments = []string{"-plan", path}
+	}
+	if job.History != "" {
+		arguments = append(arguments, "-history", job.History)
 	}
 	dir := job.Keep
 	if dir == "" {
@@ -73,7 +78,7 @@ func (p *Program) Run(ctx context.Context, job Job) (Result, error) {
 	case job.Plan != nil:
 		r.Plan, r.Seed = *job.Plan, job.Plan.Seed
 	default:
-		r.Seed = job.Seed
+		r.Plan, r.Seed = plan.Draw(job.Seed), job.Seed
 	}
 	return r, nil
 }

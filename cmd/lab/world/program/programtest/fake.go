@@ -32,6 +32,7 @@ const (
 	Harness       = 1012
 	Raced         = 1013
 	Unsteady      = 1014 // has another mix in every run
+	Wavering      = 1015 // has another third line of its history in every run
 	ShortEvery    = 10
 )
 
@@ -77,6 +78,16 @@ func Fails(p plan.Plan) bool {
 }
 
 func world(arguments []string) int {
+	if len(arguments) == 4 && arguments[2] == "-history" {
+		history := "one\ntwo\n"
+		if arguments[1] == strconv.Itoa(Wavering) {
+			history += fmt.Sprintln(os.Getpid())
+		}
+		if err := os.WriteFile(arguments[3], []byte(history), 0o644); err != nil {
+			return harness("%v", err)
+		}
+		arguments = arguments[:2]
+	}
 	if len(arguments) != 2 {
 		return harness("want two arguments, have %q", arguments)
 	}
