@@ -81,6 +81,8 @@ type check struct {
 	// versions are the contents of versions, by number.
 	versions map[int64]*content
 	outages  []outage
+	// writers are acknowledgements of the planes that wrote the log, by the number of recoveries before.
+	writers map[int]logTime
 
 	found []Violation
 	count map[string]int

@@ -108,25 +108,38 @@ func (c *check) quiet(from, to int64) bool {
 	return !slices.ContainsFunc(c.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from })
 }
 
-// stops are the times in which no plane could write or answer, with the grace after each, in order.
-func (c *check) stops() []span {
+// stops are the times in which a plane, and so the run that it writes, could not write or answer, with the grace after
+// each, in order. A plane that only stands by may be frozen, and nothing stands still. Of a writer that nobody heard, it is
+// not known.
+func (c *check) stops(writer string) []span {
 	var out []span
 	for _, o := range c.outages {
-		plane, broker := strings.HasPrefix(o.host, "plane"), strings.HasPrefix(o.host, "broker")
-		late := blindBroker
+		from := o.from
 		switch {
-		case plane && o.kind == "freeze":
-			late = blindPlane
-		case broker && (o.kind == "freeze" || o.kind == "dead" || o.kind == "cut"), plane && o.kind == "cut" && strings.HasPrefix(o.other, "broker"):
+		case o.kind == "freeze" && o.host == writer:
+			from += blindPlane
+		case strings.HasPrefix(o.host, "broker") && (o.kind == "freeze" || o.kind == "dead"), o.cuts(writer):
+			from += blindBroker
 		default:
 			continue
 		}
-		if from := o.from + late; from < o.to {
+		if from < o.to {
 			out = append(out, span{from, o.to + min(o.to-from, graceMost)})
 		}
 	}
 	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 	return out
+}
+
+// cuts says whether an outage cuts a plane off from the broker.
+func (o *outage) cuts(plane string) bool {
+	switch {
+	case o.kind != "cut" || plane == "":
+		return false
+	case strings.HasPrefix(o.host, "broker"):
+		return o.other == "" || o.other == plane
+	}
+	return o.host == plane && (o.other == "" || strings.HasPrefix(o.other, "broker"))
 }
 
 // within is how much of the stops lies between two times.

@@ -10,7 +10,7 @@ const prompt = second
 
 // checkExpired reports claims and leases that ended while their holder was heard, or could not be.
 func (c *check) checkExpired() {
-	e := &expiry{check: c, clocks: c.clocks(), stops: c.stops(), claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}, given: map[attemptID]*claim{}}
+	e := &expiry{check: c, clocks: c.clocks(), stops: map[string][]span{}, claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}, given: map[attemptID]*claim{}}
 	for i := range c.said.claims {
 		e.given[c.said.claims[i].id] = &c.said.claims[i]
 	}
@@ -63,10 +63,21 @@ func (c *check) checkExpired() {
 type expiry struct {
 	*check
 	clocks clocks
-	stops  []span
+	stops  map[string][]span // by the plane that writes
 	claims map[attemptID][]*named
 	leases map[[2]int64][]*named // by lease and attempt
 	given  map[attemptID]*claim
+}
+
+// still are the times in which the clocks of claims and leases stand still at the plane that wrote an event.
+func (e *expiry) still(event int64) []span {
+	writer := e.writers[e.log.segment(event)].to
+	stops, known := e.stops[writer]
+	if !known {
+		stops = e.check.stops(writer)
+		e.stops[writer] = stops
+	}
+	return stops
 }
 
 // over says whether the run had ended, so that nothing is wanted any more.
@@ -100,7 +111,7 @@ func (e *expiry) claimEnded(a *attempt) {
 		}
 	}
 	heard, line := lastWord(e.claims[a.id], ended, g.began, g.line)
-	if lasted := ended - heard - within(e.stops, heard, ended); float64(lasted) < g.deadlineS*float64(second) {
+	if lasted := ended - heard - within(e.still(a.ended), heard, ended); float64(lasted) < g.deadlineS*float64(second) {
 		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
 			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
 	}
@@ -160,7 +171,7 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 			heard = max(heard, at)
 		}
 	}
-	if lasted := ended - heard - within(e.stops, heard, ended); float64(lasted) < e.log.rules.leaseS*float64(second) {
+	if lasted := ended - heard - within(e.still(r.n), heard, ended); float64(lasted) < e.log.rules.leaseS*float64(second) {
 		e.fail(RuleExpired, line, "lease %d, attempt %d went back by event %d (%s), at most %.3f s after its trainer was heard at line %d, and lasts %g s",
 			l.id, r.attempt, r.n, r.kind, float64(lasted)/float64(second), line, e.log.rules.leaseS)
 	}

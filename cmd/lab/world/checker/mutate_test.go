@@ -228,9 +228,9 @@ func (r *recording) late(parts []string, seconds int64, kind, reason string) {
 	r.log[i] += `,"reason":"` + reason + `"`
 }
 
-// fault has the plane stand still from a line on, for so many seconds.
-func (r *recording) fault(line int, seconds int64) {
+// fault has a plane stand still from a line on, for so many seconds.
+func (r *recording) fault(plane string, line int, seconds int64) {
 	at := r.lines[line].AtNS
-	r.lines = slices.Insert(r.lines, line+1, history.Line{AtNS: at, Host: "plane0", Kind: "fault", Text: "freeze for a while"})
-	r.lines = append(r.lines, history.Line{AtNS: at + seconds*second, Host: "plane0", Kind: "healed", Text: "freeze"})
+	r.lines = slices.Insert(r.lines, line+1, history.Line{AtNS: at, Host: plane, Kind: "fault", Text: "freeze for a while"})
+	r.lines = append(r.lines, history.Line{AtNS: at + seconds*second, Host: plane, Kind: "healed", Text: "freeze"})
 }

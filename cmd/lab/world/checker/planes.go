@@ -157,15 +157,15 @@ func (s *sums) below(was *sums) bool {
 // checkWriters reports acknowledgements of two planes between the same two recoveries of the log: each writer begins
 // with one.
 func (c *check) checkWriters() {
-	owner := map[int]logTime{}
+	c.writers = map[int]logTime{}
 	add := func(n int64, k call, what string) {
 		segment := c.log.segment(n)
-		if was, ok := owner[segment]; ok && was.to != k.to {
+		if was, ok := c.writers[segment]; ok && was.to != k.to {
 			c.fail(RuleWriter, k.line, "%s acknowledged event %d (%s), and %s event %d (%s) at line %d: the log has no recovery between them",
 				k.to, n, what, was.to, was.n, was.what, was.line)
 			return
 		}
-		owner[segment] = logTime{n: n, line: k.line, what: what, to: k.to}
+		c.writers[segment] = logTime{n: n, line: k.line, what: what, to: k.to}
 	}
 	for i := range c.said.finishes {
 		if f := &c.said.finishes[i]; f.counted && f.failed == "" {

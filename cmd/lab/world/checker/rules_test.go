@@ -274,7 +274,7 @@ var mutations = []mutation{
 		line, _, parts := r.finish(30)
 		r.lines = slices.Delete(r.lines, line, line+1)
 		r.late(parts, 9, "rollout-failed", "timeout")
-		r.fault(line, 7)
+		r.fault("plane0", line, 7)
 	}},
 	{RuleExpired, "a lease is said to be over that is at its trainer", func(r *recording) {
 		i := r.find("/batches/lease", 200, "headway", 6)
@@ -454,6 +454,18 @@ func TestSilenceEndsAClaim(t *testing.T) {
 	line, _, parts := r.finish(30)
 	r.lines = slices.Delete(r.lines, line, line+1)
 	r.late(parts, 9, "rollout-failed", "timeout")
+	if found := r.check(); says(found, RuleExpired) {
+		t.Errorf("%+v", found)
+	}
+}
+
+// Time in which another plane than the writer stands still is a claim's as any other.
+func TestSilenceEndsAClaimWhileAStandbyIsFrozen(t *testing.T) {
+	r := record(t)
+	line, _, parts := r.finish(30)
+	r.lines = slices.Delete(r.lines, line, line+1)
+	r.late(parts, 9, "rollout-failed", "timeout")
+	r.fault("plane1", line, 7)
 	if found := r.check(); says(found, RuleExpired) {
 		t.Errorf("%+v", found)
 	}
