@@ -60,6 +60,7 @@ func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
 	default:
 		a.host.KillAfter(f.N, slack)
 	}
+	w.unheard(f.Host, "the caller was killed")
 	w.note(f.Host, "dead", f.Kind)
 	if f.Kind == plan.Flip {
 		if path := a.host.Flip(a.dir, f.Path); path != "" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,16 +33,14 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &history.Exchange{BeganNS: r.w.since(), To: r.w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Request: body}
-	call := callOf(e.Path)
-	r.w.open[call]++
+	e := r.w.ask(r.host, request, body)
 	if r.w.twice[r.host] && body != nil {
 		go r.again(request, body)
 	}
 	response, err := r.inner.RoundTrip(request)
 	if err != nil {
 		e.Error = err.Error()
-		r.w.over(r.host, call, e)
+		r.w.over(e)
 		return nil, err
 	}
 	e.Status, e.Type = response.StatusCode, response.Header.Get("Content-Type")
@@ -49,7 +48,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		e.Status, e.Error = 0, errMute.Error()
-		r.w.over(r.host, call, e)
+		r.w.over(e)
 		return nil, errMute
 	}
 	response.Body = &heard{ReadCloser: response.Body, end: func(all []byte, err error) {
@@ -57,7 +56,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		if err != nil {
 			e.Error = err.Error()
 		}
-		r.w.over(r.host, call, e)
+		r.w.over(e)
 	}}
 	return response, nil
 }
@@ -66,6 +65,9 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 func (r *recorder) again(request *http.Request, body []byte) {
 	second := request.Clone(request.Context())
 	second.Body = io.NopCloser(bytes.NewReader(body))
+	e := r.w.ask(r.host, second, body)
+	e.Error = "the second of two that were sent: its answer was dropped"
+	defer r.w.over(e)
 	if response, err := r.inner.RoundTrip(second); err == nil {
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
@@ -129,10 +131,42 @@ func callOf(path string) string {
 // since is the world's time since its start, in nanoseconds.
 func (w *World) since() int64 { return int64(time.Since(w.began)) }
 
+// asked is an exchange that is under way.
+type asked struct {
+	host, call string
+	history.Exchange
+}
+
+// ask keeps an exchange that begins.
+func (w *World) ask(host string, request *http.Request, body []byte) *asked {
+	e := &asked{host: host, Exchange: history.Exchange{
+		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Request: body,
+	}}
+	e.call = callOf(e.Path)
+	w.open[e.call]++
+	w.asked = append(w.asked, e)
+	return e
+}
+
 // over writes an exchange down that has ended.
-func (w *World) over(host, call string, e *history.Exchange) {
-	w.open[call]--
-	w.say(history.Line{Host: host, Kind: "exchange", Exchange: e})
+func (w *World) over(e *asked) {
+	i := slices.Index(w.asked, e)
+	if i < 0 {
+		return // its host was killed
+	}
+	w.asked = slices.Delete(w.asked, i, i+1)
+	w.open[e.call]--
+	w.say(history.Line{Host: e.host, Kind: "exchange", Exchange: &e.Exchange})
+}
+
+// unheard writes down what a host has asked for, and is never told; that of all for an empty name.
+func (w *World) unheard(host, why string) {
+	for _, e := range slices.Clone(w.asked) {
+		if host == "" || e.host == host {
+			e.Status, e.Type, e.Response, e.Error = 0, "", nil, why
+			w.over(e)
+		}
+	}
 }
 
 func (w *World) say(line history.Line) {

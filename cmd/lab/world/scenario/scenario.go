@@ -39,6 +39,7 @@ type World struct {
 	order   []*actor
 	pending sync.WaitGroup
 	open    map[string]int
+	asked   []*asked
 	twice   map[string]bool
 	mute    map[string]bool
 	// ended: the trainer was told that the run has its steps.
@@ -82,6 +83,7 @@ func Run(p plan.Plan) (*World, error) {
 	healed := make(chan struct{})
 	go func() { w.pending.Wait(); close(healed) }()
 	w.await(healed)
+	w.unheard("", "the world has ended")
 	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended}
 	return w, nil
 }
