@@ -25,6 +25,8 @@ import (
 	"github.com/headway-rl/headway/engine/vllm"
 	environment "github.com/headway-rl/headway/env/remote"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/store/weights"
+	"github.com/headway-rl/headway/train/remote"
 )
 
 // strictServer is a vLLM with that template.
@@ -134,6 +136,30 @@ func TestADrainedControlPlaneHasNotEndedItsRun(t *testing.T) {
 		if protocol.RefusalOf(err).Code != protocol.CodeUnavailable {
 			t.Errorf("whoever calls a drained control plane is told %v", err)
 		}
+	}
+}
+
+// A trainer that comes to a finished run is told its newest version, and that there is no work. No version is to be made
+// anew.
+func TestAFinishedRunIsNotInitializedAgain(t *testing.T) {
+	versions, err := weights.Open(t.TempDir(), weights.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	trainer, err := remote.New(remote.Options{Weights: versions, Clock: func() int64 { return 0 }, Lease: time.Minute, SyncEvery: 1, Steps: 3, Run: "r", Vocabulary: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Plane{Record: &record.Record{Parts: &parts.Parts{Remote: trainer}}}
+	if err := p.standAtEnd(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	reply, err := trainer.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 3})
+	if err != nil || reply.Action != protocol.ActionTrain || reply.Version != 3 {
+		t.Errorf("%+v, %v: want the version of the run's end", reply, err)
+	}
+	if _, err := trainer.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", WaitS: 1}); !errors.Is(err, protocol.ErrRunEnded) {
+		t.Errorf("%v, want the run's end", err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p.runtime.Store(run)
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
 		p.logf("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
-		return p.mount()
+		return errors.Join(p.standAtEnd(ctx, resume.Loop.Status().Version), p.mount())
 	}
 	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount()); err != nil {
 		return err
@@ -215,6 +215,15 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return failure.Run("start it again to stand by", "another process took over the run: %w", err)
 	}
 	return failure.Run("start headway serve again: it goes on from the last logged event", "%w", err)
+}
+
+// standAtEnd has a remote trainer be told of a finished run where it ended, though its loop does not run again.
+func (p *Plane) standAtEnd(ctx context.Context, version loop.Version) error {
+	if p.Remote == nil {
+		return nil
+	}
+	p.Remote.EndRun() // first, so that nobody waits for a batch
+	return p.Remote.Restore(ctx, version, 0)
 }
 
 // endedBefore is the failure of a run that was ended before it had begun.
