@@ -100,10 +100,13 @@ func world_enter(host int32) int32 {
 //go:linkname world_offset
 func world_offset(host int32, ns int64) { worldOffset[host] = ns }
 
-// world_state has a host run, freeze or die.
+// world_state has a host run, freeze or die. A dead one stays dead.
 //
 //go:linkname world_state
 func world_state(host int32, state uint8) {
+	if worldState[host] == worldKilled {
+		return
+	}
 	worldState[host] = state
 	if state != worldRuns {
 		return

@@ -18,6 +18,10 @@ func (w *World) meet(f plan.Fault) {
 	if a == nil {
 		return
 	}
+	if a.down && strikesProgram(f.Kind) { // there is no program that it could meet
+		w.note(f.Host, "spared", f.Kind)
+		return
+	}
 	lasts := time.Duration(f.ForMS) * time.Millisecond
 	w.count(f)
 	w.note(f.Host, "fault", fmt.Sprintf("%s %s for %d ms, by %d ms, n %d %s", f.Kind, f.Other, f.ForMS, f.ByMS, f.N, f.Path))
@@ -46,11 +50,17 @@ func (w *World) meet(f plan.Fault) {
 	}
 }
 
+// strikesProgram reports whether a fault is one of a host's program, and no fault of its links, disk or clock.
+func strikesProgram(kind string) bool {
+	switch kind {
+	case plan.Kill, plan.Power, plan.Flip, plan.Freeze:
+		return true
+	}
+	return false
+}
+
 // kill ends a host's program, does to its disk what the fault says, and starts it again.
 func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
-	if a.down {
-		return
-	}
 	a.down = true
 	defer func() { a.down = false }()
 	a.host.Thaw()
