@@ -60,12 +60,17 @@ func TestTwice(t *testing.T) {
 	}
 	contains(t, stdout, "8 seeds ran twice", ": 0 differ, 3 failed in the same way twice")
 	dir := t.TempDir()
-	code, stdout, stderr = typed(t, "twice", "--seeds", "1,1014-1015", "--failures", dir)
+	for i, text := range []string{"of an earlier run", "of another one"} {
+		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("seed-1003-%s.ndjson", sides[i])), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, stdout, stderr = typed(t, "twice", "--seeds", "1,1003,1014-1015", "--failures", dir)
 	if code != 1 {
 		t.Errorf("exit code %d", code)
 	}
 	contains(t, stdout, "DIFFERS   seed 1014: mix", "seed-1014-first.txt", "DIFFERS   seed 1015: history, from line 3 on")
-	contains(t, stderr, "2 seeds of 3 had another answer when they ran again, the first is 1014: its mix")
+	contains(t, stderr, "2 seeds of 4 had another answer when they ran again, the first is 1014: its mix")
 	first, err := os.ReadFile(filepath.Join(dir, "seed-1014-first.txt"))
 	if err != nil {
 		t.Fatal(err)

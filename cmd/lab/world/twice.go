@@ -139,6 +139,9 @@ func twice(ctx context.Context, p *program.Program, seed uint64, folder string) 
 	var texts [2][]byte
 	for i, side := range sides {
 		b.histories[i] = filepath.Join(folder, fmt.Sprintf("seed-%d-%s.ndjson", seed, side))
+		if err := os.Remove(b.histories[i]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return b, err
+		}
 		if b.results[i], err = p.Run(ctx, program.Job{Seed: seed, History: b.histories[i]}); err != nil {
 			return b, err
 		}

@@ -16,9 +16,10 @@ import (
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
 )
 
-// environment is all that a world's process is given. The user's own variables would be part of its plan.
+// environment is all that a world's process is given. The user's own variables would be part of its plan. By PWD, the
+// path of the working directory is the same to every world: the control plane says it in answers.
 var environment = []string{
-	"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOTRACEBACK=all", "GORACE=halt_on_error=1 exitcode=66", "HOME=/", "TMPDIR=.", "TZ=UTC",
+	"GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1", "GOGC=off", "GOTRACEBACK=all", "GORACE=halt_on_error=1 exitcode=66", "HOME=/", "PWD=/proc/self/cwd", "TMPDIR=.", "TZ=UTC",
 }
 
 // Job is one world to run: the plan that a seed draws, or a plan.

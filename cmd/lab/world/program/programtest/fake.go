@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -83,6 +84,9 @@ func world(arguments []string) int {
 		if arguments[1] == strconv.Itoa(Wavering) {
 			history += fmt.Sprintln(os.Getpid())
 		}
+		if arguments[1] == strconv.Itoa(Panicked) {
+			return act(Plan(Panicked), false) // before it has written any
+		}
 		if err := os.WriteFile(arguments[3], []byte(history), 0o644); err != nil {
 			return harness("%v", err)
 		}
@@ -96,6 +100,9 @@ func world(arguments []string) int {
 	}
 	if os.Getenv("GOMAXPROCS") != "1" || os.Getenv("PATH") != "" {
 		return harness("the environment is %q", os.Environ())
+	}
+	if dir, err := os.Getwd(); err != nil || dir != "/proc/self/cwd" && runtime.GOOS == "linux" {
+		return harness("the working directory is %s, %v", dir, err)
 	}
 	if err := os.WriteFile("left", []byte("behind"), 0o644); err != nil {
 		return harness("%v", err)
