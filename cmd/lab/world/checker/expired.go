@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"slices"
+	"strings"
 )
 
 // prompt is how long a request takes to its plane, and an event into its log, while nothing is at fault.
@@ -117,15 +118,19 @@ func (e *expiry) claimEnded(a *attempt) {
 	}
 }
 
-// lastWord is when the last call began that was answered before a time, and its line.
+// lastWord is when the last call began that was answered before a time, and its line. An answer that the claim or lease
+// is over has renewed nothing, nor has one of a plane that only stands by.
 func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 	for _, n := range calls {
-		if n.status != 0 && n.at <= before && n.began > began {
+		if n.status != 0 && n.status != 410 && !n.standby() && n.at <= before && n.began > began {
 			began, line = n.began, n.line
 		}
 	}
 	return began, line
 }
+
+// standby says whether a plane answered that another one is the run's writer.
+func (n *named) standby() bool { return n.status == 503 && strings.Contains(n.message, "stands by") }
 
 // open tells of calls that a plane had before an event and answered after it.
 func (e *expiry) open(calls []*named, event, latest int64, tell func(n *named)) {

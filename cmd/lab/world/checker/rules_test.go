@@ -476,3 +476,21 @@ func TestUnchangedCopyIsClean(t *testing.T) {
 		t.Errorf("%+v", found)
 	}
 }
+
+// A refusal renews no claim: neither that it is over, nor that the plane stands by.
+func TestSilenceEndsAClaimThatIsRefused(t *testing.T) {
+	for status, message := range map[int]string{410: "over", 503: "this process stands by; another one is the run's writer"} {
+		r := record(t)
+		line, id, parts := r.finish(30)
+		at := r.lines[line].AtNS
+		x := r.again(line)
+		x.Path, x.Status, x.BeganNS = fmt.Sprintf("/api/v1/rollouts/g%d-s%d-a%d/touch", id.group, id.sample, id.attempt), status, at+8*second
+		x.Response = fmt.Appendf(nil, `{"error":{"code":"refused","message":%q}}`, message)
+		r.lines[line+1].AtNS = at + 8*second + 1
+		r.lines = slices.Delete(r.lines, line, line+1)
+		r.late(parts, 9, "rollout-failed", "timeout")
+		if found := r.check(); says(found, RuleExpired) {
+			t.Errorf("refused with %d: %+v", status, found)
+		}
+	}
+}
