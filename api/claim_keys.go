@@ -114,6 +114,11 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 	}
 	id := s.keys.rollout(key)
 	named := r.Header.Get(protocol.RolloutHeader)
+	if id == "" && !s.draining() { // the key may be the writer's, whose claim goes on
+		if err := s.ports().Plane.Ready(); err != nil {
+			return caller{}, notReady(err)
+		}
+	}
 	switch {
 	case id == "":
 		return caller{}, protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this control plane has given out since it started: claim another rollout")

@@ -201,8 +201,15 @@ func TestAgentsAreRefused(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	c.plane.setReady(protocol.Refuse(protocol.CodeUnavailable, "starting"))
-	if a := c.do("POST", "/v1/completions", `{}`, auth...); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "true" {
-		t.Errorf("%d %v", a.status, a.header)
+	writers := []string{"Authorization", "Bearer " + newClaimKeys("r").key("g1-s0-a1")} // its claim may go on there
+	for _, auth := range [][]string{auth, writers} {
+		if a := c.do("POST", "/v1/completions", `{}`, auth...); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "true" {
+			t.Errorf("%d %v", a.status, a.header)
+		}
+	}
+	c.plane.setReady(nil)
+	if a := c.do("POST", "/v1/completions", `{}`, writers...); a.status != 410 {
+		t.Errorf("a key that the writer does not know: %d %s", a.status, a.body)
 	}
 	without := start(t, Options{}, nil)
 	if a := without.do("POST", "/v1/completions", `{}`, "Authorization", "Bearer "+without.server.keys.key("g1-s0-a1")); a.status != 404 || !strings.Contains(a.body, "environment.kind: remote") {
