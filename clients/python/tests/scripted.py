@@ -45,10 +45,18 @@ class Reply:
     body_s: float = 0.0
     pieces: int = 1
     lost: str = ""
+    flip: int = 0
     #: The script's words "from", "bytes" and "break" are Python's, too.
     skip: int = 0
     sent: int = 0
     broken: bool = False
+
+    @property
+    def flipped(self) -> bytes:
+        body = bytearray(self.body)
+        if self.flip:
+            body[-self.flip] ^= 1
+        return bytes(body)
 
     @property
     def body(self) -> bytes:
@@ -255,7 +263,7 @@ class _Stream(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            body = self._said.body[self._said.skip :][: self._said.sent or None]
+            body = self._said.flipped[self._said.skip :][: self._said.sent or None]
             for place in range(self._said.pieces):
                 self._sleep(min(self._said.body_s, self._limit_s))
                 if self._said.body_s > self._limit_s:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 from faulty import CONNECTED, Reply, Request, Server, as_json, body, refusal, serving
 
 import headway
-from headway import tensors
+from headway import errors, tensors
 
 LEASE, RENEW = "/api/v1/batches/lease", "/api/v1/batches/11/renew"
 WEIGHTS = {"w": np.ones(3, np.float32)}
@@ -348,3 +349,20 @@ def test_download(server: Server, tmp_path: Any) -> None:
         assert hw.download(tmp_path / "v3") == 3
     assert (tmp_path / "v3" / "model.safetensors").read_bytes() == whole
     assert sorted(p.name for p in (tmp_path / "v3").iterdir()) == ["model.safetensors", "optimizer.safetensors"]
+
+
+def test_a_download_is_checked(server: Server, tmp_path: Any) -> None:
+    """A file with another hash than its manifest's is fetched again. It is never there under its name."""
+    whole = model()
+    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
+    listed = {"name": "model.safetensors", "hash": "sha256:" + hashlib.sha256(whole).hexdigest()}
+    server.routes["GET /api/v1/weights/latest"] = lambda _: as_json({"version": 3, "manifest": {"files": [listed]}})
+    bodies = [flipped, whole]
+    server.routes["GET /api/v1/weights/3/files/model.safetensors"] = lambda _: Reply(body=bodies.pop(0))
+    with headway.connect(server.url) as hw:
+        assert hw.download(tmp_path / "v3") == 3
+        assert (tmp_path / "v3" / "model.safetensors").read_bytes() == whole
+        bodies += [flipped] * 3
+        with pytest.raises(errors.Internal, match="headway weights verify"):
+            hw.download(tmp_path / "again")
+    assert not (tmp_path / "again" / "model.safetensors").exists()

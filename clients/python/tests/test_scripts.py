@@ -188,7 +188,7 @@ class Working:
                 if "sleep_s" in move:
                     self._world.sleep(move["sleep_s"])
                 elif "chat" in move:
-                    single_turn.chat(task.openai(), [{"role": "user", "content": move["chat"]}], move.get("most"))
+                    single_turn.chat(task, [{"role": "user", "content": move["chat"]}], move.get("most"))
                 elif "tokens" in move:
                     sample(move["tokens"], move["most"])
                 elif "fail" in move:
@@ -232,7 +232,6 @@ def test_script(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setattr(
         httpx, "Client", lambda **options: make(transport=server, headers=options["headers"], follow_redirects=False)
     )
-    monkeypatch.setattr(single_turn, "_transports", {})
     random.seed(7)
     options = {"urls": ["http://a"], "patience_s": 600.0, **said.get("options", {})}
     actor = ACTORS[said["actor"]](world, options, tmp_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -99,26 +98,19 @@ def test_the_judge_says_whose_fault_it_is() -> None:
             judged(lambda said, failure=failure: (_ for _ in ()).throw(failure("no answer")))
 
 
-def test_calls_share_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One transport a gateway, however many rollouts ask it; the key of each is in its own headers."""
-    made: list[Transport] = []
-
-    class Counted(Transport):
-        def __init__(self, *arguments: Any, **named: Any) -> None:
-            super().__init__(*arguments, **named)
-            made.append(self)
-
-    monkeypatch.setattr(sys.modules[chat.__module__], "Transport", Counted)
+def test_chats_have_their_claims_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key of a rollout's claim stands in the place of the worker's token."""
     monkeypatch.setenv("HEADWAY_TOKEN", "the-process-own")
     with serving() as server:
+        transport = Transport(server.url)
         answer = {"choices": [{"message": {"content": "yes"}}]}
         server.routes["POST /v1/chat/completions"] = lambda _: as_json(answer)
         for rollout in ("g0-s0-a1", "g0-s1-a1"):
-            assert chat(headway.OpenAI(server.url + "/v1", rollout, rollout), [{"role": "user"}]) == "yes"
+            task = headway.Task(rollout, "x", 0, 0, 7, 0, 0, 1, _key=f"{rollout}.key", _transport=transport)
+            assert chat(task, [{"role": "user"}]) == "yes"
         said = [request.headers["Authorization"] for request in server.seen("/v1/chat/completions")]
-    assert said == ["Bearer g0-s0-a1", "Bearer g0-s1-a1"]
-    assert len(made) == 1
-    made[0].close()
+        transport.close()
+    assert said == ["Bearer g0-s0-a1.key", "Bearer g0-s1-a1.key"]
 
 
 def judged(verify: Callable[[Any], Any], **more: Any) -> headway.Result:

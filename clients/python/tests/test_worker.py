@@ -363,7 +363,7 @@ def test_who_samples() -> None:
         return sample
 
     task = headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1)
-    sample = Sampler(None, task, "w")  # type: ignore[arg-type]
+    sample = Sampler(task, "w")
     assert headway.environment("a")(agent)(task, sample) == "policy"
     assert headway.environment("a")(sampler)(task, sample) is sample
     assert headway.environment("a")(lambda *all: len(all))(task, sample) == 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import threading
 from collections.abc import Callable
@@ -220,21 +219,19 @@ class Loop:
 
 def enter(monkeypatch: pytest.MonkeyPatch) -> Virtual:
     """Have the modules of the client use this clock and these threads."""
-    from headway import claims, client, failures, lease, store, transport
-
-    single_turn = importlib.import_module("headway.single_turn")  # headway has a function of that name
+    from headway import claims, client, failures, lease, store, threads, transport
 
     world = Virtual()
     clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
-    threads = SimpleNamespace(
+    instead = SimpleNamespace(
         Thread=lambda **said: Thread(world, **said), Event=lambda: Event(world), Lock=threading.Lock,
         Semaphore=lambda value: Semaphore(world, value), current_thread=world.current,
     )  # fmt: skip
-    for module in (claims, client, lease, single_turn, store, transport):
-        for name, replaced in (("time", clock), ("threading", threads)):
+    for module in (claims, client, lease, store, threads, transport):
+        for name, replaced in (("time", clock), ("threading", instead)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, replaced)
-    monkeypatch.setattr(claims, "Future", lambda: Future(world))
+    monkeypatch.setattr(threads, "Future", lambda: Future(world))
     monkeypatch.setattr(claims, "asyncio", SimpleNamespace(new_event_loop=lambda: Loop(world)))
     monkeypatch.setattr(claims, "Failures", lambda n: failures.Failures(n, world.monotonic))
     return world

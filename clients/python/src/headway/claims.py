@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from . import errors
 from .failures import Failures
 from .play import DataFailure, Environment, Sampled, Sampler, Task, Unwanted, ending
+from .threads import in_thread
 from .transport import Transport
 
 _log = logging.getLogger("headway.worker")
@@ -22,7 +23,10 @@ _log = logging.getLogger("headway.worker")
 _CLAIM_WAIT_S = 5.0
 #: How long an event loop is waited for that an async function may hold up.
 _LOOP_ENDS_S = 1.0
-_T = TypeVar("_T")
+#: How many touches are under way at once, and bounds of the time that each waits for its answer: a quarter of the
+#: claim's, so that there is time to ask another address.
+_TOUCHES_MAX = 32
+_TOUCH_MIN_S, _TOUCH_MAX_S = 1.0, 5.0
 
 
 def work(
@@ -64,7 +68,7 @@ class Worker:
         self._free = threading.Semaphore(concurrency)
         self._failures = Failures(concurrency)
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[Task, float]] = {}  # by id, with the moment of its last word
+        self._running: dict[str, tuple[Task, float]] = {}  # by id, with the moment of its next touch
         self._deadline_s = 1.0  # until the first claim says it
         #: Rollouts that ended with a result, that failed, and that nobody wanted any more.
         self.finished = self.failed = self.given_up = 0
@@ -115,14 +119,15 @@ class Worker:
         now = time.monotonic()
         with self._lock:
             for claim in claims:
+                self._deadline_s = float(claim.get("deadline_s") or self._deadline_s)
                 fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
                 task = Task(
                     claim["id"], claim.get("environment", ""), **fields, evaluation=bool(claim.get("evaluation")),
-                    _key=claim["key"], _secret=claim["secret"], _openai=self._transport.openai,
+                    _key=claim["key"], _secret=claim["secret"], _transport=self._transport,
+                    _unwanted=threading.Event(),
                 )  # fmt: skip
                 claim["task"] = task
-                self._running[task.id] = (task, now)
-                self._deadline_s = float(claim.get("deadline_s") or self._deadline_s)
+                self._running[task.id] = (task, now + self._deadline_s / 4)
         return claims
 
     def _play(self, claim: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
@@ -180,7 +185,7 @@ class Worker:
         try:
             if found is None:
                 raise errors.Invalid(f"no environment {task.environment!r} here")
-            sample = Sampler(self._transport, task, self.name)
+            sample = Sampler(task, self.name)
             if found.is_async:
                 return ending(asyncio.run_coroutine_threadsafe(_await(found, task, sample), loop).result())
             return ending(found(task, sample))
@@ -206,8 +211,9 @@ class Worker:
     def _keep(self, task: Task) -> None:
         """Keep a claim, and learn whether it is wanted."""
         try:
+            limit_s = min(max(self._deadline_s / 4, _TOUCH_MIN_S), _TOUCH_MAX_S)
             reply = self._transport.post(
-                f"/api/v1/rollouts/{task.id}/touch", self._signed(task), timeout_s=5.0, patience_s=0.0
+                f"/api/v1/rollouts/{task.id}/touch", self._signed(task), timeout_s=limit_s, patience_s=0.0
             )
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
             task._unwanted.set()
@@ -217,20 +223,39 @@ class Worker:
             task._unwanted.set()
 
     def _touch(self) -> None:
-        """Keep the claims of what is being played, and learn which are not wanted any more."""
+        """Keep the claims of what is being played, and learn which are not wanted any more.
+
+        A claim is touched at a quarter of its time, and none twice before all that are due. No claim waits for the
+        answer to another's touch, as long as there is room.
+        """
+        room = threading.Semaphore(_TOUCHES_MAX)
         while not self._closing.wait(min(max(self._deadline_s / 8, 0.02), 1.0)):
             self._failures.tell()
+            for task in self._due():
+                room.acquire()
+                in_thread(self._touch_one, task, room)
+
+    def _due(self) -> list[Task]:
+        """The rollouts whose touch is due. Each is due again when `_touch_one` says so."""
+        now = time.monotonic()
+        with self._lock:
+            found = [task for task, moment in self._running.values() if moment <= now and task.wanted]
+            for task in found:
+                self._running[task.id] = (task, math.inf)
+        return found
+
+    def _touch_one(self, task: Task, room: threading.Semaphore) -> None:
+        began, share = time.monotonic(), 8
+        try:
+            self._keep(task)
+            share = 4
+        except (errors.HeadwayError, RuntimeError):
+            pass  # the control plane is away: it is asked again soon
+        finally:
+            room.release()
             with self._lock:
-                due = time.monotonic() - self._deadline_s / 4
-                running = [task for task, word in self._running.values() if word <= due and task.wanted]
-            for task in running:
-                with self._lock:
-                    if task.id in self._running:
-                        self._running[task.id] = (task, time.monotonic())
-                try:
-                    self._keep(task)
-                except (errors.HeadwayError, RuntimeError):
-                    break  # the control plane is away: the next round asks again
+                if task.id in self._running:
+                    self._running[task.id] = (task, began + self._deadline_s / share)
 
     def _drain(self) -> None:
         until = time.monotonic() + self._grace_s
@@ -252,20 +277,6 @@ def _gone(error: BaseException | None) -> bool:
                 return True
         error = error.__cause__ or error.__context__
     return False
-
-
-def in_thread(call: Callable[..., _T], *arguments: Any) -> Future[_T]:
-    """Call it in a thread of its own. A pool's threads would keep the process until the last tool has ended."""
-    done: Future[_T] = Future()
-
-    def run() -> None:
-        try:
-            done.set_result(call(*arguments))
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=run, name="headway-play", daemon=True).start()
-    return done
 
 
 async def _await(found: Environment, task: Task, sample: Sampler) -> Any:

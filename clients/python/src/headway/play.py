@@ -7,13 +7,19 @@ import inspect
 import math
 import operator
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent import futures
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import errors
 from .agent import OpenAI
+from .threads import in_thread
 from .transport import Transport
+
+#: How long a call that samples may take, and how often it is looked whether its rollout is still wanted.
+_SAMPLE_S = 600.0
+_LOOK_S = 0.25
 
 
 class Unwanted(errors.HeadwayError):
@@ -65,7 +71,7 @@ class Task:
     #: The claim's key, for an agent, and its secret, which stays with the worker.
     _key: str = field(default="", repr=False, compare=False)
     _secret: str = field(default="", repr=False, compare=False)
-    _openai: Callable[[str, str], OpenAI] | None = field(default=None, repr=False, compare=False)
+    _transport: Transport | None = field(default=None, repr=False, compare=False)
 
     @property
     def wanted(self) -> bool:
@@ -79,11 +85,35 @@ class Task:
         rollout, `agent` names each: their calls are sequences of their own, and `Batch.agents` says whose. All calls
         of a rollout name one, or none does. With `train` false nothing of that agent's is trained on.
         """
+        return dataclasses.replace(self._sampling().openai(self.id, self._key), agent=agent, train=train)
+
+    def _sampling(self) -> Transport:
+        """The worker's transport, while the rollout is wanted."""
         if not self.wanted:
             raise Unwanted(f"{self.id} is not wanted any more")
-        if self._openai is None:
+        if self._transport is None:
             raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
-        return dataclasses.replace(self._openai(self.id, self._key), agent=agent, train=train)
+        return self._transport
+
+    def _ask(self, path: str, message: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """A call that samples. It ends when the rollout is not wanted any more.
+
+        Its plane may then be gone without a word. The thread is left to itself: nothing ends a read of a socket.
+        """
+        transport = self._sampling()
+
+        def post() -> dict[str, Any]:
+            return transport.post(path, message, headers=headers, timeout_s=_SAMPLE_S, stop=self._unwanted)
+
+        done = in_thread(post)
+        while True:
+            try:
+                return done.result(_LOOK_S)
+            except futures.TimeoutError:
+                if done.done():
+                    return done.result()
+                if not self.wanted:
+                    raise Unwanted(f"{self.id} is not wanted any more") from None
 
 
 @dataclass(frozen=True)
@@ -127,8 +157,8 @@ REWARD_MAX = 3.4028234663852886e38
 class Sampler:
     """Samples with the rollout's slot of an engine, however often the rollout is interrupted meanwhile."""
 
-    def __init__(self, transport: Transport, task: Task, worker: str) -> None:
-        self._transport, self._task, self._worker = transport, task, worker
+    def __init__(self, task: Task, worker: str) -> None:
+        self._task, self._worker = task, worker
         self._turn = 0
 
     def __call__(self, prompt_ids: Sequence[int], max_tokens: int, agent: str = "", train: bool = True) -> Sampled:
@@ -147,7 +177,7 @@ class Sampler:
         }  # fmt: skip
         if agent or not train:  # the server refuses an agent that is not trained and has no name
             message |= {"agent": agent, "train": bool(train)}
-        reply = self._transport.post(f"/api/v1/rollouts/{self._task.id}/sample", message, timeout_s=600.0)
+        reply = self._task._ask(f"/api/v1/rollouts/{self._task.id}/sample", message)
         return Sampled(
             reply.get("tokens") or [], reply.get("logprobs") or [], reply.get("versions") or [], reply.get("finish", "")
         )

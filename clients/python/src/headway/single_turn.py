@@ -18,17 +18,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
 
 from . import errors
-from .agent import OpenAI
-from .claims import in_thread
 from .play import REWARD_MAX, DataFailure, Environment, InfraFailure, Result, Sampled, Task, environment
-from .transport import Transport
+from .threads import in_thread
 
 Message = Mapping[str, Any]
 #: What the policy said, as text or, after a prompt of token ids, as tokens; what that is worth: True or False, a
@@ -114,7 +111,7 @@ class _Judged:
             said: Any = sample(tokens, self.max_tokens)
             text = asked = ""
         else:
-            said = text = chat(task.openai(), messages, self.max_tokens)
+            said = text = chat(task, messages, self.max_tokens)
             asked = str(messages[-1].get("content") or "")
         result = self.judge(question.verify, said)
         return replace(
@@ -169,23 +166,16 @@ def _called(verify: Verify, said: Any) -> Any:
     return found
 
 
-_lock = threading.Lock()  # of what follows
-#: Connections to gateways by address and authority, kept as long as the process. A call's own headers have its key.
-_transports: dict[tuple[str, str], Transport] = {}
+def chat(task: Task, messages: Sequence[Message], max_tokens: int | None = None) -> str:
+    """The policy's next message of a rollout. One without an answer is asked for again, and not recorded.
 
-
-def chat(api: OpenAI, messages: Sequence[Message], max_tokens: int | None = None) -> str:
-    """The policy's next message of a rollout. One without an answer is asked for again, and not recorded."""
-    key = (api.base_url, api.ca)
-    with _lock:
-        transport = _transports.get(key)
-        if transport is None:
-            transport = _transports[key] = Transport(api.base_url, "", verify=api.ca or True)
+    The claim's key is known to the control plane alone that gave it. Another one answers 410 once it is the writer.
+    """
     body: dict[str, Any] = {"model": _MODEL, "messages": list(messages)}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
-    reply = transport.post("/chat/completions", body, headers=api.headers, timeout_s=600.0)
+    reply = task._ask("/v1/chat/completions", body, {"Authorization": f"Bearer {task._key}"})
     try:
         return str(reply["choices"][0]["message"].get("content") or "")
     except (AttributeError, IndexError, KeyError, TypeError):
-        raise errors.Internal(f"an answer of {api.base_url} is no chat completion: {str(reply)[:200]}") from None
+        raise errors.Internal(f"the answer to a chat of {task.id} is no chat completion: {str(reply)[:200]}") from None

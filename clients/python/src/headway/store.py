@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +16,29 @@ from . import errors, tensors
 from .tensors import Array
 from .transport import Transport, refusal
 
+_log = logging.getLogger("headway")
+#: How often a file is fetched that is not as its manifest says.
+_FETCHES = 3
+_CHUNK = 1 << 20
 #: Files of this prefix are the trainer's own; all others are the model's.
 _OPTIMIZER = "optimizer."
 
 
+@dataclass(frozen=True)
+class _Listed:
+    """A file as a version's manifest has it."""
+
+    version: int
+    name: str
+    #: "sha256:" and the digits of its content; empty where the manifest has none.
+    hash: str
+
+
 class Store:
-    """Reads versions. A transfer that breaks off goes on where it was. Safe for concurrent use."""
+    """Reads versions. A transfer that breaks off goes on where it was. Safe for concurrent use.
+
+    A file that is not as its manifest says is fetched again, and then an error: nobody trains on a flipped byte.
+    """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -41,48 +61,81 @@ class Store:
 
     def download(self, directory: str | Path, version: int | str = "latest") -> int:
         """Put a version's files in a directory, one after the other and as they come; return its number."""
-        number, names = self._files(version)
+        number, files = self._files(version)
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
-        for name in names:
-            if Path(name).name != name:
-                raise errors.Invalid(f"the manifest of version {number} names the file {name!r}: not a plain name")
-            self._download(number, name, target / name)
+        for file in files:
+            if Path(file.name).name != file.name:
+                raise errors.Invalid(f"the manifest of version {number} names the file {file.name!r}: not a plain name")
+            self._download(file, target / file.name)
         return number
 
-    def _files(self, version: int | str) -> tuple[int, list[str]]:
+    def _files(self, version: int | str) -> tuple[int, list[_Listed]]:
         state = self.state(version)
-        return int(state["version"]), [str(f["name"]) for f in state["manifest"].get("files") or ()]
+        number, listed = int(state["version"]), state["manifest"].get("files") or ()
+        return number, [_Listed(number, str(f["name"]), str(f.get("hash") or "")) for f in listed]
 
     def _read(self, version: int | str, wanted: Callable[[str], bool]) -> tuple[int, dict[str, Array]]:
         while True:
-            number, names = self._files(version)
+            number, files = self._files(version)
             found: dict[str, Array] = {}
             try:
-                for name in filter(wanted, names):
-                    found.update(tensors.decode(self._content(number, name), f"{name} of version {number}")[0])
+                for file in files:
+                    if wanted(file.name):
+                        content = self._content(file)
+                        found.update(tensors.decode(content, f"{file.name} of version {number}")[0])
             except errors.NotFound:
                 if version == "latest" and self._files(version)[0] != number:
                     continue  # it was pruned while it was read: there is a newer one
                 raise
             return number, found
 
-    def _download(self, version: int, name: str, path: Path) -> None:
+    def _download(self, file: _Listed, path: Path) -> None:
         part = path.with_name(path.name + ".part")
-        with part.open("wb") as out:
+        with part.open("w+b") as out:
 
             def again() -> None:
                 out.seek(0)
                 out.truncate()
 
-            self._pull(version, name, out.tell, out.write, again)
+            def hashed() -> str:
+                digest = hashlib.sha256()
+                out.seek(0)
+                while chunk := out.read(_CHUNK):
+                    digest.update(chunk)
+                return "sha256:" + digest.hexdigest()
+
+            self._fetch(file, out.tell, out.write, again, hashed)
         part.replace(path)
 
-    def _content(self, version: int, name: str) -> bytearray:
+    def _content(self, file: _Listed) -> bytearray:
         """A file in memory, once."""
         content = bytearray()
-        self._pull(version, name, content.__len__, content.extend, content.clear)
+
+        def hashed() -> str:
+            return "sha256:" + hashlib.sha256(content).hexdigest()
+
+        self._fetch(file, content.__len__, content.extend, content.clear, hashed)
         return content
+
+    def _fetch(
+        self, file: _Listed, have: Callable[[], int], write: Callable[[bytes], object], again: Callable[[], object],
+        hashed: Callable[[], str],
+    ) -> None:  # fmt: skip
+        """Read a file until it has the hash that its manifest says."""
+        for _ in range(_FETCHES):
+            self._pull(file.version, file.name, have, write, again)
+            if not file.hash or (found := hashed()) == file.hash:
+                return
+            _log.warning("%s of version %d came with the hash %s instead of its manifest's %s: it is fetched again",
+                         file.name, file.version, found, file.hash)  # fmt: skip
+            again()
+            self._transport.another()
+        raise errors.Internal(
+            f"{file.name} of version {file.version} came {_FETCHES} times with another hash than its manifest's, last "
+            f"with {found} instead of {file.hash}: see what stands between here and the control plane, and run "
+            "`headway weights verify --run RUN` there"
+        )
 
     def _pull(
         self, version: int, name: str, have: Callable[[], int], write: Callable[[bytes], object],

@@ -35,6 +35,7 @@ _NOTHING_DONE = frozenset({429, 507})
 #: How often a defect of the server (500) is tried again.
 _DEFECT_TRIES = 3
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
+_CONNECT_MAX_S = 10.0
 
 Body = Callable[[], Iterator[bytes]]
 
@@ -116,7 +117,7 @@ class Transport:
             try:
                 response = self._http.request(
                     method, base + path, content=body() if body is not None else content, headers=sent,
-                    timeout=httpx.Timeout(timeout_s, connect=10.0, pool=None),
+                    timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_MAX_S), pool=None),
                 )  # fmt: skip
             except httpx.TransportError as error:
                 what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
@@ -140,7 +141,7 @@ class Transport:
                     retry.defects += 1
                 retry.unanswered |= response.status_code not in _NOTHING_DONE
                 retry.after_s = _retry_after(response)
-            self._at += 1
+            self._leave(base)
             # One failure is nothing: an idle connection that the server closed ends like that.
             if retry.tries == 1 and not isinstance(failure, errors.Busy) and not self._outage.is_set():
                 self._outage.set()
@@ -156,10 +157,15 @@ class Transport:
     ) -> Iterator[httpx.Response]:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
         base = self.url
-        timeout = httpx.Timeout(timeout_s, connect=10.0, pool=None)
+        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_MAX_S), pool=None)
         with self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout) as response:
             self._answered = True
             yield response
+
+    def _leave(self, base: str) -> None:
+        """Use the next address after a failure at one. Calls that fail there together move on once."""
+        if self.url == base:
+            self._at += 1
 
     def another(self, error: Exception | None = None) -> None:
         """Use the next address, after a stream ended. Raise what can only be a mistake, as `call` does."""

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errConnect = errors.New("no connection within 10 s")
+	errConnect = errors.New("no connection within the time limit")
 	errSilent  = errors.New("no byte within the time limit")
 )
 
@@ -56,7 +56,7 @@ func (s *silence) end() {
 // trace has the limit of connecting counted apart.
 func (s *silence) trace(ctx context.Context) context.Context {
 	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		ConnectStart:         func(string, string) { s.begin(connectLimit, errConnect) },
+		ConnectStart:         func(string, string) { s.begin(min(s.limit, connectLimit), errConnect) },
 		ConnectDone:          func(string, string, error) { s.moved() },
 		WroteRequest:         func(httptrace.WroteRequestInfo) { s.moved() },
 		GotFirstResponseByte: s.moved,

@@ -10,18 +10,18 @@
 //   - transport.py, answers: the statuses and errors that are tried again, and the bound on answers of 500.
 //   - transport.py, waits: pauses with their jitter, Retry-After and patience.
 //   - transport.py, limits: those of connecting, writing and reading, each between two bytes.
-//   - transport.py, tries: one Idempotency-Key a call, the next address after a failure, and the note that a failed
-//     call may have been done.
+//   - transport.py, tries: one Idempotency-Key a call, and the note that a failed call may have been done.
+//   - transport.py, addresses: the next one after a failure, once for calls that fail there together.
 //   - errors.py: the class of a refusal, by its code or else by its status.
 //   - client.py, steps: connect and its actions, lease, publish, ack, nack, restore and load.
 //   - client.py, the rest: validation, ranks above 0, the give-back of a batch when a loop is left, and the refusals
 //     that need no server.
 //   - lease.py: the times of renewals, the patience of each, and the answers that end them.
-//   - store.py: manifests, files that are read as they come, and transfers that go on where they broke off.
+//   - store.py: manifests, files that are read as they come, transfers that go on where they broke off, and hashes.
 //   - publication.py: a manifest alone for files in a directory, else multipart with sizes and hashes.
 //   - batch.py: the header, and the checks of tokens, masks, log-probs and versions.
 //   - claims.py and failures.py: claims, touches, finishes, pauses after failures, and the end of a worker.
-//   - play.py and single_turn.py: samples by tokens, and chats at the rollout's own address.
+//   - play.py and single_turn.py: samples by tokens, chats with the claim's key, and their end with the claim.
 //   - The loop of [Trainer.Run] is that of examples/numpy_trainer.
 //
 // # Not restated

@@ -102,9 +102,24 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 	message := map[string]any{
 		"worker": t.worker.name, "secret": t.secret, "turn": turn, "prompt": prompt, "max_tokens": most,
 	}
-	path := "/api/v1/rollouts/" + t.ID + "/sample"
-	err := t.worker.transport.post(ctx, call{path: path, message: message, limit: sampleLimit}, &found)
+	err := t.ask(ctx, call{path: "/api/v1/rollouts/" + t.ID + "/sample", message: message}, &found)
 	return found, err
+}
+
+// ask makes a call that samples. It ends when the rollout is not wanted any more: its plane may then be gone without a
+// word.
+func (t *Task) ask(ctx context.Context, c call, into any) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-t.unwanted.done:
+			cancel(ErrUnwanted)
+		case <-ctx.Done():
+		}
+	}()
+	c.limit = sampleLimit
+	return t.worker.transport.post(ctx, c, into)
 }
 
 // Message is a message of a chat.
@@ -113,16 +128,11 @@ type Message struct {
 	Content string `json:"content"`
 }
 
-// Chat asks the policy for the next message, at the rollout's own address: that of the control plane that is in use
-// now. A call without an answer is tried again at this address alone. 0 tokens: as many as the run allows.
+// Chat asks the policy for the next message. The claim's key is known to the control plane alone that gave it: another
+// one answers 410 once it is the writer. 0 tokens: as many as the run allows.
 func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, error) {
 	if !t.Wanted() {
 		return "", ErrUnwanted
-	}
-	base := t.worker.transport.URL() + "/v1"
-	transport, err := t.worker.gateway(base)
-	if err != nil {
-		return "", err
 	}
 	body := map[string]any{"model": "policy", "messages": messages}
 	if most > 0 {
@@ -136,11 +146,11 @@ func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, 
 		} `json:"choices"`
 	}
 	key := map[string]string{"Authorization": "Bearer " + t.key}
-	if err := transport.post(ctx, call{path: "/chat/completions", message: body, headers: key, limit: sampleLimit}, &reply); err != nil {
+	if err := t.ask(ctx, call{path: "/v1/chat/completions", message: body, headers: key}, &reply); err != nil {
 		return "", err
 	}
 	if len(reply.Choices) == 0 || reply.Choices[0].Message == nil {
-		return "", refuse(Internal, "an answer of %s is no chat completion", base)
+		return "", refuse(Internal, "the answer to a chat of %s is no chat completion", t.ID)
 	}
 	return reply.Choices[0].Message.Content, nil
 }

@@ -54,6 +54,8 @@ type reply struct {
 	Detail  map[string]any       `json:"detail"`
 	Batch   *leased              `json:"batch"`
 	Model   map[string][]float32 `json:"model"`
+	// Flip changes a bit of the byte that is so many from the end of the body, 1 for the last.
+	Flip int `json:"flip"`
 	// From leaves so many bytes of the body out, Bytes sends so many of the rest, and Break closes the connection then.
 	From   int     `json:"from"`
 	Bytes  int     `json:"bytes"`
@@ -340,8 +342,16 @@ func (s *server) answer(request *http.Request, said reply, end func()) (*http.Re
 	for name, value := range said.Headers {
 		response.Header.Set(name, value)
 	}
-	response.Body = &answering{ctx: ctx, said: said, left: s.body(said)[said.From:], end: end}
+	response.Body = &answering{ctx: ctx, said: said, left: s.flipped(said)[said.From:], end: end}
 	return response, nil
+}
+
+func (s *server) flipped(said reply) []byte {
+	body := s.body(said)
+	if said.Flip > 0 {
+		body[len(body)-said.Flip] ^= 1
+	}
+	return body
 }
 
 func (s *server) body(said reply) []byte {

@@ -18,18 +18,23 @@ const (
 	streamPause     = 200 * time.Millisecond
 	// streamDefects bounds how often an answer of 500 is taken for a passing one.
 	streamDefects = 2
+	// fetches bounds how often a file is fetched that is not as its manifest says.
+	fetches = 3
 )
 
 // Stored is what the server says of a version.
 type Stored struct {
 	Version  *int64 `json:"version"`
 	Manifest struct {
-		RestoredFrom *int64 `json:"restored_from"`
-		Files        []struct {
-			Name string `json:"name"`
-			Hash string `json:"hash"`
-		} `json:"files"`
+		RestoredFrom *int64   `json:"restored_from"`
+		Files        []listed `json:"files"`
 	} `json:"manifest"`
+}
+
+// listed is a file as a version's manifest has it. The hash is empty where the manifest has none.
+type listed struct {
+	Name string `json:"name"`
+	Hash string `json:"hash"`
 }
 
 // Latest stands for the newest version.
@@ -78,7 +83,7 @@ func (t *Transport) read(ctx context.Context, version int64, wanted func(string)
 		for _, file := range state.Manifest.Files {
 			if err == nil && wanted(file.Name) {
 				var more []Tensor
-				more, err = t.file(ctx, number, file.Name)
+				more, err = t.file(ctx, number, file)
 				found = append(found, more...)
 			}
 		}
@@ -98,13 +103,20 @@ func (t *Transport) read(ctx context.Context, version int64, wanted func(string)
 	}
 }
 
-func (t *Transport) file(ctx context.Context, version int64, name string) ([]Tensor, error) {
-	content, err := t.pull(ctx, version, name)
-	if err != nil {
-		return nil, err
+// file reads a file until it has the hash that its manifest says.
+func (t *Transport) file(ctx context.Context, version int64, file listed) ([]Tensor, error) {
+	for range fetches {
+		content, err := t.pull(ctx, version, file.Name)
+		if err != nil {
+			return nil, err
+		}
+		if file.Hash == "" || digest(content) == file.Hash {
+			tensors, _, err := decode(content, fmt.Sprintf("%s of version %d", file.Name, version))
+			return tensors, err
+		}
+		t.next()
 	}
-	tensors, _, err := decode(content, fmt.Sprintf("%s of version %d", name, version))
-	return tensors, err
+	return nil, refuse(Internal, "%s of version %d came %d times with another hash than its manifest's", file.Name, version, fetches)
 }
 
 // pull reads a file as it comes. A transfer that breaks off goes on where it was.

@@ -120,6 +120,15 @@ func (t *Transport) next() {
 	t.at++
 }
 
+// leave moves on to the next address after a failure at one. Calls that fail there together move on once.
+func (t *Transport) leave(base string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.urls[t.at%len(t.urls)] == base {
+		t.at++
+	}
+}
+
 // key draws an Idempotency-Key: 32 hexadecimal digits.
 func (t *Transport) key() string {
 	var digits [16]byte
@@ -244,7 +253,7 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 				return nil, failure
 			}
 		}
-		t.next()
+		t.leave(base)
 		if !again.wait(ctx) {
 			failure.Unanswered = again.unanswered
 			return nil, failure

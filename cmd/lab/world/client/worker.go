@@ -15,8 +15,12 @@ const (
 	claimsMost  = 1024
 	busyPause   = 100 * time.Millisecond
 	finishLimit = 120 * time.Second
-	touchLimit  = 5 * time.Second
 	drainPause  = 20 * time.Millisecond
+	// touchesMost bounds the touches that are under way at once. touchLimitLeast and touchLimitMost bound the time that
+	// each waits for its answer.
+	touchesMost     = 32
+	touchLimitLeast = time.Second
+	touchLimitMost  = 5 * time.Second
 	// GraceDefault is how long running rollouts have after a stop.
 	GraceDefault = 30 * time.Second
 )
@@ -56,13 +60,14 @@ type Worker struct {
 	running  []*played     // in the order of their claims
 	deadline time.Duration // of a claim
 	counts   Counts
-	gateways map[string]*Transport
 }
 
-// played is a rollout that is being played, with the moment of its last word.
+// played is a rollout that is being played, with the moment of its next touch.
 type played struct {
 	task *Task
-	word time.Time
+	next time.Time
+	// touching: a touch is under way.
+	touching bool
 }
 
 // NewWorker returns a worker that has claimed nothing yet.
@@ -77,7 +82,7 @@ func NewWorker(options WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		options: options, name: options.Name, names: slices.Sorted(maps.Keys(options.Environments)),
 		concurrency: options.Concurrency, transport: transport, stop: newEvent(), closing: transport.stopped,
-		deadline: time.Second, gateways: map[string]*Transport{},
+		deadline: time.Second,
 	}
 	if w.concurrency < 1 {
 		w.concurrency = 8
@@ -209,10 +214,10 @@ func (w *Worker) claim(ctx context.Context) ([]*Task, error) {
 			worker: w, key: *one.Key, secret: *one.Secret, unwanted: newEvent(),
 		}
 		tasks = append(tasks, task)
-		w.running = append(w.running, &played{task, now})
 		if one.DeadlineS != 0 {
 			w.deadline = seconds(one.DeadlineS)
 		}
+		w.running = append(w.running, &played{task: task, next: now.Add(w.deadline / 4)})
 	}
 	return tasks, nil
 }
@@ -324,7 +329,10 @@ func (w *Worker) keep(ctx context.Context, task *Task) error {
 		Wanted    bool    `json:"wanted"`
 	}{Wanted: true}
 	once := time.Duration(0)
-	err := w.signed(ctx, task, call{path: "touch", limit: touchLimit, patience: &once}, &reply)
+	w.mu.Lock()
+	limit := min(max(w.deadline/4, touchLimitLeast), touchLimitMost)
+	w.mu.Unlock()
+	err := w.signed(ctx, task, call{path: "touch", limit: limit, patience: &once}, &reply)
 	if IsKind(err, Expired, NotFound, Conflict) {
 		task.unwanted.set()
 		return nil
@@ -343,8 +351,10 @@ func (w *Worker) keep(ctx context.Context, task *Task) error {
 	return nil
 }
 
-// touch keeps the claims of what is being played.
+// touch keeps the claims of the rollouts that are being played. A claim is touched at a quarter of its time, and none
+// twice before all that are due. No claim waits for the answer to another's touch, as long as there is room.
 func (w *Worker) touch(ctx context.Context) {
+	room := make(chan struct{}, touchesMost)
 	for {
 		w.mu.Lock()
 		deadline := w.deadline
@@ -353,24 +363,36 @@ func (w *Worker) touch(ctx context.Context) {
 			return
 		}
 		for _, one := range w.due() {
-			w.mu.Lock()
-			one.word = time.Now()
-			w.mu.Unlock()
-			if w.keep(ctx, one.task) != nil {
-				break // the control plane is away: the next round asks again
-			}
+			room <- struct{}{}
+			go func() {
+				w.touchOne(ctx, one)
+				<-room
+			}()
 		}
 	}
 }
 
-// due are the rollouts of which nothing was said for a quarter of a claim's time.
+// touchOne touches a claim and says when it is due again: soon where the touch failed.
+func (w *Worker) touchOne(ctx context.Context, one *played) {
+	began := time.Now()
+	share := time.Duration(4)
+	if w.keep(ctx, one.task) != nil {
+		share = 8
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one.next, one.touching = began.Add(w.deadline/share), false
+}
+
+// due are the rollouts whose touch is due.
 func (w *Worker) due() []*played {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	before := time.Now().Add(-w.deadline / 4)
 	var found []*played
+	now := time.Now()
 	for _, one := range w.running {
-		if !one.word.After(before) && one.task.Wanted() {
+		if !one.touching && !one.next.After(now) && one.task.Wanted() {
+			one.touching = true
 			found = append(found, one)
 		}
 	}
@@ -388,23 +410,4 @@ func (w *Worker) drain(ctx context.Context) {
 		}
 		w.closing.wait(ctx, drainPause)
 	}
-}
-
-// gateway is the transport to an address where rollouts sample. It is kept for as long as the worker.
-func (w *Worker) gateway(base string) (*Transport, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known := w.gateways[base]; known != nil {
-		return known, nil
-	}
-	options := w.options.Options
-	options.URLs, options.Token, options.Patience = []string{base}, "", 0
-	w.transport.mu.Lock()
-	options.Rand, options.Seed = nil, w.transport.rand.Uint64()
-	w.transport.mu.Unlock()
-	made, err := NewTransport(options)
-	if err == nil {
-		w.gateways[base] = made
-	}
-	return made, err
 }
