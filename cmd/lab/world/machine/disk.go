@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -11,7 +12,14 @@ import (
 // disks are those of all hosts: real files below the working directory, with faults before the calls.
 type disks struct {
 	w     *World
+	mu    sync.Mutex
 	files map[int]*file
+}
+
+func (d *disks) file(fd int) *file {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.files[fd]
 }
 
 // file is an open file of a host.
@@ -49,16 +57,22 @@ func (d *disks) Open(_ string, flags int) error {
 
 func (d *disks) Opened(fd int, path string, flags int) {
 	h := d.w.current()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.files[fd] = &file{host: h, path: path}
 	if flags&syscall.O_TRUNC != 0 && flags&writing != 0 {
 		delete(h.disk.unsynced, path)
 	}
 }
 
-func (d *disks) Closed(fd int) { delete(d.files, fd) }
+func (d *disks) Closed(fd int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.files, fd)
+}
 
 func (d *disks) Write(fd int, p []byte, offset int64) error {
-	f := d.files[fd]
+	f := d.file(fd)
 	if f == nil || f.host.ID == 0 {
 		return nil
 	}
@@ -107,7 +121,7 @@ func readAt(path string, offset int64, n int) []byte {
 }
 
 func (d *disks) Truncate(fd int, size int64) error {
-	f := d.files[fd]
+	f := d.file(fd)
 	if f == nil || f.host.disk.unsynced == nil {
 		return nil
 	}
@@ -123,7 +137,7 @@ func (d *disks) Truncate(fd int, size int64) error {
 }
 
 func (d *disks) Sync(fd int) error {
-	f := d.files[fd]
+	f := d.file(fd)
 	if f == nil {
 		return nil
 	}
@@ -148,13 +162,15 @@ func (d *disks) release(h *Host) {
 	if err != nil {
 		panic(err)
 	}
+	defer func() { _ = syscall.Close(null) }()
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	for fd, f := range d.files {
 		if f.host == h {
 			_ = syscall.Dup3(null, fd, syscall.O_CLOEXEC)
 			delete(d.files, fd)
 		}
 	}
-	_ = syscall.Close(null)
 }
 
 // lose undoes, per file, a drawn number of the last writes that were not synced, and tears the first of them.

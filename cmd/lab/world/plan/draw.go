@@ -19,10 +19,10 @@ func Draw(seed uint64) Plan {
 		Seed: seed, Steps: StepsCounted + d.between(0, 4),
 		Workers: d.between(1, 3),
 		Rules: Rules{
-			GroupSize: d.of(1, 2, 2, 4), Attempts: 40, Policy: "bounded", Eta: d.between(1, 4),
+			GroupSize: d.of(1, 2, 2, 4), Attempts: 40, Queue: d.queue(), Sync: d.sync(),
 			LeaseMS: d.of(2000, 4000, 8000), ClaimMS: d.of(2000, 4000, 8000), WriterMS: d.of(1000, 2000, 3000),
 		},
-		Trainer: Trainer{StepMS: d.of(10, 50, 200, 500)},
+		Trainer: Trainer{StepMS: d.of(10, 50, 100, 200)},
 	}
 	p.Rules.Batch = p.Rules.GroupSize * d.between(1, 2)
 	p.Embedded = d.chance(4)
@@ -31,10 +31,39 @@ func Draw(seed uint64) Plan {
 		p.Planes = d.of(1, 2, 2, 2)
 	}
 	for range d.between(1, 3) {
-		p.Engines = append(p.Engines, Engine{Slots: d.between(2, 4), Spans: d.chance(2), TokenUS: d.of(500, 2000, 10000)})
+		p.Engines = append(p.Engines, Engine{Slots: d.between(2, 4), Spans: d.chance(2), TokenUS: d.of(1000, 3000, 10000)})
 	}
+	p.Durable = d.chance(4)
 	d.faults(&p)
 	return p
+}
+
+// queue is a policy of the queue with its keys.
+func (d drawer) queue() string {
+	switch d.IntN(6) {
+	case 0:
+		return fmt.Sprintf("policy: max, max_staleness: %d, factor: 2, pause_at: 2", d.between(3, 5))
+	case 1:
+		return fmt.Sprintf("policy: max, max_staleness: %d, abort: true, pause_at: 2", d.between(3, 5))
+	case 2:
+		return "policy: drop, factor: 2, pause_at: 2"
+	case 3:
+		return "policy: block, factor: 2, select: oldest-version"
+	}
+	return fmt.Sprintf("policy: bounded, eta: %d", d.between(1, 4))
+}
+
+// sync is how versions reach the engines.
+func (d drawer) sync() string {
+	mode := []string{"in_flight", "in_flight", "in_flight", "pause", "restart", "drain"}[d.IntN(6)]
+	text := fmt.Sprintf("mode: %s, every: %d", mode, d.of(1, 1, 1, 2, 3))
+	if mode == "in_flight" && d.chance(3) {
+		text += ", switch: rolling"
+	}
+	if d.chance(4) {
+		text += ", trainer: blocked"
+	}
+	return text
 }
 
 type drawer struct{ *rand.Rand }
@@ -76,10 +105,12 @@ var reach = []struct {
 	{Reset, 4, []string{"plane", "broker", "trainer", "worker", "engine"}},
 	{Slow, 3, []string{"plane", "broker", "trainer", "worker", "engine"}},
 	{Clock, 2, []string{"plane", "broker", "trainer", "worker"}},
-	{Full, 1, []string{"broker"}},
+	{Full, 1, []string{"broker", "plane"}},
 	{Drag, 1, []string{"broker", "plane"}},
 	{Double, 3, []string{"trainer", "worker"}},
 	{Mute, 3, []string{"trainer", "worker"}},
+	{Power, 3, []string{"broker", "plane"}},
+	{Flip, 2, []string{"broker", "plane"}},
 }
 
 // faults draws them over the time that the run is likely to take.
@@ -89,13 +120,28 @@ func (d drawer) faults(p *Plan) {
 	kinds := map[string]bool{}
 	for n := d.between(FaultsCounted, 10); len(p.Faults) < n || len(kinds) < KindsCounted; {
 		f, ok := d.fault(hosts)
-		if !ok {
+		if !ok || !p.bears(f) {
 			continue
 		}
 		f.AtMS = int64(d.between(1500, span))
 		kinds[f.Kind] = true
 		p.Faults = append(p.Faults, f)
 	}
+}
+
+// bears says whether the promises hold under a fault: a loss of power where disks are waited for, and a flipped bit of
+// a snapshot where the broker's files are.
+func (p Plan) bears(f Fault) bool {
+	files := f.Host == "broker" || p.Embedded
+	switch f.Kind {
+	case Power:
+		return p.Durable && files
+	case Flip:
+		return files
+	case Full:
+		return files
+	}
+	return true
 }
 
 func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
@@ -115,6 +161,8 @@ func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
 	}
 	f := Fault{Kind: r.kind, Host: hosts[role][d.IntN(len(hosts[role]))], ForMS: int64(d.of(50, 300, 1000, 3000, 6000))}
 	switch f.Kind {
+	case Flip:
+		f.N, f.Path = 1, "snapshots"
 	case Kill:
 		f.N = uint64(d.of(1, 10, 100, 1000))
 		f.N += uint64(d.IntN(int(f.N)))

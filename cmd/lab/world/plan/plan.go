@@ -14,10 +14,12 @@ type Plan struct {
 	Engines  []Engine `json:"engines"`
 	Workers  int      `json:"workers"`
 	// Receivers pull the weights of each version from the plane.
-	Receivers int     `json:"receivers,omitempty"`
-	Rules     Rules   `json:"rules"`
-	Trainer   Trainer `json:"trainer"`
-	Faults    []Fault `json:"faults"`
+	Receivers int `json:"receivers,omitempty"`
+	// Durable: planes and broker wait for their disks, so that a loss of power takes nothing that was acknowledged.
+	Durable bool    `json:"durable,omitempty"`
+	Rules   Rules   `json:"rules"`
+	Trainer Trainer `json:"trainer"`
+	Faults  []Fault `json:"faults"`
 }
 
 // Engine is a server of rollouts, in the form of vLLM.
@@ -31,11 +33,12 @@ type Engine struct {
 
 // Rules are those of the document that the planes are given.
 type Rules struct {
-	GroupSize int    `json:"group_size"`
-	Batch     int    `json:"batch"`
-	Policy    string `json:"policy"` // bounded or another queue policy
-	Eta       int    `json:"eta,omitempty"`
-	Attempts  int    `json:"attempts"`
+	GroupSize int `json:"group_size"`
+	Batch     int `json:"batch"`
+	Attempts  int `json:"attempts"`
+	// Queue and Sync are the document's keys under queue and sync, in YAML's flow form.
+	Queue string `json:"queue"`
+	Sync  string `json:"sync,omitempty"`
 	// LeaseMS, ClaimMS and WriterMS are how long leases of trainer, worker and writer last, in milliseconds.
 	LeaseMS  int `json:"lease_ms"`
 	ClaimMS  int `json:"claim_ms"`
@@ -75,14 +78,4 @@ type Fault struct {
 	N     uint64 `json:"n,omitempty"`
 	Both  bool   `json:"both,omitempty"`
 	Path  string `json:"path,omitempty"`
-}
-
-// Power says that a loss of power is among the faults, so that the broker has to wait for its disk.
-func (p Plan) Power() bool {
-	for _, f := range p.Faults {
-		if f.Kind == Power {
-			return true
-		}
-	}
-	return false
 }

@@ -44,7 +44,7 @@ func token(role string) string { return role + "-of-a-world-with-one-seed" }
 func (w *World) serveBroker(h *machine.Host) error {
 	s, err := server.NewServer(&server.Options{
 		ServerName: h.Name, Host: "0.0.0.0", Port: 4222, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: h.Name, SyncAlways: w.plan.Power(), MaxPayload: 8 << 20, MaxPending: 64 << 20,
+		JetStream: true, StoreDir: h.Name, SyncAlways: w.plan.Durable, MaxPayload: 8 << 20, MaxPending: 64 << 20,
 		JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 64 << 20,
 	})
 	if err != nil {
@@ -127,7 +127,7 @@ func (w *World) serveTrainer(h *machine.Host) error {
 	}
 	_, err = t.Run(context.Background())
 	if err == nil {
-		w.ended = true
+		w.ended.Store(true)
 	}
 	return err
 }

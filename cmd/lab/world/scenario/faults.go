@@ -44,7 +44,7 @@ func (w *World) meet(f plan.Fault) {
 	}
 	time.Sleep(lasts)
 	w.note(f.Host, "healed", f.Kind)
-	if f.Kind == plan.Full && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
+	if f.Kind == plan.Full && f.Host == "broker" && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
 		a.host.Full(false)
 		w.kill(a, plan.Fault{Kind: plan.Kill, Host: f.Host, N: 1}, time.Second)
 	}
@@ -100,9 +100,9 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 	case plan.Drag:
 		all = append(all, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) })
 	case plan.Double:
-		all = append(all, func(on bool) { w.twice[a.name] = on })
+		all = append(all, w.turn(w.twice, a.name))
 	case plan.Mute:
-		all = append(all, func(on bool) { w.mute[a.name] = on })
+		all = append(all, w.turn(w.mute, a.name))
 	case plan.Cut, plan.Slow:
 		for _, other := range w.others(f) {
 			all = append(all, w.link(f, h.IP, other.IP))
@@ -147,6 +147,8 @@ func (w *World) others(f plan.Fault) []*machine.Host {
 
 // count counts a fault, and the calls that are under way when it comes.
 func (w *World) count(f plan.Fault) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.Faults[f.Kind]++
 	role := roleOf(f.Host)
 	busy := false

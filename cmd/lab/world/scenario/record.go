@@ -15,7 +15,7 @@ import (
 
 // http is a client of a host whose exchanges are written into the history.
 func (w *World) http(h *machine.Host) *http.Client {
-	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 60 * time.Second}
+	transport := &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 60 * time.Second, DisableCompression: true}
 	return &http.Client{Transport: &recorder{w: w, host: h.Name, inner: transport}}
 }
 
@@ -34,7 +34,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	e := r.w.ask(r.host, request, body)
-	if r.w.twice[r.host] && body != nil {
+	if r.w.is(r.w.twice, r.host) && body != nil {
 		go r.again(request, body)
 	}
 	response, err := r.inner.RoundTrip(request)
@@ -44,7 +44,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	e.Status, e.Type = response.StatusCode, response.Header.Get("Content-Type")
-	if r.w.mute[r.host] {
+	if r.w.is(r.w.mute, r.host) {
 		_, _ = io.Copy(io.Discard, response.Body)
 		_ = response.Body.Close()
 		e.Status, e.Error = 0, errMute.Error()
@@ -59,6 +59,20 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 		r.w.over(e)
 	}}
 	return response, nil
+}
+
+func (w *World) is(set map[string]bool, host string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return set[host]
+}
+
+func (w *World) turn(set map[string]bool, host string) func(bool) {
+	return func(on bool) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		set[host] = on
+	}
 }
 
 // again sends a request once more, as a proxy does that has tried twice, and drops its answer.
@@ -143,6 +157,8 @@ func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Request: body,
 	}}
 	e.call = callOf(e.Path)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.open[e.call]++
 	w.asked = append(w.asked, e)
 	return e
@@ -150,32 +166,42 @@ func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 
 // over writes an exchange down that has ended.
 func (w *World) over(e *asked) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end(e)
+}
+
+func (w *World) end(e *asked) {
 	i := slices.Index(w.asked, e)
 	if i < 0 {
 		return // its host was killed
 	}
 	w.asked = slices.Delete(w.asked, i, i+1)
 	w.open[e.call]--
-	w.say(history.Line{Host: e.host, Kind: "exchange", Exchange: &e.Exchange})
+	w.add(history.Line{Host: e.host, Kind: "exchange", Exchange: &e.Exchange})
 }
 
 // unheard writes down what a host has asked for, and is never told; that of all for an empty name.
 func (w *World) unheard(host, why string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, e := range slices.Clone(w.asked) {
 		if host == "" || e.host == host {
 			e.Status, e.Type, e.Response, e.Error = 0, "", nil, why
-			w.over(e)
+			w.end(e)
 		}
 	}
 }
 
-func (w *World) say(line history.Line) {
+func (w *World) add(line history.Line) {
 	line.AtNS = w.since()
 	w.History = append(w.History, line)
 }
 
 func (w *World) note(host, kind, text string) {
-	w.say(history.Line{Host: host, Kind: kind, Text: text})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.add(history.Line{Host: host, Kind: kind, Text: text})
 }
 
 // Steps is the number of train steps that were acknowledged.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/cmd/lab/world/history"
@@ -19,7 +20,7 @@ import (
 )
 
 // patience is how long a world has to end its run once everything is healed.
-const patience = 10 * time.Minute
+const patience = 3 * time.Minute
 
 // World is a plan that is running.
 type World struct {
@@ -38,12 +39,14 @@ type World struct {
 	actors  map[string]*actor
 	order   []*actor
 	pending sync.WaitGroup
-	open    map[string]int
-	asked   []*asked
-	twice   map[string]bool
-	mute    map[string]bool
+	// mu guards what follows and the history.
+	mu    sync.Mutex
+	open  map[string]int
+	asked []*asked
+	twice map[string]bool
+	mute  map[string]bool
 	// ended: the trainer was told that the run has its steps.
-	ended bool
+	ended atomic.Bool
 }
 
 // actor is a program that runs on a host, and is started again after it has ended.
@@ -84,7 +87,7 @@ func Run(p plan.Plan) (*World, error) {
 	go func() { w.pending.Wait(); close(healed) }()
 	w.await(healed)
 	w.unheard("", "the world has ended")
-	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended}
+	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended.Load()}
 	return w, nil
 }
 
@@ -93,7 +96,7 @@ func (w *World) await(healed chan struct{}) {
 	var limit <-chan time.Time
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for !w.ended {
+	for !w.ended.Load() {
 		select {
 		case <-healed:
 			w.note("world", "healed", "everything")
@@ -114,22 +117,22 @@ func (w *World) settle() { time.Sleep(15 * time.Second) }
 func (w *World) place() {
 	p := w.plan
 	if !p.Embedded {
-		w.add("broker", "broker", p.Power(), w.serveBroker)
+		w.put("broker", "broker", p.Durable, w.serveBroker)
 	}
 	for i := range p.Engines {
-		w.add(fmt.Sprint("engine", i), "", false, func(h *machine.Host) error { return w.serveEngine(h, i) })
+		w.put(fmt.Sprint("engine", i), "", false, func(h *machine.Host) error { return w.serveEngine(h, i) })
 	}
 	for i := range p.Planes {
-		w.add(fmt.Sprint("plane", i), "runs", p.Embedded && p.Power(), w.servePlane)
+		w.put(fmt.Sprint("plane", i), "runs", p.Embedded && p.Durable, w.servePlane)
 	}
-	w.add("trainer", "", false, w.serveTrainer)
+	w.put("trainer", "", false, w.serveTrainer)
 	for i := range p.Workers {
-		w.add(fmt.Sprint("worker", i), "", false, w.serveWorker)
+		w.put(fmt.Sprint("worker", i), "", false, w.serveWorker)
 	}
-	w.add("observer", "", false, w.serveObserver)
+	w.put("observer", "", false, w.serveObserver)
 }
 
-func (w *World) add(name, dir string, durable bool, run func(*machine.Host) error) {
+func (w *World) put(name, dir string, durable bool, run func(*machine.Host) error) {
 	a := &actor{name: name, dir: dir, host: w.machine.Host(name, durable), run: run}
 	w.actors[name] = a
 	w.order = append(w.order, a)
@@ -186,7 +189,8 @@ engines: [%s]
 environment: {kind: remote, name: numbers, prompt_tokens_max: 64, response_tokens_max: %d}
 rollout: {group_size: %d}
 train: {batch: %d}
-queue: {policy: %s%s}
+queue: {%s}
+sync: {%s}
 trainer: {kind: remote, steps: %d}
 store: {dir: runs, samples_every: 0%s}
 server: {listen: "%s%s", token_file: tokens, lease_s: %g, claim_s: %g}
@@ -207,16 +211,16 @@ func (w *World) writeDocuments() error {
 	for i, e := range p.Engines {
 		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots))
 	}
-	r, eta, nats := p.Rules, "", ""
-	if r.Eta > 0 {
-		eta = fmt.Sprintf(", eta: %d", r.Eta)
+	r, nats := p.Rules, ""
+	if p.Durable && p.Embedded {
+		nats = ", durability: always"
 	}
 	if !p.Embedded {
 		nats = fmt.Sprintf(", nats: {url: \"nats://%s:4222\", writer_s: %g}", w.actors["broker"].host.IP, float64(r.WriterMS)/1000)
 	}
 	for i := range p.Planes {
 		name := fmt.Sprint("plane", i)
-		text := fmt.Sprintf(document, strings.Join(engines, ", "), responseTokens, r.GroupSize, r.Batch, r.Policy, eta, p.Steps, nats,
+		text := fmt.Sprintf(document, strings.Join(engines, ", "), responseTokens, r.GroupSize, r.Batch, r.Queue, r.Sync, p.Steps, nats,
 			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts)
 		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
 			return err

@@ -16,7 +16,7 @@ import (
 func TestSmallest(t *testing.T) {
 	want := plan.Plan{
 		Seed: 7, Steps: 3, Planes: 1, Embedded: true, Workers: 1, Engines: []plan.Engine{{Slots: 2, TokenUS: 500}},
-		Rules: plan.Rules{GroupSize: 1, Batch: 1, Policy: "bounded", Attempts: 40, LeaseMS: 2000, ClaimMS: 2000, WriterMS: 1000},
+		Rules: plan.Rules{GroupSize: 1, Batch: 1, Queue: "policy: bounded, eta: 1", Attempts: 40, LeaseMS: 2000, ClaimMS: 2000, WriterMS: 1000},
 		Faults: []plan.Fault{
 			{Kind: plan.Double, Host: "trainer", ForMS: 100}, {Kind: plan.Kill, Host: "worker0", ForMS: 1, N: 1},
 		},

@@ -58,7 +58,7 @@ func Open() (*program.Program, error) {
 func Plan(seed uint64) plan.Plan {
 	return plan.Plan{
 		Seed: seed, Steps: 24, Planes: 2, Workers: 3, Engines: []plan.Engine{{Slots: 2, TokenUS: 500}, {Slots: 4, TokenUS: 2000}}, Receivers: 1,
-		Rules: plan.Rules{GroupSize: 2, Batch: 4, Policy: "bounded", Attempts: 40, LeaseMS: 2000, ClaimMS: 2000, WriterMS: 1000},
+		Rules: plan.Rules{GroupSize: 2, Batch: 4, Queue: "policy: bounded, eta: 1", Attempts: 40, LeaseMS: 2000, ClaimMS: 2000, WriterMS: 1000},
 		Faults: []plan.Fault{
 			{AtMS: 1500, Kind: plan.Kill, Host: "plane1", ForMS: 300, N: 10}, {AtMS: 2000, Kind: plan.Kill, Host: "worker2", ForMS: 1000, N: 1},
 			{AtMS: 2500, Kind: plan.Freeze, Host: "engine1", ForMS: 6000}, {AtMS: 3000, Kind: plan.Cut, Host: "plane0", Other: "broker", ForMS: 3000, Both: true},
