@@ -152,8 +152,8 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 		return nil, refuse(os.NewSyscallError("connect", syscall.ECONNREFUSED))
 	}
 	here := &net.TCPAddr{IP: net.ParseIP(h.IP).To4(), Port: n.freePort(h.IP)}
-	a := &conn{n: n, host: h, local: here, remote: l.addr}
-	b := &conn{n: n, host: l.host, local: l.addr, remote: here}
+	a := &conn{n: n, host: h, ip: h.IP, local: here, remote: l.addr}
+	b := &conn{n: n, host: l.host, ip: ip, local: l.addr, remote: here}
 	a.peer, b.peer = b, a
 	a.wake, b.wake = sync.NewCond(&n.mu), sync.NewCond(&n.mu)
 	n.conns = append(n.conns, a, b)
@@ -200,7 +200,7 @@ func (w *World) Heal(from, to string) {
 	defer n.mu.Unlock()
 	delete(n.cut, pair{from, to})
 	for _, c := range n.conns {
-		if c.peer.host.IP != from || c.host.IP != to {
+		if c.peer.ip != from || c.ip != to {
 			continue
 		}
 		for _, p := range c.held {
@@ -216,7 +216,7 @@ func (w *World) Reset(a, b string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, c := range n.conns {
-		if c.host.IP == a && c.peer.host.IP == b {
+		if c.ip == a && c.peer.ip == b {
 			c.abort()
 		}
 	}
@@ -244,6 +244,7 @@ func (n *network) forget(h *Host) {
 type conn struct {
 	n             *network
 	host          *Host
+	ip            string // of this end: a dead host has none
 	peer          *conn
 	local, remote *net.TCPAddr
 	wake          *sync.Cond
@@ -321,7 +322,7 @@ func (c *conn) fail(op string, err error) error {
 // send brings bytes, or the end of a half, to the peer of c when the link has carried them.
 func (n *network) send(c *conn, p []byte, end bool) {
 	to := c.peer
-	at := time.Now().Add(n.latency(c.host.IP, to.host.IP))
+	at := time.Now().Add(n.latency(c.ip, to.ip))
 	if !at.After(to.arrives) {
 		at = to.arrives.Add(1)
 	}
@@ -338,7 +339,7 @@ func (n *network) later(d time.Duration, do func()) {
 func (n *network) arrive(from, to *conn, p []byte, end bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.cut[pair{from.host.IP, to.host.IP}] || len(to.held) > 0 {
+	if n.cut[pair{from.ip, to.ip}] || len(to.held) > 0 {
 		if end {
 			p = nil
 		}
@@ -352,7 +353,7 @@ func (n *network) deliver(to *conn, p []byte, end bool) {
 	switch {
 	case to.reset != nil:
 	case to.closed: // the kernel answers for a socket that is no more
-		n.later(n.latency(to.host.IP, to.peer.host.IP), func() {
+		n.later(n.latency(to.ip, to.peer.ip), func() {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			to.peer.broken(os.NewSyscallError("read", syscall.ECONNRESET))
