@@ -165,3 +165,16 @@ func TestSoak(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }
+
+// Every plan that is kept can be run, and says what it found.
+func TestKeptPlans(t *testing.T) {
+	paths, err := filepath.Glob(filepath.Join("testdata", "*.json"))
+	if err != nil || len(paths) == 0 {
+		t.Fatal(paths, err)
+	}
+	for _, path := range paths {
+		if s, err := soak.ReadScript(path); err != nil || s.Comment == "" || s.Rule == "" {
+			t.Errorf("%s: %+v, %v", path, s, err)
+		}
+	}
+}
