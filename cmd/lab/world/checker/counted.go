@@ -2,7 +2,6 @@ package checker
 
 import (
 	"cmp"
-	"math"
 	"slices"
 )
 
@@ -88,16 +87,9 @@ func (c *check) unwritten(a *attempt) bool {
 	return !c.ending.Finished && (a == nil || a.inFlight())
 }
 
-// checkScored reports rollouts that count in the log and that no worker has finished so. Of a worker that was killed it is
-// not known.
+// checkScored reports rollouts that count in the log and that no worker has finished so.
 func (c *check) checkScored() {
 	asked := map[attemptID][]*finish{}
-	dead := map[attemptID]bool{}
-	for i := range c.said.claims {
-		if k := &c.said.claims[i]; c.said.lost(k.host, k.began, math.MaxInt64) {
-			dead[k.id] = true
-		}
-	}
 	for i := range c.said.finishes {
 		f := &c.said.finishes[i]
 		asked[f.id] = append(asked[f.id], f)
@@ -111,7 +103,7 @@ func (c *check) checkScored() {
 		if a == nil || a.ended != e.n || a.state != scored {
 			continue
 		}
-		if !dead[a.id] && !slices.ContainsFunc(asked[a.id], func(f *finish) bool { return f.failed == "" && f.reward != nil && *f.reward == a.reward }) {
+		if !slices.ContainsFunc(asked[a.id], func(f *finish) bool { return f.failed == "" && f.reward != nil && *f.reward == a.reward }) {
 			c.fail(RuleCountedLogged, -1, "event %d counts %v with reward %g, and no worker finished it so", e.n, a.id, a.reward)
 		}
 	}
@@ -153,7 +145,7 @@ func (c *check) acknowledged() []logTime {
 	}
 	for i := range c.said.acks {
 		s := &c.said.acks[i]
-		if n := c.log.madeBy(s.version); n != 0 && len(c.said.died[s.host]) == 0 {
+		if n := c.log.madeBy(s.version); n != 0 {
 			add(n, s.call, true, "ack")
 		}
 	}

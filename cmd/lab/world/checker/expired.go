@@ -184,7 +184,7 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 
 // connected says whether a trainer may have connected between two times.
 func (e *expiry) connected(from, to int64) bool {
-	return slices.ContainsFunc(e.said.connecting, func(k call) bool { return k.at >= from && k.began <= to }) || e.said.lost("trainer", from, to)
+	return slices.ContainsFunc(e.said.connecting, func(k call) bool { return k.at >= from && k.began <= to })
 }
 
 // claimGone reports a claim that was said to be over, and whose attempt had not ended.

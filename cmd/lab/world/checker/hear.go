@@ -139,8 +139,6 @@ type testimony struct {
 	// unanswered is when a host first asked for the claims that it has not been answered: a repeated call gets the
 	// answer of the first.
 	unanswered map[string]int64
-	// died are the hosts that were killed, each with the lives that ended so: what it asked last is not known.
-	died map[string][]span
 	// sampled are the answers of sample, by attempt and turn.
 	sampled map[turn]*sampled
 }
@@ -204,16 +202,9 @@ type statusWord struct {
 
 // hear reads the exchanges.
 func hear(c *check, lines []history.Line) *testimony {
-	t := &testimony{c: c, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, died: map[string][]span{}, sampled: map[turn]*sampled{}}
-	began := map[string]int64{}
+	t := &testimony{c: c, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, sampled: map[turn]*sampled{}}
 	for i := range lines {
 		x := lines[i].Exchange
-		switch l := &lines[i]; l.Kind {
-		case "start":
-			began[l.Host] = l.AtNS
-		case "dead":
-			t.died[l.Host] = append(t.died[l.Host], span{began[l.Host], l.AtNS})
-		}
 		if lines[i].Kind != "exchange" || x == nil {
 			continue
 		}
@@ -244,11 +235,6 @@ func hear(c *check, lines []history.Line) *testimony {
 		}
 	}
 	return t
-}
-
-// lost says whether a host may have asked for something between two times that no line tells: it was killed as it waited.
-func (t *testimony) lost(host string, from, to int64) bool {
-	return slices.ContainsFunc(t.died[host], func(life span) bool { return life.from <= to && life.to >= from })
 }
 
 // read decodes an answer. One that came in full and cannot be read is a defect.

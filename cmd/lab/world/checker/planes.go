@@ -92,7 +92,7 @@ func (c *check) sentVersions(polls []*poll) {
 			most = max(most, sent[at].manifest.Version)
 			at++
 		}
-		if p.word.Version > most && len(c.said.acks) == 0 && len(c.said.died["trainer"]) == 0 {
+		if p.word.Version > most && len(c.said.acks) == 0 {
 			c.fail(RuleStatus, p.line, "the status of %s says version %d, and no trainer had sent more than %d", p.to, p.word.Version, most)
 		}
 	}

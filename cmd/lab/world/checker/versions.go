@@ -114,7 +114,7 @@ func (c *check) checkVersions() {
 		epoch = max(epoch, w.epoch)
 		for _, name := range slices.Sorted(maps.Keys(w.hashes)) {
 			h := w.hashes[name]
-			if sent := tried[v]; len(c.said.died["trainer"]) == 0 && len(sent) > 0 && hasFile(sent, name) && !sent[name+" "+h.hash] {
+			if sent := tried[v]; len(sent) > 0 && hasFile(sent, name) && !sent[name+" "+h.hash] {
 				c.fail(RuleVersion, h.line, "file %s of version %d is %s, and no trainer sent that", name, v, h.hash)
 			}
 		}
