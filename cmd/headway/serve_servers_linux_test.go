@@ -62,7 +62,7 @@ func tinyModel(t *testing.T, vocabulary int) string {
 }
 
 // versionOfView is the version that a path to a view names, as the weights' name.
-func versionOfView(dir string) string { return filepath.Base(filepath.Dir(dir)) }
+func versionOfView(dir string) (string, error) { return filepath.Base(filepath.Dir(dir)), nil }
 
 func policyServer(t *testing.T, spans bool) *enginetest.PolicyServer {
 	t.Helper()

@@ -45,8 +45,8 @@ type PolicyOptions struct {
 	Rows bool
 	// Step is the time that a token takes, 0 for none.
 	Step time.Duration
-	// Named is the name of the weights in a directory; nil for its last element.
-	Named func(dir string) string
+	// Named is the name of the weights in a directory, or why they cannot be read; nil for its last element.
+	Named func(dir string) (string, error)
 }
 
 // NewPolicyServer starts a server. It panics where it cannot listen.
@@ -196,13 +196,17 @@ func (s *PolicyServer) reload(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "want reload_weights with weights_path: %v", err)
 		return
 	}
+	name := filepath.Base(call.Kwargs.Path)
 	s.weights.Lock()
 	defer s.weights.Unlock()
-	s.mu.Lock()
-	s.serving = filepath.Base(call.Kwargs.Path)
 	if s.opt.Named != nil {
-		s.serving = s.opt.Named(call.Kwargs.Path)
+		if name, err = s.opt.Named(call.Kwargs.Path); err != nil {
+			refuse(w, http.StatusInternalServerError, "%v", err)
+			return
+		}
 	}
+	s.mu.Lock()
+	s.serving = name
 	s.updates = append(s.updates, s.serving)
 	s.mu.Unlock()
 	answerJSON(w, http.StatusOK, object{"results": []any{nil}})

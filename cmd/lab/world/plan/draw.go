@@ -34,6 +34,9 @@ func Draw(seed uint64) Plan {
 		p.Engines = append(p.Engines, Engine{Slots: d.between(2, 4), Spans: d.chance(2), TokenUS: d.of(1000, 3000, 10000)})
 	}
 	p.Durable = d.chance(4)
+	if d.chance(4) {
+		p.Receivers = d.between(1, len(p.Engines))
+	}
 	d.faults(&p)
 	return p
 }
@@ -99,11 +102,11 @@ var reach = []struct {
 	weight int
 	roles  []string
 }{
-	{Kill, 8, []string{"plane", "plane", "broker", "trainer", "worker", "engine"}},
-	{Freeze, 4, []string{"plane", "plane", "broker", "trainer", "worker", "engine"}},
-	{Cut, 4, []string{"plane", "broker", "trainer", "worker", "engine"}},
-	{Reset, 4, []string{"plane", "broker", "trainer", "worker", "engine"}},
-	{Slow, 3, []string{"plane", "broker", "trainer", "worker", "engine"}},
+	{Kill, 8, []string{"plane", "plane", "broker", "trainer", "worker", "engine", "receiver"}},
+	{Freeze, 4, []string{"plane", "plane", "broker", "trainer", "worker", "engine", "receiver"}},
+	{Cut, 4, []string{"plane", "broker", "trainer", "worker", "engine", "receiver"}},
+	{Reset, 4, []string{"plane", "broker", "trainer", "worker", "engine", "receiver"}},
+	{Slow, 3, []string{"plane", "broker", "trainer", "worker", "engine", "receiver"}},
 	{Clock, 2, []string{"plane", "broker", "trainer", "worker"}},
 	{Full, 1, []string{"broker", "plane"}},
 	{Drag, 1, []string{"broker", "plane"}},
@@ -184,7 +187,7 @@ func (d drawer) other(hosts map[string][]string, host string) string {
 	}
 	roles := []string{"plane"}
 	if host[:min(5, len(host))] == "plane" {
-		roles = []string{"broker", "engine", "trainer", "worker"}
+		roles = []string{"broker", "engine", "trainer", "worker", "receiver"}
 	}
 	role := roles[d.IntN(len(roles))]
 	if len(hosts[role]) == 0 {

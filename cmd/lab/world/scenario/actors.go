@@ -104,7 +104,7 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 	enginetest.NewPolicyServer(enginetest.PolicyOptions{
 		Policy: Policy, Listen: 8000, Context: 256, Weights: Start, Spans: e.Spans,
 		Step:  time.Duration(e.TokenUS) * time.Microsecond,
-		Named: func(dir string) string { return filepath.Base(filepath.Dir(dir)) },
+		Named: weightsOf,
 	})
 	select {}
 }

@@ -136,8 +136,11 @@ func callOf(path string) string {
 	if len(words) > 2 && words[0] == "api" {
 		words = words[2:]
 	}
-	if len(words) == 3 {
+	switch {
+	case len(words) == 3:
 		return words[0] + " " + words[2]
+	case words[0] == "receivers" || words[0] == "transfer":
+		return words[0]
 	}
 	return strings.Join(words[:min(2, len(words))], " ")
 }

@@ -3,6 +3,8 @@
 package scenario
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"maps"
 	"os"
@@ -45,6 +47,9 @@ type World struct {
 	asked []*asked
 	twice map[string]bool
 	mute  map[string]bool
+	// certificates are those of receivers, by name, and trusted all of them.
+	certificates map[string]tls.Certificate
+	trusted      *x509.CertPool
 	// ended: the trainer was told that the run has its steps.
 	ended atomic.Bool
 }
@@ -73,6 +78,9 @@ func Run(p plan.Plan) (*World, error) {
 		return nil, err
 	}
 	w.place()
+	if err := w.certify(); err != nil {
+		return nil, err
+	}
 	if err := w.writeDocuments(); err != nil {
 		return nil, err
 	}
@@ -128,6 +136,10 @@ func (w *World) place() {
 	w.put("trainer", "", false, w.serveTrainer)
 	for i := range p.Workers {
 		w.put(fmt.Sprint("worker", i), "", false, w.serveWorker)
+	}
+	for i := range p.Receivers {
+		name := fmt.Sprint("receiver", i)
+		w.put(name, name, p.Durable, func(h *machine.Host) error { return w.serveReceiver(h, i) })
 	}
 	w.put("observer", "", false, w.serveObserver)
 }
@@ -209,7 +221,11 @@ func (w *World) writeDocuments() error {
 	}
 	var engines []string
 	for i, e := range p.Engines {
-		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots))
+		stages := ""
+		if i < p.Receivers {
+			stages = fmt.Sprintf(", stages: 1, weights_dir: receiver%d", i)
+		}
+		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots, stages))
 	}
 	r, nats := p.Rules, ""
 	if p.Durable && p.Embedded {
