@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headway-rl/headway/cmd/lab/world/history"
@@ -14,11 +15,9 @@ const second = int64(1e9)
 // graceMost bounds the time for which claims and leases stand still after the plane could not write or answer.
 const graceMost = 10 * second
 
-// A plane needs a while to find out that it cannot write or answer: so much of an outage may count.
-const (
-	blindPlane  = 2 * second
-	blindBroker = 8 * second
-)
+// blind is how long a plane may need to find out that it stood still. That it cannot write it knows when its lease as the
+// writer has run out. So much of an outage may count.
+const blind = 2 * second
 
 // span is a time of the world, in nanoseconds.
 type span struct{ from, to int64 }
@@ -59,11 +58,18 @@ type outage struct {
 	host, kind, other string
 }
 
-// outages are the faults of a history, each from the line that tells it to the line that heals it.
+// outages are the faults of a history. Each lasts as long as its line says, or to the line that heals it: the first of its
+// kind and host that is still open.
 func outages(lines []history.Line) []outage {
 	var out []outage
-	open := map[string]int{} // host and kind: the place of the outage
 	last := int64(0)
+	end := func(at int64, over func(o *outage) bool) {
+		for i := range out {
+			if o := &out[i]; o.to < 0 && over(o) {
+				o.to = at
+			}
+		}
+	}
 	for i := range lines {
 		l := &lines[i]
 		last = l.AtNS
@@ -71,30 +77,39 @@ func outages(lines []history.Line) []outage {
 		other, _, _ := strings.Cut(rest, " ")
 		switch l.Kind {
 		case "fault":
-			open[l.Host+" "+kind] = len(out)
-			out = append(out, outage{span{l.AtNS, -1}, l.Host, kind, other})
-		case "dead":
-			if _, known := open[l.Host+" dead"]; !known {
-				open[l.Host+" dead"] = len(out)
-				out = append(out, outage{span{l.AtNS, -1}, l.Host, "dead", kind})
+			o := outage{span{l.AtNS, -1}, l.Host, kind, other}
+			if ms, known := duration(l.Text); known && !kills(kind) {
+				o.to = l.AtNS + ms*second/1000
 			}
-		case "start", "healed":
-			for key, at := range open {
-				o := &out[at]
-				// A host that starts ends the fault that killed it.
-				if l.Kind == "healed" && l.Host != "world" && key != l.Host+" "+kind ||
-					l.Kind == "start" && (o.host != l.Host || o.kind != "dead" && !kills(o.kind)) {
-					continue
+			out = append(out, o)
+		case "dead":
+			out = append(out, outage{span{l.AtNS, -1}, l.Host, "dead", kind})
+		case "start": // it ends the fault that killed the host
+			end(l.AtNS, func(o *outage) bool { return o.host == l.Host && (o.kind == "dead" || kills(o.kind)) })
+		case "healed":
+			done := false
+			end(l.AtNS, func(o *outage) bool {
+				one := o.host == l.Host && o.kind == kind && !done
+				done = done || one
+				return one || l.Host == "world"
+			})
+			if l.Host == "world" {
+				for i := range out {
+					out[i].to = min(out[i].to, l.AtNS)
 				}
-				o.to = l.AtNS
-				delete(open, key)
 			}
 		}
 	}
-	for _, at := range open {
-		out[at].to = last
-	}
+	end(last, func(*outage) bool { return true })
 	return out
+}
+
+// duration reads "for 300 ms" in the text of a fault.
+func duration(text string) (ms int64, known bool) {
+	_, rest, ok := strings.Cut(text, "for ")
+	digits, _, ms1 := strings.Cut(rest, " ms")
+	ms, err := strconv.ParseInt(digits, 10, 64)
+	return ms, ok && ms1 && err == nil
 }
 
 // kills says whether a fault ends its host's program.
@@ -117,9 +132,9 @@ func (c *check) stops(writer string) []span {
 		from := o.from
 		switch {
 		case o.kind == "freeze" && o.host == writer:
-			from += blindPlane
+			from += blind
 		case strings.HasPrefix(o.host, "broker") && (o.kind == "freeze" || o.kind == "dead"), o.cuts(writer):
-			from += blindBroker
+			from += blind + int64(c.log.rules.writerS*float64(second))
 		default:
 			continue
 		}

@@ -112,6 +112,7 @@ func (e *expiry) claimEnded(a *attempt) {
 		}
 	}
 	heard, line := lastWord(e.claims[a.id], ended, g.began, g.line)
+	heard = e.notBefore(heard, a.began)
 	if lasted := ended - heard - within(e.still(a.ended), heard, ended); float64(lasted) < g.deadlineS*float64(second) {
 		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
 			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
@@ -119,14 +120,23 @@ func (e *expiry) claimEnded(a *attempt) {
 }
 
 // lastWord is when the last call began that was answered before a time, and its line. An answer that the claim or lease
-// is over has renewed nothing, nor has one of a plane that only stands by.
+// is over has renewed nothing, nor has one of a plane that only stands by. A lease that was given lasts from then, though
+// the answer comes late.
 func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 	for _, n := range calls {
-		if n.status != 0 && n.status != 410 && !n.standby() && n.at <= before && n.began > began {
+		if n.status != 0 && n.status != 410 && !n.standby() && (n.at <= before || n.kind == "lease" && n.began <= before) && n.began > began {
 			began, line = n.began, n.line
 		}
 	}
 	return began, line
+}
+
+// notBefore is when a holder was heard last, who was given what an event began: it was not given before that.
+func (e *expiry) notBefore(heard, event int64) int64 {
+	if at, ok := e.log.earliest(e.clocks, event); ok && event > 0 {
+		return max(heard, at)
+	}
+	return heard
 }
 
 // standby says whether a plane answered that another one is the run's writer.
@@ -176,6 +186,7 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 			heard = max(heard, at)
 		}
 	}
+	heard = e.notBefore(heard, e.log.steps[[2]int64{l.id, r.attempt}])
 	if lasted := ended - heard - within(e.still(r.n), heard, ended); float64(lasted) < e.log.rules.leaseS*float64(second) {
 		e.fail(RuleExpired, line, "lease %d, attempt %d went back by event %d (%s), at most %.3f s after its trainer was heard at line %d, and lasts %g s",
 			l.id, r.attempt, r.n, r.kind, float64(lasted)/float64(second), line, e.log.rules.leaseS)

@@ -80,6 +80,7 @@ func (l *ledger) header(data []byte) {
 	}
 	l.rules.claimS, _ = strconv.ParseFloat(setting("claim_s"), 64)
 	l.rules.leaseS, _ = strconv.ParseFloat(setting("lease_s"), 64)
+	l.rules.writerS, _ = strconv.ParseFloat(setting("  writer_s"), 64)
 	l.rules.responseMax, _ = strconv.Atoi(setting("response_tokens_max"))
 	l.rules.normalizeStd = setting("normalize_std") == "true"
 	l.rules.durability = setting("durability")

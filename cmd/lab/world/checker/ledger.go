@@ -103,10 +103,10 @@ type rules struct {
 	ResumeLost                                                                     bool
 	EngineSlots                                                                    []int
 
-	claimS, leaseS float64
-	responseMax    int
-	normalizeStd   bool
-	durability     string
+	claimS, leaseS, writerS float64
+	responseMax             int
+	normalizeStd            bool
+	durability              string
 }
 
 // policyBounded is the number of the policy bounded in a header.
