@@ -459,6 +459,12 @@ func (l *ledger) finish() {
 	told, own := *l.end, l.sums
 	told.Waiting += told.Queued + told.Leased
 	told.Queued, told.Leased = 0, 0
+	if len(l.recovered) > 0 { // the actions of the last events before a recovery may be missing: evictions, too
+		for _, sums := range []*sums{&told, &own} {
+			sums.Waiting += sums.Evicted + sums.Discarded
+			sums.Evicted, sums.Discarded = 0, 0
+		}
+	}
 	if told != own {
 		l.c.fail(RuleLedger, -1, "the log has the ledger %+v, and ends with %+v", own, told)
 	}

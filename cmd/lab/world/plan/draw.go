@@ -59,7 +59,7 @@ func (d drawer) queue() string {
 // sync is how versions reach the engines.
 func (d drawer) sync() string {
 	mode := []string{"in_flight", "in_flight", "in_flight", "pause", "restart", "drain"}[d.IntN(6)]
-	text := fmt.Sprintf("mode: %s, every: %d", mode, d.of(1, 1, 1, 2, 3))
+	text := fmt.Sprintf("mode: %s, every: %d", mode, d.of(1, 1, 1, 2))
 	if mode == "in_flight" && d.chance(3) {
 		text += ", switch: rolling"
 	}
