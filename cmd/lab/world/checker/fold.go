@@ -376,8 +376,8 @@ func (l *ledger) start(e *entry) {
 // starts its first rollout serves at least the lowest version that one serves.
 func (l *ledger) opens(e *entry) {
 	r := &l.rules
-	if r.Policy != policyBounded {
-		return
+	if r.Policy != policyBounded || len(l.recovered) > 0 && (r.FilterZeroAdvantage || r.FilterSolveRate) {
+		return // after a recovery the log may lack the notice of a group that was filtered
 	}
 	lag := len(l.versions) - 1 - int(e.version)
 	if most := (r.Eta + 1 - lag) * r.BatchGroups; l.live >= most {
@@ -459,11 +459,8 @@ func (l *ledger) finish() {
 	told, own := *l.end, l.sums
 	told.Waiting += told.Queued + told.Leased
 	told.Queued, told.Leased = 0, 0
-	if len(l.recovered) > 0 { // the actions of the last events before a recovery may be missing: evictions, too
-		for _, sums := range []*sums{&told, &own} {
-			sums.Waiting += sums.Evicted + sums.Discarded
-			sums.Evicted, sums.Discarded = 0, 0
-		}
+	if len(l.recovered) > 0 && told.after(own) {
+		return // the notices of the last events before a recovery may be missing: of groups that ended, above all
 	}
 	if told != own {
 		l.c.fail(RuleLedger, -1, "the log has the ledger %+v, and ends with %+v", own, told)

@@ -88,6 +88,12 @@ func (s sums) ended() int64 {
 	return s.Trained + s.Evicted + s.Discarded + s.Filtered + s.Pruned + s.Cancelled + s.Failed
 }
 
+// after says whether a ledger is another one in which more attempts began, and more that had begun ended untrained.
+func (s sums) after(was sums) bool {
+	return s.balanced() && s.Trained == was.Trained && s.Admitted >= was.Admitted && s.InFlight <= was.InFlight && s.Waiting <= was.Waiting &&
+		s.Evicted >= was.Evicted && s.Discarded >= was.Discarded && s.Filtered >= was.Filtered && s.Pruned >= was.Pruned && s.Cancelled >= was.Cancelled && s.Failed >= was.Failed
+}
+
 func (s sums) balanced() bool {
 	for _, n := range []int64{s.Admitted, s.InFlight, s.Waiting, s.Queued, s.Leased, s.Trained, s.Evicted, s.Discarded, s.Filtered, s.Pruned, s.Cancelled, s.Failed} {
 		if n < 0 {
@@ -100,7 +106,7 @@ func (s sums) balanced() bool {
 // rules are those of the run, as the log's header has them.
 type rules struct {
 	GroupSize, BatchGroups, Policy, Eta, SyncEvery, Redundancy, OnFailure, MaxUses int
-	ResumeLost                                                                     bool
+	ResumeLost, FilterZeroAdvantage, FilterSolveRate                               bool
 	EngineSlots                                                                    []int
 
 	claimS, leaseS, writerS float64
