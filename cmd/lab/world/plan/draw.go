@@ -34,6 +34,9 @@ func Draw(seed uint64) Plan {
 		p.Engines = append(p.Engines, Engine{Slots: d.between(2, 4), Spans: d.chance(2), TokenUS: d.of(1000, 3000, 10000)})
 	}
 	p.Durable = d.chance(4)
+	if d.chance(4) { // a lease and a claim have to be renewed in the middle of the work
+		p.Trainer.StepMS, p.ThinkMS = p.Rules.LeaseMS*d.between(1, 3)/2, p.Rules.ClaimMS*d.between(1, 3)/2
+	}
 	if d.chance(4) {
 		p.Receivers = d.between(1, len(p.Engines))
 	}
@@ -119,7 +122,7 @@ var reach = []struct {
 // faults draws them over the time that the run is likely to take.
 func (d drawer) faults(p *Plan) {
 	hosts := p.hosts()
-	span := 3000 + p.Steps*(p.Trainer.StepMS+150)
+	span := 3000 + p.Steps*(p.Trainer.StepMS+p.ThinkMS/4+150)
 	kinds := map[string]bool{}
 	for n := d.between(FaultsCounted, 10); len(p.Faults) < n || len(kinds) < KindsCounted; {
 		f, ok := d.fault(hosts)

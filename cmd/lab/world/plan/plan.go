@@ -19,6 +19,8 @@ type Plan struct {
 	Durable bool    `json:"durable,omitempty"`
 	Rules   Rules   `json:"rules"`
 	Trainer Trainer `json:"trainer"`
+	// ThinkMS is how long a worker is busy between the response and the reward, in milliseconds.
+	ThinkMS int     `json:"think_ms,omitempty"`
 	Faults  []Fault `json:"faults"`
 }
 

@@ -135,7 +135,7 @@ func (w *World) serveTrainer(h *machine.Host) error {
 func (w *World) serveWorker(h *machine.Host) error {
 	k, err := client.NewWorker(client.WorkerOptions{
 		Options: w.clientOptions(h, "environment"), Name: h.Name, Concurrency: 4,
-		Environments: map[string]client.Play{"numbers": client.SingleTurn(question, responseTokens)},
+		Environments: map[string]client.Play{"numbers": client.SingleTurn(w.question, responseTokens)},
 	})
 	if err != nil {
 		return err
@@ -145,9 +145,10 @@ func (w *World) serveWorker(h *machine.Host) error {
 }
 
 // question has the reward follow from the tokens, so that it can be computed again from a batch.
-func question(task *client.Task) client.Question {
+func (w *World) question(task *client.Task) client.Question {
 	prompt := []int32{5, 6 + int32(task.Prompt%50), 7}
 	return client.Question{Tokens: prompt, Verify: func(_ string, tokens []int32) (client.Result, error) {
+		time.Sleep(time.Duration(w.plan.ThinkMS) * time.Millisecond)
 		var sum int32
 		for _, t := range tokens {
 			sum += t

@@ -158,6 +158,7 @@ type asked struct {
 func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 	e := &asked{host: host, Exchange: history.Exchange{
 		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Request: body,
+		Bearer: strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "),
 	}}
 	e.call = callOf(e.Path)
 	w.mu.Lock()
