@@ -33,7 +33,14 @@ func (s stagedEngine) Load(ctx context.Context, version loop.Version) error {
 	if err := s.plane.offer(ctx, s.Name(), version); err != nil {
 		return err
 	}
-	return errors.Join(s.Engine.Load(ctx, version), s.plane.receivers.Load(ctx, s.Name(), version))
+	loaded := s.Engine.Load(ctx, version)
+	err := s.plane.receivers.Load(ctx, s.Name(), version)
+	for errors.Is(err, transfer.ErrNotOffered) && ctx.Err() == nil { // one came since
+		if err = s.plane.offer(ctx, s.Name(), version); err == nil {
+			err = s.plane.receivers.Load(ctx, s.Name(), version)
+		}
+	}
+	return errors.Join(loaded, err)
 }
 
 // Switch implements port.Engine. One that fails may be of a server that is gone.

@@ -39,7 +39,7 @@ type Options struct {
 	// included. A receiver reaches it under an address that only it knows, and passes versions on below
 	// the same path.
 	Origin string
-	// Digest is the hash of what is offered there of a version in a form, empty where it is not offered.
+	// Digest is the hash of what is offered there of a version in a form, empty where it is not offered. Nil names none.
 	Digest func(version loop.Version, form string) string
 	// Lookup resolves the host of a receiver's address; nil means the system's resolver.
 	Lookup func(ctx context.Context, host string) ([]netip.Addr, error)
@@ -98,9 +98,6 @@ func NewCoordinator(opt Options) *Coordinator {
 	if opt.Clock == nil {
 		began := time.Now()
 		opt.Clock = func() time.Duration { return time.Since(began) }
-	}
-	if opt.Digest == nil {
-		opt.Digest = func(loop.Version, string) string { return "" }
 	}
 	if opt.Lookup == nil {
 		opt.Lookup = lookup
@@ -330,26 +327,40 @@ func (c *Coordinator) stages(engine string) []*receiver {
 	return nil
 }
 
+// ErrNotOffered is wrapped by the error of a load for which a receiver came that wants a form of the version that is
+// not on offer: it is to be offered, and loaded again.
+var ErrNotOffered = errors.New("the version is not on offer in the form that a receiver wants")
+
 // Load has every stage of an engine fetch a version beside what it serves, and returns
 // when all of them hold it. An engine without receivers needs none.
 func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Version) error {
 	c.mu.Lock()
 	for _, r := range c.stages(engine) {
-		if r.loaded != version || r.state != StateServing {
-			c.load(r, version)
+		if r.loaded == version && r.state == StateServing {
+			continue
+		}
+		if err := c.load(r, version); err != nil {
+			c.mu.Unlock()
+			return err
 		}
 	}
 	c.mu.Unlock()
 	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version }, func(r *receiver) error {
-		c.load(r, version)
-		return nil
+		return c.load(r, version)
 	})
 }
 
 // load has a receiver fetch a version. c.mu must be held.
-func (c *Coordinator) load(r *receiver, version loop.Version) {
-	c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: c.opt.Digest(version, r.form), Parents: c.parents(r, version), Reload: r.reload})
+func (c *Coordinator) load(r *receiver, version loop.Version) error {
+	offer := ""
+	if c.opt.Digest != nil {
+		if offer = c.opt.Digest(version, r.form); offer == "" {
+			return ErrNotOffered
+		}
+	}
+	c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: offer, Parents: c.parents(r, version), Reload: r.reload})
 	r.state = StateLoading
+	return nil
 }
 
 // Switch has every stage of an engine serve a version that all of them hold. When one

@@ -286,3 +286,28 @@ func TestStageJoinsMeanwhile(t *testing.T) {
 		time.Sleep(time.Minute) // until the slow one has done what it was told
 	})
 }
+
+// A receiver that comes during the load of its engine is told nothing before the version is on offer in its form.
+func TestNothingIsLoadedThatIsNotOnOffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		offers := map[string]string{}
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t", Digest: func(_ loop.Version, form string) string { return offers[form] }})
+		if err := c.Load(t.Context(), "e", 3); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &stage{name: "a", engine: "e", address: "http://127.0.0.1:7071/t", instance: "1"}
+		ended := make(chan error, 1)
+		go func() { ended <- s.run(ctx, c) }()
+		synctest.Wait()
+		if err := c.Load(t.Context(), "e", 3); !errors.Is(err, transfer.ErrNotOffered) || len(s.told) != 0 {
+			t.Errorf("%v, and the receiver was told %+v", err, s.told)
+		}
+		offers[""] = "sha256:3"
+		if err := c.Load(t.Context(), "e", 3); err != nil || len(s.told) != 1 || s.told[0].Offer != "sha256:3" {
+			t.Errorf("%v, and the receiver was told %+v", err, s.told)
+		}
+		cancel()
+		<-ended
+	})
+}

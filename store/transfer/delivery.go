@@ -39,6 +39,7 @@ func (s *Store) Discard(version loop.Version) error {
 	if s.Source != nil {
 		s.Source.Remove(version)
 	}
+	s.proven.Delete(version)
 	return Remove(s.Path(version))
 }
 

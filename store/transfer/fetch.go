@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,8 @@ type Store struct {
 	Idle time.Duration
 
 	served atomic.Int64 // the version that Served named, plus 1
+	// proven are the versions in place of which this process has compared every file with its hash.
+	proven sync.Map
 }
 
 // Phases are the times that a fetch took.
@@ -134,7 +137,7 @@ func (s *Store) fetch(ctx context.Context, load Load) (p Phases, err error) {
 		offer, err := s.ask(ctx, load, parent)
 		if err == nil && c == nil {
 			var here bool
-			if c, here, err = s.begin(offer); here {
+			if c, here, err = s.begin(ctx, offer); here {
 				return p, nil
 			}
 			if err == nil {
@@ -175,11 +178,14 @@ func (s *Store) fetch(ctx context.Context, load Load) (p Phases, err error) {
 }
 
 // begin makes room for an offered version, unless it is here.
-func (s *Store) begin(offer *Offer) (c *Copy, here bool, err error) {
+func (s *Store) begin(ctx context.Context, offer *Offer) (c *Copy, here bool, err error) {
 	version := offer.Version
 	if there, err := os.ReadFile(filepath.Join(s.Path(version), manifestName)); err == nil {
-		if string(there) == offer.ManifestText {
+		if string(there) == offer.ManifestText && s.whole(ctx, offer) {
 			return nil, true, nil
+		}
+		if ctx.Err() != nil {
+			return nil, false, context.Cause(ctx)
 		}
 		if err := s.Discard(version); err != nil {
 			return nil, false, err
@@ -195,6 +201,24 @@ func (s *Store) begin(offer *Offer) (c *Copy, here bool, err error) {
 		s.Source.Add(c)
 	}
 	return c, false, nil
+}
+
+// whole reports whether the files of a version that an earlier process put in its place are those of an offer: a loss
+// of power, or the disk, may have changed them since.
+func (s *Store) whole(ctx context.Context, offer *Offer) bool {
+	if _, proven := s.proven.Load(offer.Version); proven {
+		return true
+	}
+	c, err := OpenCopy(offer.Version, s.Form, []byte(offer.ManifestText), offer.Parts, s.Path(offer.Version))
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	if c.verify(ctx) != nil {
+		return false
+	}
+	s.proven.Store(offer.Version, true)
+	return true
 }
 
 // ask asks a parent for its offer of a version, and refuses another than the control plane's.
@@ -349,6 +373,7 @@ func (s *Store) commit(c *Copy) error {
 	if err := c.rename(s.Path(c.Version)); err != nil {
 		return err
 	}
+	s.proven.Store(c.Version, true)
 	return errors.Join(s.syncDir(s.Dir), s.prune(c.Version))
 }
 

@@ -377,3 +377,28 @@ func (p *pipes) Accept() (net.Conn, error) {
 
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe"} }
+
+// What lies on a receiver's disk may have been torn when its power was lost: a new process compares it with its hashes.
+func TestTornVersionIsFetchedAgain(t *testing.T) {
+	dir, url := t.TempDir(), run(t, 7, "", "whole")
+	fetch := func(s *transfer.Store, bytes int64) {
+		t.Helper()
+		p, err := s.Fetch(t.Context(), from(t, 7, "", url))
+		if err != nil || p.Bytes != bytes || content(t, s, 7) != "whole" {
+			t.Errorf("fetched %d bytes (%v), and have %q", p.Bytes, err, content(t, s, 7))
+		}
+	}
+	fetch(&transfer.Store{Dir: dir}, 5)
+	path := filepath.Join((&transfer.Store{Dir: dir}).Path(7), "model.safetensors")
+	for _, torn := range []string{"who", "whale", ""} {
+		if err := os.WriteFile(path, []byte(torn), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		fetch(&transfer.Store{Dir: dir}, 5)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	fetch(&transfer.Store{Dir: dir}, 5)
+	fetch(&transfer.Store{Dir: dir}, 0)
+}

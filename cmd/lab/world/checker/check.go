@@ -62,7 +62,7 @@ const (
 	RuleStatus = "status"
 	// RuleWriter: one plane at a time acknowledges.
 	RuleWriter = "one-writer"
-	// RuleReceiver: a receiver gets exactly a version's bytes.
+	// RuleReceiver: a receiver holds exactly a version's bytes, and is told and believed accordingly.
 	RuleReceiver = "receiver"
 	// RuleInternal: no request meets a defect of the server.
 	RuleInternal = "internal"
@@ -110,6 +110,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkStatus()
 	c.checkWriters()
 	c.checkConnects()
+	c.checkReceivers()
 	c.checkExpired()
 	slices.SortStableFunc(c.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Text, b.Text))

@@ -124,7 +124,9 @@ type testimony struct {
 	acks      []step
 	nacks     []step
 	polls     []poll
-	connects  []connect
+	// words are those of receivers.
+	words    []report
+	connects []connect
 	// connecting are all calls of trainers that connect, and asks those for a batch, whatever came of them.
 	connecting, asks []call
 	// ended are the calls that were told that the run has ended.
@@ -194,7 +196,8 @@ type statusWord struct {
 	Trainer struct {
 		Lease int64 `json:"lease"`
 	} `json:"trainer"`
-	Writer struct {
+	Engines []engineWord `json:"engines"`
+	Writer  struct {
 		Name  string `json:"name"`
 		Epoch uint64 `json:"epoch"`
 	} `json:"writer"`
@@ -228,6 +231,8 @@ func hear(c *check, lines []history.Line) *testimony {
 			t.connect(at, x)
 		case "status":
 			t.status(at, x)
+		case "receivers":
+			t.receiver(at, x)
 		default:
 			if strings.HasPrefix(path, "/v1/") {
 				t.completion(at, x)

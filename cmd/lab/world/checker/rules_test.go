@@ -396,6 +396,10 @@ var mutations = []mutation{
 		at := r.lines[len(r.lines)-1].AtNS
 		r.lines = append(r.lines, history.Line{AtNS: at, Host: "receiver0", Kind: "note", Text: "holds 19 model.safetensors sha256:00"})
 	}},
+	{RuleReceiver, "a receiver says that it holds a version without its file", func(r *recording) {
+		at := r.lines[len(r.lines)-1].AtNS
+		r.lines = append(r.lines, history.Line{AtNS: at, Host: "receiver0", Kind: "note", Text: "holds 19 model.safetensors absent"})
+	}},
 	{RuleInternal, "a request meets a defect", func(r *recording) {
 		line, _, _ := r.finish(30)
 		r.exchange(line).Status = 500

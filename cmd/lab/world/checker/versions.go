@@ -103,8 +103,8 @@ func (c *check) checkVersions() {
 			c.says(RuleVersion, f.line, f.version, f.name, hashOf(f.bytes))
 		}
 	}
-	c.held()
 	c.disk()
+	c.held()
 	epoch := uint64(0)
 	for _, v := range slices.Sorted(maps.Keys(c.versions)) {
 		w := c.versions[v]
@@ -175,7 +175,9 @@ func (c *check) held() {
 		if err != nil {
 			continue
 		}
-		if _, known := c.version(v).hashes[words[2]]; known {
+		if words[3] == "absent" {
+			c.fail(RuleReceiver, i, "%s holds version %d without its %s", l.Host, v, words[2])
+		} else if _, known := c.version(v).hashes[words[2]]; known {
 			c.says(RuleReceiver, i, v, words[2], words[3])
 		}
 	}

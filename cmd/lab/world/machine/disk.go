@@ -39,6 +39,7 @@ type change struct {
 // disk is a host's: its state, and the bytes that a loss of power would take.
 type disk struct {
 	full     bool
+	rot      bool
 	drag     time.Duration
 	unsynced map[string][]change
 }
@@ -83,6 +84,9 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 		time.Sleep(drag)
 	}
 	f.note(fd, len(p), offset)
+	if f.host.disk.rot && offset >= 0 && len(p) > 0 {
+		p[rand.IntN(len(p))] ^= 1 << rand.IntN(8)
+	}
 	return nil
 }
 

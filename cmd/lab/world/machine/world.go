@@ -131,6 +131,9 @@ func (h *Host) Step(by time.Duration) {
 // Full has writes to the host's disk fail, or no more.
 func (h *Host) Full(full bool) { h.disk.full = full }
 
+// Rot has a bit flip in each block that the host writes at a place of its choice, or no more.
+func (h *Host) Rot(rot bool) { h.disk.rot = rot }
+
 // Drag has each write and sync of the host's disk take as long; 0 for no time.
 func (h *Host) Drag(d time.Duration) { h.disk.drag = d }
 

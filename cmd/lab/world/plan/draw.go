@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 )
 
 // StepsCounted and the like are what a seed has to meet to count.
@@ -115,7 +116,8 @@ var reach = []struct {
 	{Drag, 1, []string{"broker", "plane"}},
 	{Double, 3, []string{"trainer", "worker"}},
 	{Mute, 3, []string{"trainer", "worker"}},
-	{Power, 3, []string{"broker", "plane"}},
+	{Rot, 3, []string{"receiver"}},
+	{Power, 3, []string{"broker", "plane", "receiver"}},
 	{Flip, 2, []string{"broker", "plane"}},
 }
 
@@ -141,7 +143,7 @@ func (p Plan) bears(f Fault) bool {
 	files := f.Host == "broker" || p.Embedded
 	switch f.Kind {
 	case Power:
-		return p.Durable && files
+		return p.Durable && files || strings.HasPrefix(f.Host, "receiver")
 	case Flip:
 		return files
 	case Full:

@@ -65,6 +65,7 @@ const (
 	Drag   = "drag"   // the host's disk takes N ms for each write and sync, for ForMS
 	Power  = "power"  // the host loses power: all that was not synced may be lost or torn; it is started again after ForMS
 	Flip   = "flip"   // the host is killed, one byte of a file of its (Path) is flipped, and it is started again after ForMS
+	Rot    = "rot"    // a bit flips in each block of weights that the host writes, for ForMS
 	Double = "double" // requests of the host are sent twice, for ForMS
 	Mute   = "mute"   // answers to the host are lost after the request has been done, for ForMS
 )

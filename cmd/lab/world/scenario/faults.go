@@ -97,6 +97,8 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 		})
 	case plan.Full:
 		all = append(all, func(on bool) { a.host.Full(on) })
+	case plan.Rot:
+		all = append(all, func(on bool) { a.host.Rot(on) })
 	case plan.Drag:
 		all = append(all, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) })
 	case plan.Double:

@@ -95,13 +95,23 @@ func layOut(dir string) error {
 	for _, name := range []string{"model/config.json", "model/tokenizer.json", filepath.Join(dir, weights.ModelName)} {
 		content, err := os.ReadFile(name)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(to, filepath.Base(name)), content, 0o644)
+			err = writeSynced(filepath.Join(to, filepath.Base(name)), content)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeSynced writes a file so that a loss of power leaves it.
+func writeSynced(path string, content []byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // weightsOf is the name of the weights in a directory that an engine is to read: the version's. What lies at a receiver

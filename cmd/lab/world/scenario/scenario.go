@@ -139,7 +139,7 @@ func (w *World) place() {
 	}
 	for i := range p.Receivers {
 		name := fmt.Sprint("receiver", i)
-		w.put(name, name, p.Durable, func(h *machine.Host) error { return w.serveReceiver(h, i) })
+		w.put(name, name, true, func(h *machine.Host) error { return w.serveReceiver(h, i) })
 	}
 	w.put("observer", "", false, w.serveObserver)
 }
