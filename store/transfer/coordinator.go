@@ -327,8 +327,8 @@ func (c *Coordinator) stages(engine string) []*receiver {
 	return nil
 }
 
-// ErrNotOffered is wrapped by the error of a load for which a receiver came that wants a form of the version that is
-// not on offer: it is to be offered, and loaded again.
+// ErrNotOffered is wrapped by the error of a load for which another receiver came. It wants the version in a form that
+// is not on offer. The version is to be offered in it, and loaded again.
 var ErrNotOffered = errors.New("the version is not on offer in the form that a receiver wants")
 
 // Load has every stage of an engine fetch a version beside what it serves, and returns
