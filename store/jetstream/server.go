@@ -23,8 +23,8 @@ const (
 	embeddedPayloadMax = 8 << 20
 	// pendingMax is how much an embedded server holds for a connection that reads slowly.
 	pendingMax = 512 << 20
-	// startTimeout is how long an embedded server may take to verify its files.
-	startTimeout = 5 * time.Minute
+	// readyTimeout is how long an embedded server may take to say that it has started, once it has returned from that.
+	readyTimeout = time.Second
 )
 
 // embedded is a server inside this process.
@@ -54,7 +54,8 @@ func startEmbedded(o Options) (*embedded, error) {
 	return e, nil
 }
 
-// newServer starts a server, which verifies its files first.
+// newServer starts a server, which verifies its files first, however long that takes. One that cannot begin returns from
+// its start as one that has, and is never ready: to wait for it would be in vain.
 func newServer(o Options) (*server.Server, error) {
 	s, err := server.NewServer(&server.Options{
 		ServerName: "headway",
@@ -75,7 +76,7 @@ func newServer(o Options) (*server.Server, error) {
 		return nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(startTimeout) || !s.JetStreamEnabled() {
+	if !s.ReadyForConnections(readyTimeout) || !s.JetStreamEnabled() {
 		s.Shutdown()
 		s.WaitForShutdown()
 		return nil, fmt.Errorf("store: the embedded NATS server in %s does not start: see whether its files can be read and written", o.Dir)
