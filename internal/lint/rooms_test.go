@@ -331,7 +331,7 @@ var rules = []rule{
 	{room: "store/file", may: []string{"internal/private", "internal/replace", "loop", "loop/port", "loop/trace", "store/lock", "store/payload"},
 		what: "a run's log and payloads in plain files",
 		why:  "adapters know the ports and never each other"},
-	{room: "store/jetstream", may: []string{"loop", "loop/port", "loop/trace", "store/lock", "store/payload"}, modules: []string{"github.com/nats-io/", "golang.org/x/sys"},
+	{room: "store/jetstream", may: []string{"loop", "loop/port", "loop/trace", "store/lock", "store/payload"}, modules: []string{"github.com/nats-io/"},
 		what: "a run's log, payloads and snapshots in NATS JetStream, one writer at a time",
 		why:  "adapters know the ports and never each other"},
 	{room: "store/lock",
