@@ -18,7 +18,7 @@ func TestPlanAgainFromWhatItWrote(t *testing.T) {
 		"slots":    {"search.policies=[drop]", "modelled.prefill={tokens_per_s: 4000}"},
 		"measured": {"search.policies=[drop]", "search.hold=[0]", "search.select=[oldest]", "modelled.decode_curve=[{active: 1, tokens_per_s: 200}, {active: 32, tokens_per_s: 120}]"},
 	} {
-		arguments := []string{document(t, planDocument), "--set", "modelled.prompt_tokens=800", "--set", "search.batch_min=128", "--set", "search.reward_correlation=0.3"}
+		arguments := []string{document(t, planDocument), "--set", "modelled.prompt_tokens=800", "--set", "search.batch_min=128", "--set", "search.reward_correlation=0.3", "--set", "search.finalists=1"}
 		for _, override := range overrides {
 			arguments = append(arguments, "--set", override)
 		}

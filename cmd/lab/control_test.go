@@ -23,10 +23,10 @@ func TestStudyControl(t *testing.T) {
 		Cases   []struct {
 			Drift, Goal string
 			Arms        []struct {
-				Arm  string `json:"arm"`
-				Held struct {
-					Mean float64 `json:"mean"`
-				} `json:"held"`
+				Arm, Failed     string
+				Held, Staleness struct{ Mean float64 }
+				RolloutsPerS    struct{ Mean float64 } `json:"rollouts_per_s"`
+				OverOracle      struct{ Mean float64 } `json:"throughput_over_oracle"`
 			} `json:"arms"`
 		} `json:"cases"`
 	}
@@ -35,6 +35,21 @@ func TestStudyControl(t *testing.T) {
 	}
 	if document.Command != "go run ./cmd/lab study control --seeds 1 --drift step --world rollout-bound --goal 3.5 --quick" || len(document.Cases) != 1 || len(document.Cases[0].Arms) != 7 {
 		t.Errorf("the document is %.300s", out)
+	}
+	for _, a := range document.Cases[0].Arms {
+		if a.Failed != "" || !(a.RolloutsPerS.Mean > 0) || a.Held.Mean < 0 || a.Held.Mean > 1 {
+			t.Errorf("%+v", a)
+		}
+		switch a.Arm {
+		case "oracle":
+			if a.OverOracle.Mean != 1 {
+				t.Errorf("the oracle over itself is %v", a.OverOracle.Mean)
+			}
+		case "controller", "AReaL bound", "AReaL bound, best η":
+			if !(a.Staleness.Mean > 0 && a.Staleness.Mean < 3.6) {
+				t.Errorf("%s: mean staleness %v, want about 3.5 at most", a.Arm, a.Staleness.Mean)
+			}
+		}
 	}
 	page, err := os.ReadFile(filepath.Join(dir, "control.html"))
 	if err != nil || !strings.Contains(string(page), "rollout-bound, mean ≤ 3.5: settings") {

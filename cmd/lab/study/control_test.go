@@ -295,10 +295,10 @@ func TestOracleArm(t *testing.T) {
 
 // A drift end to end, every arm: lengths grow, and the controller and AReaL's bound keep the mean.
 func TestControlSmall(t *testing.T) {
-	opt := ControlOptions{Seeds: 1, Quick: true, Worlds: ControlWorlds[:1], Drifts: ControlDrifts[:1], Goals: []ControlGoal{{Mean: 3}}}
-	if os.Getenv("HEADWAY_LONG") != "" {
-		opt.Goals = append(opt.Goals, ControlGoal{Share: 0.9, Within: 4, Tokens: true})
+	if os.Getenv("HEADWAY_LONG") == "" {
+		t.Skip("TestStudyControl of cmd/lab asks the same of another drift: make test-long has this one too, and whoever sets HEADWAY_LONG")
 	}
+	opt := ControlOptions{Seeds: 1, Quick: true, Worlds: ControlWorlds[:1], Drifts: ControlDrifts[:1], Goals: []ControlGoal{{Mean: 3}, {Share: 0.9, Within: 4, Tokens: true}}}
 	r, err := Control(context.Background(), opt, Simulator{})
 	if err != nil {
 		t.Fatal(err)
