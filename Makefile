@@ -11,8 +11,8 @@ LONG_ALONE := ./drive/live ./store/weights
 TIMEOUT := 30m
 # Compilers and analysers take a quarter less time with room to collect garbage seldom (tests run as users run).
 LESS_GC := GOGC=400
-# lint has vetted everything, so that tests are not vetted again.
-TEST := test -vet=off -timeout $(TIMEOUT)
+# lint has vetted everything, so that tests are not vetted again. What compiles and links them collects seldom, they themselves do not.
+TEST := test -vet=off -timeout $(TIMEOUT) -toolexec='env $(LESS_GC)'
 # Programs are built without cgo and without this machine's paths, as in the wheels: tests run what users have, and all
 # builds share one cache. The race detector alone needs cgo.
 export CGO_ENABLED := 0
@@ -42,10 +42,10 @@ help: ## list these verbs
 run: ## train the default run: reverse a word, fully asynchronously
 	$(GO) run ./cmd/headway run
 
-# The Python half waits for most of its time, so that it costs little beside the other.
+# The Python half waits for most of its time, so that it costs little beside the other. The worlds follow it.
 .PHONY: test
-test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client (builds runsc once into ~/.cache/headway)
-	@$(MAKE) --no-print-directory -j2 test-go test-python
+test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, a hundred worlds (builds runsc once into ~/.cache/headway)
+	@$(MAKE) --no-print-directory -j2 test-go test-python world WORLDS=1-100
 
 .PHONY: test-go
 test-go: ## the Go half of make test
@@ -133,13 +133,14 @@ pictures: browser ## make the pictures of README anew, light and dark: the defau
 
 .PHONY: test-long
 # Where one goroutine decides, the race detector finds nothing and takes ten times as long: there it has the short budgets.
-test-long: lint dead $(VENV)/installed $(LOGS_VENV)/installed ## make test with long budgets, and the race detector everywhere; kills a running job for minutes
+test-long: lint dead $(VENV)/installed $(LOGS_VENV)/installed ## make test with long budgets, and the race detector everywhere; kills a running job for minutes, and runs worlds for an hour
 	@$(MAKE) --no-print-directory sandboxes
 	@$(MAKE) --no-print-directory browser
 	@alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))") && \
 	export HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" && \
 	HEADWAY_LONG=1 $(GO) $(TEST) -timeout 120m $$alone || failed=1; \
 	CGO_ENABLED=1 HEADWAY_LONG=1 $(GO) $(TEST) -race -timeout 120m $(CONCURRENT) || failed=1; \
+	$(MAKE) --no-print-directory soak FOR=1h || failed=1; \
 	CGO_ENABLED=1 $(GO) $(TEST) -race -short -timeout 120m $$alone && [ -z "$$failed" ]
 
 .PHONY: lint
@@ -160,16 +161,22 @@ FUZZ_KEEP ?= 0
 fuzz: ## every fuzz target, FUZZ_TIME=30s each; FUZZ=REGEXP: those alone. Inputs that fail are kept in testdata/fuzz
 	$(GO) run ./cmd/lab/fuzz -time $(FUZZ_TIME) -run '$(FUZZ)' -keep $(FUZZ_KEEP)
 
-# Seeds of make soak.
+# Seeds of make world and of make soak, and when make soak begins no further one.
+WORLDS ?= 1-300
 SEEDS ?= 1-100000
+FOR ?= 10000h
+# The world's edits of Go's library are for one system alone. Its worlds live in /dev/shm, or in TMPDIR where that is small.
+WORLDLESS = [ "$$($(GO) env GOHOSTOS)/$$($(GO) env GOHOSTARCH)" != linux/amd64 ] && echo "worlds need Linux on amd64: they are passed over" >&2
 
 .PHONY: world
-world: ## whole systems under faults: the plans that failed once, and 300 seeds
-	$(GO) run ./cmd/lab/world check --seeds 1-300
+world: ## whole systems under faults: the plans that failed once, and the seeds WORLDS=1-300
+	@$(WORLDLESS) || \
+	$(LESS_GC) $(GO) run ./cmd/lab/world check --seeds=$(WORLDS)
 
 .PHONY: soak
-soak: ## whole systems under faults, one a seed, SEEDS=1-100000 on all cores; it goes on where it was interrupted
-	$(GO) run ./cmd/lab/world soak --seeds=$(SEEDS)
+soak: ## whole systems under faults, one a seed, SEEDS=1-100000 on all cores, for FOR=1h at most; it goes on where it was interrupted
+	@$(WORLDLESS) || \
+	$(GO) run ./cmd/lab/world soak --seeds=$(SEEDS) --for=$(FOR)
 
 .PHONY: doctored
 doctored: ## how strong the worlds' check is: builds with one bug each, and the seed that finds it (hours; it goes on where it was interrupted)
