@@ -7,6 +7,8 @@ CONCURRENT := ./store/... ./drive/live/... ./env/verifier ./store/weights ./env/
 	./api/... ./env ./env/remote ./store/transfer/... ./engine/collective/... ./train/batch/... ./internal/tinker/... ./train/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./store/weights
+# lint runs these tests. They read the whole tree, so that a run beside it that adds a file would have them run again.
+LINTED := ./internal/lint
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.
 TIMEOUT := 30m
 # Compilers and analysers take a quarter less time with room to collect garbage seldom (tests run as users run).
@@ -51,7 +53,7 @@ test: lint ## everything that must pass: lint, all tests, the race detector wher
 test-go: ## the Go half of make test
 	@$(MAKE) --no-print-directory sandboxes
 	@$(MAKE) --no-print-directory browser # one after the other: both may ask apt-get
-	alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))") && \
+	alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(LINTED) $(CONCURRENT))") && \
 	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) $$alone $(LONG_ALONE)
 	CGO_ENABLED=1 $(LESS_GC) $(GO) build -race $(CONCURRENT)
 	CGO_ENABLED=1 HEADWAY_SANDBOXES="$$($(INSTALLED))" $(GO) $(TEST) -race -short $(CONCURRENT)
@@ -136,7 +138,7 @@ pictures: browser ## make the pictures of README anew, light and dark: the defau
 test-long: lint dead $(VENV)/installed $(LOGS_VENV)/installed ## make test with long budgets, and the race detector everywhere; kills a running job for minutes, and runs worlds for an hour
 	@$(MAKE) --no-print-directory sandboxes
 	@$(MAKE) --no-print-directory browser
-	@alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(CONCURRENT))") && \
+	@alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(LINTED) $(CONCURRENT))") && \
 	export HEADWAY_LOGS_PYTHON=$(CURDIR)/$(LOGS_VENV)/bin/python HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" && \
 	HEADWAY_LONG=1 $(GO) $(TEST) -timeout 120m $$alone || failed=1; \
 	CGO_ENABLED=1 HEADWAY_LONG=1 $(GO) $(TEST) -race -timeout 120m $(CONCURRENT) || failed=1; \
@@ -149,7 +151,7 @@ lint: ## gofmt, vet, staticcheck and the architecture's own rules
 	if [ -n "$$unformatted" ]; then echo "gofmt -w $$unformatted" >&2; exit 1; fi
 	$(LESS_GC) $(GO) vet ./...
 	$(LESS_GC) $(GO) tool staticcheck ./...
-	$(GO) test ./internal/lint
+	$(GO) test $(LINTED)
 
 # For how long each target is fuzzed, and which targets are: a regular expression of names such as loop/trace.FuzzLine.
 FUZZ_TIME ?= 30s
