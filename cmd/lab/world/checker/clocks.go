@@ -82,7 +82,12 @@ func outages(lines []history.Line) []outage {
 				o.to = l.AtNS + ms*second/1000
 			}
 			out = append(out, o)
-		case "dead":
+		case "dead": // and frozen no more
+			for i := range out {
+				if o := &out[i]; o.host == l.Host && o.kind == "freeze" && (o.to < 0 || o.to > l.AtNS) {
+					o.to = l.AtNS
+				}
+			}
 			out = append(out, outage{span{l.AtNS, -1}, l.Host, "dead", kind})
 		case "start": // it ends the fault that killed the host
 			end(l.AtNS, func(o *outage) bool { return o.host == l.Host && (o.kind == "dead" || kills(o.kind)) })

@@ -82,29 +82,42 @@ func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
 	w.begin(a)
 }
 
+// nested has a switch of a host go off when the last of the faults that overlap is over.
+func (w *World) nested(key string, set func(on bool)) func(on bool) {
+	return func(on bool) {
+		w.mu.Lock()
+		w.lasting[key] += chosen(on, 1, -1)
+		still := w.lasting[key] > 0
+		w.mu.Unlock()
+		if on || !still {
+			set(on)
+		}
+	}
+}
+
 // switches turn a fault on and off.
 func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 	h := a.host
 	var all []func(bool)
 	switch f.Kind {
 	case plan.Freeze:
-		all = append(all, func(on bool) {
+		all = append(all, w.nested(fmt.Sprint(f.Kind, h.ID), func(on bool) {
 			if on {
 				h.Freeze()
 			} else {
 				h.Thaw()
 			}
-		})
+		}))
 	case plan.Full:
-		all = append(all, func(on bool) { a.host.Full(on) })
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Full(on) }))
 	case plan.Rot:
-		all = append(all, func(on bool) { a.host.Rot(on) })
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Rot(on) }))
 	case plan.Drag:
-		all = append(all, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) })
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) }))
 	case plan.Double:
-		all = append(all, w.turn(w.twice, a.name))
+		all = append(all, w.nested(f.Kind+a.name, w.turn(w.twice, a.name)))
 	case plan.Mute:
-		all = append(all, w.turn(w.mute, a.name))
+		all = append(all, w.nested(f.Kind+a.name, w.turn(w.mute, a.name)))
 	case plan.Cut, plan.Slow:
 		for _, other := range w.others(f) {
 			all = append(all, w.link(f, h.IP, other.IP))
@@ -117,7 +130,7 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 }
 
 func (w *World) link(f plan.Fault, from, to string) func(bool) {
-	return func(on bool) {
+	return w.nested(fmt.Sprint(f.Kind, from, to), func(on bool) {
 		switch {
 		case f.Kind == plan.Slow:
 			w.machine.Slow(from, to, chosen(on, int(f.N), 1))
@@ -126,7 +139,7 @@ func (w *World) link(f plan.Fault, from, to string) func(bool) {
 		default:
 			w.machine.Heal(from, to)
 		}
-	}
+	})
 }
 
 func chosen[T any](on bool, yes, no T) T {

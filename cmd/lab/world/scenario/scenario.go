@@ -47,6 +47,8 @@ type World struct {
 	asked []*asked
 	twice map[string]bool
 	mute  map[string]bool
+	// lasting counts the faults that overlap, by what they switch.
+	lasting map[string]int
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
 	trusted      *x509.CertPool
@@ -71,7 +73,7 @@ func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
 // Run runs a plan in the working directory, which is empty, and returns when the run has ended or is stuck.
 func Run(p plan.Plan) (*World, error) {
 	w := &World{
-		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{},
+		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, lasting: map[string]int{},
 		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(),
 	}
 	if err := writeModel("model"); err != nil {
