@@ -70,8 +70,11 @@ func TestClaimsSentAgain(t *testing.T) {
 			t.Errorf("kept in clear: %q", text)
 		}
 	}
-	if a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/touch", `{"worker":"w","secret":"`+secret+`"}`); a.status != http.StatusOK || !strings.Contains(a.body, "true") {
-		t.Errorf("%d %s", a.status, a.body)
+	for range 2 { // a touch that is sent again renews the claim again, and no reply of before is its answer
+		a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/touch", `{"worker":"w","secret":"`+secret+`"}`, "Idempotency-Key", "touched")
+		if a.status != http.StatusOK || !strings.Contains(a.body, "true") || a.header.Get("Idempotency-Replayed") != "" {
+			t.Errorf("%d %s %v", a.status, a.body, a.header)
+		}
 	}
 }
 

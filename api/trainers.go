@@ -23,7 +23,7 @@ func (s *Server) trainerRoutes() {
 	s.route("POST /api/v1/batches/lease", RoleTrainer, s.leaseBatch, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/channels/{name}", RoleTrainer, s.readChannel, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/media/{name}", RoleTrainer, s.readMedium, replyAsIs)
-	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew))
+	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew), replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/ack", RoleTrainer, batchCall(s, func() protocol.AckRequest {
 		return protocol.AckRequest{ForwardVersion: loop.NoVersion, StepVersion: loop.NoVersion}
 	}, Trainers.Ack))

@@ -87,12 +87,15 @@ func (s *school) must(err error) {
 }
 
 // call sends a body and returns the status and the reply.
-func (s *school) call(method, path, kind string, body io.Reader) (int, []byte, http.Header) {
+func (s *school) call(method, path, kind string, body io.Reader, headers ...string) (int, []byte, http.Header) {
 	s.t.Helper()
 	req, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, body)
 	s.must(err)
 	if kind != "" {
 		req.Header.Set("Content-Type", kind)
+	}
+	for i := 0; i+1 < len(headers); i += 2 {
+		req.Header.Set(headers[i], headers[i+1])
 	}
 	reply, err := http.DefaultClient.Do(req)
 	s.must(err)
@@ -203,7 +206,13 @@ func TestTrainerPaths(t *testing.T) {
 	if tensors.Lease.Lease != 5 || tensors.Rollouts() != 32 {
 		t.Fatalf("lease %+v", tensors.Lease)
 	}
-	if status, text := s.post("batches/5/renew", `{"trainer":"a","attempt":1}`); status != 200 || text != `{"deadline_s":60}`+"\n" {
+	for range 2 { // one that is sent again renews the lease again, and no reply of before is its answer
+		status, text, header := s.call(http.MethodPost, "batches/5/renew", "application/json", strings.NewReader(`{"trainer":"a","attempt":1}`), "Idempotency-Key", "renewed")
+		if status != 200 || string(text) != `{"deadline_s":60}`+"\n" || header.Get("Idempotency-Replayed") != "" {
+			t.Fatalf("renew: %d %s %v", status, text, header)
+		}
+	}
+	if status, text := s.post("batches/5/renew", `{"trainer":"a","attempt":1}`); status != 200 {
 		t.Fatalf("renew: %d %s", status, text)
 	}
 	s.refuses("batches/5/renew", `{"trainer":"a","attemt":1}`, 400, `did you mean \"attempt\"`)

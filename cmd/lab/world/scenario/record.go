@@ -210,6 +210,8 @@ func (w *World) note(host, kind, text string) {
 
 // Steps is the number of train steps that were acknowledged.
 func (w *World) Steps() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	steps := 0
 	for _, line := range w.History {
 		if e := line.Exchange; e != nil && e.Method == "POST" && e.Path == "/api/v1/weights" && e.Status == 200 {

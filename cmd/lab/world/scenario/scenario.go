@@ -104,15 +104,20 @@ func Run(p plan.Plan) (*World, error) {
 // await returns when the trainer has been told of the run's end, or too late after everything was healed.
 func (w *World) await(healed chan struct{}) {
 	var limit <-chan time.Time
+	steps := 0
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for !w.ended.Load() {
 		select {
 		case <-healed:
 			w.note("world", "healed", "everything")
-			healed, limit = nil, time.After(patience)
+			healed, limit, steps = nil, time.After(patience), w.Steps()
 		case <-limit:
-			w.Stuck = fmt.Sprintf("the run has not ended %s after everything was healed", patience)
+			if now := w.Steps(); now > steps { // it goes on, and wants longer
+				steps, limit = now, time.After(patience)
+				continue
+			}
+			w.Stuck = fmt.Sprintf("the run has made no step for %s after everything was healed", patience)
 			return
 		case <-tick.C:
 		}
