@@ -72,6 +72,9 @@ func (h *Host) Go(f func()) {
 	go f()
 }
 
+// Go runs f as the world's own, which no fault reaches.
+func (w *World) Go(f func()) { w.hosts[0].Go(f) }
+
 // Kill ends the host's programs at once: no goroutine of theirs goes on, and the kernel closes their files and
 // connections.
 func (h *Host) Kill() {

@@ -61,11 +61,11 @@ func (w *World) servePlane(h *machine.Host) error {
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	logs, err := os.OpenFile(h.Name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
-	logs, err := os.OpenFile(h.Name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {
 		return err
 	}

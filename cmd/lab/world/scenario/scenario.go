@@ -162,15 +162,26 @@ func (w *World) begin(a *actor) {
 	w.note(a.name, "start", "")
 	h := a.host
 	h.Go(func() {
-		for {
-			err := a.run(h)
-			w.note(a.name, "note", fmt.Sprint("ended: ", err))
-			if err == nil {
-				return
-			}
-			time.Sleep(time.Second)
+		err := a.run(h)
+		w.note(a.name, "note", fmt.Sprint("ended: ", err))
+		if err != nil {
+			w.machine.Go(func() { w.fall(a, h) })
 		}
 	})
+}
+
+// fall ends a program that has given up, with all that it left running, and starts it again after a second.
+func (w *World) fall(a *actor, h *machine.Host) {
+	if a.down || a.host != h {
+		return // a fault has ended it
+	}
+	a.down = true
+	h.Kill()
+	w.unheard(a.name, "the caller has ended")
+	w.note(a.name, "dead", "it has given up")
+	time.Sleep(time.Second)
+	a.host, a.down = h.Next(), false
+	w.begin(a)
 }
 
 func (w *World) planeURLs() []string {
