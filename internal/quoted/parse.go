@@ -11,6 +11,39 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// Wrong reads every command line of one program that a page of the repository at root, or its Makefile, quotes. The
+// function of has the arguments of a line that is the program's. Wrong returns how many it has read, and those that
+// cannot be typed, each with its page, its line and the reason.
+func Wrong(root string, of func(words []string) ([]string, bool), parser func() (*kong.Kong, error)) (read int, wrong []string, err error) {
+	pages, err := Pages(root)
+	if err != nil {
+		return 0, nil, err
+	}
+	for _, path := range append(pages, "Makefile") {
+		page, err := Read(root, path)
+		if err != nil {
+			return 0, nil, err
+		}
+		for _, quote := range page.Code {
+			for _, words := range Commands(quote.Text) {
+				arguments, is := of(words)
+				if !is {
+					continue
+				}
+				read++
+				reason, err := Misquoted(root, arguments, quote.Whole, parser)
+				if err != nil {
+					return 0, nil, err
+				}
+				if reason != "" {
+					wrong = append(wrong, fmt.Sprintf("%s:%d: %s\n\t%s", path, quote.Line, quote.Text, reason))
+				}
+			}
+		}
+	}
+	return read, wrong, nil
+}
+
 // Misquoted says why a command line cannot be typed, "" if it can. One that is not whole may lack
 // arguments, and the value of its last flag.
 // Paths in it are below root. The parser is made anew for every trial, because kong keeps values in its grammar.
