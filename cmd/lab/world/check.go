@@ -67,17 +67,10 @@ func (c *checkCmd) Run(a *app.Process) error {
 	if r.Scripts, err = c.scripts(ctx, p); err != nil {
 		return err
 	}
-	line := command.NewStatusLine(a)
 	r.Ledger = &soak.Ledger{Program: p.Sum}
-	err = soak.Soak{
+	err = shown(ctx, a, soak.Soak{
 		Run: runner(p), Seeds: seeds, Jobs: c.jobs(), FailuresMax: failuresShown, Ledger: r.Ledger, Folder: filepath.Join(cache, "check"), Now: a.Now,
-		Progress: func(p soak.Progress) {
-			if line.Due() {
-				line.Show(progressText(p))
-			}
-		},
-	}.Start(ctx)
-	line.Clear()
+	})
 	if err != nil {
 		return err
 	}
@@ -128,13 +121,8 @@ func (c *checkCmd) finish(a *app.Process, r checkReport) error {
 			fmt.Fprintf(a.Stdout, "FAILED    %s: %s: %s\n          it was kept for this: %s\n", s.File, s.Rule, s.Text, s.Comment)
 		}
 	}
-	switch {
-	case len(broken) > 0:
+	if len(broken) > 0 {
 		return failure.Run("", "a plan that failed once fails again: %s: %s: %s", broken[0].File, broken[0].Rule, broken[0].Text)
-	case len(r.Failures) > 0:
-		first := r.Failures[0]
-		return failure.Run(fmt.Sprintf("go run ./cmd/lab/world run %s shows it, and shrink makes it smaller", first.Script),
-			"%s of %s failed, the first is %d: %s: %s", report.Counted(len(r.Failures), "seed"), report.Count(r.Totals.Seeds), first.Seed, first.Rule, first.Text)
 	}
-	return nil
+	return r.failed()
 }

@@ -70,16 +70,9 @@ func (c *soakCmd) Run(a *app.Process) error {
 	if before.Seeds > 0 && !c.JSON {
 		fmt.Fprintf(a.Stderr, "%s seeds are done already, by the ledger %s\n", report.Count(before.Seeds), path)
 	}
-	line := command.NewStatusLine(a)
-	err = soak.Soak{
+	err = shown(ctx, a, soak.Soak{
 		Run: runner(p), Seeds: seeds, Jobs: c.jobs(), For: c.For, FailuresMax: c.Most, Ledger: ledger, Path: path, Folder: folder, Now: a.Now,
-		Progress: func(p soak.Progress) {
-			if line.Due() {
-				line.Show(progressText(p))
-			}
-		},
-	}.Start(ctx)
-	line.Clear()
+	})
 	r := soakReport{
 		Ledger: ledger, Complete: seeds.Left(ledger.Done) == 0, Left: seeds.Left(ledger.Done), File: path,
 		Ran: ledger.Totals.Seeds - before.Seeds, Counted: ledger.Totals.Counting - before.Counting, TookS: a.Now().Sub(began).Seconds(),
@@ -99,15 +92,32 @@ func (c *soakCmd) Run(a *app.Process) error {
 
 // verdict is the error of a run that failed or is not complete.
 func (c *soakCmd) verdict(r soakReport, seeds soak.Ranges, err error) error {
-	switch {
-	case len(r.Failures) > 0:
-		first := r.Failures[0]
-		return failure.Run(fmt.Sprintf("go run ./cmd/lab/world run %s shows it, and shrink makes it smaller", first.Script),
-			"%s of %s failed, the first is %d: %s: %s", report.Counted(len(r.Failures), "seed"), report.Count(r.Totals.Seeds), first.Seed, first.Rule, first.Text)
-	case err != nil:
-		return failure.Run("the same command goes on from here", "interrupted with %s of %s seeds left", report.Count(r.Left), report.Count(seeds.Len()))
+	if failed := r.failed(); failed != nil || err == nil {
+		return failed
 	}
-	return nil
+	return failure.Run("the same command goes on from here", "interrupted with %s of %s seeds left", report.Count(r.Left), report.Count(seeds.Len()))
+}
+
+// failed is the error of the first seed that failed, nil if none did.
+func (r soakReport) failed() error {
+	if len(r.Failures) == 0 {
+		return nil
+	}
+	first := r.Failures[0]
+	return failure.Run(fmt.Sprintf("go run ./cmd/lab/world run %s shows it, and shrink makes it smaller", first.Script),
+		"%s of %s failed, the first is %d: %s: %s", report.Counted(len(r.Failures), "seed"), report.Count(r.Totals.Seeds), first.Seed, first.Rule, first.Text)
+}
+
+// shown runs seeds to their end, with a line about how far they are.
+func shown(ctx context.Context, a *app.Process, s soak.Soak) error {
+	line := command.NewStatusLine(a)
+	defer line.Clear()
+	s.Progress = func(p soak.Progress) {
+		if line.Due() {
+			line.Show(progressText(p))
+		}
+	}
+	return s.Start(ctx)
 }
 
 // count opens the ledger.

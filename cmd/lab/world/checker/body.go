@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 )
 
@@ -108,23 +107,23 @@ func (b *body) tensor(name string, entry []byte) (int, error) {
 	}
 	switch name + " " + word.DType {
 	case "tokens I32":
-		b.tokens = int32s(data)
+		b.tokens = numbers[int32](data)
 	case "versions I32":
-		b.versions = int32s(data)
+		b.versions = numbers[int32](data)
 	case "samples I32":
-		b.samples = int32s(data)
+		b.samples = numbers[int32](data)
 	case "rollouts I32":
-		b.rollouts = int32s(data)
+		b.rollouts = numbers[int32](data)
 	case "logprobs F32":
-		b.logprobs = float32s(data)
+		b.logprobs = numbers[float32](data)
 	case "advantages F32":
-		b.advantages = float32s(data)
+		b.advantages = numbers[float32](data)
 	case "rewards F32":
-		b.rewards = float32s(data)
+		b.rewards = numbers[float32](data)
 	case "offsets I64":
-		b.offsets = int64s(data)
+		b.offsets = numbers[int64](data)
 	case "groups I64":
-		b.groups = int64s(data)
+		b.groups = numbers[int64](data)
 	case "loss_mask U8":
 		b.mask = data
 	case "agents I32":
@@ -153,26 +152,9 @@ func (b *body) shape() error {
 	return nil
 }
 
-func int32s(data []byte) []int32 {
-	out := make([]int32, len(data)/4)
-	for i := range out {
-		out[i] = int32(binary.LittleEndian.Uint32(data[4*i:]))
-	}
-	return out
-}
-
-func int64s(data []byte) []int64 {
-	out := make([]int64, len(data)/8)
-	for i := range out {
-		out[i] = int64(binary.LittleEndian.Uint64(data[8*i:]))
-	}
-	return out
-}
-
-func float32s(data []byte) []float32 {
-	out := make([]float32, len(data)/4)
-	for i := range out {
-		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
-	}
+// numbers are the little-endian ones of some bytes.
+func numbers[T int32 | int64 | float32](data []byte) []T {
+	out := make([]T, len(data)/binary.Size(T(0)))
+	_, _ = binary.Decode(data, binary.LittleEndian, out)
 	return out
 }

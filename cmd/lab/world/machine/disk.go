@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
 	"strings"
@@ -201,10 +202,10 @@ func (d *disks) lose(h *Host) {
 	clear(h.disk.unsynced)
 }
 
-// flip changes one bit of a drawn file of those below dir whose name has part in it, and says which; "" for none.
-func (h *Host) flip(dir, part string) string {
+// Flip changes one bit of a drawn file below dir whose path has part in it, and returns its path; "" for none.
+func (h *Host) Flip(dir, part string) string {
 	var found []string
-	_ = filepath.WalkDir(dir, func(path string, e dirEntry, err error) error {
+	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && strings.Contains(path, part) {
 			if info, err := e.Info(); err == nil && info.Size() > 0 {
 				found = append(found, path)

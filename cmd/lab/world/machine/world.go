@@ -4,14 +4,11 @@ package machine
 
 import (
 	"fmt"
-	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 )
-
-type dirEntry = fs.DirEntry
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
@@ -111,9 +108,6 @@ func (h *Host) LosePower() {
 	h.Kill()
 	h.w.disks.lose(h)
 }
-
-// Flip changes one bit of a drawn file below dir whose path has part in it, and returns its path; "" for none.
-func (h *Host) Flip(dir, part string) string { return h.flip(dir, part) }
 
 // Freeze has the host's programs stand still; Thaw has them go on.
 func (h *Host) Freeze() { runtimeState(h.ID, frozen) }

@@ -21,7 +21,7 @@ import (
 	"github.com/headway-rl/headway/store/weights"
 )
 
-// patience is how long a world has to end its run once everything is healed.
+// patience is how long a run may make no step once everything is healed.
 const patience = 3 * time.Minute
 
 // World is a plan that is running.
@@ -101,7 +101,7 @@ func Run(p plan.Plan) (*World, error) {
 	return w, nil
 }
 
-// await returns when the trainer has been told of the run's end, or too late after everything was healed.
+// await returns when the trainer has been told of the run's end, or when the run makes no step though all is healed.
 func (w *World) await(healed chan struct{}) {
 	var limit <-chan time.Time
 	steps := 0
@@ -122,11 +122,8 @@ func (w *World) await(healed chan struct{}) {
 		case <-tick.C:
 		}
 	}
-	w.settle()
+	time.Sleep(15 * time.Second) // the planes write down what they have acknowledged, and end
 }
-
-// settle gives the planes the time to write what they have acknowledged, and to end.
-func (w *World) settle() { time.Sleep(15 * time.Second) }
 
 // place makes the hosts.
 func (w *World) place() {
