@@ -18,11 +18,12 @@ var embedded embed.FS
 
 // asset is a file of the pages as it goes over the wire.
 type asset struct {
-	plain, packed []byte
-	kind, etag    string
+	plain      []byte
+	packed     func() []byte // compressed when it is first asked for: a server that shows no page pays nothing
+	kind, etag string
 }
 
-// assets are the files of the pages by path, compressed once.
+// assets are the files of the pages by path.
 var assets = sync.OnceValue(func() map[string]asset {
 	all := map[string]asset{}
 	err := fs.WalkDir(embedded, "assets", func(name string, entry fs.DirEntry, err error) error {
@@ -34,7 +35,7 @@ var assets = sync.OnceValue(func() map[string]asset {
 			return err
 		}
 		sum := sha256.Sum256(plain)
-		all["/"+strings.TrimPrefix(name, "assets/")] = asset{plain: plain, packed: packed(plain), kind: kindOf(name), etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
+		all["/"+strings.TrimPrefix(name, "assets/")] = asset{plain: plain, packed: sync.OnceValue(func() []byte { return packed(plain) }), kind: kindOf(name), etag: `"` + hex.EncodeToString(sum[:12]) + `"`}
 		return nil
 	})
 	if err != nil {
@@ -102,9 +103,11 @@ func (a asset) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	h.Set("Content-Type", a.kind)
 	body := a.plain
-	if a.packed != nil && acceptsGzip(r) {
-		h.Set("Content-Encoding", "gzip")
-		body = a.packed
+	if acceptsGzip(r) {
+		if packed := a.packed(); packed != nil {
+			h.Set("Content-Encoding", "gzip")
+			body = packed
+		}
 	}
 	write(w, r, body)
 }
