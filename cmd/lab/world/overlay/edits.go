@@ -31,6 +31,9 @@ var edits = []edit{
 	{"runtime/rand.go", "\tglobalRand.state.Init(*seed)\n", "\tclear(seed[:])\n\tglobalRand.state.Init(*seed)\n"},
 	{"runtime/rand.go", "\tmp.chacha8.Init64(seed)\n\tmp.cheaprand = rand()\n", "\tmp.chacha8.Init64(seed)\n\tworldSeedOnce()\n"},
 	{"crypto/internal/sysrand/rand.go", "func Read(b []byte) {\n", "func Read(b []byte) {\n\tif worldRead(b) {\n\t\treturn\n\t}\n"},
+	// Time moves on without a look at every goroutine, which finds that none can run: a timer is due.
+	{"runtime/proc.go", "\tgrunning := 0\n\tforEachG(func(gp *g) {\n", "\tgrunning := 0\n\tif timeSleepUntil() < maxWhen {\n\t\tgrunning = 1\n\t} else {\n\tforEachG(func(gp *g) {\n"},
+	{"runtime/proc.go", "\t})\n\tif grunning == 0 {", "\t})\n\t}\n\tif grunning == 0 {"},
 	// What a process asks of its machine.
 	{"syscall/zsyscall_linux_amd64.go", "func Getpid() (pid int) {\n", "func Getpid() (pid int) {\n\tif p := worldPid(); p != 0 {\n\t\treturn p\n\t}\n"},
 	{"syscall/zsyscall_linux_amd64.go", "func openat(dirfd int, path string, flags int, mode uint32) (fd int, err error) {\n", "func plainOpenat(dirfd int, path string, flags int, mode uint32) (fd int, err error) {\n"},

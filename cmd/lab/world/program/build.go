@@ -81,7 +81,7 @@ func Build(ctx context.Context, o Options) (*Program, error) {
 // compile calls Go's compiler. The program holds neither the state of the checkout nor its path: one source makes one
 // program.
 func (o Options) compile(ctx context.Context, root, replaced, path string) error {
-	arguments := []string{"build", "-tags", "faketime", "-overlay", replaced, "-trimpath", "-buildvcs=false", "-ldflags=-w", "-o", path}
+	arguments := []string{"build", "-tags", "faketime", "-overlay", replaced, "-trimpath", "-buildvcs=false", "-ldflags=-w", "-gcflags=all=-dwarf=false", "-o", path}
 	cgo := "0"
 	if o.Race {
 		arguments, cgo = append(arguments, "-race"), "1"
