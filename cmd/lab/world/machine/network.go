@@ -25,10 +25,11 @@ type network struct {
 	ports     map[string]int
 	cut       map[pair]bool
 	slow      map[pair]int
+	dark      map[string]bool // addresses of hosts without power
 }
 
 func newNetwork(w *World) *network {
-	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}}
+	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}, dark: map[string]bool{}}
 }
 
 // listener is a listening socket of a host.
@@ -109,8 +110,10 @@ func (l *listener) close() {
 	}
 	l.closed = true
 	delete(l.n.listeners, l.addr.String())
-	for _, c := range l.backlog {
-		c.abort()
+	if !l.n.dark[l.host.IP] {
+		for _, c := range l.backlog {
+			c.abort()
+		}
 	}
 	l.wake.Broadcast()
 }
@@ -128,14 +131,14 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	refuse := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s: %w", at, err)}
 	}
-	// A connection takes a round trip, and as long as the link is cut.
+	// A connection takes a round trip, and as long as nobody answers.
 	for {
 		select {
 		case <-ctx.Done():
 			return nil, refuse(ctx.Err())
 		case <-time.After(n.latency(h.IP, ip)):
 		}
-		if !n.isCut(h.IP, ip) {
+		if n.passes(h.IP, ip) {
 			break
 		}
 		select {
@@ -165,10 +168,10 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 // pair is a direction between two hosts, by address.
 type pair struct{ from, to string }
 
-func (n *network) isCut(from, to string) bool {
+func (n *network) passes(from, to string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.cut[pair{from, to}]
+	return !n.cut[pair{from, to}] && !n.dark[to]
 }
 
 // latency is how long a packet takes.
@@ -222,10 +225,13 @@ func (w *World) Reset(a, b string) {
 	}
 }
 
-// forget ends the sockets of a dead host's programs.
-func (n *network) forget(h *Host) {
+// forget ends the sockets of a dead host's programs. Its kernel says so to the peers, unless it has lost its power, too.
+func (n *network) forget(h *Host, dark bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if dark {
+		n.dark[h.IP] = true
+	}
 	for _, at := range sorted(n.listeners) {
 		if l := n.listeners[at]; l.host == h {
 			l.close()
@@ -234,10 +240,63 @@ func (n *network) forget(h *Host) {
 	for _, c := range slices.Clone(n.conns) {
 		if c.host == h && !c.closed {
 			c.closed = true
-			n.send(c, nil, true)
+			if dark {
+				n.probe(c.peer, 0)
+			} else {
+				n.send(c, nil, true)
+			}
 			n.drop(c)
 		}
 	}
+}
+
+// probeEvery, probes and triesFor are how long Go and Linux take to give up a peer that says nothing.
+const (
+	probeEvery = 15 * time.Second
+	probes     = 9
+	triesFor   = 15 * time.Minute
+)
+
+// probe asks a peer that is silent whether it is there.
+func (n *network) probe(c *conn, asked int) {
+	n.later(probeEvery, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		silent := n.dark[c.peer.ip] || n.cut[pair{c.ip, c.peer.ip}]
+		switch {
+		case c.closed || c.reset != nil:
+		case !silent:
+			c.broken(os.NewSyscallError("read", syscall.ECONNRESET))
+		case asked >= probes:
+			c.broken(os.NewSyscallError("read", syscall.ETIMEDOUT))
+		default:
+			n.probe(c, asked+1)
+		}
+	})
+}
+
+// again sends what nobody has answered, after twice the time.
+func (n *network) again(from, to *conn, p []byte, end bool, after time.Duration) {
+	n.later(after, func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		switch {
+		case from.reset != nil:
+		case !n.dark[to.ip]:
+			n.deliver(to, p, end)
+		case after > triesFor:
+			from.broken(os.NewSyscallError("write", syscall.ETIMEDOUT))
+		default:
+			n.again(from, to, p, end, 2*after)
+		}
+	})
+}
+
+// light has a host's kernel answer again.
+func (n *network) light(ip string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.dark, ip)
 }
 
 // conn is one end of a connection.
@@ -339,6 +398,10 @@ func (n *network) later(d time.Duration, do func()) {
 func (n *network) arrive(from, to *conn, p []byte, end bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.dark[to.ip] {
+		n.again(from, to, p, end, 200*time.Millisecond)
+		return
+	}
 	if n.cut[pair{from.ip, to.ip}] || len(to.held) > 0 {
 		if end {
 			p = nil

@@ -75,8 +75,13 @@ func (w *World) Go(f func()) { w.hosts[0].Go(f) }
 // Kill ends the host's programs at once: no goroutine of theirs goes on, and the kernel closes their files and
 // connections.
 func (h *Host) Kill() {
+	h.end(false)
+}
+
+func (h *Host) end(dark bool) {
 	runtimeState(h.ID, killed)
-	h.bury()
+	h.w.disks.release(h)
+	h.w.network.forget(h, dark)
 }
 
 // KillAfter kills the host when the scheduler has picked n more goroutines of it, at the latest after limit, and
@@ -89,23 +94,20 @@ func (h *Host) KillAfter(n uint64, limit time.Duration) {
 	h.Kill()
 }
 
-func (h *Host) bury() {
-	h.w.disks.release(h)
-	h.w.network.forget(h)
-}
-
 // Next takes the place of a dead host: another program may be started on the same disk, at the same address.
 func (h *Host) Next() *Host {
 	next := *h
 	next.ID = int32(len(h.w.hosts))
 	h.w.hosts = append(h.w.hosts, &next)
+	h.w.network.light(h.IP)
 	h.IP = ""
 	return &next
 }
 
-// LosePower kills the host and takes a drawn part of the writes that were not synced from its disk.
+// LosePower ends the host as one without power, and takes a drawn part of the writes that were not synced from its
+// disk. No packet tells its peers, which notice it once the host is back, or by their limits.
 func (h *Host) LosePower() {
-	h.Kill()
+	h.end(true)
 	h.w.disks.lose(h)
 }
 

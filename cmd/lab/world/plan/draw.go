@@ -117,7 +117,7 @@ var reach = []struct {
 	{Double, 3, []string{"trainer", "worker"}},
 	{Mute, 3, []string{"trainer", "worker"}},
 	{Rot, 3, []string{"receiver"}},
-	{Power, 3, []string{"broker", "plane", "receiver"}},
+	{Power, 3, []string{"broker", "plane", "receiver", "trainer", "worker", "engine"}},
 	{Flip, 2, []string{"broker", "plane"}},
 }
 
@@ -140,10 +140,11 @@ func (d drawer) faults(p *Plan) {
 // bears says whether the promises hold under a fault: a loss of power where disks are waited for, and a flipped bit of
 // a snapshot where the broker's files are.
 func (p Plan) bears(f Fault) bool {
-	files := f.Host == "broker" || p.Embedded
+	plane := strings.HasPrefix(f.Host, "plane")
+	files := f.Host == "broker" || p.Embedded && plane
 	switch f.Kind {
 	case Power:
-		return p.Durable && files || strings.HasPrefix(f.Host, "receiver")
+		return p.Durable || !files && !plane
 	case Flip:
 		return files
 	case Full:
