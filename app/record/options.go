@@ -2,13 +2,13 @@ package record
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
-	"github.com/headway-rl/headway/predict/experiment"
 )
 
 // Options are the live runtime's: the parts of the run, the losses of engines that its document plans, and those who are
@@ -43,8 +43,11 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 func (r *Record) plannedLosses() (losses []live.EngineLoss) {
 	for _, l := range r.Cfg.Failures.EnginePlan {
 		engine := slices.IndexFunc(r.Cfg.Engines, func(e config.Engine) bool { return e.Name == l.Engine })
-		losses = append(losses, live.EngineLoss{Engine: engine, AtNS: experiment.Nanoseconds(l.AtS), DownNS: experiment.Nanoseconds(l.DownS),
+		losses = append(losses, live.EngineLoss{Engine: engine, AtNS: nanoseconds(l.AtS), DownNS: nanoseconds(l.DownS),
 			AtStep: loop.Version(l.AtStep), BackStep: loop.Version(l.BackStep)})
 	}
 	return losses
 }
+
+// nanoseconds is a number of seconds in whole nanoseconds.
+func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }

@@ -20,7 +20,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/steps"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 )
 
 // Record holds the parts of a run, and the files and pages of it beside its log. [Record.OpenRecord] and [NewShown] make
@@ -53,7 +53,7 @@ type Record struct {
 	// evaluated is the newest line with what it made of them, nil before the first.
 	evaluated atomic.Pointer[steps.Line]
 	// Expected is the prediction made before the first step; zero where there is none.
-	Expected experiment.Forecast
+	Expected forecast.Forecast
 }
 
 // Surroundings are what a run is told of the program around it.

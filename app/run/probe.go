@@ -11,7 +11,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 	"github.com/headway-rl/headway/store/file"
 )
 
@@ -35,7 +35,7 @@ type probing struct {
 }
 
 // probe runs the document for a moment in a directory that is thrown away, and returns what it measured.
-func (j *Run) probe(ctx context.Context, shown bool) (f experiment.Forecast, err error) {
+func (j *Run) probe(ctx context.Context, shown bool) (f forecast.Forecast, err error) {
 	dir, err := os.MkdirTemp(j.Dir, "probe-")
 	if err != nil {
 		return f, err
@@ -68,7 +68,7 @@ func settles(cfg config.Config) loop.Version {
 }
 
 // run runs the probe to its end.
-func (r *probing) run(ctx context.Context, store *file.Store) (experiment.Forecast, error) {
+func (r *probing) run(ctx context.Context, store *file.Store) (forecast.Forecast, error) {
 	inner, cancel := context.WithTimeout(ctx, probeMax)
 	defer cancel()
 	opt := r.Options(inner, store, nil, unseen{})
@@ -81,16 +81,16 @@ func (r *probing) run(ctx context.Context, store *file.Store) (experiment.Foreca
 	}
 	running, err := live.New(opt)
 	if err != nil {
-		return experiment.Forecast{}, err
+		return forecast.Forecast{}, err
 	}
 	r.Shown.Runs(running)
 	r.began, r.stop = r.App.Now(), running.Stop
 	result, err := running.Run(inner)
 	r.WaitEvaluations()
 	if err != nil && inner.Err() == nil && !errors.Is(err, live.ErrStalled) { // a stall is the run's to explain
-		return experiment.Forecast{}, err
+		return forecast.Forecast{}, err
 	}
-	return experiment.NewForecast(result.Summary, r.periods)
+	return forecast.New(result.Summary, r.periods)
 }
 
 // stepped takes a train step, and ends the probe after the last.

@@ -10,7 +10,7 @@ import (
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 	"github.com/headway-rl/headway/store/file"
 	"github.com/headway-rl/headway/store/weights"
 	"os"
@@ -23,7 +23,7 @@ type Resumed struct {
 	Store *file.Store
 	State *live.Resume
 	// expected is the prediction made before the run's first step.
-	expected experiment.Forecast
+	expected forecast.Forecast
 }
 
 // Load opens a run directory to go on with it; it changes nothing that it cannot go on with.
@@ -55,7 +55,7 @@ func Load(a *app.Process, dir string) (*Resumed, error) {
 	if err := checkVersion(dir, state.Loop.Version()); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	expected, err := experiment.ReadForecast(dir)
+	expected, err := forecast.Read(dir)
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 	"github.com/headway-rl/headway/store/file"
 )
 
@@ -76,8 +76,8 @@ func (j *Run) Predict(ctx context.Context, shown bool) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %w", ctx.Err())
-	case errors.Is(err, experiment.ErrTooShort):
-		f = experiment.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
+	case errors.Is(err, forecast.ErrTooShort):
+		f = forecast.Forecast{Warnings: []string{err.Error()}} // a slow run needs no quick answer
 	case err != nil:
 		return err
 	}

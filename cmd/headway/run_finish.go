@@ -21,6 +21,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -33,10 +34,10 @@ type runReport struct {
 	Reward          rewardSpan      `json:"reward"`
 	Staleness       stalenessReport `json:"staleness"`
 	// Predicted is what the probe expected before the first step, as it stands in the trace.
-	Predicted experiment.Forecast `json:"predicted"`
-	PQS       metrics.Mean        `json:"pqs"`
-	IQS       metrics.Mean        `json:"iqs"`
-	Dominant  string              `json:"dominant"`
+	Predicted forecast.Forecast `json:"predicted"`
+	PQS       metrics.Mean      `json:"pqs"`
+	IQS       metrics.Mean      `json:"iqs"`
+	Dominant  string            `json:"dominant"`
 	// Attribution says where every version of staleness, and the idle time of both sides, came from.
 	Attribution    attribution.Summary `json:"attribution"`
 	Utilization    float64             `json:"utilization"`

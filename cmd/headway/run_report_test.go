@@ -18,7 +18,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/observe/steps"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 )
 
 // small is a run that takes a second.
@@ -76,7 +76,7 @@ func TestRunIsProbed(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); code != failure.ExitDone || err != nil {
 		t.Fatalf("code %d, %v\n%s", code, err, stderr)
 	}
-	p, err := experiment.ReadForecast(filepath.Join(dir, "r"))
+	p, err := forecast.Read(filepath.Join(dir, "r"))
 	if err != nil || p.SHA256 == "" || p.SHA256 != r.Predicted.SHA256 || p.StalenessMean == nil || p.StalenessP95 == nil || !(*p.PeriodS > 0) {
 		t.Errorf("the trace predicts %+v, the report %+v: %v", p, r.Predicted, err)
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/metrics"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 )
 
 // Run is one run of a comparison.
@@ -39,7 +39,7 @@ type Run struct {
 	Warnings []string         `json:"warnings"`
 	// settings are its keys with their values, prediction what was expected before its first step.
 	settings   map[string]string
-	prediction experiment.Forecast
+	prediction forecast.Forecast
 	task       string
 	seed       string
 	series     []metrics.Step

@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/steps"
 	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 	"github.com/headway-rl/headway/predict/theory"
 )
 
@@ -211,7 +212,7 @@ func (r *Recorded) note(name string, data []byte) error {
 	case trace.NoteEnd:
 		r.ended = true
 	case trace.NotePrediction:
-		var p experiment.Forecast
+		var p forecast.Forecast
 		if json.Unmarshal(data, &p) == nil {
 			r.expected(p)
 		}
@@ -220,7 +221,7 @@ func (r *Recorded) note(name string, data []byte) error {
 }
 
 // expected takes what was predicted before the first step.
-func (r *Recorded) expected(p experiment.Forecast) {
+func (r *Recorded) expected(p forecast.Forecast) {
 	r.model.Expect(dashboard.Predicted{BeforeMean: p.StalenessMean, PQS: p.PQS, IQS: p.IQS, PeriodS: p.PeriodS})
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 )
 
 // readRun reads one run: ours where there is a trace, else another framework's.
@@ -68,7 +69,7 @@ func readOwn(ctx context.Context, path string, header trace.Header, show Meter) 
 		delete(run.Figures, "token_staleness")
 	}
 	run.summarise(s)
-	if run.prediction, err = experiment.ReadForecast(path); err != nil {
+	if run.prediction, err = forecast.Read(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	run.learned(path)

@@ -8,7 +8,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/predict/experiment"
+	"github.com/headway-rl/headway/predict/forecast"
 )
 
 // comparedRows are the figures of a comparison, in groups, in the order in which they are printed.
@@ -136,11 +136,11 @@ func (doc *Comparison) predicted() report.Table {
 	t := report.Table{Title: "Predicted before the run → measured", Header: doc.header()}
 	for _, row := range []struct {
 		name, key string
-		of        func(*experiment.Forecast) *float64
+		of        func(*forecast.Forecast) *float64
 		print     func(float64) string
 	}{
-		{"staleness, mean", "staleness_mean", func(p *experiment.Forecast) *float64 { return p.StalenessMean }, report.Decimals(2)},
-		{"train period, s", "period_s", func(p *experiment.Forecast) *float64 { return p.PeriodS }, report.Decimals(4)},
+		{"staleness, mean", "staleness_mean", func(p *forecast.Forecast) *float64 { return p.StalenessMean }, report.Decimals(2)},
+		{"train period, s", "period_s", func(p *forecast.Forecast) *float64 { return p.PeriodS }, report.Decimals(4)},
 	} {
 		cells, known := []string{row.name}, false
 		for _, run := range doc.Runs {

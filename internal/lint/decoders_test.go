@@ -30,6 +30,7 @@ var unfuzzed = map[string]string{
 	"observe/track":       "a part of a snapshot, which FuzzState in drive/live changes",
 	"env/remote":          "numbers that it hashes, of a request that FuzzDecodeJSON in api has read",
 	"predict/reproduce":   "tables that are part of this program",
+	"predict/forecast":    "a note of a trace, whose lines FuzzReader in loop/trace reads",
 	"predict/experiment":  "rows that this program wrote, before it goes on behind them",
 }
 

@@ -173,3 +173,11 @@ func ExpectUnless(why string, in theory.Input) (theory.Prediction, error) {
 	return theory.Prediction{Regime: p.Regime, Utilization: p.Utilization, TailMultiplier: p.TailMultiplier, SettlingSteps: p.SettlingSteps,
 		Smooth: p.Smooth, Levers: []theory.Lever{}, Warnings: []string{why}}, err
 }
+
+// Optional is a known figure's value, nil for an unknown one.
+func Optional(f theory.Figure) *float64 {
+	if v, ok := f.Value(); ok {
+		return &v
+	}
+	return nil
+}

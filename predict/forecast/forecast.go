@@ -1,4 +1,4 @@
-package experiment
+package forecast
 
 import (
 	"crypto/sha256"
@@ -14,11 +14,10 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/observe/report"
-	"github.com/headway-rl/headway/predict/theory"
 )
 
-// ReadForecast returns the prediction that stands in a run's trace before its first event.
-func ReadForecast(dir string) (Forecast, error) {
+// Read returns the prediction that stands in a run's trace before its first event.
+func Read(dir string) (Forecast, error) {
 	var p Forecast
 	log, err := trace.Open(dir)
 	if err != nil {
@@ -97,9 +96,9 @@ var ErrTooShort = errors.New("no prediction: the probe was too short for this ru
 // forecastSteps is the least number of train steps that a forecast rests on.
 const forecastSteps = 5
 
-// NewForecast expects of a run what its probe measured. The periods are those of its measured train steps, in
+// New expects of a run what its probe measured. The periods are those of its measured train steps, in
 // seconds and in order. The error wraps [ErrTooShort].
-func NewForecast(s metrics.Summary, periods []float64) (Forecast, error) {
+func New(s metrics.Summary, periods []float64) (Forecast, error) {
 	if s.Steps < forecastSteps || len(periods) < forecastSteps {
 		return Forecast{}, fmt.Errorf("%w: it measured %s, and needs %d", ErrTooShort, report.Counted(int(s.Steps), "train step"), forecastSteps)
 	}
@@ -158,12 +157,4 @@ func periodSpread(periods []float64) float64 {
 	}
 	mean, deviation := stat.MeanStdDev(blocks, nil)
 	return min(max(spreadFactor*deviation/mean, spreadMin), spreadMax)
-}
-
-// Optional is a known figure's value, nil for an unknown one.
-func Optional(f theory.Figure) *float64 {
-	if v, ok := f.Value(); ok {
-		return &v
-	}
-	return nil
 }

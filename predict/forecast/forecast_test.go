@@ -1,4 +1,4 @@
-package experiment
+package forecast
 
 import (
 	"crypto/sha256"
@@ -15,7 +15,7 @@ import (
 func TestForecastOfAProbe(t *testing.T) {
 	s := metrics.Summary{Staleness: metrics.Staleness{Mean: 1.25, P95: 2}, PQS: metrics.Mean{Mean: 0.25}, IQS: metrics.Mean{Mean: 1}, PeriodS: metrics.Mean{Mean: 0.02},
 		StepS: metrics.Mean{Mean: 0.015}, Steps: 40, WindowS: 0.8, Waste: metrics.Waste{WastedShare: 0.1}, Throughput: metrics.Throughput{Binding: "train", ProductionRolloutsPerS: 100}}
-	f, err := NewForecast(s, slices.Repeat([]float64{0.02}, 40))
+	f, err := New(s, slices.Repeat([]float64{0.02}, 40))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestForecastOfAProbe(t *testing.T) {
 		t.Errorf("the digest %s is not that of %s", digest, text)
 	}
 	s.Steps = forecastSteps - 1
-	if _, err := NewForecast(s, []float64{1, 1, 1, 1}); !errors.Is(err, ErrTooShort) {
+	if _, err := New(s, []float64{1, 1, 1, 1}); !errors.Is(err, ErrTooShort) {
 		t.Errorf("four steps: %v", err)
 	}
 }
