@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "CGO_ENABLED": "0",
     "GOAMD64": "v1",
     "GOARM64": "v8.0",
-    "GOFLAGS": "-trimpath -buildvcs=false",
+    "GOFLAGS": "-trimpath -buildvcs=false -gcflags=all=-dwarf=false",
     "GOWORK": "off",
 }
 
