@@ -10,11 +10,12 @@ import (
 	"net/http"
 )
 
-// LoadTasks reads the task file. All that is wrong with it is said at once, by file and line.
-func LoadTasks(cfg config.Config) (*taskset.Set, error) {
+// LoadTasks reads the task file, by columns where it is stored by them: nil refuses such files. All that is wrong with it
+// is said at once, by file and line.
+func LoadTasks(cfg config.Config, columns taskset.Columns) (*taskset.Set, error) {
 	t := cfg.Environment.Tasks
 	opt := taskset.Options{
-		Paths: []string{t.File}, HeldOut: t.HeldOut, System: t.System, Levels: cfg.Filter.Curriculum.Levels,
+		Paths: []string{t.File}, Columns: columns, HeldOut: t.HeldOut, System: t.System, Levels: cfg.Filter.Curriculum.Levels,
 		Map: taskset.Mapping{ID: t.ID, Prompt: t.Prompt, Answer: t.Answer, Level: t.Level, Files: t.Files, Hidden: t.Hidden, Test: t.Test},
 	}
 	if t.HeldOutFile != "" {

@@ -31,7 +31,7 @@ func TestLongestTest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		set, err := LoadTasks(cfg)
+		set, err := LoadTasks(cfg, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

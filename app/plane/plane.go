@@ -98,7 +98,7 @@ type Plane struct {
 // New checks what can be checked without the run, of a document, the run's directory and its name. The API is
 // served on listener.
 func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, name string, listener net.Listener) (*Plane, error) {
-	workers, cfg, err := player.New(cfg)
+	workers, cfg, err := player.New(cfg, around.Columns)
 	if err != nil {
 		return nil, err
 	}

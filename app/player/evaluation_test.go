@@ -42,7 +42,7 @@ func TestHeldOutTasksAreEvaluated(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, cfg, err := New(cfg)
+		s, cfg, err := New(cfg, nil)
 		if c.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), c.refused) {
 				t.Errorf("%v, want %q", err, c.refused)

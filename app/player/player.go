@@ -56,15 +56,15 @@ type Player struct {
 
 // New reads the tasks and makes the verifier, so that mistakes in either are said before anything has begun. It returns
 // the document with what follows from its tasks, where it does not say it: the verifier, and the size of its prompt set.
-// The player is nil where somebody else plays.
-func New(cfg config.Config) (*Player, config.Config, error) {
+// The player is nil where somebody else plays. Tasks that are stored by columns are read by columns, or refused by nil.
+func New(cfg config.Config, columns taskset.Columns) (*Player, config.Config, error) {
 	if !cfg.Environment.Played() {
 		return nil, cfg, nil
 	}
 	s := &Player{}
 	var err error
 	if cfg.Environment.Tasks.File != "" {
-		if s.tasks, err = parts.LoadTasks(cfg); err == nil {
+		if s.tasks, err = parts.LoadTasks(cfg, columns); err == nil {
 			cfg, err = parts.WithVerifier(cfg, s.tasks)
 		}
 		if err == nil {

@@ -40,7 +40,7 @@ func TestTasksAreJudged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, cfg, err := New(cfg)
+			s, cfg, err := New(cfg, nil)
 			if c.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), c.refused) {
 					t.Fatalf("%v, want %q", err, c.refused)
@@ -81,7 +81,7 @@ func TestATeacherNeedsNoVerifier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, _, err := New(cfg)
+	s, _, err := New(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

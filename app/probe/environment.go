@@ -15,6 +15,7 @@ import (
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/env/sandbox"
 	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/env/taskset/columns"
 	"github.com/headway-rl/headway/env/verifier"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/predict/doctor"
@@ -53,7 +54,7 @@ func ExamineEnvironment(ctx context.Context, application *app.Process, document 
 
 // examineTasks reads the task file. The document comes back with what follows from the tasks.
 func examineTasks(document config.Config) (*taskset.Set, config.Config, *doctor.TasksFound) {
-	set, err := parts.LoadTasks(document)
+	set, err := parts.LoadTasks(document, columns.Read)
 	if err != nil {
 		t := &doctor.TasksFound{}
 		var mistakes *taskset.Mistakes

@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -66,6 +67,8 @@ type Surroundings struct {
 	Lines func(intro string) View
 	// Pages are what browsers are shown of the run of a directory, whose trace begins with a header.
 	Pages func(dir, name string, header trace.Header) dashboard.Options
+	// Columns reads tasks that are stored by columns, nil for a program that has no such tasks.
+	Columns taskset.Columns
 }
 
 // New begins the record of a run, whose parts are made afterwards.

@@ -134,7 +134,7 @@ func TestUnmetWants(t *testing.T) {
 	cfg := config.Config{}
 	cfg.Environment = config.Environment{Kind: "tasks", Tasks: config.Tasks{File: dir}, Verifier: config.Verifier{Kind: "tests"}}
 	cfg.Sandbox = config.Sandbox{Driver: "bwrap", MemoryMB: 512, CPUs: 1, DiskMB: 256}
-	set, err := parts.LoadTasks(cfg)
+	set, err := parts.LoadTasks(cfg, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

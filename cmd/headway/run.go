@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/app/run"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/env/taskset/columns"
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
@@ -196,7 +197,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 // surround is what a run is told of this program.
 func surround(a *app.Process) record.Surroundings {
 	lines := func(intro string) record.View { return newProgressView(a, progressOptions{Plain: true}, intro) }
-	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Pages: func(dir, name string, header trace.Header) dashboard.Options {
+	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Columns: columns.Read, Pages: func(dir, name string, header trace.Header) dashboard.Options {
 		opt := compare.ViewOptions(name, header)
 		opt.Diagnose = compare.Findings(dir, name)
 		return opt

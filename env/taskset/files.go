@@ -108,7 +108,7 @@ func (l *loader) open(path string) error {
 	}
 	switch {
 	case string(magic) == "PAR1":
-		return l.parquet(f)
+		return l.columns(f)
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		plain, err := gzip.NewReader(read)
 		if err != nil {
@@ -124,6 +124,31 @@ func (l *loader) open(path string) error {
 		return l.lines(bufio.NewReaderSize(plain, 1<<16))
 	}
 	return l.lines(read)
+}
+
+// columns reads a file that is stored by columns.
+func (l *loader) columns(f *os.File) error {
+	if l.opt.Columns == nil {
+		return errors.New("it is Parquet, which this program does not read: want JSON lines")
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	n := 0
+	return l.opt.Columns(f, info.Size(), func(object []byte, err error) bool {
+		n++
+		if err == nil && len(object) > l.opt.LineMax {
+			err = fmt.Errorf("the row is longer than %d bytes: want shorter ones, or a higher limit", l.opt.LineMax)
+		}
+		if err != nil {
+			l.rows++
+			l.report(n, "%v", err)
+		} else {
+			l.row(object, n)
+		}
+		return !l.full()
+	})
 }
 
 // lines reads JSON lines. Empty ones count and are passed over.

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/env/taskset/columns"
 )
 
 // loadFuzzed writes files into a folder and reads them as a set. What is read is JSON, and its files are below no other place.
@@ -76,7 +78,7 @@ func FuzzParquet(f *testing.F) {
 	f.Fuzz(func(t *testing.T, at int, bytesThere []byte) {
 		text := bytes.Clone(whole)
 		copy(text[uint(at)%uint(len(text)):], bytesThere)
-		loadFuzzed(t, Options{Map: Mapping{Answer: "reward_model.ground_truth"}}, map[string][]byte{"a.parquet": text})
+		loadFuzzed(t, Options{Columns: columns.Read, Map: Mapping{Answer: "reward_model.ground_truth"}}, map[string][]byte{"a.parquet": text})
 	})
 }
 

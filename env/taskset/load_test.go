@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/headway-rl/headway/env/taskset/columns"
 )
 
 // written makes a file of a test and returns its path.
@@ -175,13 +177,16 @@ func TestOddFiles(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		got := mistakes(t, Options{Paths: []string{path}, LineMax: 1 << 20})
+		got := mistakes(t, Options{Columns: columns.Read, Paths: []string{path}, LineMax: 1 << 20})
 		if !strings.HasPrefix(got[0], c.want) {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 		if name == "long.jsonl" && (len(got) != 2 || !strings.HasPrefix(got[1], "long.jsonl:2: the prompt is a number")) {
 			t.Errorf("after a long line: %q", got)
 		}
+	}
+	if got := mistakes(t, Options{Paths: []string{chatParquet}}); got[0] != "chat.parquet: it is Parquet, which this program does not read: want JSON lines" {
+		t.Errorf("without a reader of columns: %q", got)
 	}
 	if got := mistakes(t, Options{Paths: []string{"/dev/zero"}}); runtime.GOOS != "windows" && !strings.Contains(got[0], "is no file") {
 		t.Errorf("a device: %q", got)

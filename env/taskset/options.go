@@ -3,6 +3,7 @@ package taskset
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 )
@@ -12,6 +13,8 @@ type Options struct {
 	// Paths are files, or directories of files or of Harbor tasks: JSON lines (.jsonl, .ndjson,
 	// .json, also compressed by gzip or Zstandard) and Parquet. At least one.
 	Paths []string
+	// Columns reads files of Parquet; nil refuses them.
+	Columns Columns
 	// HeldOutPaths have tasks for evaluation alone. With them, Paths are for training alone.
 	HeldOutPaths []string
 	// HeldOut is the share of prompts, below 1, that is kept for evaluation where there are no
@@ -29,6 +32,10 @@ type Options struct {
 	// LineMax bounds one line or row, SetMax all of them together, in bytes. Defaults 16 MiB and 8 GiB.
 	LineMax, SetMax int
 }
+
+// Columns reads a Parquet file of size bytes. It calls row with each row as a JSON object, or with why it is none. It ends
+// where row wants no more. Package columns has one.
+type Columns func(f io.ReaderAt, size int64, row func(object []byte, err error) (more bool)) error
 
 // Mapping names the field of a file for each part of a Task, by dotted paths: reward_model.ground_truth
 // is the member ground_truth of the object reward_model. An empty path is the part's own name, which a file may lack

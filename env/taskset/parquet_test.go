@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/env/taskset/columns"
 )
 
 // chat.parquet was written by pyarrow, in the shape that trainers for chat prompts share: a list of
@@ -13,7 +15,7 @@ import (
 const chatParquet = "testdata/chat.parquet"
 
 func TestParquet(t *testing.T) {
-	s := loaded(t, Options{Paths: []string{chatParquet}, Levels: 2, Map: Mapping{Prompt: "prompt", Answer: "reward_model.ground_truth", Level: "extra_info.difficulty", ID: "extra_info.index"}})
+	s := loaded(t, Options{Columns: columns.Read, Paths: []string{chatParquet}, Levels: 2, Map: Mapping{Prompt: "prompt", Answer: "reward_model.ground_truth", Level: "extra_info.difficulty", ID: "extra_info.index"}})
 	if s.Len() != 5 || s.LevelLen(1) != 3 || s.LevelLen(2) != 2 {
 		t.Fatal(s.Len(), s.Levels())
 	}
@@ -32,7 +34,7 @@ func TestParquet(t *testing.T) {
 	if first := s.At(1, 0); first.Fields["tags"] != nil || strings.Contains(string(first.Fields["extra_info"]), "hints") {
 		t.Errorf("a null is no field: %s", first.Fields["extra_info"])
 	}
-	got := mistakes(t, Options{Paths: []string{chatParquet}, Map: Mapping{Answer: "reward_model.ground_thruth"}})
+	got := mistakes(t, Options{Columns: columns.Read, Paths: []string{chatParquet}, Map: Mapping{Answer: "reward_model.ground_thruth"}})
 	if len(got) != 1 || !strings.Contains(got[0], `did you mean "reward_model.ground_truth"?`) {
 		t.Errorf("%q", got)
 	}
@@ -53,7 +55,7 @@ func TestBrokenParquet(t *testing.T) {
 			if err := os.WriteFile(path, broken, 0o600); err != nil {
 				t.Fatal(err)
 			}
-			Load(Options{Paths: []string{path}})
+			Load(Options{Columns: columns.Read, Paths: []string{path}})
 		}
 	}
 }

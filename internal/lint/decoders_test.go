@@ -22,6 +22,7 @@ var unfuzzed = map[string]string{
 	"app/sink":            "answers of the tracking server that the operator names, by encoding/json alone",
 	"cmd/headway":         "answers of the control plane that the operator names, by encoding/json alone",
 	"env/sandbox/host":    "the boot time and start times of Linux",
+	"env/taskset/columns": "Parquet, which FuzzParquet in env/taskset changes",
 	"explain/dashboard":   "lines of this program's own samples, and tiles that it made",
 	"explain/diagnosis":   "a note of a trace, whose lines FuzzReader in loop/trace reads",
 	"observe/attribution": "a part of a snapshot, which FuzzState in drive/live changes",

@@ -1,4 +1,4 @@
-package taskset
+package columns
 
 import (
 	"encoding/base64"
@@ -8,49 +8,45 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"unicode/utf8"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// parquetRows is how many rows are read at once.
-const parquetRows = 256
+// rowsAtOnce is how many rows are read at once.
+const rowsAtOnce = 256
 
-// parquet reads a Parquet file of any schema, each row as the JSON object that it stands for. Binary
-// columns that are no text become base64; times and dates stay the numbers that they are stored as.
-func (l *loader) parquet(f *os.File) (err error) {
+// Read reads a Parquet file of any schema. It calls row with each row as the JSON object that it stands for, or with why
+// it stands for none. It ends where row wants no more. Binary columns that are no text become base64; times and dates
+// stay the numbers that they are stored as.
+func Read(f io.ReaderAt, size int64, row func(object []byte, err error) (more bool)) (err error) {
 	defer func() {
 		if broken := recover(); broken != nil { // the library's answer to some broken files
 			err = fmt.Errorf("it is Parquet, and broken: %v", broken)
 		}
 	}()
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if err := parquetFooter(f, info.Size()); err != nil {
+	if err := checkFooter(f, size); err != nil {
 		return fmt.Errorf("it is Parquet, and broken: %w", err)
 	}
-	file, err := parquet.OpenFile(f, info.Size(), parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	file, err := parquet.OpenFile(f, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return fmt.Errorf("it is Parquet, and broken: %w", err)
 	}
 	reader := parquet.NewGenericReader[any](file)
 	defer reader.Close()
 	schema := file.Schema()
-	rows := make([]any, parquetRows)
+	rows := make([]any, rowsAtOnce)
 	for n := 0; ; {
 		count, err := reader.Read(rows)
-		for _, row := range rows[:count] {
-			if n++; !l.full() {
-				l.parquetRow(schema, row, n)
+		for _, read := range rows[:count] {
+			if n++; !row(object(schema, read)) {
+				return nil
 			}
 		}
 		clear(rows)
 		switch {
-		case errors.Is(err, io.EOF) || l.full():
+		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
 			return fmt.Errorf("it cannot be read after row %d: %w", n, err)
@@ -58,9 +54,18 @@ func (l *loader) parquet(f *os.File) (err error) {
 	}
 }
 
-// parquetFooter refuses a file whose last bytes say that its footer is longer than the file, which the library would
+// object is the JSON object of a row.
+func object(schema parquet.Node, row any) ([]byte, error) {
+	plain, err := plainValue(schema, row)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(plain)
+}
+
+// checkFooter refuses a file whose last bytes say that its footer is longer than the file, which the library would
 // make room for: up to 4 GiB.
-func parquetFooter(f io.ReaderAt, size int64) error {
+func checkFooter(f io.ReaderAt, size int64) error {
 	const around = int64(len("PAR1") + 4 + len("PAR1")) // the footer stands before its length and the second mark
 	if size < around {
 		return fmt.Errorf("it has %d bytes: want %d or more", size, around)
@@ -73,21 +78,6 @@ func parquetFooter(f io.ReaderAt, size int64) error {
 		return fmt.Errorf("its footer is to have %d bytes, and the file has %d", says, size)
 	}
 	return nil
-}
-
-func (l *loader) parquetRow(schema parquet.Node, row any, n int) {
-	plain, err := plainValue(schema, row)
-	if err == nil {
-		var raw []byte
-		if raw, err = json.Marshal(plain); err == nil && len(raw) > l.opt.LineMax {
-			err = fmt.Errorf("the row is longer than %d bytes: want shorter ones, or a higher limit", l.opt.LineMax)
-		} else if err == nil {
-			l.row(raw, n)
-			return
-		}
-	}
-	l.rows++
-	l.report(n, "%v", err)
 }
 
 // plainValue makes what the library read of a node into what JSON can say. Nulls of structs are left out: the
