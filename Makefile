@@ -96,7 +96,7 @@ test-python: $(VENV)/installed ## the Python client: types, style, and its tests
 
 $(VENV)/installed: clients/python/requirements/test.txt clients/python/requirements/build.txt
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install -q --require-hashes -r clients/python/requirements/test.txt -r clients/python/requirements/build.txt
+	$(VENV)/bin/pip install -q --no-compile --require-hashes -r clients/python/requirements/test.txt -r clients/python/requirements/build.txt
 	touch $@
 
 # torch does not import without its CUDA libraries: 4.5 GB, so it is not part of make test.
