@@ -254,6 +254,9 @@ func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
 		r.truncated = r.finish == FinishLength
 		r.add(&r.tail, r.tailVersion, true)
 		r.truncated = r.truncated && !r.pruned && !r.stopped
+		if r.textBase > 0 && len(r.text) == r.textBase && (len(r.tokens)-r.base > 1 || r.truncated) {
+			r.partial = true // it gives no text, and what stood before was read
+		}
 	} else if len(r.tokens) > r.base && !r.stopped && (r.late || len(r.sampling.Stop) > 0) {
 		r.partial = true // servers hold back half characters, and what may begin a stop text
 	}

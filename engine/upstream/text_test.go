@@ -152,6 +152,38 @@ func TestTextOverACutIsWhole(t *testing.T) {
 	}
 }
 
+// wordlessDialect brings no text, and reads tokens.
+type wordlessDialect struct{ laggingDialect }
+
+func (wordlessDialect) Decoder(Request, *Capabilities) Decoder { return wordlessDecoder{} }
+
+type wordlessDecoder struct{ fakeDecoder }
+
+func (d wordlessDecoder) Event(data []byte, delta *Delta) error {
+	err := d.fakeDecoder.Event(data, delta)
+	delta.Text = ""
+	return err
+}
+
+// What was read of a response that a wordless server has cut off is not all of its text.
+func TestTextOverACutOfAWordlessServerIsWhole(t *testing.T) {
+	for _, most := range []int{40, 31} { // the last call brings one token in the second case
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			f.fault = func(call int, _ fakeCall) fault { return fault{breaks: call < 3, after: 10} }
+			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = wordlessDialect{laggingDialect{fakeDialect{f}, 0}} })
+			g, err := e.Generate(t.Context(), request(1, most))
+			whole := ""
+			for _, token := range g.Tokens {
+				whole += fakeText(token)
+			}
+			if err != nil || len(g.Tokens) != most || g.TextPartial || g.Text != whole {
+				t.Errorf("%v; partial %v, the text %q of %q", err, g.TextPartial, g.Text, whole)
+			}
+		})
+	}
+}
+
 // Text that comes alone between the last token and the end stays in its place.
 func TestTextBehindTheLastTokenKeepsItsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
