@@ -24,10 +24,17 @@ type PolicyServer struct {
 	paused  chan struct{}
 	serving string
 	label   string
-	running map[string]chan struct{} // by the request's id, closed to abort
+	running map[string]*underway // by the request's id
 	sampled int
 	// updates are the names of weights that were loaded, in order.
 	updates []string
+}
+
+// underway is a response that can be aborted.
+type underway struct {
+	stop chan struct{} // closed to abort
+	// marked: the mark of a stream's end follows.
+	marked bool
 }
 
 // PolicyOptions say what a PolicyServer is like.
@@ -45,13 +52,19 @@ type PolicyOptions struct {
 	Rows bool
 	// Step is the time that a token takes, 0 for none.
 	Step time.Duration
+	// Chat: it renders chats, and its text leaves out the EOS.
+	Chat bool
+	// Deaf reports, for an update of weights, whether the server only says that it has taken it. Asked is called with the
+	// id of each streamed response that is asked for. Nil for neither.
+	Deaf  func() bool
+	Asked func(id string)
 	// Named is the name of the weights in a directory, or why they cannot be read; nil for its last element.
 	Named func(dir string) (string, error)
 }
 
 // NewPolicyServer starts a server. It panics where it cannot listen.
 func NewPolicyServer(o PolicyOptions) *PolicyServer {
-	s := &PolicyServer{opt: o, serving: o.Weights, label: "default", running: map[string]chan struct{}{}}
+	s := &PolicyServer{opt: o, serving: o.Weights, label: "default", running: map[string]*underway{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /openapi.json", s.describe)
@@ -71,6 +84,10 @@ func NewPolicyServer(o PolicyOptions) *PolicyServer {
 	if o.Spans {
 		mux.HandleFunc("POST /inference/v1/generate", s.generate)
 		mux.HandleFunc("POST /inference/v1/abort_requests", s.abort)
+	}
+	if o.Chat {
+		mux.HandleFunc("POST /tokenize", s.tokenize)
+		mux.HandleFunc("POST /v1/completions/derender", s.derender)
 	}
 	s.front = httptest.NewUnstartedServer(mux)
 	if o.Listen > 0 {
@@ -144,6 +161,9 @@ func (s *PolicyServer) describe(w http.ResponseWriter, _ *http.Request) {
 	if s.opt.Spans {
 		paths["/inference/v1/generate"], paths["/inference/v1/abort_requests"] = object{}, object{}
 	}
+	if s.opt.Chat {
+		paths["/tokenize"], paths["/v1/completions/derender"] = object{}, object{}
+	}
 	answerJSON(w, http.StatusOK, object{"openapi": "3.1.0", "paths": paths})
 }
 
@@ -205,10 +225,12 @@ func (s *PolicyServer) reload(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	s.mu.Lock()
-	s.serving = name
-	s.updates = append(s.updates, s.serving)
-	s.mu.Unlock()
+	if s.opt.Deaf == nil || !s.opt.Deaf() {
+		s.mu.Lock()
+		s.serving = name
+		s.updates = append(s.updates, s.serving)
+		s.mu.Unlock()
+	}
 	answerJSON(w, http.StatusOK, object{"results": []any{nil}})
 }
 
@@ -228,6 +250,17 @@ func (s *PolicyServer) relabel(w http.ResponseWriter, r *http.Request) {
 	answerJSON(w, http.StatusOK, object{"success": true, "new_version": call.Version})
 }
 
+// AbortAll ends all responses that are under way, as a pause in the mode abort does.
+func (s *PolicyServer) AbortAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, response := range s.running {
+		response.marked = true
+		close(response.stop)
+		delete(s.running, id)
+	}
+}
+
 func (s *PolicyServer) abort(w http.ResponseWriter, r *http.Request) {
 	var call struct {
 		IDs []string `json:"request_ids"`
@@ -239,10 +272,10 @@ func (s *PolicyServer) abort(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	aborted := 0
-	for id, stop := range s.running {
+	for id, response := range s.running {
 		for _, wanted := range call.IDs {
 			if id == wanted {
-				close(stop)
+				close(response.stop)
 				delete(s.running, id)
 				aborted++
 			}

@@ -77,10 +77,7 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 		return out
 	}
 	o.event = func(tokens []int32, logprobs []float32, finish string, place int) any {
-		text := ""
-		for _, token := range tokens {
-			text += fmt.Sprintf("<%d>", token)
-		}
+		text := s.spell(tokens)
 		choice := object{"index": 0, "text": text, "finish_reason": orNull(finish), "stop_reason": nil, "logprobs": nil}
 		if req.Probs != nil {
 			choice["logprobs"] = object{"text_offset": []int{0}, "token_logprobs": logprobs, "tokens": []string{text}}
@@ -107,6 +104,18 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 	o.run(w, r)
 }
 
+// spell is the text of tokens, with that of the EOS unless the server knows chats.
+func (s *PolicyServer) spell(tokens []int32) string {
+	if s.opt.Chat {
+		return s.opt.Policy.Spell(tokens...)
+	}
+	text := ""
+	for _, token := range tokens {
+		text += fmt.Sprintf("<%d>", token)
+	}
+	return text
+}
+
 // whole answers with one body.
 func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(text string, tokens []int32, logprobs []float32) any) {
 	s := o.server
@@ -128,7 +137,7 @@ func (o *sampling) whole(w http.ResponseWriter, r *http.Request, content func(te
 		}
 		token, logprob := s.opt.Policy.next(s.weightsName(), h)
 		h = h.add(token)
-		text, tokens, logprobs = text+fmt.Sprintf("<%d>", token), append(tokens, token), append(logprobs, logprob)
+		text, tokens, logprobs = text+s.spell([]int32{token}), append(tokens, token), append(logprobs, logprob)
 	}
 	answerJSON(w, http.StatusOK, content(text, tokens, logprobs))
 }
@@ -235,7 +244,10 @@ func (o *sampling) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := o.server
-	aborted := make(chan struct{})
+	if s.opt.Asked != nil {
+		s.opt.Asked(o.id)
+	}
+	aborted := &underway{stop: make(chan struct{})}
 	s.mu.Lock()
 	s.running[o.id] = aborted
 	s.mu.Unlock()
@@ -249,9 +261,12 @@ func (o *sampling) run(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	h := history(0).add(o.prompt...)
 	for i := range o.most {
-		if !s.ready(r, aborted) {
+		if !s.ready(r, aborted.stop) {
 			if r.Context().Err() == nil {
 				_ = o.send(w, o.event([]int32{}, []float32{}, "abort", i))
+				if aborted.marked { // which nobody changes behind the close
+					_, _ = w.Write([]byte("data: [DONE]\n\n"))
+				}
 			}
 			return
 		}

@@ -44,6 +44,10 @@ const (
 	RulePrompt = "prompt"
 	// RuleToken: each token is one that the version it is stamped with samples.
 	RuleToken = "token-version"
+	// RuleAnswer: a batch has the responses that agents were told of, and those alone; a turn asked again is the same.
+	RuleAnswer = "answer"
+	// RuleRows: a row beside a token is of the weights that sampled it.
+	RuleRows = "rows"
 	// RuleStale: the bound on staleness holds.
 	RuleStale = "staleness"
 	// RulePublished: a version that was acknowledged is in the log, made by its lease.
@@ -103,6 +107,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkCounted()
 	c.checkOrder()
 	c.checkBatches()
+	c.checkRows()
 	c.checkTrained()
 	c.checkVersions()
 	c.checkStaleness()
@@ -112,6 +117,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkConnects()
 	c.checkReceivers()
 	c.checkExpired()
+	c.checkConflicts()
 	slices.SortStableFunc(c.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Text, b.Text))
 	})

@@ -100,13 +100,18 @@ func (c *check) checkScored() {
 			continue
 		}
 		a := c.log.attempts[e.attemptID()]
-		if a == nil || a.ended != e.n || a.state != scored {
+		if a == nil || a.ended != e.n || a.state != scored || c.played(a.id) {
 			continue
 		}
 		if !slices.ContainsFunc(asked[a.id], func(f *finish) bool { return f.failed == "" && f.reward != nil && *f.reward == a.reward }) {
 			c.fail(RuleCountedLogged, -1, "event %d counts %v with reward %g, and no worker finished it so", e.n, a.id, a.reward)
 		}
 	}
+}
+
+// played says whether a plane may have played an attempt itself: no worker was given it.
+func (c *check) played(id attemptID) bool {
+	return c.log.rules.played && !slices.ContainsFunc(c.said.claims, func(k claim) bool { return k.id == id })
 }
 
 // logTime is an event of the log with the time in which it was written, as its callers know it.

@@ -141,6 +141,10 @@ type testimony struct {
 	// unanswered is when a host first asked for the claims that it has not been answered: a repeated call gets the
 	// answer of the first.
 	unanswered map[string]int64
+	// rows are those of side channels.
+	rows []rows
+	// completions are those of agents, by attempt.
+	completions map[attemptID][]completion
 	// sampled are the answers of sample, by attempt and turn.
 	sampled map[turn]*sampled
 }
@@ -205,7 +209,7 @@ type statusWord struct {
 
 // hear reads the exchanges.
 func hear(c *check, lines []history.Line) *testimony {
-	t := &testimony{c: c, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, sampled: map[turn]*sampled{}}
+	t := &testimony{c: c, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, completions: map[attemptID][]completion{}, sampled: map[turn]*sampled{}}
 	for i := range lines {
 		x := lines[i].Exchange
 		if lines[i].Kind != "exchange" || x == nil {
@@ -416,11 +420,14 @@ func (t *testimony) leases(at call, x *history.Exchange, parts []string) {
 		t.lease(at, x)
 		return
 	}
-	if len(parts) != 2 {
-		return
-	}
 	id, err := strconv.ParseInt(parts[0], 10, 64)
 	if err != nil {
+		return
+	}
+	if len(parts) == 3 && parts[1] == "channels" {
+		t.channel(at, x, id)
+	}
+	if len(parts) != 2 {
 		return
 	}
 	var request struct {
@@ -527,18 +534,6 @@ func (t *testimony) publish(at call, x *history.Exchange) {
 	}
 	t.publishes = append(t.publishes, p)
 	t.names(at, x, named{lease: p.manifest.Lease, attempt: p.manifest.Attempt, kind: "publish"})
-}
-
-func (t *testimony) completion(at call, x *history.Exchange) {
-	var request struct {
-		Prompt []int32 `json:"prompt"`
-	}
-	if json.Unmarshal(x.Request, &request) == nil && len(request.Prompt) > 0 {
-		t.prompts[promptKey(request.Prompt)] = true
-	}
-	if id, ok := t.keys[x.Bearer]; ok {
-		t.names(at, x, named{id: id, kind: "completion"})
-	}
 }
 
 func promptKey(tokens []int32) string {

@@ -113,6 +113,8 @@ type rules struct {
 	responseMax             int
 	normalizeStd            bool
 	durability              string
+	// played: planes play rollouts themselves, beside the workers.
+	played bool
 }
 
 // policyBounded is the number of the policy bounded in a header.

@@ -145,7 +145,7 @@ func (c *check) unsound(last map[string]*poll, p *poll, e *engineWord, s stageWo
 
 // stops says whether a fault keeps hosts from hearing, answering or writing while it lasts.
 func (o *outage) stops() bool {
-	return slices.Contains([]string{"kill", "power", "flip", "dead", "freeze", "cut", "slow", "full", "drag"}, o.kind)
+	return slices.Contains([]string{"kill", "power", "flip", "dead", "freeze", "cut", "slow", "full", "drag", "drop", "lag"}, o.kind)
 }
 
 // reachable says whether no fault lies between two hosts, or stops one of them, from one time to another.

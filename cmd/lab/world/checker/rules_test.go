@@ -21,6 +21,10 @@ type mutation struct {
 }
 
 var mutations = []mutation{
+	{RuleAnswer, "a turn that is asked for again is a conflict", func(r *recording) {
+		x := r.again(r.find("/sample", 200, "", 3))
+		x.Path, x.Status, x.Response = "/api/v1/rollouts/g900-s0-a1/sample", 409, []byte(`{"error":{"code":"conflict","message":"too early"}}`)
+	}},
 	{RuleLog, "an event is missing", func(r *recording) {
 		i := r.entry(3, `"e":"first-token"`)
 		r.log = slices.Delete(r.log, i, i+1)

@@ -11,6 +11,8 @@ type Sampler struct {
 	Length     int
 	// Start is the name of the weights that an engine starts with, which stand for version 0.
 	Start string
+	// TokenNS is how long a token takes at least, in nanoseconds.
+	TokenNS int64
 }
 
 const (

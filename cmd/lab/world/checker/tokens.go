@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"iter"
 	"math"
 	"slices"
 )
@@ -21,15 +22,23 @@ func (t *tokens) check(b *batch) {
 	for _, s := range b.body.lease.Stamps {
 		stamps[s.Group] = s
 	}
+	var rollout []sequence
 	for i, g := range b.body.groups {
 		from, to := b.body.offsets[i], b.body.offsets[i+1]
 		s := sequence{group: g, sample: b.body.samples[i], tokens: b.body.tokens[from:to], mask: b.body.mask[from:to], versions: b.body.versions[from:to], logprobs: b.body.logprobs[from:to]}
 		t.sequence(b, &s, stamps[g])
-		if b.body.rollouts == nil {
-			t.prompt(b, &s)
-			t.logged(b, &s)
+		rollout = append(rollout, s)
+		if last := i+1 == len(b.body.groups); last || b.body.rollouts == nil || b.body.rollouts[i+1] != b.body.rollouts[i] {
+			t.rollout(b, rollout)
+			rollout = rollout[:0]
 		}
 	}
+}
+
+// rollout checks the sequences of one.
+func (t *tokens) rollout(b *batch, sequences []sequence) {
+	t.prompt(b, &sequences[0])
+	t.logged(b, sequences)
 }
 
 // sequence is one of a batch.
@@ -45,7 +54,6 @@ type sequence struct {
 func (t *tokens) sequence(b *batch, s *sequence, at stamp) {
 	c := t.c
 	h := before(0)
-	sampled := 0
 	for i, token := range s.tokens {
 		if s.mask[i] == 0 {
 			if s.versions[i] != -1 || s.logprobs[i] != 0 {
@@ -55,7 +63,6 @@ func (t *tokens) sequence(b *batch, s *sequence, at stamp) {
 			h = h.and(token)
 			continue
 		}
-		sampled++
 		v := s.versions[i]
 		if int64(v) < at.Start || int64(v) > b.body.lease.Version {
 			c.fail(RuleToken, b.line, "token %d of rollout %d of group %d is of version %d: the group's stamp is %d, and its lease begins from version %d", i, s.sample, s.group, v, at.Start, b.body.lease.Version)
@@ -76,14 +83,42 @@ func (t *tokens) sequence(b *batch, s *sequence, at stamp) {
 		}
 		h = h.and(token)
 	}
-	last := len(s.tokens) - 1
-	switch most := c.log.rules.responseMax; {
-	case sampled == 0:
+	t.lengths(b, s)
+}
+
+// turns are the places of a sequence's responses, from the first token to behind the last.
+func (s *sequence) turns() iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from := 0; from < len(s.mask); from++ {
+			if s.mask[from] == 0 {
+				continue
+			}
+			to := from
+			for to < len(s.mask) && s.mask[to] == 1 {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
+			from = to
+		}
+	}
+}
+
+// lengths checks where the responses of a sequence end.
+func (t *tokens) lengths(b *batch, s *sequence) {
+	c, turns := t.c, 0
+	for from, to := range s.turns() {
+		turns++
+		switch most := c.log.rules.responseMax; {
+		case most > 0 && to-from > most:
+			c.fail(RuleToken, b.line, "a response of rollout %d of group %d in lease %d has %d tokens, and may have %d", s.sample, s.group, b.body.lease.Lease, to-from, most)
+		case most > 0 && s.tokens[to-1] != c.sampler.EOS && to-from != most:
+			c.fail(RuleToken, b.line, "a response of rollout %d of group %d in lease %d breaks off after %d tokens", s.sample, s.group, b.body.lease.Lease, to-from)
+		}
+	}
+	if turns == 0 {
 		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d has no token of the policy's", s.sample, s.group, b.body.lease.Lease)
-	case most > 0 && sampled > most:
-		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d has %d tokens of the policy's, and may have %d", s.sample, s.group, b.body.lease.Lease, sampled, most)
-	case most > 0 && s.mask[last] == 1 && s.tokens[last] != c.sampler.EOS && sampled != most:
-		c.fail(RuleToken, b.line, "rollout %d of group %d in lease %d breaks off after %d tokens", s.sample, s.group, b.body.lease.Lease, sampled)
 	}
 }
 
@@ -100,7 +135,7 @@ func (t *tokens) prompt(b *batch, s *sequence) {
 	switch {
 	case !ok:
 		t.prompts[s.group] = prompt
-		if !t.c.said.prompts[promptKey(prompt)] {
+		if !t.c.said.prompts[promptKey(prompt)] && !t.c.log.rules.played {
 			t.c.fail(RulePrompt, b.line, "group %d has the prompt %v, and no worker sent it", s.group, prompt)
 		}
 	case !slices.Equal(was, prompt):
@@ -108,24 +143,42 @@ func (t *tokens) prompt(b *batch, s *sequence) {
 	}
 }
 
-// logged compares the tokens of a rollout with what the log says of them.
-func (t *tokens) logged(b *batch, s *sequence) {
-	a := t.c.log.newest[attemptID{s.group, s.sample, 0}]
+// logged compares the tokens of a rollout with what the log says of them, and with what its worker was told.
+func (t *tokens) logged(b *batch, sequences []sequence) {
+	first := &sequences[0]
+	a := t.c.log.newest[attemptID{first.group, first.sample, 0}]
 	if a == nil || a.state != scored {
 		return
 	}
 	if said := t.c.said.sampled[turn{a.id, 0}]; said != nil {
-		t.heard(b, s, a.id, said)
+		t.heard(b, first, a.id, said)
+	}
+	t.c.recorded(b.line, a.id, sequences)
+	if t.c.played(a.id) {
+		t.judged(b, a, first)
 	}
 	n, sum := int64(0), int64(0)
-	for i, m := range s.mask {
-		if m == 1 {
-			n++
-			sum += int64(s.versions[i])
+	for i := range sequences {
+		for j, m := range sequences[i].mask {
+			if m == 1 {
+				n++
+				sum += int64(sequences[i].versions[j])
+			}
 		}
 	}
 	if n != a.tokens || sum != a.versionTokens {
 		t.c.fail(RuleToken, b.line, "%v has %d tokens in lease %d, whose versions sum to %d, and in the log %d and %d", a.id, n, b.body.lease.Lease, sum, a.tokens, a.versionTokens)
+	}
+}
+
+// judged computes the reward again that a plane gives what it plays: by the length of its last message.
+func (t *tokens) judged(b *batch, a *attempt, s *sequence) {
+	last := ""
+	for from, to := range s.turns() {
+		last = t.c.sampler.spell(s.tokens[from:to])
+	}
+	if want := float32(len(last)%4) / 4; a.reward != want {
+		t.c.fail(RuleReward, b.line, "%v was played by a plane, has reward %g, and its text %q makes %g", a.id, a.reward, last, want)
 	}
 }
 

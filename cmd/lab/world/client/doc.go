@@ -35,6 +35,8 @@
 //   - Metrics of a step. Results that were sampled elsewhere, coroutines, and the bound on a verdict's time.
 //   - The log.
 //
+// An [Agent] speaks as a program with OpenAI's library does. The scripts do not hold it.
+//
 // # Where net/http differs
 //
 // net/http sends a GET again by itself when a connection that was kept turns out to be closed. The Python client looks

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -106,9 +107,18 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 	return found, err
 }
 
-// ask makes a call that samples. It ends when the rollout is not wanted any more: its plane may then be gone without a
-// word.
+// ask makes a call that samples.
 func (t *Task) ask(ctx context.Context, c call, into any) error {
+	found, err := t.answer(ctx, c)
+	if err == nil {
+		_, err = found.object(into)
+	}
+	return err
+}
+
+// answer makes a call that samples. It ends when the rollout is not wanted any more: its plane may then be gone without a
+// word.
+func (t *Task) answer(ctx context.Context, c call) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -118,8 +128,8 @@ func (t *Task) ask(ctx context.Context, c call, into any) error {
 		case <-ctx.Done():
 		}
 	}()
-	c.limit = sampleLimit
-	return t.worker.transport.post(ctx, c, into)
+	c.method, c.limit = http.MethodPost, sampleLimit
+	return t.worker.transport.do(ctx, c)
 }
 
 // Message is a message of a chat.

@@ -31,6 +31,11 @@ func (t *Trainer) Run(ctx context.Context) (int, error) {
 			return published, err
 		}
 		batch.StampForward()
+		for _, name := range t.options.Channels {
+			if _, err := batch.Part(ctx, "channels", name); err != nil && !IsKind(err, Expired, Conflict) { // the publish says so, too
+				return published, err
+			}
+		}
 		changed := t.trained(model)
 		if err := pause(ctx, t.options.Step); err != nil {
 			return published, err

@@ -25,6 +25,8 @@ type TrainerOptions struct {
 
 	// Step is how long a step of Run takes.
 	Step time.Duration
+	// Channels are the side channels that Run fetches of every batch.
+	Channels []string
 	// Initial is the model that Run publishes as version 0 where nothing is published yet.
 	Initial []Tensor
 	// Directory is a folder on a disk that the server shares. Run writes versions there and publishes where they lie.

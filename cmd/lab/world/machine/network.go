@@ -26,10 +26,14 @@ type network struct {
 	cut       map[pair]bool
 	slow      map[pair]int
 	dark      map[string]bool // addresses of hosts without power
+	troubles  map[pair][]*Trouble
 }
 
 func newNetwork(w *World) *network {
-	return &network{w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}, dark: map[string]bool{}}
+	return &network{
+		w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}, dark: map[string]bool{},
+		troubles: map[pair][]*Trouble{},
+	}
 }
 
 // listener is a listening socket of a host.
@@ -381,7 +385,16 @@ func (c *conn) fail(op string, err error) error {
 // send brings bytes, or the end of a half, to the peer of c when the link has carried them.
 func (n *network) send(c *conn, p []byte, end bool) {
 	to := c.peer
-	at := time.Now().Add(n.latency(c.ip, to.ip))
+	lost, late := n.troubled(c, p)
+	if lost && !end {
+		n.later(n.latency(c.ip, to.ip), func() {
+			n.mu.Lock()
+			defer n.mu.Unlock()
+			c.abort()
+		})
+		return
+	}
+	at := time.Now().Add(n.latency(c.ip, to.ip) + late)
 	if !at.After(to.arrives) {
 		at = to.arrives.Add(1)
 	}

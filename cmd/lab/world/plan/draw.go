@@ -42,6 +42,7 @@ func Draw(seed uint64) Plan {
 		p.Receivers = d.between(1, len(p.Engines))
 	}
 	d.faults(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x726f6c6c6f757473))}.rollouts(&p)
 	return p
 }
 
@@ -124,7 +125,7 @@ var reach = []struct {
 // faults draws them over the time that the run is likely to take.
 func (d drawer) faults(p *Plan) {
 	hosts := p.hosts()
-	span := 3000 + p.Steps*(p.Trainer.StepMS+p.ThinkMS/4+150)
+	span := p.span()
 	kinds := map[string]bool{}
 	for n := d.between(FaultsCounted, 10); len(p.Faults) < n || len(kinds) < KindsCounted; {
 		f, ok := d.fault(hosts)
@@ -136,6 +137,9 @@ func (d drawer) faults(p *Plan) {
 		p.Faults = append(p.Faults, f)
 	}
 }
+
+// span is the time that the run is likely to take, in milliseconds.
+func (p Plan) span() int { return 3000 + p.Steps*(p.Trainer.StepMS+p.ThinkMS/4+150) }
 
 // bears says whether the promises hold under a fault: a loss of power where disks are waited for, and a flipped bit of
 // a snapshot where the broker's files are.

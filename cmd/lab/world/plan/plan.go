@@ -20,8 +20,12 @@ type Plan struct {
 	Rules   Rules   `json:"rules"`
 	Trainer Trainer `json:"trainer"`
 	// ThinkMS is how long a worker is busy between the response and the reward, in milliseconds.
-	ThinkMS int     `json:"think_ms,omitempty"`
-	Faults  []Fault `json:"faults"`
+	ThinkMS int `json:"think_ms,omitempty"`
+	// Rows: engines say the experts of every pass, and the trainer fetches them. Every engine has spans then.
+	Rows bool `json:"rows,omitempty"`
+	// Chat: workers play by chats, nil for prompts of tokens.
+	Chat   *Chat   `json:"chat,omitempty"`
+	Faults []Fault `json:"faults"`
 }
 
 // Engine is a server of rollouts, in the form of vLLM.
@@ -53,6 +57,22 @@ type Trainer struct {
 	StepMS int `json:"step_ms"`
 }
 
+// Chat is how a worker's agent talks to the policy.
+type Chat struct {
+	// Turns of a rollout, and Choices of each request.
+	Turns   int `json:"turns"`
+	Choices int `json:"choices"`
+	// Stream: answers come as events.
+	Stream bool `json:"stream,omitempty"`
+	// LeaveMS bounds, in milliseconds, how long an agent in a hurry waits for an answer before it asks again. 0 means that
+	// no agent is in a hurry.
+	LeaveMS int `json:"leave_ms,omitempty"`
+	// Players is how many rollouts at once each plane plays itself, beside the workers; 0 for none.
+	Players int `json:"players,omitempty"`
+	// WaitMS is how long the gateway waits for the first token before it says "later", in milliseconds.
+	WaitMS int `json:"wait_ms"`
+}
+
 // Kinds of faults.
 const (
 	Kill   = "kill"   // the host's program ends at its N-th scheduling from AtMS on, and is started again after ForMS
@@ -68,6 +88,10 @@ const (
 	Rot    = "rot"    // a bit flips in each block of weights that the host writes, for ForMS
 	Double = "double" // requests of the host are sent twice, for ForMS
 	Mute   = "mute"   // answers to the host are lost after the request has been done, for ForMS
+	Drop   = "drop"   // of the writes from Host to Other, one in N is lost with its connection, for ForMS; Path: only requests of it
+	Lag    = "lag"    // of the writes from Host to Other, one in N comes 200 ms late, for ForMS; Path: as of Drop
+	Abort  = "abort"  // the engine ends the responses that are under way
+	Deaf   = "deaf"   // the engine says that it has taken new weights, and goes on with the old ones, for ForMS
 )
 
 // Fault is something that happens to the world.

@@ -100,14 +100,34 @@ func (noView) Update(record.Progress) {}
 func (noView) Message(string)         {}
 
 func (w *World) serveEngine(h *machine.Host, i int) error {
-	e := w.plan.Engines[i]
-	enginetest.NewPolicyServer(enginetest.PolicyOptions{
-		Policy: Policy, Listen: 8000, Context: 256, Weights: Start, Spans: e.Spans,
+	e, l := w.plan.Engines[i], &liar{w: w, engine: h.Name}
+	server := enginetest.NewPolicyServer(enginetest.PolicyOptions{
+		Policy: Policy, Listen: 8000, Context: 256, Weights: Start, Spans: e.Spans, Rows: w.plan.Rows, Chat: w.plan.Chat != nil,
 		Step:  time.Duration(e.TokenUS) * time.Microsecond,
 		Named: weightsOf,
+		Asked: l.asked, Deaf: l.deaf,
 	})
+	w.mu.Lock()
+	w.servers[h.Name] = server
+	w.mu.Unlock()
 	select {}
 }
+
+// liar says that its engine has taken new weights while it goes on with the old ones. A plane's program finds that out by
+// what the engine computes: it has to have seen the engine serve before.
+type liar struct {
+	w      *World
+	engine string
+	seenBy string // the programs of planes that had it serve
+}
+
+func (l *liar) asked(id string) {
+	if strings.Contains(id, "hw-") { // a rollout's, and no question of what the engine can
+		l.seenBy = l.w.programs("plane")
+	}
+}
+
+func (l *liar) deaf() bool { return l.seenBy == l.w.programs("plane") && l.w.is(l.w.deaf, l.engine) }
 
 // clientOptions are those of a client of the planes on a host.
 func (w *World) clientOptions(h *machine.Host, role string) client.Options {
@@ -120,7 +140,8 @@ func (w *World) clientOptions(h *machine.Host, role string) client.Options {
 func (w *World) serveTrainer(h *machine.Host) error {
 	t, err := client.NewTrainer(client.TrainerOptions{
 		Options: w.clientOptions(h, "trainer"), Name: "trainer", Step: time.Duration(w.plan.Trainer.StepMS) * time.Millisecond,
-		Initial: []client.Tensor{client.Floats("lm_head.weight", 0, 0, 0, 0)},
+		Channels: w.channels(),
+		Initial:  []client.Tensor{client.Floats("lm_head.weight", 0, 0, 0, 0)},
 	})
 	if err != nil {
 		return err
@@ -132,10 +153,18 @@ func (w *World) serveTrainer(h *machine.Host) error {
 	return err
 }
 
+// channels are the side channels of the run.
+func (w *World) channels() []string {
+	if w.plan.Rows {
+		return []string{"routed_experts"}
+	}
+	return nil
+}
+
 func (w *World) serveWorker(h *machine.Host) error {
 	k, err := client.NewWorker(client.WorkerOptions{
 		Options: w.clientOptions(h, "environment"), Name: h.Name, Concurrency: 4,
-		Environments: map[string]client.Play{"numbers": client.SingleTurn(w.question, responseTokens)},
+		Environments: map[string]client.Play{"numbers": w.play()},
 	})
 	if err != nil {
 		return err
@@ -144,10 +173,25 @@ func (w *World) serveWorker(h *machine.Host) error {
 	return err
 }
 
+// play is how workers play.
+func (w *World) play() client.Play {
+	c := w.plan.Chat
+	if c == nil {
+		return client.SingleTurn(w.question, responseTokens)
+	}
+	return client.Agent{Turns: c.Turns, Choices: c.Choices, Tokens: responseTokens, Stream: c.Stream, Leave: time.Duration(c.LeaveMS) * time.Millisecond}.Play(w.question)
+}
+
+// prompts is how many there are.
+const prompts = 50
+
+// prompt is that of a number.
+func prompt(number uint64) []int32 { return []int32{5, 6 + int32(number%prompts), 7} }
+
 // question has the reward follow from the tokens, so that it can be computed again from a batch.
 func (w *World) question(task *client.Task) client.Question {
-	prompt := []int32{5, 6 + int32(task.Prompt%50), 7}
-	return client.Question{Tokens: prompt, Verify: func(_ string, tokens []int32) (client.Result, error) {
+	tokens := prompt(task.Prompt)
+	return client.Question{Tokens: tokens, Text: Policy.Spell(tokens...), Verify: func(_ string, tokens []int32) (client.Result, error) {
 		time.Sleep(time.Duration(w.plan.ThinkMS) * time.Millisecond)
 		var sum int32
 		for _, t := range tokens {

@@ -34,6 +34,14 @@ func (w *World) meet(f plan.Fault) {
 			w.machine.Reset(a.host.IP, b.IP)
 		}
 		return
+	case plan.Abort:
+		w.mu.Lock()
+		server := w.servers[f.Host]
+		w.mu.Unlock()
+		if server != nil {
+			server.AbortAll()
+		}
+		return
 	case plan.Clock:
 		a.host.Step(time.Duration(f.ByMS) * time.Millisecond)
 		return
@@ -53,7 +61,7 @@ func (w *World) meet(f plan.Fault) {
 // strikesProgram reports whether a fault is one of a host's program, and no fault of its links, disk or clock.
 func strikesProgram(kind string) bool {
 	switch kind {
-	case plan.Kill, plan.Power, plan.Flip, plan.Freeze:
+	case plan.Kill, plan.Power, plan.Flip, plan.Freeze, plan.Abort:
 		return true
 	}
 	return false
@@ -118,6 +126,12 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 		all = append(all, w.nested(f.Kind+a.name, w.turn(w.twice, a.name)))
 	case plan.Mute:
 		all = append(all, w.nested(f.Kind+a.name, w.turn(w.mute, a.name)))
+	case plan.Deaf:
+		all = append(all, w.nested(f.Kind+a.name, w.turn(w.deaf, a.name)))
+	case plan.Drop, plan.Lag:
+		for _, other := range w.others(f) {
+			all = append(all, w.troubled(f, h.IP, other.IP))
+		}
 	case plan.Cut, plan.Slow:
 		for _, other := range w.others(f) {
 			all = append(all, w.link(f, h.IP, other.IP))
@@ -127,6 +141,16 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 		}
 	}
 	return all
+}
+
+// troubled turns a trouble of a link on and off.
+func (w *World) troubled(f plan.Fault, from, to string) func(bool) {
+	end := func() {}
+	return func(on bool) {
+		if end(); on {
+			end = w.machine.Trouble(from, to, machine.Trouble{Drop: f.Kind == plan.Drop, One: int(f.N), Path: f.Path})
+		}
+	}
 }
 
 func (w *World) link(f plan.Fault, from, to string) func(bool) {

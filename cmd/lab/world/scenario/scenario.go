@@ -18,6 +18,7 @@ import (
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
+	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -47,6 +48,9 @@ type World struct {
 	asked []*asked
 	twice map[string]bool
 	mute  map[string]bool
+	deaf  map[string]bool
+	// servers are the programs of engines, by name.
+	servers map[string]*enginetest.PolicyServer
 	// lasting counts the faults that overlap, by what they switch.
 	lasting map[string]int
 	// certificates are those of receivers, by name, and trusted all of them.
@@ -73,7 +77,7 @@ func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
 // Run runs a plan in the working directory, which is empty, and returns when the run has ended or is stuck.
 func Run(p plan.Plan) (*World, error) {
 	w := &World{
-		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, lasting: map[string]int{},
+		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, servers: map[string]*enginetest.PolicyServer{}, lasting: map[string]int{},
 		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(),
 	}
 	if err := writeModel("model"); err != nil {
@@ -181,6 +185,17 @@ func (w *World) fall(a *actor, h *machine.Host) {
 	w.begin(a)
 }
 
+// programs names the programs that run on the hosts of a role.
+func (w *World) programs(role string) string {
+	var ids strings.Builder
+	for _, a := range w.order {
+		if roleOf(a.name) == role {
+			fmt.Fprintln(&ids, a.host.ID)
+		}
+	}
+	return ids.String()
+}
+
 func (w *World) planeURLs() []string {
 	var urls []string
 	for i := range w.plan.Planes {
@@ -210,11 +225,20 @@ func writeModel(dir string) error {
 	return nil
 }
 
+// writeTasks writes the prompts that a plane plays: those of the workers.
+func writeTasks(path string) error {
+	var lines []byte
+	for i := range uint64(prompts) {
+		lines = fmt.Appendf(lines, "{\"prompt\": %q, \"answer\": \"\"}\n", Policy.Spell(prompt(i+1)...))
+	}
+	return os.WriteFile(path, lines, 0o644)
+}
+
 const document = `
 model: {path: model}
 engines: [%s]
-environment: {kind: remote, name: numbers, prompt_tokens_max: 64, response_tokens_max: %d}
-rollout: {group_size: %d}
+environment: {kind: %s, name: numbers, prompt_tokens_max: %d, response_tokens_max: %d}
+rollout: {group_size: %d%s}
 train: {batch: %d}
 queue: {%s}
 sync: {%s}
@@ -222,7 +246,7 @@ trainer: {kind: remote, steps: %d}
 store: {dir: runs, samples_every: 0%s}
 server: {listen: "%s%s", token_file: tokens, lease_s: %g, claim_s: %g}
 failures: {max_attempts: %d}
-`
+%s`
 
 // writeDocuments writes the document of each plane, and the tokens.
 func (w *World) writeDocuments() error {
@@ -234,6 +258,9 @@ func (w *World) writeDocuments() error {
 	if err := os.WriteFile("tokens", []byte(roles.String()), 0o600); err != nil {
 		return err
 	}
+	if err := writeTasks("tasks.jsonl"); err != nil {
+		return err
+	}
 	var engines []string
 	for i, e := range p.Engines {
 		stages := ""
@@ -242,17 +269,27 @@ func (w *World) writeDocuments() error {
 		}
 		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots, stages))
 	}
-	r, nats := p.Rules, ""
+	r, nats, gateway, kind, promptMost := p.Rules, "", "", "remote", 64
+	if p.Chat != nil { // all turns but the last are in the prompt
+		gateway, promptMost = fmt.Sprintf("gateway: {wait_s: %g}\n", float64(p.Chat.WaitMS)/1000), 200
+		if p.Chat.Players > 0 {
+			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: starlark, expression: "len(response) %% 4 / 4"}`, p.Chat.Players)
+		}
+	}
 	if p.Durable && p.Embedded {
 		nats = ", durability: always"
 	}
 	if !p.Embedded {
 		nats = fmt.Sprintf(", nats: {url: \"nats://%s:4222\", writer_s: %g}", w.actors["broker"].host.IP, float64(r.WriterMS)/1000)
 	}
+	channels := ""
+	if p.Rows {
+		channels = ", channels: [" + strings.Join(w.channels(), ", ") + "]"
+	}
 	for i := range p.Planes {
 		name := fmt.Sprint("plane", i)
-		text := fmt.Sprintf(document, strings.Join(engines, ", "), responseTokens, r.GroupSize, r.Batch, r.Queue, r.Sync, p.Steps, nats,
-			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts)
+		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, channels, r.Batch, r.Queue, r.Sync, p.Steps, nats,
+			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
 		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
 			return err
 		}

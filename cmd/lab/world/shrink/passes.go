@@ -11,7 +11,7 @@ import (
 
 // passes make smaller plans of one: each makes other changes, the largest ones first. Every change leaves fewer or
 // smaller things, so that a search ends.
-var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, fewerSteps, smallerGroups, earlierFaults, smallerFaults}
+var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, fewerSteps, smallerGroups, plainerChats, earlierFaults, smallerFaults}
 
 // fewerFaults leaves out halves of the faults, then quarters, down to one.
 func fewerFaults(p plan.Plan) []candidate {
@@ -100,6 +100,33 @@ func smallerGroups(p plan.Plan) []candidate {
 		c.Rules.Batch = size
 		found = append(found, candidate{c, "batches of 1 group"})
 	}
+	return found
+}
+
+// plainerChats leaves the chats out, or one thing that they have.
+func plainerChats(p plan.Plan) []candidate {
+	if p.Chat == nil {
+		return nil
+	}
+	var found []candidate
+	plainer := func(change string, to *plan.Chat) {
+		c := p
+		c.Chat = to
+		if to == nil || *to != *p.Chat {
+			found = append(found, candidate{c, change})
+		}
+	}
+	with := func(change func(c *plan.Chat)) *plan.Chat {
+		c := *p.Chat
+		change(&c)
+		return &c
+	}
+	plainer("without chats", nil)
+	plainer("without players in planes", with(func(c *plan.Chat) { c.Players = 0 }))
+	plainer("without hurry", with(func(c *plan.Chat) { c.LeaveMS = 0 }))
+	plainer("without streams", with(func(c *plan.Chat) { c.Stream = false }))
+	plainer("chats of 1 turn", with(func(c *plan.Chat) { c.Turns = 1 }))
+	plainer("requests for 1 choice", with(func(c *plan.Chat) { c.Choices = 1 }))
 	return found
 }
 

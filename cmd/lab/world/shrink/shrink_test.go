@@ -74,6 +74,24 @@ func check(t *testing.T, p plan.Plan) {
 	}
 }
 
+// Of a chat that a failure needs, what it does not need goes.
+func TestPlainerChats(t *testing.T) {
+	p := programtest.Plan(7)
+	p.Chat = &plan.Chat{Turns: 3, Choices: 2, Stream: true, LeaveMS: 30, Players: 2, WaitMS: 500}
+	for _, needed := range []bool{true, false} {
+		fails := func(_ context.Context, p plan.Plan) (bool, error) {
+			return !needed || p.Chat != nil && p.Chat.Stream, nil
+		}
+		got, err := shrink.Search{Fails: fails, Tries: 1}.Smallest(context.Background(), p)
+		if want := (plan.Chat{Turns: 1, Choices: 1, Stream: true, WaitMS: 500}); err != nil || (got.Chat != nil) != needed || needed && *got.Chat != want {
+			t.Errorf("%+v, %v, want %+v", got.Chat, err, want)
+		}
+	}
+	if p.Chat.Turns != 3 {
+		t.Error("the search has changed the plan that it was given")
+	}
+}
+
 // A plan that fails with another seed alone is found with that seed.
 func TestTries(t *testing.T) {
 	fails := func(_ context.Context, p plan.Plan) (bool, error) {
