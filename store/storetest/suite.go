@@ -326,7 +326,8 @@ func testRetain(t *testing.T, p Place) {
 func testLimit(t *testing.T, p Place) {
 	s, _, _ := begin(t, p, 1)
 	refused, oldest := 0, loop.GroupID(1)
-	for g := loop.GroupID(1); g <= 200; g++ {
+	const groups = 80 // four times the bound
+	for g := loop.GroupID(1); g <= groups; g++ {
 		sample := Sample(id(g, 0, 1), 20_000) // some 200 kB
 		err := s.PutSample(sample)
 		for ; errors.Is(err, port.ErrNoSpace); err = s.PutSample(sample) {
@@ -343,7 +344,7 @@ func testLimit(t *testing.T, p Place) {
 	if refused == 0 {
 		t.Error("the bound was never reached")
 	}
-	for ; oldest <= 200; oldest++ {
+	for ; oldest <= groups; oldest++ {
 		checkSamples(t, s, oldest, Sample(id(oldest, 0, 1), 20_000))
 	}
 	must(t, s.Close())
