@@ -58,6 +58,8 @@ const (
 	RuleVersionOrder = "version-order"
 	// RuleClaim: an attempt is one worker's, under a secret of its own.
 	RuleClaim = "claim"
+	// RuleReply: a call that is sent again under its key gets the reply of the first.
+	RuleReply = "reply"
 	// RuleExpired: no claim or lease ends while its holder is heard, or cannot be.
 	RuleExpired = "expired"
 	// RuleLedger: every attempt is somewhere.
@@ -96,7 +98,7 @@ type check struct {
 func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c := &check{sampler: s, lines: lines, ending: ending, count: map[string]int{}, versions: map[int64]*content{}}
 	c.said, c.outages = hear(c, lines), outages(lines)
-	text, err := readLog(ending.Dir)
+	text, err := readLog(ending)
 	if errors.Is(err, os.ErrNotExist) && !ending.Finished {
 		return c.found // the run has not begun
 	}
@@ -114,8 +116,10 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkClaims()
 	c.checkStatus()
 	c.checkWriters()
+	c.checkDeposed()
 	c.checkConnects()
 	c.checkReceivers()
+	c.checkReplies()
 	c.checkExpired()
 	c.checkConflicts()
 	slices.SortStableFunc(c.found, func(a, b Violation) int {

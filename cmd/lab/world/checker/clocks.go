@@ -15,9 +15,9 @@ const second = int64(1e9)
 // graceMost bounds the time for which claims and leases stand still after the plane could not write or answer.
 const graceMost = 10 * second
 
-// blind is how long a plane may need to find out that it stood still. That it cannot write it knows when its lease as the
-// writer has run out. So much of an outage may count.
-const blind = 2 * second
+// blind is how long a plane may need to find out that it stood still. That it cannot write it knows by notice after its
+// lease was to be renewed, which it is after a third of its time. So much of an outage may count.
+const blind, notice = 2 * second, 3 * second / 2
 
 // span is a time of the world, in nanoseconds.
 type span struct{ from, to int64 }
@@ -132,14 +132,16 @@ func (c *check) quiet(from, to int64) bool {
 // each, in order. A plane that only stands by may be frozen, and nothing stands still. Of a writer that nobody heard, it is
 // not known.
 func (c *check) stops(writer string) []span {
-	var out []span
+	out := c.minorities()
 	for _, o := range c.outages {
 		from := o.from
 		switch {
+		case o.clustered():
+			continue
 		case o.kind == "freeze" && o.host == writer:
 			from += blind
 		case strings.HasPrefix(o.host, "broker") && (o.kind == "freeze" || o.kind == "dead"), o.cuts(writer):
-			from += blind + int64(c.log.rules.writerS*float64(second))
+			from += c.unwritable()
 		default:
 			continue
 		}
@@ -148,6 +150,34 @@ func (c *check) stops(writer string) []span {
 		}
 	}
 	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	return out
+}
+
+// clustered says whether an outage is of one of a cluster's servers, beside which the others may go on.
+func (o *outage) clustered() bool {
+	numbered := func(host string) bool { return len(host) > len("broker") && strings.HasPrefix(host, "broker") }
+	return numbered(o.host) || numbered(o.other)
+}
+
+// unwritable is how much of an outage may count in which a plane could not write.
+func (c *check) unwritable() int64 { return notice + int64(c.log.rules.writerS/3*float64(second)) }
+
+// minorities are the times in which two of a cluster's three servers stood still, with the grace after each.
+func (c *check) minorities() []span {
+	var out []span
+	stands := func(o *outage) bool { return o.clustered() && (o.kind == "freeze" || o.kind == "dead") }
+	for i := range c.outages {
+		for j := range c.outages[:i] {
+			a, b := &c.outages[i], &c.outages[j]
+			if !stands(a) || !stands(b) || a.host == b.host {
+				continue
+			}
+			from, to := max(a.from, b.from)+c.unwritable(), min(a.to, b.to)
+			if from < to {
+				out = append(out, span{from, to + min(to-from, graceMost)})
+			}
+		}
+	}
 	return out
 }
 

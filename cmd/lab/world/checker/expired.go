@@ -40,13 +40,17 @@ func (c *check) checkExpired() {
 	}
 	var silent []*attempt
 	for _, a := range c.log.attempts {
-		if a.state == failed && a.reason == "timeout" && e.given[a.id] != nil && !c.saidFailed(a.id) {
+		if a.state == failed && a.reason == "timeout" && !c.saidFailed(a.id) {
 			silent = append(silent, a)
 		}
 	}
 	slices.SortFunc(silent, func(a, b *attempt) int { return cmp.Compare(a.ended, b.ended) })
 	for _, a := range silent {
-		e.claimEnded(a)
+		if e.given[a.id] != nil {
+			e.claimEnded(a)
+		} else {
+			e.givenToNobody(a)
+		}
 	}
 	var leases []*lease
 	for _, l := range c.log.leases {
@@ -119,6 +123,25 @@ func (e *expiry) claimEnded(a *attempt) {
 	}
 }
 
+// givenToNobody reports an attempt that ended for its worker's silence, though no worker had it and no answer to one can
+// have been lost.
+func (e *expiry) givenToNobody(a *attempt) {
+	from, ok := e.log.earliest(e.clocks, a.began)
+	to, ok2 := e.log.latest(e.clocks, a.ended)
+	if !ok || !ok2 || !e.ending.Finished {
+		return
+	}
+	if !slices.ContainsFunc(e.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && o.between("worker", "plane") }) {
+		e.fail(RuleClaim, -1, "%v ended by event %d for its worker's silence, and no worker had been given it", a.id, a.ended)
+	}
+}
+
+// between says whether an outage touches hosts of one of two roles.
+func (o *outage) between(a, b string) bool {
+	touches := func(host string) bool { return strings.HasPrefix(host, a) || strings.HasPrefix(host, b) }
+	return touches(o.host) || touches(o.other)
+}
+
 // lastWord is when the last call began that was answered before a time, and its line. An answer that the claim or lease
 // is over has renewed nothing, nor has one of a plane that only stands by. A lease that was given lasts from then, though
 // the answer comes late.
@@ -169,6 +192,9 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 		return
 	}
 	heard, line := lastWord(calls, ended, -1, -1)
+	if heard < 0 && r.kind == "train-step-failed" {
+		e.fail(RuleExpired, -1, "lease %d, attempt %d failed by event %d, and no trainer had had it", l.id, r.attempt, r.n)
+	}
 	if heard < 0 || e.connected(heard, ended) {
 		return // its trainer never had it, or has begun anew
 	}

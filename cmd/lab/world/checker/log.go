@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
 )
 
 // entry is a line of the log: an event, an action that follows from it, or a note.
@@ -33,8 +35,12 @@ type entry struct {
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// readLog reads the text of the log of a run's directory, packed or plain.
-func readLog(dir string) ([]byte, error) {
+// readLog reads the text of the log of a run: a file of its own, or in the run's directory, packed or plain.
+func readLog(ending history.Ending) ([]byte, error) {
+	if ending.Log != "" {
+		return os.ReadFile(ending.Log)
+	}
+	dir := ending.Dir
 	packed, err := os.ReadFile(filepath.Join(dir, "trace.ndjson.zst"))
 	if errors.Is(err, os.ErrNotExist) {
 		return os.ReadFile(filepath.Join(dir, "trace.ndjson"))

@@ -27,7 +27,7 @@ type recording struct {
 func record(tb testing.TB) *recording {
 	tb.Helper()
 	lines, ending := read(tb, "testdata/clean")
-	text, err := readLog(ending.Dir)
+	text, err := readLog(ending)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package checker
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 )
 
@@ -187,6 +188,40 @@ func (c *check) checkWriters() {
 		}
 	}
 }
+
+// checkDeposed reports calls that a plane answered while another one wrote the log: they began after its recovery, and were
+// over before that of the next.
+func (c *check) checkDeposed() {
+	k := c.clocks()
+	spans := make([]span, len(c.log.recovered)+1)
+	for i := range spans {
+		spans[i] = span{math.MaxInt64, math.MaxInt64}
+		if i == 0 {
+			continue
+		}
+		if at, ok := c.log.latest(k, c.log.recovered[i-1]); ok {
+			spans[i].from = at
+		}
+		spans[i-1].to = math.MinInt64
+		if at, ok := c.log.earliest(k, c.log.recovered[i-1]); ok {
+			spans[i-1].to = at
+		}
+	}
+	for i := range c.said.named {
+		n := &c.said.named[i]
+		if !n.whole || n.status != 200 {
+			continue
+		}
+		for j, s := range spans {
+			if w, ok := c.writers[j]; ok && w.to != n.to && n.began > s.from && n.at < s.to {
+				c.fail(RuleWriter, n.line, "%s answered a %s that began at %.3f s, and %s wrote the log from %.3f s on", n.to, n.kind, seconds(n.began), w.to, seconds(s.from))
+			}
+		}
+	}
+}
+
+// seconds are those of a time in nanoseconds.
+func seconds(ns int64) float64 { return float64(ns) / float64(second) }
 
 // segment is the number of recoveries before an event.
 func (l *ledger) segment(n int64) int {

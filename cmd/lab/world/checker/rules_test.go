@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -286,6 +287,28 @@ var mutations = []mutation{
 		x.Path, x.Status, x.Request, x.Response = "/api/v1/batches/7/renew", 410, []byte(`{"trainer":"trainer","attempt":1,"rank":0}`), []byte(`{"error":{"code":"expired","message":"over"}}`)
 		x.BeganNS = r.lines[i].AtNS + 1
 		r.lines[i+1].AtNS += 2
+	}},
+	{RuleExpired, "a step fails that no trainer had", func(r *recording) {
+		i := r.entry(0, `"e":"train-step-ended"`, `"lease":7`)
+		r.edit(i, `"e":"train-step-ended"`, `"e":"train-step-failed"`)
+		r.log = r.log[:i+1]
+		given := r.find("/batches/lease", 200, "headway", 6)
+		r.lines = slices.DeleteFunc(r.lines, func(l history.Line) bool {
+			return l.Exchange != nil && (strings.HasPrefix(l.Exchange.Path, "/api/v1/batches/7/") || l.AtNS == r.lines[given].AtNS)
+		})
+	}},
+	{RuleClaim, "a claim ends as silent that no worker was given", func(r *recording) {
+		line, id, parts := r.finish(30)
+		r.lines = slices.Delete(r.lines, line, line+1)
+		i := r.find("/rollouts/claim", 200, fmt.Sprintf(`"id":"g%d-s%d-a%d"`, id.group, id.sample, id.attempt), 0)
+		r.lines = slices.Delete(r.lines, i, i+1)
+		r.late(parts, 9, "rollout-failed", "timeout")
+	}},
+	{RuleReply, "a call that is sent again is done again", func(r *recording) {
+		i := r.find("/rollouts/claim", 200, `"id":"g`, 5)
+		r.exchange(i).Key = "key"
+		x := r.again(i)
+		x.Lost, x.Status, x.Response = bytes.Replace(x.Response, []byte(`"id":"g`), []byte(`"id":"g9`), 1), 0, nil
 	}},
 	{RuleExpired, "a lease that went back is renewed", func(r *recording) {
 		i := r.entry(0, `"e":"train-step-ended"`, `"lease":7`)

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -38,7 +39,7 @@ func main() {
 	must(err)
 	r := outcome.Outcome{
 		Seed: p.Seed, Plan: p, Steps: w.Steps(), Events: int64(len(w.History)), Faults: w.Faults, Pairs: w.Pairs, Stuck: w.Stuck, WorldS: w.Seconds(),
-		Trace: filepath.Join(w.Ending.Dir, "trace.ndjson.zst"),
+		Trace: cmp.Or(w.Ending.Log, filepath.Join(w.Ending.Dir, "trace.ndjson.zst")),
 	}
 	sampler := checker.Sampler{Vocabulary: scenario.Policy.Vocabulary, EOS: scenario.Policy.EOS, Length: scenario.Policy.Length, Start: scenario.Start, TokenNS: tokenNS(p)}
 	for _, v := range checker.Check(sampler, w.History, w.Ending) {

@@ -25,6 +25,8 @@ type Exchange struct {
 	Path   string `json:"path"` // with its query
 	// Bearer is the token that the request brought, if any: a claim's key is one.
 	Bearer string `json:"bearer,omitempty"`
+	// Key is the Idempotency-Key of the request, if any: a call that is sent again has that of the first.
+	Key string `json:"key,omitempty"`
 	// Request and Response are the bodies as they went over the wire; a response that broke off is as far as it came.
 	Request  []byte `json:"request,omitempty"`
 	Response []byte `json:"response,omitempty"`
@@ -34,12 +36,16 @@ type Exchange struct {
 	Status int `json:"status"`
 	// Error is why no answer came, or none in full.
 	Error string `json:"error,omitempty"`
+	// Lost is an answer of status 200 that was sent in full and that its host never got.
+	Lost []byte `json:"lost,omitempty"`
 }
 
 // Ending is what lies on the disks when the run has ended.
 type Ending struct {
 	// Dir is the folder of the run at the plane that ended it: its trace (trace.ndjson.zst) and its weights are in it.
 	Dir string
+	// Log is the file of the log where it is not in Dir; empty otherwise.
+	Log string
 	// Finished says that the run made its steps after everything was healed.
 	Finished bool
 }

@@ -78,6 +78,9 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 	if f == nil || f.host.ID == 0 {
 		return nil
 	}
+	if d.w.Wrote != nil {
+		d.w.Wrote(f.host, f.path)
+	}
 	if f.host.disk.full {
 		return syscall.ENOSPC
 	}

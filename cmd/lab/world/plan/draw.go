@@ -43,6 +43,7 @@ func Draw(seed uint64) Plan {
 	}
 	d.faults(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x726f6c6c6f757473))}.rollouts(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x73746f7265))}.store(&p)
 	return p
 }
 
@@ -95,7 +96,10 @@ func (p Plan) hosts() map[string][]string {
 	add("worker", p.Workers)
 	add("engine", len(p.Engines))
 	add("receiver", p.Receivers)
-	if !p.Embedded {
+	switch {
+	case p.Brokers > 0:
+		add("broker", p.Brokers)
+	case !p.Embedded:
 		found["broker"] = []string{"broker"}
 	}
 	return found
@@ -145,7 +149,7 @@ func (p Plan) span() int { return 3000 + p.Steps*(p.Trainer.StepMS+p.ThinkMS/4+1
 // a snapshot where the broker's files are.
 func (p Plan) bears(f Fault) bool {
 	plane := strings.HasPrefix(f.Host, "plane")
-	files := f.Host == "broker" || p.Embedded && plane
+	files := strings.HasPrefix(f.Host, "broker") || p.Embedded && plane
 	switch f.Kind {
 	case Power:
 		return p.Durable || !files && !plane

@@ -10,13 +10,16 @@ type Plan struct {
 	// Planes is the number of control planes, one of which is the writer. With one, its broker is embedded or another host.
 	Planes int `json:"planes"`
 	// Embedded: the one plane's broker is a server inside it.
-	Embedded bool     `json:"embedded,omitempty"`
-	Engines  []Engine `json:"engines"`
-	Workers  int      `json:"workers"`
+	Embedded bool `json:"embedded,omitempty"`
+	// Brokers is the number of servers of the cluster that planes use instead of one broker; 0 for none.
+	Brokers int      `json:"brokers,omitempty"`
+	Engines []Engine `json:"engines"`
+	Workers int      `json:"workers"`
 	// Receivers pull the weights of each version from the plane.
 	Receivers int `json:"receivers,omitempty"`
 	// Durable: planes and broker wait for their disks, so that a loss of power takes nothing that was acknowledged.
 	Durable bool    `json:"durable,omitempty"`
+	Store   Store   `json:"store,omitzero"`
 	Rules   Rules   `json:"rules"`
 	Trainer Trainer `json:"trainer"`
 	// ThinkMS is how long a worker is busy between the response and the reward, in milliseconds.
@@ -26,6 +29,18 @@ type Plan struct {
 	// Chat: workers play by chats, nil for prompts of tokens.
 	Chat   *Chat   `json:"chat,omitempty"`
 	Faults []Fault `json:"faults"`
+}
+
+// Store is how planes keep log and payloads. Zero values are the document's defaults.
+type Store struct {
+	// SnapshotEvery is the number of train steps between snapshots.
+	SnapshotEvery int `json:"snapshot_every,omitempty"`
+	// NoTrace: planes mirror no log into their folder. A host of the world, the scribe, copies it from the broker.
+	NoTrace bool `json:"no_trace,omitempty"`
+	// PayloadBytesMax bounds the payloads.
+	PayloadBytesMax int `json:"payload_bytes_max,omitempty"`
+	// Prompt is the number of further tokens of each prompt, so that payloads take room.
+	Prompt int `json:"prompt,omitempty"`
 }
 
 // Engine is a server of rollouts, in the form of vLLM.
@@ -105,4 +120,21 @@ type Fault struct {
 	N     uint64 `json:"n,omitempty"`
 	Both  bool   `json:"both,omitempty"`
 	Path  string `json:"path,omitempty"`
+	// Await is an event for which the fault waits from AtMS on.
+	Await Await `json:"await,omitzero"`
+}
+
+// Await is the N-th event of a kind after a fault's time, one of Asks, Hears and Writes. A fault that has waited for ten
+// seconds waits no more.
+type Await struct {
+	// By is the host whose event it is, or the role of it.
+	By string `json:"by,omitempty"`
+	// Asks is a call that the host begins, and Hears one that it is answered, by the name in pairs of states and faults.
+	Asks  string `json:"asks,omitempty"`
+	Hears string `json:"hears,omitempty"`
+	// Writes is a part of the path of a file that the host writes.
+	Writes string `json:"writes,omitempty"`
+	N      uint64 `json:"n,omitempty"`
+	// LaterMS is how long after the event the fault comes, in milliseconds.
+	LaterMS int64 `json:"later_ms,omitempty"`
 }

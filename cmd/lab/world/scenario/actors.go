@@ -13,8 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/app/record"
@@ -35,25 +33,14 @@ var Policy = enginetest.Policy{Vocabulary: 64, EOS: 4, Length: 12}
 const (
 	runName        = "world"
 	responseTokens = 24
-	apiPort        = ":7070"
+	// promptTokensMax and contextTokens are those of a world whose prompts are short.
+	promptTokensMax = 64
+	contextTokens   = 256
+	apiPort         = ":7070"
 )
 
 // token is that of a role.
 func token(role string) string { return role + "-of-a-world-with-one-seed" }
-
-func (w *World) serveBroker(h *machine.Host) error {
-	s, err := server.NewServer(&server.Options{
-		ServerName: h.Name, Host: "0.0.0.0", Port: 4222, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: h.Name, SyncAlways: w.plan.Durable, MaxPayload: 8 << 20, MaxPending: 64 << 20,
-		JetStreamMaxStore: 1 << 40, JetStreamMaxMemory: 64 << 20,
-	})
-	if err != nil {
-		return err
-	}
-	s.Start()
-	s.WaitForShutdown()
-	return errors.New("the broker has ended")
-}
 
 // servePlane is headway serve.
 func (w *World) servePlane(h *machine.Host) error {
@@ -102,7 +89,7 @@ func (noView) Message(string)         {}
 func (w *World) serveEngine(h *machine.Host, i int) error {
 	e, l := w.plan.Engines[i], &liar{w: w, engine: h.Name}
 	server := enginetest.NewPolicyServer(enginetest.PolicyOptions{
-		Policy: Policy, Listen: 8000, Context: 256, Weights: Start, Spans: e.Spans, Rows: w.plan.Rows, Chat: w.plan.Chat != nil,
+		Policy: Policy, Listen: 8000, Context: contextTokens + w.plan.Store.Prompt, Weights: Start, Spans: e.Spans, Rows: w.plan.Rows, Chat: w.plan.Chat != nil,
 		Step:  time.Duration(e.TokenUS) * time.Microsecond,
 		Named: weightsOf,
 		Asked: l.asked, Deaf: l.deaf,
@@ -191,6 +178,9 @@ func prompt(number uint64) []int32 { return []int32{5, 6 + int32(number%prompts)
 // question has the reward follow from the tokens, so that it can be computed again from a batch.
 func (w *World) question(task *client.Task) client.Question {
 	tokens := prompt(task.Prompt)
+	for i := range w.plan.Store.Prompt {
+		tokens = append(tokens, 6+int32((task.Prompt+uint64(i))%prompts))
+	}
 	return client.Question{Tokens: tokens, Text: Policy.Spell(tokens...), Verify: func(_ string, tokens []int32) (client.Result, error) {
 		time.Sleep(time.Duration(w.plan.ThinkMS) * time.Millisecond)
 		var sum int32

@@ -14,6 +14,7 @@ const slack = 3 * time.Second
 func (w *World) meet(f plan.Fault) {
 	defer w.pending.Done()
 	time.Sleep(time.Duration(f.AtMS)*time.Millisecond - time.Since(w.began))
+	w.awaits(f.Await)
 	a := w.actors[f.Host]
 	if a == nil {
 		return
@@ -52,7 +53,7 @@ func (w *World) meet(f plan.Fault) {
 	}
 	time.Sleep(lasts)
 	w.note(f.Host, "healed", f.Kind)
-	if f.Kind == plan.Full && f.Host == "broker" && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
+	if f.Kind == plan.Full && roleOf(f.Host) == "broker" && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
 		a.host.Full(false)
 		w.kill(a, plan.Fault{Kind: plan.Kill, Host: f.Host, N: 1}, time.Second)
 	}
@@ -177,7 +178,7 @@ func chosen[T any](on bool, yes, no T) T {
 func (w *World) others(f plan.Fault) []*machine.Host {
 	var found []*machine.Host
 	for _, a := range w.order {
-		if a.name != f.Host && (f.Other == "" || a.name == f.Other) {
+		if a.name != f.Host && a.name != "scribe" && (f.Other == "" || a.name == f.Other) {
 			found = append(found, a.host)
 		}
 	}

@@ -45,8 +45,7 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	e.Status, e.Type = response.StatusCode, response.Header.Get("Content-Type")
 	if r.w.is(r.w.mute, r.host) {
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
+		e.lose(response)
 		e.Status, e.Error = 0, errMute.Error()
 		r.w.over(e)
 		return nil, errMute
@@ -83,8 +82,16 @@ func (r *recorder) again(request *http.Request, body []byte) {
 	e.Error = "the second of two that were sent: its answer was dropped"
 	defer r.w.over(e)
 	if response, err := r.inner.RoundTrip(second); err == nil {
-		_, _ = io.Copy(io.Discard, response.Body)
-		_ = response.Body.Close()
+		e.lose(response)
+	}
+}
+
+// lose keeps an answer that its host does not get.
+func (e *asked) lose(response *http.Response) {
+	all, err := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	if err == nil && response.StatusCode == http.StatusOK {
+		e.Lost = all
 	}
 }
 
@@ -157,13 +164,14 @@ type asked struct {
 // ask keeps an exchange that begins.
 func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 	e := &asked{host: host, Exchange: history.Exchange{
-		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Request: body,
+		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Key: request.Header.Get("Idempotency-Key"), Request: body,
 		Bearer: strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "),
 	}}
 	e.call = callOf(e.Path)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.open[e.call]++
+	w.met(host, func(a *awaited) bool { return a.Asks == e.call })
 	w.asked = append(w.asked, e)
 	return e
 }
@@ -182,6 +190,9 @@ func (w *World) end(e *asked) {
 	}
 	w.asked = slices.Delete(w.asked, i, i+1)
 	w.open[e.call]--
+	if e.Status == http.StatusOK {
+		w.met(e.host, func(a *awaited) bool { return a.Hears == e.call })
+	}
 	w.add(history.Line{Host: e.host, Kind: "exchange", Exchange: &e.Exchange})
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -19,7 +18,6 @@ import (
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/engine/enginetest"
-	"github.com/headway-rl/headway/store/weights"
 )
 
 // patience is how long a run may make no step once everything is healed.
@@ -53,6 +51,8 @@ type World struct {
 	servers map[string]*enginetest.PolicyServer
 	// lasting counts the faults that overlap, by what they switch.
 	lasting map[string]int
+	// awaited are the events for which faults wait.
+	awaited []*awaited
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
 	trusted      *x509.CertPool
@@ -80,10 +80,11 @@ func Run(p plan.Plan) (*World, error) {
 		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, servers: map[string]*enginetest.PolicyServer{}, lasting: map[string]int{},
 		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(),
 	}
-	if err := writeModel("model"); err != nil {
+	if err := writeModel("model", p.Store.Prompt); err != nil {
 		return nil, err
 	}
 	w.place()
+	w.machine.Wrote = w.wrote
 	if err := w.certify(); err != nil {
 		return nil, err
 	}
@@ -102,6 +103,9 @@ func Run(p plan.Plan) (*World, error) {
 	w.await(healed)
 	w.unheard("", "the world has ended")
 	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended.Load()}
+	if p.Store.NoTrace {
+		w.Ending.Log = scribed
+	}
 	return w, nil
 }
 
@@ -132,14 +136,20 @@ func (w *World) await(healed chan struct{}) {
 // place makes the hosts.
 func (w *World) place() {
 	p := w.plan
-	if !p.Embedded {
+	switch {
+	case p.Brokers > 0:
+		for i := range p.Brokers {
+			name := fmt.Sprint("broker", i)
+			w.put(name, name, p.Durable, w.serveBroker)
+		}
+	case !p.Embedded:
 		w.put("broker", "broker", p.Durable, w.serveBroker)
 	}
 	for i := range p.Engines {
 		w.put(fmt.Sprint("engine", i), "", false, func(h *machine.Host) error { return w.serveEngine(h, i) })
 	}
 	for i := range p.Planes {
-		w.put(fmt.Sprint("plane", i), "runs", p.Embedded && p.Durable, w.servePlane)
+		w.put(fmt.Sprint("plane", i), "runs", p.Durable, w.servePlane)
 	}
 	w.put("trainer", "", false, w.serveTrainer)
 	for i := range p.Workers {
@@ -150,6 +160,9 @@ func (w *World) place() {
 		w.put(name, name, true, func(h *machine.Host) error { return w.serveReceiver(h, i) })
 	}
 	w.put("observer", "", false, w.serveObserver)
+	if p.Store.NoTrace {
+		w.put("scribe", "", false, w.serveScribe)
+	}
 }
 
 func (w *World) put(name, dir string, durable bool, run func(*machine.Host) error) {
@@ -202,97 +215,4 @@ func (w *World) planeURLs() []string {
 		urls = append(urls, "http://"+w.actors[fmt.Sprint("plane", i)].host.IP+apiPort)
 	}
 	return urls
-}
-
-// writeModel writes the model that engines and trainer begin with.
-func writeModel(dir string) error {
-	raw, err := weights.AppendHeader(nil, []weights.Entry{{Name: "lm_head.weight", DType: weights.F32, Shape: []int{4}}})
-	if err == nil {
-		err = os.MkdirAll(dir, 0o755)
-	}
-	if err != nil {
-		return err
-	}
-	for name, content := range map[string][]byte{
-		"config.json":     fmt.Appendf(nil, `{"vocab_size": %d, "max_position_embeddings": 256}`, Policy.Vocabulary),
-		"tokenizer.json":  []byte("{}"),
-		weights.ModelName: append(raw, make([]byte, 16)...),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// writeTasks writes the prompts that a plane plays: those of the workers.
-func writeTasks(path string) error {
-	var lines []byte
-	for i := range uint64(prompts) {
-		lines = fmt.Appendf(lines, "{\"prompt\": %q, \"answer\": \"\"}\n", Policy.Spell(prompt(i+1)...))
-	}
-	return os.WriteFile(path, lines, 0o644)
-}
-
-const document = `
-model: {path: model}
-engines: [%s]
-environment: {kind: %s, name: numbers, prompt_tokens_max: %d, response_tokens_max: %d}
-rollout: {group_size: %d%s}
-train: {batch: %d}
-queue: {%s}
-sync: {%s}
-trainer: {kind: remote, steps: %d}
-store: {dir: runs, samples_every: 0%s}
-server: {listen: "%s%s", token_file: tokens, lease_s: %g, claim_s: %g}
-failures: {max_attempts: %d}
-%s`
-
-// writeDocuments writes the document of each plane, and the tokens.
-func (w *World) writeDocuments() error {
-	p := w.plan
-	var roles strings.Builder
-	for _, role := range []string{"trainer", "environment", "engine", "viewer", "admin"} {
-		fmt.Fprintf(&roles, "%s %s\n", role, token(role))
-	}
-	if err := os.WriteFile("tokens", []byte(roles.String()), 0o600); err != nil {
-		return err
-	}
-	if err := writeTasks("tasks.jsonl"); err != nil {
-		return err
-	}
-	var engines []string
-	for i, e := range p.Engines {
-		stages := ""
-		if i < p.Receivers {
-			stages = fmt.Sprintf(", stages: 1, weights_dir: receiver%d", i)
-		}
-		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots, stages))
-	}
-	r, nats, gateway, kind, promptMost := p.Rules, "", "", "remote", 64
-	if p.Chat != nil { // all turns but the last are in the prompt
-		gateway, promptMost = fmt.Sprintf("gateway: {wait_s: %g}\n", float64(p.Chat.WaitMS)/1000), 200
-		if p.Chat.Players > 0 {
-			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: starlark, expression: "len(response) %% 4 / 4"}`, p.Chat.Players)
-		}
-	}
-	if p.Durable && p.Embedded {
-		nats = ", durability: always"
-	}
-	if !p.Embedded {
-		nats = fmt.Sprintf(", nats: {url: \"nats://%s:4222\", writer_s: %g}", w.actors["broker"].host.IP, float64(r.WriterMS)/1000)
-	}
-	channels := ""
-	if p.Rows {
-		channels = ", channels: [" + strings.Join(w.channels(), ", ") + "]"
-	}
-	for i := range p.Planes {
-		name := fmt.Sprint("plane", i)
-		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, channels, r.Batch, r.Queue, r.Sync, p.Steps, nats,
-			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
-		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -11,7 +11,7 @@ import (
 
 // passes make smaller plans of one: each makes other changes, the largest ones first. Every change leaves fewer or
 // smaller things, so that a search ends.
-var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, fewerSteps, smallerGroups, plainerChats, earlierFaults, smallerFaults}
+var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, plainer, fewerSteps, smallerGroups, plainerChats, earlierFaults, smallerFaults}
 
 // fewerFaults leaves out halves of the faults, then quarters, down to one.
 func fewerFaults(p plan.Plan) []candidate {
@@ -38,15 +38,60 @@ func fewerHosts(p plan.Plan) []candidate {
 		}
 	}
 	leave("plane", p.Planes, 1, func(c *plan.Plan, _ int) { c.Planes-- })
-	if p.Planes == 1 && !p.Embedded {
+	if p.Brokers > 0 {
+		found = append(found, candidate{oneBroker(p), "one broker"})
+	}
+	if p.Planes == 1 && !p.Embedded && p.Brokers == 0 && !p.Store.NoTrace {
 		c := p
 		c.Embedded = true
-		c.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f plan.Fault) bool { return f.Host == "broker" || f.Other == "broker" })
+		c.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f plan.Fault) bool {
+			return f.Host == "broker" || f.Other == "broker" || f.Await.By == "broker"
+		})
 		found = append(found, candidate{c, "without the broker's host"})
 	}
 	leave("receiver", p.Receivers, 0, func(c *plan.Plan, _ int) { c.Receivers-- })
 	leave("engine", len(p.Engines), 1, func(c *plan.Plan, i int) { c.Engines = slices.Delete(slices.Clone(p.Engines), i, i+1) })
 	leave("worker", p.Workers, 1, func(c *plan.Plan, _ int) { c.Workers-- })
+	return found
+}
+
+// oneBroker has the faults of a cluster's first server come over one broker, and leaves out those of the others.
+func oneBroker(p plan.Plan) plan.Plan {
+	for i := p.Brokers - 1; i > 0; i-- {
+		p = without(p, "broker", i)
+	}
+	first := func(host string) string {
+		if host == "broker0" {
+			return "broker"
+		}
+		return host
+	}
+	p.Brokers = 0
+	for i := range p.Faults {
+		f := &p.Faults[i]
+		f.Host, f.Other, f.Await.By = first(f.Host), first(f.Other), first(f.Await.By)
+	}
+	return p
+}
+
+// plainer takes back how planes keep what they have, one key at a time.
+func plainer(p plan.Plan) []candidate {
+	var found []candidate
+	for _, key := range []struct {
+		name string
+		set  func(s *plan.Store)
+	}{
+		{"with a trace", func(s *plan.Store) { s.NoTrace = false }},
+		{"with few snapshots", func(s *plan.Store) { s.SnapshotEvery = 0 }},
+		{"with short prompts", func(s *plan.Store) { s.Prompt = 0 }},
+		{"with room for payloads", func(s *plan.Store) { s.PayloadBytesMax = 0 }},
+	} {
+		c := p
+		key.set(&c.Store)
+		if c.Store != p.Store {
+			found = append(found, candidate{c, key.name})
+		}
+	}
 	return found
 }
 
@@ -65,6 +110,10 @@ func without(p plan.Plan, role string, gone int) plan.Plan {
 		var host, other bool
 		f.Host, host = renamed(f.Host)
 		f.Other, other = renamed(f.Other)
+		var by bool
+		if f.Await.By, by = renamed(f.Await.By); !by {
+			f.Await = plan.Await{}
+		}
 		if host && other {
 			faults = append(faults, f)
 		}
@@ -153,6 +202,21 @@ func smallerFaults(p plan.Plan) []candidate {
 			c.Faults = slices.Clone(p.Faults)
 			c.Faults[i] = f
 			found = append(found, candidate{c, fmt.Sprintf("%s of %s %s", f.Kind, f.Host, change)})
+		}
+		if f.Await != (plan.Await{}) {
+			alone := f
+			alone.Await = plan.Await{}
+			smaller(alone, "that waits for nothing")
+		}
+		for _, n := range below(f.Await.N, 1) {
+			early := f
+			early.Await.N = n
+			smaller(early, fmt.Sprintf("at event %d", n))
+		}
+		for _, ms := range below(f.Await.LaterMS, 0) {
+			soon := f
+			soon.Await.LaterMS = ms
+			smaller(soon, fmt.Sprintf("%d ms after its event", ms))
 		}
 		if f.Both {
 			one := f

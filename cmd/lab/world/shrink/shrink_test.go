@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -48,6 +49,31 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
+// A cluster and events that are waited for are taken away where they are not needed.
+func TestWithoutACluster(t *testing.T) {
+	p := programtest.Plan(7)
+	p.Brokers, p.Store = 3, plan.Store{SnapshotEvery: 1, NoTrace: true, PayloadBytesMax: 1 << 20, Prompt: 800}
+	p.Faults = slices.DeleteFunc(p.Faults, func(f plan.Fault) bool { return f.Host == "broker" || f.Other == "broker" })
+	event := plan.Await{By: "broker2", Writes: "_log/", N: 5, LaterMS: 300}
+	for i := range p.Faults {
+		p.Faults[i].Await = event
+	}
+	p.Faults = append(p.Faults, plan.Fault{Kind: plan.Cut, Host: "plane0", Other: "broker0", ForMS: 3000, Await: event}, plan.Fault{Kind: plan.Kill, Host: "broker1", N: 1})
+	s := shrink.Search{Jobs: 2, Tries: 1, Fails: func(_ context.Context, p plan.Plan) (bool, error) {
+		check(t, p)
+		return programtest.Fails(p), nil
+	}}
+	got, err := s.Smallest(context.Background(), p)
+	if err != nil || got.Brokers != 0 || got.Store != (plan.Store{}) || len(got.Faults) != 2 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for _, f := range got.Faults {
+		if f.Await != (plan.Await{}) {
+			t.Errorf("%+v waits", f)
+		}
+	}
+}
+
 // check holds a smaller plan to what a world needs.
 func check(t *testing.T, p plan.Plan) {
 	t.Helper()
@@ -60,16 +86,16 @@ func check(t *testing.T, p plan.Plan) {
 	if p.Steps < 1 || p.Rules.Batch%p.Rules.GroupSize != 0 || p.Rules.Batch < 1 {
 		t.Errorf("a plan has %d steps, and batches of %d of groups of %d", p.Steps, p.Rules.Batch, p.Rules.GroupSize)
 	}
-	known := map[string]bool{"": true, "trainer": true, "broker": !p.Embedded}
-	hosts["receiver"] = p.Receivers
+	known := map[string]bool{"": true, "trainer": true, "broker": !p.Embedded && p.Brokers == 0}
+	hosts["receiver"], hosts["broker"] = p.Receivers, p.Brokers
 	for role, n := range hosts {
 		for i := range n {
 			known[role+string(rune('0'+i))] = true
 		}
 	}
 	for _, f := range p.Faults {
-		if !known[f.Host] || !known[f.Other] {
-			t.Errorf("a fault is of %s and %s, which are not there", f.Host, f.Other)
+		if !known[f.Host] || !known[f.Other] || !known[f.Await.By] {
+			t.Errorf("a fault is of %s, %s and %s, which are not there", f.Host, f.Other, f.Await.By)
 		}
 	}
 }

@@ -1,0 +1,57 @@
+package checker
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
+)
+
+// A plane that was started again has no replies of before.
+func TestRepliesEndWithThePlane(t *testing.T) {
+	r := record(t)
+	i := r.find("/rollouts/claim", 200, `"id":"g`, 5)
+	r.exchange(i).Key = "key"
+	x := r.again(i)
+	x.Lost, x.Status, x.Response = []byte("{}"), 0, nil
+	r.lines = slices.Insert(r.lines, i+1, history.Line{AtNS: r.lines[i].AtNS, Host: x.To, Kind: "start"})
+	if found := r.check(); says(found, RuleReply) {
+		t.Errorf("%+v", found)
+	}
+}
+
+// A plane answers nothing while another one writes, and may answer before and after that.
+func TestADeposedPlaneAnswersNothing(t *testing.T) {
+	for began, want := range map[int64]bool{1: false, 5: true, 12: false} {
+		c := &check{count: map[string]int{}}
+		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10, 20}, attempts: map[attemptID]*attempt{}}
+		c.said = &testimony{}
+		for i := range c.log.times {
+			c.log.times[i] = int64(i) * second / 10
+		}
+		for n, at := range map[int64]int64{5: 2, 15: 4, 25: 10} { // an event of each writer, and when it was acknowledged
+			id := attemptID{n, 0, 1}
+			c.log.attempts[id] = &attempt{id: id, state: scored, ended: n}
+			c.said.finishes = append(c.said.finishes, finish{call: call{began: at * second, at: at*second + 1}, id: id, counted: true})
+		}
+		c.writers = map[int]logTime{0: {to: "plane0"}, 1: {to: "plane1"}, 2: {to: "plane0"}}
+		c.said.named = []named{{call: call{to: "plane0", began: began * second, at: began*second + 1, status: 200, whole: true}, kind: "touch"}}
+		if c.checkDeposed(); says(c.found, RuleWriter) != want {
+			t.Errorf("a call at %d s: %+v", began, c.found)
+		}
+	}
+}
+
+// One of a cluster's servers may be away, and a claim's time goes on; two are a cluster that nobody can write to.
+func TestClustersStopWithoutAMajority(t *testing.T) {
+	c := &check{log: &ledger{}}
+	c.log.rules.writerS = 3
+	c.outages = []outage{{span{1 * second, 9 * second}, "broker0", "freeze", ""}, {span{2 * second, 9 * second}, "plane0", "cut", "broker0"}}
+	if got := c.stops("plane0"); len(got) > 0 {
+		t.Errorf("one server: %+v", got)
+	}
+	c.outages = append(c.outages, outage{span{3 * second, 8 * second}, "broker2", "dead", "kill"})
+	if got, want := c.stops("plane0"), []span{{5*second + second/2, 10*second + second/2}}; !slices.Equal(got, want) {
+		t.Errorf("two servers: %+v, want %+v", got, want)
+	}
+}

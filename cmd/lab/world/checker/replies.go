@@ -1,0 +1,50 @@
+package checker
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
+// repliesLast is for how long a plane keeps the reply of a call, for when it is sent again.
+const repliesLast = 600 * second
+
+// keyless are the calls that need no key: their arguments say that they are sent again.
+var keyless = []string{"/api/v1/weights", "/api/v1/batches/lease", "/api/v1/trainers", "/api/v1/receivers", "/api/v1/transfer"}
+
+// reply is an answer of status 200 to a call with a key.
+type reply struct {
+	line, starts int // of the plane before it
+	began        int64
+	text         []byte
+}
+
+// checkReplies reports calls that were sent again under their key, to one plane between two starts of it, and got
+// another reply.
+func (c *check) checkReplies() {
+	starts, first := map[string]int{}, map[string]reply{}
+	for i := range c.lines {
+		l := &c.lines[i]
+		if l.Kind == "start" {
+			starts[l.Host]++
+		}
+		x := l.Exchange
+		if x == nil || x.Key == "" || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
+			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
+			continue
+		}
+		r := reply{line: i, starts: starts[x.To], began: x.BeganNS, text: x.Response}
+		if x.Lost != nil {
+			r.text = x.Lost
+		}
+		call := x.To + " " + x.Method + " " + x.Path + " " + x.Key
+		was, again := first[call]
+		if !again {
+			first[call] = r
+			continue
+		}
+		if was.starts == r.starts && l.AtNS-was.began < repliesLast && !bytes.Equal(was.text, r.text) {
+			c.fail(RuleReply, i, "%s asked %s of %s again under one key, and got the reply %.200q instead of %.200q, which line %d got", l.Host, x.Path, x.To, r.text, was.text, was.line)
+		}
+	}
+}
