@@ -56,5 +56,11 @@ func (w *World) met(host string, is func(a *awaited) bool) {
 func (w *World) wrote(h *machine.Host, path string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if strings.Contains(path, logStream+"/") {
+		select {
+		case w.logged <- struct{}{}:
+		default:
+		}
+	}
 	w.met(h.Name, func(a *awaited) bool { return a.Writes != "" && strings.Contains(path, a.Writes) })
 }

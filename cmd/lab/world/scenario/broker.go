@@ -22,8 +22,8 @@ const (
 	logStream = "headway_" + runName + "_log"
 	// scribed is the file in which the scribe writes the log down.
 	scribed = "scribe.ndjson"
-	// scribeWait is how long the scribe waits before it asks again.
-	scribeWait = 50 * time.Millisecond
+	// scribeWait is how long the scribe waits before it asks again, unless a broker has written to the log.
+	scribeWait = 100 * time.Millisecond
 )
 
 // brokers are the hosts of the broker, or of the servers of its cluster.
@@ -75,7 +75,7 @@ func (w *World) serveScribe(*machine.Host) error {
 	if err != nil {
 		return err
 	}
-	connection, err := nats.Connect(w.brokerURL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(scribeWait), nats.ReconnectJitter(0, 0))
+	connection, err := nats.Connect(w.brokerURL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(scribeWait/4), nats.ReconnectJitter(0, 0))
 	if err != nil {
 		return err
 	}
@@ -91,7 +91,11 @@ func (w *World) serveScribe(*machine.Host) error {
 	for next := uint64(1); ; next++ {
 		text, err := logged(log, next)
 		for err != nil {
-			time.Sleep(scribeWait)
+			select {
+			case <-w.logged:
+				time.Sleep(time.Millisecond)
+			case <-time.After(scribeWait):
+			}
 			text, err = logged(log, next)
 		}
 		if _, err := f.Write(text); err != nil {

@@ -53,6 +53,8 @@ type World struct {
 	lasting map[string]int
 	// awaited are the events for which faults wait.
 	awaited []*awaited
+	// logged has a value while a broker has written to the log since the scribe asked.
+	logged chan struct{}
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
 	trusted      *x509.CertPool
@@ -78,7 +80,7 @@ func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
 func Run(p plan.Plan) (*World, error) {
 	w := &World{
 		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, servers: map[string]*enginetest.PolicyServer{}, lasting: map[string]int{},
-		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(),
+		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(), logged: make(chan struct{}, 1),
 	}
 	if err := writeModel("model", p.Store.Prompt); err != nil {
 		return nil, err
