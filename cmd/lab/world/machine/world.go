@@ -17,7 +17,7 @@ type World struct {
 	hosts   []*Host
 	network *network
 	disks   *disks
-	// Wrote is told of each write of a host's program to a file, before it is done; nil for nobody. It must not wait.
+	// Wrote is told of each write of a host's program to a file, before it is done. It must not wait.
 	Wrote func(h *Host, path string)
 }
 
