@@ -29,7 +29,7 @@ func (c *check) checkReplies() {
 			starts[l.Host]++
 		}
 		x := l.Exchange
-		if x == nil || x.Key == "" || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
+		if x == nil || x.Key == "" || !strings.HasPrefix(x.Path, "/api/v1/") || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
 			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
 			continue
 		}
