@@ -27,6 +27,7 @@ func (d *disks) file(fd int) *file {
 type file struct {
 	host *Host
 	path string
+	sync bool // each write waits for the disk
 }
 
 // change is a write that no sync has followed, with the bytes that were there before.
@@ -42,7 +43,7 @@ type disk struct {
 	full     bool
 	rot      bool
 	drag     time.Duration
-	unsynced map[string][]change
+	unsynced map[uint64][]change // by inode: a file may be renamed
 }
 
 func newDisks(w *World) *disks { return &disks{w: w, files: map[int]*file{}} }
@@ -61,9 +62,12 @@ func (d *disks) Opened(fd int, path string, flags int) {
 	h := d.w.current()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.files[fd] = &file{host: h, path: path}
-	if flags&syscall.O_TRUNC != 0 && flags&writing != 0 {
-		delete(h.disk.unsynced, path)
+	d.files[fd] = &file{host: h, path: path, sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
+	if flags&(syscall.O_TRUNC|syscall.O_CREAT) != 0 && flags&writing != 0 && h.disk.unsynced != nil {
+		var stat syscall.Stat_t
+		if syscall.Fstat(fd, &stat) == nil && stat.Size == 0 { // a number may be that of a file that is gone
+			delete(h.disk.unsynced, stat.Ino)
+		}
 	}
 }
 
@@ -96,7 +100,7 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 
 // note keeps what a write is about to change, until the file is synced.
 func (f *file) note(fd, n int, offset int64) {
-	if f.host.disk.unsynced == nil {
+	if f.host.disk.unsynced == nil || f.sync {
 		return
 	}
 	var stat syscall.Stat_t
@@ -114,7 +118,7 @@ func (f *file) note(fd, n int, offset int64) {
 	if over := min(int64(n), stat.Size-offset); over > 0 {
 		c.old = readAt(f.path, offset, int(over))
 	}
-	f.host.disk.unsynced[f.path] = append(f.host.disk.unsynced[f.path], c)
+	f.host.disk.unsynced[stat.Ino] = append(f.host.disk.unsynced[stat.Ino], c)
 }
 
 func readAt(path string, offset int64, n int) []byte {
@@ -139,7 +143,7 @@ func (d *disks) Truncate(fd int, size int64) error {
 		if stat.Size > size {
 			c.old = readAt(f.path, size, int(stat.Size-size))
 		}
-		f.host.disk.unsynced[f.path] = append(f.host.disk.unsynced[f.path], c)
+		f.host.disk.unsynced[stat.Ino] = append(f.host.disk.unsynced[stat.Ino], c)
 	}
 	return nil
 }
@@ -152,7 +156,10 @@ func (d *disks) Sync(fd int) error {
 	if drag := f.host.disk.drag; drag > 0 {
 		time.Sleep(drag)
 	}
-	delete(f.host.disk.unsynced, f.path)
+	var stat syscall.Stat_t
+	if f.host.disk.unsynced != nil && syscall.Fstat(fd, &stat) == nil {
+		delete(f.host.disk.unsynced, stat.Ino)
+	}
 	return nil
 }
 
@@ -183,26 +190,41 @@ func (d *disks) release(h *Host) {
 
 // lose undoes, per file, a drawn number of the last writes that were not synced, and tears the first of them.
 func (d *disks) lose(h *Host) {
-	for _, path := range sorted(h.disk.unsynced) {
-		changes := h.disk.unsynced[path]
-		kept := rand.IntN(len(changes) + 1)
-		fd, err := syscall.Open(path, syscall.O_RDWR, 0)
-		if err != nil {
-			continue // it was removed
-		}
-		for i := len(changes) - 1; i >= kept; i-- {
-			c, from := changes[i], 0
-			if i == kept && c.length > 0 && rand.IntN(2) == 0 {
-				from = rand.IntN(c.length) // the sectors before it had been written
-			}
-			if from < len(c.old) {
-				_, _ = syscall.Pwrite(fd, c.old[from:], c.offset+int64(from))
-			}
-			_ = syscall.Ftruncate(fd, max(c.size, min(c.offset+int64(from), c.offset+int64(c.length))))
-		}
-		_ = syscall.Close(fd)
+	if len(h.disk.unsynced) == 0 {
+		return
 	}
+	_ = filepath.WalkDir(".", func(path string, _ fs.DirEntry, _ error) error {
+		var stat syscall.Stat_t
+		if syscall.Lstat(path, &stat) == nil {
+			d.undo(path, h.disk.unsynced[stat.Ino])
+			delete(h.disk.unsynced, stat.Ino) // it may have two names
+		}
+		return nil
+	})
 	clear(h.disk.unsynced)
+}
+
+// undo takes a drawn number of the last changes of a file back.
+func (d *disks) undo(path string, changes []change) {
+	if len(changes) == 0 {
+		return
+	}
+	kept := rand.IntN(len(changes) + 1)
+	fd, err := syscall.Open(path, syscall.O_RDWR, 0)
+	if err != nil {
+		return
+	}
+	defer func() { _ = syscall.Close(fd) }()
+	for i := len(changes) - 1; i >= kept; i-- {
+		c, from := changes[i], 0
+		if i == kept && c.length > 0 && rand.IntN(2) == 0 {
+			from = rand.IntN(c.length) // the sectors before it had been written
+		}
+		if from < len(c.old) {
+			_, _ = syscall.Pwrite(fd, c.old[from:], c.offset+int64(from))
+		}
+		_ = syscall.Ftruncate(fd, max(c.size, min(c.offset+int64(from), c.offset+int64(c.length))))
+	}
 }
 
 // Flip changes one bit of a drawn file below dir whose path has part in it, and returns its path; "" for none.

@@ -47,7 +47,7 @@ func (w *World) Host(name string, durable bool) *Host {
 	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w}
 	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
 	if durable {
-		h.disk.unsynced = map[string][]change{}
+		h.disk.unsynced = map[uint64][]change{}
 	}
 	w.hosts = append(w.hosts, h)
 	return h
