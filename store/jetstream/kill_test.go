@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -229,7 +228,7 @@ func (k *told) check(t *testing.T, where string) {
 	}
 	for g, tokens := range k.puts {
 		got, err := s.Samples(g)
-		if err != nil || !reflect.DeepEqual(got, []port.Sample{storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, tokens)}) {
+		if err != nil || !storetest.Same(got, []port.Sample{storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, tokens)}) {
 			t.Fatalf("group %d was acknowledged and is not what was put: %v", g, err)
 		}
 		if size := blobOf(g); size > 0 {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"reflect"
+	"slices"
 	"sync"
 	"testing"
 
@@ -66,11 +67,14 @@ func Event(enc *trace.Encoder, at int64) []byte {
 func Sample(id port.RolloutID, tokens int) port.Sample {
 	s := port.Sample{ID: id, Reward: 0.75, Exact: true, Truncated: id.Sample == 1, Resumes: []port.ResumePoint{{At: 3, Version: 4}},
 		Prompt: "ab", Response: "ba\n", Answer: "bä", GenerateNS: 12345678901, EnvironmentNS: 42 + int64(id.Attempt)}
+	if tokens > 0 {
+		s.Tokens, s.LossMask, s.Logprobs, s.Versions = make([]int32, tokens), make([]uint8, tokens), make([]float32, tokens), make([]loop.Version, tokens)
+	}
 	for i := range tokens {
-		s.Tokens = append(s.Tokens, int32(i)*int32(id.Group%1000+1))
-		s.LossMask = append(s.LossMask, uint8(min(i, 1)))
-		s.Logprobs = append(s.Logprobs, -float32(i%100)/8*float32(min(i, 1)))
-		s.Versions = append(s.Versions, loop.Version(i%7))
+		s.Tokens[i] = int32(i) * int32(id.Group%1000+1)
+		s.LossMask[i] = uint8(min(i, 1))
+		s.Logprobs[i] = -float32(i%100) / 8 * float32(min(i, 1))
+		s.Versions[i] = loop.Version(i % 7)
 	}
 	if s.Derived = id.Sample == 1; s.Derived && tokens > 4 {
 		s.Breaks = []int32{2, 4}
@@ -218,6 +222,26 @@ func testHeader(t *testing.T, p Place) {
 	must(t, s.Close())
 }
 
+// Same reports whether samples are the same. Reflection over each token was a seventh of these tests' time under the race
+// detector.
+func Same(a, b []port.Sample) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, y := a[i], b[i]
+		if !slices.Equal(x.Tokens, y.Tokens) || !slices.Equal(x.LossMask, y.LossMask) || !slices.Equal(x.Logprobs, y.Logprobs) || !slices.Equal(x.Versions, y.Versions) {
+			return false
+		}
+		x.Tokens, x.LossMask, x.Logprobs, x.Versions = x.Tokens[:0], x.LossMask[:0], x.Logprobs[:0], x.Versions[:0]
+		y.Tokens, y.LossMask, y.Logprobs, y.Versions = y.Tokens[:0], y.LossMask[:0], y.Logprobs[:0], y.Versions[:0]
+		if !reflect.DeepEqual(x, y) {
+			return false
+		}
+	}
+	return true
+}
+
 func checkSamples(t *testing.T, s port.Store, group loop.GroupID, want ...port.Sample) {
 	t.Helper()
 	got, err := s.Samples(group)
@@ -228,7 +252,7 @@ func checkSamples(t *testing.T, s port.Store, group loop.GroupID, want ...port.S
 		return
 	}
 	must(t, err)
-	if !reflect.DeepEqual(got, want) {
+	if !Same(got, want) {
 		t.Fatalf("group %d comes back as %d payloads that differ from the %d put", group, len(got), len(want))
 	}
 }
@@ -457,7 +481,7 @@ func testConcurrent(t *testing.T, p Place) {
 					}
 				}
 				got, err := s.Samples(g)
-				if err != nil || !reflect.DeepEqual(got, want) {
+				if err != nil || !Same(got, want) {
 					t.Errorf("group %d: %d payloads (%v)", g, len(got), err)
 					return
 				}
