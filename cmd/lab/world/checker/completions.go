@@ -220,7 +220,7 @@ func (c *check) checkConflicts() {
 		if n.kind != "sample" || !n.whole || n.status != 409 {
 			continue
 		}
-		if at, ok := finished[n.id]; !ok || n.at < at {
+		if at, ok := finished[n.id]; !ok || n.at <= at { // a worker that was refused finishes at once
 			c.fail(RuleAnswer, n.line, "%s asked for a turn of %v, and met a conflict: %s", n.host, n.id, n.message)
 		}
 	}

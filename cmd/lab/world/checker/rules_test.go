@@ -23,8 +23,12 @@ type mutation struct {
 
 var mutations = []mutation{
 	{RuleAnswer, "a turn that is asked for again is a conflict", func(r *recording) {
-		x := r.again(r.find("/sample", 200, "", 3))
-		x.Path, x.Status, x.Response = "/api/v1/rollouts/g900-s0-a1/sample", 409, []byte(`{"error":{"code":"conflict","message":"too early"}}`)
+		_, id, _ := r.finish(3)
+		finish := r.find(fmt.Sprintf("/g%d-s%d-a%d/finish", id.group, id.sample, id.attempt), 200, "", 0)
+		i := r.find(fmt.Sprintf("/g%d-s%d-a%d/sample", id.group, id.sample, id.attempt), 200, "", 0)
+		x := r.again(i)
+		x.Status, x.Response = 409, []byte(`{"error":{"code":"conflict","message":"too early"}}`)
+		r.lines[i+1].AtNS = r.exchange(finish + 1).BeganNS
 	}},
 	{RuleLog, "an event is missing", func(r *recording) {
 		i := r.entry(3, `"e":"first-token"`)
