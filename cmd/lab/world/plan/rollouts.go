@@ -23,7 +23,7 @@ func (d drawer) rollouts(p *Plan) {
 		}
 		p.Rules.ClaimMS = 2000
 	}
-	if d.chance(5) {
+	if d.chance(8) {
 		for range d.between(2, 4) {
 			d.writes(p)
 		}
@@ -50,6 +50,13 @@ func (d drawer) rollouts(p *Plan) {
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: d.engine(p), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000))})
 		}
 	}
+	if d.chance(7) { // a switch of weights loses one of its calls
+		planes := p.hosts()["plane"]
+		p.Faults = append(p.Faults, Fault{
+			Kind: Drop, Host: planes[d.IntN(len(planes))], Other: d.engine(p), Path: switching[d.IntN(len(switching))],
+			AtMS: d.when(p), ForMS: int64(d.of(1000, 3000)), N: uint64(d.of(1, 2)),
+		})
+	}
 }
 
 // pause has the trainer stand still for long once the planes and the broker are let alone. A receiver begins anew
@@ -75,8 +82,11 @@ func (d drawer) engine(p *Plan) string {
 // when is a time at which the run is likely to be under way.
 func (d drawer) when(p *Plan) int64 { return int64(d.between(1500, p.span())) }
 
-// toEngines are parts of the requests that a plane sends to an engine.
-var toEngines = []string{"/pause", "/resume", "/collective_rpc", "/update_weight_version", "/weight_info", "generate", "/v1/completions"}
+// switching are the calls of a switch of weights, toEngines all that a plane makes to an engine.
+var (
+	switching = []string{"/pause", "/resume", "/collective_rpc", "/update_weight_version", "/weight_info"}
+	toEngines = append([]string{"generate", "/v1/completions"}, switching...)
+)
 
 // ways are the directions in which writes are lost or late, with parts of the requests that are sent there.
 var ways = []struct {
