@@ -44,8 +44,8 @@ const (
 	RulePrompt = "prompt"
 	// RuleToken: each token is one that the version it is stamped with samples.
 	RuleToken = "token-version"
-	// RuleAnswer: a batch has the responses that agents were told of, and those alone; a turn asked again is the same.
-	RuleAnswer = "answer"
+	// RuleResponse: a batch has the responses that agents were told of, and those alone; a turn asked again is the same.
+	RuleResponse = "response"
 	// RuleRows: a row beside a token is of the weights that sampled it.
 	RuleRows = "rows"
 	// RuleStale: the bound on staleness holds.

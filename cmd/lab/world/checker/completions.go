@@ -125,10 +125,10 @@ func (c *completion) read(x *history.Exchange, stream bool) (refused string, end
 func (t *testimony) told(c *completion, ended bool) {
 	s := t.c.sampler
 	if ended && c.whole && c.complete() != c.choices {
-		t.c.fail(RuleAnswer, c.line, "%d of %d responses were answered in full by an answer that came to its end", c.complete(), c.choices)
+		t.c.fail(RuleResponse, c.line, "%d of %d responses were answered in full by an answer that came to its end", c.complete(), c.choices)
 	}
 	if c.later && c.complete() > 0 {
-		t.c.fail(RuleAnswer, c.line, "%s was told to ask again later, behind %d responses that are complete", c.host, c.complete())
+		t.c.fail(RuleResponse, c.line, "%s was told to ask again later, behind %d responses that are complete", c.host, c.complete())
 	}
 	for i, r := range c.said {
 		n := len(r.tokens)
@@ -136,13 +136,13 @@ func (t *testimony) told(c *completion, ended bool) {
 		case r.finish == "":
 			continue
 		case n == 0:
-			t.c.fail(RuleAnswer, c.line, "response %d ends by %q, and has no token", i, r.finish)
+			t.c.fail(RuleResponse, c.line, "response %d ends by %q, and has no token", i, r.finish)
 		case r.finish == "stop" && r.tokens[n-1] != s.EOS:
-			t.c.fail(RuleAnswer, c.line, "response %d ends by stop after the token %d", i, r.tokens[n-1])
+			t.c.fail(RuleResponse, c.line, "response %d ends by stop after the token %d", i, r.tokens[n-1])
 		case r.finish == "length" && c.most > 0 && n != c.most:
-			t.c.fail(RuleAnswer, c.line, "response %d ends by length after %d tokens, and %d were asked for", i, n, c.most)
+			t.c.fail(RuleResponse, c.line, "response %d ends by length after %d tokens, and %d were asked for", i, n, c.most)
 		case r.text != s.spell(r.tokens):
-			t.c.fail(RuleAnswer, c.line, "response %d has the text %q, and its tokens %v say %q", i, r.text, r.tokens, s.spell(r.tokens))
+			t.c.fail(RuleResponse, c.line, "response %d has the text %q, and its tokens %v say %q", i, r.text, r.tokens, s.spell(r.tokens))
 		}
 	}
 }
@@ -182,7 +182,7 @@ func (c *check) recorded(line int, id attemptID, sequences []sequence) {
 				continue
 			}
 			if key := promptKey(k.prompt) + "|" + promptKey(r.tokens); left[key] == 0 {
-				c.fail(RuleAnswer, line, "response %d at line %d was complete, and %v was trained without it", j, k.line, id)
+				c.fail(RuleResponse, line, "response %d at line %d was complete, and %v was trained without it", j, k.line, id)
 			} else {
 				left[key]--
 			}
@@ -200,7 +200,7 @@ func (c *check) recorded(line int, id attemptID, sequences []sequence) {
 			k.may--
 			continue
 		}
-		c.fail(RuleAnswer, line, "%v was trained with a response of %d tokens more than its agent was told of, and no request can have left it", id, n)
+		c.fail(RuleResponse, line, "%v was trained with a response of %d tokens more than its agent was told of, and no request can have left it", id, n)
 		return
 	}
 }
@@ -221,7 +221,7 @@ func (c *check) checkConflicts() {
 			continue
 		}
 		if at, ok := finished[n.id]; !ok || n.at <= at { // a worker that was refused finishes at once
-			c.fail(RuleAnswer, n.line, "%s asked for a turn of %v, and met a conflict: %s", n.host, n.id, n.message)
+			c.fail(RuleResponse, n.line, "%s asked for a turn of %v, and met a conflict: %s", n.host, n.id, n.message)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type mutation struct {
 }
 
 var mutations = []mutation{
-	{RuleAnswer, "a turn that is asked for again is a conflict", func(r *recording) {
+	{RuleResponse, "a turn that is asked for again is a conflict", func(r *recording) {
 		_, id, _ := r.finish(3)
 		finish := r.find(fmt.Sprintf("/g%d-s%d-a%d/finish", id.group, id.sample, id.attempt), 200, "", 0)
 		i := r.find(fmt.Sprintf("/g%d-s%d-a%d/sample", id.group, id.sample, id.attempt), 200, "", 0)
