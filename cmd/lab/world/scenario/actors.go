@@ -76,6 +76,8 @@ func (w *World) servePlane(h *machine.Host) error {
 	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
 	if err != nil {
 		fmt.Fprintln(logs, "ended:", err)
+	} else if w.Steps() >= w.plan.Steps { // a trainer that stood still for long was not told
+		w.ended.Store(true)
 	}
 	return err
 }

@@ -58,7 +58,7 @@ type World struct {
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
 	trusted      *x509.CertPool
-	// ended: the trainer was told that the run has its steps.
+	// ended: the trainer was told that the run has its steps, or a plane has ended with them.
 	ended atomic.Bool
 }
 
