@@ -1,9 +1,6 @@
 package plan
 
-import (
-	"cmp"
-	"slices"
-)
+import "slices"
 
 // store draws how the planes keep what they have, and the faults that are aimed at it. It comes after all else and draws
 // from a stream of its own, so that a seed keeps the rest of its world.
@@ -16,6 +13,9 @@ func (d drawer) store(p *Plan) {
 	}
 	if d.chance(8) && p.Chat == nil { // payloads make room for others
 		p.Store.PayloadBytesMax, p.Store.Prompt = 1<<20, d.of(400, 800, 1200)
+		if host := d.one(p.hosts(), []string{"plane", "broker"}[d.IntN(2)]); host != "" && d.chance(2) { // and share messages
+			p.Faults = append(p.Faults, Fault{Kind: Drag, Host: host, AtMS: 1000, ForMS: 15_000, N: uint64(d.of(5, 20))})
+		}
 	}
 	if !p.Embedded && d.chance(10) {
 		d.cluster(p)
@@ -36,6 +36,8 @@ func (d drawer) store(p *Plan) {
 	switch {
 	case d.chance(6):
 		d.outage(p)
+	case d.chance(5), p.Store.NoTrace && d.chance(2):
+		d.crash(p)
 	case d.chance(2):
 		d.storm(p)
 	}
@@ -61,7 +63,8 @@ func (d drawer) depose(p *Plan) {
 	if d.chance(2) {
 		event := []Await{{By: "trainer", Asks: "weights"}, {By: "plane", Writes: "/weights/"}}[d.IntN(2)]
 		event.N = uint64(d.of(1, 1, 2, 3))
-		for _, host := range hosts["plane"] { // one of them writes
+		lasts = int64(2*p.Rules.WriterMS + d.of(0, 1, 1, 2)*p.Rules.LeaseMS) // the next writer may give the batch to another lease
+		for _, host := range hosts["plane"] {                                // one of them writes
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: host, AtMS: at, ForMS: lasts, Await: event})
 			if d.chance(2) {
 				break
@@ -75,6 +78,29 @@ func (d drawer) depose(p *Plan) {
 	for _, broker := range hosts["broker"] {
 		p.Faults = append(p.Faults, Fault{Kind: Cut, Host: host, Other: broker, Both: true, AtMS: at, ForMS: lasts, Await: event})
 	}
+}
+
+// crash has a disk, or a plane's link to its broker, be slow, and kills a program in the middle of what takes long then.
+// What begins anew is as slow.
+func (d drawer) crash(p *Plan) {
+	hosts := p.hosts()
+	plane, broker := d.one(hosts, "plane"), d.one(hosts, "broker")
+	slow := Fault{Kind: Drag, Host: plane, AtMS: max(d.near(p)-1000, 0), ForMS: 10_000, N: uint64(d.of(1, 5, 20))}
+	struck := plane
+	switch {
+	case broker == "":
+	case d.chance(2):
+		slow.Kind, slow.Other, slow.Both, slow.N = Slow, broker, true, uint64(d.of(100, 1000))
+	case d.chance(2):
+		slow.Host, struck = broker, []string{plane, broker}[d.IntN(2)]
+	}
+	kill := Fault{Kind: Kill, Host: struck, AtMS: slow.AtMS + int64(d.between(500, 6000)), ForMS: int64(d.of(50, 50, 300, 3000)), N: uint64(d.of(1, 1, 3, 10)), Await: d.event(hosts)}
+	if later := int64(d.of(0, 0, 20, 300, 1000)); kill.Await.By != "" {
+		kill.Await.LaterMS = later
+	} else {
+		kill.AtMS += later
+	}
+	p.Faults = append(p.Faults, slow, kill)
 }
 
 // outage takes the broker away from a plane for a while. What is under way when that ends is lost, and the plane is killed
@@ -186,15 +212,8 @@ var strikes = []struct {
 // storm adds two to four faults that come within seconds of each other, over a plane, the broker and those who ask them.
 func (d drawer) storm(p *Plan) {
 	hosts := p.hosts()
-	names := map[string]string{"plane": d.one(hosts, "plane"), "worker": d.one(hosts, "worker"), "trainer": "trainer"}
+	names := map[string]string{"plane": d.one(hosts, "plane"), "trainer": "trainer", "worker": d.one(hosts, "worker")}
 	at, event := d.near(p), d.event(hosts)
-	if role := event.By; event.Writes != "" && d.chance(2) { // a crash in the middle of a write
-		host := cmp.Or(names[role], d.one(hosts, role))
-		slow := Fault{Kind: Drag, Host: host, AtMS: max(at-1000, 0), ForMS: 10_000, N: uint64(d.of(1, 5, 20))}
-		crash := Fault{Kind: Kill, Host: host, AtMS: at, ForMS: int64(d.of(50, 300, 3000)), N: uint64(d.of(1, 1, 3, 10)), Await: event}
-		p.Faults = append(p.Faults, slow, crash)
-		return
-	}
 	for n := d.between(2, 4); n > 0; {
 		f, ok := d.strike(hosts, names)
 		if !ok {

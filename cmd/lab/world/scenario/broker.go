@@ -104,6 +104,13 @@ func (w *World) serveScribe(*machine.Host) error {
 	}
 }
 
+// wake has the scribe connect anew to a broker that begins: one that lost its power told nobody.
+func (w *World) wake(a *actor) {
+	if scribe := w.actors["scribe"]; scribe != nil && roleOf(a.name) == "broker" {
+		w.machine.Reset(a.host.IP, scribe.host.IP)
+	}
+}
+
 // streamOf is the stream of the log.
 func streamOf(js jetstream.JetStream) (jetstream.Stream, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -113,7 +120,7 @@ func streamOf(js jetstream.JetStream) (jetstream.Stream, error) {
 
 // logged is a message of the log.
 func logged(log jetstream.Stream, seq uint64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*scribeWait)
 	defer cancel()
 	m, err := log.GetMsg(ctx, seq)
 	if err != nil {

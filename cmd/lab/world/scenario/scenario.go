@@ -176,6 +176,7 @@ func (w *World) put(name, dir string, durable bool, run func(*machine.Host) erro
 // begin starts an actor's program, and starts it again a second after it has ended with an error.
 func (w *World) begin(a *actor) {
 	w.note(a.name, "start", "")
+	w.wake(a)
 	h := a.host
 	h.Go(func() {
 		err := a.run(h)
