@@ -50,12 +50,11 @@ func (d drawer) rollouts(p *Plan) {
 			p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: d.engine(p), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000))})
 		}
 	}
-	if d.chance(7) { // a switch of weights loses one of its calls
-		planes := p.hosts()["plane"]
-		p.Faults = append(p.Faults, Fault{
-			Kind: Drop, Host: planes[d.IntN(len(planes))], Other: d.engine(p), Path: switching[d.IntN(len(switching))],
-			AtMS: d.when(p), ForMS: int64(d.of(1000, 3000)), N: uint64(d.of(1, 2)),
-		})
+	if d.chance(7) { // a switch of weights loses one of its calls, whichever plane makes it
+		f := Fault{Kind: Drop, Other: d.engine(p), Path: switching[d.IntN(len(switching))], AtMS: d.when(p), ForMS: int64(d.of(1000, 3000)), N: uint64(d.of(1, 2))}
+		for _, f.Host = range p.hosts()["plane"] {
+			p.Faults = append(p.Faults, f)
+		}
 	}
 }
 
