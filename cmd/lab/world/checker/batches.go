@@ -24,6 +24,7 @@ func (c *check) checkBatches() {
 	tokens := c.newTokens()
 	for i := range c.said.batches {
 		b := &c.said.batches[i]
+		c.shares(first, b)
 		key := share{b.body.lease.Lease, b.rank, max(b.world, 1)}
 		if was := first[key]; was != nil {
 			c.same(was, b)
@@ -37,6 +38,26 @@ func (c *check) checkBatches() {
 		c.stamps(b)
 		c.rows(b)
 		tokens.check(b)
+	}
+}
+
+// shares reports a share that its rank has done, and groups that another rank has as well.
+func (c *check) shares(first map[share]*batch, b *batch) {
+	w := &b.body.lease
+	if b.after == w.Lease && w.Attempt <= b.afterAttempt {
+		c.fail(RuleLeaseContent, b.line, "rank %d had done its share of lease %d, attempt %d, and was given attempt %d", b.rank, b.after, b.afterAttempt, w.Attempt)
+	}
+	for rank := range b.world {
+		other := first[share{w.Lease, rank, b.world}]
+		if rank == b.rank || other == nil {
+			continue
+		}
+		for _, g := range b.body.groups {
+			if slices.Contains(other.body.groups, g) {
+				c.fail(RuleLeaseContent, b.line, "rank %d has group %d of lease %d, and so has rank %d at line %d", b.rank, g, w.Lease, rank, other.line)
+				return
+			}
+		}
 	}
 }
 

@@ -148,10 +148,10 @@ func (c *check) acknowledged() []logTime {
 			add(n, p.call, p.whole && p.status == 200 && !p.existing, "publish")
 		}
 	}
-	for i := range c.said.acks {
-		s := &c.said.acks[i]
-		if n := c.log.madeBy(s.version); n != 0 {
-			add(n, s.call, true, "ack")
+	for i := range c.said.named {
+		n := &c.said.named[i]
+		if l := c.log.leases[n.lease]; n.kind == "ack" && l != nil && l.trained != 0 {
+			add(l.trained, n.call, n.whole && n.status == 200, "ack")
 		}
 	}
 	out := make([]logTime, 0, len(times))

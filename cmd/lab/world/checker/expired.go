@@ -191,16 +191,18 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 	if slices.ContainsFunc(calls, func(n *named) bool { return n.kind == "nack" && n.began <= ended }) {
 		return
 	}
-	heard, line := lastWord(calls, ended, -1, -1)
-	if heard < 0 && r.kind == "train-step-failed" {
+	if at, _ := lastWord(calls, ended, -1, -1); at < 0 && r.kind == "train-step-failed" {
 		e.fail(RuleExpired, -1, "lease %d, attempt %d failed by event %d, and no trainer had had it", l.id, r.attempt, r.n)
 	}
+	heard, line, ranks := e.lastWordOfRanks(calls, ended)
 	if heard < 0 || e.connected(heard, ended) {
-		return // its trainer never had it, or has begun anew
+		return // a rank of its trainer never had its share, or has begun anew
 	}
-	e.open(calls, r.n, ended, func(n *named) {
-		e.fail(RuleExpired, n.line, "lease %d, attempt %d went back by event %d (%s), while its trainer waited for the answer of line %d", l.id, r.attempt, r.n, r.kind, n.line)
-	})
+	if ranks == 1 { // else another rank may have been silent
+		e.open(calls, r.n, ended, func(n *named) {
+			e.fail(RuleExpired, n.line, "lease %d, attempt %d went back by event %d (%s), while its trainer waited for the answer of line %d", l.id, r.attempt, r.n, r.kind, n.line)
+		})
+	}
 	for _, n := range calls {
 		if n.whole && n.status == 200 && n.kind == "renew" && n.began > ended {
 			e.fail(RuleExpired, n.line, "lease %d, attempt %d was renewed, and had gone back by event %d", l.id, r.attempt, r.n)
@@ -217,6 +219,25 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 		e.fail(RuleExpired, line, "lease %d, attempt %d went back by event %d (%s), at most %.3f s after its trainer was heard at line %d, and lasts %g s",
 			l.id, r.attempt, r.n, r.kind, float64(lasted)/float64(second), line, e.log.rules.leaseS)
 	}
+}
+
+// lastWordOfRanks is the last word before a time of the rank that was silent for the longest, with its line, and the number
+// of ranks; -1 where a rank has not been heard. A publish speaks for all of them.
+func (e *expiry) lastWordOfRanks(calls []*named, before int64) (heard int64, line, ranks int) {
+	ranks = e.said.ranks
+	for rank := range ranks {
+		var own []*named
+		for _, n := range calls {
+			if n.rank == rank || n.kind == "publish" {
+				own = append(own, n)
+			}
+		}
+		at, of := lastWord(own, before, -1, -1)
+		if rank == 0 || at < heard {
+			heard, line = at, of
+		}
+	}
+	return heard, line, ranks
 }
 
 // connected says whether a trainer may have connected between two times.
@@ -254,7 +275,9 @@ func (e *expiry) leaseGone(n *named) {
 	if e.connected(given, n.at) || slices.ContainsFunc(e.said.asks, func(k call) bool { return k.host == n.host && k.began > given && k.began <= n.at }) {
 		return
 	}
-	if l.trained != 0 && slices.ContainsFunc(e.said.publishes, func(p publish) bool { return p.manifest.Lease == l.id && p.began < n.at && p.call != n.call }) {
+	if l.trained != 0 && slices.ContainsFunc(e.said.named, func(p named) bool {
+		return p.lease == l.id && (p.kind == "publish" || p.kind == "ack") && p.began < n.at && p.call != n.call
+	}) {
 		return
 	}
 	for i := range l.returned {

@@ -405,6 +405,9 @@ func (l *ledger) groupLeased(e *entry) {
 		l.leases[e.lease] = w
 	}
 	g.lease, g.start, g.ready = e.lease, e.start, e.ready
+	if stale := int64(len(l.versions)-1) - e.start; l.rules.Policy == policyMax && stale > l.rules.MaxStaleness {
+		l.fail(RuleStale, e, "group %d is leased %d versions after its start, and may be %d", e.group, stale, l.rules.MaxStaleness)
+	}
 	if l.rules.OnFailure == 0 && e.ready != g.complete {
 		l.fail(RuleStale, e, "group %d was ready at version %d, and its last rollout was scored at version %d", e.group, e.ready, g.complete)
 	}

@@ -3,6 +3,7 @@ package checker
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"mime/multipart"
 	"slices"
@@ -49,7 +50,9 @@ type finish struct {
 type batch struct {
 	call
 	rank, world int
-	body        *body
+	// after and afterAttempt are of the lease whose share the rank has done.
+	after, afterAttempt int64
+	body                *body
 }
 
 // publish is a version that a trainer sent.
@@ -100,6 +103,7 @@ type fileSaid struct {
 	call
 	version int64 // -1 for the latest
 	name    string
+	from    int // the first byte
 	bytes   []byte
 }
 
@@ -109,6 +113,7 @@ type named struct {
 	id      attemptID // of a claim
 	lease   int64     // of a lease
 	attempt int64
+	rank    int
 	kind    string // sample, touch, finish, completion, renew, ack, nack, publish
 	outcome string
 	message string
@@ -127,6 +132,8 @@ type testimony struct {
 	// words are those of receivers.
 	words    []report
 	connects []connect
+	// ranks is the number of those that trainers have.
+	ranks int
 	// connecting are all calls of trainers that connect, and asks those for a batch, whatever came of them.
 	connecting, asks []call
 	// ended are the calls that were told that the run has ended.
@@ -209,7 +216,7 @@ type statusWord struct {
 
 // hear reads the exchanges.
 func hear(c *check, lines []history.Line) *testimony {
-	t := &testimony{c: c, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, completions: map[attemptID][]completion{}, sampled: map[turn]*sampled{}}
+	t := &testimony{c: c, ranks: 1, prompts: map[string]bool{}, keys: map[string]attemptID{}, known: map[string]bool{}, unanswered: map[string]int64{}, completions: map[attemptID][]completion{}, sampled: map[turn]*sampled{}}
 	for i := range lines {
 		x := lines[i].Exchange
 		if lines[i].Kind != "exchange" || x == nil {
@@ -261,8 +268,10 @@ func (t *testimony) read(at call, text []byte, into any) bool {
 func (t *testimony) connect(at call, x *history.Exchange) {
 	var request struct {
 		Version int64 `json:"version"`
+		World   int   `json:"world_size"`
 	}
 	_ = json.Unmarshal(x.Request, &request) // the trainer's own
+	t.ranks = max(t.ranks, request.World)
 	t.connecting = append(t.connecting, at)
 	k := connect{call: at, held: request.Version}
 	if t.read(at, x.Response, &k.word) {
@@ -432,6 +441,7 @@ func (t *testimony) leases(at call, x *history.Exchange, parts []string) {
 	}
 	var request struct {
 		Attempt int64 `json:"attempt"`
+		Rank    int   `json:"rank"`
 		Failed  bool  `json:"failed"`
 	}
 	_ = json.Unmarshal(x.Request, &request) // the trainer's own
@@ -448,7 +458,7 @@ func (t *testimony) leases(at call, x *history.Exchange, parts []string) {
 	case "nack":
 		t.nacks = append(t.nacks, s)
 	}
-	t.names(at, x, named{lease: id, attempt: request.Attempt, kind: parts[1]})
+	t.names(at, x, named{lease: id, attempt: request.Attempt, rank: request.Rank, kind: parts[1]})
 }
 
 func (t *testimony) lease(at call, x *history.Exchange) {
@@ -456,6 +466,9 @@ func (t *testimony) lease(at call, x *history.Exchange) {
 		Rank  int    `json:"rank"`
 		World int    `json:"world_size"`
 		Kind  string `json:"kind"`
+
+		After        int64 `json:"after"`
+		AfterAttempt int64 `json:"after_attempt"`
 	}
 	_ = json.Unmarshal(x.Request, &request) // the trainer's own
 	t.asks = append(t.asks, at)
@@ -467,8 +480,8 @@ func (t *testimony) lease(at call, x *history.Exchange) {
 		t.c.fail(RuleBatch, at.line, "the body of a lease cannot be read: %v", err)
 		return
 	}
-	t.batches = append(t.batches, batch{call: at, rank: request.Rank, world: request.World, body: b})
-	t.named = append(t.named, named{call: at, lease: b.lease.Lease, attempt: b.lease.Attempt, kind: "lease"})
+	t.batches = append(t.batches, batch{call: at, rank: request.Rank, world: request.World, after: request.After, afterAttempt: request.AfterAttempt, body: b})
+	t.named = append(t.named, named{call: at, lease: b.lease.Lease, attempt: b.lease.Attempt, rank: request.Rank, kind: "lease"})
 }
 
 func (t *testimony) weights(at call, x *history.Exchange, parts []string) {
@@ -488,14 +501,24 @@ func (t *testimony) weights(at call, x *history.Exchange, parts []string) {
 			if asked, err := strconv.ParseInt(parts[0], 10, 64); err == nil && asked != v.word.Version {
 				t.c.fail(RuleVersion, at.line, "version %d was asked for, and the manifest is of version %d", asked, v.word.Version)
 			}
+			if parts[0] == "latest" && len(v.word.Files) == 0 {
+				t.c.fail(RuleVersion, at.line, "version %d is the latest for %s, and has no weights", v.word.Version, at.host)
+			}
 			t.manifests = append(t.manifests, v)
 		}
-	case len(parts) == 3 && parts[1] == "files" && x.Method == "GET" && at.whole && at.status == 200:
+	case len(parts) == 3 && parts[1] == "files" && x.Method == "GET" && (at.whole && at.status == 200 || at.status == 206):
 		version, err := strconv.ParseInt(parts[0], 10, 64)
 		if err != nil {
 			version = -1
 		}
-		t.files = append(t.files, fileSaid{call: at, version: version, name: parts[2], bytes: x.Response})
+		f := fileSaid{call: at, version: version, name: parts[2], bytes: x.Response}
+		if at.status == 206 {
+			if _, err := fmt.Sscanf(x.Range, "bytes=%d-", &f.from); err != nil {
+				t.c.fail(RuleVersion, at.line, "%s asked for the part %q of %s, and was answered with one", at.host, x.Range, x.Path)
+				return
+			}
+		}
+		t.files = append(t.files, f)
 	}
 }
 

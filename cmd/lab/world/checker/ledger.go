@@ -106,6 +106,7 @@ func (s sums) balanced() bool {
 // rules are those of the run, as the log's header has them.
 type rules struct {
 	GroupSize, BatchGroups, Policy, Eta, SyncEvery, Redundancy, OnFailure, MaxUses int
+	MaxStaleness                                                                   int64
 	ResumeLost, FilterZeroAdvantage, FilterSolveRate                               bool
 	EngineSlots                                                                    []int
 
@@ -117,8 +118,11 @@ type rules struct {
 	played bool
 }
 
-// policyBounded is the number of the policy bounded in a header.
-const policyBounded = 4
+// policyMax and policyBounded are the numbers of policies in a header.
+const (
+	policyMax     = 1
+	policyBounded = 4
+)
 
 // ledger is the log, folded event by event.
 type ledger struct {

@@ -250,6 +250,12 @@ func (c *check) checkConnects() {
 		if bad != "" {
 			c.fail(RuleStatus, k.line, "a trainer that holds version %d was told %+v: %s", held, *w, bad)
 		}
+		for j := range c.said.acks {
+			if a := &c.said.acks[j]; a.version == w.Load {
+				c.fail(RuleStatus, k.line, "a trainer was told to load version %d, which was acknowledged without weights at line %d", w.Load, a.line)
+				break
+			}
+		}
 		for j := range c.said.publishes {
 			if p := &c.said.publishes[j]; p.whole && p.status == 200 && p.at < k.began && p.version > w.Version {
 				c.fail(RuleStatus, k.line, "a trainer was told that version %d is the newest, and line %d had acknowledged version %d", w.Version, p.line, p.version)

@@ -122,6 +122,15 @@ var mutations = []mutation{
 	{RuleLeaseContent, "a batch of a lease that the log does not have", func(r *recording) {
 		r.answer(r.find("/batches/lease", 200, "headway", 19), `\"lease\":20,`, `\"lease\":90,`)
 	}},
+	{RuleLeaseContent, "a rank is given the share that it has done", func(r *recording) {
+		r.request(r.find("/batches/lease", 200, "headway", 6), `"after":6`, `"after":7`)
+	}},
+	{RuleLeaseContent, "two ranks have a group", func(r *recording) {
+		i := r.find("/batches/lease", 200, "headway", 6)
+		r.again(i)
+		r.request(i, `{`, `{"rank":0,"world_size":2,`)
+		r.request(i+1, `{`, `{"rank":1,"world_size":2,`)
+	}},
 	{RuleBatch, "a batch says another staleness", func(r *recording) {
 		r.answer(r.find("/batches/lease", 200, "headway", 6), `\"staleness_max\":0`, `\"staleness_max\":3`)
 	}},
@@ -322,6 +331,14 @@ var mutations = []mutation{
 		x := r.again(at)
 		x.Method, x.Path, x.Request, x.Response = "POST", "/api/v1/batches/7/renew", []byte(`{"trainer":"trainer","attempt":1,"rank":0}`), []byte(`{"deadline_s":8}`)
 	}},
+	{RuleStatus, "a trainer is to load a version that has no weights", func(r *recording) {
+		i := r.find("/trainers/connect", 200, "", 0)
+		x := r.again(i)
+		x.Path, x.Request, x.Response = "/api/v1/batches/1/ack", []byte(`{"attempt":1}`), []byte(`{"version":0}`)
+	}},
+	{RuleVersion, "the latest version has no weights", func(r *recording) {
+		r.exchange(r.find("/weights/latest", 200, "", 0)).Response = []byte(`{"version":0,"manifest":{"version":0,"kind":"none"}}`)
+	}},
 	{RuleStatus, "a worker is told too early that the run has ended", func(r *recording) {
 		i := r.find("/rollouts/claim", 200, "", 20)
 		x := r.again(i)
@@ -348,6 +365,20 @@ var mutations = []mutation{
 		x := r.again(i)
 		x.Status, x.Response, x.BeganNS = 409, []byte(`{"error":{"code":"conflict"}}`), r.lines[i].AtNS+1
 		r.lines[i+1].AtNS += 2
+	}},
+	{RuleVersion, "the rest of a file begins a byte too early", func(r *recording) {
+		sent := r.exchange(r.find("/weights", 200, `"version":20`, 0)).Request
+		content := sent[bytes.Index(sent, []byte("lm_head"))-10:][:40]
+		r.lines = append(r.lines, history.Line{AtNS: r.lines[len(r.lines)-1].AtNS + 1, Host: "trainer", Kind: "exchange", Exchange: &history.Exchange{
+			Method: "GET", Path: "/api/v1/weights/20/files/model.safetensors", Status: 206, Range: "bytes=9-", Response: content, To: "plane0",
+		}})
+	}},
+	{RulePublished, "a publish is refused that made its version", func(r *recording) {
+		x := r.exchange(r.find("/weights", 200, `"version":20`, 0))
+		x.Status, x.Response = 410, []byte(`{"error":{"code":"expired"}}`)
+	}},
+	{RuleStale, "a group is leased after its time", func(r *recording) {
+		r.edit(0, `"Policy":4`, `"Policy":1`)
 	}},
 	{RuleStale, "a group opens beside too many", func(r *recording) {
 		r.edit(0, `"Eta":1`, `"Eta":0`)

@@ -53,7 +53,7 @@ func (c *check) checkTrained() {
 		case p.manifest.Lease != 0:
 			commit(p.call, p.manifest.Lease, p.version, "published")
 		case p.version > 0:
-			if m := c.log.made(p.version); m == nil || m.lease != 0 {
+			if m := c.log.made(p.version); m == nil && !c.lastOf(p.version) || m != nil && m.lease != 0 {
 				c.fail(RulePublished, p.line, "version %d was restored, and the log has no such version, or one of a lease", p.version)
 			}
 		}
@@ -67,9 +67,15 @@ func (c *check) checkTrained() {
 }
 
 // lastOf says whether a version may be missing in the log as its last: of a run that has not ended, the event of the
-// newest version may still wait to be written.
+// newest version may still wait to be written. A trainer that begins anew when the run has ended may still go back to the
+// last version that has weights, of which no event comes.
 func (c *check) lastOf(version int64) bool {
-	return !c.ending.Finished && version == int64(len(c.log.versions))
+	if version != int64(len(c.log.versions)) {
+		return false
+	}
+	return !c.ending.Finished || c.log.finished != 0 && slices.ContainsFunc(c.said.publishes, func(p publish) bool {
+		return p.manifest.Version == version && p.manifest.RestoredFrom != nil
+	})
 }
 
 // again reports a publish that was refused, though the same had been acknowledged before.
@@ -86,6 +92,26 @@ func (c *check) again() {
 				c.fail(RulePublished, p.line, "version %d was sent again as at line %d, which was acknowledged, and was refused", p.manifest.Version, was.line)
 				break
 			}
+		}
+	}
+}
+
+// refusedMade reports a publish that was refused as late or as another one, though the log has its version, of its lease
+// and with its files: sent again, it is answered as the first.
+func (c *check) refusedMade() {
+	for i := range c.said.publishes {
+		p := &c.said.publishes[i]
+		v, m := p.manifest.Version, c.log.made(p.manifest.Version)
+		if !p.whole || p.status != 409 && p.status != 410 || len(p.files) == 0 || p.manifest.Lease == 0 || m == nil || m.lease != p.manifest.Lease {
+			continue
+		}
+		same := true
+		for name, text := range p.files {
+			same = same && c.version(v).hashes[name].hash == hashOf(text)
+		}
+		pruned := slices.ContainsFunc(c.said.publishes, func(later publish) bool { return later.manifest.Version > v+1 && later.began < p.at })
+		if same && !pruned {
+			c.fail(RulePublished, p.line, "version %d of lease %d is there with the files that were sent, and was refused with %d", v, m.lease, p.status)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -99,12 +100,18 @@ func (c *check) checkVersions() {
 		c.manifest(m.line, m.word.Version, &m.word)
 	}
 	for i := range c.said.files {
-		if f := &c.said.files[i]; f.version >= 0 {
+		f := &c.said.files[i]
+		switch {
+		case f.version < 0:
+		case f.status == 206:
+			c.part(f)
+		default:
 			c.says(RuleVersion, f.line, f.version, f.name, hashOf(f.bytes))
 		}
 	}
 	c.disk()
 	c.held()
+	c.refusedMade()
 	epoch := uint64(0)
 	for _, v := range slices.Sorted(maps.Keys(c.versions)) {
 		w := c.versions[v]
@@ -121,6 +128,25 @@ func (c *check) checkVersions() {
 		if c.log.made(v) == nil && w.leaseLine != -2 && !c.lastOf(v) {
 			c.fail(RuleVersion, w.leaseLine, "version %d is there, and the log has none", v)
 		}
+	}
+}
+
+// part compares a part of a file with the files that trainers sent for the version.
+func (c *check) part(f *fileSaid) {
+	sent := 0
+	for i := range c.said.publishes {
+		p := &c.said.publishes[i]
+		text, has := p.files[f.name]
+		if p.manifest.Version != f.version || !has {
+			continue
+		}
+		if f.from <= len(text) && bytes.HasPrefix(text[f.from:], f.bytes) {
+			return
+		}
+		sent++
+	}
+	if sent > 0 {
+		c.fail(RuleVersion, f.line, "%s was sent %d bytes of %s of version %d from byte %d on, and no trainer sent those", f.host, len(f.bytes), f.name, f.version, f.from)
 	}
 }
 

@@ -27,6 +27,8 @@ type Exchange struct {
 	Bearer string `json:"bearer,omitempty"`
 	// Key is the Idempotency-Key of the request, if any: a call that is sent again has that of the first.
 	Key string `json:"key,omitempty"`
+	// Range is the part of a file that the request names, such as bytes=100-; empty for the whole.
+	Range string `json:"range,omitempty"`
 	// Request and Response are the bodies as they went over the wire; a response that broke off is as far as it came.
 	Request  []byte `json:"request,omitempty"`
 	Response []byte `json:"response,omitempty"`
