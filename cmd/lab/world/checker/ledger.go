@@ -88,10 +88,11 @@ func (s sums) ended() int64 {
 	return s.Trained + s.Evicted + s.Discarded + s.Filtered + s.Pruned + s.Cancelled + s.Failed
 }
 
-// after says whether a ledger is another one in which more attempts began, and more that had begun ended untrained.
+// after says whether a ledger is another one in which more attempts began, and more that had begun ended untrained. One
+// that was cancelled may count as failed by the recovery in the other.
 func (s sums) after(was sums) bool {
 	return s.balanced() && s.Trained == was.Trained && s.Admitted >= was.Admitted && s.InFlight <= was.InFlight && s.Waiting <= was.Waiting &&
-		s.Evicted >= was.Evicted && s.Discarded >= was.Discarded && s.Filtered >= was.Filtered && s.Pruned >= was.Pruned && s.Cancelled >= was.Cancelled && s.Failed >= was.Failed
+		s.Evicted >= was.Evicted && s.Discarded >= was.Discarded && s.Filtered >= was.Filtered && s.Pruned >= was.Pruned && s.Cancelled >= was.Cancelled && s.Failed+s.Cancelled >= was.Failed+was.Cancelled
 }
 
 func (s sums) balanced() bool {

@@ -32,6 +32,13 @@ type TrainerOptions struct {
 	// Directory is a folder on a disk that the server shares. Run writes versions there and publishes where they lie.
 	// Empty means that Run sends the files along.
 	Directory string
+	// Acks has Run acknowledge steps without weights where no engine takes their version.
+	Acks bool
+	// Back is how many batches go by for each that Run hands back untrained; 0 for never.
+	Back int
+	// Gather waits until all ranks have done their shares of a batch of rank 0's, as a sum over their gradients does. It
+	// reports whether they have. With nil, Run waits for no other rank.
+	Gather func(context.Context, *Batch) bool
 }
 
 // Trainer is a trainer's connection to a run. One goroutine at a time calls it; renewals run beside it.

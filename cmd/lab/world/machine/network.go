@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// window bounds the bytes of a connection that are on the way or not read yet, as a kernel's buffers do.
+// window is that of most hosts.
 const window = 256 << 10
 
 // network is how the world's hosts reach one another.
@@ -162,6 +162,8 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	a := &conn{n: n, host: h, ip: h.IP, local: here, remote: l.addr}
 	b := &conn{n: n, host: l.host, ip: ip, local: l.addr, remote: here}
 	a.peer, b.peer = b, a
+	a.window = min(h.window, l.host.window)
+	b.window = a.window
 	a.wake, b.wake = sync.NewCond(&n.mu), sync.NewCond(&n.mu)
 	n.conns = append(n.conns, a, b)
 	l.backlog = append(l.backlog, b)
@@ -313,6 +315,7 @@ type conn struct {
 	wake          *sync.Cond
 	in            []byte
 	flight        int // bytes that the peer wrote and this end has not read
+	window        int
 	arrives       time.Time
 	held          [][]byte // what waits for the link, at the receiver
 	end           bool     // the peer has closed its half
@@ -367,8 +370,8 @@ func (c *conn) Write(p []byte) (int, error) {
 			return written, c.fail("write", c.reset)
 		case len(p) == 0:
 			return written, nil
-		case c.peer.flight < window:
-			k := min(len(p), window-c.peer.flight)
+		case c.peer.flight < c.window:
+			k := min(len(p), c.window-c.peer.flight)
 			c.peer.flight += k
 			c.n.send(c, append([]byte(nil), p[:k]...), false)
 			written, p = written+k, p[k:]

@@ -28,6 +28,8 @@ type Host struct {
 	IP   string
 	w    *World
 	disk disk
+	// window bounds the bytes of a connection that are on the way or not read yet, as a kernel's buffers do.
+	window int
 	// ahead is the time by which its time of day is ahead.
 	ahead time.Duration
 }
@@ -44,7 +46,7 @@ func New(seed uint64) *World {
 
 // Host adds a host. With durable, its disk remembers the writes that were not synced, for [Host.LosePower].
 func (w *World) Host(name string, durable bool) *Host {
-	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w}
+	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w, window: window}
 	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
 	if durable {
 		h.disk.unsynced = map[uint64][]change{}
@@ -127,6 +129,13 @@ func (h *Host) Thaw() {
 func (h *Host) Step(by time.Duration) {
 	h.ahead += by
 	runtimeOffset(h.ID, int64(h.ahead))
+}
+
+// Narrow has the connections of the host hold no more than so many bytes unread, in each direction; 0 changes nothing.
+func (h *Host) Narrow(window int) {
+	if window > 0 {
+		h.window = window
+	}
 }
 
 // Full has writes to the host's disk fail, or no more.

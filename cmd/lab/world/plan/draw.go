@@ -44,6 +44,7 @@ func Draw(seed uint64) Plan {
 	d.faults(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x726f6c6c6f757473))}.rollouts(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x73746f7265))}.store(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x747261696e657273))}.trainers(&p)
 	return p
 }
 
@@ -96,6 +97,9 @@ func (p Plan) hosts() map[string][]string {
 	add("worker", p.Workers)
 	add("engine", len(p.Engines))
 	add("receiver", p.Receivers)
+	for rank := 1; rank < p.Trainer.Ranks; rank++ {
+		found["trainer"] = append(found["trainer"], fmt.Sprint("trainer", rank))
+	}
 	switch {
 	case p.Brokers > 0:
 		add("broker", p.Brokers)

@@ -50,13 +50,17 @@ type Engine struct {
 	Spans bool `json:"spans,omitempty"`
 	// TokenUS is the time that a token takes, in microseconds.
 	TokenUS int `json:"token_us"`
+	// LoadMS is the time in which it reads weights, in milliseconds. It samples on meanwhile.
+	LoadMS int `json:"load_ms,omitempty"`
 }
 
 // Rules are those of the document that the planes are given.
 type Rules struct {
 	GroupSize int `json:"group_size"`
 	Batch     int `json:"batch"`
-	Attempts  int `json:"attempts"`
+	// Redundancy is how many rollouts of a group begin beyond its size.
+	Redundancy int `json:"redundancy,omitempty"`
+	Attempts   int `json:"attempts"`
 	// Queue and Sync are the document's keys under queue and sync, in YAML's flow form.
 	Queue string `json:"queue"`
 	Sync  string `json:"sync,omitempty"`
@@ -70,6 +74,17 @@ type Rules struct {
 type Trainer struct {
 	// StepMS is the time of a train step, in milliseconds.
 	StepMS int `json:"step_ms"`
+	// Ranks share each batch, every one on a host of its own; 0 for one.
+	Ranks int `json:"ranks,omitempty"`
+	// Acks: versions that no engine takes are acknowledged without weights.
+	Acks bool `json:"acks,omitempty"`
+	// Back is how many batches go by for each that is handed back untrained; 0 for never.
+	Back int `json:"back,omitempty"`
+	// Floats is the number of weights of the model; 0 for 4.
+	Floats int `json:"floats,omitempty"`
+	// Window bounds the bytes that the trainer's connections hold unread; 0 for as many as a kernel's. With one, prompts
+	// of tokens are long, so that shares do not fit.
+	Window int `json:"window,omitempty"`
 }
 
 // Chat is how a worker's agent talks to the policy.
@@ -102,6 +117,7 @@ const (
 	Flip   = "flip"   // the host is killed, one byte of a file of its (Path) is flipped, and it is started again after ForMS
 	Rot    = "rot"    // a bit flips in each block of weights that the host writes, for ForMS
 	Double = "double" // requests of the host are sent twice, for ForMS
+	Stop   = "stop"   // the host's plane is told to stop in order, as by SIGTERM, and is started again ForMS after its end
 	Mute   = "mute"   // answers to the host are lost after the request has been done, for ForMS
 	Drop   = "drop"   // of the writes from Host to Other, one in N is lost with its connection, for ForMS; Path: only requests of it
 	Lag    = "lag"    // of the writes from Host to Other, one in N comes 200 ms late, for ForMS; Path: as of Drop
@@ -130,6 +146,7 @@ type Await struct {
 	// By is the host whose event it is, or the role of it.
 	By string `json:"by,omitempty"`
 	// Asks is a call that the host begins, and Hears one that it is answered, by the name in pairs of states and faults.
+	// A receiver that says that it has loaded a version asks "receivers loaded".
 	Asks  string `json:"asks,omitempty"`
 	Hears string `json:"hears,omitempty"`
 	// Writes is a part of the path of a file that the host writes.

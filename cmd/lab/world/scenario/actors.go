@@ -73,6 +73,9 @@ func (w *World) servePlane(h *machine.Host) error {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
+	w.mu.Lock()
+	w.drains[h] = func() { p.Drain(cancel) }
+	w.mu.Unlock()
 	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
 	if err != nil {
 		fmt.Fprintln(logs, "ended:", err)
@@ -92,8 +95,11 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 	e, l := w.plan.Engines[i], &liar{w: w, engine: h.Name}
 	server := enginetest.NewPolicyServer(enginetest.PolicyOptions{
 		Policy: Policy, Listen: 8000, Context: contextTokens + w.plan.Store.Prompt, Weights: Start, Spans: e.Spans, Rows: w.plan.Rows, Chat: w.plan.Chat != nil,
-		Step:  time.Duration(e.TokenUS) * time.Microsecond,
-		Named: weightsOf,
+		Step: time.Duration(e.TokenUS) * time.Microsecond,
+		Named: func(dir string) (string, error) {
+			time.Sleep(time.Duration(e.LoadMS) * time.Millisecond)
+			return weightsOf(dir)
+		},
 		Asked: l.asked, Deaf: l.deaf,
 	})
 	w.mu.Lock()
@@ -124,22 +130,6 @@ func (w *World) clientOptions(h *machine.Host, role string) client.Options {
 		HTTP: w.http(h), URLs: w.planeURLs(), Token: token(role),
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Patience: 120 * time.Second,
 	}
-}
-
-func (w *World) serveTrainer(h *machine.Host) error {
-	t, err := client.NewTrainer(client.TrainerOptions{
-		Options: w.clientOptions(h, "trainer"), Name: "trainer", Step: time.Duration(w.plan.Trainer.StepMS) * time.Millisecond,
-		Channels: w.channels(),
-		Initial:  []client.Tensor{client.Floats("lm_head.weight", 0, 0, 0, 0)},
-	})
-	if err != nil {
-		return err
-	}
-	_, err = t.Run(context.Background())
-	if err == nil {
-		w.ended.Store(true)
-	}
-	return err
 }
 
 // channels are the side channels of the run.
@@ -180,7 +170,11 @@ func prompt(number uint64) []int32 { return []int32{5, 6 + int32(number%prompts)
 // question has the reward follow from the tokens, so that it can be computed again from a batch.
 func (w *World) question(task *client.Task) client.Question {
 	tokens := prompt(task.Prompt)
-	for i := range w.plan.Store.Prompt {
+	more := w.plan.Store.Prompt
+	if more == 0 && w.plan.Trainer.Window > 0 && w.plan.Chat == nil {
+		more = 50
+	}
+	for i := range more {
 		tokens = append(tokens, 6+int32((task.Prompt+uint64(i))%prompts))
 	}
 	return client.Question{Tokens: tokens, Text: Policy.Spell(tokens...), Verify: func(_ string, tokens []int32) (client.Result, error) {

@@ -10,8 +10,8 @@ import (
 )
 
 // writeModel writes the model that engines and trainer begin with, with a context of so many more tokens.
-func writeModel(dir string, more int) error {
-	raw, err := weights.AppendHeader(nil, []weights.Entry{{Name: "lm_head.weight", DType: weights.F32, Shape: []int{4}}})
+func writeModel(dir string, more, floats int) error {
+	raw, err := weights.AppendHeader(nil, []weights.Entry{{Name: "lm_head.weight", DType: weights.F32, Shape: []int{floats}}})
 	if err == nil {
 		err = os.MkdirAll(dir, 0o755)
 	}
@@ -21,7 +21,7 @@ func writeModel(dir string, more int) error {
 	for name, content := range map[string][]byte{
 		"config.json":     fmt.Appendf(nil, `{"vocab_size": %d, "max_position_embeddings": %d}`, Policy.Vocabulary, contextTokens+more),
 		"tokenizer.json":  []byte("{}"),
-		weights.ModelName: append(raw, make([]byte, 16)...),
+		weights.ModelName: append(raw, make([]byte, 4*floats)...),
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
 			return err
@@ -43,7 +43,7 @@ const document = `
 model: {path: model}
 engines: [%s]
 environment: {kind: %s, name: numbers, prompt_tokens_max: %d, response_tokens_max: %d}
-rollout: {group_size: %d%s}
+rollout: {group_size: %d, redundancy: %d%s}
 train: {batch: %d}
 queue: {%s}
 sync: {%s}
@@ -87,7 +87,7 @@ func (w *World) writeDocuments() error {
 	}
 	for i := range p.Planes {
 		name := fmt.Sprint("plane", i)
-		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, channels, r.Batch, r.Queue, r.Sync, p.Steps, w.storeKeys(),
+		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, r.Redundancy, channels, r.Batch, r.Queue, r.Sync, p.Steps, w.storeKeys(),
 			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
 		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
 			return err

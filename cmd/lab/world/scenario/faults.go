@@ -30,6 +30,9 @@ func (w *World) meet(f plan.Fault) {
 	case plan.Kill, plan.Power, plan.Flip:
 		w.kill(a, f, lasts)
 		return
+	case plan.Stop:
+		w.stop(a, lasts)
+		return
 	case plan.Reset:
 		for _, b := range w.others(f) {
 			w.machine.Reset(a.host.IP, b.IP)
@@ -62,7 +65,7 @@ func (w *World) meet(f plan.Fault) {
 // strikesProgram reports whether a fault is one of a host's program, and no fault of its links, disk or clock.
 func strikesProgram(kind string) bool {
 	switch kind {
-	case plan.Kill, plan.Power, plan.Flip, plan.Freeze, plan.Abort:
+	case plan.Kill, plan.Power, plan.Flip, plan.Freeze, plan.Abort, plan.Stop:
 		return true
 	}
 	return false
@@ -76,6 +79,8 @@ func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
 	switch f.Kind {
 	case plan.Power:
 		a.host.LosePower()
+	case plan.Stop:
+		a.host.Kill()
 	default:
 		a.host.KillAfter(f.N, slack)
 	}
@@ -90,6 +95,37 @@ func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
 	a.host = a.host.Next()
 	w.begin(a)
 }
+
+// stop has a plane stop in order, and starts it again after its end.
+func (w *World) stop(a *actor, lasts time.Duration) {
+	h := a.host
+	w.mu.Lock()
+	drain := w.drains[h]
+	w.mu.Unlock()
+	if drain == nil {
+		return // it has not begun to serve
+	}
+	leaving := &leaving{h, make(chan struct{})}
+	a.leaving = leaving
+	h.Go(drain)
+	select {
+	case <-leaving.ended:
+	case <-time.After(stopsWithin):
+	}
+	if a.down || a.host != h {
+		return // another fault has ended it
+	}
+	w.kill(a, plan.Fault{Kind: plan.Stop, Host: a.name}, lasts)
+}
+
+// leaving is a program on a host that was told to stop; ended is closed when it has.
+type leaving struct {
+	host  *machine.Host
+	ended chan struct{}
+}
+
+// stopsWithin is longer than server.drain_s.
+const stopsWithin = time.Minute
 
 // nested has a switch of a host go off when the last of the faults that overlap is over.
 func (w *World) nested(key string, set func(on bool)) func(on bool) {

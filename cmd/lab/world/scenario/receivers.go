@@ -50,7 +50,7 @@ func (w *World) serveReceiver(h *machine.Host, i int) error {
 	}
 	defer held.Release()
 	c := transfer.NewClient(&tls.Config{RootCAs: w.trusted, MinVersion: tls.VersionTLS12}, netip.Addr{})
-	c.Transport = &balancer{w: w, inner: &recorder{w: w, host: h.Name, inner: c.Transport}, reported: func(version int64) { w.noteHeld(h.Name, version) }}
+	c.Transport = &balancer{w: w, host: h.Name, inner: &recorder{w: w, host: h.Name, inner: c.Transport}, reported: func(version int64) { w.noteHeld(h.Name, version) }}
 	bearer := func() string { return token("engine") }
 	store := &transfer.Store{Dir: dir, Keep: 2, Token: bearer, Client: c, Always: w.plan.Durable}
 	agent := &transfer.Agent{
@@ -182,6 +182,7 @@ func (w *World) noteHeld(name string, version int64) {
 // last, and to the next one after that has failed or refused.
 type balancer struct {
 	w     *World
+	host  string
 	inner http.RoundTripper
 	at    atomic.Int64
 	// reported is called when a receiver is about to say that it has loaded a version.
@@ -222,6 +223,9 @@ func (b *balancer) report(body []byte) {
 	}
 	if json.Unmarshal(body, &words) == nil && words.Done != 0 && words.Error == "" && words.Loaded >= 0 {
 		b.reported(words.Loaded)
+		b.w.mu.Lock()
+		defer b.w.mu.Unlock()
+		b.w.met(b.host, func(a *awaited) bool { return a.Asks == "receivers loaded" })
 	}
 }
 

@@ -82,6 +82,9 @@ func (r *recorder) again(request *http.Request, body []byte) {
 	e.Error = "the second of two that were sent: its answer was dropped"
 	defer r.w.over(e)
 	if response, err := r.inner.RoundTrip(second); err == nil {
+		if response.StatusCode == http.StatusInternalServerError { // the proxy sees it
+			e.Status = response.StatusCode
+		}
 		e.lose(response)
 	}
 }
@@ -144,6 +147,10 @@ func callOf(path string) string {
 		words = words[2:]
 	}
 	switch {
+	case words[0] == "weights" && len(words) > 2:
+		return "weights files"
+	case words[0] == "weights" && len(words) == 2 && words[1] != "latest":
+		return "weights version"
 	case len(words) == 3:
 		return words[0] + " " + words[2]
 	case words[0] == "receivers" || words[0] == "transfer":
@@ -165,7 +172,7 @@ type asked struct {
 func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 	e := &asked{host: host, Exchange: history.Exchange{
 		BeganNS: w.since(), To: w.machine.Name(request.URL.Hostname()), Method: request.Method, Path: request.URL.RequestURI(), Key: request.Header.Get("Idempotency-Key"), Request: body,
-		Bearer: strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "),
+		Bearer: strings.TrimPrefix(request.Header.Get("Authorization"), "Bearer "), Range: request.Header.Get("Range"),
 	}}
 	e.call = callOf(e.Path)
 	w.mu.Lock()
@@ -225,7 +232,11 @@ func (w *World) Steps() int {
 	defer w.mu.Unlock()
 	steps := 0
 	for _, line := range w.History {
-		if e := line.Exchange; e != nil && e.Method == "POST" && e.Path == "/api/v1/weights" && e.Status == 200 {
+		e := line.Exchange
+		if e == nil || e.Method != http.MethodPost || e.Status != http.StatusOK {
+			continue
+		}
+		if e.Path == "/api/v1/weights" || callOf(e.Path) == "batches ack" {
 			steps++
 		}
 	}

@@ -55,6 +55,10 @@ type World struct {
 	awaited []*awaited
 	// logged has a value while a broker has written to the log since the scribe asked.
 	logged chan struct{}
+	// shares are the newest attempts in which ranks have done their shares, by lease, version and rank.
+	shares map[[3]int64]int64
+	// drains have planes stop in order, by the host on which they serve.
+	drains map[*machine.Host]func()
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
 	trusted      *x509.CertPool
@@ -68,7 +72,9 @@ type actor struct {
 	dir  string // of its files
 	host *machine.Host
 	down bool
-	run  func(*machine.Host) error
+	// leaving is the last program that was told to stop; nil for none.
+	leaving *leaving
+	run     func(*machine.Host) error
 }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -81,8 +87,9 @@ func Run(p plan.Plan) (*World, error) {
 	w := &World{
 		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, servers: map[string]*enginetest.PolicyServer{}, lasting: map[string]int{},
 		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(), logged: make(chan struct{}, 1),
+		drains: map[*machine.Host]func(){}, shares: map[[3]int64]int64{},
 	}
-	if err := writeModel("model", p.Store.Prompt); err != nil {
+	if err := writeModel("model", p.Store.Prompt, w.floats()); err != nil {
 		return nil, err
 	}
 	w.place()
@@ -153,7 +160,10 @@ func (w *World) place() {
 	for i := range p.Planes {
 		w.put(fmt.Sprint("plane", i), "runs", p.Durable, w.servePlane)
 	}
-	w.put("trainer", "", false, w.serveTrainer)
+	for rank := range max(p.Trainer.Ranks, 1) {
+		w.put(rankHost(rank), "", false, func(h *machine.Host) error { return w.serveTrainer(h, rank) })
+		w.actors[rankHost(rank)].host.Narrow(p.Trainer.Window)
+	}
 	for i := range p.Workers {
 		w.put(fmt.Sprint("worker", i), "", false, w.serveWorker)
 	}
@@ -181,6 +191,10 @@ func (w *World) begin(a *actor) {
 	h.Go(func() {
 		err := a.run(h)
 		w.note(a.name, "note", fmt.Sprint("ended: ", err))
+		if l := a.leaving; l != nil && l.host == h {
+			close(l.ended)
+			return
+		}
 		if err != nil {
 			w.machine.Go(func() { w.fall(a, h) })
 		}

@@ -11,7 +11,7 @@ import (
 
 // passes make smaller plans of one: each makes other changes, the largest ones first. Every change leaves fewer or
 // smaller things, so that a search ends.
-var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, plainer, fewerSteps, smallerGroups, plainerChats, earlierFaults, smallerFaults}
+var passes = []func(plan.Plan) []candidate{fewerFaults, fewerHosts, plainer, plainerTrainer, fewerSteps, smallerGroups, plainerChats, earlierFaults, smallerFaults}
 
 // fewerFaults leaves out halves of the faults, then quarters, down to one.
 func fewerFaults(p plan.Plan) []candidate {
@@ -92,6 +92,25 @@ func plainer(p plan.Plan) []candidate {
 			found = append(found, candidate{c, key.name})
 		}
 	}
+	return found
+}
+
+// plainerTrainer takes away one thing that a trainer does beside training, or a rank.
+func plainerTrainer(p plan.Plan) []candidate {
+	var found []candidate
+	plainer := func(there bool, said string, change func(t *plan.Trainer)) {
+		if there {
+			c := p
+			change(&c.Trainer)
+			found = append(found, candidate{c, said})
+		}
+	}
+	t := p.Trainer
+	plainer(t.Ranks > 1, fmt.Sprintf("%d ranks", t.Ranks-1), func(t *plan.Trainer) { t.Ranks-- })
+	plainer(t.Acks, "without acks", func(t *plan.Trainer) { t.Acks = false })
+	plainer(t.Back > 0, "without handing back", func(t *plan.Trainer) { t.Back = 0 })
+	plainer(t.Floats > 0, "a small model", func(t *plan.Trainer) { t.Floats = 0 })
+	plainer(t.Window > 0, "wide connections", func(t *plan.Trainer) { t.Window = 0 })
 	return found
 }
 

@@ -1,0 +1,37 @@
+package plan
+
+import (
+	"slices"
+	"testing"
+)
+
+// Every fault comes over a host of its plan, and each part of the draw is met.
+func TestDraw(t *testing.T) {
+	met := map[string]int{}
+	for seed := range uint64(500) {
+		p := Draw(seed)
+		hosts := p.hosts()
+		for _, f := range p.Faults {
+			if !slices.ContainsFunc([]string{"plane", "broker", "trainer", "worker", "engine", "receiver"}, func(role string) bool { return slices.Contains(hosts[role], f.Host) }) {
+				t.Errorf("seed %d: %+v is over no host of %v", seed, f, hosts)
+			}
+			met[f.Kind]++
+			if f.Await.Asks != "" {
+				met["while "+f.Await.Asks]++
+			}
+		}
+		for part, drawn := range map[string]bool{
+			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "window": p.Trainer.Window > 0,
+			"redundancy": p.Rules.Redundancy > 0,
+		} {
+			if drawn {
+				met[part]++
+			}
+		}
+	}
+	for _, part := range []string{"ranks", "acks", "back", "window", "redundancy", Stop, "while weights", "while receivers loaded"} {
+		if met[part] < 5 {
+			t.Errorf("%s is met %d times: %v", part, met[part], met)
+		}
+	}
+}
