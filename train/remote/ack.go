@@ -57,6 +57,7 @@ func (t *Trainer) acknowledge(lease loop.LeaseID, req protocol.AckRequest) (*off
 	if err := (stamps{forward: req.ForwardVersion, step: req.StepVersion}).check(o.version); err != nil {
 		return nil, 0, err
 	}
+	t.touch(0) // whatever comes of it
 	version := o.version + 1
 	if version%loop.Version(t.opt.SyncEvery) == 0 {
 		return nil, 0, protocol.Refuse(protocol.CodeConflict, "version %d goes to the engines (every %d), which need its weights: publish it, which ends the step", version, t.opt.SyncEvery).

@@ -190,6 +190,7 @@ func (t *Trainer) checkMade(p *publication) error {
 	if err != nil {
 		return err
 	}
+	t.touch(0) // whatever comes of it
 	if p.Version != o.version+1 {
 		return outOfOrder(p.Version, o.version+1)
 	}

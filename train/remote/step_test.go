@@ -436,6 +436,28 @@ func TestUploadIsAWord(t *testing.T) {
 	})
 }
 
+// A publish or an ack that is refused keeps the lease as a renewal does: its trainer was heard.
+func TestRefusedPublishIsAWord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, func(o *Options) { o.SyncEvery = 1 })
+		out := r.train(groups(5, 1, 0, 2))
+		l := r.lease("a", 0, 0)
+		for range 3 {
+			time.Sleep(50 * time.Second) // a lease lasts for 60
+			request := ofLease("a", l)
+			request.StepVersion = 1
+			_, err := r.publish(request, model(1, 2))
+			r.refused(err, protocol.CodeConflict, "weight version skew")
+			time.Sleep(50 * time.Second)
+			_, err = r.Ack(t.Context(), l.Lease, protocol.AckRequest{Trainer: "a", Attempt: l.Attempt})
+			r.refused(err, protocol.CodeConflict, "goes to the engines")
+		}
+		_, err := r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+	})
+}
+
 // drip pauses before every few bytes.
 type drip struct {
 	left  []byte
