@@ -222,13 +222,13 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 }
 
 // lastWordOfRanks is the last word before a time of the rank that was silent for the longest, with its line, and the number
-// of ranks; -1 where a rank has not been heard. A publish speaks for all of them.
+// of ranks; -1 where a rank has not been heard.
 func (e *expiry) lastWordOfRanks(calls []*named, before int64) (heard int64, line, ranks int) {
 	ranks = e.said.ranks
 	for rank := range ranks {
 		var own []*named
 		for _, n := range calls {
-			if n.rank == rank || n.kind == "publish" {
+			if n.rank == rank {
 				own = append(own, n)
 			}
 		}

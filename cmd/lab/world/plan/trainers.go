@@ -71,14 +71,17 @@ func (d drawer) loads(p *Plan, span int) {
 		p.Rules.Batch = 4 * d.between(1, 2)
 	}
 	p.Rules.Batch = (p.Rules.Batch + 3) / 4 * 4
-	if strings.Contains(p.Rules.Sync, "in_flight") && !strings.Contains(p.Rules.Sync, "rolling") {
+	if d.chance(2) && strings.Contains(p.Rules.Sync, "in_flight") && !strings.Contains(p.Rules.Sync, "rolling") {
 		p.Rules.Sync += ", switch: rolling"
 	}
 	if d.chance(2) { // an engine whose receiver lags behind goes on with the version before, beside the others
-		p.Receivers = max(p.Receivers, 1)
-		times := uint64(d.of(1000, 2000, 4000))
+		p.Receivers = max(p.Receivers, d.between(1, 2))
+		times := uint64(d.of(200, 400, 600))
 		for _, plane := range p.hosts()["plane"] {
 			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(span)})
+		}
+		for i := 1; i < p.Receivers; i++ { // one that has loaded waits for the others
+			d.add(p, Fault{Kind: Kill, Host: fmt.Sprint("receiver", i), Await: Await{By: "receiver", Asks: "receivers loaded", LaterMS: int64(d.IntN(100))}, ForMS: 50, N: 1}, span)
 		}
 	}
 }
