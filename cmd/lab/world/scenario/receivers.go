@@ -125,7 +125,11 @@ func weightsOf(dir string) (string, error) {
 	if roleOf(filepath.Base(filepath.Dir(above))) != "receiver" {
 		return filepath.Base(above), nil
 	}
-	if hash, err := listed(above); err != nil || hash[weights.ModelName] != sum(content) {
+	hash, err := listed(above)
+	if err != nil { // a loss of power has torn the manifest: the receiver fetches the version anew
+		return "", err
+	}
+	if hash[weights.ModelName] != sum(content) {
 		return damaged, nil
 	}
 	return filepath.Base(above), nil
