@@ -578,25 +578,3 @@ func TestOutagesOfOneKindOverlap(t *testing.T) {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }
-
-// The last notices before a recovery may be missing in the log, and a trained rollout may not.
-func TestLedgerAfterARecovery(t *testing.T) {
-	own := sums{Admitted: 12, InFlight: 2, Waiting: 4, Trained: 2, Evicted: 2, Failed: 2}
-	for _, c := range []struct {
-		told sums
-		want bool
-	}{
-		{own, true},
-		{sums{Admitted: 12, InFlight: 2, Waiting: 2, Trained: 2, Evicted: 4, Failed: 2}, true},
-		{sums{Admitted: 13, InFlight: 2, Waiting: 4, Trained: 2, Evicted: 2, Failed: 3}, true},
-		{sums{Admitted: 12, InFlight: 2, Waiting: 4, Trained: 2, Evicted: 2, Cancelled: 1, Failed: 1}, true},
-		{sums{Admitted: 12, InFlight: 2, Waiting: 5, Trained: 2, Evicted: 2, Failed: 1}, false},
-		{sums{Admitted: 12, InFlight: 2, Waiting: 2, Trained: 4, Evicted: 2, Failed: 2}, false},
-		{sums{Admitted: 12, InFlight: 2, Waiting: 6, Trained: 2, Failed: 2}, false},
-		{sums{Admitted: 11, InFlight: 1, Waiting: 4, Trained: 2, Evicted: 2, Failed: 2}, false},
-	} {
-		if got := c.told.after(own); got != c.want {
-			t.Errorf("%+v after %+v: %v, want %v", c.told, own, got, c.want)
-		}
-	}
-}
