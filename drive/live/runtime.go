@@ -44,7 +44,7 @@ type Runtime struct {
 	inbox  chan completion
 	wg     sync.WaitGroup
 	ctx    context.Context
-	cancel context.CancelFunc
+	cancel context.CancelCauseFunc
 	// groups are those with rollouts started by this process that have not ended.
 	groups map[loop.GroupID]liveGroup
 	// counted are the attempts that the groups to train on are made of.
@@ -182,7 +182,7 @@ func New(opt Options) (*Runtime, error) {
 	r.publish()
 	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
-	r.ctx, r.cancel = context.WithCancel(context.Background())
+	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	return r, nil
 }
 
@@ -193,8 +193,9 @@ func (r *Runtime) Stop() { r.stopOnce.Do(func() { close(r.stop) }) }
 // Run runs to the end: the configured steps, a Stop, or an error. When ctx ends it
 // stops at once; a resume issues unfinished actions again.
 func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
+	ended := port.ErrEnded
 	defer func() {
-		r.cancel()
+		r.cancel(ended)
 		r.wg.Wait()
 		if p := recover(); p != nil {
 			broken, ok := p.(*loop.InvariantError)
@@ -222,6 +223,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 		err := r.close()
 		return res, errors.Join(fmt.Errorf("live: %w at version %d: %w", ErrTrainer, r.l.Version(), r.failure), err)
 	}
+	ended = nil
 	return res, nil
 }
 

@@ -83,6 +83,8 @@ func (s *slot) take(d time.Duration) {
 
 type played struct {
 	cancel context.CancelFunc
+	// stop ends the rollout as the end of the runtime does.
+	stop   context.CancelCauseFunc
 	slot   *slot
 	done   chan struct{}
 	sample port.Sample
@@ -107,8 +109,9 @@ func open(t *testing.T, change func(*Options)) *Dispatcher {
 
 func play(t *testing.T, e *Dispatcher, id port.RolloutID) *played {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &played{cancel: cancel, slot: &slot{takes: time.Second}, done: make(chan struct{})}
+	runtime, stop := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancel(runtime)
+	p := &played{cancel: cancel, stop: stop, slot: &slot{takes: time.Second}, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
 		p.sample, p.err = e.Play(ctx, port.RolloutRequest{ID: id, Level: 2}, p.slot)

@@ -417,6 +417,23 @@ func TestGivenUpAfterFinish(t *testing.T) {
 	}
 }
 
+// A worker whose reward came in time is not told that it does not count where the runtime has ended: it may be in the log.
+func TestRuntimeEndsAfterFinish(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		sample(t, e, "w", c.ID, 0, 20)
+		go func() {
+			<-p.done
+			p.stop(port.ErrEnded)
+		}()
+		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
+		refused(t, err, protocol.CodeUnavailable, "before g1-s0-a1 was logged")
+		empty(t, e)
+	})
+}
+
 // TestFailures: a worker may fail a rollout, by three reasons, and an engine may.
 func TestFailures(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -135,7 +135,11 @@ func (e *Dispatcher) attend(ctx context.Context, s *session) {
 	s.detach = context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		if s.state == stateReturned {
+		switch {
+		case s.state != stateReturned:
+		case errors.Is(context.Cause(ctx), port.ErrEnded):
+			e.end(s, outcome{kind: outcomeUnlogged})
+		default:
 			e.giveUp(s, nil)
 		}
 	})

@@ -198,6 +198,10 @@ type SampleRequest struct {
 	Dropped <-chan struct{}
 }
 
+// ErrEnded is the cause with which a rollout's context ends where the runtime ends before it has finished. The runtime does
+// not know whether the rollout's score is in the log.
+var ErrEnded = errors.New("the runtime has ended")
+
 // ErrDropped is the error of a Sampler whose request was dropped.
 var ErrDropped = errors.New("the response was dropped")
 
