@@ -30,6 +30,7 @@ func (c *check) checkReplies() {
 		}
 		x := l.Exchange
 		if x == nil || x.Key == "" || !strings.HasPrefix(x.Path, "/api/v1/") || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
+			strings.HasSuffix(x.Path, "/touch") || strings.HasSuffix(x.Path, "/renew") || // they renew again
 			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
 			continue
 		}
