@@ -3,6 +3,7 @@ package scenario
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -37,6 +38,7 @@ const (
 	promptTokensMax = 64
 	contextTokens   = 256
 	apiPort         = ":7070"
+	verifierPort    = ":9000"
 )
 
 // token is that of a role.
@@ -105,7 +107,21 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 	w.mu.Lock()
 	w.servers[h.Name] = server
 	w.mu.Unlock()
+	if w.plan.Chat != nil && w.plan.Chat.Players > 0 && i == 0 {
+		return http.ListenAndServe(verifierPort, http.HandlerFunc(verify))
+	}
 	select {}
+}
+
+// verify judges the rollouts that planes play, on the first engine's host: a program of the machine's would run by its clock.
+func verify(rw http.ResponseWriter, r *http.Request) {
+	var asked struct{ ID, Response string }
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		http.Error(rw, err.Error(), http.StatusBadRequest)
+		return
+	}
+	rw.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(rw, `{"id": %q, "reward": %g}`, asked.ID, float64(len(asked.Response)%4)/4)
 }
 
 // liar says that its engine has taken new weights while it goes on with the old ones. A plane's program finds that out by

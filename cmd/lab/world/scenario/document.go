@@ -78,7 +78,8 @@ func (w *World) writeDocuments() error {
 	if p.Chat != nil { // all turns but the last are in the prompt
 		gateway, promptMost = fmt.Sprintf("gateway: {wait_s: %g}\n", float64(p.Chat.WaitMS)/1000), 200
 		if p.Chat.Players > 0 {
-			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: starlark, expression: "len(response) %% 4 / 4"}`, p.Chat.Players)
+			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: http, url: "http://%s%s/verify"}`, p.Chat.Players,
+				w.actors["engine0"].host.IP, verifierPort)
 		}
 	}
 	channels := ""
