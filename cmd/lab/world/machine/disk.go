@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -40,10 +41,39 @@ type change struct {
 
 // disk is a host's: its state, and the bytes that a loss of power would take.
 type disk struct {
-	full     bool
-	rot      bool
-	drag     time.Duration
-	unsynced map[uint64][]change // by inode: a file may be renamed
+	full bool
+	rot  bool
+	drag time.Duration
+	// keeps: unsynced has the writes that no sync has followed.
+	keeps    bool
+	unsynced []inode
+}
+
+// inode is a file, which may be renamed. There is no map by number: numbers differ from run to run, and with them the
+// growth of a map, and with that where everything else lies in memory.
+type inode struct {
+	number  uint64
+	changes []change
+}
+
+func (d *disk) note(number uint64, c change) {
+	i := slices.IndexFunc(d.unsynced, func(f inode) bool { return f.number == number })
+	if i < 0 {
+		i = len(d.unsynced)
+		d.unsynced = append(d.unsynced, inode{number: number})
+	}
+	d.unsynced[i].changes = append(d.unsynced[i].changes, c)
+}
+
+// take forgets the changes of a file, and returns them.
+func (d *disk) take(number uint64) []change {
+	i := slices.IndexFunc(d.unsynced, func(f inode) bool { return f.number == number })
+	if i < 0 {
+		return nil
+	}
+	changes := d.unsynced[i].changes
+	d.unsynced = slices.Delete(d.unsynced, i, i+1)
+	return changes
 }
 
 func newDisks(w *World) *disks { return &disks{w: w, files: map[int]*file{}} }
@@ -66,10 +96,10 @@ func (d *disks) Opened(fd int, path string, flags int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.files[fd] = &file{host: h, path: path, sync: flags&(syscall.O_SYNC|syscall.O_DSYNC) != 0}
-	if flags&(syscall.O_TRUNC|syscall.O_CREAT) != 0 && flags&writing != 0 && h.disk.unsynced != nil {
+	if flags&(syscall.O_TRUNC|syscall.O_CREAT) != 0 && flags&writing != 0 && h.disk.keeps {
 		var stat syscall.Stat_t
 		if syscall.Fstat(fd, &stat) == nil && stat.Size == 0 { // a number may be that of a file that is gone
-			delete(h.disk.unsynced, stat.Ino)
+			h.disk.take(stat.Ino)
 		}
 	}
 }
@@ -103,7 +133,7 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 
 // note keeps what a write is about to change, until the file is synced.
 func (f *file) note(fd, n int, offset int64) {
-	if f.host.disk.unsynced == nil || f.sync {
+	if !f.host.disk.keeps || f.sync {
 		return
 	}
 	var stat syscall.Stat_t
@@ -121,7 +151,7 @@ func (f *file) note(fd, n int, offset int64) {
 	if over := min(int64(n), stat.Size-offset); over > 0 {
 		c.old = readAt(f.path, offset, int(over))
 	}
-	f.host.disk.unsynced[stat.Ino] = append(f.host.disk.unsynced[stat.Ino], c)
+	f.host.disk.note(stat.Ino, c)
 }
 
 func readAt(path string, offset int64, n int) []byte {
@@ -137,7 +167,7 @@ func readAt(path string, offset int64, n int) []byte {
 
 func (d *disks) Truncate(fd int, size int64) error {
 	f := d.file(fd)
-	if f == nil || f.host.disk.unsynced == nil {
+	if f == nil || !f.host.disk.keeps {
 		return nil
 	}
 	var stat syscall.Stat_t
@@ -146,7 +176,7 @@ func (d *disks) Truncate(fd int, size int64) error {
 		if stat.Size > size {
 			c.old = readAt(f.path, size, int(stat.Size-size))
 		}
-		f.host.disk.unsynced[stat.Ino] = append(f.host.disk.unsynced[stat.Ino], c)
+		f.host.disk.note(stat.Ino, c)
 	}
 	return nil
 }
@@ -160,8 +190,8 @@ func (d *disks) Sync(fd int) error {
 		time.Sleep(drag)
 	}
 	var stat syscall.Stat_t
-	if f.host.disk.unsynced != nil && syscall.Fstat(fd, &stat) == nil {
-		delete(f.host.disk.unsynced, stat.Ino)
+	if f.host.disk.keeps && syscall.Fstat(fd, &stat) == nil {
+		f.host.disk.take(stat.Ino)
 	}
 	return nil
 }
@@ -199,12 +229,11 @@ func (d *disks) lose(h *Host) {
 	_ = filepath.WalkDir(".", func(path string, _ fs.DirEntry, _ error) error {
 		var stat syscall.Stat_t
 		if syscall.Lstat(path, &stat) == nil {
-			d.undo(path, h.disk.unsynced[stat.Ino])
-			delete(h.disk.unsynced, stat.Ino) // it may have two names
+			d.undo(path, h.disk.take(stat.Ino)) // once: it may have two names
 		}
 		return nil
 	})
-	clear(h.disk.unsynced)
+	h.disk.unsynced = nil
 }
 
 // undo takes a drawn number of the last changes of a file back.

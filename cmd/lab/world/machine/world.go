@@ -49,7 +49,7 @@ func (w *World) Host(name string, durable bool) *Host {
 	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w, window: window}
 	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
 	if durable {
-		h.disk.unsynced = map[uint64][]change{}
+		h.disk.keeps = true
 	}
 	w.hosts = append(w.hosts, h)
 	return h
