@@ -133,6 +133,8 @@ func (c *check) quiet(from, to int64) bool {
 // not known.
 func (c *check) stops(writer string) []span {
 	out := c.minorities()
+	// A plane with a broker inside it can write while it is cut off.
+	inside := !slices.ContainsFunc(c.lines, func(l history.Line) bool { return l.Kind == "start" && strings.HasPrefix(l.Host, "broker") })
 	for _, o := range c.outages {
 		from := o.from
 		switch {
@@ -140,7 +142,7 @@ func (c *check) stops(writer string) []span {
 			continue
 		case o.kind == "freeze" && o.host == writer:
 			from += blind
-		case strings.HasPrefix(o.host, "broker") && (o.kind == "freeze" || o.kind == "dead"), o.cuts(writer):
+		case strings.HasPrefix(o.host, "broker") && (o.kind == "freeze" || o.kind == "dead"), o.cuts(writer) && !inside:
 			from += c.unwritable()
 		default:
 			continue

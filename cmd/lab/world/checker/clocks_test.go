@@ -55,3 +55,15 @@ func TestClustersStopWithoutAMajority(t *testing.T) {
 		t.Errorf("two servers: %+v, want %+v", got, want)
 	}
 }
+
+// A plane that is cut off cannot write where its broker is elsewhere, and can where the broker is inside it.
+func TestCutsStopWithABrokerElsewhere(t *testing.T) {
+	for host, want := range map[string]int{"broker": 1, "worker0": 0} {
+		c := &check{log: &ledger{}, lines: []history.Line{{Host: host, Kind: "start"}}}
+		c.log.rules.writerS = 3
+		c.outages = []outage{{span{1 * second, 9 * second}, "plane0", "cut", ""}}
+		if got := c.stops("plane0"); len(got) != want {
+			t.Errorf("%s: %+v, want %d", host, got, want)
+		}
+	}
+}

@@ -9,7 +9,7 @@ import (
 
 // fold reads the log's text and takes its events in their order, each with the actions that follow from it.
 func fold(c *check, text []byte) *ledger {
-	l := &ledger{c: c, attempts: map[attemptID]*attempt{}, newest: map[attemptID]*attempt{}, groups: map[int64]*group{}, leases: map[int64]*lease{}, slots: map[int64]*attempt{}, steps: map[[2]int64]int64{}, times: []int64{0}, versions: []made{{}}, trainedAt: []int64{0}}
+	l := &ledger{c: c, attempts: map[attemptID]*attempt{}, newest: map[attemptID]*attempt{}, groups: map[int64]*group{}, leases: map[int64]*lease{}, slots: map[int64]*attempt{}, steps: map[[2]int64]int64{}, times: []int64{0}, versions: []made{{}}, trainedAt: []int64{0}, unwanted: map[int64]bool{}}
 	var err error
 	if l.entries, err = parse(text); err != nil {
 		c.fail(RuleLog, -1, "%v", err)
@@ -25,8 +25,11 @@ func fold(c *check, text []byte) *ledger {
 		e := &l.entries[i]
 		switch {
 		case e.note:
-			if e.kind == "end" {
+			switch e.kind {
+			case "end":
 				l.endNote(e.data)
+			case "discarded":
+				l.unwanted[e.n] = true
 			}
 		case e.action:
 			actions = append(actions, int32(i))
@@ -205,6 +208,8 @@ func (l *ledger) scored(e *entry) {
 		l.ends(a, e, pruned, "")
 	case e.noReward:
 		l.ends(a, e, failed, "environment")
+	case l.unwanted[e.n] && l.group(e.group).scored == l.rules.GroupSize: // a recovery has lost the line that aborted it
+		l.ends(a, e, cancelled, "")
 	default:
 		l.ends(a, e, scored, "")
 		a.reward, a.tokens, a.versionTokens = e.reward, e.tokens, e.versionTokens

@@ -139,6 +139,7 @@ type ledger struct {
 	restored   []int64
 	recovered  []int64 // numbers of the events
 	slots      map[int64]*attempt
+	unwanted   map[int64]bool // events whose score the log says to count for nothing
 	trainOrder []trainedGroup
 	sums       sums
 	// trainedAt is the number of rollouts that were trained when a version was made.

@@ -23,3 +23,20 @@ func TestLedgerAfterARecovery(t *testing.T) {
 		}
 	}
 }
+
+// A recovery may have lost the line that aborted a superfluous rollout: the log then says that its score counts for nothing.
+func TestDiscardedScoreOfAFullGroup(t *testing.T) {
+	for full, want := range map[bool]string{true: cancelled, false: scored} {
+		id := attemptID{1, 2, 1}
+		a := &attempt{id: id, state: running}
+		l := &ledger{c: &check{}, attempts: map[attemptID]*attempt{id: a}, slots: map[int64]*attempt{0: a}, groups: map[int64]*group{1: {}},
+			unwanted: map[int64]bool{7: true}, versions: []made{{}}, rules: rules{GroupSize: 2}}
+		if full {
+			l.groups[1].scored = 2
+		}
+		l.scored(&entry{n: 7, group: 1, sample: 2, attempt: 1})
+		if a.state != want {
+			t.Errorf("a full group %v: %s, want %s", full, a.state, want)
+		}
+	}
+}
