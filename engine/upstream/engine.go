@@ -143,7 +143,7 @@ func (e *Engine) spawn(f func()) bool {
 	return true
 }
 
-// Probe asks the server anew what it can.
+// Probe asks the server anew what it can. It pauses the server for a moment: no switch may be under way beside it.
 func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
 	caps, err := e.opt.Dialect.Probe(ctx, e.opt.Server.within(questionLimit))
 	if err != nil {
@@ -153,6 +153,7 @@ func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
 	defer e.mu.Unlock()
 	e.caps = &caps
 	e.deaf.Store(false)
+	e.notify()
 	return caps, nil
 }
 
@@ -184,6 +185,36 @@ func (e *Engine) ready(ctx context.Context) (*Capabilities, error) {
 		return nil, err
 	}
 	return &found, nil
+}
+
+// readyBeside is ready for who is not in a Load or Switch: the end of the pause that a probe tries would end that of a
+// switch. It waits until the capabilities are known, or it is its turn to ask.
+func (e *Engine) readyBeside(ctx context.Context) (*Capabilities, error) {
+	limit := time.NewTimer(probeLimit)
+	defer limit.Stop()
+	for {
+		e.mu.Lock()
+		caps, changed := e.caps, e.changed
+		e.mu.Unlock()
+		if caps != nil {
+			return caps, nil
+		}
+		select {
+		case e.switching <- struct{}{}:
+			defer e.turnOver()
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(e.life, cancel)()
+			return e.ready(ctx)
+		case <-changed:
+		case <-limit.C:
+			return nil, e.fail("nobody knows what its server can, and it could not be asked for %v", probeLimit)
+		case <-e.life.Done():
+			return nil, e.fail("%w", ErrClosed)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // Status says how an engine is doing.

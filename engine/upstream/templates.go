@@ -136,7 +136,7 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 			problems = append(problems, e.fail("a server of kind %s renders no chats", e.opt.Dialect.Kind()))
 			continue
 		}
-		caps, err := e.ready(ctx)
+		caps, err := e.readyBeside(ctx)
 		if err == nil && !caps.Template {
 			lacking++
 			err = e.fail("%w: it renders no chats and reads no tokens", ErrLacking)
