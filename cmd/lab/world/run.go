@@ -27,7 +27,7 @@ import (
 // runCmd runs one world.
 type runCmd struct {
 	World   string `arg:"" name:"seed-or-plan" help:"A seed, which is a number, or the path of a plan."`
-	Keep    string `placeholder:"DIR" help:"Run the world in this folder, which is empty or not there, and leave it."`
+	Keep    string `placeholder:"DIR" help:"Copy all that the world leaves to this folder, which is empty or not there."`
 	Trace   string `placeholder:"FILE" help:"Copy the trace of the world's run to this file, for headway view."`
 	Plan    string `placeholder:"FILE" help:"Write the plan to this file."`
 	History string `placeholder:"FILE" help:"Write everything that the hosts saw and did to this file, a line of JSON each."`

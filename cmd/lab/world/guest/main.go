@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -20,18 +21,13 @@ import (
 )
 
 func main() {
-	seed := flag.Uint64("seed", 1, "the seed whose plan is drawn")
-	file := flag.String("plan", "", "a plan to run instead")
-	written := flag.String("history", "", "where to write the history, a line of JSON each")
+	history := flag.Bool("history", false, "write the history to the third file, a line of JSON each")
 	order := flag.String("order", "", "where to write the first picks of the scheduler")
 	flag.Parse()
-	p := plan.Draw(*seed)
-	if *file != "" {
-		raw, err := os.ReadFile(*file)
-		must(err)
-		p = plan.Plan{}
-		must(json.Unmarshal(raw, &p))
-	}
+	raw, err := io.ReadAll(os.Stdin)
+	must(err)
+	var p plan.Plan
+	must(json.Unmarshal(raw, &p))
 	if *order != "" {
 		machine.KeepOrder(1 << 19)
 	}
@@ -56,13 +52,13 @@ func main() {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	r.AllocMB = float64(memory.TotalAlloc >> 20)
-	if *written != "" {
-		writeHistory(*written, w)
+	if *history {
+		writeHistory(w)
 	}
 	if *order != "" {
 		writeOrder(*order)
 	}
-	raw, err := json.Marshal(r)
+	raw, err = json.Marshal(r)
 	must(err)
 	fmt.Println(string(raw))
 	if r.Stuck != "" || len(r.Violations) > 0 {
@@ -86,9 +82,8 @@ func must(err error) {
 	}
 }
 
-func writeHistory(path string, w *scenario.World) {
-	f, err := os.Create(path)
-	must(err)
+func writeHistory(w *scenario.World) {
+	f := os.NewFile(3, "history")
 	lines := json.NewEncoder(f)
 	for _, line := range w.History {
 		must(lines.Encode(line))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -96,8 +97,9 @@ func scratch() (string, error) {
 			_ = os.RemoveAll(folder) // another user's stays
 		}
 	}
-	folder, err := os.MkdirTemp(parent, fmt.Sprintf("%s%d-", prefix, os.Getpid()))
-	if err != nil {
+	// Its path is of one length, as all is that a world begins with.
+	folder := filepath.Join(parent, fmt.Sprintf("%s%07d-%016x", prefix, os.Getpid(), rand.Uint64()))
+	if err := os.Mkdir(folder, 0o700); err != nil {
 		return "", fmt.Errorf("a folder for worlds: %w", err)
 	}
 	return folder, nil

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -27,7 +26,7 @@ type Job struct {
 	Seed uint64
 	// Plan takes the seed's place; nil for none.
 	Plan *plan.Plan
-	// Keep is an empty folder in which the world is run and which stays; "" for a folder that is removed.
+	// Keep is an empty folder to which all that the world leaves is copied; "" for none.
 	Keep string
 	// History is the path of the file to which the program writes its history; "" for none.
 	History string
@@ -36,52 +35,69 @@ type Job struct {
 // Run runs one world. An error says that it could not be run, or that the context ended: nothing is known of the world.
 func (p *Program) Run(ctx context.Context, job Job) (Result, error) {
 	name := fmt.Sprintf("%09d", p.worlds.Add(1)) // of one length: it is a part of the path of the world's folder
-	arguments := []string{"-seed", strconv.FormatUint(job.Seed, 10)}
-	if job.Plan != nil {
-		text, err := json.Marshal(job.Plan)
-		if err != nil {
-			return Result{}, err
-		}
-		path := filepath.Join(p.folder, name+".json")
-		defer os.Remove(path)
-		if err := os.WriteFile(path, text, 0o644); err != nil {
-			return Result{}, err
-		}
-		arguments = []string{"-plan", path}
+	world := job.Plan
+	if world == nil {
+		drawn := plan.Draw(job.Seed)
+		world = &drawn
 	}
+	text, err := json.Marshal(world)
+	if err != nil {
+		return Result{}, err
+	}
+	in, out, err := p.streams(name, text, job.History)
+	if err != nil {
+		return Result{}, err
+	}
+	defer func() { _ = errors.Join(in.Close(), out.Close(), os.Remove(in.Name())) }()
+	// A seed and its plan, with a history and without, are one world: the program begins with the same steps.
+	arguments := []string{"-history=0"}
 	if job.History != "" {
-		arguments = append(arguments, "-history", job.History)
+		arguments = []string{"-history=1"}
 	}
-	dir := job.Keep
-	if dir == "" {
-		dir = filepath.Join(p.folder, name)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return Result{}, err
-		}
-		defer os.RemoveAll(dir)
+	dir := filepath.Join(p.folder, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return Result{}, err
 	}
+	defer os.RemoveAll(dir)
 	within, cancel := limited(ctx, p.Limit)
 	defer cancel()
 	var stdout, stderr kept
 	began := time.Now()
-	e, err := execute(within, dir, p.path, arguments, !p.Race, &stdout, &stderr)
+	e, err := execute(within, dir, p.path, arguments, !p.Race, in, out, &stdout, &stderr)
 	wall := time.Since(began)
 	if err == nil {
 		err = ctx.Err()
+	}
+	if err == nil && job.Keep != "" {
+		err = os.CopyFS(job.Keep, os.DirFS(dir))
 	}
 	if err != nil {
 		return Result{}, err
 	}
 	r := judge(e, p.Limit, stdout.String(), stderr.String())
 	r.Wall = wall
-	switch {
-	case r.Answered:
-	case job.Plan != nil:
-		r.Plan, r.Seed = *job.Plan, job.Plan.Seed
-	default:
-		r.Plan, r.Seed = plan.Draw(job.Seed), job.Seed
+	if !r.Answered {
+		r.Plan, r.Seed = *world, world.Seed
 	}
 	return r, nil
+}
+
+// streams are the files that a program reads its plan from and writes its history to.
+func (p *Program) streams(name string, plan []byte, history string) (in, out *os.File, err error) {
+	path := filepath.Join(p.folder, name+".json")
+	if err = os.WriteFile(path, plan, 0o644); err != nil {
+		return nil, nil, err
+	}
+	if in, err = os.Open(path); err != nil {
+		return nil, nil, err
+	}
+	if history == "" {
+		history = os.DevNull
+	}
+	if out, err = os.OpenFile(history, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644); err != nil {
+		return nil, nil, errors.Join(err, in.Close())
+	}
+	return in, out, nil
 }
 
 // ending is how a process ended.
@@ -96,9 +112,10 @@ const dumpTime = 10 * time.Second
 
 // execute runs a program until it ends. When its time is over, SIGQUIT has it print its goroutines and end. A bounded
 // one may take only so much memory.
-func execute(ctx context.Context, dir, path string, arguments []string, bounded bool, stdout, stderr io.Writer) (ending, error) {
+func execute(ctx context.Context, dir, path string, arguments []string, bounded bool, stdin, history *os.File, stdout, stderr io.Writer) (ending, error) {
 	cmd := exec.CommandContext(ctx, path, arguments...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = dir, environment, stdout, stderr
+	cmd.Args[0] = "world" // wherever it lies
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = dir, environment, stdin, stdout, stderr, []*os.File{history}
 	cmd.WaitDelay = dumpTime // then it is killed
 	late := false
 	cmd.Cancel = func() error {

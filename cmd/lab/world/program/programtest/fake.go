@@ -5,8 +5,10 @@ package programtest
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strconv"
 	"strings"
@@ -79,21 +81,32 @@ func Fails(p plan.Plan) bool {
 }
 
 func world(arguments []string) int {
-	if len(arguments) == 4 && arguments[2] == "-history" {
+	if len(arguments) != 1 || !strings.HasPrefix(arguments[0], "-history=") {
+		return harness("want whether the history is written, have %q", arguments)
+	}
+	var p plan.Plan
+	text, err := io.ReadAll(os.Stdin)
+	if err == nil {
+		err = json.Unmarshal(text, &p)
+	}
+	if err != nil {
+		return harness("%v", err)
+	}
+	drawn := reflect.DeepEqual(p, plan.Draw(p.Seed))
+	if drawn {
+		p = Plan(p.Seed)
+	}
+	if arguments[0] == "-history=1" {
 		history := "one\ntwo\n"
-		if arguments[1] == strconv.Itoa(Wavering) {
+		if p.Seed == Wavering {
 			history += fmt.Sprintln(os.Getpid())
 		}
-		if arguments[1] == strconv.Itoa(Panicked) {
-			return act(Plan(Panicked), false) // before it has written any
+		if p.Seed == Panicked {
+			return act(p, false) // before it has written any
 		}
-		if err := os.WriteFile(arguments[3], []byte(history), 0o644); err != nil {
+		if _, err := os.NewFile(3, "history").WriteString(history); err != nil {
 			return harness("%v", err)
 		}
-		arguments = arguments[:2]
-	}
-	if len(arguments) != 2 {
-		return harness("want two arguments, have %q", arguments)
 	}
 	if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
 		return harness("the folder is not empty")
@@ -107,28 +120,7 @@ func world(arguments []string) int {
 	if err := os.WriteFile("left", []byte("behind"), 0o644); err != nil {
 		return harness("%v", err)
 	}
-	var p plan.Plan
-	broken := false
-	switch arguments[0] {
-	case "-seed":
-		seed, err := strconv.ParseUint(arguments[1], 10, 64)
-		if err != nil {
-			return harness("%v", err)
-		}
-		p = Plan(seed)
-	case "-plan":
-		text, err := os.ReadFile(arguments[1])
-		if err == nil {
-			err = json.Unmarshal(text, &p)
-		}
-		if err != nil {
-			return harness("%v", err)
-		}
-		broken = Fails(p)
-	default:
-		return harness("unknown argument %q", arguments[0])
-	}
-	return act(p, broken)
+	return act(p, !drawn && Fails(p))
 }
 
 func harness(format string, values ...any) int {
