@@ -83,7 +83,7 @@ $(RUNSC):
 	@echo "It goes into $(@D) (96 MiB), outside this checkout; remove that directory to be rid of it."
 	@sum=$$($(GO) mod download -json gvisor.dev/gvisor@$(RUNSC_VERSION) | sed -n 's/.*"Sum": "\(.*\)".*/\1/p'); \
 	if [ "$$sum" != "$(RUNSC_SUM)" ]; then echo "gvisor.dev/gvisor@$(RUNSC_VERSION) has the sum $$sum, not $(RUNSC_SUM)" >&2; exit 1; fi
-	GOBIN=$(@D) CGO_ENABLED=0 $(LESS_GC) $(GO) install gvisor.dev/gvisor/runsc@$(RUNSC_VERSION)
+	GOBIN=$(@D) $(LESS_GC) CGO_ENABLED=0 $(GO) install gvisor.dev/gvisor/runsc@$(RUNSC_VERSION)
 
 .PHONY: test-python
 test-python: $(VENV)/installed ## the Python client: types, style, and its tests against the real server (with jax; torch if it is installed)
