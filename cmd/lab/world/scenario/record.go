@@ -151,7 +151,7 @@ func callOf(path string) string {
 		return "weights files"
 	case words[0] == "weights" && len(words) == 2 && words[1] != "latest":
 		return "weights version"
-	case len(words) == 3:
+	case len(words) == 3, words[0] == "batches" && len(words) > 3:
 		return words[0] + " " + words[2]
 	case words[0] == "receivers" || words[0] == "transfer":
 		return words[0]
