@@ -85,6 +85,28 @@ func (d drawer) of(values ...int) int { return values[d.IntN(len(values))] }
 // chance is true once in n times.
 func (d drawer) chance(n int) bool { return d.IntN(n) == 0 }
 
+// weighted is one of n, each as likely as its weight is large.
+func (d drawer) weighted(n int, weight func(i int) int) int {
+	sum := 0
+	for i := range n {
+		sum += weight(i)
+	}
+	at, i := d.IntN(sum), 0
+	for at >= weight(i) {
+		at -= weight(i)
+		i++
+	}
+	return i
+}
+
+// one is a host of a role, or empty where there is none.
+func (d drawer) one(hosts map[string][]string, role string) string {
+	if n := len(hosts[role]); n > 0 {
+		return hosts[role][d.IntN(n)]
+	}
+	return ""
+}
+
 // hosts are the names of the plan's hosts by role.
 func (p Plan) hosts() map[string][]string {
 	found := map[string][]string{"trainer": {"trainer"}}
@@ -166,21 +188,12 @@ func (p Plan) bears(f Fault) bool {
 }
 
 func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
-	sum := 0
-	for _, r := range reach {
-		sum += r.weight
-	}
-	at, i := d.IntN(sum), 0
-	for at >= reach[i].weight {
-		at -= reach[i].weight
-		i++
-	}
-	r := reach[i]
+	r := reach[d.weighted(len(reach), func(i int) int { return reach[i].weight })]
 	role := r.roles[d.IntN(len(r.roles))]
 	if len(hosts[role]) == 0 {
 		return Fault{}, false
 	}
-	f := Fault{Kind: r.kind, Host: hosts[role][d.IntN(len(hosts[role]))], ForMS: int64(d.of(50, 300, 1000, 3000, 6000))}
+	f := Fault{Kind: r.kind, Host: d.one(hosts, role), ForMS: int64(d.of(50, 300, 1000, 3000, 6000))}
 	switch f.Kind {
 	case Flip:
 		f.N, f.Path = 1, "snapshots"
@@ -207,9 +220,5 @@ func (d drawer) other(hosts map[string][]string, host string) string {
 	if host[:min(5, len(host))] == "plane" {
 		roles = []string{"broker", "engine", "trainer", "worker", "receiver"}
 	}
-	role := roles[d.IntN(len(roles))]
-	if len(hosts[role]) == 0 {
-		return ""
-	}
-	return hosts[role][d.IntN(len(hosts[role]))]
+	return d.one(hosts, roles[d.IntN(len(roles))])
 }

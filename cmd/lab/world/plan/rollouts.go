@@ -30,12 +30,12 @@ func (d drawer) rollouts(p *Plan) {
 	}
 	if d.chance(6) {
 		for range d.between(1, 3) {
-			p.Faults = append(p.Faults, Fault{Kind: Abort, Host: d.engine(p), AtMS: d.when(p)})
+			p.Faults = append(p.Faults, Fault{Kind: Abort, Host: d.one(p.hosts(), "engine"), AtMS: d.when(p)})
 		}
 	}
 	if p.Planes == 1 && d.chance(3) { // the standby of a writer could not know what an engine computed before
 		for range d.between(1, 2) {
-			p.Faults = append(p.Faults, Fault{Kind: Deaf, Host: d.engine(p), AtMS: d.when(p), ForMS: int64(d.of(300, 1000, 3000))})
+			p.Faults = append(p.Faults, Fault{Kind: Deaf, Host: d.one(p.hosts(), "engine"), AtMS: d.when(p), ForMS: int64(d.of(300, 1000, 3000))})
 		}
 	}
 	p.Rows = d.chance(2)
@@ -47,11 +47,11 @@ func (d drawer) rollouts(p *Plan) {
 	}
 	if p.Chat != nil && p.Chat.Choices > 1 { // an engine stands still behind the first of several choices
 		for range d.between(0, 2) {
-			p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: d.engine(p), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000))})
+			p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: d.one(p.hosts(), "engine"), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000))})
 		}
 	}
 	if d.chance(7) { // a switch of weights loses one of its calls, whichever plane makes it
-		f := Fault{Kind: Drop, Other: d.engine(p), Path: switching[d.IntN(len(switching))], AtMS: d.when(p), ForMS: int64(d.of(1000, 3000)), N: uint64(d.of(1, 2))}
+		f := Fault{Kind: Drop, Other: d.one(p.hosts(), "engine"), Path: switching[d.IntN(len(switching))], AtMS: d.when(p), ForMS: int64(d.of(1000, 3000)), N: uint64(d.of(1, 2))}
 		for _, f.Host = range p.hosts()["plane"] {
 			p.Faults = append(p.Faults, f)
 		}
@@ -68,14 +68,9 @@ func (d drawer) pause(p *Plan) {
 			quiet = max(quiet, f.AtMS+f.ForMS)
 		}
 	}
-	host := p.hosts()["receiver"][d.IntN(p.Receivers)]
+	host := d.one(p.hosts(), "receiver")
 	p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: "trainer", AtMS: quiet, ForMS: 22_000},
 		Fault{Kind: Kill, Host: host, AtMS: quiet + 15_000, ForMS: int64(d.of(50, 300)), N: 1})
-}
-
-func (d drawer) engine(p *Plan) string {
-	all := p.hosts()["engine"]
-	return all[d.IntN(len(all))]
 }
 
 // when is a time at which the run is likely to be under way.
@@ -104,7 +99,7 @@ var ways = []struct {
 func (d drawer) writes(p *Plan) {
 	way, hosts := ways[d.IntN(len(ways))], p.hosts()
 	f := Fault{Kind: Drop, AtMS: d.when(p), ForMS: int64(d.of(300, 1000, 3000)), N: uint64(d.of(1, 2, 4, 16))}
-	f.Host, f.Other = hosts[way.from][d.IntN(len(hosts[way.from]))], hosts[way.to][d.IntN(len(hosts[way.to]))]
+	f.Host, f.Other = d.one(hosts, way.from), d.one(hosts, way.to)
 	if d.chance(2) {
 		f.Kind = Lag
 	}

@@ -43,14 +43,6 @@ func (d drawer) store(p *Plan) {
 	}
 }
 
-// one is a host of a role, or empty where there is none.
-func (d drawer) one(hosts map[string][]string, role string) string {
-	if n := len(hosts[role]); n > 0 {
-		return hosts[role][d.IntN(n)]
-	}
-	return ""
-}
-
 // near is about the time of one of the faults that are there.
 func (d drawer) near(p *Plan) int64 { return p.Faults[d.IntN(len(p.Faults))].AtMS }
 
@@ -150,7 +142,7 @@ func (d drawer) cluster(p *Plan) {
 			f.Other = servers[d.IntN(len(servers))]
 		}
 	}
-	at, kept := p.Faults[d.IntN(len(p.Faults))].AtMS, d.IntN(len(servers))
+	at, kept := d.near(p), d.IntN(len(servers))
 	for i, host := range servers {
 		if i == kept {
 			continue
@@ -247,16 +239,7 @@ func (d drawer) event(hosts map[string][]string) Await {
 
 // strike is one fault of a storm.
 func (d drawer) strike(hosts map[string][]string, names map[string]string) (Fault, bool) {
-	sum := 0
-	for _, s := range strikes {
-		sum += s.weight
-	}
-	at, i := d.IntN(sum), 0
-	for at >= strikes[i].weight {
-		at -= strikes[i].weight
-		i++
-	}
-	s := strikes[i]
+	s := strikes[d.weighted(len(strikes), func(i int) int { return strikes[i].weight })]
 	place := func(role string) string {
 		if name, ok := names[role]; ok || role == "" {
 			return name

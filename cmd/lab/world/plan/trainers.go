@@ -8,9 +8,8 @@ import (
 // trainers draws what a trainer does beside training: ranks, steps without weights, batches that it hands back, narrow
 // connections. Planes are stopped in order, and faults come in the middle of calls.
 func (d drawer) trainers(p *Plan) {
-	span := p.span()
 	if d.chance(6) {
-		d.ranks(p, span)
+		d.ranks(p)
 	}
 	if d.chance(6) {
 		p.Trainer.Acks = true
@@ -21,7 +20,7 @@ func (d drawer) trainers(p *Plan) {
 		}
 		p.Rules.Sync = fmt.Sprintf("%severy: %d%s", before, every, after[1:])
 		for range d.between(1, 3) { // a trainer that begins anew goes on from a version that has weights
-			d.add(p, Fault{Kind: Kill, Host: "trainer", ForMS: int64(d.of(50, 1000)), N: uint64(d.between(1, 300))}, span)
+			d.add(p, Fault{Kind: Kill, Host: "trainer", ForMS: int64(d.of(50, 1000)), N: uint64(d.between(1, 300))})
 		}
 	}
 	if d.chance(8) {
@@ -32,21 +31,20 @@ func (d drawer) trainers(p *Plan) {
 	}
 	if d.chance(6) {
 		for range d.between(1, 2) {
-			planes := p.hosts()["plane"]
-			d.add(p, Fault{Kind: Stop, Host: planes[d.IntN(len(planes))], ForMS: int64(d.of(50, 1000, 3000))}, span)
+			d.add(p, Fault{Kind: Stop, Host: d.one(p.hosts(), "plane"), ForMS: int64(d.of(50, 1000, 3000))})
 		}
 	}
 	if d.chance(8) {
-		d.loads(p, span)
+		d.loads(p)
 	}
 	if d.chance(8) {
 		p.Rules.Redundancy = d.between(1, 2)
 	}
 	if d.chance(8) { // a plane's disk takes its time for each write, so that calls meet in the middle of one
 		for _, plane := range p.hosts()["plane"] {
-			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(span), N: uint64(d.between(1, 2))})
+			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 2))})
 		}
-		d.add(p, Fault{Kind: Double, Host: "trainer", ForMS: 3000}, span)
+		d.add(p, Fault{Kind: Double, Host: "trainer", ForMS: 3000})
 	}
 	if d.chance(3) {
 		for range d.between(1, 3) {
@@ -59,7 +57,7 @@ func (d drawer) trainers(p *Plan) {
 }
 
 // loads has several versions be on their way to engines at once, and groups sampled by engines of different versions.
-func (d drawer) loads(p *Plan, span int) {
+func (d drawer) loads(p *Plan) {
 	for len(p.Engines) < 3 {
 		p.Engines = append(p.Engines, p.Engines[0])
 	}
@@ -78,16 +76,16 @@ func (d drawer) loads(p *Plan, span int) {
 		p.Receivers = max(p.Receivers, d.between(1, 2))
 		times := uint64(d.of(200, 400, 600))
 		for _, plane := range p.hosts()["plane"] {
-			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(span)})
+			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(p.span())})
 		}
 		for i := 1; i < p.Receivers; i++ { // one that has loaded waits for the others
-			d.add(p, Fault{Kind: Kill, Host: fmt.Sprint("receiver", i), Await: Await{By: "receiver", Asks: "receivers loaded", LaterMS: int64(d.IntN(100))}, ForMS: 50, N: 1}, span)
+			d.add(p, Fault{Kind: Kill, Host: fmt.Sprint("receiver", i), Await: Await{By: "receiver", Asks: "receivers loaded", LaterMS: int64(d.IntN(100))}, ForMS: 50, N: 1})
 		}
 	}
 }
 
 // ranks has several hosts train, and faults come over them.
-func (d drawer) ranks(p *Plan, span int) {
+func (d drawer) ranks(p *Plan) {
 	p.Trainer.Ranks = d.of(2, 2, 3)
 	p.Rules.GroupSize = min(p.Rules.GroupSize, 2)
 	p.Rules.Batch = p.Rules.GroupSize * d.between(p.Trainer.Ranks-1, p.Trainer.Ranks+1)
@@ -101,13 +99,13 @@ func (d drawer) ranks(p *Plan, span int) {
 		for !ok || !strings.HasPrefix(f.Host, "trainer") {
 			f, ok = d.fault(hosts)
 		}
-		d.add(p, f, span)
+		d.add(p, f)
 	}
 }
 
 // add adds a fault at a time of the run.
-func (d drawer) add(p *Plan, f Fault, span int) {
-	f.AtMS = int64(d.between(1500, span))
+func (d drawer) add(p *Plan, f Fault) {
+	f.AtMS = d.when(p)
 	p.Faults = append(p.Faults, f)
 }
 
