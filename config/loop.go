@@ -26,6 +26,9 @@ var (
 // groupEpsilon is below what a number of batches written in decimals means, in groups.
 const groupEpsilon = 1e-6
 
+// Nanoseconds is a time of a document, in seconds, as whole nanoseconds.
+func Nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
+
 // BatchGroups is G, the groups one train step consumes.
 func (c Config) BatchGroups() int { return c.Train.Batch / c.Rollout.GroupSize }
 

@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"math"
 	"slices"
 
 	"github.com/headway-rl/headway/config"
@@ -43,11 +42,8 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 func (r *Record) plannedLosses() (losses []live.EngineLoss) {
 	for _, l := range r.Cfg.Failures.EnginePlan {
 		engine := slices.IndexFunc(r.Cfg.Engines, func(e config.Engine) bool { return e.Name == l.Engine })
-		losses = append(losses, live.EngineLoss{Engine: engine, AtNS: nanoseconds(l.AtS), DownNS: nanoseconds(l.DownS),
+		losses = append(losses, live.EngineLoss{Engine: engine, AtNS: config.Nanoseconds(l.AtS), DownNS: config.Nanoseconds(l.DownS),
 			AtStep: loop.Version(l.AtStep), BackStep: loop.Version(l.BackStep)})
 	}
 	return losses
 }
-
-// nanoseconds is a number of seconds in whole nanoseconds.
-func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }

@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"math"
 	"slices"
 
 	"github.com/headway-rl/headway/config"
@@ -42,24 +41,24 @@ func Devices(c Case) (sim.Config, error) {
 	if stepS == 0 {
 		stepS = in.Utilization * in.BatchRollouts * in.Lengths.Mean() / (in.ConcurrencyRollouts * in.DecodeTokensPerS)
 	}
-	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, nanoseconds(stepS))
+	work := sim.NewModelled(d.Seed, in.Lengths, environment, acceptance, config.Nanoseconds(stepS))
 	work.WithSolve(solve).WithPromptScale(scale).WithChange(change).WithStep(trainStep(d, in.Lengths.Mean())).WithSessions(recorded)
 	cfg := sim.Config{
 		Loop:              d.LoopConfig(),
 		Work:              work,
 		NSPerToken:        1e9 / in.DecodeTokensPerS,
 		PrefillNSPerToken: prefillNS(d),
-		LoadNS:            nanoseconds(d.Modelled.Sync.LoadS),
-		SyncNS:            nanoseconds(d.Modelled.Sync.TimeS),
+		LoadNS:            config.Nanoseconds(d.Modelled.Sync.LoadS),
+		SyncNS:            config.Nanoseconds(d.Modelled.Sync.TimeS),
 		PruneTokens:       int32(d.Rollout.Prune.Tokens),
 		DriftPerVersion:   d.Modelled.Train.DriftNatsPerVersion, DriftSpread: d.Modelled.Train.DriftSpread,
 		CapTokens: int32(d.Modelled.Length.CapTokens),
-		Faults:    faults(d), EngineStartNS: nanoseconds(d.Modelled.Fleet.StartS),
+		Faults:    faults(d), EngineStartNS: config.Nanoseconds(d.Modelled.Fleet.StartS),
 		Warmup: d.Steps.Warmup, Measured: d.Steps.Measured,
 	}
 	decodeSpeeds(&cfg, d)
 	if e := d.Evaluate; d.Modelled.Evaluate.Occupies == "engines" || d.Modelled.Evaluate.Occupies == "trainer" {
-		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: nanoseconds(d.Modelled.Evaluate.TimeS), Trainer: d.Modelled.Evaluate.Occupies == "trainer"}
+		cfg.Validation = sim.Validation{Every: e.Every, Rollouts: e.Prompts, NS: config.Nanoseconds(d.Modelled.Evaluate.TimeS), Trainer: d.Modelled.Evaluate.Occupies == "trainer"}
 	}
 	cfg.Agents, err = agents(d, recorded)
 	return cfg, err
@@ -127,7 +126,7 @@ func faults(d config.Config) sim.Faults {
 	f := sim.Faults{Seed: d.Seed, MTBFNS: d.Modelled.Failures.EngineMTBFS * 1e9, DownNS: d.Modelled.Failures.EngineDownS * 1e9, TrainRate: d.Modelled.Train.FailureRate}
 	for _, loss := range d.Failures.EnginePlan {
 		engine := slices.IndexFunc(d.Engines, func(e config.Engine) bool { return e.Name == loss.Engine })
-		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: nanoseconds(loss.AtS), DownNS: nanoseconds(loss.DownS),
+		f.Plan = append(f.Plan, sim.EngineLoss{Engine: engine, AtNS: config.Nanoseconds(loss.AtS), DownNS: config.Nanoseconds(loss.DownS),
 			AtStep: loop.Version(loss.AtStep), BackStep: loop.Version(loss.BackStep)})
 	}
 	return f
@@ -178,11 +177,8 @@ func agents(d config.Config, recorded *workload.Recorded) (*sim.Agents, error) {
 	}
 	if s := d.Modelled.Sandbox; s.When != "" {
 		a.Sandboxes = &sim.Sandboxes{Early: s.When == "rollout", Start: start, Limit: s.Limit, Starting: s.StartConcurrency,
-			TimeoutNS: nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
-			Warm: s.Warm, Uses: s.Uses, ResetNS: nanoseconds(s.ResetS)}
+			TimeoutNS: config.Nanoseconds(s.StartTimeoutS), FailureRate: s.FailureRate, MTBFNS: s.MTBFS * 1e9, Retries: s.Retries,
+			Warm: s.Warm, Uses: s.Uses, ResetNS: config.Nanoseconds(s.ResetS)}
 	}
 	return a, nil
 }
-
-// nanoseconds is a number of seconds in whole nanoseconds.
-func nanoseconds(seconds float64) int64 { return int64(math.Round(seconds * 1e9)) }
