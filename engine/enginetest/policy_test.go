@@ -136,15 +136,22 @@ func TestPolicyServerRefuses(t *testing.T) {
 	}
 }
 
-// A pause holds what is under way, an abort ends it with what there was.
-func TestPolicyServerHoldsAndAborts(t *testing.T) {
-	s := NewPolicyServer(PolicyOptions{Policy: Policy{Vocabulary: 64, EOS: 4, Length: 1 << 40}, Context: 1 << 20, Weights: "v0"})
-	defer s.Close()
+// long is a stream, under the id "long", that lasts until it is ended.
+func long(t *testing.T, s *PolicyServer) *http.Response {
+	t.Helper()
 	res, err := http.Post(s.URL()+"/v1/completions", "application/json",
 		strings.NewReader(`{"prompt":[1],"max_tokens":1000000,"logprobs":0,"return_token_ids":true,"stream":true,"request_id":"long"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return res
+}
+
+// A pause holds what is under way, an abort ends it with what there was.
+func TestPolicyServerHoldsAndAborts(t *testing.T) {
+	s := NewPolicyServer(PolicyOptions{Policy: Policy{Vocabulary: 64, EOS: 4, Length: 1 << 40}, Context: 1 << 20, Weights: "v0"})
+	defer s.Close()
+	res := long(t, s)
 	defer res.Body.Close()
 	drained := make(chan []byte)
 	go func() {

@@ -41,11 +41,7 @@ func TestPolicyServerLies(t *testing.T) {
 	s := NewPolicyServer(PolicyOptions{Policy: Policy{Vocabulary: 64, EOS: 4, Length: 1 << 40}, Context: 1 << 20, Weights: "v0", Step: time.Millisecond,
 		Deaf: func() bool { return deaf }, Asked: func(id string) { asked <- id }})
 	defer s.Close()
-	res, err := http.Post(s.URL()+"/v1/completions", "application/json",
-		strings.NewReader(`{"prompt":[1],"max_tokens":1000000,"logprobs":0,"return_token_ids":true,"stream":true,"request_id":"long"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := long(t, s)
 	defer res.Body.Close()
 	if id := <-asked; id != "cmpl-long-0" {
 		t.Errorf("asked for %q", id)

@@ -106,14 +106,11 @@ func (s *PolicyServer) completions(w http.ResponseWriter, r *http.Request) {
 
 // spell is the text of tokens, with that of the EOS unless the server knows chats.
 func (s *PolicyServer) spell(tokens []int32) string {
-	if s.opt.Chat {
-		return s.opt.Policy.Spell(tokens...)
+	p := s.opt.Policy
+	if !s.opt.Chat {
+		p.EOS = -1 // which no token is
 	}
-	text := ""
-	for _, token := range tokens {
-		text += fmt.Sprintf("<%d>", token)
-	}
-	return text
+	return p.Spell(tokens...)
 }
 
 // whole answers with one body.

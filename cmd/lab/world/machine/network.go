@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// window is that of most hosts.
+// window is the bound of most hosts: see Host.
 const window = 256 << 10
 
 // network is how the world's hosts reach one another.
@@ -415,7 +415,7 @@ func (n *network) arrive(from, to *conn, p []byte, end bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.dark[to.ip] {
-		n.again(from, to, p, end, 200*time.Millisecond)
+		n.again(from, to, p, end, resend)
 		return
 	}
 	if n.cut[pair{from.ip, to.ip}] || len(to.held) > 0 {

@@ -3,6 +3,7 @@ package machine
 import (
 	"bytes"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -30,13 +31,7 @@ func (w *World) Trouble(from, to string, t Trouble) (end func()) {
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		kept := n.troubles[at][:0]
-		for _, other := range n.troubles[at] {
-			if other != mine {
-				kept = append(kept, other)
-			}
-		}
-		n.troubles[at] = kept
+		n.troubles[at] = slices.DeleteFunc(n.troubles[at], func(other *Trouble) bool { return other == mine })
 	}
 }
 
