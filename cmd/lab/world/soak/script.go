@@ -39,8 +39,8 @@ func ReadScript(path string) (Script, error) {
 	if err := strict.Decode(&s); err != nil {
 		return Script{}, failure.Usage("cmd/lab/world/plan has the fields of a plan", "%s is no plan: %w", path, err)
 	}
-	if s.Steps <= 0 || s.Planes <= 0 || len(s.Engines) == 0 || s.Workers <= 0 {
-		return Script{}, failure.Usage("", "%s is no plan: it has %d steps, %d planes, %d engines and %d workers, want at least one of each", path, s.Steps, s.Planes, len(s.Engines), s.Workers)
+	if err := s.Check(); err != nil {
+		return Script{}, failure.Usage("", "%s is no plan: %w", path, err)
 	}
 	return s, nil
 }
