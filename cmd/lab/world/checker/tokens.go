@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"bytes"
 	"iter"
 	"math"
 	"slices"
@@ -10,11 +11,45 @@ import (
 type tokens struct {
 	c       *check
 	names   names
+	copies  map[int32]int32   // versions that a trainer went back to, by the version that has the same weights
 	prompts map[int64][]int32 // of groups
 }
 
 func (c *check) newTokens() *tokens {
-	return &tokens{c: c, names: names{nameHash(c.sampler.Start), map[int32]uint64{}}, prompts: map[int64][]int32{}}
+	return &tokens{c: c, names: names{nameHash(c.sampler.Start), map[int32]uint64{}}, copies: c.copies(), prompts: map[int64][]int32{}}
+}
+
+// copies are the versions that a trainer went back to, each with the one whose weights it published again, byte by byte.
+// An engine that still serves the older one serves the newer one as well.
+func (c *check) copies() map[int32]int32 {
+	all, bytesOf := map[int32]int32{}, map[int64][]byte{}
+	for i := range c.said.publishes {
+		p := &c.said.publishes[i]
+		model := p.files["model.safetensors"]
+		if len(model) == 0 {
+			continue
+		}
+		bytesOf[p.manifest.Version] = model
+		if from := p.manifest.RestoredFrom; from != nil && *from < p.manifest.Version && bytes.Equal(bytesOf[*from], model) {
+			all[int32(p.manifest.Version)] = int32(*from)
+		}
+	}
+	return all
+}
+
+// next is the token that a version samples, by the name under which its weights were published. Where the weights have
+// another name beside, it is the one that the recorded token confirms.
+func (t *tokens) next(v int32, h before, token int32, logprob float32) (int32, float32) {
+	want, wanted := t.c.sampler.next(t.names.of(v), h)
+	confirmed := func() bool { return want == token && near(wanted, logprob) }
+	for from, ok := t.copies[v]; ok && !confirmed(); from, ok = t.copies[v] {
+		v = from
+		want, wanted = t.c.sampler.next(t.names.of(v), h)
+	}
+	if v == 0 && !confirmed() {
+		want, wanted = t.c.sampler.next(t.names.start, h)
+	}
+	return want, wanted
 }
 
 func (t *tokens) check(b *batch) {
@@ -68,10 +103,7 @@ func (t *tokens) sequence(b *batch, s *sequence, at stamp) {
 			c.fail(RuleToken, b.line, "token %d of rollout %d of group %d is of version %d: the group's stamp is %d, and its lease begins from version %d", i, s.sample, s.group, v, at.Start, b.body.lease.Version)
 			return
 		}
-		want, logprob := c.sampler.next(t.names.of(v), h)
-		if v == 0 && (want != token || !near(logprob, s.logprobs[i])) {
-			want, logprob = c.sampler.next(t.names.start, h)
-		}
+		want, logprob := t.next(v, h, token, s.logprobs[i])
 		if want != token || !near(logprob, s.logprobs[i]) {
 			c.fail(RuleToken, b.line, "token %d of %d of rollout %d of group %d in lease %d is %d at %g, stamped with version %d, which samples %d at %g",
 				i, len(s.tokens), s.sample, s.group, b.body.lease.Lease, token, s.logprobs[i], v, want, logprob)

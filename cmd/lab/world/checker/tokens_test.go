@@ -1,0 +1,23 @@
+package checker
+
+import (
+	"maps"
+	"testing"
+)
+
+// Only the very weights of an older version make a version that a trainer went back to its copy.
+func TestCopies(t *testing.T) {
+	said := func(version int64, from int64, model string) publish {
+		p := publish{manifest: publishWord{Version: version}, files: map[string][]byte{"model.safetensors": []byte(model)}}
+		if from >= 0 {
+			p.manifest.RestoredFrom = &from
+		}
+		return p
+	}
+	c := &check{said: &testimony{publishes: []publish{
+		said(6, -1, "six"), said(8, 6, "six"), said(10, 8, "ten"), said(12, 8, "six"), said(14, 13, "six"), {manifest: publishWord{Version: 15}},
+	}}}
+	if got, want := c.copies(), map[int32]int32{8: 6, 12: 8}; !maps.Equal(got, want) {
+		t.Errorf("copies %v, want %v", got, want)
+	}
+}
