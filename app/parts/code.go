@@ -31,7 +31,7 @@ type CodeTask struct {
 	// Clock is the run's, nil before it runs. Episodes before that are of no rollout and are not recorded.
 	Clock atomic.Pointer[func() int64]
 	Logf  func(format string, args ...any)
-	Spans *sink.Spans // nil where none are sent
+	Spans sink.Spans // nil where none are sent
 }
 
 // newCodeTask makes what needs no directory.
@@ -64,7 +64,9 @@ func (w *CodeTask) record(r episode.Record) {
 	if w.Clock.Load() == nil {
 		return
 	}
-	w.Spans.Episode(r)
+	if w.Spans != nil {
+		w.Spans.Episode(r)
+	}
 	if err := w.log.Append(r); err != nil {
 		w.Logf("%s: %v; records of episodes are missing from here on", player.LogName, err)
 	}

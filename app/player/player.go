@@ -48,7 +48,7 @@ type Player struct {
 	tally         player.Tally
 	logf          func(format string, args ...any)
 	now           func() time.Time
-	spans         *sink.Spans // nil where none are sent
+	spans         sink.Spans // nil where none are sent
 	trouble       sync.Once
 	countsTrouble sync.Once
 	closed        bool
@@ -117,7 +117,7 @@ func evaluated(cfg config.Config, have int) (config.Config, error) {
 
 // Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told
 // by logf; spans is nil where none are sent.
-func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans *sink.Spans) (err error) {
+func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans sink.Spans) (err error) {
 	s.cfg, s.logf, s.now, s.spans = cfg, logf, now, spans
 	if s.tasks != nil {
 		s.sayTasks()
@@ -245,7 +245,9 @@ func worldSeed(claim protocol.Claim) int64 {
 // report, and no rollout.
 func (s *Player) record(r episode.Record) {
 	s.tally.Add(r)
-	s.spans.Episode(r)
+	if s.spans != nil {
+		s.spans.Episode(r)
+	}
 	if err := s.log.Append(r); err != nil {
 		s.trouble.Do(func() { s.logf("%s: %v; records of episodes are missing from here on", player.LogName, err) })
 	}

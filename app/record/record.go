@@ -41,7 +41,7 @@ type Record struct {
 	// sinks take every train step's figures to where others are, nil where there are none; Spans are nil where none
 	// are sent. Well says that the run ended without an error.
 	sinks *sink.Fanout
-	Spans *sink.Spans
+	Spans sink.Spans
 	Well  bool
 	// operator is where the operator is told, nil for standard error.
 	operator atomic.Pointer[func(format string, args ...any)]
@@ -69,6 +69,8 @@ type Surroundings struct {
 	Pages func(dir, name string, header trace.Header) dashboard.Options
 	// Columns reads tasks that are stored by columns, nil for a program that has no such tasks.
 	Columns taskset.Columns
+	// Spans sends spans of rollouts, nil for a program that sends none.
+	Spans sink.OpenSpans
 }
 
 // New begins the record of a run, whose parts are made afterwards.

@@ -59,13 +59,16 @@ func (r *Record) openSinks() error {
 
 // openSpans begins to send spans of a share of the rollouts.
 func (r *Record) openSpans() error {
+	if r.Around.Spans == nil {
+		return failure.Usage("leave out sinks.spans", "sinks.spans: this program sends no spans")
+	}
 	to := r.Cfg.Sinks.Spans
 	token, err := parts.SecretOf("sinks.spans.token_file", to.TokenFile)
 	if err != nil {
 		return err
 	}
 	model := cmp.Or(r.Cfg.Model.Path, r.Cfg.Environment.Task)
-	r.Spans, err = sink.OpenSpans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Logf})
+	r.Spans, err = r.Around.Spans(context.Background(), sink.SpansOptions{URL: to.URL, Token: token, Run: filepath.Base(r.Dir), Model: filepath.Base(model), Share: to.Share, Logf: r.Logf})
 	return err
 }
 
@@ -102,6 +105,9 @@ func (r *Record) closeSinks() {
 	defer both.Wait()
 	ctx, cancel := context.WithTimeout(context.Background(), sinksPatience)
 	defer cancel()
+	if r.Spans == nil {
+		return
+	}
 	if err := r.Spans.Close(ctx); err != nil {
 		r.Logf("sinks.spans: %v", err) // the run is none the worse for it
 	}

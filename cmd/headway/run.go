@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/app/run"
+	"github.com/headway-rl/headway/app/sink/spans"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/env/taskset/columns"
@@ -197,7 +198,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 // surround is what a run is told of this program.
 func surround(a *app.Process) record.Surroundings {
 	lines := func(intro string) record.View { return newProgressView(a, progressOptions{Plain: true}, intro) }
-	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Columns: columns.Read, Pages: func(dir, name string, header trace.Header) dashboard.Options {
+	return record.Surroundings{Program: programName(), Version: command.CurrentBuild().Version, Lines: lines, Columns: columns.Read, Spans: spans.Open, Pages: func(dir, name string, header trace.Header) dashboard.Options {
 		opt := compare.ViewOptions(name, header)
 		opt.Diagnose = compare.Findings(dir, name)
 		return opt

@@ -20,6 +20,7 @@ var unfuzzed = map[string]string{
 	"app/probe":           "a task's answer, which FuzzLines in env/taskset reads",
 	"app/record":          "lines of this program's own metrics and notes",
 	"app/sink":            "answers of the tracking server that the operator names, by encoding/json alone",
+	"app/sink/spans":      "a hash of the run's own name",
 	"cmd/headway":         "answers of the control plane that the operator names, by encoding/json alone",
 	"env/sandbox/host":    "the boot time and start times of Linux",
 	"env/taskset/columns": "Parquet, which FuzzParquet in env/taskset changes",

@@ -1,4 +1,4 @@
-package sink
+package spans
 
 import (
 	"go.opentelemetry.io/otel/attribute"

@@ -1,4 +1,4 @@
-package sink
+package spans
 
 import (
 	"errors"
@@ -15,6 +15,7 @@ import (
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/headway-rl/headway/app/sink"
 	"github.com/headway-rl/headway/env/episode"
 	"github.com/headway-rl/headway/loop"
 )
@@ -82,7 +83,7 @@ func TestSpansOfAGroup(t *testing.T) {
 	r := &receiver{}
 	server := httptest.NewServer(r)
 	defer server.Close()
-	s, err := OpenSpans(t.Context(), SpansOptions{URL: server.URL, Token: "secret", Run: "run", Model: "reverse", Share: 1})
+	s, err := open(t.Context(), sink.SpansOptions{URL: server.URL, Token: "secret", Run: "run", Model: "reverse", Share: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,8 +129,8 @@ func TestSpansOfAGroup(t *testing.T) {
 
 // The share is of groups, the same ones in every process, and what is not traced costs no memory.
 func TestSpansOfAShare(t *testing.T) {
-	s := &Spans{opt: SpansOptions{Run: "run", Share: 0.1}}
-	again := &Spans{opt: SpansOptions{Run: "run", Share: 0.1}}
+	s := &Spans{opt: sink.SpansOptions{Run: "run", Share: 0.1}}
+	again := &Spans{opt: sink.SpansOptions{Run: "run", Share: 0.1}}
 	traced := 0
 	for g := range loop.GroupID(10_000) {
 		if s.Traced(g) != again.Traced(g) {
@@ -152,7 +153,7 @@ func TestSpansNobodyTakes(t *testing.T) {
 	server := httptest.NewServer(r)
 	defer server.Close()
 	var said []string
-	s, err := OpenSpans(t.Context(), SpansOptions{URL: server.URL, Run: "run", Share: 1, Logf: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }})
+	s, err := open(t.Context(), sink.SpansOptions{URL: server.URL, Run: "run", Share: 1, Logf: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +178,7 @@ func TestSpansNobodyTakes(t *testing.T) {
 }
 
 func BenchmarkSpansObserve(b *testing.B) {
-	s := &Spans{opt: SpansOptions{Run: "run", Share: 1e-9}, groups: map[loop.GroupID]*tracedGroup{}}
+	s := &Spans{opt: sink.SpansOptions{Run: "run", Share: 1e-9}, groups: map[loop.GroupID]*tracedGroup{}}
 	b.ReportAllocs()
 	for i := range b.N {
 		id := loop.GroupID(i + 1)
