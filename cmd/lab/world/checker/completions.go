@@ -19,6 +19,8 @@ type completion struct {
 	prompt []int32
 	// said are the responses, in their order: those with a finish are complete.
 	said []response
+	// beyond are the places of responses that were answered, and were not asked for.
+	beyond []int
 	// later: it was refused and may be sent again, so that nothing of it is recorded.
 	later bool
 	// may is how many responses may be recorded that the agent was not told of.
@@ -110,7 +112,11 @@ func (c *completion) read(x *history.Exchange, stream bool) (refused string, end
 			c.prompt = event.Prompt
 		}
 		for _, one := range event.Choices {
-			for len(c.said) <= min(one.Index, c.choices) {
+			if one.Index < 0 || one.Index >= c.choices {
+				c.beyond = append(c.beyond, one.Index)
+				continue
+			}
+			for len(c.said) <= one.Index {
 				c.said = append(c.said, response{})
 			}
 			r := &c.said[one.Index]
@@ -126,6 +132,9 @@ func (t *testimony) told(c *completion, ended bool) {
 	s := t.c.sampler
 	if ended && c.whole && c.complete() != c.choices {
 		t.c.fail(RuleResponse, c.line, "%d of %d responses were answered in full by an answer that came to its end", c.complete(), c.choices)
+	}
+	if len(c.beyond) > 0 {
+		t.c.fail(RuleResponse, c.line, "responses %v were answered, and %d were asked for", c.beyond, c.choices)
 	}
 	if c.later && c.complete() > 0 {
 		t.c.fail(RuleResponse, c.line, "%s was told to ask again later, behind %d responses that are complete", c.host, c.complete())

@@ -67,6 +67,8 @@ func TestCompletions(t *testing.T) {
 			more: [][]int32{first, {7, 8}}, broken: "ends by length after 2 tokens"},
 		"an end in the middle": {line: asking(true, 200, firstEvents+"data: [DONE]\n\n", ""), more: [][]int32{first}, broken: "1 of 2 responses"},
 		"another text":         {line: asking(false, 200, strings.Replace(wholeAnswer, `"<9>"`, `"<8>"`, 1), ""), more: [][]int32{first, second}, broken: "has the text"},
+		"a response that nobody asked for": {line: asking(false, 200, strings.Replace(wholeAnswer, `"index":1`, `"index":2`, 1), ""),
+			more: [][]int32{first, second}, broken: "responses [2] were answered, and 2 were asked for"},
 		"a stop without an end": {line: asking(false, 200, strings.Replace(wholeAnswer, `[9,4]`, `[9,9]`, 1), ""),
 			more: [][]int32{{9, 9}, second}, broken: "ends by stop after the token 9"},
 	} {
