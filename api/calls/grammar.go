@@ -125,15 +125,6 @@ func marked(name, space, section string) *Grammar {
 		words:  []string{dsml, thinkOpens, thinkCloses}}
 }
 
-// Names lists the grammars.
-func Names() []string {
-	names := make([]string, len(grammars))
-	for i, g := range grammars {
-		names[i] = g.Name
-	}
-	return names
-}
-
 // ByName returns a grammar, nil where there is none of that name.
 func ByName(name string) *Grammar {
 	for _, g := range grammars {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"os"
 	"slices"
@@ -240,13 +239,4 @@ func (c *Call) shared(cached map[uint64]struct{}) int {
 		cached[id] = struct{}{}
 	}
 	return same
-}
-
-// String says what a workload is of.
-func (w *Workload) String() string {
-	text := fmt.Sprintf("%d recorded rollouts of %.1f turns", w.Rollouts.Rollouts(), w.Calls+1)
-	if w.Every > 1 {
-		text += fmt.Sprintf(", one of %d of the record's", w.Every)
-	}
-	return text
 }

@@ -77,15 +77,6 @@ func Open(path string) (*Record, error) {
 	return r, nil
 }
 
-// Read reads from in, which may be compressed; name stands in errors. Close releases memory alone.
-func Read(in io.Reader, name string) (*Record, error) {
-	r, err := newRecord(in, name)
-	if err != nil {
-		return nil, errors.Join(err, r.Close())
-	}
-	return r, nil
-}
-
 func newRecord(in io.Reader, name string) (*Record, error) {
 	r := &Record{name: name}
 	text := bufio.NewReaderSize(in, 1<<18)

@@ -35,18 +35,6 @@ type Summary struct {
 	Shrunk int `json:"calls_that_restart_the_context,omitempty"`
 }
 
-// Summarize reads a record to its end. Its memory does not grow with the record.
-func Summarize(r *Record) (Summary, error) {
-	c := NewCounter(r)
-	for s, err := range r.Sessions() {
-		if err != nil {
-			return Summary{}, err
-		}
-		c.Add(&s)
-	}
-	return c.Summary(), nil
-}
-
 // Counter sums up sessions, in memory that does not grow with them.
 type Counter struct {
 	record                                       *Record
