@@ -25,15 +25,6 @@ var rewrite = flag.Bool("rewrite", false, "write components.csv and texts.txt an
 // permissive are the licences that a component may have: each allows a binary to be passed on with its text.
 var permissive = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "CC-BY-4.0", "FTL", "ISC", "MIT", "OFL-1.1"}
 
-// named are licences of files that the classifier does not know, each with why it is this one.
-var named = map[string]string{
-	// Its LICENSE offers the FreeType License or the GPL. We take the first, whose text is in further.
-	"github.com/golang/freetype/LICENSE": "FTL",
-}
-
-// further are files with licences that lie elsewhere than beside packages.
-var further = map[string][]string{"github.com/golang/freetype": {"licenses/ftl.txt"}}
-
 // notices are files that go along with a licence and are none themselves.
 var notices = regexp.MustCompile(`(?i)^(notice|patents|license-link)`)
 
@@ -97,9 +88,6 @@ func modules(t *testing.T) []part {
 			if !has {
 				m = part{Component{Module, p.Module.Path, p.Module.Version, ""}, map[string]string{}}
 				found[m.Name] = m
-				for _, name := range further[m.Name] {
-					add(t, m, p.Module.Dir, filepath.Join(p.Module.Dir, name))
-				}
 			}
 			for dir := p.Dir; ; dir = filepath.Dir(dir) {
 				beside(t, m, p.Module.Dir, dir)
@@ -191,10 +179,6 @@ func classified(t *testing.T, p *part) string {
 		if notices.MatchString(filepath.Base(name)) {
 			continue
 		}
-		if licence, has := named[name]; has {
-			found[licence] = true
-			continue
-		}
 		known := 0
 		for _, match := range licensecheck.Scan([]byte(text)).Match {
 			if !match.IsURL {
@@ -202,7 +186,7 @@ func classified(t *testing.T, p *part) string {
 			}
 		}
 		if known == 0 {
-			t.Errorf("%s: a licence that is not known; read it, and put it into named", name)
+			t.Errorf("%s: a licence that is not known", name)
 		}
 	}
 	all := slices.Sorted(maps.Keys(found))

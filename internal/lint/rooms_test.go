@@ -403,7 +403,7 @@ var rules = []rule{
 	{room: "observe/metrics", claim: pure, may: []string{"loop", "observe/track"}, modules: []string{"gonum.org/v1/gonum"},
 		what: "events and actions folded into series",
 		why:  "one implementation for simulator, live run and replay, so it knows none of them"},
-	{room: "observe/report", claim: pure, may: []string{"observe/attribution", "observe/bias", "observe/estimate", "observe/metrics"}, modules: []string{"gonum.org/v1/"},
+	{room: "observe/report", claim: pure, may: []string{"observe/attribution", "observe/bias", "observe/estimate", "observe/metrics"},
 		what: "tables, SVG plots, self-contained HTML",
 		why:  "it prints what it is given, so that a simulation and a run look alike"},
 	{room: "observe/steps", claim: repeatable, may: []string{"loop", "observe/metrics"},

@@ -2,13 +2,9 @@ package report
 
 import (
 	"fmt"
+	"html"
 	"math"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
 // colour is the place of a series' colour and dash: its own among those that have
@@ -27,7 +23,7 @@ func (p Plot) colour(i int) int {
 }
 
 // shape is a filled mark: its corners around 0, upwards, in radii; none is a circle.
-type shape []vg.Point
+type shape []point
 
 // shapes tell marks apart that have a colour of their own, without the colour.
 var shapes = [seriesMax]shape{
@@ -49,83 +45,42 @@ func (p Plot) shape(i int) shape {
 	return shapes[p.colour(i)]
 }
 
-// DrawGlyph implements draw.GlyphDrawer.
-func (s shape) DrawGlyph(c *draw.Canvas, style draw.GlyphStyle, at vg.Point) {
+// svg is the mark at a place, of a radius in SVG units.
+func (s shape) svg(x, y, radius float64, colour string) string {
 	if s == nil {
-		draw.CircleGlyph{}.DrawGlyph(c, style, at)
-		return
-	}
-	var path vg.Path
-	for i, corner := range s {
-		to := at.Add(corner.Scale(style.Radius))
-		if i == 0 {
-			path.Move(to)
-		} else {
-			path.Line(to)
-		}
-	}
-	path.Close()
-	c.SetColor(style.Color)
-	c.Fill(path)
-}
-
-// svg is the mark in a legend, at a place there.
-func (s shape) svg(x, y float64, colour string) string {
-	const radius = 3
-	if s == nil {
-		return fmt.Sprintf(`<circle cx="%g" cy="%g" r="%d" style="fill:%s"/>`, x, y, radius, colour)
+		return fmt.Sprintf(`<circle cx="%.2f" cy="%.2f" r="%g" style="fill:%s"/>`, x, y, radius, colour)
 	}
 	var corners []string
 	for _, c := range s {
-		corners = append(corners, fmt.Sprintf("%g,%g", x+radius*float64(c.X), y-radius*float64(c.Y)))
+		corners = append(corners, fmt.Sprintf("%.2f,%.2f", x+radius*c.X, y-radius*c.Y))
 	}
 	return fmt.Sprintf(`<polygon points="%s" style="fill:%s"/>`, strings.Join(corners, " "), colour)
 }
 
-// marks draws a series' points, and an upright line through each from Low to High.
-func (p Plot) marks(picture *plot.Plot, i int, points plotter.XYs) error {
-	series, kind := p.Series[i], p.colour(i)
-	for k := range min(len(series.Low), len(series.High), len(series.X)) {
-		low, high := series.Low[k], series.High[k]
-		if math.IsNaN(low-high) || math.IsInf(low-high, 0) {
-			continue
-		}
-		line, err := plotter.NewLine(plotter.XYs{{X: series.X[k], Y: low}, {X: series.X[k], Y: high}})
-		if err != nil {
-			return err
-		}
-		line.Color, line.Width = markers[kind], 1
-		picture.Add(line)
-	}
-	scatter, err := plotter.NewScatter(points)
-	if err != nil {
-		return err
-	}
-	scatter.GlyphStyle = draw.GlyphStyle{Color: markers[kind], Radius: vg.Length(2.4), Shape: p.shape(i)}
-	picture.Add(scatter)
-	return series.label(picture)
-}
+// Radii of marks in the legend and in a picture.
+const (
+	legendRadius = 3
+	markRadius   = 2.4
+)
 
-// label writes the points' names beside them.
-func (s Series) label(picture *plot.Plot) error {
-	named := plotter.XYLabels{}
-	for i, name := range s.Labels[:min(len(s.Labels), len(s.Y))] {
-		if y := s.Y[i]; !math.IsNaN(y) && !math.IsInf(y, 0) {
-			named.XYs, named.Labels = append(named.XYs, plotter.XY{X: s.X[i], Y: y}), append(named.Labels, name)
+// marks draws a series' points, an upright line through each from Low to High, and the points' names beside them.
+func (p Plot) marks(b *strings.Builder, f frame, i int, points []point) {
+	series, colour := p.Series[i], p.stroke(i)
+	for k := range min(len(series.Low), len(series.High), len(series.X)) {
+		if low, high := series.Low[k], series.High[k]; !math.IsNaN(low-high) && !math.IsInf(low-high, 0) {
+			if line := f.path([]point{{series.X[k], low}, {series.X[k], high}}); line != "" {
+				fmt.Fprintf(b, `<path d="%s" style="fill:none;stroke:%s"/>`, line, colour)
+			}
 		}
 	}
-	if len(named.Labels) == 0 {
-		return nil
+	for _, at := range points {
+		if f.holds(at) {
+			b.WriteString(p.shape(i).svg(f.x.at(at.X), f.y.at(at.Y), markRadius, colour))
+		}
 	}
-	labels, err := plotter.NewLabels(named)
-	if err != nil {
-		return err
+	for k, name := range series.Labels[:min(len(series.Labels), len(series.Y))] {
+		if at := (point{series.X[k], series.Y[k]}); f.holds(at) {
+			fmt.Fprintf(b, `<text x="%.2f" y="%.2f" style="%s">%s</text>`, f.x.at(at.X)+5, f.y.at(at.Y)-4, lettering, html.EscapeString(name))
+		}
 	}
-	for i := range labels.TextStyle {
-		labels.TextStyle[i].Font.Variant = "Sans"
-		labels.TextStyle[i].Font.Size = 10
-	}
-	labels.Offset = vg.Point{X: 5, Y: 4}
-	picture.Add(labels)
-	return nil
 }
