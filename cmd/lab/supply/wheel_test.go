@@ -40,8 +40,8 @@ func smallProgram(t *testing.T, system, processor, ldflags string) []byte {
 			t.Fatal(err)
 		}
 	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", "program", "./cmd/headway")
-	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off", "GOOS="+system, "GOARCH="+processor)
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", ldflags, "-o", "program", "./cmd/headway")
+	build.Dir, build.Env = dir, append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath -buildvcs=false -gcflags=all=-dwarf=false", "GOWORK=off", "GOOS="+system, "GOARCH="+processor)
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}
