@@ -34,14 +34,17 @@ func (r *Runtime) release() error {
 func (r *Runtime) execute(a loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
+		r.started.start(&a, r.clock())
 		r.startRollout(a)
 	case loop.ResumeRollout:
+		r.started.resume(&a)
 		r.resumeRollout(a)
 	case loop.InterruptRollout:
 		if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
 			p.interrupt()
 		}
 	case loop.AbortRollout:
+		r.started.abort(&a)
 		if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
 			p.abort()
 		}
@@ -62,9 +65,11 @@ func (r *Runtime) execute(a loop.Action) {
 		r.acquire(a)
 	case loop.GroupTrained:
 		if r.cfg.Policy != loop.PolicyReplay { // there its payloads may be trained on again
+			r.started.endGroup(a.Group)
 			r.endGroup(a.Group)
 		}
 	case loop.GroupEnded:
+		r.started.endGroup(a.Group)
 		r.endGroup(a.Group)
 	case loop.SyncCompleted:
 		r.afterSync(a.Version)

@@ -165,11 +165,9 @@ func (r *Runtime) executeRelease(engine int32) error {
 
 // playsOn returns an attempt that is wanted and holds a slot of an engine, nil for none.
 func (r *Runtime) playsOn(engine int32) *port.RolloutID {
-	for _, g := range r.groups {
-		for _, p := range g {
-			if slot, _, runs := p.outstanding(); runs && r.engineOf[slot] == engine {
-				return &p.task.ID
-			}
+	for slot := range r.started.holders {
+		if h := &r.started.holders[slot]; h.runs && r.started.engineOf[slot] == engine {
+			return &h.id
 		}
 	}
 	return nil

@@ -114,11 +114,9 @@ func (r *Runtime) letGo(engine int) {
 	if r.cfg.ResumeLost {
 		return // the loop has them interrupted, and what they have goes on elsewhere
 	}
-	for _, g := range r.groups {
-		for _, p := range g {
-			if slot, _, runs := p.outstanding(); runs && r.engineOf[slot] == int32(engine) {
-				p.abort()
-			}
+	for slot := range r.started.holders {
+		if h := &r.started.holders[slot]; h.runs && r.started.engineOf[slot] == int32(engine) {
+			r.execute(loop.Action{Kind: loop.AbortRollout, Slot: int32(slot), Group: h.id.Group, Sample: h.id.Sample, Attempt: h.id.Attempt})
 		}
 	}
 }

@@ -46,7 +46,6 @@ type rollout struct {
 	cancel context.CancelFunc
 	clock  func() int64
 	post   func(completion)
-	since  int64 // when it was started
 	// lost reports the engine that it runs on as gone; nil where what ran on it fails.
 	lost func(engine string, why error)
 
@@ -77,7 +76,7 @@ type rollout struct {
 }
 
 func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(completion)) *rollout {
-	p := &rollout{task: task, clock: clock, post: post, since: clock(), stop: make(chan struct{})}
+	p := &rollout{task: task, clock: clock, post: post, stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }

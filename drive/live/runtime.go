@@ -86,9 +86,9 @@ type Runtime struct {
 	syncs     []engineSync
 	published publications
 	view      viewer
-	// began: RunStarted or Recovered has been delivered. engineOf is the engine of each slot.
+	// began: RunStarted or Recovered has been delivered.
 	began    bool
-	engineOf []int32
+	started  started
 	pending  []completion
 	stopOnce sync.Once
 	logging  sync.Mutex // held while Logf is called
@@ -172,13 +172,12 @@ func New(opt Options) (*Runtime, error) {
 			return nil, err
 		}
 	}
-	for i, n := range r.cfg.EngineSlots {
+	for range opt.Engines {
 		r.engines = append(r.engines, quarantine{due: loop.NoTick})
 		r.syncs = append(r.syncs, engineSync{version: loop.NoVersion})
-		r.engineOf = append(r.engineOf, slices.Repeat([]int32{int32(i)}, n)...)
 	}
 	c := r.cfg.Concurrency()
-	r.groups = make(map[loop.GroupID]liveGroup)
+	r.groups, r.started = make(map[loop.GroupID]liveGroup), newStarted(r.cfg.EngineSlots)
 	r.publish()
 	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
@@ -410,6 +409,7 @@ func (r *Runtime) step(c *completion) {
 			r.ends.group(a)
 		}
 	}
+	r.watchSlot(&c.event)
 	r.watchEngine(c)
 	r.watchSync(c.event, actions)
 	r.began = true
@@ -433,7 +433,7 @@ func (r *Runtime) afterEvent(c *completion) {
 		if !r.training { // a long step starves nobody
 			r.ends.rollouts++
 		}
-		if _, lives := r.groups[ev.Group]; !lives {
+		if _, lives := r.started.groups[ev.Group]; !lives {
 			r.forget(ev.Group) // it was scored before the abort reached it
 		}
 	}

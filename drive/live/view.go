@@ -266,23 +266,16 @@ func (r *Runtime) viewEngines(to []EngineView) {
 			to[i].Error = q.err.Error()
 		}
 	}
-	for _, g := range r.groups {
-		for _, p := range g {
-			if slot, since, runs := p.outstanding(); runs {
-				v := &to[r.engineOf[slot]]
-				if v.Oldest == (port.RolloutID{}) || since < v.OldestNS || since == v.OldestNS && before(p.task.ID, v.Oldest) {
-					v.Oldest, v.OldestNS = p.task.ID, since
-				}
-			}
+	for slot := range r.started.holders {
+		h := &r.started.holders[slot]
+		if !h.runs {
+			continue
+		}
+		v := &to[r.started.engineOf[slot]]
+		if v.Oldest == (port.RolloutID{}) || h.since < v.OldestNS || h.since == v.OldestNS && before(h.id, v.Oldest) {
+			v.Oldest, v.OldestNS = h.id, h.since
 		}
 	}
-}
-
-// outstanding returns the slot that a rollout holds, and since when the attempt has been played.
-func (p *rollout) outstanding() (slot int32, since int64, runs bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.slot, p.since, p.state == rolloutRunning && !p.unwanted
 }
 
 // before orders attempts, so that of equally old ones the same is named.
