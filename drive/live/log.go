@@ -13,8 +13,6 @@ import (
 type loggedEnd struct {
 	id      port.RolloutID
 	counted bool
-	// returned: Play returned without an error.
-	returned bool
 }
 
 // idOf names the attempt that an event is about.
@@ -46,27 +44,33 @@ func (r *Runtime) bundle(broken *loop.InvariantError) {
 	}
 }
 
-// acknowledge tells the environment which attempts' ends are in the log now, and
-// ends their contexts.
+// acknowledge says which attempts' ends are in the log now.
 func (r *Runtime) acknowledge() {
 	for _, a := range r.logged {
-		if r.acks != nil && a.returned {
-			r.acks.Logged(a.id, a.counted)
-		}
-		if p := r.attempt(a.id.Group, a.id.Sample, a.id.Attempt); p != nil {
-			p.cancel()
-		}
+		r.endLogged(a.id, a.counted)
 	}
 	r.logged = r.logged[:0]
 }
 
-// discard drops the payload of an attempt that had been aborted or given up before
-// its score arrived, and says so in the log, so that a resumed run drops it too.
-func (r *Runtime) discard(ev loop.Event) {
-	id := idOf(ev)
-	r.note(NoteDiscarded, id)
-	if err := r.opt.Store.Discard(id); err != nil {
-		r.logf("discarding the payload of %v: %v", id, err)
+// endLogged tells the environment that the end of an attempt is in the log, and ends its context. The payload of one
+// that does not count is dropped: it had been aborted or given up before its score arrived. So is all that one of a
+// group that has ended has left: the abort had not reached it.
+func (r *Runtime) endLogged(id port.RolloutID, counted bool) {
+	p := r.takeEnded(id)
+	if p == nil {
+		return
+	}
+	if r.acks != nil && p.returned {
+		r.acks.Logged(id, counted)
+	}
+	p.cancel()
+	if p.stored && !counted {
+		if err := r.opt.Store.Discard(id); err != nil {
+			r.logf("discarding the payload of %v: %v", id, err)
+		}
+	}
+	if _, lives := r.groups[id.Group]; !lives {
+		r.forget(id.Group)
 	}
 }
 

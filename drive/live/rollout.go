@@ -73,6 +73,8 @@ type rollout struct {
 	// told is how many of the resumes came with a response.
 	told int
 	side sideRows
+	// returned: Play returned without an error, and somebody may wait to hear of it. stored: the payload is in the store.
+	returned, stored bool
 }
 
 func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(completion)) *rollout {
@@ -356,8 +358,11 @@ func (r *Runtime) startRollout(a loop.Action) {
 // resumeRollout goes on with an interrupted attempt in a slot.
 func (r *Runtime) resumeRollout(a loop.Action) {
 	r.outstanding++
-	if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil && p.resumeIn(r.opt.Engines[a.Engine], a.Slot, a.Version) {
-		return
+	if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
+		if p.resumeIn(r.opt.Engines[a.Engine], a.Slot, a.Version) {
+			return
+		}
+		p.abort() // the loop takes it as failed
 	}
 	ev := loop.Event{Time: r.clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
 	r.inbox <- completion{event: ev, err: errors.New("live: it does not stand interrupted, so it cannot be resumed")}
@@ -401,10 +406,12 @@ func (r *Runtime) play(p *rollout) {
 		}
 		return
 	}
-	c := completion{returned: err == nil}
+	c := completion{}
+	p.returned = err == nil
 	// From here on nobody else changes the rollout.
 	ev := p.event(loop.RolloutScored)
 	post := func() {
+		r.keepEnded(p)
 		c.event = ev
 		p.post(c)
 	}
@@ -444,6 +451,7 @@ func (r *Runtime) play(p *rollout) {
 		post()
 		return
 	}
+	p.stored = true
 	trained := s.Trained() // figures are of those alone
 	ev.Tokens, ev.Reward, ev.Time = int32(trained.ResponseTokens()), s.Reward, r.clock()
 	if s.Exact {
@@ -454,6 +462,22 @@ func (r *Runtime) play(p *rollout) {
 		ev.Made = c.measured.ByVersion
 	}
 	post()
+}
+
+// keepEnded keeps an attempt whose end is posted until that is in the log.
+func (r *Runtime) keepEnded(p *rollout) {
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	r.ended[p.task.ID] = p
+}
+
+// takeEnded returns an attempt whose end is in the log now, nil for one that this process does not know.
+func (r *Runtime) takeEnded(id port.RolloutID) *rollout {
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	p := r.ended[id]
+	delete(r.ended, id)
+	return p
 }
 
 // failure says who is to blame for a rollout that ended with an error.

@@ -99,7 +99,7 @@ type scene struct {
 func newScene(e port.Environment) *scene {
 	s := &scene{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
-	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64)}
+	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64), ended: map[port.RolloutID]*rollout{}}
 	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
 	s.p.engine, s.p.slot = s.engines[0], 7
 	return s

@@ -24,8 +24,6 @@ type completion struct {
 	step       *trace.Step
 	report     port.StepReport
 	err        error // for the log
-	// returned: Play returned without an error, and somebody may wait to hear of it.
-	returned bool
 	// returns: a lost engine is back, or its fleet could not bring it.
 	returns bool
 	// after, if not nil, is called once the loop has taken the event.
@@ -47,6 +45,9 @@ type Runtime struct {
 	cancel context.CancelCauseFunc
 	// groups are those with rollouts started by this process that have not ended.
 	groups map[loop.GroupID]liveGroup
+	// ended are attempts whose end is on its way to the log.
+	ending sync.Mutex
+	ended  map[port.RolloutID]*rollout
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
 	time    runClock
@@ -178,6 +179,7 @@ func New(opt Options) (*Runtime, error) {
 	}
 	c := r.cfg.Concurrency()
 	r.groups, r.started = make(map[loop.GroupID]liveGroup), newStarted(r.cfg.EngineSlots)
+	r.ended = make(map[port.RolloutID]*rollout)
 	r.publish()
 	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
@@ -395,10 +397,10 @@ func (r *Runtime) step(c *completion) {
 	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
 	if c.event.Kind == loop.RolloutScored && c.event.Mark != loop.MarkPruned && !counts {
-		r.discard(c.event)
+		r.note(NoteDiscarded, idOf(c.event)) // so that a resumed run drops it too
 	}
 	if k := c.event.Kind; k >= loop.RolloutScored && k <= loop.RolloutAborted {
-		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts, c.returned})
+		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts})
 	}
 	for _, a := range actions {
 		r.due = append(r.due, dueAction{r.enc.Seq(), a})
@@ -417,7 +419,7 @@ func (r *Runtime) step(c *completion) {
 	r.afterEvent(c)
 }
 
-// afterEvent tells those who look, and drops payloads that nobody will ask for.
+// afterEvent tells those who look.
 func (r *Runtime) afterEvent(c *completion) {
 	ev := c.event
 	switch ev.Kind {
@@ -432,9 +434,6 @@ func (r *Runtime) afterEvent(c *completion) {
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
 		if !r.training { // a long step starves nobody
 			r.ends.rollouts++
-		}
-		if _, lives := r.started.groups[ev.Group]; !lives {
-			r.forget(ev.Group) // it was scored before the abort reached it
 		}
 	}
 }
