@@ -3,7 +3,7 @@ package record
 import (
 	"context"
 
-	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/steps"
@@ -11,7 +11,7 @@ import (
 
 // beside has held-out prompts played while the run goes on.
 type beside struct {
-	*live.Evaluator
+	*cell.Evaluator
 	ctx context.Context
 	// end gives up the evaluation that is under way, and every later one.
 	end context.CancelFunc
@@ -27,7 +27,7 @@ func (r *Record) openBeside(ctx context.Context) []port.Engine {
 	for i, engine := range r.Engines {
 		slots[i] = r.Cfg.EvaluationSlots(engine.Name())
 	}
-	evaluator, err := live.NewEvaluator(live.EvaluatorOptions{Engines: r.Engines, Slots: slots, Environment: r.Environment,
+	evaluator, err := cell.NewEvaluator(cell.EvaluatorOptions{Engines: r.Engines, Slots: slots, Environment: r.Environment,
 		Attempts: r.Rules.MaxAttempts, Levels: r.Rules.Levels})
 	if err != nil {
 		r.Logf("evaluate.slots: %v", err)

@@ -109,7 +109,7 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), port.ErrEngineDown, errs[i])
 			continue
 		}
-		wg.Go(func() { errs[i] = r.serveAtFirst(inner, e) })
+		wg.Go(func() { errs[i] = r.serveAtFirst(inner, i) })
 	}
 	wg.Wait()
 	if end() && errors.Join(errs...) != nil {
@@ -133,24 +133,14 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 }
 
 // serveAtFirst has an engine serve version 0, and tries it as often as the loop tries later versions.
-func (r *Runtime) serveAtFirst(ctx context.Context, e port.Engine) error {
+func (r *Runtime) serveAtFirst(ctx context.Context, engine int) error {
 	for try := 1; ; try++ {
-		err := serveVersion(ctx, e, 0)
+		err := r.cell.Serve(ctx, engine, 0)
 		if err == nil || try >= r.cfg.MaxAttempts || ctx.Err() != nil || errors.Is(err, port.ErrEngineDown) {
 			return err
 		}
 		r.logf("%v; once more", err)
 	}
-}
-
-func serveVersion(ctx context.Context, e port.Engine, v loop.Version) error {
-	if err := e.Load(ctx, v); err != nil {
-		return fmt.Errorf("live: engine %s: loading version %d: %w", e.Name(), v, err)
-	}
-	if err := e.Switch(ctx, v, false); err != nil {
-		return fmt.Errorf("live: engine %s: switching to version %d: %w", e.Name(), v, err)
-	}
-	return nil
 }
 
 // initialize has the trainer make version 0, or waits until one from elsewhere has

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -35,19 +36,17 @@ func (r *Runtime) execute(a loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
 		r.started.start(&a, r.clock())
-		r.startRollout(a)
+		r.outstanding++
+		r.cell.Start(a)
 	case loop.ResumeRollout:
 		r.started.resume(&a)
-		r.resumeRollout(a)
+		r.outstanding++
+		r.cell.Resume(a)
 	case loop.InterruptRollout:
-		if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
-			p.interrupt()
-		}
+		r.cell.Interrupt(a)
 	case loop.AbortRollout:
 		r.started.abort(&a)
-		if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
-			p.abort()
-		}
+		r.cell.Abort(a)
 	case loop.GroupLeased:
 		r.lease = append(r.lease, port.Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),
 			Counted: r.counted.groups[a.Group]})
@@ -55,25 +54,31 @@ func (r *Runtime) execute(a loop.Action) {
 		groups := r.lease
 		r.lease, r.training = nil, true
 		r.ends.reset()
-		r.setBusy(true)
+		r.cell.TrainerBusy(true)
 		r.effect(func() completion { return r.train(a, groups) })
 	case loop.LoadWeights:
-		r.effect(func() completion { return r.load(a) })
+		r.outstanding++
+		r.cell.Load(a)
 	case loop.SwitchWeights:
-		r.effect(func() completion { return r.switchWeights(a) })
+		r.outstanding++
+		r.cell.Switch(a)
 	case loop.AcquireEngine:
 		r.acquire(a)
 	case loop.GroupTrained:
 		if r.cfg.Policy != loop.PolicyReplay { // there its payloads may be trained on again
-			r.started.endGroup(a.Group)
 			r.endGroup(a.Group)
 		}
 	case loop.GroupEnded:
-		r.started.endGroup(a.Group)
 		r.endGroup(a.Group)
 	case loop.SyncCompleted:
 		r.afterSync(a.Version)
 	}
+}
+
+// endGroup forgets a group, here and in the cell.
+func (r *Runtime) endGroup(g loop.GroupID) {
+	r.started.endGroup(g)
+	r.cell.EndGroup(g)
 }
 
 // effect runs f beside the loop and posts what it ends with.
@@ -84,14 +89,6 @@ func (r *Runtime) effect(f func() completion) {
 		c.event.Time = r.clock()
 		r.inbox <- c
 	})
-}
-
-func (r *Runtime) setBusy(busy bool) {
-	for _, e := range r.opt.Engines {
-		if timed, ok := port.As[port.Timed](e); ok {
-			timed.SetTrainerBusy(busy)
-		}
-	}
 }
 
 // afterSync prunes versions and has a snapshot taken now and then.
@@ -137,11 +134,11 @@ func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 		r.opt.OnBatch(batch)
 	}
 	var report port.StepReport
-	err := r.withRoom(r.ctx, r.stop, func() (err error) {
+	err := r.space.Write(r.ctx, r.stop, func() (err error) {
 		report, err = r.opt.Trainer.Train(r.ctx, batch)
 		return err
 	})
-	if errors.Is(err, errStopped) { // the step is made again by a resume: it has not failed
+	if errors.Is(err, cell.ErrStopped) { // the step is made again by a resume: it has not failed
 		return completion{fatal: fmt.Errorf("live: the version of the train step cannot be written: %w", err)}
 	}
 	if errors.Is(err, port.ErrLeaseReturned) {
@@ -174,27 +171,4 @@ func fetch(g *port.Group, store port.Store) error {
 			len(stored), g.ID, g.Rollouts, g.Counted, len(g.Samples))
 	}
 	return nil
-}
-
-func (r *Runtime) load(a loop.Action) completion {
-	ev := loop.Event{Kind: loop.WeightsLoaded, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
-	return r.synced(ev, r.opt.Engines[a.Engine].Load(r.ctx, a.Version))
-}
-
-// synced says how a load or a switch ended. An engine that is down is lost at once: trying it
-// again without a pause would only fail again.
-func (r *Runtime) synced(ev loop.Event, err error) completion {
-	switch {
-	case err == nil:
-	case r.opt.RejoinAfter > 0 && errors.Is(err, port.ErrEngineDown):
-		ev = loop.Event{Kind: loop.EngineLost, Engine: ev.Engine, Reason: loop.ReasonEngine}
-	default:
-		ev.Kind, ev.Reason = loop.SyncFailed, loop.ReasonSync
-	}
-	return completion{event: ev, err: err}
-}
-
-func (r *Runtime) switchWeights(a loop.Action) completion {
-	ev := loop.Event{Kind: loop.WeightsSwitched, Engine: a.Engine, Version: a.Version, Attempt: a.Attempt}
-	return r.synced(ev, r.opt.Engines[a.Engine].Switch(r.ctx, a.Version, r.cfg.Sync == loop.SyncPause))
 }

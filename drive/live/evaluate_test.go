@@ -10,19 +10,20 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
 
 // evaluating has an environment that plays held-out prompts beside those of the loop, and counts slots of engines.
-func evaluating(t *testing.T, w *world, env port.Environment, slots ...int) *live.Evaluator {
+func evaluating(t *testing.T, w *world, env port.Environment, slots ...int) *cell.Evaluator {
 	t.Helper()
-	opt := live.EvaluatorOptions{Slots: slots, Environment: env, Attempts: 2}
+	opt := cell.EvaluatorOptions{Slots: slots, Environment: env, Attempts: 2}
 	for _, e := range w.engines {
 		opt.Engines = append(opt.Engines, e)
 	}
-	e, err := live.NewEvaluator(opt)
+	e, err := cell.NewEvaluator(opt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +45,7 @@ func TestEvaluationBeside(t *testing.T) {
 				env := fakeEnvironment{reward: func(id port.RolloutID) float32 { return float32(id.Sample) }}
 				w.env = env
 				e := evaluating(t, w, env, 2)
-				var found []live.Evaluation
+				var found []cell.Evaluation
 				var evaluations sync.WaitGroup
 				var mu sync.Mutex
 				w.change = func(o *live.Options) {
@@ -144,7 +145,7 @@ func TestEvaluationsFailures(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := evaluating(t, w, env, 2).Evaluate(t.Context(), 7, 5)
-		want := live.Evaluation{Scored: 3, Infra: 1, Data: 1, Reward: 1, Accuracy: 2. / 3, Oldest: 3, Newest: 3}
+		want := cell.Evaluation{Scored: 3, Infra: 1, Data: 1, Reward: 1, Accuracy: 2. / 3, Oldest: 3, Newest: 3}
 		if err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
 		}

@@ -44,34 +44,12 @@ func (r *Runtime) bundle(broken *loop.InvariantError) {
 	}
 }
 
-// acknowledge says which attempts' ends are in the log now.
+// acknowledge tells the cell which attempts' ends are in the log now.
 func (r *Runtime) acknowledge() {
 	for _, a := range r.logged {
-		r.endLogged(a.id, a.counted)
+		r.cell.Logged(a.id, a.counted)
 	}
 	r.logged = r.logged[:0]
-}
-
-// endLogged tells the environment that the end of an attempt is in the log, and ends its context. The payload of one
-// that does not count is dropped: it had been aborted or given up before its score arrived. So is all that one of a
-// group that has ended has left: the abort had not reached it.
-func (r *Runtime) endLogged(id port.RolloutID, counted bool) {
-	p := r.takeEnded(id)
-	if p == nil {
-		return
-	}
-	if r.acks != nil && p.returned {
-		r.acks.Logged(id, counted)
-	}
-	p.cancel()
-	if p.stored && !counted {
-		if err := r.opt.Store.Discard(id); err != nil {
-			r.logf("discarding the payload of %v: %v", id, err)
-		}
-	}
-	if _, lives := r.groups[id.Group]; !lives {
-		r.forget(id.Group)
-	}
 }
 
 // lastEvents is how many events a bundle shows.
@@ -89,18 +67,14 @@ func (r *Runtime) remember(ev loop.Event) {
 func (r *Runtime) noteStep(c *completion) {
 	switch c.event.Kind {
 	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
-		r.setBusy(false)
+		r.cell.TrainerBusy(false)
 	}
 	if c.step == nil {
 		return
 	}
 	r.note(trace.NoteStep, c.step)
-	for i, e := range r.opt.Engines {
-		if timed, ok := port.As[port.Timed](e); ok {
-			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
-				r.note(trace.NoteService, trace.Service{Engine: i, Cells: cells})
-			}
-		}
+	for _, times := range r.cell.DecodeTimes() {
+		r.note(trace.NoteService, times)
 	}
 }
 
@@ -141,7 +115,7 @@ func (r *Runtime) close() error {
 // them the loop stands still: what follows from an event waits for its place in the log.
 // A Stop ends the wait: nothing could be written of an end in order.
 func (r *Runtime) appendLog() error {
-	err := r.withRoom(r.running, r.stop, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
+	err := r.space.Write(r.running, r.stop, func() error { return r.opt.Store.Append([][]byte{r.lines}) })
 	if err != nil {
 		return fmt.Errorf("live: the event log cannot be written: %w", err)
 	}

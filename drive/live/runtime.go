@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -43,11 +44,7 @@ type Runtime struct {
 	wg     sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	// groups are those with rollouts started by this process that have not ended.
-	groups map[loop.GroupID]liveGroup
-	// ended are attempts whose end is on its way to the log.
-	ending sync.Mutex
-	ended  map[port.RolloutID]*rollout
+	cell   executor
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
 	time    runClock
@@ -79,7 +76,7 @@ type Runtime struct {
 	stallAfter  int64
 	// running ends with Run's context.
 	running context.Context
-	disk    disk
+	space   cell.Space
 	engines []quarantine
 	// lossesAt is the time up to which planned losses have been made.
 	lossesAt int64
@@ -95,13 +92,8 @@ type Runtime struct {
 	logging  sync.Mutex // held while Logf is called
 	stop     chan struct{}
 	last     []loop.Event // the newest events, for a bundle
-	// acks is the environment if it wants word of logged ends, which logged collects.
-	acks port.Acknowledger
-	// blobs is the store if it keeps side channels; rowsRefused says once that rows are left out.
-	blobs       port.Blobs
-	media       keptMedia
-	rowsRefused sync.Once
-	logged      []loggedEnd
+	// logged are ends that the cell is told of once they are in the log.
+	logged []loggedEnd
 	// complaints keep rollouts that fail alike from filling the log.
 	complaints complaints
 }
@@ -151,11 +143,6 @@ func New(opt Options) (*Runtime, error) {
 	}
 	r.cfg, r.rec.Beside = r.l.Config(), r.source
 	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
-	r.acks, _ = port.As[port.Acknowledger](opt.Environment)
-	r.blobs, _ = port.As[port.Blobs](opt.Store)
-	if opt.Scorer != nil && r.blobs == nil {
-		return nil, errors.New("live: there is a Scorer, and a Store that does not keep what it says")
-	}
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}
@@ -178,12 +165,16 @@ func New(opt Options) (*Runtime, error) {
 		r.syncs = append(r.syncs, engineSync{version: loop.NoVersion})
 	}
 	c := r.cfg.Concurrency()
-	r.groups, r.started = make(map[loop.GroupID]liveGroup), newStarted(r.cfg.EngineSlots)
-	r.ended = make(map[port.RolloutID]*rollout)
+	r.started = newStarted(r.cfg.EngineSlots)
+	r.space = cell.Space{Clock: r.clock, Timer: opt.Timer, Changed: r.diskChanged}
 	r.publish()
 	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
+	var err error
+	if r.cell, err = r.newCell(); err != nil {
+		return nil, err
+	}
 	return r, nil
 }
 
@@ -198,6 +189,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	defer func() {
 		r.cancel(ended)
 		r.wg.Wait()
+		r.cell.Wait()
 		if p := recover(); p != nil {
 			broken, ok := p.(*loop.InvariantError)
 			if !ok {
@@ -435,12 +427,5 @@ func (r *Runtime) afterEvent(c *completion) {
 		if !r.training { // a long step starves nobody
 			r.ends.rollouts++
 		}
-	}
-}
-
-func (r *Runtime) forget(g loop.GroupID) {
-	r.media.forget(g)
-	if err := r.opt.Store.Forget(g); err != nil {
-		r.logf("forgetting the payloads of group %d: %v", g, err)
 	}
 }

@@ -122,7 +122,7 @@ type viewer struct {
 func (r *Runtime) View() View {
 	v := *r.view.newest.Load()
 	v.NowNS = r.clock()
-	v.DiskFullNS, v.DiskFull = r.disk.fullSince()
+	v.DiskFullNS, v.DiskFull = r.space.Full()
 	return v
 }
 

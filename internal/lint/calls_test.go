@@ -21,7 +21,7 @@ type ban struct {
 }
 
 // adapters are the rooms of devices and of what drives them.
-var adapters = []string{"drive/live", "engine", "train", "env/code", "env/remote", "store/weights", "store"}
+var adapters = []string{"drive/cell", "drive/live", "engine", "train", "env/code", "env/remote", "store/weights", "store"}
 
 // seeded are the members of math/rand/v2 that make a generator of one's own.
 var seeded = []string{"New", "NewPCG", "NewChaCha8", "Rand", "PCG", "ChaCha8", "Source"}

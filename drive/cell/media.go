@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"crypto/sha256"
@@ -75,31 +75,31 @@ func (k *keptMedia) taken(group loop.GroupID, number int32) bool {
 
 // putSample makes the media of a sample durable, and then its payload, which says where they lie. Media without room take
 // that of the rollout's own rows.
-func (r *Runtime) putSample(p *rollout, s *port.Sample) error {
+func (c *Cell) putSample(p *rollout, s *port.Sample) error {
 	for i := range s.Media {
 		m := &s.Media[i]
-		if r.blobs == nil {
+		if c.blobs == nil {
 			return fmt.Errorf("%v has media, and the store keeps no blobs", s.ID)
 		}
 		if m.Data == nil {
 			continue // an earlier try has put it
 		}
-		number, err := r.media.put(r.blobs, s.ID.Group, m)
+		number, err := c.media.put(c.blobs, s.ID.Group, m)
 		if err != nil {
 			if err = fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err); noSpace(err) {
-				err = r.yieldRows(p, s, err)
+				err = c.yieldRows(p, s, err)
 			}
 			return err
 		}
 		m.Blob, m.Data = number, nil
 	}
-	return r.opt.Store.PutSample(*s)
+	return c.opt.Payloads.PutSample(*s)
 }
 
 // checkMedia refuses media whose placeholders are not among a sequence's tokens, or were sampled.
 func checkMedia(s *port.Sample) error {
 	if err := media.Check(s.Media, len(s.Tokens)); err != nil {
-		return fmt.Errorf("live: sample %v: %w", s.ID, err)
+		return fmt.Errorf("cell: sample %v: %w", s.ID, err)
 	}
 	sequence := 0
 	for i := range s.Media {
@@ -108,15 +108,15 @@ func checkMedia(s *port.Sample) error {
 			sequence++
 		}
 		if _, end := s.Sequence(sequence); int(m.End()) > end {
-			return fmt.Errorf("live: sample %v has %s %d over the end of sequence %d", s.ID, m.Modality, i, sequence)
+			return fmt.Errorf("cell: sample %v has %s %d over the end of sequence %d", s.ID, m.Modality, i, sequence)
 		}
 		for at := m.Offset; at < m.End(); at++ {
 			if s.LossMask[at] != 0 {
-				return fmt.Errorf("live: sample %v has %s %d at %d, where the policy sampled a token", s.ID, m.Modality, i, at)
+				return fmt.Errorf("cell: sample %v has %s %d at %d, where the policy sampled a token", s.ID, m.Modality, i, at)
 			}
 		}
 		if m.Data == nil {
-			return fmt.Errorf("live: sample %v has %s %d without its bytes", s.ID, m.Modality, i)
+			return fmt.Errorf("cell: sample %v has %s %d without its bytes", s.ID, m.Modality, i)
 		}
 	}
 	return nil

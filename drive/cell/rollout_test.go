@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"context"
@@ -90,17 +90,21 @@ func (p *payloads) PutSample(s port.Sample) error {
 
 // scene is one rollout on two engines, played at the speed of a token a second.
 type scene struct {
-	r        *Runtime
+	c        *Cell
+	clock    func() int64
+	posted   chan Event
 	p        *rollout
 	engines  [2]*countingEngine
 	payloads *payloads
 }
 
 func newScene(e port.Environment) *scene {
-	s := &scene{payloads: &payloads{}, engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
+	s := &scene{payloads: &payloads{}, posted: make(chan Event, 64), engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
-	s.r = &Runtime{opt: Options{Environment: e, Store: s.payloads, Clock: func() int64 { return time.Since(began).Nanoseconds() }}, inbox: make(chan completion, 64), ended: map[port.RolloutID]*rollout{}}
-	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.r.opt.Clock, func(c completion) { s.r.inbox <- c })
+	s.clock = func() int64 { return time.Since(began).Nanoseconds() }
+	post := func(ev Event) { s.posted <- ev }
+	s.c, _ = New(context.Background(), Options{Environment: e, Payloads: s.payloads, Space: &Space{}, Clock: s.clock, Post: post})
+	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.clock, post)
 	s.p.engine, s.p.slot = s.engines[0], 7
 	return s
 }
@@ -108,15 +112,15 @@ func newScene(e port.Environment) *scene {
 // events returns what has been posted since the last call.
 func (s *scene) events() (out []loop.Event) {
 	synctest.Wait()
-	for len(s.r.inbox) > 0 {
-		out = append(out, (<-s.r.inbox).event)
+	for len(s.posted) > 0 {
+		out = append(out, (<-s.posted).Event)
 	}
 	return out
 }
 
 // at lets time pass until so many seconds and a half.
 func (s *scene) at(seconds int) {
-	time.Sleep(time.Duration(seconds)*time.Second + 500*time.Millisecond - time.Duration(s.r.opt.Clock()))
+	time.Sleep(time.Duration(seconds)*time.Second + 500*time.Millisecond - time.Duration(s.clock()))
 }
 
 func expect(t *testing.T, got []loop.Event, kinds ...loop.EventKind) {
@@ -135,7 +139,7 @@ func expect(t *testing.T, got []loop.Event, kinds ...loop.EventKind) {
 func TestInterruptedWhileSampling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(turns{tokens: 4})
-		go s.r.play(s.p)
+		go s.c.play(s.p)
 		s.at(2)
 		s.p.interrupt()
 		s.p.interrupt() // twice is once
@@ -146,7 +150,7 @@ func TestInterruptedWhileSampling(t *testing.T) {
 		}
 		s.at(10)
 		expect(t, s.events())
-		if !s.p.resumeIn(s.engines[1], 2, 5) || s.p.resumeIn(s.engines[1], 2, 5) {
+		if !s.p.resumeIn(s.engines[1], 0, 2, 5) || s.p.resumeIn(s.engines[1], 0, 2, 5) {
 			t.Error("it was to be resumed once")
 		}
 		s.at(30)
@@ -181,7 +185,7 @@ func TestInterruptedWhileSampling(t *testing.T) {
 func TestInterruptedInItsEnvironment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(turns{tokens: 2, toolS: 4})
-		go s.r.play(s.p)
+		go s.c.play(s.p)
 		s.at(3) // two tokens, then the tool until second 6
 		s.p.interrupt()
 		got := s.events()
@@ -191,7 +195,7 @@ func TestInterruptedInItsEnvironment(t *testing.T) {
 		}
 		s.at(20) // the tool is long done, the second response has not begun
 		expect(t, s.events())
-		s.p.resumeIn(s.engines[1], 2, 5)
+		s.p.resumeIn(s.engines[1], 0, 2, 5)
 		s.at(23) // second 22.5: second response done, its tool runs until 26.5
 		s.p.interrupt()
 		expect(t, s.events(), loop.RolloutInterrupted)
@@ -200,7 +204,7 @@ func TestInterruptedInItsEnvironment(t *testing.T) {
 		if len(s.payloads.put) > 0 {
 			t.Error("it was scored without a slot")
 		}
-		s.p.resumeIn(s.engines[0], 6, 3)
+		s.p.resumeIn(s.engines[0], 0, 6, 3)
 		got = s.events()
 		expect(t, got, loop.RolloutScored)
 		if got[0].Slot != 6 || got[0].Tokens != 4 {
@@ -223,7 +227,7 @@ func TestInterruptAsItCompletes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(oneTurn{toolS})
 			s.p.engine = &stubborn{}
-			go s.r.play(s.p)
+			go s.c.play(s.p)
 			synctest.Wait()
 			s.p.interrupt()
 			time.Sleep(2 * time.Second)
@@ -264,14 +268,14 @@ func TestAbortOfAnInterrupted(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stage := newScene(turns{tokens: 4, toolS: 3})
 				done := make(chan struct{})
-				go func() { stage.r.play(stage.p); close(done) }()
+				go func() { stage.c.play(stage.p); close(done) }()
 				stage.at(s)
 				stage.p.interrupt()
 				expect(t, stage.events(), loop.FirstToken, loop.RolloutInterrupted)
 				stage.p.abort()
 				<-done
 				expect(t, stage.events())
-				if stage.p.resumeIn(stage.engines[1], 0, 5) || len(stage.payloads.put) > 0 {
+				if stage.p.resumeIn(stage.engines[1], 0, 0, 5) || len(stage.payloads.put) > 0 {
 					t.Error("an aborted rollout went on")
 				}
 			})
@@ -286,12 +290,12 @@ func TestAbortRightAfterAResume(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(turns{tokens: 2, toolS: 3})
-				go s.r.play(s.p)
+				go s.c.play(s.p)
 				s.at(at)
 				s.p.interrupt()
 				s.at(30)
 				s.events()
-				if !s.p.resumeIn(s.engines[1], 4, 5) {
+				if !s.p.resumeIn(s.engines[1], 0, 4, 5) {
 					t.Error("it was to hold a slot")
 				}
 				s.p.abort()
@@ -306,11 +310,11 @@ func TestFailsWhereItWasResumed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(turns{tokens: 4})
 		s.engines[1].fail = errors.New("out of memory")
-		go s.r.play(s.p)
+		go s.c.play(s.p)
 		s.at(2)
 		s.p.interrupt()
 		s.events()
-		s.p.resumeIn(s.engines[1], 3, 5)
+		s.p.resumeIn(s.engines[1], 0, 3, 5)
 		got := s.events()
 		expect(t, got, loop.RolloutFailed)
 		if got[0].Reason != loop.ReasonEngine || got[0].Slot != 3 || got[0].Tokens != 2 {
@@ -327,7 +331,7 @@ func TestOneAnswerASlot(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))
 			s := newScene(turns{tokens: 3, toolS: rng.IntN(3)})
 			done := make(chan struct{})
-			go func() { s.r.play(s.p); close(done) }()
+			go func() { s.c.play(s.p); close(done) }()
 			holds := true
 			for step := 0; ; step++ {
 				time.Sleep(time.Duration(rng.IntN(5)) * 500 * time.Millisecond)
@@ -355,7 +359,7 @@ func TestOneAnswerASlot(t *testing.T) {
 					break
 				}
 				if !holds {
-					holds = s.p.resumeIn(s.engines[rng.IntN(2)], int32(step), 5)
+					holds = s.p.resumeIn(s.engines[rng.IntN(2)], 0, int32(step), 5)
 				}
 			}
 			<-done

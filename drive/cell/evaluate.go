@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"cmp"
@@ -47,14 +47,14 @@ func NewEvaluator(opt EvaluatorOptions) (*Evaluator, error) {
 	opt.Attempts = cmp.Or(opt.Attempts, 3)
 	e, all := &Evaluator{opt: opt}, 0
 	if len(opt.Slots) != len(opt.Engines) {
-		return nil, fmt.Errorf("live: %d engines and %d numbers of slots to evaluate in", len(opt.Engines), len(opt.Slots))
+		return nil, fmt.Errorf("cell: %d engines and %d numbers of slots to evaluate in", len(opt.Engines), len(opt.Slots))
 	}
 	for i, engine := range opt.Engines {
 		e.engines = append(e.engines, &sharedEngine{Engine: engine, free: make(chan struct{}, opt.Slots[i]), stop: make(chan struct{})})
 		all += opt.Slots[i]
 	}
 	if all < 1 {
-		return nil, errors.New("live: no slot to evaluate in")
+		return nil, errors.New("cell: no slot to evaluate in")
 	}
 	return e, nil
 }
@@ -107,7 +107,7 @@ func (e *Evaluator) Evaluate(ctx context.Context, version loop.Version, prompts 
 	case ctx.Err() != nil:
 		return Evaluation{}, ctx.Err()
 	case out.Scored == 0:
-		return Evaluation{}, fmt.Errorf("live: none of %d held-out prompts could be scored: %w", prompts, last)
+		return Evaluation{}, fmt.Errorf("cell: none of %d held-out prompts could be scored: %w", prompts, last)
 	}
 	out.Reward, out.Accuracy = sum/float64(out.Scored), float64(exact)/float64(out.Scored)
 	return out, nil
@@ -170,7 +170,7 @@ func (e *Evaluator) acquire(ctx context.Context, from int) (*sharedEngine, error
 		default:
 		}
 	}
-	return nil, errors.New("live: no slot to evaluate in is free, though there is one for each prompt under way")
+	return nil, errors.New("cell: no slot to evaluate in is free, though there is one for each prompt under way")
 }
 
 // besideSampler samples in a slot that is not the loop's.

@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"context"
@@ -100,30 +100,30 @@ func (r *roomOfEight) PutSample(port.Sample) error { return nil }
 
 // full is a rollout whose engines have said a row, in a store that has room for nothing of eight bytes beside it. Whoever
 // waits for room more than three times is given up.
-func full(t *testing.T) (*Runtime, *rollout, *port.Sample, *roomOfEight, *int) {
+func full(t *testing.T) (*Cell, *rollout, *port.Sample, *roomOfEight, *int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	store, waits := &roomOfEight{blobs: map[int32]int{0: 1}, used: map[int32]bool{0: true}}, 0
-	r := &Runtime{blobs: store, opt: Options{Store: store, Clock: func() int64 { return 0 }, Timer: func(time.Duration) (<-chan time.Time, func() bool) {
+	c := &Cell{blobs: store, opt: Options{Payloads: store, Space: &Space{Clock: func() int64 { return 0 }, Timer: func(time.Duration) (<-chan time.Time, func() bool) {
 		if waits++; waits > 3 {
 			cancel()
 		}
 		fired := make(chan time.Time, 1)
 		fired <- time.Time{}
 		return fired, func() bool { return true }
-	}}}
+	}}}}
 	s := &port.Sample{Channels: []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}}}}
-	return r, &rollout{ctx: ctx, side: sideRows{put: store.put, blobs: 1}}, s, store, &waits
+	return c, &rollout{ctx: ctx, side: sideRows{put: store.put, blobs: 1}}, s, store, &waits
 }
 
 // Scores and media find the room that rows of their own rollout have taken: all that wait for some could hold it between
 // them.
 func TestScoresTakeTheRoomOfRows(t *testing.T) {
-	r, p, s, store, waits := full(t)
+	c, p, s, store, waits := full(t)
 	refusals := 0
 	p.side.refused = func(error) { refusals++ }
 	h := channel.Header{Name: channel.ReferenceLogprobs, DType: channel.F32, Align: channel.Sampled}
 	scores := []port.Scores{{Header: h, Data: make([]byte, 4)}, {Header: h, Sequence: 1, Data: make([]byte, 4)}}
-	err := r.withRoom(p.ctx, nil, func() error { return r.keepScores(p, s, scores) })
+	err := c.opt.Space.Write(p.ctx, nil, func() error { return c.keepScores(p, s, scores) })
 	if err != nil || *waits != 1 || refusals != 1 {
 		t.Errorf("%d waits, %d refusals: %v", *waits, refusals, err)
 	}
@@ -133,9 +133,9 @@ func TestScoresTakeTheRoomOfRows(t *testing.T) {
 }
 
 func TestMediaTakeTheRoomOfRows(t *testing.T) {
-	r, p, s, store, waits := full(t)
+	c, p, s, store, waits := full(t)
 	s.Media = []media.Item{{Modality: media.Image, Hash: media.Hash{1}, Data: make([]byte, 8)}}
-	err := r.withRoom(p.ctx, nil, func() error { return r.putSample(p, s) })
+	err := c.opt.Space.Write(p.ctx, nil, func() error { return c.putSample(p, s) })
 	if err != nil || *waits != 1 || s.Channels != nil || len(store.blobs) != 1 || s.Media[0].Data != nil {
 		t.Errorf("%d waits, %+v in blobs %v: %v", *waits, s, store.blobs, err)
 	}

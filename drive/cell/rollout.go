@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"context"
@@ -9,7 +9,6 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
-	"github.com/headway-rl/headway/observe/metrics"
 )
 
 // rolloutState says who has to act next on a rollout.
@@ -45,15 +44,15 @@ type rollout struct {
 	ctx    context.Context // ends with the rollout (once its end is in the log) or the run
 	cancel context.CancelFunc
 	clock  func() int64
-	post   func(completion)
-	// lost reports the engine that it runs on as gone; nil where what ran on it fails.
-	lost func(engine string, why error)
+	post   func(Event)
+	// resumesLost: the cell says that the engine it runs on is gone, and it waits to be interrupted, instead of failing.
+	resumesLost bool
 
 	mu sync.Mutex
-	// slot and engine of the present span, or of the last one.
-	slot   int32
-	engine port.Engine
-	state  rolloutState
+	// slot, engine and its index, of the present span, or of the last one.
+	slot, at int32
+	engine   port.Engine
+	state    rolloutState
 	// sampling: the engine is at work. asked: the present span is to be interrupted.
 	sampling, asked bool
 	// unwanted: it was aborted; nothing of it is answered that is not owed.
@@ -77,7 +76,7 @@ type rollout struct {
 	returned, stored bool
 }
 
-func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(completion)) *rollout {
+func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(Event)) *rollout {
 	p := &rollout{task: task, clock: clock, post: post, stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -92,7 +91,7 @@ func (p *rollout) event(kind loop.EventKind) loop.Event {
 // park gives the slot back. p.mu must be held.
 func (p *rollout) park() {
 	p.state, p.going = rolloutParked, make(chan struct{})
-	p.post(completion{event: p.event(loop.RolloutInterrupted)})
+	p.post(Event{Event: p.event(loop.RolloutInterrupted)})
 }
 
 // interrupt asks for the slot back. An end that is under way answers as well.
@@ -109,15 +108,15 @@ func (p *rollout) interrupt() {
 	}
 }
 
-// resumeIn gives a parked rollout a slot of an engine that serves version. It
-// reports whether the rollout was parked.
-func (p *rollout) resumeIn(engine port.Engine, slot int32, version loop.Version) bool {
+// resumeIn gives a parked rollout a slot of an engine, of an index, that serves version.
+// It reports whether the rollout was parked.
+func (p *rollout) resumeIn(engine port.Engine, at, slot int32, version loop.Version) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.state != rolloutParked || p.unwanted {
 		return false
 	}
-	p.engine, p.slot = engine, slot
+	p.engine, p.at, p.slot = engine, at, slot
 	p.state, p.asked, p.stop = rolloutRunning, false, make(chan struct{})
 	if p.sampled > 0 {
 		p.resumes = append(p.resumes, resume{p.sampled, version})
@@ -235,20 +234,20 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 		return port.Generation{}, err
 	}
 	p.sampling, r.Interrupt = true, p.stop
-	engine, slot := p.engine, p.slot
+	engine, at, slot := p.engine, p.at, p.slot
 	p.mu.Unlock()
 	if !p.firstPosted {
 		r.FirstToken = func(v loop.Version) {
 			p.firstPosted = true
 			id := p.task.ID
-			p.post(completion{event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
+			p.post(Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
 		}
 	}
 	began := p.clock()
 	g, err := generate(ctx, engine, r)
 	p.generateNS += p.clock() - began
-	if p.lost != nil && errors.Is(err, port.ErrEngineDown) {
-		p.lost(engine.Name(), err)
+	if p.resumesLost && errors.Is(err, port.ErrEngineDown) {
+		p.post(Event{Event: loop.Event{Time: p.clock(), Kind: loop.EngineLost, Engine: at, Reason: loop.ReasonEngine}, Error: err.Error()})
 		g, err = cutOff(ctx, r, g)
 	}
 	if err == nil {
@@ -276,10 +275,10 @@ func generate(ctx context.Context, engine port.Engine, r port.GenerateRequest) (
 	for i := range r.Media {
 		seer, ok := port.As[port.Seer](engine)
 		if !ok {
-			return port.Generation{}, fmt.Errorf("live: engine %s: %w, and the prompt of %v has %d", engine.Name(), port.ErrMedia, r.Rollout, len(r.Media))
+			return port.Generation{}, fmt.Errorf("cell: engine %s: %w, and the prompt of %v has %d", engine.Name(), port.ErrMedia, r.Rollout, len(r.Media))
 		}
 		if err := seer.Sees(r.Media[i].Modality); err != nil {
-			return port.Generation{}, fmt.Errorf("live: engine %s: the prompt of %v has media: %w", engine.Name(), r.Rollout, err)
+			return port.Generation{}, fmt.Errorf("cell: engine %s: the prompt of %v has media: %w", engine.Name(), r.Rollout, err)
 		}
 	}
 	return engine.Generate(ctx, r)
@@ -306,9 +305,9 @@ func checkGeneration(engine string, r port.GenerateRequest, g port.Generation) e
 	n, before := len(g.Tokens), len(r.Prefix.Tokens)
 	switch {
 	case n != len(g.Logprobs) || n != len(g.Versions), n == 0 && !g.Interrupted:
-		return fmt.Errorf("live: engine %s returned %d tokens, %d log-probs and %d versions for %v", engine, n, len(g.Logprobs), len(g.Versions), r.Rollout)
+		return fmt.Errorf("cell: engine %s returned %d tokens, %d log-probs and %d versions for %v", engine, n, len(g.Logprobs), len(g.Versions), r.Rollout)
 	case n < before || !slices.Equal(g.Tokens[:before], r.Prefix.Tokens):
-		return fmt.Errorf("live: engine %s was to go on from %d tokens of %v and returned %d that do not begin with them", engine, before, r.Rollout, n)
+		return fmt.Errorf("cell: engine %s was to go on from %d tokens of %v and returned %d that do not begin with them", engine, before, r.Rollout, n)
 	}
 	return nil
 }
@@ -323,191 +322,4 @@ func (p *rollout) end() bool {
 	}
 	p.state = rolloutEnded
 	return true
-}
-
-// startRollout starts an attempt in a slot.
-func (r *Runtime) startRollout(a loop.Action) {
-	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(r.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, r.clock, func(c completion) { r.inbox <- c })
-	p.engine, p.slot = r.opt.Engines[a.Engine], a.Slot
-	if r.cfg.ResumeLost {
-		p.lost = r.loseEngine
-	}
-	if r.blobs != nil {
-		p.side.put = func(number int32, data []byte) error { return r.blobs.PutBlob(id, number, data) }
-		p.side.refused = func(err error) {
-			r.rowsRefused.Do(func() { r.logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
-		}
-	}
-	g := r.groups[a.Group]
-	if g == nil {
-		g = make(liveGroup)
-		r.groups[a.Group] = g
-	}
-	if old := g[a.Sample]; old != nil {
-		old.abort() // the loop gave up that attempt without a word, as it does with its engine
-	}
-	g[a.Sample] = p
-	r.outstanding++
-	if e, ok := port.As[port.Starter](r.opt.Environment); ok {
-		e.Starting(p.task)
-	}
-	r.wg.Go(func() { r.play(p) })
-}
-
-// resumeRollout goes on with an interrupted attempt in a slot.
-func (r *Runtime) resumeRollout(a loop.Action) {
-	r.outstanding++
-	if p := r.attempt(a.Group, a.Sample, a.Attempt); p != nil {
-		if p.resumeIn(r.opt.Engines[a.Engine], a.Slot, a.Version) {
-			return
-		}
-		p.abort() // the loop takes it as failed
-	}
-	ev := loop.Event{Time: r.clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
-	r.inbox <- completion{event: ev, err: errors.New("live: it does not stand interrupted, so it cannot be resumed")}
-}
-
-// liveGroup has the last attempt that this process started at each sample of a
-// group that has not ended.
-type liveGroup map[int32]*rollout
-
-// attempt returns the attempt that an event or an action names, nil if it is not
-// the last of its sample that this process started.
-func (r *Runtime) attempt(g loop.GroupID, sample, attempt int32) *rollout {
-	if p := r.groups[g][sample]; p != nil && p.task.ID.Attempt == attempt {
-		return p
-	}
-	return nil
-}
-
-// endGroup forgets a group, with the attempts of it that stand interrupted.
-func (r *Runtime) endGroup(g loop.GroupID) {
-	for _, p := range r.groups[g] {
-		p.abort()
-	}
-	delete(r.groups, g)
-	r.forget(g)
-}
-
-// play plays one rollout attempt, makes its payload durable and says how it ended.
-// The attempt's context lives on until that is in the log.
-func (r *Runtime) play(p *rollout) {
-	began := r.clock()
-	s, err := r.opt.Environment.Play(p.ctx, p.task, p)
-	environmentNS := max(r.clock()-began-p.sampleNS, 0)
-	if r.opt.Scorer != nil && err == nil && !s.Pruned {
-		err = r.score(p, &s)
-	}
-	if !p.end() {
-		p.cancel()
-		if err == nil && r.acks != nil && r.ctx.Err() == nil {
-			r.acks.Logged(p.task.ID, false)
-		}
-		return
-	}
-	c := completion{}
-	p.returned = err == nil
-	// From here on nobody else changes the rollout.
-	ev := p.event(loop.RolloutScored)
-	post := func() {
-		r.keepEnded(p)
-		c.event = ev
-		p.post(c)
-	}
-	if p.ctx.Err() != nil {
-		ev.Kind = loop.RolloutAborted
-		post()
-		return
-	}
-	if err == nil && s.Pruned {
-		ev.Mark = loop.MarkPruned
-		c.generateNS = p.generateNS
-		post()
-		return
-	}
-	if err == nil {
-		err = checkSample(&s, p.task.ID)
-	}
-	if err != nil {
-		ev.Kind, ev.Reason = loop.RolloutFailed, p.failure(err)
-		c.err = err
-		post()
-		return
-	}
-	if err := p.side.err; err != nil {
-		c.fatal = fmt.Errorf("live: the side channels of %v cannot be kept: %w", p.task.ID, err)
-		post()
-		return
-	}
-	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
-	place(&s, p.resumes, p.told)
-	if err := r.withRoom(p.ctx, nil, func() error { return r.putSample(p, &s) }); err != nil {
-		if noSpace(err) { // it was given up while it waited for room
-			ev.Kind = loop.RolloutAborted
-		} else {
-			c.fatal = fmt.Errorf("live: the payload of %v cannot be stored: %w", p.task.ID, err)
-		}
-		post()
-		return
-	}
-	p.stored = true
-	trained := s.Trained() // figures are of those alone
-	ev.Tokens, ev.Reward, ev.Time = int32(trained.ResponseTokens()), s.Reward, r.clock()
-	if s.Exact {
-		ev.Mark = loop.MarkSolved
-	}
-	c.measured, c.generateNS = measure(trained), s.GenerateNS
-	if goal := r.cfg.Control; goal != nil && goal.Tokens {
-		ev.Made = c.measured.ByVersion
-	}
-	post()
-}
-
-// keepEnded keeps an attempt whose end is posted until that is in the log.
-func (r *Runtime) keepEnded(p *rollout) {
-	r.ending.Lock()
-	defer r.ending.Unlock()
-	r.ended[p.task.ID] = p
-}
-
-// takeEnded returns an attempt whose end is in the log now, nil for one that this process does not know.
-func (r *Runtime) takeEnded(id port.RolloutID) *rollout {
-	r.ending.Lock()
-	defer r.ending.Unlock()
-	p := r.ended[id]
-	delete(r.ended, id)
-	return p
-}
-
-// failure says who is to blame for a rollout that ended with an error.
-func (p *rollout) failure(err error) loop.Reason {
-	switch {
-	case errors.Is(err, port.ErrData):
-		return loop.ReasonData
-	case errors.Is(err, errUnscored):
-		return loop.ReasonScorer
-	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(p.generateErr, context.DeadlineExceeded):
-		return loop.ReasonTimeout
-	case p.generateErr != nil:
-		return loop.ReasonEngine
-	}
-	return loop.ReasonEnvironment
-}
-
-// measure says of a sample what the loop does not see.
-func measure(s *port.Sample) metrics.Measured {
-	m := metrics.Measured{EnvironmentNS: s.EnvironmentNS, Spans: versionRuns(s), Resumed: s.Resumed(), StateLag: int64(s.StateLag())}
-	for i, v := range s.Versions {
-		if s.LossMask[i] != 1 {
-			continue
-		}
-		m.VersionTokens += int64(v)
-		if last := len(m.ByVersion) - 1; last >= 0 && m.ByVersion[last].Version == v {
-			m.ByVersion[last].Tokens++
-		} else {
-			m.ByVersion = append(m.ByVersion, metrics.VersionTokens{Version: v, Tokens: 1})
-		}
-	}
-	return m
 }

@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"errors"
@@ -15,21 +15,21 @@ var errUnscored = errors.New("the rollout has no scores")
 // score has a finished sample scored, and keeps what the scorer says as side channels of it. The rollout may be
 // interrupted meanwhile, as while its environment is at work: nothing of it runs at an engine. An error is why the
 // rollout has failed, but for one of the store: that ends the run, as it does with an engine's rows.
-func (r *Runtime) score(p *rollout, s *port.Sample) error {
+func (c *Cell) score(p *rollout, s *port.Sample) error {
 	if err := checkSample(s, p.task.ID); err != nil || p.side.err != nil {
 		return err
 	}
 	if len(s.Media) > 0 { // a teacher is handed tokens alone, and would score what it has not seen
 		return fmt.Errorf("%w: %w: scoring.servers are handed no media, and the rollout has %d", port.ErrData, port.ErrMedia, len(s.Media))
 	}
-	scores, err := r.opt.Scorer.Score(p.ctx, s)
+	scores, err := c.opt.Scorer.Score(p.ctx, s)
 	if err == nil {
 		err = checkScores(s, scores)
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUnscored, err)
 	}
-	err = r.withRoom(p.ctx, nil, func() error { return r.keepScores(p, s, scores) })
+	err = c.opt.Space.Write(p.ctx, nil, func() error { return c.keepScores(p, s, scores) })
 	if err != nil {
 		p.side.err = err
 	}
@@ -38,7 +38,7 @@ func (r *Runtime) score(p *rollout, s *port.Sample) error {
 
 // keepScores puts scores beside a sample's rows, all or none of them: rollouts that hold some room and wait for more
 // could wait for each other.
-func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) error {
+func (c *Cell) keepScores(p *rollout, s *port.Sample, scores []port.Scores) error {
 	kept := slices.Clone(s.Channels) // the environment may hold its own
 	for i := range scores {
 		number := p.side.blobs
@@ -46,7 +46,7 @@ func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) e
 		if err := p.side.put(number, scores[i].Data); err != nil {
 			err = fmt.Errorf("channel %s: %w", scores[i].Name, err)
 			if noSpace(err) {
-				err = r.yieldRows(p, s, err)
+				err = c.yieldRows(p, s, err)
 			}
 			return err
 		}
@@ -60,12 +60,12 @@ func (r *Runtime) keepScores(p *rollout, s *port.Sample, scores []port.Scores) e
 
 // yieldRows gives up what a rollout has in the store before its payload, as rows may be absent: all that wait for room could
 // hold it between them. It returns why, with what goes wrong.
-func (r *Runtime) yieldRows(p *rollout, s *port.Sample, why error) error {
+func (c *Cell) yieldRows(p *rollout, s *port.Sample, why error) error {
 	if len(s.Channels) > 0 && p.side.refused != nil {
 		p.side.refused(why)
 	}
 	s.Channels = nil
-	return errors.Join(why, r.opt.Store.Discard(p.task.ID))
+	return errors.Join(why, c.opt.Payloads.Discard(p.task.ID))
 }
 
 // checkScores refuses scores that are not of every sampled token of every sequence that is trained on.

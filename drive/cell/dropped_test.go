@@ -1,4 +1,4 @@
-package live
+package cell
 
 import (
 	"context"
@@ -45,7 +45,7 @@ type dropping struct {
 
 func newDropping(t *testing.T) *dropping {
 	d := &dropping{engine: &steps{step: make(chan struct{})}}
-	d.rollout = newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(c completion) { d.posted = append(d.posted, c.event.Kind) })
+	d.rollout = newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(ev Event) { d.posted = append(d.posted, ev.Kind) })
 	d.rollout.engine, d.firstPosted = d.engine, true
 	return d
 }
@@ -97,7 +97,7 @@ func TestDropped(t *testing.T) {
 		if _, ok := <-got; ok {
 			t.Fatal("a dropped response was returned")
 		}
-		if !d.resumeIn(d.engine, 1, 4) {
+		if !d.resumeIn(d.engine, 0, 1, 4) {
 			t.Fatal("it cannot be resumed")
 		}
 		first := <-d.ask(t, 2, 2, nil)
@@ -106,7 +106,7 @@ func TestDropped(t *testing.T) {
 		got = d.ask(t, 9, 3, dropped)
 		d.interrupt()
 		synctest.Wait()
-		if !d.resumeIn(d.engine, 0, 5) {
+		if !d.resumeIn(d.engine, 0, 0, 5) {
 			t.Fatal("it cannot be resumed")
 		}
 		d.engine.step <- struct{}{}
@@ -117,7 +117,7 @@ func TestDropped(t *testing.T) {
 		got = d.ask(t, 3, 2, nil)
 		d.interrupt()
 		synctest.Wait()
-		if !d.resumeIn(d.engine, 0, 6) {
+		if !d.resumeIn(d.engine, 0, 0, 6) {
 			t.Fatal("it cannot be resumed")
 		}
 		d.engine.step <- struct{}{}
@@ -166,7 +166,7 @@ func TestPrunedAfterDropped(t *testing.T) {
 		if want := []loop.EventKind{loop.RolloutInterrupted}; !slices.Equal(d.posted, want) || d.sampled != 0 {
 			t.Errorf("posted %v with %d tokens sampled: want %v and none", d.posted, d.sampled, want)
 		}
-		if !d.resumeIn(d.engine, 1, 4) {
+		if !d.resumeIn(d.engine, 0, 1, 4) {
 			t.Error("it cannot be resumed")
 		}
 	})

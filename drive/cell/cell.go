@@ -1,0 +1,214 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// Options are what a cell is made of. All fields are needed unless they say otherwise.
+type Options struct {
+	// Engines are those of the cell, by the index that actions name.
+	Engines []port.Engine
+	// Environment plays the rollouts. It is told of starts and logged ends where it is a port.Starter or a
+	// port.Acknowledger.
+	Environment port.Environment
+	// Scorer scores rollouts before they end, which keep their slots meanwhile. Payloads then has to keep side channels
+	// (port.Blobs). Nil scores none.
+	Scorer port.Scorer
+	// Payloads keeps what rollouts have made, side channels and media too where it is a port.Blobs. Space is where a
+	// payload waits that finds no room.
+	Payloads Payloads
+	Space    *Space
+	// Clock is the run's time in nanoseconds, never falling.
+	Clock func() int64
+	// Post takes an event. It must not block. It is called by any goroutine, by that of a command too.
+	Post func(Event)
+	// Logf is told of failures that the cell survives, by any goroutine.
+	Logf func(format string, args ...any)
+	// Hold has engines sample no token while they switch (loop.SyncPause).
+	Hold bool
+	// ResumeLost has a rollout whose engine is down wait until it is interrupted, and go on with the tokens it has. Without
+	// it such a rollout fails (loop.Config.ResumeLost).
+	ResumeLost bool
+}
+
+// Payloads keeps payloads of rollouts; its methods mean what those of port.Store do.
+type Payloads interface {
+	PutSample(s port.Sample) error
+	Discard(id port.RolloutID) error
+	Forget(group loop.GroupID) error
+}
+
+// Cell executes commands. They come from one goroutine, in the order of the log, and do not block. Rollouts, loads and
+// switches run beside them.
+type Cell struct {
+	opt Options
+	// ctx ends everything that runs, running waits for it.
+	ctx     context.Context
+	running sync.WaitGroup
+	// groups have the attempts that were started here, of groups that have not ended. They belong to the goroutine of the
+	// commands.
+	groups map[loop.GroupID]liveGroup
+	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels.
+	acks  port.Acknowledger
+	blobs port.Blobs
+	media keptMedia
+	// rowsRefused says once that rows are left out.
+	rowsRefused sync.Once
+
+	mu sync.Mutex
+	// ended are attempts whose end is on its way to the log, err why the cell can go on with no rollout.
+	ended map[port.RolloutID]*rollout
+	err   error
+}
+
+// liveGroup has the last attempt that was started at each sample of a group that has not ended.
+type liveGroup map[int32]*rollout
+
+// New returns a cell that has not been told anything. All that it runs ends with ctx, whose cause its rollouts see.
+func New(ctx context.Context, opt Options) (*Cell, error) {
+	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), ended: make(map[port.RolloutID]*rollout)}
+	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
+	c.blobs, _ = port.As[port.Blobs](opt.Payloads)
+	if opt.Scorer != nil && c.blobs == nil {
+		return nil, errors.New("cell: there is a Scorer, and a Store that does not keep what it says")
+	}
+	return c, nil
+}
+
+// Wait returns when all has ended that runs in the cell. Its context is to have ended before.
+func (c *Cell) Wait() { c.running.Wait() }
+
+// Err is why the cell can go on with no rollout, nil while it can. An event with Fatal says that there is one.
+func (c *Cell) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Start starts an attempt at a rollout, by a StartRollout. An earlier attempt at the same rollout is aborted.
+func (c *Cell) Start(a loop.Action) {
+	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
+	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, c.opt.Post)
+	p.engine, p.at, p.slot = c.opt.Engines[a.Engine], a.Engine, a.Slot
+	p.resumesLost = c.opt.ResumeLost
+	if c.blobs != nil {
+		p.side.put = func(number int32, data []byte) error { return c.blobs.PutBlob(id, number, data) }
+		p.side.refused = func(err error) {
+			c.rowsRefused.Do(func() { c.opt.Logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
+		}
+	}
+	g := c.groups[a.Group]
+	if g == nil {
+		g = make(liveGroup)
+		c.groups[a.Group] = g
+	}
+	if old := g[a.Sample]; old != nil {
+		old.abort() // the loop gave up that attempt without a word, as it does with its engine
+	}
+	g[a.Sample] = p
+	if e, ok := port.As[port.Starter](c.opt.Environment); ok {
+		e.Starting(p.task)
+	}
+	c.running.Go(func() { c.play(p) })
+}
+
+// Resume goes on with an interrupted attempt in a slot, by a ResumeRollout. One that does not stand interrupted fails.
+func (c *Cell) Resume(a loop.Action) {
+	if p := c.attempt(&a); p != nil {
+		if p.resumeIn(c.opt.Engines[a.Engine], a.Engine, a.Slot, a.Version) {
+			return
+		}
+		p.abort() // the loop takes it as failed
+	}
+	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
+	c.opt.Post(Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
+}
+
+// Interrupt has an attempt give its slot back and keep its tokens, by an InterruptRollout. One that has ended, or does not
+// hold a slot, is left as it is.
+func (c *Cell) Interrupt(a loop.Action) {
+	if p := c.attempt(&a); p != nil {
+		p.interrupt()
+	}
+}
+
+// Abort ends an attempt, by an AbortRollout. If it holds a slot, RolloutAborted or an end that was under way follows.
+func (c *Cell) Abort(a loop.Action) {
+	if p := c.attempt(&a); p != nil {
+		p.abort()
+	}
+}
+
+// attempt returns the attempt that an action names, nil if it is not the last of its sample that was started here.
+func (c *Cell) attempt(a *loop.Action) *rollout {
+	if p := c.groups[a.Group][a.Sample]; p != nil && p.task.ID.Attempt == a.Attempt {
+		return p
+	}
+	return nil
+}
+
+// Logged says that the end of an attempt is in the log, which the cell has posted. It is counted if the loop took it as a
+// score that counts. The environment is told, and the attempt's context ends. The payload of one that does not count is
+// dropped: it had been aborted or given up before its score arrived. So is all that one of a group that has ended has
+// left: the abort had not reached it.
+func (c *Cell) Logged(id port.RolloutID, counted bool) {
+	p := c.takeEnded(id)
+	if p == nil {
+		return
+	}
+	if c.acks != nil && p.returned {
+		c.acks.Logged(id, counted)
+	}
+	p.cancel()
+	if p.stored && !counted {
+		if err := c.opt.Payloads.Discard(id); err != nil {
+			c.opt.Logf("discarding the payload of %v: %v", id, err)
+		}
+	}
+	if _, lives := c.groups[id.Group]; !lives {
+		c.forget(id.Group)
+	}
+}
+
+// EndGroup says that a group has ended. Its payloads are dropped, and the attempts of it that stand interrupted end.
+func (c *Cell) EndGroup(group loop.GroupID) {
+	for _, p := range c.groups[group] {
+		p.abort()
+	}
+	delete(c.groups, group)
+	c.forget(group)
+}
+
+func (c *Cell) forget(group loop.GroupID) {
+	c.media.forget(group)
+	if err := c.opt.Payloads.Forget(group); err != nil {
+		c.opt.Logf("forgetting the payloads of group %d: %v", group, err)
+	}
+}
+
+// TrainerBusy tells engines that measure their decode steps whether a train step runs from now on.
+func (c *Cell) TrainerBusy(busy bool) {
+	for _, e := range c.opt.Engines {
+		if timed, ok := port.As[port.Timed](e); ok {
+			timed.SetTrainerBusy(busy)
+		}
+	}
+}
+
+// DecodeTimes returns what engines have measured of their decode steps since the last call, of those that measure.
+func (c *Cell) DecodeTimes() (all []trace.Service) {
+	for i, e := range c.opt.Engines {
+		if timed, ok := port.As[port.Timed](e); ok {
+			if cells := timed.TakeDecodeTimes(); len(cells) > 0 {
+				all = append(all, trace.Service{Engine: i, Cells: cells})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,67 @@
+package live
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headway-rl/headway/drive/cell"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/metrics"
+)
+
+// executor is what the runtime has of a cell, whose methods say what each does. It is told by the goroutine that owns the
+// loop. What it answers comes by Runtime.heard.
+type executor interface {
+	Start(loop.Action)
+	Resume(loop.Action)
+	Interrupt(loop.Action)
+	Abort(loop.Action)
+	Load(loop.Action)
+	Switch(loop.Action)
+	Logged(id port.RolloutID, counted bool)
+	EndGroup(loop.GroupID)
+	TrainerBusy(bool)
+	DecodeTimes() []trace.Service
+	Serve(ctx context.Context, engine int, v loop.Version) error
+	Err() error
+	Wait()
+}
+
+// newCell returns the cell that executes in this process.
+func (r *Runtime) newCell() (executor, error) {
+	return cell.New(r.ctx, cell.Options{
+		Engines: r.opt.Engines, Environment: r.opt.Environment, Scorer: r.opt.Scorer, Payloads: r.opt.Store, Space: &r.space,
+		Clock: r.clock, Post: r.heard, Logf: r.logf, Hold: r.cfg.Sync == loop.SyncPause, ResumeLost: r.cfg.ResumeLost,
+	})
+}
+
+// heard takes what a cell says, from any goroutine.
+func (r *Runtime) heard(ev cell.Event) {
+	c := completion{event: ev.Event, generateNS: ev.GenerateNS, measured: metrics.Measured{VersionTokens: ev.VersionTokens, ByVersion: ev.ByVersion,
+		EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}}
+	if ev.Error != "" {
+		c.err = errors.New(ev.Error)
+	}
+	switch {
+	case ev.Kind == loop.EngineLost: // which answers nothing that the loop has asked for
+		r.loseEngine(r.opt.Engines[ev.Engine].Name(), c.err)
+		return
+	case ev.Fatal:
+		c.fatal = r.cell.Err()
+	case ev.Down && r.opt.RejoinAfter > 0: // to try it again without a pause would only fail again
+		c.event = loop.Event{Time: ev.Time, Kind: loop.EngineLost, Engine: ev.Engine, Reason: loop.ReasonEngine}
+	case ev.Kind == loop.RolloutScored && r.cfg.Control != nil && r.cfg.Control.Tokens:
+		c.event.Made = ev.ByVersion
+	}
+	r.inbox <- c
+}
+
+// diskChanged takes that the run begins to wait for room, or no longer waits.
+func (r *Runtime) diskChanged(cause error) {
+	r.outside.wake() // so that it is seen
+	if r.opt.OnDiskFull != nil {
+		r.opt.OnDiskFull(cause)
+	}
+}
