@@ -35,17 +35,17 @@ func (r *Runtime) release() error {
 func (r *Runtime) execute(a loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
-		r.started.start(&a, r.clock())
+		r.started.start(a, r.clock())
 		r.outstanding++
 		r.cell.Start(a)
 	case loop.ResumeRollout:
-		r.started.resume(&a)
+		r.started.resume(a)
 		r.outstanding++
 		r.cell.Resume(a)
 	case loop.InterruptRollout:
 		r.cell.Interrupt(a)
 	case loop.AbortRollout:
-		r.started.abort(&a)
+		r.started.abort(a)
 		r.cell.Abort(a)
 	case loop.GroupLeased:
 		r.lease = append(r.lease, port.Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),

@@ -40,7 +40,7 @@ func newStarted(engineSlots []int) started {
 }
 
 // start takes an attempt that is started now, in the place of the one before it.
-func (s *started) start(a *loop.Action, now int64) {
+func (s *started) start(a loop.Action, now int64) {
 	next := begun{sample: a.Sample, attempt: a.Attempt, slot: a.Slot, since: now}
 	if b := s.newest(a.Group, a.Sample); b != nil {
 		s.leave(b.slot, b.id(a.Group)) // the loop may have given it up without a word
@@ -52,7 +52,7 @@ func (s *started) start(a *loop.Action, now int64) {
 }
 
 // resume takes an attempt that goes on in a slot.
-func (s *started) resume(a *loop.Action) {
+func (s *started) resume(a loop.Action) {
 	if b := s.newest(a.Group, a.Sample); b != nil && b.attempt == a.Attempt {
 		b.slot = a.Slot
 		s.holders[a.Slot] = holder{b.id(a.Group), b.since, true}
@@ -60,7 +60,7 @@ func (s *started) resume(a *loop.Action) {
 }
 
 // abort takes an attempt that is not wanted any more.
-func (s *started) abort(a *loop.Action) {
+func (s *started) abort(a loop.Action) {
 	if b := s.newest(a.Group, a.Sample); b != nil && b.attempt == a.Attempt {
 		s.leave(b.slot, b.id(a.Group))
 	}

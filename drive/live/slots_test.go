@@ -12,8 +12,8 @@ import (
 // the age of an attempt counts from its start.
 func TestStarted(t *testing.T) {
 	s := newStarted([]int{2, 1})
-	of := func(sample, attempt, slot int32) *loop.Action {
-		return &loop.Action{Group: 4, Sample: sample, Attempt: attempt, Slot: slot}
+	of := func(sample, attempt, slot int32) loop.Action {
+		return loop.Action{Group: 4, Sample: sample, Attempt: attempt, Slot: slot}
 	}
 	id := func(sample, attempt int32) port.RolloutID {
 		return port.RolloutID{Group: 4, Sample: sample, Attempt: attempt}
