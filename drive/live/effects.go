@@ -150,7 +150,7 @@ func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 	}
 	ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
 	step := &trace.Step{Lease: a.Lease, Tokens: report.Tokens, NS: r.clock() - began}
-	return completion{event: ev, step: step, report: report}
+	return completion{event: ev, step: step, report: &report}
 }
 
 // fetch fills in a group's samples: the payloads of the attempts that the loop

@@ -23,8 +23,9 @@ type completion struct {
 	measured   metrics.Measured
 	generateNS int64
 	step       *trace.Step
-	report     port.StepReport
-	err        error // for the log
+	// report is the trainer's of a step; nil where it has none. It is much larger than all else here.
+	report *port.StepReport
+	err    error // for the log
 	// returns: a lost engine is back, or its fleet could not bring it.
 	returns bool
 	// after, if not nil, is called once the loop has taken the event.
@@ -362,7 +363,7 @@ func (r *Runtime) tickEvent() loop.Event { return loop.Event{Time: r.tick, Kind:
 // measureGroups tells a loop that keeps trained groups how far each group of the
 // batch had drifted, right before the end of the step that found it.
 func (r *Runtime) measureGroups(c *completion) {
-	if r.cfg.Policy != loop.PolicyReplay || c.event.Kind != loop.TrainStepEnded {
+	if r.cfg.Policy != loop.PolicyReplay || c.event.Kind != loop.TrainStepEnded || c.report == nil {
 		return
 	}
 	for _, d := range c.report.Drifts {
@@ -419,7 +420,11 @@ func (r *Runtime) afterEvent(c *completion) {
 		r.training = false
 		r.ends.reset()
 		if n := len(r.rec.Steps); n > 0 && r.opt.OnStep != nil {
-			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: c.report, Status: r.l.Status(), Rates: r.view.rates.recent()})
+			var report port.StepReport
+			if c.report != nil {
+				report = *c.report
+			}
+			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: report, Status: r.l.Status(), Rates: r.view.rates.recent()})
 		}
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		r.training, r.failure = false, c.err
