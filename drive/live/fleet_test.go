@@ -398,8 +398,12 @@ func TestAnEngineIsGivenBackBehindASlowAcquisition(t *testing.T) {
 // A run that is killed at any moment goes on with the engines that are there, starts none of them
 // twice and has what it had asked for; programs that ended with it are started again.
 func TestFleetAfterAKill(t *testing.T) {
+	between := 290 * time.Millisecond
+	if testing.Short() {
+		between *= 4 // long under the race detector; without it, every kill is there
+	}
 	for _, ended := range []bool{false, true} {
-		for after := 100 * time.Millisecond; after < 4*time.Second; after += 290 * time.Millisecond {
+		for after := 100 * time.Millisecond; after < 4*time.Second; after += between {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := elasticConfig()
 				w, f := elasticWorld(t, cfg)

@@ -264,6 +264,9 @@ func newestSnapshot(s *Store) (line int64, state []byte, err error) {
 func TestKilledEmbedded(t *testing.T) {
 	t.Parallel()
 	rounds, seed := 5, uint64(1)
+	if testing.Short() { // long under the race detector
+		rounds = 3
+	}
 	if os.Getenv("HEADWAY_LONG") != "" {
 		rounds, seed = 50, uint64(time.Now().UnixNano())
 	}

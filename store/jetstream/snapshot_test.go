@@ -42,7 +42,11 @@ func TestDiskIsBounded(t *testing.T) {
 	enc := begin(t, s)
 	body := bytes.Repeat([]byte("state "), state/6)
 	taken, peak := 0, int64(0)
-	for i := range 560 { // whose snapshots alone are more bytes than the bound
+	rounds, every := 560, 5 // whose snapshots alone are more bytes than the bound
+	if testing.Short() {    // long under the race detector: fewer lines between them
+		rounds, every = 112, 1
+	}
+	for i := range rounds {
 		lines := make([][]byte, 8)
 		for k := range lines {
 			lines[k] = storetest.Event(enc, int64(i))
@@ -51,7 +55,7 @@ func TestDiskIsBounded(t *testing.T) {
 		g := loop.GroupID(i + 1)
 		must(t, s.PutSample(storetest.Sample(port.RolloutID{Group: g, Attempt: 1}, 400)))
 		must(t, s.Forget(g))
-		if i%5 == 4 || s.WantsSnapshot() {
+		if i%every == every-1 || s.WantsSnapshot() {
 			must(t, s.Snapshot(enc.Position().Line, body))
 			taken++
 			if n := s.SnapshotBytes(); n > 3*state {

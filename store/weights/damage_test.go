@@ -27,6 +27,7 @@ func verifyDamaged(t *testing.T, s *Store, path string, content []byte, what str
 
 // Every flipped byte and every truncation of every file is noticed.
 func TestDamage(t *testing.T) {
+	alone(t)
 	dir := scratch(t)
 	s := openTest(t, dir, Options{})
 	expectPublish(t, s, publication(1, 1))

@@ -142,6 +142,7 @@ func sameFiles(t testing.TB, got, want memory) {
 
 // apply(diff(a, b), a) == b, whatever a and b are; overwrite twice is once, xor twice is refused.
 func TestDeltaProperty(t *testing.T) {
+	alone(t)
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 7))
 		from, to := randomModel(t, rng)

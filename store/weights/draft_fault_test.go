@@ -83,13 +83,19 @@ var filesActs = []filesAct{
 	}},
 }
 
+// alone leaves what one goroutine does for long to the tests without the race detector.
+func alone(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("long under the race detector, which has nothing to find in one goroutine")
+	}
+}
+
 // After a fault at any operation of the disk, what was to be published is there whole or
 // not at all, the versions before are untouched, nothing is left behind after Open, and
 // publishing again works.
 func TestFilesUnderFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long under the race detector, which has nothing to find in one goroutine")
-	}
+	alone(t)
 	for _, act := range filesActs {
 		t.Run(act.name, func(t *testing.T) {
 			// With the syncs of Always among the operations.
@@ -105,9 +111,7 @@ func TestFilesUnderFaults(t *testing.T) {
 
 // Under Always a loss of power is a death like any other.
 func TestFilesUnderPowerLoss(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long under the race detector, which has nothing to find in one goroutine")
-	}
+	alone(t)
 	for i, act := range filesActs {
 		if act.name == "none" || act.name == "cast" {
 			continue // as full and diff, with fewer files

@@ -286,6 +286,7 @@ func publishTwo(s *Store) error { return s.Publish(context.Background(), publica
 // After a fault anywhere in a publish the version is there whole or not at all,
 // the others are untouched, and publishing it again works.
 func TestPublishUnderFaults(t *testing.T) {
+	alone(t)
 	for _, always := range []bool{false, true} {
 		for name, prepare := range map[string]func(string){"free": nothing, "in the way": inTheWay(t)} {
 			t.Run(fmt.Sprintf("always %v/%s", always, name), func(t *testing.T) {
@@ -343,6 +344,7 @@ func TestStoreGoesOnAfterFailure(t *testing.T) {
 // Under Always a loss of power is a death like any other. Without it, what is
 // lost is noticed: nothing damaged is served.
 func TestPublishUnderPowerLoss(t *testing.T) {
+	alone(t)
 	for _, keepNames := range []bool{false, true} {
 		strike(t, Options{Always: true}, nothing, publishTwo, func(t *testing.T, dir string, d *faulty, err error) {
 			d.losePower(t, keepNames)

@@ -197,6 +197,7 @@ func TestRemoteInJetStream(t *testing.T) {
 // A pusher or pruner dies at any operation: a reader sees each version whole or not at
 // all, and the next one goes on.
 func TestRemoteUnderFaults(t *testing.T) {
+	alone(t)
 	s := trainedStore(t, 3)
 	for _, after := range []bool{false, true} {
 		for operation := 0; ; operation++ {

@@ -381,6 +381,7 @@ func TestViewsAtOnce(t *testing.T) {
 
 // Whatever goes wrong at whatever operation, a view is whole or not there, and the next try makes it.
 func TestViewFaults(t *testing.T) {
+	alone(t)
 	c := smallCheckpoint(t)
 	for _, f := range faults {
 		for operation := 0; ; operation++ {

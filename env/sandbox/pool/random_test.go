@@ -18,7 +18,11 @@ import (
 // box handed to two, nobody's files seen by another, nobody waiting for ever, a sick backend left
 // alone, and nothing left at the end.
 func TestLawsOfAPool(t *testing.T) {
-	for seed := range uint64(150) {
+	seeds := uint64(150)
+	if testing.Short() {
+		seeds = 60 // long under the race detector
+	}
+	for seed := range seeds {
 		if !t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) { randomPool(t, seed, filepath.Join(dir, "boxes.jsonl")) })
