@@ -4,7 +4,7 @@ GO ?= go
 # Packages in which goroutines of many callers meet: make test has these under the race detector,
 # make test-long all there are. The longest come first, so that none of them is left over at the end.
 CONCURRENT := ./store/... ./drive/live/... ./drive/cell ./env/verifier ./store/weights ./env/sandbox/pool ./env/sandbox/agent ./engine/upstream ./engine/scorer ./engine/embedded ./engine/tinker \
-	./api/... ./env ./env/remote ./store/transfer/... ./engine/collective/... ./train/batch/... ./internal/tinker/... ./train/remote ./env/episode/...
+	./api ./api/gateway ./api/watchdog ./env/remote ./store/transfer/... ./engine/collective/... ./train/batch/... ./internal/tinker/... ./train/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
 LONG_ALONE := ./drive/live ./store/weights
 # lint runs these tests. They read the whole tree, so that a run beside it that adds a file would have them run again.
