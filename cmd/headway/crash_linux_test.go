@@ -175,16 +175,19 @@ func TestKill(t *testing.T) {
 		kills int
 		rules string
 	}{
-		"drop": {kills: 20},
-		"partial": {kills: 8, rules: `
+		"drop": {kills: 10},
+		"partial": {kills: 5, rules: `
 rollout: {concurrency: 24, group_size: 4, redundancy: 1, partial: {interrupt: batch, max_spans: 3}}
 sync: {mode: restart}
 failures: {max_attempts: 1, on_failure: shrink}
 `},
-		"replay": {kills: 8, rules: `
+		"replay": {kills: 5, rules: `
 queue: {policy: replay, capacity: 64, max_uses: 3, evict: drift}
 `},
 	} {
+		if os.Getenv("HEADWAY_LONG") != "" {
+			c.kills *= 4
+		}
 		t.Run(name, func(t *testing.T) { checkKills(t, c.kills, c.rules) })
 	}
 }

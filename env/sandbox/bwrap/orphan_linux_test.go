@@ -32,9 +32,9 @@ func TestStartsCancelled(t *testing.T) {
 			}
 			d.groups = groups
 			owner := "cancel" + strings.ToLower(filepath.Base(filepath.Dir(dir))[:4]) + fmt.Sprint(os.Getpid())
-			starts, atOnce := 300, 8
-			if testing.Short() {
-				starts = 100
+			starts, atOnce := 100, 8
+			if os.Getenv("HEADWAY_LONG") != "" {
+				starts = 300
 			}
 			random := rand.New(rand.NewPCG(1, 2))
 			var work sync.WaitGroup
