@@ -231,3 +231,36 @@ func judge(t *testing.T, python, oracle string) []byte {
 	}
 	return out
 }
+
+// A document can name every grammar.
+func TestDocumentsNameEveryGrammar(t *testing.T) {
+	text, err := os.ReadFile("../../config/headway.schema.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	words := allowed(schema, "tool_format")
+	for _, g := range grammars {
+		if !slices.Contains(words, any(g.Name)) {
+			t.Errorf("tool_format allows %v, not %s", words, g.Name)
+		}
+	}
+}
+
+// allowed are the words of a key, wherever in a schema it is.
+func allowed(tree any, key string) []any {
+	object, _ := tree.(map[string]any)
+	if found, is := object[key].(map[string]any); is {
+		words, _ := found["enum"].([]any)
+		return words
+	}
+	for _, inner := range object {
+		if words := allowed(inner, key); words != nil {
+			return words
+		}
+	}
+	return nil
+}
