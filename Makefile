@@ -45,9 +45,11 @@ help: ## list these verbs
 run: ## train the default run: reverse a word, fully asynchronously
 	$(GO) run ./cmd/headway run
 
-# The Python half waits for most of its time, so that it costs little beside the other. The worlds follow it.
+# What comes over the network comes while lint computes. The Python half waits for most of its time, so that it costs little
+# beside the other. The worlds follow it.
 .PHONY: test
-test: lint ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, a hundred worlds (builds runsc once into ~/.cache/headway)
+test: ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, a hundred worlds (builds runsc once into ~/.cache/headway)
+	@$(MAKE) --no-print-directory -j3 lint browser $(VENV)/installed
 	@$(MAKE) --no-print-directory -j2 test-go test-python world WORLDS=1-100
 
 .PHONY: test-go
