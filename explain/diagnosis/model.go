@@ -27,6 +27,14 @@ type model struct {
 	ctx  context.Context
 	at   modelled
 	base arm
+	// lengths are by what they are found for, which takes longer than to simulate.
+	lengths map[spread]*workload.Lengths
+}
+
+// spread is what lengths of a group have.
+type spread struct {
+	tail float64
+	size int
 }
 
 const (
@@ -44,7 +52,7 @@ const (
 // newModel makes the model and holds it against what was measured. The error says why it is of no use.
 func newModel(ctx context.Context, f *facts) (*model, error) {
 	s := f.log.Settings
-	m := &model{ctx: ctx, at: modelled{in: f.in, policy: s.Policy, budget: s.StalenessBudget.Value, slots: s.ConcurrencyRollouts.Value}}
+	m := &model{ctx: ctx, lengths: map[spread]*workload.Lengths{}, at: modelled{in: f.in, policy: s.Policy, budget: s.StalenessBudget.Value, slots: s.ConcurrencyRollouts.Value}}
 	if f.unfit != "" && s.Policy != "bounded" {
 		return nil, fmt.Errorf("%s", f.unfit)
 	}
@@ -93,7 +101,7 @@ func (m *model) run(at modelled) (arm, error) {
 	if err := m.ctx.Err(); err != nil {
 		return arm{}, err
 	}
-	cfg, err := at.config()
+	cfg, err := m.config(&at)
 	if err != nil {
 		return arm{}, err
 	}
@@ -105,14 +113,19 @@ func (m *model) run(at modelled) (arm, error) {
 }
 
 // config is the setting as a simulation. A slot takes as long for a mean rollout as the utilization says.
-func (at *modelled) config() (sim.Config, error) {
+func (m *model) config(at *modelled) (sim.Config, error) {
 	in := at.in.WithDefaults()
 	if in.StepS == 0 {
 		in.StepS = 1 // periods are relative to it
 	}
-	lengths, err := lengthsOf(in.TailMultiplier, in.GroupSize)
-	if err != nil {
-		return sim.Config{}, err
+	has := spread{in.TailMultiplier, in.GroupSize}
+	lengths := m.lengths[has]
+	if lengths == nil {
+		var err error
+		if lengths, err = lengthsOf(has.tail, has.size); err != nil {
+			return sim.Config{}, err
+		}
+		m.lengths[has] = lengths
 	}
 	accept, err := workload.NewAcceptance(in.Acceptance)
 	if err != nil {
