@@ -35,7 +35,10 @@ func (c *check) clocks() clocks {
 	for _, e := range c.acknowledged() {
 		s := &out[c.log.segment(e.n)]
 		t := c.log.time(e.n)
-		s.from, s.to = max(s.from, e.began-t), min(s.to, e.at-t)
+		s.from = max(s.from, e.began-t)
+		if w, known := c.writers[c.log.segment(e.n)]; !known || w.to == e.to || e.what != "publish" {
+			s.to = min(s.to, e.at-t) // else a plane before has answered, and its successor found the version later
+		}
 	}
 	return out
 }

@@ -42,6 +42,23 @@ func TestADeposedPlaneAnswersNothing(t *testing.T) {
 	}
 }
 
+// A plane that is cut off answers a publish, since the version is durable. Its successor finds the version seconds later:
+// the answer says nothing of the successor's clock.
+func TestAVersionIsFoundLater(t *testing.T) {
+	for to, want := range map[string]int64{"plane0": 10 * second, "plane1": 2 * second} {
+		c := &check{count: map[string]int{}}
+		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10}, attempts: map[attemptID]*attempt{{1, 0, 1}: {state: scored, ended: 20}}}
+		c.log.versions = append(c.log.versions, made{}, made{n: 12})
+		c.said = &testimony{finishes: []finish{{call: call{to: "plane1", began: 9 * second, at: 10 * second}, id: attemptID{1, 0, 1}, counted: true}}}
+		c.said.publishes = []publish{{call: call{to: to, began: second, at: 2 * second, status: 200, whole: true}}}
+		c.said.publishes[0].manifest.Version = 1
+		c.writers = map[int]logTime{1: {to: "plane1"}}
+		if got := c.clocks()[1].to; got != want {
+			t.Errorf("answered by %s: at most %d, want %d", to, got, want)
+		}
+	}
+}
+
 // One of a cluster's servers may be away, and a claim's time goes on; two are a cluster that nobody can write to.
 func TestClustersStopWithoutAMajority(t *testing.T) {
 	c := &check{log: &ledger{}}

@@ -165,6 +165,9 @@ func (e *expiry) notBefore(heard, event int64) int64 {
 // standby says whether a plane answered that another one is the run's writer.
 func (n *named) standby() bool { return n.status == 503 && strings.Contains(n.message, "stands by") }
 
+// starting says whether a plane answered that its run does not stand yet, so that the call changed nothing.
+func (n *named) starting() bool { return n.status == 503 && strings.Contains(n.message, "is starting") }
+
 // open tells of calls that a plane had before an event and answered after it.
 func (e *expiry) open(calls []*named, event, latest int64, tell func(n *named)) {
 	earliest, ok := e.log.earliest(e.clocks, event)
@@ -276,7 +279,7 @@ func (e *expiry) leaseGone(n *named) {
 		return
 	}
 	if l.trained != 0 && slices.ContainsFunc(e.said.named, func(p named) bool {
-		return p.lease == l.id && (p.kind == "publish" || p.kind == "ack") && p.began < n.at && p.call != n.call
+		return p.lease == l.id && (p.kind == "publish" || p.kind == "ack") && p.began < n.at && p.call != n.call && !p.standby() && !p.starting()
 	}) {
 		return
 	}

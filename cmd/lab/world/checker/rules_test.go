@@ -301,6 +301,17 @@ var mutations = []mutation{
 		x.BeganNS = r.lines[i].AtNS + 1
 		r.lines[i+1].AtNS += 2
 	}},
+	{RuleExpired, "a lease is said to be over behind a publish that was refused at once", func(r *recording) {
+		i := slices.IndexFunc(r.lines, func(l history.Line) bool {
+			return l.Exchange != nil && l.Exchange.Path == "/api/v1/weights" && bytes.Contains(l.Exchange.Request, []byte(`"lease":7`))
+		})
+		r.lines = slices.Insert(r.lines, i, r.lines[i], r.lines[i])
+		refused, renewed := r.exchange(i), r.exchange(i+1)
+		refused.Status, refused.Response = 503, []byte(`{"error":{"code":"unavailable","message":"the control plane is starting"}}`)
+		renewed.Path, renewed.Status, renewed.Request, renewed.Response = "/api/v1/batches/7/renew", 410, []byte(`{"trainer":"trainer","attempt":1,"rank":0}`), []byte(`{"error":{"code":"expired","message":"over"}}`)
+		began := r.lines[i+2].Exchange.BeganNS
+		refused.BeganNS, r.lines[i].AtNS, renewed.BeganNS, r.lines[i+1].AtNS = began-4, began-3, began-2, began-1
+	}},
 	{RuleExpired, "a step fails that no trainer had", func(r *recording) {
 		i := r.entry(0, `"e":"train-step-ended"`, `"lease":7`)
 		r.edit(i, `"e":"train-step-ended"`, `"e":"train-step-failed"`)
