@@ -357,6 +357,9 @@ func (c *conn) Read(p []byte) (int, error) {
 }
 
 func (c *conn) Write(p []byte) (int, error) {
+	if sent := c.n.w.Sent; sent != nil {
+		sent(c.host, p)
+	}
 	c.n.mu.Lock()
 	defer c.n.mu.Unlock()
 	written := 0

@@ -19,6 +19,8 @@ type World struct {
 	disks   *disks
 	// Wrote is told of each write of a host's program to a file, before it is done. It must not wait.
 	Wrote func(h *Host, path string)
+	// Sent is told of each write of a host's program to a connection, before it is done. It must not wait.
+	Sent func(h *Host, p []byte)
 }
 
 // Host is a machine of the world, on which one program runs.

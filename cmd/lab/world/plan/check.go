@@ -28,7 +28,7 @@ func (p Plan) Check() error {
 			{"kind", f.Kind, kinds, false},
 			{"host", f.Host, names, false},
 			{"other", f.Other, names, true},
-			{"await.by", f.Await.By, slices.Concat(roles, names), true},
+			{"await.by", f.Await.By, slices.Concat(roles, names, []string{"observer"}), true},
 		} {
 			if !slices.Contains(field.allowed, field.value) && !(field.optional && field.value == "") {
 				return fmt.Errorf("faults[%d].%s is %q, want one of %s", i, field.name, field.value, strings.Join(field.allowed, ", "))

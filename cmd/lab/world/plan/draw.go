@@ -45,6 +45,8 @@ func Draw(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x726f6c6c6f757473))}.rollouts(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x73746f7265))}.store(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x747261696e657273))}.trainers(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x63616c6c73))}.calls(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
 	return p
 }
 

@@ -140,7 +140,7 @@ type Fault struct {
 	Await Await `json:"await,omitzero"`
 }
 
-// Await is the N-th event of a kind after a fault's time, one of Asks, Hears and Writes. A fault that has waited for ten
+// Await is the N-th event of a kind after a fault's time, one of Asks, Hears, Writes and Sends. A fault that has waited for ten
 // seconds waits no more.
 type Await struct {
 	// By is the host whose event it is, or the role of it.
@@ -151,7 +151,9 @@ type Await struct {
 	Hears string `json:"hears,omitempty"`
 	// Writes is a part of the path of a file that the host writes.
 	Writes string `json:"writes,omitempty"`
-	N      uint64 `json:"n,omitempty"`
+	// Sends is a part of what the host writes to a connection: a message's subject, or a call's path.
+	Sends string `json:"sends,omitempty"`
+	N     uint64 `json:"n,omitempty"`
 	// LaterMS is how long after the event the fault comes, in milliseconds.
 	LaterMS int64 `json:"later_ms,omitempty"`
 }

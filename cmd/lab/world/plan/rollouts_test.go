@@ -52,7 +52,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 		}
 	}
 	for _, what := range []string{"chat", "players", "rows", "slow", Drop, Lag, Abort, Deaf} {
-		if n := met[what]; n < seeds/40 || n > seeds/4 {
+		if n := met[what]; n < seeds/40 || n > seeds/3 {
 			t.Errorf("%d of %d seeds have %s", n, seeds, what)
 		}
 	}

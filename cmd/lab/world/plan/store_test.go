@@ -11,7 +11,7 @@ func TestFaultsAreOfHosts(t *testing.T) {
 	clusters, awaits := 0, 0
 	for seed := range uint64(2000) {
 		p := Draw(seed)
-		known := map[string]bool{"": true}
+		known := map[string]bool{"": true, "observer": true}
 		for role, names := range p.hosts() {
 			known[role] = len(names) > 0
 			for _, name := range names {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 	"time"
@@ -63,4 +64,11 @@ func (w *World) wrote(h *machine.Host, path string) {
 		}
 	}
 	w.met(h.Name, func(a *awaited) bool { return a.Writes != "" && strings.Contains(path, a.Writes) })
+}
+
+// sent is told of each write to a connection.
+func (w *World) sent(h *machine.Host, p []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.met(h.Name, func(a *awaited) bool { return a.Sends != "" && bytes.Contains(p, []byte(a.Sends)) })
 }

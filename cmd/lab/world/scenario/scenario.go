@@ -93,7 +93,7 @@ func Run(p plan.Plan) (*World, error) {
 		return nil, err
 	}
 	w.place()
-	w.machine.Wrote = w.wrote
+	w.machine.Wrote, w.machine.Sent = w.wrote, w.sent
 	if err := w.certify(); err != nil {
 		return nil, err
 	}

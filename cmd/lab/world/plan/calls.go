@@ -1,0 +1,316 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// calls draws faults that come between two calls of a plane, to its broker or to engines, and faults that matter only
+// together. Most worlds have none of them.
+func (d drawer) calls(p *Plan) {
+	if !d.chance(3) {
+		return
+	}
+	all := []func(drawer, *Plan) bool{
+		drawer.amid, drawer.amid, drawer.unstored, drawer.slowly, drawer.slowly, drawer.shared, drawer.shared, drawer.anew, drawer.anew, drawer.unheld, drawer.switches,
+		drawer.unplaced, drawer.aborts, drawer.choices, drawer.ranges, drawer.damage,
+	}
+	d.calm(p)
+	for !all[d.IntN(len(all))](d, p) { // one that is not about such a world
+	}
+}
+
+// calm leaves only short faults of workers beside a story, in most of its worlds: it takes several things, one after
+// another, and others would come between them.
+func (d drawer) calm(p *Plan) {
+	if p.Brokers > 0 || d.chance(4) {
+		return
+	}
+	p.Trainer.StepMS, p.ThinkMS = d.of(200, 500), min(p.ThinkMS, 50)
+	if strings.Contains(p.Rules.Queue, "drop") {
+		p.ThinkMS = 50
+	}
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool {
+		return f.ForMS > 1000 || f.Await.By != "" || !strings.HasPrefix(f.Host, "worker")
+	})
+	kinds := map[string]bool{}
+	for _, f := range p.Faults {
+		kinds[f.Kind] = true
+	}
+	for len(p.Faults) < FaultsCounted || len(kinds) < KindsCounted {
+		kind := []string{Reset, Mute, Double, Clock, Freeze}[d.IntN(5)]
+		f := Fault{Kind: kind, Host: d.one(p.hosts(), "worker"), AtMS: d.soon(p), ForMS: int64(d.of(50, 300))}
+		if kind == Clock {
+			f.ForMS, f.ByMS = 0, int64(d.of(-5000, 5000))
+		}
+		kinds[kind] = true
+		p.Faults = append(p.Faults, f)
+	}
+}
+
+// soon is a time at which a run is under way, and not near its end.
+func (d drawer) soon(p *Plan) int64 { return int64(d.between(1500, 1500+p.span()/2)) }
+
+// messages are what a plane sends its broker. Between two of them lies what must not be lost.
+var messages = []string{
+	"STREAM.PURGE.headway_world_log", "STREAM.PURGE.headway_world_log", "STREAM.PURGE.headway_world_snapshots", "headway.world.snapshot",
+	"headway.world.log", "headway.world.payload", "$KV.headway_world_writer",
+}
+
+// amid ends a plane, or takes its broker away and then ends it, as it sends a message.
+func (d drawer) amid(p *Plan) bool {
+	hosts := p.hosts()
+	if len(hosts["broker"]) == 0 {
+		return false
+	}
+	message := messages[d.IntN(len(messages))]
+	if strings.Contains(message, "PURGE") || strings.Contains(message, "snapshot") {
+		p.Store.SnapshotEvery = d.of(1, 1, 2)
+		p.Store.NoTrace = true // else the lines are on the plane's disk as well
+	}
+	for range d.between(1, 3) {
+		at, n, later, broker, way := d.soon(p), uint64(d.of(1, 1, 2, 3)), int64(d.of(50, 300, 1000)), d.one(hosts, "broker"), d.IntN(6)
+		for _, plane := range hosts["plane"] { // one of them writes
+			f := Fault{AtMS: at, Kind: Kill, Host: plane, ForMS: int64(d.of(50, 50, 300, 3000)), N: uint64(d.of(1, 1, 3, 10)), Await: Await{By: plane, Sends: message, N: n}}
+			switch way {
+			case 0:
+				f.Host = broker
+			case 1, 2: // what is on its way is lost
+				cut := Fault{AtMS: at, Kind: Cut, Host: plane, Other: broker, Both: true, ForMS: int64(d.of(1000, 3000)), Await: f.Await}
+				reset := Fault{AtMS: at, Kind: Reset, Host: plane, Other: broker, Await: f.Await}
+				reset.Await.LaterMS, f.Await.LaterMS = cut.ForMS, later
+				p.Faults = append(p.Faults, cut, reset)
+			}
+			p.Faults = append(p.Faults, f)
+		}
+	}
+	return true
+}
+
+// unstored takes the broker away for longer than a plane waits for its answer, as a payload is on its way. The payload is
+// lost, and the plane ends as it goes on with its log.
+func (d drawer) unstored(p *Plan) bool {
+	hosts := p.hosts()
+	if len(hosts["broker"]) != 1 {
+		return false
+	}
+	if p.Rules.GroupSize == 1 { // others of the group are still played
+		p.Rules.GroupSize, p.Rules.Batch = 2, 2*p.Rules.Batch
+	}
+	at, lasts, n, cut := d.soon(p), int64(d.of(5500, 6000, 7000)), uint64(d.of(1, 2, 3, 5)), d.chance(2)
+	event := Await{By: "plane", Sends: "headway.world.payload", N: n}
+	if !cut {
+		p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: "broker", AtMS: at, ForMS: lasts, Await: event})
+	}
+	event.LaterMS = lasts - 10
+	if !cut {
+		p.Faults = append(p.Faults, Fault{Kind: Kill, Host: "broker", AtMS: at, ForMS: 50, N: 1, Await: event})
+	}
+	for _, plane := range hosts["plane"] { // one of them writes
+		event.By = plane
+		if cut {
+			p.Faults = append(p.Faults, Fault{Kind: Reset, Host: plane, Other: "broker", AtMS: at, Await: event})
+			event.LaterMS = 0
+			p.Faults = append(p.Faults, Fault{Kind: Cut, Host: plane, Other: "broker", Both: true, AtMS: at, ForMS: lasts, Await: event})
+			event.LaterMS = lasts - 10
+		}
+		p.Faults = append(p.Faults, Fault{
+			Kind: Kill, Host: plane, AtMS: at + lasts + 300, ForMS: 50, N: uint64(d.of(1, 1, 3, 10)),
+			Await: Await{By: plane, Sends: "headway.world.log", N: uint64(d.of(1, 1, 2, 3)), LaterMS: int64(d.of(0, 1, 5, 20))},
+		})
+	}
+	return true
+}
+
+// slowly has a plane begin anew in the middle of a train step, while the way to its broker is slow. Its trainer asks before
+// it has read everything.
+func (d drawer) slowly(p *Plan) bool {
+	hosts := p.hosts()
+	if len(hosts["broker"]) == 0 {
+		return false
+	}
+	p.Rules.LeaseMS, p.Trainer.StepMS = 2000, d.of(1000, 1500, 2500)
+	for i, at := range []int64{2000, 17_000, 32_000} {
+		times, event := uint64(d.of(100, 300, 300)), Await{By: "trainer", Hears: "batches lease", N: uint64(i + 1), LaterMS: int64(d.of(0, 100, 300, 600))}
+		for _, plane := range hosts["plane"] { // one of them writes
+			p.Faults = append(p.Faults, Fault{AtMS: at, Kind: Kill, Host: plane, ForMS: 50, N: 1, Await: event})
+			for _, broker := range hosts["broker"] {
+				p.Faults = append(p.Faults, Fault{AtMS: at, Kind: Slow, Host: plane, Other: broker, Both: true, ForMS: 12_000, N: times, Await: event})
+			}
+		}
+	}
+	return true
+}
+
+// shared has payloads of several groups share messages, and ends a plane as it gives some of them up.
+func (d drawer) shared(p *Plan) bool {
+	hosts := p.hosts()
+	if len(hosts["broker"]) == 0 || p.Chat != nil || p.Trainer.Ranks > 1 {
+		return false
+	}
+	p.Store.PayloadBytesMax, p.Store.Prompt = 1<<20, d.of(800, 1200, 2400)
+	p.Rules.GroupSize = d.of(1, 1, 2)
+	p.Rules.Batch = p.Rules.GroupSize * d.between(1, 3)
+	for _, plane := range hosts["plane"] {
+		f := Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: hosts["broker"][0], Both: true, ForMS: 20_000, N: uint64(d.of(30, 100, 300))}
+		if d.chance(2) {
+			f = Fault{AtMS: 1000, Kind: Drag, Host: hosts["broker"][0], ForMS: 20_000, N: uint64(d.of(5, 20))}
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	for range 5 {
+		plane := d.one(hosts, "plane")
+		p.Faults = append(p.Faults, Fault{
+			AtMS: d.soon(p), Kind: Kill, Host: plane, ForMS: 50, N: uint64(d.of(1, 1, 3, 10)),
+			Await: Await{By: plane, Sends: "STREAM.PURGE.headway_world_payload", N: uint64(d.of(1, 1, 2)), LaterMS: int64(d.of(0, 5, 20, 100))},
+		})
+	}
+	return true
+}
+
+// silent has engines say nothing of the weights that sampled a token, so that planes derive it.
+func (p *Plan) silent() {
+	for i := range p.Engines {
+		p.Engines[i].Spans = false
+	}
+	p.Rows = false
+}
+
+// ask is the event in which a plane asks an engine for tokens.
+func (d drawer) ask() Await {
+	return Await{By: "plane", Sends: "POST /v1/completions", N: uint64(d.of(1, 1, 2, 5)), LaterMS: int64(d.of(0, 1, 5, 20, 50))}
+}
+
+// anew has a plane begin anew, which does not know what engines were told before, and then engines: in the middle of
+// responses, or while they have none.
+func (d drawer) anew(p *Plan) bool {
+	p.silent()
+	hosts := p.hosts()
+	p.Faults = append(p.Faults, Fault{AtMS: int64(d.between(1500, 4000)), Kind: Kill, Host: d.one(hosts, "plane"), ForMS: 50, N: 1})
+	for range 4 {
+		f := Fault{AtMS: d.soon(p), Kind: Kill, Host: d.one(hosts, "engine"), ForMS: int64(d.of(10, 50)), N: uint64(d.of(1, 1, 3, 10)), Await: d.ask()}
+		if d.chance(2) {
+			f.Await = Await{By: "trainer", Hears: []string{"weights", "batches lease"}[d.IntN(2)], N: 1, LaterMS: int64(d.of(0, 20, 100, 300))}
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	return true
+}
+
+// unheld has receivers begin anew when they have loaded a version, while another one loads it slowly.
+func (d drawer) unheld(p *Plan) bool {
+	if len(p.Engines) < 2 {
+		p.Engines = append(p.Engines, p.Engines[0])
+	}
+	p.Receivers = max(p.Receivers, 2)
+	times := uint64(d.of(200, 400, 600, 1000))
+	for _, plane := range p.hosts()["plane"] {
+		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(p.span())})
+	}
+	for range 4 {
+		p.Faults = append(p.Faults, Fault{
+			AtMS: d.soon(p), Kind: Kill, Host: "receiver1", ForMS: int64(d.of(1, 10, 50)), N: 1,
+			Await: Await{By: "receiver1", Asks: "receivers loaded", N: 1, LaterMS: int64(d.of(0, 1, 20, 100, 300))},
+		})
+	}
+	return true
+}
+
+// switches has responses be under way while weights are switched. Single tokens come late, or a call of the switch is lost
+// on a slow link.
+func (d drawer) switches(p *Plan) bool {
+	p.silent()
+	hosts := p.hosts()
+	for i := range p.Engines {
+		p.Engines[i].TokenUS = d.of(3000, 10_000, 30_000)
+	}
+	late, path, span := d.chance(2), "/pause", int64(p.span())
+	if d.chance(3) {
+		path = switching[d.IntN(len(switching))]
+	}
+	for _, engine := range hosts["engine"] {
+		one, slow := uint64(d.of(4, 8, 16)), uint64(d.of(10, 30, 100))
+		for _, plane := range hosts["plane"] {
+			if late {
+				p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Lag, Host: engine, Other: plane, ForMS: span, N: one})
+				continue
+			}
+			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: engine, Other: plane, Both: true, ForMS: span, N: slow},
+				Fault{AtMS: d.soon(p), Kind: Drop, Host: plane, Other: engine, Path: path, ForMS: 3000, N: uint64(d.of(1, 2))})
+		}
+	}
+	return true
+}
+
+// unplaced has a plane's disk be full in the middle of a publish, which takes its time.
+func (d drawer) unplaced(p *Plan) bool {
+	p.Trainer.StepMS, p.ThinkMS = d.of(50, 200), 0
+	for _, plane := range p.hosts()["plane"] {
+		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 3))})
+		for range 3 {
+			file := []string{"/model.safetensors", "/optimizer.safetensors", "/optimizer.safetensors", "/manifest.json"}[d.IntN(4)]
+			p.Faults = append(p.Faults, Fault{AtMS: d.soon(p), Kind: Full, Host: plane, ForMS: int64(d.of(50, 300)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}})
+		}
+	}
+	return true
+}
+
+// aborts has engines end responses that have begun.
+func (d drawer) aborts(p *Plan) bool {
+	for i := range p.Engines {
+		p.Engines[i].TokenUS = max(p.Engines[i].TokenUS, 3000)
+	}
+	for range 4 {
+		event := d.ask()
+		if d.chance(2) {
+			event.Sends = "POST /inference/v1/generate"
+		}
+		p.Faults = append(p.Faults, Fault{AtMS: d.soon(p), Kind: Abort, Host: d.one(p.hosts(), "engine"), Await: event})
+	}
+	return true
+}
+
+// choices takes all engines away behind the first of several choices.
+func (d drawer) choices(p *Plan) bool {
+	if p.Chat == nil || p.Chat.Choices < 2 {
+		return false
+	}
+	p.Chat.WaitMS = 500
+	for range 3 {
+		at, event := d.soon(p), d.ask()
+		event.LaterMS = int64(p.Engines[0].TokenUS * d.between(0, 24) / 1000)
+		for _, engine := range p.hosts()["engine"] {
+			p.Faults = append(p.Faults, Fault{AtMS: at, Kind: Kill, Host: engine, ForMS: 3000, N: 1, Await: event})
+		}
+	}
+	return true
+}
+
+// ranges has downloads break off in the middle, by a trainer that begins anew.
+func (d drawer) ranges(p *Plan) bool {
+	p.Trainer.Window, p.Trainer.Floats = 512, 1024
+	for range 3 {
+		at := d.soon(p)
+		p.Faults = append(p.Faults,
+			Fault{AtMS: at, Kind: Kill, Host: "trainer", ForMS: 50, N: 1},
+			Fault{AtMS: at, Kind: Reset, Host: "trainer", Await: Await{By: "trainer", Asks: "weights files", N: 1, LaterMS: int64(d.of(0, 1, 1, 2))}})
+	}
+	return true
+}
+
+// damage flips a bit of a snapshot, and the plane begins anew before it has written another one.
+func (d drawer) damage(p *Plan) bool {
+	p.Store.SnapshotEvery = d.of(1, 2, 5)
+	broker := d.one(p.hosts(), "broker")
+	if broker == "" {
+		return false
+	}
+	p.Store.NoTrace = p.Store.NoTrace || d.chance(2)
+	for range d.between(1, 2) {
+		at, lasts := d.soon(p), int64(d.of(50, 300))
+		p.Faults = append(p.Faults,
+			Fault{AtMS: at, Kind: Flip, Host: broker, ForMS: lasts, N: 1, Path: "snapshots"},
+			Fault{AtMS: at + int64(d.of(0, 10, 300)), Kind: Kill, Host: d.one(p.hosts(), "plane"), ForMS: int64(d.of(50, 300)), N: 1})
+	}
+	return true
+}
