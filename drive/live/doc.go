@@ -7,7 +7,7 @@
 //
 // The runtime knows of rollouts what follows from the log alone. It tells the cell its decisions, and the cell says events.
 //
-// Order, per group of events: payloads are durable before their event exists, and
-// the events are then appended to the log. Only then are the actions that follow
-// from them executed. The executed actions are appended with the next group.
+// Order, per group of events: payloads are durable before their event exists. The
+// events are then appended to the log, with the actions that follow from them, in
+// one append. Only then are the actions executed.
 package live

@@ -11,8 +11,15 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// release executes the actions whose events are in the log, and renders each as
-// it was executed. A snapshot that is due is taken when all have been.
+// render puts the actions that are due into the append of their events. Who reads the log so knows what is to be executed
+// as soon as it is decided, and no event is in it without what follows.
+func (r *Runtime) render() {
+	for i := range r.due {
+		r.lines = r.enc.AppendAction(r.lines, r.due[i].seq, r.due[i].action)
+	}
+}
+
+// release executes the actions that are in the log. A snapshot that is due is taken when all have been.
 func (r *Runtime) release() error {
 	for i := range r.due {
 		d := &r.due[i]
@@ -22,7 +29,6 @@ func (r *Runtime) release() error {
 			}
 		}
 		r.execute(d.action)
-		r.lines = r.enc.AppendAction(r.lines, d.seq, d.action)
 	}
 	r.due = r.due[:0]
 	if err := r.snapshotIfDue(); err != nil {

@@ -54,7 +54,7 @@ type Runtime struct {
 	fleet   fleet
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []port.Group
-	// lines hold executed actions until the next append; due are actions to execute.
+	// lines are what the next append has; due are actions to execute once they are in the log.
 	lines    []byte
 	due      []dueAction
 	now      int64
@@ -273,9 +273,7 @@ func (r *Runtime) endStalled(err error) error {
 	if !r.finished {
 		return nil // the trainer holds a batch; a resume issues its step again
 	}
-	for i := range r.due {
-		r.lines = r.enc.AppendAction(r.lines, r.due[i].seq, r.due[i].action)
-	}
+	r.render()
 	r.due = r.due[:0]
 	return r.close()
 }
@@ -336,6 +334,7 @@ drain:
 	for now := max(r.clock(), r.now); !r.finished && r.tick <= now; {
 		r.step(&completion{event: r.tickEvent()})
 	}
+	r.render()
 	if err := r.appendLog(); err != nil {
 		return err
 	}

@@ -2,7 +2,7 @@
 // needs, one JSON object a line. For a live run it is the write-ahead log that recovery replays;
 // the simulator writes the same format.
 //
-// There are three kinds of line: an event ("e"), an action as the driver executed it, and a note
+// There are three kinds of line: an event ("e"), an action that the driver executes, and a note
 // ("note"). An action ("a") stands after the event that it follows from. "n" is the sequence number
 // of the event, "t" its time in nanoseconds since the run started. The first line is the note
 // "header" with the rules of the loop and the resolved config. The last line of a complete trace is
