@@ -98,21 +98,18 @@ func (d drawer) unstored(p *Plan) bool {
 		p.Rules.GroupSize, p.Rules.Batch = 2, 2*p.Rules.Batch
 	}
 	at, lasts, n, cut := d.soon(p), int64(d.of(5500, 6000, 7000)), uint64(d.of(1, 2, 3, 5)), d.chance(2)
-	event := Await{By: "plane", Sends: "headway.world.payload", N: n}
+	begins := Await{By: "plane", Sends: "headway.world.payload", N: n}
+	ends := begins
+	ends.LaterMS = lasts - 10
 	if !cut {
-		p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: "broker", AtMS: at, ForMS: lasts, Await: event})
-	}
-	event.LaterMS = lasts - 10
-	if !cut {
-		p.Faults = append(p.Faults, Fault{Kind: Kill, Host: "broker", AtMS: at, ForMS: 50, N: 1, Await: event})
+		p.Faults = append(p.Faults, Fault{Kind: Freeze, Host: "broker", AtMS: at, ForMS: lasts, Await: begins},
+			Fault{Kind: Kill, Host: "broker", AtMS: at, ForMS: 50, N: 1, Await: ends})
 	}
 	for _, plane := range hosts["plane"] { // one of them writes
-		event.By = plane
+		begins.By, ends.By = plane, plane
 		if cut {
-			p.Faults = append(p.Faults, Fault{Kind: Reset, Host: plane, Other: "broker", AtMS: at, Await: event})
-			event.LaterMS = 0
-			p.Faults = append(p.Faults, Fault{Kind: Cut, Host: plane, Other: "broker", Both: true, AtMS: at, ForMS: lasts, Await: event})
-			event.LaterMS = lasts - 10
+			p.Faults = append(p.Faults, Fault{Kind: Reset, Host: plane, Other: "broker", AtMS: at, Await: ends},
+				Fault{Kind: Cut, Host: plane, Other: "broker", Both: true, AtMS: at, ForMS: lasts, Await: begins})
 		}
 		p.Faults = append(p.Faults, Fault{
 			Kind: Kill, Host: plane, AtMS: at + lasts + 300, ForMS: 50, N: uint64(d.of(1, 1, 3, 10)),
@@ -203,10 +200,7 @@ func (d drawer) unheld(p *Plan) bool {
 		p.Engines = append(p.Engines, p.Engines[0])
 	}
 	p.Receivers = max(p.Receivers, 2)
-	times := uint64(d.of(200, 400, 600, 1000))
-	for _, plane := range p.hosts()["plane"] {
-		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(p.span())})
-	}
+	p.slowReceiver(d.of(200, 400, 600, 1000))
 	for range 4 {
 		p.Faults = append(p.Faults, Fault{
 			AtMS: d.soon(p), Kind: Kill, Host: "receiver1", ForMS: int64(d.of(1, 10, 50)), N: 1,

@@ -196,12 +196,19 @@ func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
 		return Fault{}, false
 	}
 	f := Fault{Kind: r.kind, Host: d.one(hosts, role), ForMS: int64(d.of(50, 300, 1000, 3000, 6000))}
+	if f.Kind == Kill {
+		f.N = uint64(d.of(1, 10, 100, 1000))
+		f.N += uint64(d.IntN(int(f.N)))
+	}
+	d.detail(&f, hosts)
+	return f, true
+}
+
+// detail draws what a fault of a kind needs beside its host and its time.
+func (d drawer) detail(f *Fault, hosts map[string][]string) {
 	switch f.Kind {
 	case Flip:
 		f.N, f.Path = 1, "snapshots"
-	case Kill:
-		f.N = uint64(d.of(1, 10, 100, 1000))
-		f.N += uint64(d.IntN(int(f.N)))
 	case Cut, Slow, Reset:
 		f.Other, f.Both = d.other(hosts, f.Host), d.chance(2)
 		f.N = uint64(d.of(10, 100, 1000))
@@ -210,7 +217,6 @@ func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
 	case Drag:
 		f.N = uint64(d.of(1, 5, 20))
 	}
-	return f, true
 }
 
 // other is a host that the host speaks with, or empty for all.

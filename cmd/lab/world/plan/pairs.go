@@ -66,24 +66,17 @@ func (d drawer) any(p *Plan, hosts map[string][]string) Fault {
 		return Fault{}
 	}
 	switch f.Kind {
-	case Flip:
-		f.N, f.Path = 1, "snapshots"
 	case Kill:
 		f.N = uint64(d.of(1, 1, 3, 10))
-	case Cut, Slow, Reset:
-		f.Other, f.Both, f.N = d.other(hosts, f.Host), d.chance(2), uint64(d.of(10, 100, 1000))
 	case Drop, Lag:
 		for f.Other == "" {
 			f.Other = d.other(hosts, f.Host)
 		}
 		f.N = uint64(d.of(1, 2, 4))
-	case Clock:
-		f.ForMS, f.ByMS = 0, int64(d.of(-3600_000, -5000, 5000, 60_000, 3600_000))
-	case Drag:
-		f.N = uint64(d.of(1, 5, 20))
 	case Abort, Rot:
 		f.ForMS = 50
 	}
+	d.detail(&f, hosts)
 	return f
 }
 

@@ -74,13 +74,17 @@ func (d drawer) loads(p *Plan) {
 	}
 	if d.chance(2) { // an engine whose receiver lags behind goes on with the version before, beside the others
 		p.Receivers = max(p.Receivers, d.between(1, 2))
-		times := uint64(d.of(200, 400, 600))
-		for _, plane := range p.hosts()["plane"] {
-			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: times, ForMS: int64(p.span())})
-		}
+		p.slowReceiver(d.of(200, 400, 600))
 		for i := 1; i < p.Receivers; i++ { // one that has loaded waits for the others
 			d.add(p, Fault{Kind: Kill, Host: fmt.Sprint("receiver", i), Await: Await{By: "receiver", Asks: "receivers loaded", LaterMS: int64(d.IntN(100))}, ForMS: 50, N: 1})
 		}
+	}
+}
+
+// slowReceiver has the first receiver lag behind all along: its link to planes is so many times as slow.
+func (p *Plan) slowReceiver(times int) {
+	for _, plane := range p.hosts()["plane"] {
+		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: uint64(times), ForMS: int64(p.span())})
 	}
 }
 
