@@ -1,36 +1,16 @@
 package live
 
 import (
-	"context"
 	"errors"
 
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/port"
-	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// executor is what the runtime has of a cell, whose methods say what each does. It is told by the goroutine that owns the
-// loop. What it answers comes by Runtime.heard.
-type executor interface {
-	Start(loop.Action)
-	Resume(loop.Action)
-	Interrupt(loop.Action)
-	Abort(loop.Action)
-	Load(loop.Action)
-	Switch(loop.Action)
-	Logged(id port.RolloutID, counted bool)
-	EndGroup(loop.GroupID)
-	TrainerBusy(bool)
-	DecodeTimes() []trace.Service
-	Serve(ctx context.Context, engine int, v loop.Version) error
-	Err() error
-	Wait()
-}
-
-// newCell returns the cell that executes in this process.
-func (r *Runtime) newCell() (executor, error) {
+// newCell returns the cell that executes in this process. It is told by the goroutine that owns the loop. What it answers
+// comes by heard.
+func (r *Runtime) newCell() (*cell.Cell, error) {
 	return cell.New(r.ctx, cell.Options{
 		Engines: r.opt.Engines, Environment: r.opt.Environment, Scorer: r.opt.Scorer, Payloads: r.opt.Store, Space: &r.space,
 		Clock: r.clock, Post: r.heard, Logf: r.logf, Hold: r.cfg.Sync == loop.SyncPause, ResumeLost: r.cfg.ResumeLost,

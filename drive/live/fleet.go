@@ -165,8 +165,8 @@ func (r *Runtime) executeRelease(engine int32) error {
 
 // playsOn returns an attempt that is wanted and holds a slot of an engine, nil for none.
 func (r *Runtime) playsOn(engine int32) *port.RolloutID {
-	for slot := range r.started.holders {
-		if h := &r.started.holders[slot]; h.runs && r.started.engineOf[slot] == engine {
+	for e, h := range r.started.running() {
+		if e == engine {
 			return &h.id
 		}
 	}

@@ -114,9 +114,9 @@ func (r *Runtime) letGo(engine int) {
 	if r.cfg.ResumeLost {
 		return // the loop has them interrupted, and what they have goes on elsewhere
 	}
-	for slot := range r.started.holders {
-		if h := &r.started.holders[slot]; h.runs && r.started.engineOf[slot] == int32(engine) {
-			r.execute(loop.Action{Kind: loop.AbortRollout, Slot: int32(slot), Group: h.id.Group, Sample: h.id.Sample, Attempt: h.id.Attempt})
+	for e, h := range r.started.running() {
+		if e == int32(engine) {
+			r.execute(loop.Action{Kind: loop.AbortRollout, Group: h.id.Group, Sample: h.id.Sample, Attempt: h.id.Attempt})
 		}
 	}
 }

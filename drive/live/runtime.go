@@ -45,7 +45,7 @@ type Runtime struct {
 	wg     sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	cell   executor
+	cell   *cell.Cell
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
 	time    runClock

@@ -1,6 +1,7 @@
 package live
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
@@ -70,6 +71,17 @@ func (s *started) abort(a loop.Action) {
 func (s *started) leave(slot int32, id port.RolloutID) {
 	if uint(slot) < uint(len(s.holders)) && s.holders[slot].id == id {
 		s.holders[slot].runs = false
+	}
+}
+
+// running are the attempts that hold a slot and are wanted, with the engine of each, in the order of their slots.
+func (s *started) running() iter.Seq2[int32, *holder] {
+	return func(yield func(int32, *holder) bool) {
+		for slot := range s.holders {
+			if h := &s.holders[slot]; h.runs && !yield(s.engineOf[slot], h) {
+				return
+			}
+		}
 	}
 }
 

@@ -266,12 +266,8 @@ func (r *Runtime) viewEngines(to []EngineView) {
 			to[i].Error = q.err.Error()
 		}
 	}
-	for slot := range r.started.holders {
-		h := &r.started.holders[slot]
-		if !h.runs {
-			continue
-		}
-		v := &to[r.started.engineOf[slot]]
+	for e, h := range r.started.running() {
+		v := &to[e]
 		if v.Oldest == (port.RolloutID{}) || h.since < v.OldestNS || h.since == v.OldestNS && before(h.id, v.Oldest) {
 			v.Oldest, v.OldestNS = h.id, h.since
 		}
