@@ -71,6 +71,15 @@ func (d *dropping) ask(t *testing.T, tokens, steps int, dropped <-chan struct{})
 	return got
 }
 
+// drop has nobody want a response any more, which is then not returned.
+func drop(t *testing.T, dropped chan struct{}, got <-chan port.Generation) {
+	t.Helper()
+	close(dropped)
+	if _, ok := <-got; ok {
+		t.Fatal("a dropped response was returned")
+	}
+}
+
 // TestDropped: a response that nobody wants any more ends at once, at its engine and while the
 // rollout stands interrupted, and leaves nothing: not in what was sampled, not in the places of
 // resumes, not as an engine's failure. An interruption that meets it is answered.
@@ -83,20 +92,14 @@ func TestDropped(t *testing.T) {
 		d.mu.Lock()
 		d.asked = true // as interrupt does before it closes stop
 		d.mu.Unlock()
-		close(dropped)
-		if _, ok := <-got; ok {
-			t.Fatal("a dropped response was returned")
-		}
+		drop(t, dropped, got)
 		if want := []loop.EventKind{loop.RolloutInterrupted}; !slices.Equal(d.posted, want) || d.sampled != 0 || d.generateErr != nil {
 			t.Fatalf("posted %v, %d tokens sampled, error %v: want %v and nothing", d.posted, d.sampled, d.generateErr, want)
 		}
 		// While it stands interrupted.
 		dropped = make(chan struct{})
 		got = d.ask(t, 9, 0, dropped)
-		close(dropped)
-		if _, ok := <-got; ok {
-			t.Fatal("a dropped response was returned")
-		}
+		drop(t, dropped, got)
 		if !d.resumeIn(d.engine, 0, 1, 4) {
 			t.Fatal("it cannot be resumed")
 		}
@@ -110,10 +113,7 @@ func TestDropped(t *testing.T) {
 			t.Fatal("it cannot be resumed")
 		}
 		d.engine.step <- struct{}{}
-		close(dropped)
-		if _, ok := <-got; ok {
-			t.Fatal("a dropped response was returned")
-		}
+		drop(t, dropped, got)
 		got = d.ask(t, 3, 2, nil)
 		d.interrupt()
 		synctest.Wait()
