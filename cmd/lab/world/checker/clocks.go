@@ -36,7 +36,7 @@ func (c *check) clocks() clocks {
 		s := &out[c.log.segment(e.n)]
 		t := c.log.time(e.n)
 		s.from = max(s.from, e.began-t)
-		if w, known := c.writers[c.log.segment(e.n)]; !known || w.to == e.to || e.what != "publish" {
+		if w, known := c.writers[c.log.segment(e.n)]; !known || w.to == e.to || e.what == "finish" {
 			s.to = min(s.to, e.at-t) // else a plane before has answered, and its successor found the version later
 		}
 	}

@@ -42,19 +42,26 @@ func TestADeposedPlaneAnswersNothing(t *testing.T) {
 	}
 }
 
-// A plane that is cut off answers a publish, since the version is durable. Its successor finds the version seconds later:
+// A plane that is cut off answers a publish or an ack, since the version is durable. Its successor finds the version seconds later:
 // the answer says nothing of the successor's clock.
 func TestAVersionIsFoundLater(t *testing.T) {
-	for to, want := range map[string]int64{"plane0": 10 * second, "plane1": 2 * second} {
+	for said, want := range map[[2]string]int64{
+		{"publish", "plane0"}: 10 * second, {"publish", "plane1"}: 2 * second, {"ack", "plane0"}: 10 * second, {"ack", "plane1"}: 2 * second,
+	} {
 		c := &check{count: map[string]int{}}
 		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10}, attempts: map[attemptID]*attempt{{1, 0, 1}: {state: scored, ended: 20}}}
 		c.log.versions = append(c.log.versions, made{}, made{n: 12})
 		c.said = &testimony{finishes: []finish{{call: call{to: "plane1", began: 9 * second, at: 10 * second}, id: attemptID{1, 0, 1}, counted: true}}}
-		c.said.publishes = []publish{{call: call{to: to, began: second, at: 2 * second, status: 200, whole: true}}}
-		c.said.publishes[0].manifest.Version = 1
+		answered := call{to: said[1], began: second, at: 2 * second, status: 200, whole: true}
+		if said[0] == "ack" {
+			c.log.leases = map[int64]*lease{3: {trained: 12}}
+			c.said.named = []named{{call: answered, lease: 3, kind: "ack"}}
+		} else {
+			c.said.publishes = []publish{{call: answered, manifest: publishWord{Version: 1}}}
+		}
 		c.writers = map[int]logTime{1: {to: "plane1"}}
 		if got := c.clocks()[1].to; got != want {
-			t.Errorf("answered by %s: at most %d, want %d", to, got, want)
+			t.Errorf("%v: at most %d, want %d", said, got, want)
 		}
 	}
 }
