@@ -170,7 +170,7 @@ func (s *Sampler) spell(tokens []int32) string {
 // recorded compares the responses of a rollout in a batch with those that its agent was told of. Each of these is there.
 // Any other was under way as its client left, or was lost on its way to the agent.
 func (c *check) recorded(line int, id attemptID, sequences []sequence) {
-	asked := c.said.completions[id]
+	asked := slices.Clone(c.said.completions[id]) // a batch that is given out again has the same responses
 	if len(asked) == 0 {
 		return
 	}
