@@ -38,7 +38,7 @@ func TestBill(t *testing.T) {
 	}
 	slices.Sort(got)
 	slices.Sort(want)
-	if !slices.Equal(got, want) || len(got) < 60 {
+	if !slices.Equal(got, want) || len(got) < 74 {
 		t.Errorf("the bill lists %d components:\n%s\nwant %d:\n%s", len(got), strings.Join(got, "\n"), len(want), strings.Join(want, "\n"))
 	}
 	var text strings.Builder
