@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -41,10 +42,12 @@ func (w *World) brokers() []*actor {
 func (w *World) brokerURL() string {
 	var urls []string
 	for _, a := range w.brokers() {
-		urls = append(urls, fmt.Sprintf("nats://%s:%d", a.host.IP, brokerPort))
+		urls = append(urls, a.brokerURL())
 	}
 	return strings.Join(urls, ",")
 }
+
+func (a *actor) brokerURL() string { return fmt.Sprintf("nats://%s:%d", a.host.IP, brokerPort) }
 
 func (w *World) serveBroker(h *machine.Host) error {
 	options := &server.Options{
@@ -69,39 +72,78 @@ func (w *World) serveBroker(h *machine.Host) error {
 }
 
 // serveScribe writes down the log of planes that keep no trace, as the broker has it. Planes remove lines that two
-// snapshots cover: the scribe is back sooner than they have written two.
+// snapshots cover: the scribe is back sooner than they have written two. It asks all servers of a cluster side by side,
+// because one that is apart from the others answers nothing.
 func (w *World) serveScribe(*machine.Host) error {
 	f, err := os.Create(scribed)
 	if err != nil {
 		return err
 	}
-	connection, err := nats.Connect(w.brokerURL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(scribeWait/4), nats.ReconnectJitter(0, 0))
-	if err != nil {
-		return err
+	s := &scribe{file: f, next: 1}
+	failed := make(chan error)
+	for _, a := range w.brokers() {
+		connection, err := nats.Connect(a.brokerURL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
+			nats.ReconnectWait(scribeWait/4), nats.ReconnectJitter(0, 0), nats.IgnoreDiscoveredServers())
+		if err != nil {
+			return err
+		}
+		js, err := jetstream.New(connection)
+		if err != nil {
+			return err
+		}
+		go func() { failed <- s.follow(js, w.logged) }()
 	}
-	js, err := jetstream.New(connection)
-	if err != nil {
-		return err
-	}
+	err = <-failed
+	w.unread.Store(&err)
+	return err
+}
+
+// scribe is the copy of the log.
+type scribe struct {
+	mu   sync.Mutex
+	file *os.File
+	next uint64 // the number of the first line that is not copied
+}
+
+// follow copies what one server of the broker gives, and returns when that can be no copy of the log any more.
+func (s *scribe) follow(js jetstream.JetStream, logged <-chan struct{}) error {
 	log, err := streamOf(js)
 	for err != nil { // there is none yet, or no broker
 		time.Sleep(scribeWait)
 		log, err = streamOf(js)
 	}
-	for next := uint64(1); ; next++ {
-		text, err := logged(log, next)
-		for err != nil {
+	for {
+		s.mu.Lock()
+		next := s.next
+		s.mu.Unlock()
+		m, err := lineOf(log, next)
+		if err != nil {
 			select {
-			case <-w.logged:
+			case <-logged:
 				time.Sleep(time.Millisecond)
 			case <-time.After(scribeWait):
 			}
-			text, err = logged(log, next)
+			continue
 		}
-		if _, err := f.Write(text); err != nil {
+		if err := s.take(m); err != nil {
 			return err
 		}
 	}
+}
+
+// take writes down a line, unless that is done.
+func (s *scribe) take(m *jetstream.RawStreamMsg) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case m.Sequence < s.next:
+		return nil
+	case m.Sequence > s.next:
+		return fmt.Errorf("the planes have removed lines %d to %d of the log before the scribe read them", s.next, m.Sequence-1)
+	}
+	s.next++
+	_, err := s.file.Write(m.Data)
+	return err
 }
 
 // wake has the scribe connect anew to a broker that begins: one that lost its power told nobody.
@@ -118,13 +160,9 @@ func streamOf(js jetstream.JetStream) (jetstream.Stream, error) {
 	return js.Stream(ctx, logStream)
 }
 
-// logged is a message of the log.
-func logged(log jetstream.Stream, seq uint64) ([]byte, error) {
+// lineOf is a line of the log, or the first one behind it where that is gone.
+func lineOf(log jetstream.Stream, seq uint64) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*scribeWait)
 	defer cancel()
-	m, err := log.GetMsg(ctx, seq)
-	if err != nil {
-		return nil, err
-	}
-	return m.Data, nil
+	return log.GetMsg(ctx, seq, jetstream.WithGetMsgSubject(">"))
 }

@@ -53,8 +53,10 @@ type World struct {
 	lasting map[string]int
 	// awaited are the events for which faults wait.
 	awaited []*awaited
-	// logged has a value while a broker has written to the log since the scribe asked.
+	// logged has a value for each write of a broker to the log, as long as the scribe has not asked since.
 	logged chan struct{}
+	// unread is why the scribe's copy of the log is of no use.
+	unread atomic.Pointer[error]
 	// shares are the newest attempts in which ranks have done their shares, by lease, version and rank.
 	shares map[[3]int64]int64
 	// drains have planes stop in order, by the host on which they serve.
@@ -86,7 +88,7 @@ func roleOf(host string) string { return strings.TrimRight(host, "0123456789") }
 func Run(p plan.Plan) (*World, error) {
 	w := &World{
 		plan: p, machine: machine.New(p.Seed), actors: map[string]*actor{}, open: map[string]int{}, twice: map[string]bool{}, mute: map[string]bool{}, deaf: map[string]bool{}, servers: map[string]*enginetest.PolicyServer{}, lasting: map[string]int{},
-		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(), logged: make(chan struct{}, 1),
+		Faults: map[string]int64{}, Pairs: map[string]int64{}, began: time.Now(), logged: make(chan struct{}, max(1, p.Brokers)),
 		drains: map[*machine.Host]func(){}, shares: map[[3]int64]int64{},
 	}
 	if err := writeModel("model", p.Store.Prompt, w.floats()); err != nil {
@@ -114,6 +116,9 @@ func Run(p plan.Plan) (*World, error) {
 	w.Ending = history.Ending{Dir: filepath.Join("runs", runName), Finished: w.ended.Load()}
 	if p.Store.NoTrace {
 		w.Ending.Log = scribed
+	}
+	if err := w.unread.Load(); err != nil {
+		return nil, *err
 	}
 	return w, nil
 }
