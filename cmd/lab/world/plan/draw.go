@@ -47,7 +47,16 @@ func Draw(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x747261696e657273))}.trainers(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x63616c6c73))}.calls(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
+	p.pace()
 	return p
+}
+
+// pace has workers pause where the queue drops what it has no room for. Without that they make tens of thousands of
+// rollouts that are dropped, while a step is long or the trainer is away.
+func (p *Plan) pace() {
+	if strings.HasPrefix(p.Rules.Queue, "policy: drop") || strings.HasPrefix(p.Rules.Queue, "policy: max") {
+		p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
+	}
 }
 
 // queue is a policy of the queue with its keys.

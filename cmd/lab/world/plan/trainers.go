@@ -51,9 +51,6 @@ func (d drawer) trainers(p *Plan) {
 			d.story(p)
 		}
 	}
-	if strings.HasPrefix(p.Rules.Queue, "policy: drop") && p.Trainer != (Trainer{StepMS: p.Trainer.StepMS}) {
-		p.ThinkMS = max(p.ThinkMS, 50) // else workers make thousands of rollouts that are dropped, while the trainer is away
-	}
 }
 
 // loads has several versions be on their way to engines at once, and groups sampled by engines of different versions.
