@@ -118,11 +118,11 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 	if d.w.Wrote != nil {
 		d.w.Wrote(f.host, f.path)
 	}
-	if f.host.disk.full {
-		return syscall.ENOSPC
-	}
 	if drag := f.host.disk.drag; drag > 0 {
 		time.Sleep(drag)
+	}
+	if f.host.disk.full {
+		return syscall.ENOSPC
 	}
 	f.note(fd, len(p), offset)
 	if f.host.disk.rot && offset >= 0 && len(p) > 0 {
@@ -259,32 +259,36 @@ func (d *disks) undo(path string, changes []change) {
 	}
 }
 
-// Flip changes one bit of a drawn file below dir whose path has part in it, and returns its path; "" for none.
+// Flip changes one drawn bit of the files below dir whose paths have part in them, and returns its file; "" for none.
 func (h *Host) Flip(dir, part string) string {
-	var found []string
+	var paths []string
+	var ends []int64 // where each file ends, as if they lay one behind the other
+	var all int64
 	_ = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() && strings.Contains(path, part) {
 			if info, err := e.Info(); err == nil && info.Size() > 0 {
-				found = append(found, path)
+				all += info.Size()
+				paths, ends = append(paths, path), append(ends, all)
 			}
 		}
 		return nil
 	})
-	if len(found) == 0 {
+	if all == 0 {
 		return ""
 	}
-	path := found[rand.IntN(len(found))]
-	fd, err := syscall.Open(path, syscall.O_RDWR, 0)
+	at := rand.Int64N(all)
+	i := slices.IndexFunc(ends, func(end int64) bool { return at < end })
+	fd, err := syscall.Open(paths[i], syscall.O_RDWR, 0)
 	if err != nil {
 		return ""
 	}
 	defer func() { _ = syscall.Close(fd) }()
-	var stat syscall.Stat_t
-	_ = syscall.Fstat(fd, &stat)
-	at := rand.Int64N(stat.Size)
+	if i > 0 {
+		at -= ends[i-1]
+	}
 	p := make([]byte, 1)
 	_, _ = syscall.Pread(fd, p, at)
 	p[0] ^= 1 << rand.IntN(8)
 	_, _ = syscall.Pwrite(fd, p, at)
-	return path
+	return paths[i]
 }

@@ -236,14 +236,22 @@ func (d drawer) switches(p *Plan) bool {
 	return true
 }
 
-// unplaced has a plane's disk be full in the middle of a publish, which takes its time.
+// unplaced has a plane's disk be full in the middle of a publish, which takes its time. In one world of two the trainer
+// ends before it could publish again.
 func (d drawer) unplaced(p *Plan) bool {
 	p.Trainer.StepMS, p.ThinkMS = d.of(50, 200), 0
+	ends := d.chance(2)
 	for _, plane := range p.hosts()["plane"] {
 		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 3))})
 		for range 3 {
 			file := []string{"/model.safetensors", "/optimizer.safetensors", "/optimizer.safetensors", "/manifest.json"}[d.IntN(4)]
-			p.Faults = append(p.Faults, Fault{AtMS: d.soon(p), Kind: Full, Host: plane, ForMS: int64(d.of(50, 300)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}})
+			full := Fault{AtMS: d.soon(p), Kind: Full, Host: plane, ForMS: int64(d.of(50, 300)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}}
+			p.Faults = append(p.Faults, full)
+			if ends {
+				kill := Fault{AtMS: full.AtMS, Kind: Kill, Host: "trainer", ForMS: int64(d.of(50, 300)), N: 1, Await: full.Await}
+				kill.Await.LaterMS = int64(d.of(0, 5, 20, 50))
+				p.Faults = append(p.Faults, kill)
+			}
 		}
 	}
 	return true
@@ -303,7 +311,7 @@ func (d drawer) damage(p *Plan) bool {
 	for range d.between(1, 2) {
 		at, lasts := d.soon(p), int64(d.of(50, 300))
 		p.Faults = append(p.Faults,
-			Fault{AtMS: at, Kind: Flip, Host: broker, ForMS: lasts, N: 1, Path: "snapshots"},
+			Fault{AtMS: at, Kind: Flip, Host: broker, ForMS: lasts, N: 1, Path: snapshotStreams},
 			Fault{AtMS: at + int64(d.of(0, 10, 300)), Kind: Kill, Host: d.one(p.hosts(), "plane"), ForMS: int64(d.of(50, 300)), N: 1})
 	}
 	return true

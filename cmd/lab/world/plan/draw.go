@@ -13,6 +13,9 @@ const (
 	KindsCounted  = 3
 )
 
+// snapshotStreams is in the paths of the files in which a broker keeps the run's snapshots, and not in those of its own.
+const snapshotStreams = "/streams/headway_world_snapshots"
+
 // Draw is the plan of a seed: topology, rules, sizes and faults.
 func Draw(seed uint64) Plan {
 	d := drawer{rand.New(rand.NewPCG(seed, 0x68656164776179))}
@@ -217,7 +220,7 @@ func (d drawer) fault(hosts map[string][]string) (Fault, bool) {
 func (d drawer) detail(f *Fault, hosts map[string][]string) {
 	switch f.Kind {
 	case Flip:
-		f.N, f.Path = 1, "snapshots"
+		f.N, f.Path = 1, snapshotStreams
 	case Cut, Slow, Reset:
 		f.Other, f.Both = d.other(hosts, f.Host), d.chance(2)
 		f.N = uint64(d.of(10, 100, 1000))
