@@ -10,26 +10,28 @@ type made struct {
 	by, call string
 	// again: only a trainer that begins anew makes it often.
 	again bool
-	of    func(p *Plan) bool
+	// weight is how likely it is chosen: a call of few worlds weighs more there.
+	weight int
+	of     func(p *Plan) bool
 }
 
 // called are calls that are under way for a millisecond: a fault meets one only by waiting for it. Others last, and are met
 // without.
 var called = []made{
-	{"trainer", "batches renew", false, func(p *Plan) bool { return 3*p.Trainer.StepMS > p.Rules.LeaseMS }},
-	{"trainer", "batches ack", false, func(p *Plan) bool { return p.Trainer.Acks }},
-	{"trainer", "batches nack", false, func(p *Plan) bool { return p.Trainer.Back > 0 }},
-	{"trainer", "batches channels", false, func(p *Plan) bool { return p.Rows }},
-	{"trainer", "weights", false, always},
-	{"trainer", "weights latest", true, always},
-	{"trainer", "weights files", true, always},
-	{"trainer", "weights version", false, func(p *Plan) bool { return p.Trainer.Ranks > 1 }},
-	{"trainer", "trainers connect", true, always},
-	{"worker", "rollouts touch", false, func(p *Plan) bool { return p.ThinkMS > p.Rules.ClaimMS/3 || p.Engines[0].TokenUS >= 50_000 }},
-	{"worker", "v1 completions", false, func(p *Plan) bool { return p.Chat != nil }},
-	{"receiver", "transfer", false, func(p *Plan) bool { return p.Receivers > 0 }},
-	{"receiver", "transfer chunks", false, func(p *Plan) bool { return p.Receivers > 0 }},
-	{"observer", "status", false, always},
+	{"trainer", "batches renew", false, 2, func(p *Plan) bool { return 3*p.Trainer.StepMS > p.Rules.LeaseMS }},
+	{"trainer", "batches ack", false, 4, func(p *Plan) bool { return p.Trainer.Acks }},
+	{"trainer", "batches nack", false, 4, func(p *Plan) bool { return p.Trainer.Back > 0 }},
+	{"trainer", "batches channels", false, 4, func(p *Plan) bool { return p.Rows }},
+	{"trainer", "weights", false, 1, always},
+	{"trainer", "weights latest", true, 2, always},
+	{"trainer", "weights files", true, 2, always},
+	{"trainer", "weights version", false, 4, func(p *Plan) bool { return p.Trainer.Ranks > 1 }},
+	{"trainer", "trainers connect", true, 1, always},
+	{"worker", "rollouts touch", false, 1, func(p *Plan) bool { return p.ThinkMS > p.Rules.ClaimMS/3 || p.Engines[0].TokenUS >= 50_000 }},
+	{"worker", "v1 completions", false, 1, func(p *Plan) bool { return p.Chat != nil }},
+	{"receiver", "transfer", false, 2, func(p *Plan) bool { return p.Receivers > 0 }},
+	{"receiver", "transfer chunks", false, 3, func(p *Plan) bool { return p.Receivers > 0 }},
+	{"observer", "status", false, 1, always},
 }
 
 func always(*Plan) bool { return true }
@@ -41,8 +43,13 @@ func (d drawer) pairs(p *Plan) {
 		return
 	}
 	hosts := p.hosts()
-	calls := slices.DeleteFunc(slices.Clone(called), func(m made) bool { return !m.of(p) })
-	for n := d.between(3, 6); n > 0; {
+	var calls []made
+	for _, m := range called {
+		if m.of(p) {
+			calls = append(calls, slices.Repeat([]made{m}, m.weight)...)
+		}
+	}
+	for n := d.between(4, 8); n > 0; {
 		f := d.any(p, hosts)
 		if f.Host == "" || !p.bears(f) {
 			continue
