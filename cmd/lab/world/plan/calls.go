@@ -13,7 +13,7 @@ func (d drawer) calls(p *Plan) {
 	}
 	all := []func(drawer, *Plan) bool{
 		drawer.amid, drawer.amid, drawer.unstored, drawer.slowly, drawer.slowly, drawer.shared, drawer.shared, drawer.anew, drawer.anew, drawer.unheld, drawer.switches,
-		drawer.unplaced, drawer.aborts, drawer.choices, drawer.ranges, drawer.damage,
+		drawer.unplaced, drawer.deposed, drawer.aborts, drawer.choices, drawer.ranges, drawer.damage,
 	}
 	d.calm(p)
 	for !all[d.IntN(len(all))](d, p) { // one that is not about such a world
@@ -252,6 +252,22 @@ func (d drawer) unplaced(p *Plan) bool {
 				kill.Await.LaterMS = int64(d.of(0, 5, 20, 50))
 				p.Faults = append(p.Faults, kill)
 			}
+		}
+	}
+	return true
+}
+
+// deposed has a writer pause in the middle of a publish, for so long that another process takes its place.
+func (d drawer) deposed(p *Plan) bool {
+	if p.Planes < 2 {
+		return false
+	}
+	p.Trainer.StepMS = d.of(50, 200)
+	for _, plane := range p.hosts()["plane"] {
+		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 3))})
+		for range 2 {
+			file := []string{"/config.json", "/model.safetensors", "/optimizer.safetensors", "/manifest.json"}[d.IntN(4)]
+			p.Faults = append(p.Faults, Fault{AtMS: d.soon(p), Kind: Freeze, Host: plane, ForMS: int64(2*p.Rules.WriterMS + d.of(500, 2000)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}})
 		}
 	}
 	return true
