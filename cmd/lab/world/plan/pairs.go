@@ -10,28 +10,28 @@ type made struct {
 	by, call string
 	// again: only a trainer that begins anew makes it often.
 	again bool
-	// weight is how likely it is chosen: a call of few worlds weighs more there.
-	weight int
-	of     func(p *Plan) bool
+	of    func(p *Plan) bool
+	// able makes a world one in which the call is made; nil where every world is, or where enough of them are.
+	able func(d drawer, p *Plan)
 }
 
 // called are calls that are under way for a millisecond: a fault meets one only by waiting for it. Others last, and are met
 // without.
 var called = []made{
-	{"trainer", "batches renew", false, 2, func(p *Plan) bool { return 3*p.Trainer.StepMS > p.Rules.LeaseMS }},
-	{"trainer", "batches ack", false, 4, func(p *Plan) bool { return p.Trainer.Acks }},
-	{"trainer", "batches nack", false, 4, func(p *Plan) bool { return p.Trainer.Back > 0 }},
-	{"trainer", "batches channels", false, 4, func(p *Plan) bool { return p.Rows }},
-	{"trainer", "weights", false, 1, always},
-	{"trainer", "weights latest", true, 2, always},
-	{"trainer", "weights files", true, 2, always},
-	{"trainer", "weights version", false, 4, func(p *Plan) bool { return p.Trainer.Ranks > 1 }},
-	{"trainer", "trainers connect", true, 1, always},
-	{"worker", "rollouts touch", false, 1, func(p *Plan) bool { return p.ThinkMS > p.Rules.ClaimMS/3 || p.Engines[0].TokenUS >= 50_000 }},
-	{"worker", "v1 completions", false, 1, func(p *Plan) bool { return p.Chat != nil }},
-	{"receiver", "transfer", false, 2, func(p *Plan) bool { return p.Receivers > 0 }},
-	{"receiver", "transfer chunks", false, 3, func(p *Plan) bool { return p.Receivers > 0 }},
-	{"observer", "status", false, 1, always},
+	{"trainer", "batches renew", false, func(p *Plan) bool { return 3*p.Trainer.StepMS > p.Rules.LeaseMS }, func(_ drawer, p *Plan) { p.Trainer.StepMS = p.Rules.LeaseMS / 2 }},
+	{"trainer", "batches ack", false, func(p *Plan) bool { return p.Trainer.Acks }, drawer.acks},
+	{"trainer", "batches nack", false, func(p *Plan) bool { return p.Trainer.Back > 0 }, func(d drawer, p *Plan) { p.Trainer.Back = d.of(1, 2, 5) }},
+	{"trainer", "batches channels", false, func(p *Plan) bool { return p.Rows }, func(_ drawer, p *Plan) { p.rows() }},
+	{"trainer", "weights", false, always, nil},
+	{"trainer", "weights latest", true, always, nil},
+	{"trainer", "weights files", true, always, nil},
+	{"trainer", "weights version", false, func(p *Plan) bool { return p.Trainer.Ranks > 1 }, drawer.ranks},
+	{"trainer", "trainers connect", true, always, nil},
+	{"worker", "rollouts touch", false, func(p *Plan) bool { return p.ThinkMS > p.Rules.ClaimMS/3 || p.Engines[0].TokenUS >= 50_000 }, func(_ drawer, p *Plan) { p.ThinkMS = p.Rules.ClaimMS / 2 }},
+	{"worker", "v1 completions", false, func(p *Plan) bool { return p.Chat != nil }, nil},
+	{"receiver", "transfer", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
+	{"receiver", "transfer chunks", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
+	{"observer", "status", false, always, nil},
 }
 
 func always(*Plan) bool { return true }
@@ -42,13 +42,12 @@ func (d drawer) pairs(p *Plan) {
 	if !d.chance(3) {
 		return
 	}
-	hosts := p.hosts()
-	var calls []made
-	for _, m := range called {
-		if m.of(p) {
-			calls = append(calls, slices.Repeat([]made{m}, m.weight)...)
-		}
+	most := called[d.IntN(len(called))] // half of the faults wait for it
+	if !most.of(p) && most.able != nil {
+		most.able(d, p)
 	}
+	hosts := p.hosts()
+	calls := slices.DeleteFunc(slices.Clone(called), func(m made) bool { return !m.of(p) })
 	for n := d.between(4, 8); n > 0; {
 		f := d.any(p, hosts)
 		if f.Host == "" || !p.bears(f) {
@@ -57,6 +56,9 @@ func (d drawer) pairs(p *Plan) {
 		n--
 		f.AtMS = d.when(p)
 		m := calls[d.IntN(len(calls))]
+		if most.of(p) && d.chance(2) {
+			m = most
+		}
 		if m.again {
 			p.Faults = append(p.Faults, Fault{AtMS: f.AtMS, Kind: Kill, Host: "trainer", ForMS: 50, N: 1})
 		}

@@ -58,6 +58,14 @@ func (d drawer) rollouts(p *Plan) {
 	}
 }
 
+// rows has all engines bring rows, which say which weights sampled what.
+func (p *Plan) rows() {
+	p.Rows = true
+	for i := range p.Engines {
+		p.Engines[i].Spans = true
+	}
+}
+
 // pause has the trainer stand still for long once the planes and the broker are let alone. A receiver begins anew
 // meanwhile, so that its stage serves nothing and no version comes.
 func (d drawer) pause(p *Plan) {

@@ -12,16 +12,7 @@ func (d drawer) trainers(p *Plan) {
 		d.ranks(p)
 	}
 	if d.chance(6) {
-		p.Trainer.Acks = true
-		before, after, _ := strings.Cut(p.Rules.Sync, "every: ")
-		every := d.of(2, 2, 3)
-		if strings.Contains(p.Rules.Queue, "eta: 1") { // with more the trainer would starve: the document is refused
-			every = 2
-		}
-		p.Rules.Sync = fmt.Sprintf("%severy: %d%s", before, every, after[1:])
-		for range d.between(1, 3) { // a trainer that begins anew goes on from a version that has weights
-			d.add(p, Fault{Kind: Kill, Host: "trainer", ForMS: int64(d.of(50, 1000)), N: uint64(d.between(1, 300))})
-		}
+		d.acks(p)
 	}
 	if d.chance(8) {
 		p.Trainer.Back = d.of(1, 2, 5)
@@ -82,6 +73,20 @@ func (d drawer) loads(p *Plan) {
 func (p *Plan) slowReceiver(times int) {
 	for _, plane := range p.hosts()["plane"] {
 		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: uint64(times), ForMS: int64(p.span())})
+	}
+}
+
+// acks has the trainer publish only the versions that engines take, and begin anew between them.
+func (d drawer) acks(p *Plan) {
+	p.Trainer.Acks = true
+	before, after, _ := strings.Cut(p.Rules.Sync, "every: ")
+	every := d.of(2, 2, 3)
+	if strings.Contains(p.Rules.Queue, "eta: 1") { // with more the trainer would starve: the document is refused
+		every = 2
+	}
+	p.Rules.Sync = fmt.Sprintf("%severy: %d%s", before, every, after[1:])
+	for range d.between(1, 3) { // a trainer that begins anew goes on from a version that has weights
+		d.add(p, Fault{Kind: Kill, Host: "trainer", ForMS: int64(d.of(50, 1000)), N: uint64(d.between(1, 300))})
 	}
 }
 
