@@ -16,8 +16,15 @@ const (
 // snapshotStreams is in the paths of the files in which a broker keeps the run's snapshots, and not in those of its own.
 const snapshotStreams = "/streams/headway_world_snapshots"
 
-// Draw is the plan of a seed: topology, rules, sizes and faults.
+// Draw is the plan of a seed: topology, rules, sizes and faults. Seeds from Aimed on aim at one pair each.
 func Draw(seed uint64) Plan {
+	if seed >= Aimed {
+		return aimed(seed)
+	}
+	return drawn(seed)
+}
+
+func drawn(seed uint64) Plan {
 	d := drawer{rand.New(rand.NewPCG(seed, 0x68656164776179))}
 	p := Plan{
 		Seed: seed, Steps: StepsCounted + d.between(0, 4),

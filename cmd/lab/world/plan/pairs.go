@@ -32,6 +32,7 @@ var called = []made{
 	{"receiver", "transfer", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
 	{"receiver", "transfer chunks", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
 	{"observer", "status", false, always, nil},
+	{"worker", "rollouts finish", false, always, nil},
 }
 
 func always(*Plan) bool { return true }
@@ -46,34 +47,36 @@ func (d drawer) pairs(p *Plan) {
 	if !most.of(p) && most.able != nil {
 		most.able(d, p)
 	}
-	hosts := p.hosts()
 	calls := slices.DeleteFunc(slices.Clone(called), func(m made) bool { return !m.of(p) })
 	for n := d.between(4, 8); n > 0; {
-		f := d.any(p, hosts)
-		if f.Host == "" || !p.bears(f) {
+		kind := struck[d.IntN(len(struck))]
+		if !p.meets(kind) {
 			continue
 		}
 		n--
-		f.AtMS = d.when(p)
 		m := calls[d.IntN(len(calls))]
 		if most.of(p) && d.chance(2) {
 			m = most
 		}
-		if m.again {
-			p.Faults = append(p.Faults, Fault{AtMS: f.AtMS, Kind: Kill, Host: "trainer", ForMS: 50, N: 1})
-		}
-		f.Await = Await{By: m.by, Asks: m.call, N: uint64(d.of(1, 1, 2))}
-		p.Faults = append(p.Faults, f)
+		f := d.deal(p, kind)
+		f.AtMS = d.when(p)
+		d.within(p, m, f)
 	}
 }
 
-// any is a fault of a kind and a role, each as likely as any other. Its host is empty where the world has none of the role.
-func (d drawer) any(p *Plan, hosts map[string][]string) Fault {
-	r := struck[d.IntN(len(struck))]
-	f := Fault{Kind: r.kind, Host: d.one(hosts, r.role), ForMS: int64(d.of(50, 300, 1000))}
-	if f.Kind == Deaf && p.Planes > 1 || f.Host == "" {
-		return Fault{}
+// within has a fault strike while a call is under way.
+func (d drawer) within(p *Plan, m made, f Fault) {
+	if m.again {
+		p.Faults = append(p.Faults, Fault{AtMS: f.AtMS, Kind: Kill, Host: "trainer", ForMS: 50, N: 1})
 	}
+	f.Await = Await{By: m.by, Asks: m.call, N: uint64(d.of(1, 1, 2))}
+	p.Faults = append(p.Faults, f)
+}
+
+// deal is a fault of a kind, over a host of a role that the world has.
+func (d drawer) deal(p *Plan, b blow) Fault {
+	hosts := p.hosts()
+	f := Fault{Kind: b.kind, Host: d.one(hosts, b.role), ForMS: int64(d.of(50, 300, 1000))}
 	switch f.Kind {
 	case Kill:
 		f.N = uint64(d.of(1, 1, 3, 10))
@@ -89,11 +92,14 @@ func (d drawer) any(p *Plan, hosts map[string][]string) Fault {
 	return f
 }
 
-// struck are all kinds of faults with the roles that they come over.
-var struck = func() (all []struct{ kind, role string }) {
+// blow is a kind of fault, and a role that it comes over.
+type blow struct{ kind, role string }
+
+// struck are all of them.
+var struck = func() (all []blow) {
 	add := func(kind, roles string) {
 		for role := range strings.FieldsSeq(roles) {
-			all = append(all, struct{ kind, role string }{kind, role})
+			all = append(all, blow{kind, role})
 		}
 	}
 	for _, r := range reach {

@@ -1,0 +1,36 @@
+package plan
+
+import "math/rand/v2"
+
+// Aimed is the first of the seeds that aim. Each of their worlds has one kind of fault strike one role in the middle of
+// one call. Pairs seeds, one behind the other, aim at every pair once.
+const Aimed = 1 << 20
+
+// Pairs is how many pairs of a call, and a kind of fault and its role, there are.
+func Pairs() uint64 { return uint64(len(called) * len(struck)) }
+
+// aimed is the plan of a seed that aims: that of another seed, in which the call is made and the fault can come.
+func aimed(seed uint64) Plan {
+	d := drawer{rand.New(rand.NewPCG(seed, 0x61696d6564))}
+	k := int((seed - Aimed) % Pairs())
+	call, kind := called[k%len(called)], struck[k/len(called)]
+	for {
+		p := drawn(d.Uint64N(Aimed))
+		if !call.of(&p) || !p.meets(kind) {
+			continue
+		}
+		p.Seed = seed
+		for n := range 3 {
+			f := d.deal(&p, kind)
+			f.AtMS = int64(1500 + n*p.span()/6)
+			d.within(&p, call, f)
+		}
+		return p
+	}
+}
+
+// meets reports whether faults of a kind can come over hosts of a role.
+func (p *Plan) meets(b blow) bool {
+	hosts := p.hosts()[b.role]
+	return len(hosts) > 0 && p.bears(Fault{Kind: b.kind, Host: hosts[0]}) && (b.kind != Deaf || p.Planes == 1)
+}
