@@ -74,6 +74,9 @@ func parse[K ~uint8](what string, names []string, text string) (K, error) {
 // String returns the kind's name, as in traces and scripts.
 func (k EventKind) String() string { return name(eventNames[:], k) }
 
+// Known reports whether there is such a kind.
+func (k EventKind) Known() bool { return k > 0 && k < eventKindCount }
+
 // ParseEventKind is the inverse of String.
 func ParseEventKind(text string) (EventKind, error) {
 	return parse[EventKind]("event", eventNames[:], text)
@@ -81,6 +84,9 @@ func ParseEventKind(text string) (EventKind, error) {
 
 // String returns the kind's name, as in traces and scripts.
 func (k ActionKind) String() string { return name(actionNames[:], k) }
+
+// Known reports whether there is such a kind.
+func (k ActionKind) Known() bool { return k > 0 && k < actionKindCount }
 
 // ParseActionKind is the inverse of String.
 func ParseActionKind(text string) (ActionKind, error) {

@@ -12,8 +12,12 @@ import (
 
 // Options are what a cell is made of. All fields are needed unless they say otherwise.
 type Options struct {
-	// Engines are those of the cell, by the index that actions name.
+	// Engines are those of the cell, by the index that actions name. Nil stands for an engine of another cell.
 	Engines []port.Engine
+	// Rules are those of the run, of the log's header.
+	Rules loop.Config
+	// Followed is the number of the newest event of the log that the cell has no part in: it executes what is behind it.
+	Followed int64
 	// Environment plays the rollouts. It is told of starts and logged ends where it is a port.Starter or a
 	// port.Acknowledger.
 	Environment port.Environment
@@ -30,11 +34,6 @@ type Options struct {
 	Post func(Event)
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
-	// Hold has engines sample no token while they switch (loop.SyncPause).
-	Hold bool
-	// ResumeLost has a rollout whose engine is down wait until it is interrupted, and go on with the tokens it has. Without
-	// it such a rollout fails (loop.Config.ResumeLost).
-	ResumeLost bool
 }
 
 // Payloads keeps payloads of rollouts; its methods mean what those of port.Store do.
@@ -44,16 +43,18 @@ type Payloads interface {
 	Forget(group loop.GroupID) error
 }
 
-// Cell executes commands. They come from one goroutine, in the order of the log, and do not block. Rollouts, loads and
-// switches run beside them.
+// Cell executes what the log says (Follow). Rollouts, loads and switches run beside it.
 type Cell struct {
 	opt Options
 	// ctx ends everything that runs, running waits for it.
 	ctx     context.Context
 	running sync.WaitGroup
-	// groups have the attempts that were started here, of groups that have not ended. They belong to the goroutine of the
-	// commands.
-	groups map[loop.GroupID]liveGroup
+	// groups have the attempts that were started here, of groups that have not ended. followed is the newest event that was
+	// executed, syncs has the load or switch of each engine that the log has no answer to. They belong to the goroutine that
+	// follows.
+	groups   map[loop.GroupID]liveGroup
+	followed int64
+	syncs    []underWay
 	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels.
 	acks  port.Acknowledger
 	blobs port.Blobs
@@ -72,7 +73,8 @@ type liveGroup map[int32]*rollout
 
 // New returns a cell that has not been told anything. All that it runs ends with ctx, whose cause its rollouts see.
 func New(ctx context.Context, opt Options) (*Cell, error) {
-	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), ended: make(map[port.RolloutID]*rollout)}
+	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, syncs: make([]underWay, len(opt.Engines)),
+		ended: make(map[port.RolloutID]*rollout)}
 	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	c.blobs, _ = port.As[port.Blobs](opt.Payloads)
 	if opt.Scorer != nil && c.blobs == nil {
@@ -91,25 +93,29 @@ func (c *Cell) Err() error {
 	return c.err
 }
 
-// Start starts an attempt at a rollout, by a StartRollout. An earlier attempt at the same rollout is aborted.
-func (c *Cell) Start(a loop.Action) {
+// start starts an attempt at a rollout, if it is to play on an engine of the cell. An earlier attempt at the same rollout
+// is aborted: the loop gave it up without a word, as it does with its engine.
+func (c *Cell) start(a *loop.Action) {
+	g := c.groups[a.Group]
+	if old := g[a.Sample]; old != nil {
+		old.abort()
+	}
+	if !c.owns(a.Engine) {
+		return
+	}
 	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
 	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, c.opt.Post)
 	p.engine, p.at, p.slot = c.opt.Engines[a.Engine], a.Engine, a.Slot
-	p.resumesLost = c.opt.ResumeLost
+	p.resumesLost = c.opt.Rules.ResumeLost
 	if c.blobs != nil {
 		p.side.put = func(number int32, data []byte) error { return c.blobs.PutBlob(id, number, data) }
 		p.side.refused = func(err error) {
 			c.rowsRefused.Do(func() { c.opt.Logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
 		}
 	}
-	g := c.groups[a.Group]
 	if g == nil {
 		g = make(liveGroup)
 		c.groups[a.Group] = g
-	}
-	if old := g[a.Sample]; old != nil {
-		old.abort() // the loop gave up that attempt without a word, as it does with its engine
 	}
 	g[a.Sample] = p
 	if e, ok := port.As[port.Starter](c.opt.Environment); ok {
@@ -118,9 +124,17 @@ func (c *Cell) Start(a loop.Action) {
 	c.running.Go(func() { c.play(p) })
 }
 
-// Resume goes on with an interrupted attempt in a slot, by a ResumeRollout. One that does not stand interrupted fails.
-func (c *Cell) Resume(a loop.Action) {
-	if p := c.attempt(&a); p != nil {
+// resume goes on with an interrupted attempt in a slot of an engine of the cell. One that does not stand interrupted here
+// fails. An attempt that goes on in another cell is no longer this one's.
+func (c *Cell) resume(a *loop.Action) {
+	p := c.attempt(a)
+	if !c.owns(a.Engine) {
+		if p != nil {
+			p.abort()
+		}
+		return
+	}
+	if p != nil {
 		if p.resumeIn(c.opt.Engines[a.Engine], a.Engine, a.Slot, a.Version) {
 			return
 		}
@@ -128,21 +142,6 @@ func (c *Cell) Resume(a loop.Action) {
 	}
 	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
 	c.opt.Post(Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
-}
-
-// Interrupt has an attempt give its slot back and keep its tokens, by an InterruptRollout. One that has ended, or does not
-// hold a slot, is left as it is.
-func (c *Cell) Interrupt(a loop.Action) {
-	if p := c.attempt(&a); p != nil {
-		p.interrupt()
-	}
-}
-
-// Abort ends an attempt, by an AbortRollout. If it holds a slot, RolloutAborted or an end that was under way follows.
-func (c *Cell) Abort(a loop.Action) {
-	if p := c.attempt(&a); p != nil {
-		p.abort()
-	}
 }
 
 // attempt returns the attempt that an action names, nil if it is not the last of its sample that was started here.
@@ -153,11 +152,11 @@ func (c *Cell) attempt(a *loop.Action) *rollout {
 	return nil
 }
 
-// Logged says that the end of an attempt is in the log, which the cell has posted. It is counted if the loop took it as a
+// logged takes that the end of an attempt is in the log, which the cell has posted. It is counted if the loop took it as a
 // score that counts. The environment is told, and the attempt's context ends. The payload of one that does not count is
 // dropped: it had been aborted or given up before its score arrived. So is all that one of a group that has ended has
 // left: the abort had not reached it.
-func (c *Cell) Logged(id port.RolloutID, counted bool) {
+func (c *Cell) logged(id port.RolloutID, counted bool) {
 	p := c.takeEnded(id)
 	if p == nil {
 		return
@@ -176,8 +175,8 @@ func (c *Cell) Logged(id port.RolloutID, counted bool) {
 	}
 }
 
-// EndGroup says that a group has ended. Its payloads are dropped, and the attempts of it that stand interrupted end.
-func (c *Cell) EndGroup(group loop.GroupID) {
+// endGroup takes that a group has ended. Its payloads are dropped, and the attempts of it that stand interrupted end.
+func (c *Cell) endGroup(group loop.GroupID) {
 	for _, p := range c.groups[group] {
 		p.abort()
 	}
@@ -192,8 +191,8 @@ func (c *Cell) forget(group loop.GroupID) {
 	}
 }
 
-// TrainerBusy tells engines that measure their decode steps whether a train step runs from now on.
-func (c *Cell) TrainerBusy(busy bool) {
+// trainerBusy tells engines that measure their decode steps whether a train step runs from now on.
+func (c *Cell) trainerBusy(busy bool) {
 	for _, e := range c.opt.Engines {
 		if timed, ok := port.As[port.Timed](e); ok {
 			timed.SetTrainerBusy(busy)

@@ -44,7 +44,7 @@ func (k *keeper) Logged(id port.RolloutID, counted bool) {
 	k.acked, k.counted = append(k.acked, id), append(k.counted, counted)
 }
 
-// told is a cell with one engine of a token a second, told by a test.
+// told is a cell with one engine of a token a second, that follows a log of a test.
 type told struct {
 	*Cell
 	*keeper
@@ -65,6 +65,16 @@ func newTold(t *testing.T, opt Options) *told {
 	return x
 }
 
+// on has the cell follow an event and what follows from it.
+func (x *told) on(ev loop.Event, actions ...loop.Action) {
+	if err := x.Follow(&Entry{Seq: x.followed + 1, Event: ev, Actions: actions}); err != nil {
+		panic(err)
+	}
+}
+
+// do has the cell follow actions.
+func (x *told) do(actions ...loop.Action) { x.on(loop.Event{Kind: loop.Tick}, actions...) }
+
 // next returns what is posted within so many seconds.
 func (x *told) next(seconds int) (out []Event) {
 	time.Sleep(time.Duration(seconds)*time.Second + time.Second/2)
@@ -82,8 +92,8 @@ func kinds(events []Event) (out []loop.EventKind) {
 	return out
 }
 
-func attempt(sample, number int32) loop.Action {
-	return loop.Action{Group: 4, Sample: sample, Attempt: number, Slot: sample}
+func attempt(kind loop.ActionKind, sample, number int32) loop.Action {
+	return loop.Action{Kind: kind, Group: 4, Sample: sample, Attempt: number, Slot: sample}
 }
 
 // TestLogged: an ended attempt is acknowledged once, when its end is logged. Its payload goes if it does not count, and
@@ -92,7 +102,7 @@ func TestLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTold(t, Options{})
 		for sample := range int32(3) {
-			x.Start(attempt(sample, 1))
+			x.do(attempt(loop.StartRollout, sample, 1))
 		}
 		got := x.next(2)
 		if n := len(got); n != 6 || got[5].Kind != loop.RolloutScored || got[5].VersionTokens != 6 || got[5].GenerateNS != 2*time.Second.Nanoseconds() {
@@ -102,12 +112,18 @@ func TestLogged(t *testing.T) {
 			t.Fatalf("%+v before anything is logged", x.keeper)
 		}
 		id := func(sample int32) port.RolloutID { return port.RolloutID{Group: 4, Sample: sample, Attempt: 1} }
-		x.Cell.Logged(id(0), true)
-		x.Cell.Logged(id(1), false)
-		x.Cell.Logged(id(1), false)
-		x.EndGroup(4)
-		x.Cell.Logged(id(2), false)
-		x.Cell.Logged(port.RolloutID{Group: 9}, true) // of another process
+		ended := func(kind loop.EventKind, sample int32) loop.Event {
+			return loop.Event{Kind: kind, Group: 4, Sample: sample, Attempt: 1}
+		}
+		x.on(ended(loop.RolloutScored, 0))
+		x.on(ended(loop.RolloutAborted, 1))
+		x.on(ended(loop.RolloutScored, 1))
+		x.do(loop.Action{Kind: loop.GroupEnded, Group: 4})
+		late := &Entry{Seq: x.followed + 1, Event: ended(loop.RolloutScored, 2), Discarded: true}
+		if err := errors.Join(x.Follow(late), x.Follow(late)); err != nil {
+			t.Fatal(err)
+		}
+		x.on(loop.Event{Kind: loop.RolloutScored, Group: 9, Attempt: 1}) // of another process
 		if !slices.Equal(x.acked, []port.RolloutID{id(0), id(1), id(2)}) || !slices.Equal(x.counted, []bool{true, false, false}) {
 			t.Errorf("acknowledged %v as %v", x.acked, x.counted)
 		}
@@ -122,19 +138,16 @@ func TestLogged(t *testing.T) {
 func TestCommandsOfNoAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTold(t, Options{})
-		x.Interrupt(attempt(0, 1))
-		x.Abort(attempt(0, 1))
+		x.do(attempt(loop.InterruptRollout, 0, 1), attempt(loop.AbortRollout, 0, 1))
 		if got := x.next(0); len(got) > 0 {
 			t.Errorf("posted %v", got)
 		}
-		x.Resume(attempt(0, 1))
+		x.do(attempt(loop.ResumeRollout, 0, 1))
 		got := x.next(0)
 		if len(got) != 1 || got[0].Kind != loop.RolloutFailed || got[0].Reason != loop.ReasonEngine || !strings.Contains(got[0].Error, "interrupted") {
 			t.Errorf("posted %+v", got)
 		}
-		x.Start(attempt(0, 1))
-		x.Start(attempt(0, 2))
-		x.Interrupt(attempt(0, 1)) // which is not the last any more
+		x.do(attempt(loop.StartRollout, 0, 1), attempt(loop.StartRollout, 0, 2), attempt(loop.InterruptRollout, 0, 1)) // the first is the last no more
 		if got := kinds(x.next(2)); !slices.Equal(got, []loop.EventKind{loop.RolloutAborted, loop.FirstToken, loop.RolloutScored}) {
 			t.Errorf("posted %v", got)
 		}
@@ -146,7 +159,7 @@ func TestStoreThatTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := newTold(t, Options{})
 		x.fail = errors.New("input/output error")
-		x.Start(attempt(0, 1))
+		x.do(attempt(loop.StartRollout, 0, 1))
 		got := x.next(2)
 		if len(got) != 2 || !got[1].Fatal || !errors.Is(x.Err(), x.fail) {
 			t.Errorf("posted %+v: %v", got, x.Err())
@@ -159,18 +172,18 @@ func TestStoreThatTakesNothing(t *testing.T) {
 func TestEngineThatIsDown(t *testing.T) {
 	for resume, want := range map[bool][]loop.EventKind{false: {loop.RolloutFailed}, true: {loop.EngineLost}} {
 		synctest.Test(t, func(t *testing.T) {
-			x := newTold(t, Options{ResumeLost: resume})
+			x := newTold(t, Options{Rules: loop.Config{ResumeLost: resume}})
 			x.engine.fail = port.ErrEngineDown
-			x.Start(attempt(0, 1))
+			x.do(attempt(loop.StartRollout, 0, 1))
 			got := x.next(0)
 			if !slices.Equal(kinds(got), want) || got[0].Error == "" {
 				t.Errorf("%v: posted %+v", resume, got)
 			}
-			x.Interrupt(attempt(0, 1))
+			x.do(attempt(loop.InterruptRollout, 0, 1))
 			if got := x.next(0); resume && (len(got) != 1 || got[0].Kind != loop.RolloutInterrupted) {
 				t.Errorf("posted %+v", got)
 			}
-			x.Abort(attempt(0, 1))
+			x.do(attempt(loop.AbortRollout, 0, 1))
 		})
 	}
 }
@@ -191,12 +204,11 @@ func (e *syncing) Switch(_ context.Context, _ loop.Version, hold bool) error {
 // TestWeights: a load and a switch are answered with the version and the attempt that were asked for.
 func TestWeights(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		x := newTold(t, Options{Hold: true})
+		x := newTold(t, Options{Rules: loop.Config{Sync: loop.SyncPause}})
 		e := &syncing{}
 		x.opt.Engines[0] = e
-		a := loop.Action{Version: 5, Attempt: 2}
-		x.Load(a)
-		x.Switch(a)
+		load := loop.Action{Kind: loop.LoadWeights, Version: 5, Attempt: 2}
+		x.do(load, loop.Action{Kind: loop.SwitchWeights, Version: 5, Attempt: 2})
 		got := x.next(0)
 		slices.SortFunc(got, func(a, b Event) int { return int(a.Kind) - int(b.Kind) })
 		if !slices.Equal(kinds(got), []loop.EventKind{loop.WeightsLoaded, loop.WeightsSwitched}) || got[1].Version != 5 || got[1].Attempt != 2 || !e.held {
@@ -206,7 +218,7 @@ func TestWeights(t *testing.T) {
 			if e.load = errors.New("no such version"); down {
 				e.load = port.ErrEngineDown
 			}
-			x.Load(a)
+			x.do(load)
 			got := x.next(0)
 			if len(got) != 1 || got[0].Kind != loop.SyncFailed || got[0].Reason != loop.ReasonSync || got[0].Down != down || got[0].Error != e.load.Error() {
 				t.Errorf("posted %+v", got)

@@ -7,8 +7,9 @@ import (
 // Event is a word of a cell: an event as the loop takes it, and the figures that belong to it. It has values alone, so
 // that it can be sent.
 //
-// Start and Resume are answered by RolloutInterrupted, RolloutScored, RolloutFailed or RolloutAborted. Load is answered by
-// WeightsLoaded or SyncFailed, Switch by WeightsSwitched or SyncFailed. FirstToken and EngineLost answer nothing.
+// StartRollout and ResumeRollout are answered by RolloutInterrupted, RolloutScored, RolloutFailed or RolloutAborted.
+// LoadWeights is answered by WeightsLoaded or SyncFailed, SwitchWeights by WeightsSwitched or SyncFailed. FirstToken and
+// EngineLost answer nothing.
 type Event struct {
 	// Event is the loop's. Time is the cell's clock. Made is nil: whether the loop wants it is not the cell's to know.
 	loop.Event

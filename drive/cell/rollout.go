@@ -133,6 +133,13 @@ func (p *rollout) abort() {
 	p.cancel()
 }
 
+// playsOn reports whether the rollout is in a slot of an engine, from which it has not been interrupted.
+func (p *rollout) playsOn(engine int32) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.at == engine && p.state != rolloutParked
+}
+
 // await waits until the rollout holds a slot; p.mu must be held, and is.
 func (p *rollout) await(ctx context.Context) error {
 	for p.state == rolloutParked {

@@ -8,12 +8,12 @@ import (
 	"github.com/headway-rl/headway/observe/metrics"
 )
 
-// newCell returns the cell that executes in this process. It is told by the goroutine that owns the loop. What it answers
-// comes by heard.
+// newCell returns the cell that executes in this process. It follows the log as far as the goroutine that owns the loop has
+// appended it. What it answers comes by heard.
 func (r *Runtime) newCell() (*cell.Cell, error) {
 	return cell.New(r.ctx, cell.Options{
 		Engines: r.opt.Engines, Environment: r.opt.Environment, Scorer: r.opt.Scorer, Payloads: r.opt.Store, Space: &r.space,
-		Clock: r.clock, Post: r.heard, Logf: r.logf, Hold: r.cfg.Sync == loop.SyncPause, ResumeLost: r.cfg.ResumeLost,
+		Clock: r.clock, Post: r.heard, Logf: r.logf, Rules: r.cfg, Followed: r.enc.Seq(),
 	})
 }
 

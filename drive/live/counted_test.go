@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // redundantWorld is one in which each group's second rollout is superfluous, and has
@@ -145,7 +146,7 @@ func TestLostPayloads(t *testing.T) {
 func (w *world) tear(t *testing.T) port.RolloutID {
 	t.Helper()
 	log := w.store.log.Bytes()
-	at := bytes.LastIndex(log, []byte(live.NoteDiscarded))
+	at := bytes.LastIndex(log, []byte(trace.NoteDiscarded))
 	if at < 0 {
 		t.Fatal("nothing was discarded")
 	}

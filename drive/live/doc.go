@@ -5,7 +5,7 @@
 // the inbox. The inbox is so large that posting never blocks. A slot has at most
 // one rollout outstanding, an engine one weight load, the trainer one step.
 //
-// The runtime knows of rollouts what follows from the log alone. It tells the cell its decisions, and the cell says events.
+// The runtime knows of rollouts what follows from the log alone. The cell follows the log too, and says events.
 //
 // Order, per group of events: payloads are durable before their event exists. The
 // events are then appended to the log, with the actions that follow from them, in

@@ -14,23 +14,28 @@ import (
 // render puts the actions that are due into the append of their events. Who reads the log so knows what is to be executed
 // as soon as it is decided, and no event is in it without what follows.
 func (r *Runtime) render() {
-	for i := range r.due {
-		r.lines = r.enc.AppendAction(r.lines, r.due[i].seq, r.due[i].action)
+	for i := range r.entries {
+		e := &r.entries[i]
+		for _, a := range e.Actions {
+			r.lines = r.enc.AppendAction(r.lines, e.Seq, a)
+		}
 	}
 }
 
-// release executes the actions that are in the log. A snapshot that is due is taken when all have been.
+// release executes what is in the log, here and in the cell. A snapshot that is due is taken when all has been.
 func (r *Runtime) release() error {
-	for i := range r.due {
-		d := &r.due[i]
-		if d.action.Kind == loop.ReleaseEngine {
-			if err := r.executeRelease(d.action.Engine); err != nil {
+	for i := range r.entries {
+		e := &r.entries[i]
+		for _, a := range e.Actions {
+			if err := r.execute(a); err != nil {
 				return err
 			}
 		}
-		r.execute(d.action)
+		if err := r.cell.Follow(e); err != nil {
+			return err
+		}
 	}
-	r.due = r.due[:0]
+	r.entries, r.decided = r.entries[:0], r.decided[:0]
 	if err := r.snapshotIfDue(); err != nil {
 		return err
 	}
@@ -38,21 +43,17 @@ func (r *Runtime) release() error {
 	return r.checkProgress()
 }
 
-func (r *Runtime) execute(a loop.Action) {
+// execute does the runtime's own part in an action.
+func (r *Runtime) execute(a loop.Action) error {
 	switch a.Kind {
 	case loop.StartRollout:
 		r.started.start(a, r.clock())
 		r.outstanding++
-		r.cell.Start(a)
 	case loop.ResumeRollout:
 		r.started.resume(a)
 		r.outstanding++
-		r.cell.Resume(a)
-	case loop.InterruptRollout:
-		r.cell.Interrupt(a)
 	case loop.AbortRollout:
 		r.started.abort(a)
-		r.cell.Abort(a)
 	case loop.GroupLeased:
 		r.lease = append(r.lease, port.Group{ID: a.Group, StartVersion: a.StartVersion, ReadyVersion: a.ReadyVersion, Rollouts: int(a.Count),
 			Counted: r.counted.groups[a.Group]})
@@ -60,31 +61,23 @@ func (r *Runtime) execute(a loop.Action) {
 		groups := r.lease
 		r.lease, r.training = nil, true
 		r.ends.reset()
-		r.cell.TrainerBusy(true)
 		r.effect(func() completion { return r.train(a, groups) })
-	case loop.LoadWeights:
+	case loop.LoadWeights, loop.SwitchWeights:
 		r.outstanding++
-		r.cell.Load(a)
-	case loop.SwitchWeights:
-		r.outstanding++
-		r.cell.Switch(a)
 	case loop.AcquireEngine:
 		r.acquire(a)
+	case loop.ReleaseEngine:
+		return r.executeRelease(a.Engine)
 	case loop.GroupTrained:
-		if r.cfg.Policy != loop.PolicyReplay { // there its payloads may be trained on again
-			r.endGroup(a.Group)
+		if r.cfg.Policy != loop.PolicyReplay { // there it may be trained on again
+			r.started.endGroup(a.Group)
 		}
 	case loop.GroupEnded:
-		r.endGroup(a.Group)
+		r.started.endGroup(a.Group)
 	case loop.SyncCompleted:
 		r.afterSync(a.Version)
 	}
-}
-
-// endGroup forgets a group, here and in the cell.
-func (r *Runtime) endGroup(g loop.GroupID) {
-	r.started.endGroup(g)
-	r.cell.EndGroup(g)
+	return nil
 }
 
 // effect runs f beside the loop and posts what it ends with.

@@ -9,12 +9,6 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// loggedEnd is the end of an attempt that is acknowledged once it is in the log.
-type loggedEnd struct {
-	id      port.RolloutID
-	counted bool
-}
-
 // idOf names the attempt that an event is about.
 func idOf(ev loop.Event) port.RolloutID {
 	return port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
@@ -44,14 +38,6 @@ func (r *Runtime) bundle(broken *loop.InvariantError) {
 	}
 }
 
-// acknowledge tells the cell which attempts' ends are in the log now.
-func (r *Runtime) acknowledge() {
-	for _, a := range r.logged {
-		r.cell.Logged(a.id, a.counted)
-	}
-	r.logged = r.logged[:0]
-}
-
 // lastEvents is how many events a bundle shows.
 const lastEvents = 16
 
@@ -65,10 +51,6 @@ func (r *Runtime) remember(ev loop.Event) {
 
 // noteStep puts what the trainer and the engines measured before the event of the step's end.
 func (r *Runtime) noteStep(c *completion) {
-	switch c.event.Kind {
-	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
-		r.cell.TrainerBusy(false)
-	}
 	if c.step == nil {
 		return
 	}

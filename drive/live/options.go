@@ -81,10 +81,6 @@ type Note struct {
 	Data any
 }
 
-// NoteDiscarded is the note, with a RolloutID, that a rollout's payload counts for
-// nothing: its score came after the loop had given the attempt up.
-const NoteDiscarded = "discarded"
-
 // StepDone is what is known after a train step.
 type StepDone struct {
 	// Point is the step in the series, and Attribution the origin of its staleness and of the idle time before it.

@@ -44,7 +44,7 @@ func (r *Runtime) watchEngine(c *completion) {
 	}
 	switch lost := r.l.Lost(int(ev.Engine)); {
 	case lost && r.l.EngineState(int(ev.Engine)) != "lost": // it was to leave, or has left
-		r.letGo(int(ev.Engine))
+		r.letGo(ev.Engine)
 	case lost && !q.lost:
 		r.quarantine(int(ev.Engine))
 	case !lost && ev.Kind == loop.WeightsSwitched:
@@ -66,7 +66,7 @@ func (r *Runtime) quarantine(engine int) {
 	q.lost, q.due = true, loop.NoTick
 	if q.soon {
 		q.soon, q.due = false, r.clock()
-		r.letGo(engine)
+		r.letGo(int32(engine))
 		return
 	}
 	if q.tries++; q.tries == 1 {
@@ -84,7 +84,7 @@ func (r *Runtime) quarantine(engine int) {
 		again = fmt.Sprintf("it is tried again in %v, then ever less often, up to every %v", q.pause, rejoinMost*first)
 	}
 	r.sayLost(engine, again)
-	r.letGo(engine)
+	r.letGo(int32(engine))
 }
 
 // sayLost says that an engine is lost, by what, and what becomes of its rollouts: when that begins, and when
@@ -109,14 +109,14 @@ func (r *Runtime) sayLost(engine int, again string) {
 	}
 }
 
-// letGo stops what a lost engine still plays.
-func (r *Runtime) letGo(engine int) {
+// letGo takes what a lost engine still plays as not wanted, as its cell does.
+func (r *Runtime) letGo(engine int32) {
 	if r.cfg.ResumeLost {
 		return // the loop has them interrupted, and what they have goes on elsewhere
 	}
 	for e, h := range r.started.running() {
-		if e == int32(engine) {
-			r.execute(loop.Action{Kind: loop.AbortRollout, Group: h.id.Group, Sample: h.id.Sample, Attempt: h.id.Attempt})
+		if e == engine {
+			h.runs = false
 		}
 	}
 }

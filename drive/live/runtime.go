@@ -54,9 +54,11 @@ type Runtime struct {
 	fleet   fleet
 	// lease collects the groups that GroupLeased names before StartTrainStep.
 	lease []port.Group
-	// lines are what the next append has; due are actions to execute once they are in the log.
+	// lines are what the next append has. entries are the events in it, to be executed once they are in the log, with the
+	// actions of all of them in decided.
 	lines    []byte
-	due      []dueAction
+	entries  []cell.Entry
+	decided  []loop.Action
 	now      int64
 	finished bool
 	reason   loop.Reason
@@ -93,15 +95,8 @@ type Runtime struct {
 	logging  sync.Mutex // held while Logf is called
 	stop     chan struct{}
 	last     []loop.Event // the newest events, for a bundle
-	// logged are ends that the cell is told of once they are in the log.
-	logged []loggedEnd
 	// complaints keep rollouts that fail alike from filling the log.
 	complaints complaints
-}
-
-type dueAction struct {
-	seq    int64
-	action loop.Action
 }
 
 // New checks the options and returns a runtime that has not started anything.
@@ -274,7 +269,7 @@ func (r *Runtime) endStalled(err error) error {
 		return nil // the trainer holds a batch; a resume issues its step again
 	}
 	r.render()
-	r.due = r.due[:0]
+	r.entries = r.entries[:0] // nothing follows from the end
 	return r.close()
 }
 
@@ -338,7 +333,6 @@ drain:
 	if err := r.appendLog(); err != nil {
 		return err
 	}
-	r.acknowledge()
 	return r.release()
 }
 
@@ -388,19 +382,19 @@ func (r *Runtime) step(c *completion) {
 		r.opt.Observe(&c.event, &c.measured, actions)
 	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
-	if c.event.Kind == loop.RolloutScored && c.event.Mark != loop.MarkPruned && !counts {
-		r.note(NoteDiscarded, idOf(c.event)) // so that a resumed run drops it too
+	discarded := c.event.Kind == loop.RolloutScored && c.event.Mark != loop.MarkPruned && !counts
+	if discarded {
+		r.note(trace.NoteDiscarded, idOf(c.event))
 	}
-	if k := c.event.Kind; k >= loop.RolloutScored && k <= loop.RolloutAborted {
-		r.logged = append(r.logged, loggedEnd{idOf(c.event), counts})
-	}
-	for _, a := range actions {
-		r.due = append(r.due, dueAction{r.enc.Seq(), a})
-		switch a.Kind {
+	from := len(r.decided)
+	r.decided = append(r.decided, actions...)
+	r.entries = append(r.entries, cell.Entry{Seq: r.enc.Seq(), Event: c.event, Discarded: discarded, Actions: r.decided[from:]})
+	for i := range actions {
+		switch a := &actions[i]; a.Kind {
 		case loop.FinishRun:
 			r.finished, r.reason = true, a.Reason
 		case loop.GroupEnded:
-			r.ends.group(a)
+			r.ends.group(*a)
 		}
 	}
 	r.watchSlot(&c.event)

@@ -11,6 +11,7 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // TestStallsSayWhy: a run whose rules let nothing through ends, and the error says
@@ -132,7 +133,7 @@ func TestLateScoresLeaveNoPayload(t *testing.T) {
 		}
 		discarded := 0
 		for _, rec := range w.records(t) {
-			if rec.Note == live.NoteDiscarded {
+			if rec.Note == trace.NoteDiscarded {
 				discarded++
 			}
 		}

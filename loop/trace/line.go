@@ -26,6 +26,9 @@ const (
 	NoteService = "service"
 	// NoteStep holds what the trainer said of a step; its data is a Step.
 	NoteStep = "step"
+	// NoteDiscarded, behind the event of a score, says that it counts for nothing: it came after the loop had given the
+	// attempt up. Its data names the attempt.
+	NoteDiscarded = "discarded"
 )
 
 // Header begins a trace.

@@ -1,0 +1,124 @@
+package cell
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// Entry is an event of the log, with what the log has of it beside.
+type Entry struct {
+	// Seq is the event's number, one more than that of the event before.
+	Seq   int64
+	Event loop.Event
+	// Discarded: the score does not count, by a note behind it (trace.NoteDiscarded).
+	Discarded bool
+	// Actions follow from the event.
+	Actions []loop.Action
+}
+
+// Follow executes what an entry of the log says of the cell's engines, of attempts that play on them, and of groups. It
+// passes over the rest, and over an entry that was executed before. An error says that the log goes on elsewhere, or with
+// an entry of a kind that the cell does not know. Nothing of such an entry is executed.
+//
+// One goroutine calls it, in the order of the log. It keeps nothing of the entry, and does not block.
+func (c *Cell) Follow(e *Entry) error {
+	switch {
+	case e.Seq <= c.followed:
+		return nil
+	case e.Seq > c.followed+1:
+		return fmt.Errorf("cell: the log goes on with event %d, and the cell has followed it to event %d: the events between are missing", e.Seq, c.followed)
+	case !e.Event.Kind.Known():
+		return fmt.Errorf("cell: event %d of the log is of the kind %v, unknown to this build: cell and control plane need the same one", e.Seq, e.Event.Kind)
+	}
+	for i := range e.Actions {
+		if k := e.Actions[i].Kind; !k.Known() {
+			return fmt.Errorf("cell: event %d of the log has an action of the kind %v, unknown to this build: cell and control plane need the same one", e.Seq, k)
+		}
+	}
+	c.followed = e.Seq
+	lost := c.hear(e)
+	for i := range e.Actions {
+		c.execute(&e.Actions[i])
+	}
+	if lost >= 0 {
+		c.letGo(lost)
+	}
+	return nil
+}
+
+// hear takes the event of an entry. It returns the engine of the cell that the loop has lost by it, -1 for none.
+func (c *Cell) hear(e *Entry) (lost int32) {
+	switch ev := &e.Event; ev.Kind {
+	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
+		counted := ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !e.Discarded
+		c.logged(port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}, counted)
+	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
+		c.trainerBusy(false)
+	case loop.EngineLost:
+		if c.owns(ev.Engine) {
+			return ev.Engine
+		}
+	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed:
+		if !c.owns(ev.Engine) || !c.syncs[ev.Engine].answers(ev) {
+			break
+		}
+		c.syncs[ev.Engine] = underWay{}
+		if ev.Kind == loop.SyncFailed && !slices.ContainsFunc(e.Actions, func(a loop.Action) bool { return a.Kind == loop.LoadWeights && a.Engine == ev.Engine }) {
+			return ev.Engine // which is not to try again
+		}
+	}
+	return -1
+}
+
+// execute takes an action.
+func (c *Cell) execute(a *loop.Action) {
+	switch a.Kind {
+	case loop.StartRollout:
+		c.start(a)
+	case loop.ResumeRollout:
+		c.resume(a)
+	case loop.InterruptRollout:
+		if p := c.attempt(a); p != nil {
+			p.interrupt()
+		}
+	case loop.AbortRollout:
+		if p := c.attempt(a); p != nil {
+			p.abort()
+		}
+	case loop.LoadWeights, loop.SwitchWeights:
+		if c.owns(a.Engine) {
+			c.sync(a)
+		}
+	case loop.StartTrainStep:
+		c.trainerBusy(true)
+	case loop.GroupTrained:
+		if c.opt.Rules.Policy != loop.PolicyReplay { // there its payloads may be trained on again
+			c.endGroup(a.Group)
+		}
+	case loop.GroupEnded:
+		c.endGroup(a.Group)
+	}
+}
+
+// owns reports whether an engine is one of the cell's.
+func (c *Cell) owns(engine int32) bool {
+	return engine >= 0 && int(engine) < len(c.opt.Engines) && c.opt.Engines[engine] != nil
+}
+
+// letGo aborts what plays on an engine that is lost, unless the loop has it interrupted.
+func (c *Cell) letGo(engine int32) {
+	c.syncs[engine] = underWay{}
+	if c.opt.Rules.ResumeLost {
+		return
+	}
+	for _, group := range c.groups {
+		for _, p := range group {
+			if p.playsOn(engine) {
+				p.abort()
+			}
+		}
+	}
+}
