@@ -81,6 +81,8 @@ type Rollout struct {
 	GroupSize int `json:"group_size" min:"1" max:"65536"`
 	// Start is the start order. Under stream, rollouts fill slots as these free up. Under gang, a group starts when a slot is free for each of its rollouts. Default stream.
 	Start string `json:"start" allowed:"stream gang"`
+	// Placement says at which engine a rollout gets its slot. Under least_loaded, it is the one with the most free slots. Under cache_aware, an engine starts all rollouts of a group before it opens the next, so that they find their prompt in its prefix cache. An interrupted rollout goes on where it was, if a slot is free there. Default least_loaded.
+	Placement string `json:"placement,omitempty" allowed:"least_loaded cache_aware"`
 	// Redundancy is the number of rollouts started beyond group_size in every group. The first group_size to be scored are kept and the others cancelled, which favours short ones. Default 0.
 	Redundancy int `json:"redundancy" min:"0" max:"65535"`
 	// Oversample is the number of groups opened per version over those of a batch under schedule synchronous. The first to be ready are trained, which favours short ones. The others are cancelled, or interrupted with partial.interrupt batch. Default 1.

@@ -262,6 +262,7 @@ func TestWordsAreTheLoopsRules(t *testing.T) {
 	same("queue", "policy", policies)
 	same("queue", "select", selections)
 	same("rollout", "start", starts)
+	same("rollout", "placement", placements)
 	same("sync", "mode", modes)
 	same("failures", "on_failure", failures)
 	same("queue", "policy", queueKeys)

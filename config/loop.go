@@ -17,6 +17,7 @@ var (
 	policies = map[string]loop.Policy{"drop": loop.PolicyDrop, "max": loop.PolicyMax, "block": loop.PolicyBlock,
 		"bounded": loop.PolicyBounded, "threshold": loop.PolicyThreshold, "replay": loop.PolicyReplay}
 	starts     = map[string]loop.StartOrder{"stream": loop.StartStream, "gang": loop.StartGang}
+	placements = map[string]loop.Placement{"least_loaded": loop.PlaceLeastLoaded, "cache_aware": loop.PlaceCacheAware}
 	selections = map[string]loop.Selection{"oldest": loop.SelectOldest, "newest": loop.SelectNewest, "oldest-version": loop.SelectOldestVersion, "fresh": loop.SelectFresh}
 	modes      = map[string]loop.SyncMode{"in_flight": loop.SyncInFlight, "pause": loop.SyncPause, "restart": loop.SyncRestart, "drain": loop.SyncDrain}
 	failures   = map[string]loop.FailureRule{"drop_group": loop.DropGroup, "shrink": loop.ShrinkGroup}
@@ -73,7 +74,7 @@ func (c Config) LoopConfig() loop.Config {
 	rules.Select = selections[c.Queue.Select]
 	rules.MaxStaleness = loop.Version(c.Queue.MaxStaleness)
 	rules.Abort = c.Queue.Abort
-	rules.Start = starts[c.Rollout.Start]
+	rules.Start, rules.Placement = starts[c.Rollout.Start], placements[c.Rollout.Placement]
 	rules.Sync = modes[c.Sync.Mode]
 	rules.TrainerBlocked = c.Sync.Trainer == "blocked"
 	rules.RollingSwitch = c.Sync.Switch == "rolling"

@@ -11,7 +11,7 @@ import (
 // drawn are keys with values to draw from, right and wrong together and apart.
 var drawn = [][]string{
 	{"rollout.group_size", "1", "2", "4", "8"}, {"rollout.concurrency", "1", "6", "32", "200"}, {"train.batch", "8", "16", "32", "40"},
-	{"rollout.start", "gang", "stream"}, {"rollout.redundancy", "0", "2", "65535"}, {"rollout.oversample", "1", "1.4", "1000"},
+	{"rollout.start", "gang", "stream"}, {"rollout.placement", "cache_aware", "least_loaded"}, {"rollout.redundancy", "0", "2", "65535"}, {"rollout.oversample", "1", "1.4", "1000"},
 	{"rollout.partial.interrupt", "none", "batch"}, {"rollout.partial.max_spans", "0", "3"}, {"rollout.prune.tokens", "0", "500"},
 	{"schedule", "asynchronous", "synchronous"}, {"queue.policy", "drop", "max", "block", "bounded", "threshold", "replay"},
 	{"queue.factor", "1", "1.3", "9"}, {"queue.capacity", "8", "16", "32", "64"}, {"queue.select", "newest", "oldest-version"},

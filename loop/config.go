@@ -62,6 +62,18 @@ const (
 	StartGang
 )
 
+// Placement says at which engine a rollout gets its slot, where several have a free one.
+type Placement uint8
+
+// Placements. Neither leaves a slot free for which a rollout waits, and both keep the order in which rollouts wait.
+const (
+	// PlaceLeastLoaded takes the engine with the most free slots.
+	PlaceLeastLoaded Placement = iota
+	// PlaceCacheAware has an engine start the rollouts of one group before it opens the next, so that they share
+	// their prompt in its cache. An interrupted rollout goes on where it was, if a slot is free there. Else it is PlaceLeastLoaded.
+	PlaceCacheAware
+)
+
 // Selection is the order in which ready groups enter a batch.
 type Selection uint8
 
@@ -132,6 +144,8 @@ type Config struct {
 	// Start is the start order; the zero value is StartStream.
 	// StartGang needs at least GroupSize slots in all.
 	Start StartOrder
+	// Placement says at which engine a rollout gets its slot; the zero value is PlaceLeastLoaded.
+	Placement Placement `json:",omitempty"`
 	// Sync is the weight sync mode; the zero value is SyncInFlight.
 	Sync SyncMode
 	// SyncEvery is the number of train steps per weight sync; 0 means 1. A trainer that asks for its

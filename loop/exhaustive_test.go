@@ -217,6 +217,11 @@ func TestInterleavings(t *testing.T) {
 		{"drop", 0, 0, func(c *loop.Config) {}},
 		{"drop rolling, two engines", 0, 0, func(c *loop.Config) { c.EngineSlots, c.RollingSwitch = []int{2, 2}, true }},
 		{"drop, two engines", 0, 0, func(c *loop.Config) { c.EngineSlots = []int{2, 2} }},
+		{"cache aware, two engines", 0, 0, func(c *loop.Config) { c.Placement, c.EngineSlots = loop.PlaceCacheAware, []int{2, 2} }},
+		{"cache aware, bounded, two engines", 0, 0, func(c *loop.Config) {
+			c.Placement, c.Policy, c.EngineSlots, c.InterruptAtBatch = loop.PlaceCacheAware, loop.PolicyBounded, []int{1, 2}, true
+		}},
+		{"cache aware, faults", 0, 1, func(c *loop.Config) { c.Placement, c.EngineSlots = loop.PlaceCacheAware, []int{1, 1} }},
 		{"drain rolling, two engines", 0, 0, func(c *loop.Config) {
 			c.EngineSlots, c.RollingSwitch, c.Sync = []int{2, 2}, true, loop.SyncDrain
 		}},

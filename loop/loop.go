@@ -1,6 +1,9 @@
 package loop
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // NoTick is the instant that never comes: the loop wants no Tick.
 const NoTick int64 = math.MaxInt64
@@ -66,6 +69,9 @@ func New(cfg Config) (*Loop, error) {
 	if cfg.Control != nil {
 		l.s.Control = newController(&cfg)
 		l.beginFleet()
+	}
+	if cfg.Placement == PlaceCacheAware {
+		l.s.Opens = slices.Repeat([]int32{none}, len(cfg.EngineSlots))
 	}
 	l.adopt()
 	l.freeAllSlots()

@@ -59,7 +59,7 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 		l.startAfresh(gi, k)
 	} else {
 		smp.Slot = parked
-		s.Backlog.push(retry{gi, k})
+		s.Backlog.push(retry{Group: gi, Sample: k, Cached: l.cachedOn(sl.Engine)})
 	}
 	l.freeSlot(ev.Slot)
 }
@@ -96,7 +96,7 @@ func (l *Loop) startAfresh(gi, k int32) {
 	s.Ledger.InFlight--
 	s.Ledger.Cancelled++
 	l.restamp(gi)
-	s.Retries.push(retry{gi, k})
+	s.Retries.push(retry{Group: gi, Sample: k})
 }
 
 // restamp forgets the stamp of a group of which nothing made under it is left.

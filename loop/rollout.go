@@ -19,7 +19,13 @@ func (l *Loop) fill() {
 			l.takeWaiting(e)
 		case s.Open != none:
 			group := s.Open
-			l.issue(e, group, l.nextSample())
+			l.issue(e, group, l.nextSample(&s.Open))
+		case len(s.Opens) > 0:
+			if e = l.siblingsAt(e); e == none {
+				return
+			}
+			group := s.Opens[e]
+			l.issue(e, group, l.nextSample(&s.Opens[e]))
 		case l.mayOpen():
 			s.Open = l.openGroup()
 		default:
@@ -28,13 +34,13 @@ func (l *Loop) fill() {
 	}
 }
 
-// takeWaiting gives a slot of an engine to the rollout that has waited longest for
-// one: of those interrupted, else of those to be tried again.
+// takeWaiting gives a slot to the rollout that has waited longest for one: of those interrupted, else of
+// those to be tried again. The slot is one of the given engine, or of the one where the rollout was interrupted.
 func (l *Loop) takeWaiting(e int32) {
 	s := &l.s
 	if s.Backlog.len() > 0 {
 		r := s.Backlog.pop()
-		l.resume(e, r.Group, r.Sample)
+		l.resume(l.cachedAt(r, e), r.Group, r.Sample)
 		return
 	}
 	r := s.Retries.pop()
@@ -193,24 +199,31 @@ func (l *Loop) handOver(slotIndex, e int32) bool {
 		s.Backlog.len()+s.Retries.len() > 0 || s.Stopping {
 		return false
 	}
-	if s.Open == none {
+	open := &s.Open
+	switch {
+	case len(s.Opens) > 0:
+		if l.siblingsAt(e) == none {
+			return false
+		}
+		open = &s.Opens[e] // no other engine has a free slot
+	case s.Open == none:
 		if !l.mayOpen() {
 			return false
 		}
 		s.Open = l.openGroup()
 	}
-	group := s.Open
-	l.begin(eng, e, slotIndex, group, l.nextSample())
+	group := *open
+	l.begin(eng, e, slotIndex, group, l.nextSample(open))
 	return true
 }
 
-// nextSample returns the next sample of the open group, which is closed with its last.
-func (l *Loop) nextSample() int32 {
-	g := &l.s.Groups[l.s.Open]
+// nextSample returns the next sample of an open group, which is closed with its last.
+func (l *Loop) nextSample(open *int32) int32 {
+	g := &l.s.Groups[*open]
 	k := g.Issued
 	g.Issued++
-	if int(g.Issued) == l.sizeOf(l.s.Open) {
-		l.s.Open = none
+	if int(g.Issued) == l.sizeOf(*open) {
+		*open = none
 	}
 	return k
 }
@@ -401,7 +414,7 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 		smp.Failures++
 	}
 	if why != ReasonData && int(smp.Failures) < l.cfg.MaxAttempts {
-		s.Retries.push(retry{gi, k})
+		s.Retries.push(retry{Group: gi, Sample: k})
 		return
 	}
 	x := &s.Extras[gi]
@@ -485,6 +498,11 @@ func (l *Loop) cancelInFlight(gi int32) {
 	s.Backlog.drop(gi)
 	if s.Open == gi {
 		s.Open = none
+	}
+	for e := range s.Opens {
+		if s.Opens[e] == gi {
+			s.Opens[e] = none
+		}
 	}
 }
 

@@ -171,7 +171,7 @@ func TestThresholdCapsASync(t *testing.T) {
 	asThreshold := func(p *looptest.Plan) {
 		c := &p.Config
 		p.Faults.LeaseReturns, p.Faults.Restarts, p.Faults.Stops = 0, 0, 0
-		p.Faults.TrainFails = 0 // a step that fails for good returns its lease and ends the run
+		p.Faults.TrainFails, p.Faults.Restores = 0, 0 // they return a lease, too
 		c.Policy, c.ExtraGroups, c.Balance = loop.PolicyThreshold, 0, false
 		c.StalenessThreshold = float64(p.Seed%8) / 4
 		c.QueueGroups = c.LiveGroupsMax()
@@ -263,5 +263,58 @@ func TestGroupsCountTheFirstScored(t *testing.T) {
 	})
 	if whole < 300 {
 		t.Errorf("only %d groups were looked at", whole)
+	}
+}
+
+// TestSiblingsStayTogether requires of PlaceCacheAware that most rollouts of a group start where one of it has started
+// before, and that no group waits for that: while it has rollouts to start, at most half as many groups are opened after
+// it as run at once.
+func TestSiblingsStayTogether(t *testing.T) {
+	together, apart := map[loop.Placement]int{}, map[loop.Placement]int{}
+	for _, placement := range []loop.Placement{loop.PlaceLeastLoaded, loop.PlaceCacheAware} {
+		as := func(p *looptest.Plan) {
+			p.Faults = looptest.Faults{RolloutFails: p.Faults.RolloutFails, Straggles: p.Faults.Straggles, EngineLost: p.Faults.EngineLost}
+			c := &p.Config
+			c.Placement, c.Start, c.Control, c.EnginesStart = placement, loop.StartStream, nil, 0
+			c.EngineSlots = []int{8, 8, 8, 8}
+		}
+		eachWorld(t, 120, as, func(cfg loop.Config) func(*looptest.Checker, []loop.Action) error {
+			size := cfg.GroupSize + cfg.Redundancy
+			most := loop.GroupID(cfg.Concurrency() / (2 * size))
+			started, at := map[loop.GroupID]int{}, map[loop.GroupID]map[int32]bool{}
+			last := loop.GroupID(0)
+			return func(_ *looptest.Checker, actions []loop.Action) error {
+				for _, a := range actions {
+					if a.Kind == loop.GroupEnded || a.Kind == loop.GroupQueued || a.Kind == loop.GroupHeld {
+						delete(started, a.Group) // what it has not started it will not start
+					}
+					if a.Kind != loop.StartRollout || a.Attempt > 1 {
+						continue
+					}
+					switch engines := at[a.Group]; {
+					case engines == nil:
+						last, at[a.Group] = a.Group, map[int32]bool{}
+					case engines[a.Engine]:
+						together[placement]++
+					default:
+						apart[placement]++
+					}
+					at[a.Group][a.Engine] = true
+					started[a.Group]++
+					for g, n := range started {
+						if n == size {
+							delete(started, g)
+						} else if placement == loop.PlaceCacheAware && last-g > most {
+							return fmt.Errorf("g%d has started %d of %d rollouts, and %d groups were opened after it, want at most %d", g, n, size, last-g, most)
+						}
+					}
+				}
+				return nil
+			}
+		})
+	}
+	share := func(p loop.Placement) float64 { return float64(together[p]) / float64(together[p]+apart[p]) }
+	if with, without := share(loop.PlaceCacheAware), share(loop.PlaceLeastLoaded); with < 0.8 || without > 0.4 {
+		t.Errorf("a share of %.2f of siblings start where one has started before, %.2f without the rule", with, without)
 	}
 }

@@ -140,6 +140,10 @@ func (l *Loop) plausibleSamples() error {
 	}
 	waits := map[retry]bool{}
 	for _, r := range s.Backlog.all() {
+		if r.Cached < 0 || int(r.Cached) > len(s.Opens) {
+			return fmt.Errorf("sample %d of group %d is cached at engine %d", r.Sample, r.Group, r.Cached-1)
+		}
+		r.Cached = 0
 		if waits[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || int(r.Sample) >= l.stride || l.sample(r.Group, r.Sample).Slot != parked {
 			return fmt.Errorf("sample %d of group %d is not interrupted", r.Sample, r.Group)
 		}
@@ -239,13 +243,30 @@ func (l *Loop) plausibleNames(leased int) error {
 	}
 	tried := map[retry]bool{}
 	for _, r := range s.Retries.all() {
-		if tried[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || r.Sample >= s.Groups[r.Group].Issued || l.sample(r.Group, r.Sample).Slot != none {
+		if tried[r] || r.Cached != 0 || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || r.Sample >= s.Groups[r.Group].Issued || l.sample(r.Group, r.Sample).Slot != none {
 			return fmt.Errorf("sample %d of group %d is not to be tried again", r.Sample, r.Group)
 		}
 		tried[r] = true
 	}
-	if s.Open != none && (!l.isGroup(s.Open, groupRunning) || int(s.Groups[s.Open].Issued) >= l.sizeOf(s.Open)) {
-		return fmt.Errorf("group %d is not open", s.Open)
+	return l.plausibleOpen()
+}
+
+// plausibleOpen checks the groups whose rollouts are being issued: one, or one of each engine.
+func (l *Loop) plausibleOpen() error {
+	s := &l.s
+	each := l.cfg.Placement == PlaceCacheAware
+	if each && (s.Open != none || len(s.Opens) != len(s.Engines)) || !each && len(s.Opens) > 0 {
+		return fmt.Errorf("group %d is open, and %d of engines", s.Open, len(s.Opens))
+	}
+	seen := make([]bool, len(s.Groups))
+	for _, i := range append([]int32{s.Open}, s.Opens...) {
+		switch {
+		case i == none:
+		case !l.isGroup(i, groupRunning) || int(s.Groups[i].Issued) >= l.sizeOf(i) || seen[i]:
+			return fmt.Errorf("group %d is not open, or twice", i)
+		default:
+			seen[i] = true
+		}
 	}
 	return nil
 }

@@ -25,8 +25,10 @@ type state struct {
 	FreeGroups []int32
 	// LiveGroups counts groups that have been opened and have not ended.
 	LiveGroups int
-	// Open is the group whose rollouts are being issued.
+	// Open is the group whose rollouts are being issued. Under PlaceCacheAware each engine has one of its own:
+	// Opens, none where there is none.
 	Open    int32
+	Opens   []int32 `json:",omitempty"`
 	Retries waiting
 	Slots   []slot
 	Engines []engine
@@ -139,6 +141,8 @@ const parked int32 = -2
 type retry struct {
 	Group  int32
 	Sample int32
+	// Cached is the number, from 1, of the engine whose cache has its tokens; 0 for none.
+	Cached int32 `json:",omitempty"`
 }
 
 // prompt is what a group plays.

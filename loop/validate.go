@@ -34,8 +34,8 @@ func (c Config) Validate() error {
 	if c.GroupMin != 0 && (c.OnFailure != ShrinkGroup || c.GroupMin < 1 || c.GroupMin > c.GroupSize) {
 		bad.add("GroupMin is %d, want 1 to GroupSize (%d) under ShrinkGroup, or 0: DropGroup ends a group with its first loss", c.GroupMin, c.GroupSize)
 	}
-	if c.Policy > PolicyReplay || c.Start > StartGang || c.Select > SelectFresh || c.Sync > SyncRestart || c.OnFailure > ShrinkGroup || c.Evict > EvictDrift {
-		bad.add("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d, evict %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure, c.Evict)
+	if c.Policy > PolicyReplay || c.Start > StartGang || c.Select > SelectFresh || c.Sync > SyncRestart || c.OnFailure > ShrinkGroup || c.Evict > EvictDrift || c.Placement > PlaceCacheAware {
+		bad.add("unknown rule: policy %d, start %d, select %d, sync %d, on failure %d, evict %d, placement %d", c.Policy, c.Start, c.Select, c.Sync, c.OnFailure, c.Evict, c.Placement)
 	}
 	return errors.Join(bad...)
 }

@@ -17,7 +17,7 @@ func TestWaiting(t *testing.T) {
 	for i := range 20000 {
 		switch n := rng.IntN(100); {
 		case n < 50 && len(plain) < 300 || len(plain) == 0:
-			r := retry{int32(rng.IntN(9)), int32(i)}
+			r := retry{Group: int32(rng.IntN(9)), Sample: int32(i)}
 			w.push(r)
 			plain = append(plain, r)
 		case n < 98:

@@ -19,7 +19,7 @@ import (
 
 // resimulateKeys are the keys of a document that a resimulation can change: the loop's rules,
 // and the time of a weight sync. What else took time was measured, and stays.
-var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "rollout.redundancy", "rollout.oversample",
+var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "rollout.placement", "rollout.redundancy", "rollout.oversample",
 	"rollout.partial", "rollout.prune.tokens", "train.batch", "queue", "control", "sync", "filter.zero_advantage", "filter.solve_rate", "engines", "failures", "trainer.steps", capKey}
 
 // capKey is the length at which responses are cut.

@@ -89,7 +89,7 @@ func (c *Checker) resumes(a loop.Action) error {
 	if want := c.groups[a.Group].samples[a.Sample].attempt; a.Attempt != want {
 		return fmt.Errorf("%v resumes another attempt than %d", a, want)
 	}
-	return nil
+	return goesTo(a, c.resumesAt(c.groups[a.Group].samples[a.Sample]))
 }
 
 // startNext checks the subject of a rollout's start, and opens its group if it is the first.
@@ -102,12 +102,16 @@ func (c *Checker) startNext(a loop.Action) error {
 		if want := c.groups[a.Group].samples[a.Sample].attempt + 1; a.Attempt != want {
 			return fmt.Errorf("%v is not attempt %d", a, want)
 		}
-		return nil
+		return goesTo(a, c.emptiest())
 	}
 	if a.Attempt != 1 {
 		return fmt.Errorf("%v: the first attempt is 1", a)
 	}
-	if g := c.open(); g != nil {
+	g, at := c.startsNext()
+	if err := goesTo(a, at); err != nil {
+		return err
+	}
+	if g != nil {
 		next := slices.IndexFunc(g.samples, func(s sampleModel) bool { return s.state == unissued })
 		if a.Group != g.id || int(a.Sample) != next {
 			return fmt.Errorf("%v, while g%d/%d is next", a, g.id, next)
@@ -148,11 +152,13 @@ func (c *Checker) bookStart(a loop.Action) {
 	} else {
 		if len(c.retries) > 0 {
 			c.retries = c.retries[1:]
+		} else {
+			g.home = a.Engine
 		}
 		c.admitted++
 		s.spans, s.tokens = 0, 0
 	}
-	s.state, s.attempt, s.slot = running, a.Attempt, a.Slot
+	s.state, s.attempt, s.slot, s.engine = running, a.Attempt, a.Slot, a.Engine
 	c.slots[a.Slot] = slotModel{engine: a.Engine, taken: true, group: a.Group, sample: a.Sample, attempt: a.Attempt}
 }
 

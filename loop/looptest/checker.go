@@ -112,6 +112,7 @@ type sampleModel struct {
 	spans    int
 	tokens   int32 // when it was interrupted last
 	slot     int32
+	engine   int32 // of its latest attempt
 	reward   float32
 	solved   bool
 }
@@ -134,6 +135,7 @@ type groupModel struct {
 	turn     int
 	token    bool
 	rejected bool
+	home     int32 // the engine at which the latest of its samples to be issued started
 	prompt   int64
 	level    int32
 	uses     int

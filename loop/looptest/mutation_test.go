@@ -107,6 +107,12 @@ func mutationPlans() map[string]Plan {
 			c.EngineSlots, c.EnginesStart, c.Start = []int{2, 2, 2}, 2, loop.StartStream
 			c.Control = &loop.Control{Ranges: [...]loop.Range{loop.SettingLive: {Least: 2, Most: 40}, loop.SettingEngines: {Least: 1, Most: 3}}}
 		})),
+		"cache aware": with(func(c *loop.Config) {
+			c.Placement, c.GroupSize, c.InterruptAtBatch, c.EngineSlots = loop.PlaceCacheAware, 3, true, []int{2, 3, 3}
+		}),
+		"cache aware gang": with(func(c *loop.Config) {
+			c.Placement, c.Start, c.Redundancy = loop.PlaceCacheAware, loop.StartGang, 1
+		}),
 		"curriculum": with(func(c *loop.Config) {
 			c.PauseGroups, c.Levels, c.Explore, c.FilterZeroAdvantage = 3, 3, 0.3, true
 			c.SolveLow, c.SolveHigh, c.FilterSolveRate, c.Requeue = 0.2, 0.9, true, true

@@ -81,6 +81,7 @@ func Draw(seed uint64) Plan {
 	if c := &p.Config; c.OnFailure == loop.ShrinkGroup {
 		c.GroupMin = r.IntN(c.GroupSize + 1)
 	}
+	p.Config.Placement = loop.Placement(r.IntN(2))
 	return p
 }
 

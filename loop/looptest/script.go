@@ -16,7 +16,7 @@ import (
 // command that is an event prints the actions that follow, one a line. A command takes missing
 // words from the effect that is outstanding: "scored g1/0" names the slot and attempt in flight.
 //
-//	new [policy= group= batch= queue= engines=(4,4) select= start= sync= every= steps=]
+//	new [policy= group= batch= queue= engines=(4,4) select= start= placement= sync= every= steps=]
 //	    [max-staleness= attempts= train-attempts= on-failure= group-min= abort blocked asks rolling filter manual]
 //	    [eta= threshold= uses= gamma= balance evict= seed= pause= hold= interrupt spans=]
 //	    [mean= share=(0.9,2) tokens window= range-NAME=(least,most) start-engines=]

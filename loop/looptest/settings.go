@@ -89,6 +89,7 @@ func scriptChoices(t testing.TB, d *datadriven.TestData, cfg *loop.Config) error
 		{"policy", []string{"drop", "max", "block", "synchronous", "bounded", "threshold", "replay"}, func(i int) { cfg.Policy = loop.Policy(i) }},
 		{"select", []string{"oldest", "newest", "oldest-version", "fresh"}, func(i int) { cfg.Select = loop.Selection(i) }},
 		{"start", []string{"stream", "gang"}, func(i int) { cfg.Start = loop.StartOrder(i) }},
+		{"placement", []string{"least-loaded", "cache-aware"}, func(i int) { cfg.Placement = loop.Placement(i) }},
 		{"sync", []string{"in_flight", "pause", "drain", "restart"}, func(i int) { cfg.Sync = loop.SyncMode(i) }},
 		{"on-failure", []string{"drop", "shrink"}, func(i int) { cfg.OnFailure = loop.FailureRule(i) }},
 		{"evict", []string{"oldest-version", "drift"}, func(i int) { cfg.Evict = loop.Eviction(i) }},
