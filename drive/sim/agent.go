@@ -178,6 +178,9 @@ func (w *agents) observe(a *agent) {
 		return
 	}
 	turn := a.turns[a.turn]
+	if a.context.parked { // how much of it the new context has is not known
+		a.forget()
+	}
 	if a.unread > 0 { // it stands without a slot, and its cache is gone
 		a.unread = int64(turn.ContextTokens)
 	} else {

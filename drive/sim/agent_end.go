@@ -90,11 +90,11 @@ func (r *runner) stopPrefill(a *agent, was state) {
 }
 
 // parkAgent takes an agent out of its slot. What it does at an engine stops there,
-// and what it has is to be read again.
+// and what it has is to be read again, but for what the engine's cache still has when it comes back.
 func (r *runner) parkAgent(a *agent) {
 	was := a.state
-	a.forget()
 	s := &r.slots[a.slot]
+	r.keepContext(a, was, a.read+int64(s.counted))
 	switch was {
 	case waitsPrefill, prefills, decodes, ready:
 		r.to(a, ready)
@@ -116,6 +116,9 @@ func (r *runner) charge(a *agent) {
 func (r *runner) resumeAgent(a *agent, slotIndex int32) {
 	r.charge(a)
 	a.slot = slotIndex
+	if in := a.context.in; in != nil && in != &r.agents.contexts[r.slots[slotIndex].engine] {
+		a.forget()
+	}
 	switch a.state {
 	case ready:
 		r.toEngine(a)

@@ -44,8 +44,8 @@ type Agents struct {
 	PrefillNSPerToken float64
 	PrefillWorkers    int
 	// CacheTokens is how many tokens of contexts an engine's cache holds. Rollouts of a group that are on one engine then read
-	// their prompt once. One that returns from a tool reads all again if others needed the room, or weights changed. 0
-	// lets every rollout keep its own for as long as it has its slot.
+	// their prompt once. One that returns from a tool, or to the engine where it was interrupted, reads all again if others
+	// needed the room, or weights changed. 0 lets every rollout keep its own for as long as it has its slot.
 	CacheTokens int64
 	// Tools are the calls; nil for none. At most ToolWorkers run at once, 0 for no limit; each
 	// returns ToolTokens to be read.

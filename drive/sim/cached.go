@@ -3,8 +3,8 @@ package sim
 import "github.com/headway-rl/headway/loop"
 
 // contexts are what an engine's cache holds under Agents.CacheTokens: the contexts of the rollouts in its slots. A prompt
-// counts once for all rollouts of its group. A rollout in a tool keeps its context until others need the room: the one that
-// left longest ago loses its own. What old weights computed is found no more.
+// counts once for all rollouts of its group. A rollout in a tool, or interrupted, keeps its context until others need the
+// room: the one that left longest ago loses its own. What old weights computed is found no more.
 type contexts struct {
 	held           int64 // tokens
 	prompts        map[sharedPrompt]promptUse
@@ -30,7 +30,8 @@ type cached struct {
 	own, prompt  int64
 	by           loop.Version
 	older, newer *agent
-	left         bool // it is in a tool, and may lose it
+	left         bool // it is in a tool or without a slot, and may lose it
+	parked       bool // it was interrupted since it read last
 }
 
 // recall finds what is left of an agent's context in its engine's cache, says what it has to read, and holds all of it.
@@ -45,9 +46,13 @@ func (r *runner) recall(a *agent) {
 	}
 	all := a.read + int64(s.counted)
 	found := all - a.unread
-	if a.context.in == nil {
+	switch {
+	case a.context.in == nil:
 		found = k.join(a, e.served, all, w.cfg)
+	case a.context.parked:
+		found = min(a.context.prompt+a.context.own, all)
 	}
+	a.context.parked = false
 	k.stay(a)
 	a.unread = all - found
 	w.found += found
@@ -86,8 +91,26 @@ func (k *contexts) fit(cfg *Agents) {
 	}
 }
 
-// leave says that an agent goes into a tool.
+// keepContext leaves the context of an agent that was interrupted, of so many tokens, to its engine's cache. One that was
+// being read is gone.
+func (r *runner) keepContext(a *agent, was state, tokens int64) {
+	k := a.context.in
+	switch {
+	case k == nil:
+	case was == waitsPrefill || was == prefills:
+		a.forget()
+	default:
+		a.context.parked = true
+		k.grow(a, tokens, r.agents.cfg)
+		k.leave(a, r.agents.cfg)
+	}
+}
+
+// leave says that an agent goes into a tool, or loses its slot.
 func (k *contexts) leave(a *agent, cfg *Agents) {
+	if a.context.left || a.context.in == nil { // grow may have taken it
+		return
+	}
 	a.context.left, a.context.older = true, k.newest
 	if k.newest == nil {
 		k.oldest = a

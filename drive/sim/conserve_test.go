@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
@@ -85,16 +86,16 @@ func (r *runner) conserved() error {
 	return nil
 }
 
-// cacheHolds checks that an engine's cache has what the rollouts in its slots have there, and loses no more than it must.
+// cacheHolds checks that an engine's cache has what the rollouts in its slots, and those interrupted there, have there, and loses no more than it must.
 func (r *runner) cacheHolds(k *contexts, engine int32) error {
 	held, left, prompts := int64(0), 0, map[sharedPrompt]promptUse{}
-	for i := range r.slots {
-		a := r.slots[i].agent
-		if a == nil || a.context.in != k {
+	for _, s := range append(slices.Clone(r.slots), r.backlog.rollouts[r.backlog.head:]...) {
+		a := s.agent
+		if a == nil || s.group == 0 || a.context.in != k {
 			continue
 		}
-		if r.slots[i].engine != engine {
-			return fmt.Errorf("g%d is on engine %d and has its context on %d", a.group, r.slots[i].engine, engine)
+		if s.engine != engine {
+			return fmt.Errorf("g%d is on engine %d and has its context on %d", a.group, s.engine, engine)
 		}
 		held += a.context.own
 		left += on(a.context.left)
