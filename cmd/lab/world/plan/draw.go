@@ -57,9 +57,13 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x747261696e657273))}.trainers(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x63616c6c73))}.calls(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x706c616365))}.placement(&p)
 	p.pace()
 	return p
 }
+
+// placement draws where rollouts get their slots.
+func (d drawer) placement(p *Plan) { p.Rules.CacheAware = d.chance(3) }
 
 // pace has workers pause where the queue drops what it has no room for. Without that they make tens of thousands of
 // rollouts that are dropped, while a step is long or the trainer is away.

@@ -18,14 +18,14 @@ func TestDraw(t *testing.T) {
 		}
 		for part, drawn := range map[string]bool{
 			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "window": p.Trainer.Window > 0,
-			"redundancy": p.Rules.Redundancy > 0,
+			"redundancy": p.Rules.Redundancy > 0, "cache aware": p.Rules.CacheAware,
 		} {
 			if drawn {
 				met[part]++
 			}
 		}
 	}
-	for _, part := range []string{"ranks", "acks", "back", "window", "redundancy", Stop, "while weights", "while receivers loaded"} {
+	for _, part := range []string{"ranks", "acks", "back", "window", "redundancy", "cache aware", Stop, "while weights", "while receivers loaded"} {
 		if met[part] < 5 {
 			t.Errorf("%s is met %d times: %v", part, met[part], met)
 		}

@@ -60,7 +60,9 @@ type Rules struct {
 	Batch     int `json:"batch"`
 	// Redundancy is how many rollouts of a group begin beyond its size.
 	Redundancy int `json:"redundancy,omitempty"`
-	Attempts   int `json:"attempts"`
+	// CacheAware: rollouts are placed where their prefix is cached.
+	CacheAware bool `json:"cache_aware,omitempty"`
+	Attempts   int  `json:"attempts"`
 	// Queue and Sync are the document's keys under queue and sync, in YAML's flow form.
 	Queue string `json:"queue"`
 	Sync  string `json:"sync,omitempty"`

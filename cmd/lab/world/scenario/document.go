@@ -43,7 +43,7 @@ const document = `
 model: {path: model}
 engines: [%s]
 environment: {kind: %s, name: numbers, prompt_tokens_max: %d, response_tokens_max: %d}
-rollout: {group_size: %d, redundancy: %d%s}
+rollout: {group_size: %d, redundancy: %d%s%s}
 train: {batch: %d}
 queue: {%s}
 sync: {%s}
@@ -86,9 +86,13 @@ func (w *World) writeDocuments() error {
 	if p.Rows {
 		channels = ", channels: [" + strings.Join(w.channels(), ", ") + "]"
 	}
+	placement := ""
+	if r.CacheAware {
+		placement = ", placement: cache_aware"
+	}
 	for i := range p.Planes {
 		name := fmt.Sprint("plane", i)
-		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, r.Redundancy, channels, r.Batch, r.Queue, r.Sync, p.Steps, w.storeKeys(),
+		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, r.Redundancy, channels, placement, r.Batch, r.Queue, r.Sync, p.Steps, w.storeKeys(),
 			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
 		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
 			return err

@@ -155,7 +155,7 @@ func fewerSteps(p plan.Plan) []candidate {
 	return found
 }
 
-// smallerGroups makes groups of one rollout, and batches of one group.
+// smallerGroups makes groups of one rollout, batches of one group, and places rollouts as usual.
 func smallerGroups(p plan.Plan) []candidate {
 	var found []candidate
 	if size := p.Rules.GroupSize; size > 1 {
@@ -167,6 +167,11 @@ func smallerGroups(p plan.Plan) []candidate {
 		c := p
 		c.Rules.Batch = size
 		found = append(found, candidate{c, "batches of 1 group"})
+	}
+	if p.Rules.CacheAware {
+		c := p
+		c.Rules.CacheAware = false
+		found = append(found, candidate{c, "placed by load"})
 	}
 	return found
 }
