@@ -79,6 +79,11 @@ func (h *harness) suites(ctx context.Context, e engine, servers []*server, model
 	if e.served != "" {
 		environment = append(environment, e.served+"="+models[0])
 	}
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.url)
+	}
+	environment = append(environment, e.variable+"_ALL="+strings.Join(urls, ","))
 	if len(servers) > 1 {
 		environment = append(environment, e.variable+"_PEER="+servers[1].url)
 	}

@@ -127,6 +127,7 @@ var engines = []engine{
 	routingEngine,
 	visionEngine,
 	distillEngine,
+	placementEngine,
 	tinkerService,
 }
 
