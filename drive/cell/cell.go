@@ -3,6 +3,8 @@ package cell
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
@@ -12,6 +14,10 @@ import (
 
 // Options are what a cell is made of. All fields are needed unless they say otherwise.
 type Options struct {
+	// Name is the cell's in the log, empty for the one in the writer's process. Incarnation is higher in each process that
+	// the cell is.
+	Name        string
+	Incarnation int64
 	// Engines are those of the cell, by the index that actions name. Nil stands for an engine of another cell.
 	Engines []port.Engine
 	// Rules are those of the run, of the log's header.
@@ -30,8 +36,9 @@ type Options struct {
 	Space    *Space
 	// Clock is the run's time in nanoseconds, never falling.
 	Clock func() int64
-	// Post takes an event. It must not block. It is called by any goroutine, by that of a command too.
-	Post func(Event)
+	// Post takes an event, which is lent. It must not block. It is called by any goroutine, by the one that follows too. If
+	// the cell has a name, it is called by one at a time, in the order of the events.
+	Post func(*Event)
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
 }
@@ -55,6 +62,7 @@ type Cell struct {
 	groups   map[loop.GroupID]liveGroup
 	followed int64
 	syncs    []underWay
+	outbox   outbox
 	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels.
 	acks  port.Acknowledger
 	blobs port.Blobs
@@ -71,12 +79,19 @@ type Cell struct {
 // liveGroup has the last attempt that was started at each sample of a group that has not ended.
 type liveGroup map[int32]*rollout
 
+// nameLetters are those of names of cells, which stand in the log as they are.
+const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
+
 // New returns a cell that has not been told anything. All that it runs ends with ctx, whose cause its rollouts see.
 func New(ctx context.Context, opt Options) (*Cell, error) {
 	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, syncs: make([]underWay, len(opt.Engines)),
 		ended: make(map[port.RolloutID]*rollout)}
+	c.outbox.post, c.outbox.last = opt.Post, trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}
 	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	c.blobs, _ = port.As[port.Blobs](opt.Payloads)
+	if strings.Trim(opt.Name, nameLetters) != "" {
+		return nil, fmt.Errorf("cell: %q is no name of a cell: use lower-case letters, digits, dots and dashes", opt.Name)
+	}
 	if opt.Scorer != nil && c.blobs == nil {
 		return nil, errors.New("cell: there is a Scorer, and a Store that does not keep what it says")
 	}
@@ -104,7 +119,7 @@ func (c *Cell) start(a *loop.Action) {
 		return
 	}
 	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
-	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, c.opt.Post)
+	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, &c.outbox)
 	p.engine, p.at, p.slot = c.opt.Engines[a.Engine], a.Engine, a.Slot
 	p.resumesLost = c.opt.Rules.ResumeLost
 	if c.blobs != nil {
@@ -141,7 +156,7 @@ func (c *Cell) resume(a *loop.Action) {
 		p.abort() // the loop takes it as failed
 	}
 	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
-	c.opt.Post(Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
+	c.outbox.say(&Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
 }
 
 // attempt returns the attempt that an action names, nil if it is not the last of its sample that was started here.

@@ -45,7 +45,7 @@ type dropping struct {
 
 func newDropping(t *testing.T) *dropping {
 	d := &dropping{engine: &steps{step: make(chan struct{})}}
-	d.rollout = newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, func(ev Event) { d.posted = append(d.posted, ev.Kind) })
+	d.rollout = newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, &outbox{post: func(ev *Event) { d.posted = append(d.posted, ev.Kind) }})
 	d.rollout.engine, d.firstPosted = d.engine, true
 	return d
 }

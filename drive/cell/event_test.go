@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // TestEventHasValuesAlone: an event can be sent, and is the same where it arrives.
@@ -29,8 +30,8 @@ func TestEventHasValuesAlone(t *testing.T) {
 	}
 	look("Event", reflect.TypeFor[Event]())
 	ev := Event{Event: loop.Event{Time: 7, Kind: loop.RolloutScored, Slot: 3, Group: 4, Attempt: 2, Tokens: 9, Reward: 0.1, Mark: loop.MarkSolved},
-		Facts: Facts{GenerateNS: 1, EnvironmentNS: 2, ByVersion: []loop.VersionTokens{{Version: 5, Tokens: 9}}, VersionTokens: 45, Spans: 2, Resumed: true, StateLag: 1},
-		Error: "said", Down: true, Fatal: true}
+		Facts:  Facts{GenerateNS: 1, EnvironmentNS: 2, ByVersion: []loop.VersionTokens{{Version: 5, Tokens: 9}}, VersionTokens: 45, Spans: 2, Resumed: true, StateLag: 1},
+		Origin: trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, Error: "said", Down: true, Fatal: true}
 	text, err := json.Marshal(ev)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Entry is an event of the log, with what the log has of it beside.
@@ -15,6 +16,8 @@ type Entry struct {
 	Event loop.Event
 	// Discarded: the score does not count, by a note behind it (trace.NoteDiscarded).
 	Discarded bool
+	// Origin is that of an event that a cell of another process than the writer's has said.
+	Origin trace.Origin
 	// Actions follow from the event.
 	Actions []loop.Action
 }
@@ -39,6 +42,9 @@ func (c *Cell) Follow(e *Entry) error {
 		}
 	}
 	c.followed = e.Seq
+	if e.Origin.Cell != "" {
+		c.outbox.logged(e.Origin)
+	}
 	lost := c.hear(e)
 	for i := range e.Actions {
 		c.execute(&e.Actions[i])
@@ -55,6 +61,8 @@ func (c *Cell) hear(e *Entry) (lost int32) {
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
 		counted := ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !e.Discarded
 		c.logged(port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}, counted)
+	case loop.Recovered: // by a writer that goes on behind what the log shows
+		c.outbox.repeat()
 	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:
 		c.trainerBusy(false)
 	case loop.EngineLost:

@@ -172,7 +172,7 @@ func newShadow(t *testing.T, cfg loop.Config, followed int64, owns func(int32) b
 	var err error
 	s.end = end
 	s.cell, err = New(ctx, Options{Engines: engines, Rules: cfg, Followed: followed, Environment: s, Payloads: s, Clock: clock, Space: &Space{Clock: clock}, Logf: t.Logf,
-		Post: func(ev Event) {
+		Post: func(ev *Event) {
 			if ev.Kind != loop.WeightsLoaded && ev.Kind != loop.WeightsSwitched {
 				s.saw("%v %v slot %d", ev.Kind, port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}, ev.Slot)
 			}

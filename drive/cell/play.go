@@ -26,11 +26,17 @@ func (c *Cell) play(p *rollout) {
 		return
 	}
 	p.returned = err == nil
-	// From here on nobody else changes the rollout.
+	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
+	c.conclude(p, &s, err)
+}
+
+// conclude makes the payload of an attempt that has ended durable and says how it ended. Nobody else changes the rollout.
+// It is apart from play, whose goroutine needs a larger stack if it has these variables while it plays.
+func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 	ev := Event{Event: p.event(loop.RolloutScored)}
 	post := func() {
 		c.keepEnded(p)
-		p.post(ev)
+		p.out.say(&ev)
 	}
 	if p.ctx.Err() != nil {
 		ev.Kind = loop.RolloutAborted
@@ -44,7 +50,7 @@ func (c *Cell) play(p *rollout) {
 		return
 	}
 	if err == nil {
-		err = checkSample(&s, p.task.ID)
+		err = checkSample(s, p.task.ID)
 	}
 	if err != nil {
 		ev.Kind, ev.Reason, ev.Error = loop.RolloutFailed, p.failure(err), err.Error()
@@ -56,9 +62,8 @@ func (c *Cell) play(p *rollout) {
 		post()
 		return
 	}
-	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
-	place(&s, p.resumes, p.told)
-	if err := c.opt.Space.Write(p.ctx, nil, func() error { return c.putSample(p, &s) }); err != nil {
+	place(s, p.resumes, p.told)
+	if err := c.opt.Space.Write(p.ctx, nil, func() error { return c.putSample(p, s) }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {

@@ -44,7 +44,7 @@ type rollout struct {
 	ctx    context.Context // ends with the rollout (once its end is in the log) or the run
 	cancel context.CancelFunc
 	clock  func() int64
-	post   func(Event)
+	out    *outbox
 	// resumesLost: the cell says that the engine it runs on is gone, and it waits to be interrupted, instead of failing.
 	resumesLost bool
 
@@ -76,8 +76,8 @@ type rollout struct {
 	returned, stored bool
 }
 
-func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, post func(Event)) *rollout {
-	p := &rollout{task: task, clock: clock, post: post, stop: make(chan struct{})}
+func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, out *outbox) *rollout {
+	p := &rollout{task: task, clock: clock, out: out, stop: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }
@@ -91,7 +91,7 @@ func (p *rollout) event(kind loop.EventKind) loop.Event {
 // park gives the slot back. p.mu must be held.
 func (p *rollout) park() {
 	p.state, p.going = rolloutParked, make(chan struct{})
-	p.post(Event{Event: p.event(loop.RolloutInterrupted)})
+	p.out.say(&Event{Event: p.event(loop.RolloutInterrupted)})
 }
 
 // interrupt asks for the slot back. An end that is under way answers as well.
@@ -246,15 +246,14 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 	if !p.firstPosted {
 		r.FirstToken = func(v loop.Version) {
 			p.firstPosted = true
-			id := p.task.ID
-			p.post(Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
+			p.sayFirst(slot, v)
 		}
 	}
 	began := p.clock()
 	g, err := generate(ctx, engine, r)
 	p.generateNS += p.clock() - began
 	if p.resumesLost && errors.Is(err, port.ErrEngineDown) {
-		p.post(Event{Event: loop.Event{Time: p.clock(), Kind: loop.EngineLost, Engine: at, Reason: loop.ReasonEngine}, Error: err.Error()})
+		p.sayLost(at, err)
 		g, err = cutOff(ctx, r, g)
 	}
 	if err == nil {
@@ -275,6 +274,17 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 		p.park()
 	}
 	return g, nil
+}
+
+// sayFirst says that the first token was made.
+func (p *rollout) sayFirst(slot int32, v loop.Version) {
+	id := p.task.ID
+	p.out.say(&Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
+}
+
+// sayLost says that an engine does not answer any more.
+func (p *rollout) sayLost(engine int32, err error) {
+	p.out.say(&Event{Event: loop.Event{Time: p.clock(), Kind: loop.EngineLost, Engine: engine, Reason: loop.ReasonEngine}, Error: err.Error()})
 }
 
 // generate has an engine answer. One that takes no media is not asked where there are some: it would leave them out.

@@ -102,9 +102,9 @@ func newScene(e port.Environment) *scene {
 	s := &scene{payloads: &payloads{}, posted: make(chan Event, 64), engines: [2]*countingEngine{{name: "a", version: 3}, {name: "b", version: 5}}}
 	began := time.Now()
 	s.clock = func() int64 { return time.Since(began).Nanoseconds() }
-	post := func(ev Event) { s.posted <- ev }
+	post := func(ev *Event) { s.posted <- *ev }
 	s.c, _ = New(context.Background(), Options{Environment: e, Payloads: s.payloads, Space: &Space{}, Clock: s.clock, Post: post})
-	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.clock, post)
+	s.p = newRollout(context.Background(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, s.clock, &outbox{post: post})
 	s.p.engine, s.p.slot = s.engines[0], 7
 	return s
 }

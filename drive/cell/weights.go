@@ -3,7 +3,6 @@ package cell
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -36,18 +35,6 @@ func (c *Cell) sync(a *loop.Action) {
 			ev.Down = errors.Is(err, port.ErrEngineDown)
 		}
 		ev.Time = c.opt.Clock()
-		c.opt.Post(ev)
+		c.outbox.say(&ev)
 	})
-}
-
-// Serve has an engine serve a version before the loop begins, and returns when it does. Any goroutine may call it.
-func (c *Cell) Serve(ctx context.Context, engine int, v loop.Version) error {
-	e := c.opt.Engines[engine]
-	if err := e.Load(ctx, v); err != nil {
-		return fmt.Errorf("cell: engine %s: loading version %d: %w", e.Name(), v, err)
-	}
-	if err := e.Switch(ctx, v, false); err != nil {
-		return fmt.Errorf("cell: engine %s: switching to version %d: %w", e.Name(), v, err)
-	}
-	return nil
 }

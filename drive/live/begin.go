@@ -135,12 +135,23 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 // serveAtFirst has an engine serve version 0, and tries it as often as the loop tries later versions.
 func (r *Runtime) serveAtFirst(ctx context.Context, engine int) error {
 	for try := 1; ; try++ {
-		err := r.cell.Serve(ctx, engine, 0)
+		err := serveZero(ctx, r.opt.Engines[engine])
 		if err == nil || try >= r.cfg.MaxAttempts || ctx.Err() != nil || errors.Is(err, port.ErrEngineDown) {
 			return err
 		}
 		r.logf("%v; once more", err)
 	}
+}
+
+// serveZero has an engine serve version 0.
+func serveZero(ctx context.Context, e port.Engine) error {
+	if err := e.Load(ctx, 0); err != nil {
+		return fmt.Errorf("live: engine %s: loading version 0: %w", e.Name(), err)
+	}
+	if err := e.Switch(ctx, 0, false); err != nil {
+		return fmt.Errorf("live: engine %s: switching to version 0: %w", e.Name(), err)
+	}
+	return nil
 }
 
 // initialize has the trainer make version 0, or waits until one from elsewhere has

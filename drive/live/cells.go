@@ -17,9 +17,12 @@ func (r *Runtime) newCell() (*cell.Cell, error) {
 	})
 }
 
-// heard takes what a cell says, from any goroutine.
-func (r *Runtime) heard(ev cell.Event) {
-	c := completion{event: ev.Event, generateNS: ev.GenerateNS, measured: metrics.Measured{VersionTokens: ev.VersionTokens, ByVersion: ev.ByVersion,
+// heard takes what a cell says, from any goroutine: each event of another process once, in the order of its cell.
+func (r *Runtime) heard(ev *cell.Event) {
+	if ev.Origin.Cell != "" && !r.receipts.take(ev.Origin, &ev.Time) {
+		return
+	}
+	c := completion{event: ev.Event, origin: ev.Origin, generateNS: ev.GenerateNS, measured: metrics.Measured{VersionTokens: ev.VersionTokens, ByVersion: ev.ByVersion,
 		EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag}}
 	if ev.Error != "" {
 		c.err = errors.New(ev.Error)

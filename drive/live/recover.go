@@ -28,6 +28,8 @@ type Resume struct {
 	Recorder    *metrics.Recorder
 	Attribution *attribution.Observer
 	Counted     *Counted
+	// cells has the newest event of each cell of another process.
+	cells cellOrigins
 	// Encoder goes on after the last line.
 	Encoder *trace.Encoder
 	// Ended: the last line is the end note, the process before finished in order.
@@ -66,6 +68,7 @@ type state struct {
 	Attribution json.RawMessage  `json:"attribution"`
 	Ledger      loop.Ledger      `json:"ledger"`
 	Counted     []port.RolloutID `json:"counted"`
+	Cells       []trace.Origin   `json:"cells,omitempty"`
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -81,7 +84,8 @@ func (r *Resume) State() ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("live: where staleness comes from: %w", err)
 	}
-	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Loop: inner, Recorder: r.Recorder.State(), Attribution: source, Ledger: r.Counted.last}
+	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Loop: inner, Recorder: r.Recorder.State(), Attribution: source, Ledger: r.Counted.last,
+		Cells: r.cells.list()}
 	for _, group := range slices.Sorted(maps.Keys(r.Counted.groups)) {
 		s.Counted = append(s.Counted, r.Counted.groups[group]...)
 	}
@@ -134,7 +138,11 @@ func parseState(data []byte, h trace.Header) (*Resume, error) {
 	for _, id := range s.Counted {
 		c.groups[id.Group] = append(c.groups[id.Group], id)
 	}
-	return &Resume{Loop: l, Recorder: rec, Attribution: source, Counted: c, Encoder: trace.Resume(s.Position), Ended: s.Ended, Restarts: s.Restarts,
+	cells := cellOrigins{}
+	for _, o := range s.Cells {
+		cells.logged(o)
+	}
+	return &Resume{Loop: l, Recorder: rec, Attribution: source, Counted: c, cells: cells, Encoder: trace.Resume(s.Position), Ended: s.Ended, Restarts: s.Restarts,
 		SnapshotLine: s.Position.Line, SnapshotEvent: s.Position.Seq}, nil
 }
 
@@ -272,7 +280,7 @@ func recoverWhole(store port.Store, h trace.Header) (*Resume, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the log's header holds no rules a loop can run by: %w", err)
 	}
-	r := &Resume{Loop: l, Recorder: newRecorder(l.Config(), h), Attribution: newAttribution(l.Config(), h), Counted: NewCounted(l.Config().Policy)}
+	r := &Resume{Loop: l, Recorder: newRecorder(l.Config(), h), Attribution: newAttribution(l.Config(), h), Counted: NewCounted(l.Config().Policy), cells: cellOrigins{}}
 	r.Recorder.Beside = r.Attribution
 	return r, r.replay(reader)
 }
@@ -309,6 +317,7 @@ func (r *Resume) replay(reader *trace.Reader) error {
 		r.Recorder.Observe(ev.Event, metrics.Measured{QueueGroups: r.Loop.QueueGroups(), VersionTokens: ev.VersionTokens,
 			EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(r.Loop, ev.Kind)}, actions)
 		r.Counted.Observe(ev.Event, r.Loop.Ledger(), actions)
+		r.cells.logged(ev.Origin)
 	}
 	if err := p.Play(); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,7 +23,9 @@ type completion struct {
 	event      loop.Event
 	measured   metrics.Measured
 	generateNS int64
-	step       *trace.Step
+	// origin is that of an event that a cell has said.
+	origin trace.Origin
+	step   *trace.Step
 	// report is the trainer's of a step; nil where it has none. It is much larger than all else here.
 	report *port.StepReport
 	err    error // for the log
@@ -46,6 +49,9 @@ type Runtime struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	cell   *cell.Cell
+	// receipts are of what cells have said, cells is what the log shows of it.
+	receipts receipts
+	cells    cellOrigins
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
 	time    runClock
@@ -128,7 +134,7 @@ func New(opt Options) (*Runtime, error) {
 		}
 		r.l, r.rec, r.enc, r.counted = from.Loop, from.Recorder, from.Encoder, from.Counted
 		r.source = from.attribution()
-		r.snapshotSeq, r.restarts = from.SnapshotEvent, from.Restarts
+		r.snapshotSeq, r.restarts, r.cells = from.SnapshotEvent, from.Restarts, from.cells
 	} else {
 		l, err := loop.New(opt.Header.Loop)
 		if err != nil {
@@ -160,6 +166,10 @@ func New(opt Options) (*Runtime, error) {
 		r.engines = append(r.engines, quarantine{due: loop.NoTick})
 		r.syncs = append(r.syncs, engineSync{version: loop.NoVersion})
 	}
+	if r.cells == nil {
+		r.cells = cellOrigins{}
+	}
+	r.receipts.taken, r.receipts.times = maps.Clone(r.cells), map[string]int64{}
 	c := r.cfg.Concurrency()
 	r.started = newStarted(r.cfg.EngineSlots)
 	r.space = cell.Space{Clock: r.clock, Timer: opt.Timer, Changed: r.diskChanged}
@@ -372,7 +382,8 @@ func (r *Runtime) step(c *completion) {
 	r.noteStep(c)
 	m := &c.measured
 	r.lines = r.enc.AppendEvent(r.lines, trace.Event{Event: c.event, GenerateNS: c.generateNS, EnvironmentNS: m.EnvironmentNS, VersionTokens: m.VersionTokens,
-		Spans: m.Spans, Resumed: m.Resumed, StateLag: m.StateLag})
+		Spans: m.Spans, Resumed: m.Resumed, StateLag: m.StateLag, Origin: c.origin})
+	r.cells.logged(c.origin)
 	actions, tick := r.l.Step(c.event)
 	r.tick = tick
 	c.measured.QueueGroups = r.l.QueueGroups()
@@ -388,7 +399,7 @@ func (r *Runtime) step(c *completion) {
 	}
 	from := len(r.decided)
 	r.decided = append(r.decided, actions...)
-	r.entries = append(r.entries, cell.Entry{Seq: r.enc.Seq(), Event: c.event, Discarded: discarded, Actions: r.decided[from:]})
+	r.entries = append(r.entries, cell.Entry{Seq: r.enc.Seq(), Event: c.event, Discarded: discarded, Origin: c.origin, Actions: r.decided[from:]})
 	for i := range actions {
 		switch a := &actions[i]; a.Kind {
 		case loop.FinishRun:

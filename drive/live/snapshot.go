@@ -40,7 +40,7 @@ func (r *Runtime) snapshotIfDue() error {
 // has decided is still to be executed. ended says that this line is the end note.
 func (r *Runtime) snapshot(ended bool) error {
 	r.snapshotSeq = r.enc.Seq() // also where it fails: the next is due as long after
-	now := Resume{Loop: r.l, Recorder: r.rec, Attribution: r.source, Counted: r.counted, Encoder: r.enc, Ended: ended, Restarts: r.restarts}
+	now := Resume{Loop: r.l, Recorder: r.rec, Attribution: r.source, Counted: r.counted, cells: r.cells, Encoder: r.enc, Ended: ended, Restarts: r.restarts}
 	state, err := now.State()
 	if err != nil {
 		return err

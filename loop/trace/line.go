@@ -94,6 +94,23 @@ type Event struct {
 	Spans    int
 	Resumed  bool
 	StateLag int64
+	// Origin is which word of which cell the event is, the zero value for one of the writer's process.
+	Origin Origin
+}
+
+// Origin places an event among those that cells have said. A cell repeats what the log does not show, and the writer takes
+// each once, in the order of its cell.
+type Origin struct {
+	// Cell is the name of the cell, empty for the one in the writer's process, which ends with it.
+	Cell string `json:"cell"`
+	// Incarnation counts the processes that the cell has been. Sequence counts what this one has said, from 1.
+	Incarnation int64 `json:"incarnation"`
+	Sequence    int64 `json:"sequence"`
+}
+
+// Precedes reports whether the same cell has said something before something else.
+func (o Origin) Precedes(other Origin) bool {
+	return o.Incarnation < other.Incarnation || o.Incarnation == other.Incarnation && o.Sequence < other.Sequence
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -156,6 +173,11 @@ func (e *Encoder) AppendEvent(dst []byte, ev Event) []byte {
 		dst = append(dst, `,"resumed":true`...)
 	}
 	dst = field(dst, "state_lag", ev.StateLag)
+	if o := &ev.Origin; o.Cell != "" {
+		dst = text(dst, "cell", o.Cell)
+		dst = field(dst, "inc", o.Incarnation)
+		dst = field(dst, "q", o.Sequence)
+	}
 	return e.close(dst, from)
 }
 

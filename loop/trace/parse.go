@@ -52,6 +52,8 @@ type wire struct {
 	versionTokens                 int64
 	spans, stateLag               int64
 	resumed                       bool
+	cell                          []byte
+	incarnation, sequence         int64
 }
 
 // parser reads the members of a line.
@@ -207,6 +209,10 @@ func (p *parser) member(w *wire) error {
 		return p.number(&w.spans)
 	case "state_lag":
 		return p.number(&w.stateLag)
+	case "inc":
+		return p.number(&w.incarnation)
+	case "q":
+		return p.number(&w.sequence)
 	case "resumed":
 		return p.yes(&w.resumed)
 	case "prompt":
@@ -245,6 +251,8 @@ func (p *parser) word(key string, w *wire) (err error) {
 		w.setting, err = p.text()
 	case "control":
 		w.control, err = p.text()
+	case "cell":
+		w.cell, err = p.text()
 	default:
 		return fmt.Errorf("unknown member %q", key)
 	}
@@ -290,7 +298,7 @@ func (w *wire) asEvent(r *Record) error {
 		return err
 	}
 	r.Event = &Event{GenerateNS: w.generateNS, EnvironmentNS: w.environmentNS, VersionTokens: w.versionTokens,
-		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Event: loop.Event{
+		Spans: int(w.spans), Resumed: w.resumed, StateLag: w.stateLag, Origin: Origin{string(w.cell), w.incarnation, w.sequence}, Event: loop.Event{
 			Time: w.t, Kind: kind, Setting: setting, Mark: verdict, Reason: reason, Drift: float32(w.drift), Engine: int32(w.engine), Slot: int32(w.slot), Sample: int32(w.sample), Attempt: int32(w.attempt),
 			Tokens: int32(w.tokens), Made: w.made, Reward: float32(w.reward), Group: loop.GroupID(w.group), Lease: loop.LeaseID(w.lease), Version: loop.Version(w.version)}}
 	return nil

@@ -74,6 +74,9 @@ func randomEvent(rng *rand.Rand) trace.Event {
 		Reason: loop.Reason(rng.IntN(int(loop.ReasonRequested) + 1)), Engine: small(), Slot: small(), Sample: small(), Attempt: small(),
 		Tokens: small(), Setting: loop.Setting(rng.IntN(int(loop.SettingEngines) + 1)), Reward: float32(rng.NormFloat64()), Drift: float32(rng.IntN(2)) * rng.Float32(), Group: loop.GroupID(rng.Int64()), Lease: loop.LeaseID(small()), Version: loop.Version(small()) - 1,
 	}, GenerateNS: rng.Int64(), EnvironmentNS: int64(small()), VersionTokens: int64(small()), Spans: rng.IntN(3), Resumed: rng.IntN(2) == 0, StateLag: rng.Int64N(2)}
+	if rng.IntN(3) == 0 {
+		ev.Origin = trace.Origin{Cell: "b-2", Incarnation: int64(small()), Sequence: rng.Int64()}
+	}
 	for range rng.IntN(3) {
 		ev.Made = append(ev.Made, loop.VersionTokens{Version: loop.Version(small()) - 1, Tokens: int64(small()) - 1})
 	}
