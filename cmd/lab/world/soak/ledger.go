@@ -124,10 +124,10 @@ func (t *Totals) add(seed uint64, r program.Result) {
 	count(&t.Marks, r.Marks)
 	t.WorldS += r.WorldS
 	t.ProcessS += r.Wall.Seconds()
-	if s := r.Wall.Seconds(); s > t.SlowestS {
+	if s := r.Wall.Seconds(); s > t.SlowestS || s == t.SlowestS && seed < t.Slowest {
 		t.SlowestS, t.Slowest = s, seed
 	}
-	if r.AllocMB > t.LargestMB {
+	if r.AllocMB > t.LargestMB || r.AllocMB == t.LargestMB && seed < t.Largest {
 		t.LargestMB, t.Largest = r.AllocMB, seed
 	}
 }
