@@ -16,7 +16,7 @@ func aimed(seed uint64) Plan {
 	call, kind := called[k%len(called)], struck[k/len(called)]
 	for {
 		p := drawn(d.Uint64N(Aimed))
-		if !call.of(&p) || !p.meets(kind) {
+		if !call.of(&p) || !p.meets(kind) || kind.kind == Flip && p.Store.NoTrace {
 			continue
 		}
 		p.Seed = seed

@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 )
 
@@ -59,7 +60,21 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x706c616365))}.placement(&p)
 	p.pace()
+	p.flipOnce()
 	return p
+}
+
+// flipOnce leaves one flip where no plane mirrors the log: a run survives the damage of one snapshot, not of all.
+func (p *Plan) flipOnce() {
+	if !p.Store.NoTrace {
+		return
+	}
+	flipped := false
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool {
+		again := f.Kind == Flip && flipped
+		flipped = flipped || f.Kind == Flip
+		return again
+	})
 }
 
 // placement draws where rollouts get their slots.

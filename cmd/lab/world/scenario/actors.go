@@ -81,7 +81,7 @@ func (w *World) servePlane(h *machine.Host) error {
 	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
 	if err != nil {
 		fmt.Fprintln(logs, "ended:", err)
-	} else if w.Steps() >= w.plan.Steps { // a trainer that stood still for long was not told
+	} else if l := w.actors[h.Name].leaving; w.Steps() >= w.plan.Steps || l == nil || l.host != h { // a trainer that stood still for long was not told
 		w.ended.Store(true)
 	}
 	return err
