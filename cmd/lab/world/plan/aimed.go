@@ -2,20 +2,20 @@ package plan
 
 import "math/rand/v2"
 
-// Aimed is the first of the seeds that aim. Each of their worlds has one kind of fault strike one role in the middle of
-// one call. Pairs seeds, one behind the other, aim at every pair once.
-const Aimed = 1 << 20
+// aimedFrom is the first of the seeds that aim. Each of their worlds has one kind of fault strike one role in the middle of
+// one call. As many seeds as there are pairs, one behind the other, aim at every pair once.
+const aimedFrom = 1 << 20
 
-// Pairs is how many pairs of a call, and a kind of fault and its role, there are.
-func Pairs() uint64 { return uint64(len(called) * len(struck)) }
+// pairCount is how many pairs of a call, and a kind of fault and its role, there are.
+func pairCount() uint64 { return uint64(len(called) * len(struck)) }
 
 // aimed is the plan of a seed that aims: that of another seed, in which the call is made and the fault can come.
 func aimed(seed uint64) Plan {
 	d := drawer{rand.New(rand.NewPCG(seed, 0x61696d6564))}
-	k := int((seed - Aimed) % Pairs())
+	k := int((seed - aimedFrom) % pairCount())
 	call, kind := called[k%len(called)], struck[k/len(called)]
 	for {
-		p := drawn(d.Uint64N(Aimed))
+		p := drawn(d.Uint64N(aimedFrom))
 		if !call.of(&p) || !p.meets(kind) || kind.kind == Flip && p.Store.NoTrace {
 			continue
 		}

@@ -8,7 +8,7 @@ import (
 // As many seeds as there are pairs aim at each of them once.
 func TestAimed(t *testing.T) {
 	pairs := map[string]bool{}
-	for seed := uint64(Aimed + 7); seed < Aimed+7+Pairs(); seed++ {
+	for seed := uint64(aimedFrom + 7); seed < aimedFrom+7+pairCount(); seed++ {
 		p := Draw(seed)
 		if err := p.Check(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -17,14 +17,14 @@ func TestAimed(t *testing.T) {
 		for _, f := range p.Faults {
 			found[f.Await.Asks+"/"+f.Kind+" "+strings.TrimRight(f.Host, "0123456789")]++
 		}
-		k := int((seed - Aimed) % Pairs())
+		k := int((seed - aimedFrom) % pairCount())
 		call, b := called[k%len(called)], struck[k/len(called)]
 		pair := call.call + "/" + b.kind + " " + b.role
 		if pairs[pair] = true; found[pair] < 3 {
 			t.Errorf("seed %d aims at %s, and draws %v", seed, pair, found)
 		}
 	}
-	if n := uint64(len(pairs)); n != Pairs() {
-		t.Errorf("%d pairs, want %d", n, Pairs())
+	if n := uint64(len(pairs)); n != pairCount() {
+		t.Errorf("%d pairs, want %d", n, pairCount())
 	}
 }

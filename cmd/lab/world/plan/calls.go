@@ -242,7 +242,7 @@ func (d drawer) unplaced(p *Plan) bool {
 	p.Trainer.StepMS, p.ThinkMS = d.of(50, 200), 0
 	ends := d.chance(2)
 	for _, plane := range p.hosts()["plane"] {
-		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 3))})
+		d.drag(p, plane, 3)
 		for range 3 {
 			file := []string{"/model.safetensors", "/optimizer.safetensors", "/optimizer.safetensors", "/manifest.json"}[d.IntN(4)]
 			full := Fault{AtMS: d.soon(p), Kind: Full, Host: plane, ForMS: int64(d.of(50, 300)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}}
@@ -264,7 +264,7 @@ func (d drawer) deposed(p *Plan) bool {
 	}
 	p.Trainer.StepMS = d.of(50, 200)
 	for _, plane := range p.hosts()["plane"] {
-		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 3))})
+		d.drag(p, plane, 3)
 		for range 2 {
 			file := []string{"/config.json", "/model.safetensors", "/optimizer.safetensors", "/manifest.json"}[d.IntN(4)]
 			p.Faults = append(p.Faults, Fault{AtMS: d.soon(p), Kind: Freeze, Host: plane, ForMS: int64(2*p.Rules.WriterMS + d.of(500, 2000)), Await: Await{By: plane, Writes: file, N: uint64(d.of(1, 2))}})

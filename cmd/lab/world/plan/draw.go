@@ -17,9 +17,9 @@ const (
 // snapshotStreams is in the paths of the files in which a broker keeps the run's snapshots, and not in those of its own.
 const snapshotStreams = "/streams/headway_world_snapshots"
 
-// Draw is the plan of a seed: topology, rules, sizes and faults. Seeds from Aimed on aim at one pair each.
+// Draw is the plan of a seed: topology, rules, sizes and faults. Seeds from aimedFrom on aim at one pair each.
 func Draw(seed uint64) Plan {
-	if seed >= Aimed {
+	if seed >= aimedFrom {
 		return aimed(seed)
 	}
 	return drawn(seed)
@@ -50,7 +50,7 @@ func drawn(seed uint64) Plan {
 		p.Trainer.StepMS, p.ThinkMS = p.Rules.LeaseMS*d.between(1, 3)/2, p.Rules.ClaimMS*d.between(1, 3)/2
 	}
 	if d.chance(4) {
-		p.Receivers = d.between(1, len(p.Engines))
+		d.receivers(&p)
 	}
 	d.faults(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x726f6c6c6f757473))}.rollouts(&p)
@@ -87,6 +87,9 @@ func (p *Plan) pace() {
 		p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
 	}
 }
+
+// receivers gives a world receivers, one an engine at most.
+func (d drawer) receivers(p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }
 
 // queue is a policy of the queue with its keys.
 func (d drawer) queue() string {

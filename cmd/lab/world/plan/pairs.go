@@ -29,8 +29,8 @@ var called = []made{
 	{"trainer", "trainers connect", true, always, nil},
 	{"worker", "rollouts touch", false, func(p *Plan) bool { return p.ThinkMS > p.Rules.ClaimMS/3 || p.Engines[0].TokenUS >= 50_000 }, func(_ drawer, p *Plan) { p.ThinkMS = p.Rules.ClaimMS / 2 }},
 	{"worker", "v1 completions", false, func(p *Plan) bool { return p.Chat != nil }, nil},
-	{"receiver", "transfer", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
-	{"receiver", "transfer chunks", false, func(p *Plan) bool { return p.Receivers > 0 }, func(d drawer, p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }},
+	{"receiver", "transfer", false, func(p *Plan) bool { return p.Receivers > 0 }, drawer.receivers},
+	{"receiver", "transfer chunks", false, func(p *Plan) bool { return p.Receivers > 0 }, drawer.receivers},
 	{"observer", "status", false, always, nil},
 	{"worker", "rollouts finish", false, always, nil},
 }

@@ -33,7 +33,7 @@ func (d drawer) trainers(p *Plan) {
 	}
 	if d.chance(8) { // a plane's disk takes its time for each write, so that calls meet in the middle of one
 		for _, plane := range p.hosts()["plane"] {
-			p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, 2))})
+			d.drag(p, plane, 2)
 		}
 		d.add(p, Fault{Kind: Double, Host: "trainer", ForMS: 3000})
 	}
@@ -74,6 +74,11 @@ func (p *Plan) slowReceiver(times int) {
 	for _, plane := range p.hosts()["plane"] {
 		p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Slow, Host: plane, Other: "receiver0", Both: true, N: uint64(times), ForMS: int64(p.span())})
 	}
+}
+
+// drag has a plane's disk be slow all along, by so many milliseconds a write at most.
+func (d drawer) drag(p *Plan, plane string, most int) {
+	p.Faults = append(p.Faults, Fault{AtMS: 1000, Kind: Drag, Host: plane, ForMS: int64(p.span()), N: uint64(d.between(1, most))})
 }
 
 // acks has the trainer publish only the versions that engines take, and begin anew between them.
