@@ -114,7 +114,7 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 	}
 	id := s.keys.rollout(key)
 	named := r.Header.Get(protocol.RolloutHeader)
-	if id == "" && !s.draining() { // the key may be the writer's, whose claim goes on
+	if id == "" { // the key may be the writer's, whose claim goes on
 		if err := s.ports().Plane.Ready(); err != nil {
 			return caller{}, notReady(err)
 		}

@@ -164,7 +164,7 @@ func (s *Server) guard(w http.ResponseWriter, r *http.Request, roles Role, flags
 	if err := s.place(w, r, who.role, flags); err != nil {
 		return err
 	}
-	if flags&always == 0 && !s.draining() {
+	if flags&always == 0 {
 		if err := s.ports().Plane.Ready(); err != nil {
 			return notReady(err)
 		}

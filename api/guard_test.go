@@ -267,10 +267,14 @@ func TestDrain(t *testing.T) {
 	if a := c.do("GET", "/readyz", ""); a.status != 503 {
 		t.Errorf("readyz: %d", a.status)
 	}
-	c.plane.setReady(errStandby) // the plane says that it is draining
 	if a := c.do("POST", "/test/renew", `{"worker":"w"}`); a.status != 200 {
 		t.Errorf("a lease is still kept: %d %s", a.status, a.body)
 	}
+	c.plane.setReady(errStandby)
+	if a := c.do("POST", "/test/renew", `{"worker":"w"}`); a.status != 503 {
+		t.Errorf("another plane is the writer: %d %s", a.status, a.body)
+	}
+	c.plane.setReady(nil)
 	if a := c.do("GET", "/api/v1/status", ""); !strings.Contains(a.body, `"state":"draining"`) {
 		t.Errorf("status: %s", a.body)
 	}
