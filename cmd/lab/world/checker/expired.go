@@ -143,11 +143,11 @@ func (o *outage) between(a, b string) bool {
 }
 
 // lastWord is when the last call began that was answered before a time, and its line. An answer that the claim or lease
-// is over has renewed nothing, nor has one of a plane that only stands by. A lease that was given lasts from then, though
+// is over has renewed nothing, nor has one of a plane that stands by or is starting. A lease that was given lasts from then, though
 // the answer comes late.
 func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 	for _, n := range calls {
-		if n.status != 0 && n.status != 410 && !n.standby() && (n.at <= before || n.kind == "lease" && n.began <= before) && n.began > began {
+		if n.status != 0 && n.status != 410 && !n.aside() && (n.at <= before || n.kind == "lease" && n.began <= before) && n.began > began {
 			began, line = n.began, n.line
 		}
 	}
@@ -162,11 +162,11 @@ func (e *expiry) notBefore(heard, event int64) int64 {
 	return heard
 }
 
-// standby says whether a plane answered that another one is the run's writer.
-func (n *named) standby() bool { return n.status == 503 && strings.Contains(n.message, "stands by") }
-
-// starting says whether a plane answered that its run does not stand yet, so that the call changed nothing.
-func (n *named) starting() bool { return n.status == 503 && strings.Contains(n.message, "is starting") }
+// aside says whether a plane answered that another one is the run's writer, or that its run does not stand yet: the call
+// changed nothing.
+func (n *named) aside() bool {
+	return n.status == 503 && (strings.Contains(n.message, "stands by") || strings.Contains(n.message, "is starting"))
+}
 
 // open tells of calls that a plane had before an event and answered after it.
 func (e *expiry) open(calls []*named, event, latest int64, tell func(n *named)) {
@@ -279,7 +279,7 @@ func (e *expiry) leaseGone(n *named) {
 		return
 	}
 	if l.trained != 0 && slices.ContainsFunc(e.said.named, func(p named) bool {
-		return p.lease == l.id && (p.kind == "publish" || p.kind == "ack") && p.began < n.at && p.call != n.call && !p.standby() && !p.starting()
+		return p.lease == l.id && (p.kind == "publish" || p.kind == "ack") && p.began < n.at && p.call != n.call && !p.aside()
 	}) {
 		return
 	}
