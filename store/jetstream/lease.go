@@ -198,16 +198,13 @@ func (l *lease) renew(ctx context.Context) {
 	for l.store.pause(ctx, ttl/3) {
 		began := time.Now()
 		try, cancel := context.WithTimeout(ctx, max(ttl/3, 500*time.Millisecond))
-		revision, err := l.bucket.Update(try, leaseKey, l.value, l.revision)
-		if wrongSequence(err) {
-			revision, err = l.adopt(try)
-		}
+		err := l.write(try)
 		cancel()
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err == nil:
-			l.revision, renewed = revision, began
+			renewed = began
 			l.renewed.Store(&began)
 			if away {
 				away = false
@@ -224,6 +221,21 @@ func (l *lease) renew(ctx context.Context) {
 			l.store.options.Logf("store: the writer's lease could not be renewed for %v: %v; no version is committed until it is", time.Since(renewed).Round(time.Millisecond), err)
 		}
 	}
+}
+
+// write writes the lease anew, unless another process has. A request before may have been done and its answer lost: what it
+// wrote may be as old as it is, so that it is no renewal, and is written once more.
+func (l *lease) write(ctx context.Context) error {
+	revision, err := l.bucket.Update(ctx, leaseKey, l.value, l.revision)
+	if wrongSequence(err) {
+		if revision, err = l.adopt(ctx); err == nil {
+			revision, err = l.bucket.Update(ctx, leaseKey, l.value, revision)
+		}
+	}
+	if err == nil {
+		l.revision = revision
+	}
+	return err
 }
 
 // adopt looks whether the lease's newest revision is of this process, whose request was

@@ -138,6 +138,31 @@ func TestStandbyTakesOver(t *testing.T) {
 	}
 }
 
+// A renewal that finds one before it done, whose answer was lost, writes the lease once more: a standby counts from what it sees.
+func TestRenewalWithoutAnAnswer(t *testing.T) {
+	s := open(t, Options{URL: startServer(t, nil), Run: "answer lost", WriterTTL: time.Hour})
+	l := s.lease.Load()
+	l.cancel()
+	<-l.done // this test renews it
+	lost, err := l.bucket.Update(t.Context(), leaseKey, l.value, l.revision)
+	must(t, err)
+	must(t, l.write(t.Context()))
+	entry, err := l.bucket.Get(t.Context(), leaseKey)
+	must(t, err)
+	if entry.Revision() <= lost || entry.Revision() != l.revision {
+		t.Errorf("revision %d is there, %d is known, and that of the lost answer was %d", entry.Revision(), l.revision, lost)
+	}
+	must(t, l.write(t.Context()))
+	taken, err := l.bucket.Put(t.Context(), leaseKey, []byte(`{"nonce":"another's"}`))
+	must(t, err)
+	if err := l.write(t.Context()); !errors.Is(err, ErrFenced) {
+		t.Errorf("another process has the lease, and it is renewed: %v", err)
+	}
+	if entry, err := l.bucket.Get(t.Context(), leaseKey); err != nil || entry.Revision() != taken {
+		t.Errorf("the lease of another process was written over: %v", err)
+	}
+}
+
 // holdingIs waits until the writer counts on being it, or does not, and returns what it says: on a busy
 // machine a lease of a moment is late for a moment, and renewed.
 func holdingIs(t *testing.T, s *Store, want bool) error {
