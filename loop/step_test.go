@@ -207,6 +207,32 @@ func BenchmarkBacklog(b *testing.B) {
 	}
 }
 
+// BenchmarkSnapshot measures a snapshot of as many rollouts: the copy, for which a run waits, and the text, for which it
+// does not.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, concurrency := range []int{8192, 131072} {
+		m := newTreadmill(b, steady(concurrency)["drop"])
+		for range 2 * concurrency {
+			m.complete()
+		}
+		text := m.loop.Capture()
+		b.Run(fmt.Sprintf("C=%d/copy", concurrency), func(b *testing.B) {
+			for b.Loop() {
+				text = m.loop.Capture()
+			}
+		})
+		b.Run(fmt.Sprintf("C=%d/text", concurrency), func(b *testing.B) {
+			for b.Loop() {
+				state, err := text()
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(float64(len(state)), "bytes")
+			}
+		})
+	}
+}
+
 // BenchmarkStep reports nanoseconds per rollout completion, everything that
 // follows from it included: starts, batches, train steps and weight syncs.
 func BenchmarkStep(b *testing.B) {

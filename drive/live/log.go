@@ -87,9 +87,9 @@ func (r *Runtime) close() error {
 	if err := r.appendLog(); err != nil {
 		return err
 	}
-	if err := r.snapshot(true); err != nil {
-		r.logf("snapshot: %v", err) // the log has it all
-	}
+	r.awaitSnapshot()
+	r.snapshot(true) // where it fails, the log has it all
+	r.awaitSnapshot()
 	return nil
 }
 

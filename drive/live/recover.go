@@ -76,18 +76,32 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // State returns the run as bytes, for Store.Snapshot: its version and a checksum in a
 // line, then a JSON document. The same state gives the same bytes.
 func (r *Resume) State() ([]byte, error) {
-	inner, err := r.Loop.Snapshot()
+	state, err := r.capture()
 	if err != nil {
-		return nil, fmt.Errorf("live: the loop's state: %w", err)
+		return nil, err
 	}
+	return state()
+}
+
+// capture returns a function that says what State says now, once and from any goroutine.
+func (r *Resume) capture() (func() ([]byte, error), error) {
 	source, err := r.attribution().State()
 	if err != nil {
 		return nil, fmt.Errorf("live: where staleness comes from: %w", err)
 	}
-	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Loop: inner, Recorder: r.Recorder.State(), Attribution: source, Ledger: r.Counted.last,
+	s := state{Position: r.Encoder.Position(), Ended: r.Ended, Restarts: r.Restarts, Recorder: r.Recorder.State(), Attribution: source, Ledger: r.Counted.last,
 		Cells: r.cells.list()}
 	for _, group := range slices.Sorted(maps.Keys(r.Counted.groups)) {
 		s.Counted = append(s.Counted, r.Counted.groups[group]...)
+	}
+	inner := r.Loop.Capture()
+	return func() ([]byte, error) { return s.write(inner) }, nil
+}
+
+// write returns the document with the loop's part in it.
+func (s *state) write(inner func() ([]byte, error)) (_ []byte, err error) {
+	if s.Loop, err = inner(); err != nil {
+		return nil, fmt.Errorf("live: the loop's state: %w", err)
 	}
 	document, err := json.Marshal(s)
 	if err != nil {

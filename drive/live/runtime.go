@@ -78,11 +78,13 @@ type Runtime struct {
 	failure    error // of the last train step
 	snapshotAt loop.Version
 	// snapshotDue: one is to be taken once the actions that are due have been executed.
-	// snapshotSeq is the event of the newest one, restarts how often the run has been recovered.
-	snapshotDue bool
-	snapshotSeq int64
-	restarts    int
-	stallAfter  int64
+	// snapshotSeq is the event of the newest one, which is written or has failed once snapshotKept is closed. restarts is how
+	// often the run has been recovered.
+	snapshotDue  bool
+	snapshotSeq  int64
+	snapshotKept chan struct{}
+	restarts     int
+	stallAfter   int64
 	// running ends with Run's context.
 	running context.Context
 	space   cell.Space

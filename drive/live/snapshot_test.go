@@ -113,3 +113,71 @@ func TestStoreWantsSnapshots(t *testing.T) {
 		})
 	}
 }
+
+// slowStore takes as long for each snapshot but that of the end as a run takes for three train steps.
+type slowStore struct {
+	*memoryStore
+	steps chan struct{}
+	kept  []int64
+	under int
+}
+
+func (s *slowStore) Snapshot(line int64, state []byte) error {
+	if s.under++; s.under > 1 {
+		return errors.New("there is one being written")
+	}
+	defer func() { s.under-- }()
+	for range 3 {
+		<-s.steps
+	}
+	s.kept = append(s.kept, line)
+	return s.memoryStore.Snapshot(line, state)
+}
+
+// TestRunsBesideSnapshots: train steps are made while a snapshot is written, which is of the moment in which it began. There
+// is one at a time, and the run waits for it at its end.
+func TestRunsBesideSnapshots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(snapshotConfig())
+		store := &slowStore{memoryStore: w.store, steps: make(chan struct{}, 1000)}
+		steps := loop.Version(0)
+		w.change = func(o *live.Options) {
+			o.Store, o.SnapshotSteps, o.SnapshotEvents = store, 2, 1_000_000
+			before := o.OnStep
+			o.OnStep = func(d live.StepDone) {
+				if before != nil {
+					before(d)
+				}
+				store.steps <- struct{}{}
+				if steps++; steps == w.cfg.TrainSteps { // the rest comes at once
+					close(store.steps)
+				}
+			}
+		}
+		res, err := w.runtime(t, nil).Run(t.Context())
+		if res.Reason != loop.ReasonSteps || err != nil {
+			t.Fatalf("ended by %v, %v, told %q", res.Reason, err, w.logged)
+		}
+		if len(store.kept) < 5 || len(w.logged) > 0 {
+			t.Errorf("kept snapshots as of the lines %v, told %q", store.kept, w.logged)
+		}
+		var want []byte
+		for _, line := range slices.Backward(store.kept) {
+			got, err := live.Recover(w.store, nil)
+			if err != nil || got.SnapshotLine != line {
+				t.Fatalf("recovered from line %d, want %d: %v", got.SnapshotLine, line, err)
+			}
+			state, err := got.State()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want == nil {
+				want = state
+			}
+			if string(state) != string(want) {
+				t.Fatalf("recovered from line %d it is another", line)
+			}
+			delete(w.store.snapshots, line)
+		}
+	})
+}

@@ -416,7 +416,7 @@ type Store interface {
 	Header() (h trace.Header, ok bool)
 	// Snapshot keeps a state of the run as of the log's first line lines, all of which have been
 	// appended before. It has been read back when the call returns. A store keeps the newest two that verify,
-	// and may give up the lines before the older of them, where its log is bounded.
+	// and may give up the lines before the older of them, where its log is bounded. Appends and all else go on beside it.
 	Snapshot(line int64, state []byte) error
 	// ReadSnapshot returns the newest snapshot as of fewer than before lines, and its line; a
 	// nil state if there is none. For one that does not verify, or is ahead of the log, it returns

@@ -30,23 +30,13 @@ const (
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Snapshot keeps a state of the run as of the log's first line lines. It is written
-// aside, read back and renamed, so that it is there whole or not at all.
+// aside, read back and renamed, so that it is there whole or not at all. Appends go on beside it.
 func (s *Store) Snapshot(line int64, state []byte) error {
-	s.logMutex.Lock()
-	defer s.logMutex.Unlock()
-	if s.log == nil {
-		return ErrClosed
-	}
-	if end := s.log.End().Line; line < 1 || line > end {
-		return fmt.Errorf("store: a snapshot as of line %d of a log of %d", line, end)
-	}
-	m := mark{line: line, at: s.near(line - 1)}
-	src, err := s.log.From(m.at, line-1)
-	if err == nil {
-		m.last, err = lastOf(src)
-	}
+	s.snapshotMutex.Lock()
+	defer s.snapshotMutex.Unlock()
+	m, err := s.markAt(line)
 	if err != nil {
-		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
+		return err
 	}
 	path := s.snapshotPath(line)
 	err = writeFile(path+temporary, s.options.Always, m.header(state), state)
@@ -66,8 +56,28 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 		}
 		return fmt.Errorf("store: snapshot as of line %d: %w", line, err)
 	}
-	s.marks = append(s.marks, m)
-	return s.pruneSnapshots()
+	return s.pruneSnapshots(m)
+}
+
+// markAt returns where a snapshot is of the log.
+func (s *Store) markAt(line int64) (m mark, err error) {
+	s.logMutex.Lock()
+	defer s.logMutex.Unlock()
+	if s.log == nil {
+		return m, ErrClosed
+	}
+	if end := s.log.End().Line; line < 1 || line > end {
+		return m, fmt.Errorf("store: a snapshot as of line %d of a log of %d", line, end)
+	}
+	m = mark{line: line, at: s.near(line - 1)}
+	src, err := s.log.From(m.at, line-1)
+	if err == nil {
+		m.last, err = lastOf(src)
+	}
+	if err != nil {
+		return m, fmt.Errorf("store: snapshot as of line %d: %w", line, err)
+	}
+	return m, nil
 }
 
 // mark is where a snapshot is of the log: after so many lines, the last of which ends with this checksum. To find that line,
@@ -245,14 +255,17 @@ func (s *Store) snapshots() ([]int64, error) {
 	return lines, nil
 }
 
-// pruneSnapshots deletes all but the newest snapshots that verify, and forgets their marks. Those
-// ahead of the log are of a log that is gone, and go first.
-func (s *Store) pruneSnapshots() error {
+// pruneSnapshots notes the mark of a snapshot that was written, deletes all but the newest snapshots that verify, and forgets
+// their marks. Those ahead of the log are of a log that is gone, and go first.
+func (s *Store) pruneSnapshots(written mark) error {
 	lines, err := s.snapshots()
 	if err != nil {
 		return err
 	}
-	good := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > s.log.End().Line || !s.verifies(line) })
+	s.logMutex.Lock()
+	end := s.log.End().Line
+	s.logMutex.Unlock()
+	good := slices.DeleteFunc(slices.Clone(lines), func(line int64) bool { return line > end || !s.verifies(line) })
 	kept := good[max(len(good)-snapshotsKept, 0):]
 	for _, line := range lines {
 		if slices.Contains(kept, line) {
@@ -262,7 +275,9 @@ func (s *Store) pruneSnapshots() error {
 			return fmt.Errorf("store: %w", err)
 		}
 	}
-	s.marks = slices.DeleteFunc(s.marks, func(m mark) bool { return !slices.Contains(kept, m.line) })
+	s.logMutex.Lock()
+	defer s.logMutex.Unlock()
+	s.marks = slices.DeleteFunc(append(s.marks, written), func(m mark) bool { return !slices.Contains(kept, m.line) })
 	return nil
 }
 

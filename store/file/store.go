@@ -65,11 +65,12 @@ type Store struct {
 	// none ever has.
 	mirroring *lock.Lock
 
-	logMutex sync.Mutex
-	logFile  *os.File
-	log      *trace.Log
-	header   trace.Header // of a log that has lines
-	logErr   error
+	snapshotMutex sync.Mutex // held while a snapshot is written, and taken before logMutex
+	logMutex      sync.Mutex
+	logFile       *os.File
+	log           *trace.Log
+	header        trace.Header // of a log that has lines
+	logErr        error
 	// marks are places in the log, of the snapshots that there are, ascending.
 	marks []mark
 
@@ -217,6 +218,8 @@ func (s *Store) SetAlways(always bool) {
 
 // Close flushes and closes. A second Close does nothing.
 func (s *Store) Close() error {
+	s.snapshotMutex.Lock()
+	defer s.snapshotMutex.Unlock()
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()
 	if s.log == nil {

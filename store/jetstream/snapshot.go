@@ -89,6 +89,7 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	}
 	s.states.mutex.Lock()
 	defer s.states.mutex.Unlock()
+	since := s.events.sinceSnapshot.Load() // lines are appended beside what follows
 	good, bad, err := s.verifySnapshots(s.ctx)
 	if err != nil {
 		return fmt.Errorf("store: the snapshots before the one at line %d: %w", line, err)
@@ -99,7 +100,7 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	if err != nil {
 		return fmt.Errorf("store: snapshot at line %d: %w", line, err)
 	}
-	s.events.sinceSnapshot.Store(0)
+	s.events.sinceSnapshot.Add(-since)
 	good = slices.DeleteFunc(good, func(k snapshot) bool { return k.line == line })
 	good = append(good[max(0, len(good)+1-snapshotsKept):], written)
 	if err := s.dropSnapshots(good); err != nil {
@@ -333,8 +334,9 @@ func (s *Store) trim(ctx context.Context, line int64) error {
 	if err := s.purge(ctx, s.log, jetstream.WithPurgeSequence(min(seq, state.LastSeq))); err != nil {
 		return err
 	}
+	before := s.events.bytes.Load()
 	if state, err = s.streamInfo(ctx, s.log); err == nil {
-		s.events.bytes.Store(int64(state.Bytes))
+		s.events.bytes.Add(int64(state.Bytes) - before) // what is appended meanwhile counts twice until the next time
 	}
 	return err
 }
