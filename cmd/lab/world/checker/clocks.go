@@ -36,11 +36,18 @@ func (c *check) clocks() clocks {
 		s := &out[c.log.segment(e.n)]
 		t := c.log.time(e.n)
 		s.from = max(s.from, e.began-t)
-		if w, known := c.writers[c.log.segment(e.n)]; !known || w.to == e.to || e.what == "finish" {
-			s.to = min(s.to, e.at-t) // else a plane before has answered, and its successor found the version later
+		if w, known := c.writers[c.log.segment(e.n)]; !known || e.what == "finish" || w.to == e.to && !c.started(e.to, e.at, c.lines[w.line].AtNS) {
+			s.to = min(s.to, e.at-t) // else a process before has answered, and its successor found the version later
 		}
 	}
 	return out
+}
+
+// started says whether a host was started after a time, and at another at the latest.
+func (c *check) started(host string, after, at int64) bool {
+	return slices.ContainsFunc(c.lines, func(l history.Line) bool {
+		return l.Kind == "start" && l.Host == host && l.AtNS > after && l.AtNS <= at
+	})
 }
 
 // latest is the latest time of the world at which an event can have been.

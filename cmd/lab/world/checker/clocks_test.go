@@ -42,13 +42,14 @@ func TestADeposedPlaneAnswersNothing(t *testing.T) {
 	}
 }
 
-// A plane that is cut off answers a publish or an ack, since the version is durable. Its successor finds the version seconds later:
-// the answer says nothing of the successor's clock.
+// A plane that is cut off, or ends, answers a publish or an ack before, since the version is durable. Its successor finds the
+// version seconds later: the answer says nothing of the successor's clock.
 func TestAVersionIsFoundLater(t *testing.T) {
-	for said, want := range map[[2]string]int64{
+	for said, want := range map[[3]string]int64{
 		{"publish", "plane0"}: 10 * second, {"publish", "plane1"}: 2 * second, {"ack", "plane0"}: 10 * second, {"ack", "plane1"}: 2 * second,
+		{"publish", "plane1", "plane1"}: 10 * second, {"ack", "plane1", "plane1"}: 10 * second, {"ack", "plane1", "plane0"}: 2 * second,
 	} {
-		c := &check{count: map[string]int{}}
+		c := &check{count: map[string]int{}, lines: []history.Line{{AtNS: 3 * second, Host: said[2], Kind: "start"}, {AtNS: 10 * second, Host: "worker0"}}}
 		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10}, attempts: map[attemptID]*attempt{{1, 0, 1}: {state: scored, ended: 20}}}
 		c.log.versions = append(c.log.versions, made{}, made{n: 12})
 		c.said = &testimony{finishes: []finish{{call: call{to: "plane1", began: 9 * second, at: 10 * second}, id: attemptID{1, 0, 1}, counted: true}}}
@@ -59,7 +60,7 @@ func TestAVersionIsFoundLater(t *testing.T) {
 		} else {
 			c.said.publishes = []publish{{call: answered, manifest: publishWord{Version: 1}}}
 		}
-		c.writers = map[int]logTime{1: {to: "plane1"}}
+		c.writers = map[int]logTime{1: {to: "plane1", line: 1}}
 		if got := c.clocks()[1].to; got != want {
 			t.Errorf("%v: at most %d, want %d", said, got, want)
 		}

@@ -274,7 +274,11 @@ func (e *expiry) leaseGone(n *named) {
 	if l == nil || !e.ending.Finished {
 		return
 	}
-	given, _ := lastWord(e.leases[[2]int64{n.lease, n.attempt}], n.at, -1, -1)
+	calls := e.leases[[2]int64{n.lease, n.attempt}]
+	if slices.ContainsFunc(calls, func(p *named) bool { return p.kind == "nack" && p.began <= n.at && !p.aside() }) {
+		return // whoever recovers the run gives the batch out anew, whether or not the log has it
+	}
+	given, _ := lastWord(calls, n.at, -1, -1)
 	if e.connected(given, n.at) || slices.ContainsFunc(e.said.asks, func(k call) bool { return k.host == n.host && k.began > given && k.began <= n.at }) {
 		return
 	}
