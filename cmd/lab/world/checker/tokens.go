@@ -20,7 +20,8 @@ func (c *check) newTokens() *tokens {
 }
 
 // copies are the versions that a trainer went back to, each with the one whose weights it published again, byte by byte.
-// An engine that still serves the older one serves the newer one as well.
+// An engine that still serves the older one serves the newer one as well. A plane that has a model publishes version 0 of it,
+// so that no trainer has said its bytes.
 func (c *check) copies() map[int32]int32 {
 	all, bytesOf := map[int32]int32{}, map[int64][]byte{}
 	for i := range c.said.publishes {
@@ -30,7 +31,11 @@ func (c *check) copies() map[int32]int32 {
 			continue
 		}
 		bytesOf[p.manifest.Version] = model
-		if from := p.manifest.RestoredFrom; from != nil && *from < p.manifest.Version && bytes.Equal(bytesOf[*from], model) {
+		from := p.manifest.RestoredFrom
+		if from == nil || *from >= p.manifest.Version {
+			continue
+		}
+		if old, said := bytesOf[*from]; bytes.Equal(old, model) || !said && *from == 0 {
 			all[int32(p.manifest.Version)] = int32(*from)
 		}
 	}

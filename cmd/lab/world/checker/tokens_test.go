@@ -20,4 +20,10 @@ func TestCopies(t *testing.T) {
 	if got, want := c.copies(), map[int32]int32{8: 6, 12: 8}; !maps.Equal(got, want) {
 		t.Errorf("copies %v, want %v", got, want)
 	}
+	for first, want := range map[string]map[int32]int32{"": {2: 0}, "zero": {2: 0}, "another": {}} { // "": a plane published version 0
+		c.said.publishes = []publish{said(0, -1, first), said(2, 0, "zero")}
+		if got := c.copies(); !maps.Equal(got, want) {
+			t.Errorf("version 0 is %q: copies %v, want %v", first, got, want)
+		}
+	}
 }
