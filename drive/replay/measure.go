@@ -22,16 +22,7 @@ func Measure(r io.Reader, beside ...Beside) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := measurer{
-		rec:     &Recording{Header: p.header, cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}, holds: make([][]interval, len(p.loop.Config().EngineSlots))},
-		run:     track.New(p.loop.Config()),
-		stays:   make([]stay, p.loop.Config().Concurrency()),
-		cfg:     p.loop.Config(),
-		noted:   p.header.Source != sourceLive,
-		attends: metrics.NewAttendance(p.loop.Config()),
-		pauses:  p.loop.Config().Sync == loop.SyncPause,
-		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(p.loop.Config().EngineSlots)),
-	}
+	m := newMeasurer(p.header, p.loop.Config())
 	recorder := metrics.NewRecorder(p.loop.Config())
 	recorder.Warmup = p.header.Warmup
 	for _, b := range beside {
@@ -92,15 +83,24 @@ type stay struct {
 
 // engine is what the measurer follows of one.
 type engine struct {
-	// number and started are of the load or switch under way.
-	number    int32
-	switching bool
-	started   int64
 	// served since the run was told at that time, unseen as long as no first token has been made
 	// under it; newest is the newest version of a first token, made before the run was told.
 	served, newest loop.Version
 	told, newestAt int64
 	unseen         bool
+}
+
+func newMeasurer(h trace.Header, cfg loop.Config) *measurer {
+	return &measurer{
+		rec:     &Recording{Header: h, cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}, holds: make([][]interval, len(cfg.EngineSlots))},
+		run:     track.New(cfg),
+		stays:   make([]stay, cfg.Concurrency()),
+		cfg:     cfg,
+		noted:   h.Source != sourceLive,
+		attends: metrics.NewAttendance(cfg),
+		pauses:  cfg.Sync == loop.SyncPause,
+		engines: slices.Repeat([]engine{{served: loop.NoVersion, newest: loop.NoVersion}}, len(cfg.EngineSlots)),
+	}
 }
 
 func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
@@ -183,9 +183,6 @@ func (m *measurer) action(now int64, a *loop.Action) {
 		g := m.group(a.Group)
 		g.ended = true
 		g.whole = g.whole || g.scored >= m.cfg.GroupSize
-	case loop.LoadWeights, loop.SwitchWeights:
-		e := &m.engines[a.Engine]
-		e.number, e.started, e.switching = a.Attempt, now, a.Kind == loop.SwitchWeights
 	case loop.SyncCompleted:
 		m.rec.syncs[a.Version] = recordedSync{m.slowestLoad, m.slowestSwap}
 		m.slowestLoad, m.slowestSwap = 0, 0
@@ -202,23 +199,23 @@ func (m *measurer) group(id loop.GroupID) *recordedGroup {
 
 // loaded returns how long a load or switch took that an event ends; 0 if it ends none.
 func (m *measurer) loaded(ev *trace.Event) int64 {
-	if ev.Engine < 0 || int(ev.Engine) >= len(m.engines) || m.engines[ev.Engine].number != ev.Attempt {
+	reports := m.run.Reports(&ev.Event)
+	if reports == nil {
 		return 0
 	}
-	e := &m.engines[ev.Engine]
-	if e.switching && m.pauses {
-		m.rec.holds[ev.Engine] = append(m.rec.holds[ev.Engine], interval{e.started, ev.Time})
-	}
-	if e.switching {
+	if ev.Kind == loop.WeightsSwitched {
+		if m.pauses {
+			m.rec.holds[ev.Engine] = append(m.rec.holds[ev.Engine], interval{reports.SinceNS, ev.Time})
+		}
+		e := &m.engines[ev.Engine]
 		e.served, e.told = ev.Version, ev.Time
 		if e.newest >= ev.Version && e.newest != loop.NoVersion {
 			m.rec.sights = append(m.rec.sights, sight{ev.Engine, ev.Version, ev.Time, e.newestAt})
 		} else {
 			e.unseen = true
 		}
-		e.switching = false
 	}
-	return ev.Time - e.started
+	return ev.Time - reports.SinceNS
 }
 
 // see notes what a first token says of the switch to its version.
@@ -237,7 +234,7 @@ func (m *measurer) see(engine int32, ev *trace.Event) {
 // made counts what an engine made.
 func (m *measurer) made(engine int32) {
 	m.rec.made++
-	if m.pauses && m.engines[engine].switching {
+	if m.pauses && m.run.Engines[engine].Phase == track.Switching {
 		m.rec.madeHeld++
 	}
 }
