@@ -19,6 +19,8 @@ const (
 type delivery struct {
 	part int
 	from begin
+	// attempt is that of the newest load.
+	attempt int32
 	// joins: it is lost, or loads its first weights since: nobody waits for it.
 	joins bool
 	// failed counts syncs that failed in this part.
@@ -61,6 +63,7 @@ func (d *deliveries) observe(ev *trace.Event, actions []loop.Action, count func(
 		switch a := &actions[i]; a.Kind {
 		case loop.LoadWeights:
 			d.engines[a.Engine].begins(partLoading, ev.Time, count)
+			d.engines[a.Engine].attempt = a.Attempt
 		case loop.SwitchWeights:
 			d.engines[a.Engine].begins(partSwitching, ev.Time, count)
 		case loop.ReleaseEngine:
@@ -75,6 +78,7 @@ func (d *deliveries) event(ev *trace.Event, count func() counts) {
 	case ev.Kind == loop.EngineLost:
 		d.ends(e, ev.Time, count)
 		e.joins = true
+	case ev.Attempt != e.attempt: // late
 	case ev.Kind == loop.SyncFailed && e.part != partNone:
 		e.failed++ // and goes on where it loads again
 	case ev.Kind == loop.WeightsLoaded && e.part == partLoading:
