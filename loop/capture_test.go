@@ -23,8 +23,8 @@ func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
 		if w, ok := v.Addr().Interface().(*waiting); ok {
-			w.push(retry{1, 1, 1})
-			w.push(retry{2, 2, 2})
+			w.push(retry{1, 1, 1, 1})
+			w.push(retry{2, 2, 2, 2})
 			return
 		}
 		for i := range v.NumField() {

@@ -127,6 +127,8 @@ type Config struct {
 	// EngineSlots is the number of concurrent rollouts of each engine; their sum is C.
 	// At least one engine, each with at least one slot.
 	EngineSlots []int
+	// EngineCells is the cell of each engine, see Owns. Nil is 0 for all. A pool's engines are all of cell 0.
+	EngineCells []int `json:",omitempty"`
 	// Policy is the queue's rule; the zero value is PolicyDrop.
 	Policy Policy
 	// QueueGroups is Q in groups: the ready groups the queue may hold. At least BatchGroups.
@@ -242,6 +244,19 @@ type Config struct {
 	TrainSteps Version
 }
 
+// CellOf returns the cell of an engine.
+func (c *Config) CellOf(engine int32) int32 {
+	if c.EngineCells == nil {
+		return 0
+	}
+	return int32(c.EngineCells[engine])
+}
+
+// Owns reports whether an engine is of cell 0, which is in the driver's process. It serves when the run starts, and a
+// restart (Recovered) ends all that it has. Other cells are processes of their own: their engines join when they are there,
+// and go on through a restart.
+func (c *Config) Owns(engine int32) bool { return c.CellOf(engine) == 0 }
+
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (c Config) WithDefaults() Config {
 	c.SyncEvery = cmp.Or(c.SyncEvery, 1)
@@ -250,6 +265,7 @@ func (c Config) WithDefaults() Config {
 	c.MaxUses = cmp.Or(c.MaxUses, 1)
 	c.Gamma = cmp.Or(c.Gamma, 1)
 	c.EngineSlots = append([]int(nil), c.EngineSlots...)
+	c.EngineCells = append([]int(nil), c.EngineCells...)
 	if c.Control != nil {
 		ctl := *c.Control
 		ctl.Window = cmp.Or(ctl.Window, 32)

@@ -74,7 +74,12 @@ func New(cfg Config) (*Loop, error) {
 		l.s.Opens = slices.Repeat([]int32{none}, len(cfg.EngineSlots))
 	}
 	l.adopt()
-	l.freeAllSlots()
+	for i := range l.s.Engines {
+		if !l.cfg.Owns(int32(i)) {
+			l.s.Engines[i].State = engineLost
+		}
+	}
+	l.freeOwnSlots()
 	l.grow(cfg.Concurrency()/cfg.GroupSize + cfg.QueueGroups + cfg.BatchGroups + 2)
 	return l, nil
 }
@@ -251,7 +256,7 @@ func (l *Loop) onRunStarted() {
 	}
 	s.Started = true
 	for i := range s.Engines {
-		if s.Engines[i].Away == engineOurs {
+		if s.Engines[i].Away == engineOurs && l.cfg.Owns(int32(i)) {
 			s.Engines[i].Served = 0
 		}
 	}
@@ -273,26 +278,31 @@ func (l *Loop) finish(why Reason) {
 }
 
 // onRecovered issues every outstanding effect again as its next attempt: the
-// process that had them under way is gone, and with it all engines' weights and
-// all rollouts in flight.
+// process that had them under way is gone, and with it the weights of the engines of cell 0 and
+// the rollouts in flight on them. Other cells go on with what they have.
 func (l *Loop) onRecovered() {
 	s := &l.s
 	if !s.Started {
 		l.onRunStarted()
 		return
 	}
-	s.Stopping, s.Finished = false, ReasonNone
+	s.Stopping, s.Finished, s.Asked = false, ReasonNone, false
+	before := s.Sync
 	s.Sync = sync{Target: NoVersion, Completed: l.newestWeights()} // first: an ending rollout must not switch an engine that is gone
-	s.Taken, s.Asked = 0, false
 	s.Times.LeaseAt, s.Times.SyncAt, s.Times.EndAt = unknownTime, unknownTime, unknownTime
 	s.Hold = hold{Since: unknownTime}
 	for i := range s.Slots {
-		if s.Slots[i].holdsAttempt() {
+		if sl := &s.Slots[i]; sl.holdsAttempt() && l.cfg.Owns(sl.Engine) {
 			l.failAttempt(int32(i), ReasonRestart)
 		}
 	}
 	l.failBacklog()
-	l.freeAllSlots()
+	l.freeOwnSlots()
+	if l.cfg.EngineCells == nil {
+		s.Taken = 0
+	} else {
+		s.Sync = before
+	}
 	if l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps {
 		l.finish(ReasonSteps)
 		return
@@ -300,15 +310,32 @@ func (l *Loop) onRecovered() {
 	if s.Control != nil {
 		l.recoverControl()
 	}
-	for i := range s.Engines {
-		if s.Engines[i].Away == engineOurs {
-			l.join(int32(i), s.Sync.Completed)
-		}
-	}
-	if s.Lease.ID != 0 {
+	leased := s.Lease.ID != 0
+	l.joinOwn()
+	if leased {
 		s.Lease.Attempt++
 		l.emitTrainStep()
 	} else {
 		l.selectBatch()
+	}
+}
+
+// joinOwn has the engines of cell 0 join, which have lost their weights. What the others serve, or are about to, is known
+// before that: a sync of theirs may have waited for an engine that is gone, or for the run to go on.
+func (l *Loop) joinOwn() {
+	s := &l.s
+	for i := range s.Engines {
+		if e := &s.Engines[i]; e.Away == engineOurs && l.cfg.Owns(int32(i)) {
+			e.State, e.Phase, e.Served = engineLost, phaseIdle, NoVersion
+		}
+	}
+	l.advanceSync()
+	l.completeSync()
+	l.startSync()
+	v := l.fleetVersion()
+	for i := range s.Engines {
+		if s.Engines[i].Away == engineOurs && l.cfg.Owns(int32(i)) {
+			l.join(int32(i), v)
+		}
 	}
 }

@@ -59,7 +59,7 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 		l.startAfresh(gi, k)
 	} else {
 		smp.Slot = parked
-		s.Backlog.push(retry{Group: gi, Sample: k, Cached: l.cachedOn(sl.Engine)})
+		s.Backlog.push(retry{Group: gi, Sample: k, Cached: l.cachedOn(sl.Engine), Cell: l.cfg.CellOf(sl.Engine)})
 	}
 	l.freeSlot(ev.Slot)
 }
@@ -128,12 +128,15 @@ func (l *Loop) resume(e, gi, k int32) {
 	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
 }
 
-// failBacklog fails every interrupted rollout: what it has went with the process.
+// failBacklog fails every interrupted rollout of cell 0: what it has went with the process.
 func (l *Loop) failBacklog() {
 	s := &l.s
-	for s.Backlog.len() > 0 {
-		r := s.Backlog.pop()
-		l.failSample(r.Group, r.Sample, ReasonRestart)
+	for range s.Backlog.len() {
+		if r := s.Backlog.pop(); r.Cell == 0 {
+			l.failSample(r.Group, r.Sample, ReasonRestart)
+		} else {
+			s.Backlog.push(r)
+		}
 	}
 }
 

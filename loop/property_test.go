@@ -22,7 +22,7 @@ func recorded(t *testing.T, seed uint64, events int) (loop.Config, []looptest.Re
 // recordedAs is recorded with a change to the config that the seed draws.
 func recordedAs(t *testing.T, seed uint64, events int, change func(*loop.Config)) (loop.Config, []looptest.Record) {
 	t.Helper()
-	plan := looptest.Draw(seed)
+	plan := looptest.Draw(seed).WithCells()
 	plan.Faults.Snapshots = 0
 	change(&plan.Config)
 	w, err := looptest.NewWorld(plan)
@@ -363,7 +363,7 @@ func TestDamagedSnapshots(t *testing.T) {
 
 func damageSnapshots(t *testing.T, ctl *loop.Control) {
 	plan := looptest.Draw(3)
-	plan.Config.EngineSlots = []int{3, 2}
+	plan.Config.EngineSlots, plan.Config.EngineCells = []int{3, 2}, []int{0, 1}
 	plan.Config.Control, plan.Config.EnginesStart = ctl, 0
 	if ctl != nil {
 		plan.Config = loop.Config{GroupSize: 2, BatchGroups: 2, QueueGroups: 4, EngineSlots: []int{3, 2}, Control: ctl}

@@ -272,15 +272,20 @@ func (l *Loop) freeSlot(i int32) {
 	}
 }
 
-// freeAllSlots makes every slot of every engine free, the lowest to be taken first.
-func (l *Loop) freeAllSlots() {
+// freeOwnSlots makes every slot of every engine of cell 0 free, the lowest to be taken first.
+func (l *Loop) freeOwnSlots() {
 	s := &l.s
 	for i := range s.Engines {
-		s.Engines[i].Free = s.Engines[i].Free[:0]
-		s.Engines[i].Active = 0
+		if l.cfg.Owns(int32(i)) {
+			s.Engines[i].Free = s.Engines[i].Free[:0]
+			s.Engines[i].Active = 0
+		}
 	}
 	for i := len(s.Slots) - 1; i >= 0; i-- {
 		sl := &s.Slots[i]
+		if !l.cfg.Owns(sl.Engine) {
+			continue
+		}
 		sl.State, sl.Group = slotFree, none
 		eng := &s.Engines[sl.Engine]
 		if eng.Away == engineOurs {

@@ -57,7 +57,7 @@ func (c *tally) live() int { return c.opened - c.ended }
 func eachWorld(t *testing.T, seeds uint64, change func(*looptest.Plan), watch func(cfg loop.Config) func(*looptest.Checker, []loop.Action) error) {
 	t.Helper()
 	for seed := uint64(1); seed <= seeds; seed++ {
-		plan := looptest.Draw(seed)
+		plan := looptest.Draw(seed).WithCells()
 		change(&plan)
 		if plan.Config.WithDefaults().Validate() != nil {
 			continue
@@ -211,7 +211,7 @@ func TestSwitchesAreEmpty(t *testing.T) {
 		p.Faults.Snapshots = 0
 	}
 	for seed := uint64(1); seed <= 50; seed++ {
-		plan := looptest.Draw(seed)
+		plan := looptest.Draw(seed).WithCells()
 		asRestart(&plan)
 		w, err := looptest.NewWorld(plan)
 		if err != nil {

@@ -169,7 +169,10 @@ func (l *Loop) plausibleSamples() error {
 		if r.Cached < 0 || int(r.Cached) > len(s.Opens) {
 			return fmt.Errorf("sample %d of group %d is cached at engine %d", r.Sample, r.Group, r.Cached-1)
 		}
-		r.Cached = 0
+		if r.Cell != 0 && !slices.Contains(l.cfg.EngineCells, int(r.Cell)) {
+			return fmt.Errorf("sample %d of group %d is interrupted in cell %d, which has no engine", r.Sample, r.Group, r.Cell)
+		}
+		r.Cached, r.Cell = 0, 0
 		if waits[r] || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || int(r.Sample) >= l.stride || l.sample(r.Group, r.Sample).Slot != parked {
 			return fmt.Errorf("sample %d of group %d is not interrupted", r.Sample, r.Group)
 		}
@@ -269,7 +272,7 @@ func (l *Loop) plausibleNames(leased int) error {
 	}
 	tried := map[retry]bool{}
 	for _, r := range s.Retries.all() {
-		if tried[r] || r.Cached != 0 || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || r.Sample >= s.Groups[r.Group].Issued || l.sample(r.Group, r.Sample).Slot != none {
+		if tried[r] || r.Cached != 0 || r.Cell != 0 || !l.isGroup(r.Group, groupRunning) || r.Sample < 0 || r.Sample >= s.Groups[r.Group].Issued || l.sample(r.Group, r.Sample).Slot != none {
 			return fmt.Errorf("sample %d of group %d is not to be tried again", r.Sample, r.Group)
 		}
 		tried[r] = true

@@ -143,6 +143,8 @@ type retry struct {
 	Sample int32
 	// Cached is the number, from 1, of the engine whose cache has its tokens; 0 for none.
 	Cached int32 `json:",omitempty"`
+	// Cell has what an interrupted one has made.
+	Cell int32 `json:",omitempty"`
 }
 
 // prompt is what a group plays.

@@ -58,11 +58,29 @@ func (c Config) validateSizes(bad *refusals) {
 			bad.add("EngineSlots[%d] is %d, want 1 to %d", i, n, concurrencyMax)
 		}
 	}
+	c.validateCells(bad)
 	if c.Start == StartGang && c.Concurrency() < c.stride() {
 		bad.add("%d slots cannot hold a group of %d under StartGang", c.Concurrency(), c.stride())
 	}
 	if c.MaxStaleness < 0 || c.SyncEvery < 0 || c.MaxAttempts < 0 || c.TrainAttempts < 0 || c.TrainSteps < 0 || c.MaxSpans < 0 || c.MaxUses < 0 {
 		bad.add("MaxStaleness, SyncEvery, MaxAttempts, TrainAttempts, TrainSteps, MaxSpans and MaxUses must not be negative")
+	}
+}
+
+func (c Config) validateCells(bad *refusals) {
+	if c.EngineCells == nil {
+		return
+	}
+	if len(c.EngineCells) != len(c.EngineSlots) {
+		bad.add("EngineCells has %d engines, want the %d of EngineSlots", len(c.EngineCells), len(c.EngineSlots))
+	}
+	for i, cell := range c.EngineCells {
+		if cell < 0 || cell > concurrencyMax {
+			bad.add("EngineCells[%d] is %d, want 0 to %d", i, cell, concurrencyMax)
+		}
+		if cell > 0 && c.Control != nil && c.Control.Ranges[SettingEngines].Moves() {
+			bad.add("EngineCells[%d] is %d, and engines come from a pool: want 0, since a pool starts engines of cell 0 alone", i, cell)
+		}
 	}
 }
 

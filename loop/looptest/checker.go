@@ -167,6 +167,9 @@ func NewChecker(cfg loop.Config) *Checker {
 		if i >= c.control.engines {
 			c.engines[i].state, c.engines[i].pool = gone, pooled
 		}
+		if c.elsewhere(int32(i)) {
+			c.engines[i].state = gone
+		}
 	}
 	return c
 }

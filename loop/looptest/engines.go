@@ -34,6 +34,11 @@ type engineModel struct {
 	asked int32
 }
 
+// elsewhere reports whether an engine is of a cell that is a process of its own.
+func (c *Checker) elsewhere(engine int32) bool {
+	return len(c.cfg.EngineCells) > 0 && c.cfg.EngineCells[engine] > 0
+}
+
 // takesRollouts reports whether the engine may be given rollouts now.
 func (c *Checker) takesRollouts(e *engineModel) bool {
 	if e.state != serving || e.pool != owned || c.hopeless(e.served) {

@@ -44,7 +44,11 @@ func (h *holdModel) stepEnded(now int64) (period int64) {
 	return period
 }
 
-func (h *holdModel) syncEnded(now int64) { towards(&h.sync, now-h.synced) }
+func (h *holdModel) syncEnded(now int64) {
+	if h.synced != never { // else a restart came in between
+		towards(&h.sync, now-h.synced)
+	}
+}
 
 // switched gives up holding: the engines have the newest weights.
 func (h *holdModel) switched() { h.since, h.spent = never, false }

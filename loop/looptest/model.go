@@ -65,60 +65,6 @@ func (c *Checker) apply(ev loop.Event) (settling bool) {
 	return false
 }
 
-func (c *Checker) runStarted() {
-	if c.started {
-		c.counts.Late++
-		return
-	}
-	c.started = true
-	for i := range c.engines {
-		if c.engines[i].pool == owned {
-			c.engines[i].served = 0
-		}
-	}
-}
-
-func (c *Checker) recovered() {
-	if !c.started {
-		c.runStarted()
-		return
-	}
-	c.stopping, c.finished = false, false
-	for i := range c.slots {
-		s := c.slots[i]
-		c.slots[i] = slotModel{engine: s.engine}
-		if s.taken && !s.unwanted {
-			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
-		}
-	}
-	backlog := c.backlog
-	c.backlog = nil
-	for _, r := range backlog {
-		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
-	}
-	c.taken, c.asked = 0, false
-	c.control.quietAt, c.control.now = c.now, passModel{}
-	c.hold.forget()
-	c.target, c.completed = loop.NoVersion, c.weights()
-	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
-		c.finish(loop.ReasonSteps)
-		return
-	}
-	for i := range c.engines {
-		if c.engines[i].pool == owned {
-			c.join(int32(i), c.weights())
-		} else {
-			c.recoverPooled(int32(i))
-		}
-	}
-	if c.lease.id != 0 {
-		c.lease.attempt++
-		c.wantTrainStep()
-		return
-	}
-	c.selectBatch()
-}
-
 func (c *Checker) finish(why loop.Reason) {
 	c.finished = true
 	c.expect(loop.Action{Kind: loop.FinishRun, Reason: why, Version: c.version})

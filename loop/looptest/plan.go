@@ -85,6 +85,21 @@ func Draw(seed uint64) Plan {
 	return p
 }
 
+// WithCells returns the plan, in one of three with its engines in cells, of which some are processes of their own. There
+// the driver's process is restarted more often.
+func (p Plan) WithCells() Plan {
+	r := rand.New(rand.NewPCG(p.Seed, 0x63656c6c73))
+	with := p
+	for range p.Config.EngineSlots {
+		with.Config.EngineCells = append(with.Config.EngineCells, r.IntN(3))
+	}
+	with.Faults.Restarts += 0.02
+	if r.IntN(3) == 0 && with.Config.WithDefaults().Validate() == nil {
+		return with
+	}
+	return p
+}
+
 func drawConfig(r *rand.Rand) loop.Config {
 	for {
 		c := loop.Config{

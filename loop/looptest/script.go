@@ -16,7 +16,7 @@ import (
 // command that is an event prints the actions that follow, one a line. A command takes missing
 // words from the effect that is outstanding: "scored g1/0" names the slot and attempt in flight.
 //
-//	new [policy= group= batch= queue= engines=(4,4) select= start= placement= sync= every= steps=]
+//	new [policy= group= batch= queue= engines=(4,4) cells=(0,1) select= start= placement= sync= every= steps=]
 //	    [max-staleness= attempts= train-attempts= on-failure= group-min= abort blocked asks rolling filter manual]
 //	    [eta= threshold= uses= gamma= balance evict= seed= pause= hold= interrupt spans=]
 //	    [mean= share=(0.9,2) tokens window= range-NAME=(least,most) start-engines=]
@@ -126,7 +126,7 @@ func (s *Script) deliver(ev loop.Event) {
 		s.t.Errorf("checker: after %v: %v", ev, err)
 	}
 	s.effects = slices.DeleteFunc(s.effects, func(a loop.Action) bool {
-		return completes(ev, a) || a.Kind == loop.StartTrainStep && s.checker.lease.id != a.Lease || a.Kind != loop.StartTrainStep && a.Kind != loop.AcquireEngine && s.checker.engines[a.Engine].state == gone
+		return s.completes(ev, a) || a.Kind == loop.StartTrainStep && s.checker.lease.id != a.Lease || a.Kind != loop.StartTrainStep && a.Kind != loop.AcquireEngine && s.checker.engines[a.Engine].state == gone
 	})
 	if ev.Kind == loop.WeightsSwitched && int(ev.Engine) < len(s.served) {
 		s.served[ev.Engine] = ev.Version
@@ -156,9 +156,9 @@ func (s *Script) shows(k loop.ActionKind) bool {
 }
 
 // completes reports whether an event ends an effect.
-func completes(ev loop.Event, a loop.Action) bool {
-	if ev.Kind == loop.Recovered {
-		return true
+func (s *Script) completes(ev loop.Event, a loop.Action) bool {
+	if ev.Kind == loop.Recovered { // other cells go on
+		return a.Kind == loop.StartTrainStep || !s.checker.elsewhere(a.Engine)
 	}
 	switch a.Kind {
 	case loop.StartRollout, loop.ResumeRollout, loop.InterruptRollout, loop.AbortRollout:

@@ -18,6 +18,9 @@ func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
 	if d.HasArg("engines") {
 		cfg.EngineSlots = scanInts(t, d, "engines")
 	}
+	if d.HasArg("cells") {
+		cfg.EngineCells = scanInts(t, d, "cells")
+	}
 	var staleness, steps, seed int
 	for key, to := range map[string]*int{
 		"group": &cfg.GroupSize, "batch": &cfg.BatchGroups, "queue": &cfg.QueueGroups, "every": &cfg.SyncEvery,

@@ -262,7 +262,9 @@ func (w *World) request() {
 
 // restart ends the process and begins the run again.
 func (w *World) restart() {
-	w.drop(func(ev loop.Event) bool { return ev.Kind != loop.RunStarted })
+	w.drop(func(ev loop.Event) bool { // other cells go on
+		return ev.Kind != loop.RunStarted && !(uint(ev.Engine) < uint(len(w.lost)) && w.Checker.elsewhere(ev.Engine) && (isRollout(ev.Kind) || isSync(ev.Kind) || ev.Kind == loop.EngineLost))
+	})
 	for i := range w.lost {
 		w.lost[i] = false
 	}

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// explore runs one seed: faults and safety checks first, then healing and progress.
-func explore(seed uint64, events int) (err error) {
-	plan := Draw(seed)
+// explore runs one plan: faults and safety checks first, then healing and progress.
+func explore(plan Plan, events int) (err error) {
 	w, err := NewWorld(plan)
 	if err != nil {
 		return err
@@ -46,9 +45,15 @@ func TestSwarm(t *testing.T) {
 		seeds = upTo(1, last)
 	}
 	for _, seed := range seeds {
-		if err := explore(seed, 600); err != nil {
-			t.Errorf("%v\n%v\nreproduce: HEADWAY_SEED=%d go test ./loop/looptest -run TestSwarm", err, Draw(seed), seed)
-			return
+		plans := []Plan{Draw(seed)}
+		if with := plans[0].WithCells(); with.Config.EngineCells != nil {
+			plans = append(plans, with)
+		}
+		for _, plan := range plans {
+			if err := explore(plan, 600); err != nil {
+				t.Errorf("%v\n%v\nreproduce: HEADWAY_SEED=%d go test ./loop/looptest -run TestSwarm", err, plan, seed)
+				return
+			}
 		}
 	}
 }

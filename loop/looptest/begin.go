@@ -1,0 +1,75 @@
+package looptest
+
+import "github.com/headway-rl/headway/loop"
+
+func (c *Checker) runStarted() {
+	if c.started {
+		c.counts.Late++
+		return
+	}
+	c.started = true
+	for i := range c.engines {
+		if c.engines[i].pool == owned && !c.elsewhere(int32(i)) {
+			c.engines[i].served = 0
+		}
+	}
+}
+
+func (c *Checker) recovered() {
+	if !c.started {
+		c.runStarted()
+		return
+	}
+	c.stopping, c.finished = false, false
+	for i := range c.slots {
+		s := c.slots[i]
+		if c.elsewhere(s.engine) {
+			continue
+		}
+		c.slots[i] = slotModel{engine: s.engine}
+		if s.taken && !s.unwanted {
+			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
+		}
+	}
+	backlog := c.backlog
+	c.backlog = nil
+	for _, r := range backlog {
+		if last := c.groups[r.group].samples[r.sample].slot; c.elsewhere(c.slots[last].engine) {
+			c.backlog = append(c.backlog, r)
+			continue
+		}
+		c.failSample(c.groups[r.group], r.sample, loop.ReasonRestart)
+	}
+	c.asked = false
+	c.control.quietAt, c.control.now = c.now, passModel{}
+	c.hold.forget()
+	if len(c.cfg.EngineCells) == 0 {
+		c.target, c.completed, c.taken = loop.NoVersion, c.weights(), 0
+	}
+	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
+		c.finish(loop.ReasonSteps)
+		return
+	}
+	var own []int32
+	for i := range c.engines {
+		switch e := &c.engines[i]; {
+		case e.pool != owned:
+			c.recoverPooled(int32(i))
+		case !c.elsewhere(int32(i)):
+			e.state, e.stage, e.served = gone, idle, loop.NoVersion
+			own = append(own, int32(i))
+		}
+	}
+	leased := c.lease.id != 0
+	c.settleSync()
+	v := c.newest()
+	for _, i := range own {
+		c.join(i, v)
+	}
+	if leased {
+		c.lease.attempt++
+		c.wantTrainStep()
+		return
+	}
+	c.selectBatch()
+}
