@@ -137,11 +137,12 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		m.slowestLoad = max(m.slowestLoad, m.loaded(ev))
 	case loop.WeightsSwitched:
 		m.slowestSwap = max(m.slowestSwap, m.loaded(ev))
-	case loop.Recovered:
-		m.slowestLoad, m.slowestSwap = 0, 0
 	}
 	stepStart := m.stepStart
 	m.run.Event(&ev.Event)
+	if ev.Kind == loop.Recovered && !m.run.Sync.Runs {
+		m.slowestLoad, m.slowestSwap = 0, 0
+	}
 	for i := range actions {
 		m.action(ev.Time, &actions[i])
 		m.run.Action(&actions[i])

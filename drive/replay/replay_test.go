@@ -24,7 +24,7 @@ type lived struct {
 
 func live(t testing.TB, seed uint64, events int) lived {
 	t.Helper()
-	plan := looptest.Draw(seed)
+	plan := looptest.Draw(seed).WithCells()
 	plan.Faults.Garbage, plan.Faults.Reversed = 0, 0 // no driver's trace holds these
 	w, err := looptest.NewWorld(plan)
 	if err != nil {

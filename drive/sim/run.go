@@ -92,6 +92,7 @@ type runner struct {
 
 func newRunner(cfg Config) (*runner, error) {
 	cfg.TokenVersions = cfg.TokenVersions || cfg.countsTokens()
+	cfg.Loop.EngineCells = nil // a simulation is one process
 	l, err := loop.New(cfg.Loop)
 	if err != nil {
 		return nil, err

@@ -77,18 +77,16 @@ func (d *drawing) event(ev *loop.Event, environmentNS int64) {
 		if d.run.Reports(ev) != nil {
 			d.drawPhase(ev.Engine, ev.Kind == loop.SyncFailed)
 		}
-	case loop.EngineLost:
-		if uint(ev.Engine) < uint(len(d.run.Engines)) {
-			d.lose(ev.Engine, d.resumes)
+	case loop.EngineLost, loop.Recovered:
+		for e := range d.run.Loses(ev) {
+			d.lose(e, ev.Kind == loop.EngineLost && d.resumes)
 		}
-	case loop.Recovered:
-		for e := range d.run.Engines {
-			d.lose(int32(e), false)
-		}
-		d.endFleet()
 	}
 	trains := d.run.Lease.Runs
 	left := d.run.Event(ev)
+	if ev.Kind == loop.Recovered && !d.run.Sync.Runs {
+		d.endFleet()
+	}
 	for _, slot := range left {
 		switch ev.Kind {
 		case loop.RolloutScored:

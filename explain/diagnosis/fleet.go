@@ -4,7 +4,7 @@ import "github.com/headway-rl/headway/loop"
 
 // fleet follows which version each engine serves.
 type fleet struct {
-	served []loop.Version
+	served []loop.Version // loop.NoVersion for one of another cell that has never served
 	gone   []bool
 	newest loop.Version // the trainer's
 	at     int64
@@ -26,8 +26,15 @@ type engineTally struct {
 	rollouts, tokens, generateNS int64
 }
 
-func newFleet(engines int) fleet {
-	return fleet{served: make([]loop.Version, engines), gone: make([]bool, engines), engines: make([]engineTally, engines)}
+func newFleet(cfg *loop.Config) fleet {
+	n := len(cfg.EngineSlots)
+	f := fleet{served: make([]loop.Version, n), gone: make([]bool, n), engines: make([]engineTally, n)}
+	for i := range n {
+		if !cfg.Owns(int32(i)) {
+			f.served[i], f.gone[i] = loop.NoVersion, true
+		}
+	}
+	return f
 }
 
 // to counts the time up to now.
@@ -44,7 +51,7 @@ func (f *fleet) to(now int64) {
 			f.engines[i].goneNS += dt
 			continue
 		}
-		if low == loop.NoVersion || v < low {
+		if low == loop.NoVersion || v != loop.NoVersion && v < low {
 			low = v
 		}
 		high = max(high, v)

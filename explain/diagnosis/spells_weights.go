@@ -21,8 +21,8 @@ type delivery struct {
 	from begin
 	// attempt is that of the newest load.
 	attempt int32
-	// joins: it is lost, or loads its first weights since: nobody waits for it.
-	joins bool
+	// joins: it is lost, or loads its first weights since: nobody waits for it. own: a restart ends it.
+	joins, own bool
 	// failed counts syncs that failed in this part.
 	failed int64
 	kept   spells
@@ -41,8 +41,9 @@ const usualMost = 1 << 10
 
 func newDeliveries(cfg *loop.Config) deliveries {
 	d := deliveries{engines: make([]delivery, len(cfg.EngineSlots))}
-	for i := range d.engines { // what a pool gives later
-		d.engines[i].joins = cfg.EnginesStart > 0 && i >= cfg.EnginesStart
+	for i := range d.engines { // what a pool gives later, and other cells
+		own := cfg.Owns(int32(i))
+		d.engines[i].own, d.engines[i].joins = own, !own || cfg.EnginesStart > 0 && i >= cfg.EnginesStart
 	}
 	return d
 }
@@ -56,7 +57,9 @@ func (d *deliveries) observe(ev *trace.Event, actions []loop.Action, count func(
 		}
 	case loop.Recovered:
 		for i := range d.engines {
-			d.engines[i].part, d.engines[i].joins = partNone, true
+			if d.engines[i].own {
+				d.engines[i].part, d.engines[i].joins = partNone, true
+			}
 		}
 	}
 	for i := range actions {

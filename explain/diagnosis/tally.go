@@ -47,7 +47,7 @@ type tally struct {
 }
 
 func newTally(cfg loop.Config) *tally {
-	t := &tally{groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(len(cfg.EngineSlots))}
+	t := &tally{groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(&cfg)}
 	for i, slots := range cfg.EngineSlots {
 		for range slots {
 			t.engineOf = append(t.engineOf, int32(i))

@@ -35,7 +35,7 @@ func TestVariationOfArrivals(t *testing.T) {
 }
 
 func TestFleet(t *testing.T) {
-	f := newFleet(2)
+	f := newFleet(&loop.Config{EngineSlots: []int{1, 1}})
 	f.to(100)
 	f.made(1)
 	f.switched(0, 1)

@@ -13,7 +13,7 @@ import (
 // world records a loop driven through faults, stalls and restarts.
 func world(t *testing.T, seed uint64, n int) (loop.Config, []looptest.Record) {
 	t.Helper()
-	plan := looptest.Draw(seed)
+	plan := looptest.Draw(seed).WithCells()
 	plan.Faults.Garbage, plan.Faults.Reversed = 0, 0
 	w, err := looptest.NewWorld(plan)
 	if err != nil {

@@ -42,13 +42,31 @@ func (i *idle) of(whole int64) (s Idle) {
 	return s
 }
 
-// recovered takes the end of the process before, with which whatever was under way is gone.
+// recovered takes the end of the process before: of a group what still runs or stands interrupted elsewhere is left.
 func (o *Observer) recovered() {
 	o.s.Stopped = false
-	o.s.Due = o.newestWeights()
+	if o.run.Synced == loop.NoVersion { // no engine is left, and all come back with the newest weights
+		o.s.Due = o.newestWeights()
+	}
 	for _, g := range o.groups.All() {
 		g.Flying = 0
+	}
+	for i := range o.run.Slots {
+		if at := &o.run.Slots[i]; at.Runs && !at.Aborted {
+			o.flies(at.Group)
+		}
+	}
+	for _, p := range o.run.Parked.Entries() {
+		o.flies(p.Group)
+	}
+	for _, g := range o.groups.All() {
 		g.anew()
+	}
+}
+
+func (o *Observer) flies(id loop.GroupID) {
+	if g := o.groups.Get(id); g != nil {
+		g.Flying++
 	}
 }
 

@@ -1,6 +1,7 @@
 package attribution_test
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"testing"
@@ -27,7 +28,7 @@ type oracle struct {
 	cfg      loop.Config
 	l        *loop.Loop
 	history  map[loop.GroupID][]happening
-	running  map[loop.GroupID]map[[2]int32]bool // attempts that have not ended, parked ones too
+	running  map[loop.GroupID]map[[2]int32]int32 // the last slot of attempts that have not ended, parked ones too
 	slots    map[int32]looptestAttempt
 	made     []loop.LeaseID // the lease that made version i+1
 	madeAt   []int64
@@ -56,7 +57,7 @@ func newOracle(t *testing.T, cfg loop.Config) *oracle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &oracle{cfg: l.Config(), l: l, history: map[loop.GroupID][]happening{}, running: map[loop.GroupID]map[[2]int32]bool{},
+	return &oracle{cfg: l.Config(), l: l, history: map[loop.GroupID][]happening{}, running: map[loop.GroupID]map[[2]int32]int32{},
 		slots: map[int32]looptestAttempt{}, ready: map[loop.GroupID]loop.Action{}, readyBy: map[loop.GroupID]loop.LeaseID{},
 		queuedAt: map[loop.GroupID]loop.Version{}, trainer: map[string]float64{}, engines: map[string]float64{}, splits: map[loop.GroupID][]attribution.Split{}}
 }
@@ -80,11 +81,18 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 	}
 	ev := rec.Event
 	if ev.Kind == loop.Recovered {
-		o.due = o.newest(o.l.Version())
-		for g := range o.running {
-			o.lose(g, nil)
+		if len(o.cfg.EngineCells) == 0 {
+			o.due = o.newest(o.l.Version())
 		}
-		clear(o.slots)
+		ends := func(slot int32) bool { return len(o.cfg.EngineCells) == 0 || o.cfg.EngineCells[o.engineOf(slot)] == 0 }
+		for g, attempts := range o.running {
+			for a, slot := range attempts {
+				if ends(slot) {
+					o.lose(g, a)
+				}
+			}
+		}
+		maps.DeleteFunc(o.slots, func(slot int32, _ looptestAttempt) bool { return ends(slot) })
 	}
 	for i := range lost {
 		if !lost[i] && o.l.Lost(i) && !o.cfg.ResumeLost {
@@ -129,13 +137,9 @@ func (o *oracle) write(g loop.GroupID, what string, environment int64) {
 	o.history[g] = append(o.history[g], happening{what, o.now, o.l.Version(), o.due, environment})
 }
 
-// lose ends one attempt of a group, all for nil, without a score.
-func (o *oracle) lose(g loop.GroupID, a *[2]int32) {
-	if a != nil {
-		delete(o.running[g], *a)
-	} else {
-		clear(o.running[g])
-	}
+// lose ends one attempt of a group without a score.
+func (o *oracle) lose(g loop.GroupID, a [2]int32) {
+	delete(o.running[g], a)
 	if len(o.running[g]) == 0 {
 		o.write(g, "lost", 0)
 	}
@@ -145,7 +149,7 @@ func (o *oracle) lose(g loop.GroupID, a *[2]int32) {
 func (o *oracle) end(slot int32, a looptestAttempt) {
 	delete(o.slots, slot)
 	if !a.dead {
-		o.lose(a.group, &[2]int32{a.sample, a.attempt})
+		o.lose(a.group, [2]int32{a.sample, a.attempt})
 	}
 }
 
@@ -179,9 +183,9 @@ func (o *oracle) action(a loop.Action) {
 	case loop.StartRollout, loop.ResumeRollout:
 		o.slots[a.Slot] = looptestAttempt{group: a.Group, sample: a.Sample, attempt: a.Attempt}
 		if o.running[a.Group] == nil {
-			o.running[a.Group] = map[[2]int32]bool{}
+			o.running[a.Group] = map[[2]int32]int32{}
 		}
-		o.running[a.Group][[2]int32{a.Sample, a.Attempt}] = true
+		o.running[a.Group][[2]int32{a.Sample, a.Attempt}] = a.Slot
 		o.write(a.Group, "began", 0)
 	case loop.AbortRollout:
 		if s, there := o.slots[a.Slot]; there && s.group == a.Group && s.sample == a.Sample {
@@ -189,7 +193,7 @@ func (o *oracle) action(a loop.Action) {
 			o.slots[a.Slot] = s
 		}
 		if a.Reason != loop.ReasonNone {
-			o.lose(a.Group, &[2]int32{a.Sample, a.Attempt})
+			o.lose(a.Group, [2]int32{a.Sample, a.Attempt})
 		}
 	case loop.GroupQueued, loop.GroupHeld:
 		if _, before := o.ready[a.Group]; !before {

@@ -24,19 +24,16 @@ type history struct {
 
 // recompute follows all groups of a log with nothing of the observer's.
 func recompute(log []looptest.Record, cfg loop.Config) (all map[loop.GroupID]*history, version loop.Version) {
-	var engines []int32
-	for engine, n := range cfg.EngineSlots {
-		for range n {
-			engines = append(engines, int32(engine))
-		}
-	}
 	all = map[loop.GroupID]*history{}
 	for _, rec := range log {
 		ev := rec.Event
 		if ev.Kind == loop.Recovered || ev.Kind == loop.EngineLost && !cfg.ResumeLost {
 			for _, g := range all {
 				maps.DeleteFunc(g.runs, func(_ int32, run loop.Action) bool {
-					return ev.Kind == loop.Recovered || run.Slot >= 0 && engines[run.Slot] == ev.Engine
+					if ev.Kind == loop.Recovered { // other cells go on
+						return len(cfg.EngineCells) == 0 || cfg.EngineCells[run.Engine] == 0
+					}
+					return run.Slot >= 0 && run.Engine == ev.Engine
 				})
 			}
 		}
@@ -83,7 +80,7 @@ func recompute(log []looptest.Record, cfg loop.Config) (all map[loop.GroupID]*hi
 func TestAgainstRecomputation(t *testing.T) {
 	compared := 0
 	for seed := range uint64(150) {
-		plan := looptest.Draw(seed)
+		plan := looptest.Draw(seed).WithCells()
 		plan.Faults.Garbage, plan.Faults.Reversed, plan.Faults.SyncFails = 0, 0, 0
 		w, err := looptest.NewWorld(plan)
 		if err != nil {

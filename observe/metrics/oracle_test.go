@@ -13,6 +13,7 @@ import (
 // life is all that happened to one attempt.
 type life struct {
 	slot                  int32 // -1 while it stands interrupted
+	engine                int   // the last that it left
 	over, aborted, failed bool
 	since, inSlot         float64
 	tokens                float64
@@ -78,6 +79,11 @@ func (o *oracle) engineOf(slot int32) int {
 	panic("no such slot")
 }
 
+// ends says that a restart of the run's process ends what an engine has.
+func (o *oracle) ends(engine int) bool {
+	return len(o.cfg.EngineCells) == 0 || o.cfg.EngineCells[engine] == 0
+}
+
 func (o *oracle) observe(rec looptest.Record) {
 	dt := float64(rec.Event.Time - o.now)
 	for i, e := range o.l.Status().Engines {
@@ -112,6 +118,7 @@ func (o *oracle) observe(rec looptest.Record) {
 
 // leave takes an attempt out of its slot.
 func (o *oracle) leave(c *life) {
+	c.engine = o.engineOf(c.slot)
 	delete(o.slotted, c.slot)
 	o.occupied--
 	c.inSlot += float64(o.now) - c.since
@@ -138,14 +145,14 @@ func (o *oracle) completion(ev loop.Event) {
 			return // each is interrupted by an event of its own
 		}
 		for slot, at := range o.slotted {
-			if ev.Kind == loop.Recovered || o.engineOf(slot) == int(ev.Engine) {
+			if ev.Kind == loop.Recovered && o.ends(o.engineOf(slot)) || ev.Kind == loop.EngineLost && o.engineOf(slot) == int(ev.Engine) {
 				c := o.lives[at]
 				o.leave(c)
 				o.finish(c, loop.EndFailed, c.tokens)
 			}
 		}
 		for _, c := range o.lives {
-			if ev.Kind == loop.Recovered && !c.over && c.slot < 0 {
+			if ev.Kind == loop.Recovered && !c.over && c.slot < 0 && o.ends(c.engine) {
 				o.waiting--
 				o.finish(c, loop.EndFailed, c.tokens)
 			}
@@ -388,7 +395,7 @@ func TestSummaryAgainstRecomputation(t *testing.T) {
 	trained, reused := 0, 0
 	seen := map[string]float64{}
 	for seed := range uint64(250) {
-		plan := looptest.Draw(seed)
+		plan := looptest.Draw(seed).WithCells()
 		plan.Faults.Garbage, plan.Faults.Reversed = 0, 0
 		w, err := looptest.NewWorld(plan)
 		if err != nil {

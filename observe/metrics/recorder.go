@@ -46,6 +46,7 @@ type Measured struct {
 type Recorder struct {
 	keep      bool // trained groups may be trained again
 	asks      bool // the trainer asks for a batch before it is idle
+	cells     bool // engines are in several
 	attends   Attendance
 	groups    track.Groups[liveGroup]
 	run       track.Run
@@ -116,7 +117,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks}
+	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, cells: cfg.EngineCells != nil}
 	r.run, r.groups, r.attends = track.New(cfg), track.NewGroups[liveGroup](&cfg), NewAttendance(cfg)
 	r.window.histogram = make([]int64, StalenessMax+1)
 	r.control = newControl(cfg.Control)
@@ -181,11 +182,6 @@ func (r *Recorder) ObserveEvent(ev *loop.Event, m *Measured, actions []loop.Acti
 func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 	r.settle()
 	r.missed(r.attends.Observe(ev, actions))
-	if ev.Kind == loop.Recovered {
-		for _, p := range r.run.Parked.Entries() {
-			r.window.waste.add(loop.EndFailed, p.Tokens)
-		}
-	}
 	r.event(ev, m, r.run.Event(ev))
 	for i := range actions {
 		if a := &actions[i]; a.Kind == loop.StartRollout { // nearly all
@@ -223,8 +219,11 @@ func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
 	case loop.RolloutInterrupted:
 		r.interrupted(ev, left)
 	case loop.Recovered:
-		r.syncing = false
+		r.syncing = r.syncing && r.run.Synced != loop.NoVersion
 		r.lost(left, nil)
+		for _, p := range r.run.Dropped() {
+			r.window.waste.add(loop.EndFailed, p.Tokens)
+		}
 	case loop.EngineLost:
 		r.lost(left, &r.window.failures)
 	case loop.TrainStepEnded, loop.TrainerRestored:

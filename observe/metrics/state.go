@@ -169,6 +169,9 @@ func (r *Recorder) runFields(c *codec) {
 	list(c, &parked, func(p *track.Parked) {
 		whole(c, &p.Group)
 		whole(c, &p.Sample, &p.Number, &p.First)
+		if r.cells { // states of other runs stay as they were
+			whole(c, &p.Cell)
+		}
 		past(&p.Past)
 	})
 	list(c, &s.Engines, func(e *track.Engine) {

@@ -23,7 +23,7 @@ type observations struct {
 
 func draw(t *testing.T, seed uint64, steps int) observations {
 	t.Helper()
-	plan := looptest.Draw(seed)
+	plan := looptest.Draw(seed).WithCells()
 	w, err := looptest.NewWorld(plan)
 	if err != nil {
 		t.Fatal(err)
@@ -123,7 +123,7 @@ func summaryText(t *testing.T, r *Recorder) string {
 // Nothing that a recorder remembers is left out of its state: every field, however
 // deep, is filled with a number of its own, and comes back.
 func TestStateHasEveryField(t *testing.T) {
-	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2, 1}, QueueGroups: 1, Control: &loop.Control{Mean: 1}}
+	cfg := loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2, 1}, EngineCells: []int{0, 1}, QueueGroups: 1, Control: &loop.Control{Mean: 1}}
 	r := NewRecorder(cfg)
 	r.control.last = make([]moved, 2)
 	r.Steps = make([]Step, 1)
@@ -131,7 +131,7 @@ func TestStateHasEveryField(t *testing.T) {
 	fill(reflect.ValueOf(r).Elem(), &next)
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
-	r.keep, r.asks, r.attends.asks = fresh.keep, fresh.asks, fresh.attends.asks
+	r.keep, r.asks, r.cells, r.attends.asks = fresh.keep, fresh.asks, fresh.cells, fresh.attends.asks
 	r.control.goal = fresh.control.goal
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3

@@ -191,16 +191,16 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 		if d.run.Reports(ev) != nil {
 			d.drawSync(ev.Engine, map[bool]string{true: "failed"}[ev.Kind == loop.SyncFailed])
 		}
-	case loop.EngineLost:
-		d.loseEngine(ev.Engine, d.opt.Rules.ResumeLost)
-	case loop.Recovered:
-		for e := range d.run.Engines {
-			d.loseEngine(int32(e), false)
+	case loop.EngineLost, loop.Recovered:
+		for e := range d.run.Loses(ev) {
+			d.loseEngine(e, ev.Kind == loop.EngineLost && d.opt.Rules.ResumeLost)
 		}
-		d.endFleet("recovered")
 	}
 	trains := d.run.Lease.Runs
 	left := d.run.Event(ev)
+	if ev.Kind == loop.Recovered && !d.run.Sync.Runs {
+		d.endFleet("recovered")
+	}
 	switch ev.Kind {
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
 		for _, slot := range left {
@@ -244,9 +244,6 @@ func endOfStep(ev *loop.Event) string {
 // loseEngine draws what ends with an engine that is about to be lost. Its rollouts end by events of their
 // own where resumes says so.
 func (d *Drawing) loseEngine(engine int32, resumes bool) {
-	if engine < 0 || int(engine) >= len(d.run.Engines) {
-		return
-	}
 	slots, first := d.run.On(&d.run.Engines[engine])
 	for i := range slots {
 		if slots[i].Runs && !resumes {

@@ -245,7 +245,9 @@ const (
 func (d *Drawing) gauges() {
 	oldest := d.ahead
 	for i := range d.run.Engines {
-		oldest = min(oldest, d.run.Engines[i].Served)
+		if v := d.run.Engines[i].Served; v != loop.NoVersion { // one of another cell has never served
+			oldest = min(oldest, v)
+		}
 	}
 	level := [gaugeCount]int64{queueGroups: int64(len(d.queue.ready)), inFlight: d.run.Active, trainedVersion: int64(d.ahead), servedVersion: int64(oldest)}
 	if d.shown && level == d.level {

@@ -12,6 +12,8 @@ type Parked struct {
 	Sample, Number int32
 	// First is what Attempt.First was.
 	First int32
+	// Cell is that of the engine that it was interrupted on.
+	Cell int32 `json:",omitempty"`
 	Past
 }
 
@@ -81,6 +83,20 @@ func (b *Backlog) take(a *loop.Action) (p Parked, ok bool) {
 }
 
 func (b *Backlog) clear() { b.entries, b.head = b.entries[:0], 0 }
+
+// drop removes those of cell 0, and returns the list with them added.
+func (b *Backlog) drop(to []Parked) []Parked {
+	rest := b.entries[:0]
+	for _, p := range b.Entries() {
+		if p.Cell == 0 {
+			to = append(to, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	b.entries, b.head = rest, 0
+	return to
+}
 
 // MarshalJSON writes the list of attempts.
 func (b Backlog) MarshalJSON() ([]byte, error) { return json.Marshal(b.Entries()) }

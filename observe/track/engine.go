@@ -1,6 +1,10 @@
 package track
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"iter"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 // Phase is where an engine is in a weight sync.
 type Phase uint8
@@ -66,8 +70,8 @@ func (r *Run) MinServed() loop.Version {
 // engine takes an event of an engine.
 func (r *Run) engine(ev *loop.Event) {
 	if ev.Kind == loop.EngineLost {
-		if uint(ev.Engine) < uint(len(r.Engines)) {
-			r.lose(ev.Engine)
+		for i := range r.Loses(ev) {
+			r.lose(i)
 		}
 		return
 	}
@@ -129,6 +133,17 @@ func (r *Run) empty() {
 	for i := range r.Engines {
 		if e := &r.Engines[i]; !e.Gone && e.Phase == Loaded {
 			r.enter(e, Emptying)
+		}
+	}
+}
+
+// Loses are the engines that an event ends: one that is lost, and at a restart those of the process that was restarted.
+func (r *Run) Loses(ev *loop.Event) iter.Seq[int32] {
+	return func(yield func(int32) bool) {
+		for i := range int32(len(r.Engines)) {
+			if ends := ev.Kind == loop.EngineLost && ev.Engine == i || ev.Kind == loop.Recovered && r.cfg.Owns(i); ends && !yield(i) {
+				return
+			}
 		}
 	}
 }

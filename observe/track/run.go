@@ -8,6 +8,8 @@ type Run struct {
 	cfg loop.Config
 	// left are the slots whose attempts left them in the newest part of a step.
 	left []int32
+	// dropped are the interrupted attempts that the newest restart ended.
+	dropped []Parked
 }
 
 // State is the memory of a run, for observers that are saved.
@@ -30,7 +32,7 @@ type State struct {
 	Lease   Lease
 	Asked   bool
 	// Sync is the weight sync of the fleet. Synced is the version of the newest that is complete, loop.NoVersion after a
-	// restart of the run's process.
+	// restart that ended all engines.
 	Sync   Sync
 	Synced loop.Version
 }
@@ -80,6 +82,9 @@ func New(cfg loop.Config) Run {
 		for range n {
 			r.Slots[slot].Engine = int32(i)
 			slot++
+		}
+		if !cfg.Owns(int32(i)) {
+			r.Engines[i].Gone, r.Engines[i].Served = true, loop.NoVersion
 		}
 		if cfg.EnginesStart > 0 && i >= cfg.EnginesStart {
 			r.Engines[i].Gone = true
@@ -137,7 +142,7 @@ func (r *Run) Event(ev *loop.Event) (left []int32) {
 	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost:
 		r.engine(ev)
 	case loop.Recovered:
-		r.recovered()
+		r.recovered(ev)
 	}
 	return r.left
 }
@@ -229,7 +234,7 @@ func (r *Run) start(a *loop.Action) *Attempt {
 }
 
 func (r *Run) park(ev *loop.Event, at *Attempt) {
-	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Past: r.Past(ev.Slot)}
+	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Cell: r.cfg.CellOf(at.Engine), Past: r.Past(ev.Slot)}
 	p.SlotNS = r.NowNS - at.StartNS
 	if ev.Tokens > p.Tokens {
 		p.Interruptions++
@@ -268,17 +273,24 @@ func (r *Run) trainer(ev *loop.Event) {
 	}
 }
 
-// recovered takes the end of the process before: whatever was under way is gone, and every engine comes back without
-// weights.
-func (r *Run) recovered() {
-	r.Asked, r.Sync, r.Synced = false, Sync{}, loop.NoVersion
-	r.Parked.clear()
-	for i := range r.Engines {
+// recovered takes the end of the process before: whatever its engines had under way is gone, and they come back without
+// weights. A sync ends with it unless other cells go on with theirs.
+func (r *Run) recovered(ev *loop.Event) {
+	r.Asked = false
+	if r.cfg.EngineCells == nil {
+		r.Sync, r.Synced = Sync{}, loop.NoVersion
+	}
+	r.dropped = r.Parked.drop(r.dropped[:0])
+	for i := range r.Loses(ev) {
 		r.vacateAll(&r.Engines[i])
 		r.Engines[i].Gone = true
 		r.enter(&r.Engines[i], Apart)
 	}
+	r.empty()
 }
+
+// Dropped are the interrupted attempts that the newest restart ended, good until the next.
+func (r *Run) Dropped() []Parked { return r.dropped }
 
 // Touch reads slots and returns a sum that means nothing: an observer that knows which events come next has the slots
 // near by then. The slots must exist.

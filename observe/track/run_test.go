@@ -18,7 +18,7 @@ var phaseNames = [...]string{track.Apart: "serving", track.Loading: "loading", t
 func TestRunAgreesWithLoop(t *testing.T) {
 	steps, parked, lost := 0, 0, 0
 	for seed := range uint64(200) {
-		plan := looptest.Draw(seed)
+		plan := looptest.Draw(seed).WithCells()
 		w, err := looptest.NewWorld(plan)
 		if err != nil {
 			t.Fatal(err)

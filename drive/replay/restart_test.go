@@ -1,0 +1,64 @@
+package replay
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/looptest"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// A sync that goes on through a restart, in other cells, is as slow as its slowest load and switch, from its beginning on.
+func TestSyncThroughRestart(t *testing.T) {
+	syncs, through := 0, 0
+	for run := range looptest.Restarts(t, 40, 600) {
+		m := newMeasurer(trace.Header{}, run.Config)
+		var want recordedSync
+		since, restarts := map[int32]int64{}, false
+		for i, r := range run.Log {
+			m.event(&trace.Event{Event: r.Event}, int64(i), r.Actions)
+			switch ev := r.Event; {
+			case ev.Kind == loop.Recovered:
+				if restarts = run.Status[i-1].SyncTarget != loop.NoVersion; !restarts {
+					want = recordedSync{}
+				}
+			case !answers(run, i):
+			case ev.Kind == loop.WeightsLoaded:
+				want.loadNS = max(want.loadNS, ev.Time-since[ev.Engine])
+			default:
+				want.switchNS = max(want.switchNS, ev.Time-since[ev.Engine])
+			}
+			for _, a := range r.Actions {
+				switch a.Kind {
+				case loop.LoadWeights, loop.SwitchWeights:
+					since[a.Engine] = r.Event.Time
+				case loop.SyncCompleted:
+					if got := m.rec.syncs[a.Version]; got != want {
+						t.Errorf("step %d: the sync to v%d took %+v, want %+v", i, a.Version, got, want)
+					}
+					if syncs++; restarts && want.loadNS > 0 {
+						through++
+					}
+					want, restarts = recordedSync{}, false
+				}
+			}
+		}
+	}
+	if syncs < 300 || through < 100 {
+		t.Errorf("%d syncs, %d of them through a restart: too few to say anything", syncs, through)
+	}
+}
+
+// answers reports whether a step ends the load or the switch of an engine by the loop's word: it is in another state
+// afterwards, or told to do the next.
+func answers(run *looptest.Restarted, i int) bool {
+	ev := &run.Log[i].Event
+	if ev.Kind != loop.WeightsLoaded && ev.Kind != loop.WeightsSwitched {
+		return false
+	}
+	return run.Status[i-1].Engines[ev.Engine].State != run.Status[i].Engines[ev.Engine].State ||
+		slices.ContainsFunc(run.Log[i].Actions, func(a loop.Action) bool {
+			return (a.Kind == loop.LoadWeights || a.Kind == loop.SwitchWeights) && a.Engine == ev.Engine
+		})
+}
