@@ -49,6 +49,7 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if err := r.findRestored(); err != nil {
 			return err
 		}
+		r.complete(&r.opt.Resume.lacks)
 		r.recoverFleet()
 		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
 	}

@@ -14,6 +14,11 @@ func idOf(ev loop.Event) port.RolloutID {
 	return port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 }
 
+// discards reports whether an event is a score that does not count.
+func discards(ev loop.Event, counts bool) bool {
+	return ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !counts
+}
+
 // bundle hands out what is needed to understand a broken invariant.
 func (r *Runtime) bundle(broken *loop.InvariantError) {
 	if r.opt.OnBroken == nil {

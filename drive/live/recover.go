@@ -30,6 +30,9 @@ type Resume struct {
 	Counted     *Counted
 	// cells has the newest event of each cell of another process.
 	cells cellOrigins
+	// lacks is what the append of the last events did not bring into the log, as its process ended: their actions, and the
+	// note that the last event of all is a score that does not count.
+	lacks lacking
 	// Encoder goes on after the last line.
 	Encoder *trace.Encoder
 	// Ended: the last line is the end note, the process before finished in order.
@@ -330,8 +333,18 @@ func (r *Resume) replay(reader *trace.Reader) error {
 	p.OnEvent = func(ev *trace.Event, _ int64, actions []loop.Action) {
 		r.Recorder.Observe(ev.Event, metrics.Measured{QueueGroups: r.Loop.QueueGroups(), VersionTokens: ev.VersionTokens,
 			EnvironmentNS: ev.EnvironmentNS, Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(r.Loop, ev.Kind)}, actions)
-		r.Counted.Observe(ev.Event, r.Loop.Ledger(), actions)
+		r.lacks.note = nil
+		if counts := r.Counted.Observe(ev.Event, r.Loop.Ledger(), actions); discards(ev.Event, counts) {
+			id := idOf(ev.Event)
+			r.lacks.note = &id
+		}
 		r.cells.logged(ev.Origin)
+	}
+	p.OnNote = func(name string, _ []byte) error {
+		if name == trace.NoteDiscarded {
+			r.lacks.note = nil
+		}
+		return nil
 	}
 	if err := p.Play(); err != nil {
 		return err
@@ -342,5 +355,26 @@ func (r *Resume) replay(reader *trace.Reader) error {
 	}
 	r.Encoder, r.Ended, r.Events = reader.Encoder(), found.Ended, found.Events
 	r.Restarts += int(found.Recoveries)
+	for seq, a := range p.Pending() {
+		r.lacks.actions = append(r.lacks.actions, a)
+		r.lacks.events = append(r.lacks.events, seq)
+	}
 	return nil
+}
+
+// lacking is what a log lacks at its end. The actions follow from events, each at the same index.
+type lacking struct {
+	note    *port.RolloutID
+	actions []loop.Action
+	events  []int64
+}
+
+// complete renders what the log lacks, before anything else: cells of other processes go on with it.
+func (r *Runtime) complete(lacks *lacking) {
+	if lacks.note != nil {
+		r.note(trace.NoteDiscarded, *lacks.note)
+	}
+	for i, a := range lacks.actions {
+		r.lines = r.enc.AppendAction(r.lines, lacks.events[i], a)
+	}
 }

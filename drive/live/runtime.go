@@ -395,7 +395,7 @@ func (r *Runtime) step(c *completion) {
 		r.opt.Observe(&c.event, &c.measured, actions)
 	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
-	discarded := c.event.Kind == loop.RolloutScored && c.event.Mark != loop.MarkPruned && !counts
+	discarded := discards(c.event, counts)
 	if discarded {
 		r.note(trace.NoteDiscarded, idOf(c.event))
 	}

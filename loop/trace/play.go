@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 
 	"github.com/headway-rl/headway/loop"
 )
@@ -84,6 +85,18 @@ func NewPlayer(r *Reader, l *loop.Loop) *Player { return &Player{reader: r, loop
 
 // Tally returns what has been found so far.
 func (p *Player) Tally() Tally { return p.tally }
+
+// Pending yields the actions that the trace is still to show, each with the number of its event. A process did not live to
+// record them.
+func (p *Player) Pending() iter.Seq2[int64, loop.Action] {
+	return func(yield func(int64, loop.Action) bool) {
+		for i := range p.pending[p.head:] {
+			if d := &p.pending[p.head+i]; !yield(d.seq, d.action) {
+				return
+			}
+		}
+	}
+}
 
 // Line returns the line that was played last, from 1; 0 before the first.
 func (p *Player) Line() int { return p.line }

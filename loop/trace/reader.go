@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strconv"
 	"strings"
 )
 
@@ -110,7 +111,7 @@ func (r *Reader) Next() (Record, error) {
 		return Record{}, err
 	}
 	rec, err := parseLine(body)
-	if err == nil && rec.Event != nil && rec.Seq != r.at.Seq+1 {
+	if err == nil && rec.Event != nil && rec.Seq != r.at.Seq+1 && r.at.Seq != unknownSeq {
 		err = fmt.Errorf("event %d follows event %d", rec.Seq, r.at.Seq)
 	}
 	if err != nil {
@@ -122,6 +123,35 @@ func (r *Reader) Next() (Record, error) {
 		r.at.Seq = rec.Seq
 	}
 	return rec, nil
+}
+
+// unknownSeq is the event of a position that one line alone tells: the next event says its number.
+const unknownSeq = -1
+
+// After returns the position behind a line of a number. Of the events before it the line alone does not tell.
+func After(line []byte, number int64) (Position, error) {
+	body, found := bytes.CutSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte(`"}`))
+	sum := uint64(0)
+	_, digits, cut := bytes.Cut(body[max(0, len(body)-len(crcKey)-8):], []byte(crcKey))
+	err := errors.New("not a trace line: it does not end with a checksum")
+	if found && cut && len(digits) == 8 {
+		sum, err = strconv.ParseUint(string(digits), 16, 32)
+	}
+	return Position{Line: number, Seq: unknownSeq, Sum: uint32(sum)}, err
+}
+
+// ParseEvent reads the line of an event that stands alone, as the first of an Encoder.
+func ParseEvent(line []byte) (*Event, error) {
+	body, _ := bytes.CutSuffix(line, []byte("\n"))
+	end := len(body) - crcTail
+	if end < 1 || !bytes.Equal(body[end:], bytes.TrimSuffix(appendChecksum(nil, crc32.Checksum(body[:end], castagnoli)), []byte("\n"))) {
+		return nil, ErrChecksum
+	}
+	rec, err := parseLine(body[:end])
+	if err == nil && rec.Event == nil {
+		err = errors.New("not the line of an event")
+	}
+	return rec.Event, err
 }
 
 // Skip verifies the next line's checksum and reads nothing of it. It is for those who look for damage alone: the
