@@ -5,7 +5,8 @@
 //
 // A run has six streams, a key-value bucket and, if asked for, an object store:
 //
-//	headway_RUN_log        the event log: a message for what one Append brought, of whole lines
+//	headway_RUN_log        the event log: a message for what one Append brought, of whole lines, or
+//	                       several, of which all but the last say that more follows
 //	headway_RUN_header     the log's first line
 //	headway_RUN_snapshots  the newest two snapshots, in two of the three streams that are called
 //	                       headway_RUN_snapshots, …_snapshots2 and …_snapshots3
@@ -14,6 +15,9 @@
 //	                       messages of up to 1 MiB, each with a checksum
 //	headway_RUN_writer     the writer's lease
 //	headway_RUN_objects    files, such as published weights
+//
+// Cells in other processes follow the log by a Link, and say words to the writer by core NATS, one subject
+// a cell: headway.RUN.cell.NAME. No stream holds these, for the log says which of them arrived.
 //
 // # What survives
 //

@@ -29,6 +29,8 @@ const (
 	headerAppend = "Headway-Append"
 	// headerPiece is on the parts of a line that is too long for one message: their place, from 0.
 	headerPiece = "Headway-Piece"
+	// headerMore is on all messages of an append but the last.
+	headerMore = "Headway-More"
 )
 
 // logChunk is the most that goes into one message of the log, so that a reader, which is sent
@@ -244,6 +246,9 @@ func (l *eventLog) messages(s *Store, epoch uint64, lines [][]byte) []*nats.Msg 
 		}
 	}
 	flush()
+	for i := range max(len(out)-1, 0) {
+		out[i].Header[headerMore] = []string{"1"}
+	}
 	return out
 }
 

@@ -26,6 +26,8 @@ type logReader struct {
 	end    uint64 // the last sequence to read; 0: go on with what comes
 	lines  assembler
 	rest   []byte
+	// ends: the message that was read last ends an append.
+	ends bool
 	// instead, if not nil, reads the lines after so many from elsewhere, where the log is damaged.
 	instead func(line int64) (io.ReadCloser, error)
 	mirror  io.ReadCloser // what instead returned
@@ -119,7 +121,12 @@ func (s *Store) readFrom(ctx context.Context, line int64, end uint64) (*logReade
 	if err != nil {
 		return nil, err
 	}
-	r := &logReader{store: s, next: start, end: end, lines: assembler{line: line}}
+	return s.readMessages(ctx, start, end, assembler{line: line})
+}
+
+// readMessages opens a reader of the messages from one on, where lines are put together by what is before it.
+func (s *Store) readMessages(ctx context.Context, start, end uint64, lines assembler) (r *logReader, err error) {
+	r = &logReader{store: s, next: start, end: end, lines: lines}
 	r.ctx, r.cancel = context.WithCancel(ctx)
 	stop := context.AfterFunc(s.ctx, r.cancel)
 	cancel := r.cancel
@@ -201,6 +208,7 @@ func (r *logReader) message() ([]byte, error) {
 		return nil, r.store.gap(r.ctx, r.next, r.lines.line)
 	}
 	r.next++
+	r.ends = m.Headers().Get(headerMore) == ""
 	at, err := logPlaceOf(m.Headers())
 	if err != nil {
 		return nil, fmt.Errorf("store: message %d: %w", meta.Sequence.Stream, err)

@@ -72,6 +72,7 @@ type names struct {
 	// kept are the streams of snapshots, snapshots what their subjects begin with.
 	kept, snapshots [slotsOfSnapshots]string
 	bucket, objects string // buckets of the lease and of objects
+	cells           string // what the subjects begin with by which cells speak
 }
 
 // namesOf derives the names of a run's streams from its own name.
@@ -89,7 +90,7 @@ func namesOf(run string) names {
 		log: "headway_" + r + "_log", head: "headway_" + r + "_header", data: "headway_" + r + "_payload",
 		bucket: "headway_" + r + "_writer", objects: "headway_" + r + "_objects",
 		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload",
-		header: "headway." + r + ".header",
+		header: "headway." + r + ".header", cells: "headway." + r + ".cell",
 	}
 	for i := range n.kept {
 		number := ""

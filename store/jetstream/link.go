@@ -1,0 +1,185 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// Words of cells go by core NATS, one subject a cell: the log says which of them arrived, so that no stream holds them.
+
+// beginWait is the time between two looks for a run that has not begun.
+const beginWait = 100 * time.Millisecond
+
+// Link is a cell's connection to its run. It follows the log and says words to the writer. It makes and changes no stream.
+type Link struct {
+	store   *Store
+	subject string
+	answers string // the subject of answers
+	// next and lines are where Follow begins.
+	next  uint64
+	lines assembler
+
+	mutex    sync.Mutex
+	answered func([]byte)
+	back     func()
+}
+
+// OpenLink connects to a run's servers, which o names by URL, for the cell of a name. The context bounds that.
+func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.URL == "" {
+		return nil, errors.New("store: a cell of its own needs the address of the run's NATS servers, and URL is empty")
+	}
+	s := newStore(o)
+	l := &Link{store: s, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {}}
+	if err := l.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return l, nil
+}
+
+func (l *Link) open(ctx context.Context) (err error) {
+	s := l.store
+	if s.control, err = s.connect(ctx, "cell"); err != nil {
+		return err
+	}
+	s.control.SetReconnectHandler(func(*nats.Conn) { l.told(func() { l.back() }) })
+	if s.js, err = jetstream.New(s.control); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	l.answers = s.control.NewInbox()
+	if _, err = s.control.Subscribe(l.answers, func(m *nats.Msg) {
+		if m.Header.Get("Status") == "" { // else it is the server's: nobody hears cells now
+			l.told(func() { l.answered(m.Data) })
+		}
+	}); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	return nil
+}
+
+// told calls what Listen was given.
+func (l *Link) told(call func()) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	call()
+}
+
+// Listen has answers to words handed over, and every connection that is there again after it was lost.
+func (l *Link) Listen(answered func(answer []byte), back func()) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.answered, l.back = answered, back
+}
+
+// Say sends a word. An error says that it is not on its way; none says nothing.
+func (l *Link) Say(word []byte) error {
+	return l.store.control.PublishRequest(l.subject, l.answers, word)
+}
+
+// Begin waits until the run has begun, and returns the log's header and its end as of now, where Follow begins.
+func (l *Link) Begin(ctx context.Context) (trace.Header, trace.Position, error) {
+	for {
+		at, err := l.begin(ctx)
+		if err == nil {
+			h, _ := l.store.Header()
+			return h, at, nil
+		}
+		if !transient(err) && !errors.Is(err, errNoMessage) && !errors.Is(err, jetstream.ErrStreamNotFound) && !errors.Is(err, errTorn) {
+			return trace.Header{}, at, err
+		}
+		if !l.store.pause(ctx, beginWait) {
+			return trace.Header{}, at, errors.Join(context.Cause(ctx), err)
+		}
+	}
+}
+
+func (l *Link) begin(ctx context.Context) (at trace.Position, err error) {
+	s := l.store
+	try, cancel := context.WithTimeout(ctx, apiTimeout)
+	defer cancel()
+	if s.log, err = s.js.Stream(try, s.names.log); err != nil {
+		return at, err
+	}
+	info, err := s.log.Info(try)
+	if err != nil {
+		return at, err
+	}
+	for seq := info.State.LastSeq; seq > 0; seq-- { // a writer's marker and a line in pieces do not tell it
+		m, err := s.leaderGet(try, s.names.log, seq)
+		if err != nil {
+			return at, err
+		}
+		place, err := logPlaceOf(m.header)
+		if err != nil {
+			return at, err
+		}
+		if place.piece >= 0 || len(m.data) == 0 {
+			continue
+		}
+		line := place.line - 1 + int64(bytes.Count(m.data, newline))
+		if at, err = trace.After(m.data[bytes.LastIndexByte(m.data[:len(m.data)-1], '\n')+1:], line); err != nil {
+			return at, fmt.Errorf("store: message %d of the log: %w", seq, err)
+		}
+		l.next, l.lines = seq+1, assembler{line: line, epoch: place.epoch}
+		s.events.mutex.Lock()
+		defer s.events.mutex.Unlock()
+		return at, s.events.loadHeader(try, s)
+	}
+	return at, errNoMessage
+}
+
+// Follow hands over the lines behind Begin's position as they are appended, those of a message at a time. It says whether
+// an append ends with them. It goes on through lost connections, until the context ends or take fails.
+func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) error) error {
+	r, err := l.store.readMessages(ctx, l.next, 0, l.lines)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	for {
+		lines, err := r.message()
+		if err == nil && len(lines) > 0 {
+			err = take(lines, r.ends)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// Close ends the connection.
+func (l *Link) Close() error { return l.store.Close() }
+
+// HearCells has what cells say handed over, one word at a time, with the name of the cell whose subject it came by. The
+// answer goes back to the cell; nil is none. It ends with stop, or the store.
+func (s *Store) HearCells(take func(cell string, word []byte) (answer []byte)) (stop func(), err error) {
+	sub, err := s.control.Subscribe(s.names.cells+".>", func(m *nats.Msg) {
+		answer := take(strings.TrimPrefix(m.Subject, s.names.cells+"."), m.Data)
+		if answer == nil || m.Reply == "" {
+			return
+		}
+		if err := m.Respond(answer); err != nil { // it says its word again
+			s.options.Logf("store: answering a cell: %v", err)
+		}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("store: hearing cells: %w", err)
+	}
+	if err := s.control.Flush(); err != nil {
+		return nil, fmt.Errorf("store: hearing cells: %w", err)
+	}
+	return func() { _ = sub.Unsubscribe() }, nil
+}

@@ -1,0 +1,131 @@
+package jetstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// errEnough ends a following.
+var errEnough = errors.New("enough")
+
+// TestLinkFollows: a link hands over what is appended behind its begin, and where each append ends: one that is cut into
+// messages, one of a line that is cut into pieces, and one behind another writer's take-over.
+func TestLinkFollows(t *testing.T) {
+	url := startServer(t, nil)
+	o := Options{URL: url, Run: "followed"}
+	first := open(t, o)
+	enc := begin(t, first)
+	must(t, first.Append([][]byte{storetest.Event(enc, 1)}))
+	l, err := OpenLink(t.Context(), o, "b")
+	must(t, err)
+	defer l.Close()
+	h, at, err := l.Begin(t.Context())
+	must(t, err)
+	want := enc.Position()
+	if want.Seq = -1; h.Format != trace.Format || at != want {
+		t.Errorf("the log is at %+v, want %+v, in format %d", at, want, h.Format)
+	}
+	long := func(size int) []byte {
+		line, err := enc.AppendNote(nil, "long", strings.Repeat("x", size))
+		must(t, err)
+		return line
+	}
+	appends := [][][]byte{
+		{storetest.Event(enc, 2)},
+		{storetest.Event(enc, 3), long(200 << 10), long(200 << 10), storetest.Event(enc, 4)},
+		{storetest.Event(enc, 5), long(3 << 20)},
+		{long(3 << 20), storetest.Event(enc, 6)},
+	}
+	for _, lines := range appends[:3] {
+		must(t, first.Append(lines))
+	}
+	must(t, first.Close())
+	second := open(t, o)
+	must(t, second.Append(appends[3]))
+	n, messages, got := 0, 0, []byte(nil)
+	err = l.Follow(t.Context(), func(lines []byte, ends bool) error {
+		messages++
+		if got = append(got, lines...); !ends {
+			return nil
+		}
+		if want := bytes.Join(appends[n], nil); !bytes.Equal(got, want) {
+			t.Errorf("append %d ends with %d bytes, want %d", n, len(got), len(want))
+		}
+		if n, got = n+1, nil; n == len(appends) {
+			return errEnough
+		}
+		return nil
+	})
+	if !errors.Is(err, errEnough) || messages < 7 {
+		t.Errorf("%v, after %d appends in %d messages", err, n, messages)
+	}
+}
+
+// TestLinkSpeaks: a word reaches the writer with the name of its cell, of this run alone, and its answer comes back.
+func TestLinkSpeaks(t *testing.T) {
+	url := startServer(t, nil)
+	s := open(t, Options{URL: url, Run: "one"})
+	heard := make(chan string, 9)
+	stop, err := s.HearCells(func(cell string, word []byte) []byte {
+		heard <- cell + " says " + string(word)
+		if string(word) == "nothing" {
+			return nil
+		}
+		return []byte("no " + string(word))
+	})
+	must(t, err)
+	answers, back := make(chan string, 9), make(chan struct{}, 9)
+	for _, run := range []string{"two", "one"} {
+		l, err := OpenLink(t.Context(), Options{URL: url, Run: run}, "rack.1-b")
+		must(t, err)
+		defer l.Close()
+		l.Listen(func(answer []byte) { answers <- string(answer) }, func() { back <- struct{}{} })
+		must(t, l.Say([]byte("nothing")))
+		must(t, l.Say([]byte("word of "+run)))
+		must(t, l.store.control.Flush())
+		if err := l.Say(bytes.Repeat([]byte("x"), 2<<20)); err == nil {
+			t.Error("a word larger than any message is said")
+		}
+		must(t, l.store.control.ForceReconnect())
+		<-back
+	}
+	for _, want := range []string{"rack.1-b says nothing", "rack.1-b says word of one"} {
+		if got := <-heard; got != want {
+			t.Errorf("heard %q, want %q", got, want)
+		}
+	}
+	if got := <-answers; got != "no word of one" || len(answers) > 0 {
+		t.Errorf("the answer is %q, and there are %d more", got, len(answers))
+	}
+	stop()
+}
+
+// TestLinkWaitsForARun: a link begins where there is a run, and ends with its context before.
+func TestLinkWaitsForARun(t *testing.T) {
+	url := startServer(t, nil)
+	o := Options{URL: url, Run: "late"}
+	l, err := OpenLink(t.Context(), o, "b")
+	must(t, err)
+	defer l.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := l.Begin(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("without a run: %v", err)
+	}
+	began := make(chan error, 1)
+	go func() {
+		_, _, err := l.Begin(t.Context())
+		began <- err
+	}()
+	begin(t, open(t, o))
+	must(t, <-began)
+	if _, err := OpenLink(t.Context(), Options{Dir: t.TempDir(), Run: "late"}, "b"); err == nil {
+		t.Error("a link opens a server of its own")
+	}
+}
