@@ -86,7 +86,8 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
 func New(ctx context.Context, opt Options) (*Cell, error) {
 	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, syncs: make([]underWay, len(opt.Engines)),
 		ended: make(map[port.RolloutID]*rollout)}
-	c.outbox.post, c.outbox.last = opt.Post, trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}
+	c.outbox = outbox{post: opt.Post, cell: opt.Name, eventsMost: outboxEventsMost, bytesMost: outboxBytesMost,
+		last: trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}}
 	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	c.blobs, _ = port.As[port.Blobs](opt.Payloads)
 	if strings.Trim(opt.Name, nameLetters) != "" {
@@ -100,6 +101,12 @@ func New(ctx context.Context, opt Options) (*Cell, error) {
 
 // Wait returns when all has ended that runs in the cell. Its context is to have ended before.
 func (c *Cell) Wait() { c.running.Wait() }
+
+// Unlogged returns copies of at most so many events behind a sequence that the log does not show, with their ages. Any
+// goroutine may call it.
+func (c *Cell) Unlogged(behind int64, most int) []Event {
+	return c.outbox.behind(behind, most, c.opt.Clock())
+}
 
 // Err is why the cell can go on with no rollout, nil while it can. An event with Fatal says that there is one.
 func (c *Cell) Err() error {

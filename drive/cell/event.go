@@ -1,7 +1,11 @@
 package cell
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"sync"
+	"unsafe"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -17,6 +21,8 @@ type Event struct {
 	// Event is the loop's. Time is the cell's clock. Made is nil: whether the loop wants it is not the cell's to know.
 	loop.Event
 	Facts
+	// Age says how long ago the event happened, in nanoseconds, when it is sent to another process, whose clock is another.
+	Age int64
 	// Origin says which of the cell's events it is.
 	Origin trace.Origin
 	// Error is why it has failed, in words for the log; empty where nothing has.
@@ -45,25 +51,80 @@ type Facts struct {
 	StateLag int64
 }
 
+// What a cell keeps at most of what the log does not show, before its rollouts wait with the next word.
+const (
+	outboxEventsMost = 1 << 14
+	outboxBytesMost  = 16 << 20
+	// errorBytesMost is how much is kept of the words of one error.
+	errorBytesMost = 4 << 10
+)
+
 // outbox numbers what a cell says, and keeps it until the log shows it. The cell in the writer's process ends with it, and
 // no other writer has to hear anything again: its events have no number. All methods are safe for concurrent use.
 type outbox struct {
 	post func(*Event)
+	// cell is the name in every origin, empty for the cell in the writer's process. eventsMost and bytesMost bound what is kept.
+	cell       string
+	eventsMost int
+	bytesMost  int
 
 	mu sync.Mutex
-	// last is the origin of the newest event. unlogged[head:] are those that the log does not show, in their order.
+	// last is the origin of the newest event. unlogged[head:] are those that the log does not show, in their order, of so
+	// many bytes.
 	last     trace.Origin
 	unlogged []Event
 	head     int
+	bytes    int
+	// freed is closed when the log shows more. It is nil while nobody waits.
+	freed chan struct{}
 }
 
 // say posts an event, which is lent: the stacks of rollouts are small, and one that has to grow costs more than all else
-// here.
+// here. It does not wait for room: what follows the log, or holds a lock that this needs, must not wait for the log. Such
+// events answer actions, so that there are few.
 func (o *outbox) say(ev *Event) {
-	if o.last.Cell == "" {
+	if o.cell == "" {
 		o.post(ev)
 	} else {
 		o.keep(ev)
+	}
+}
+
+// sayInTurn says an event when there is room for it, or the context has ended.
+func (o *outbox) sayInTurn(ctx context.Context, ev *Event) {
+	if o.cell == "" {
+		o.post(ev)
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.await(ctx)
+	o.add(ev)
+}
+
+// room waits until there is room for an event, or the context ends.
+func (o *outbox) room(ctx context.Context) {
+	if o.cell == "" {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.await(ctx)
+}
+
+// await waits for room. o.mu must be held, and is.
+func (o *outbox) await(ctx context.Context) {
+	for (len(o.unlogged)-o.head >= o.eventsMost || o.bytes >= o.bytesMost) && ctx.Err() == nil {
+		if o.freed == nil {
+			o.freed = make(chan struct{})
+		}
+		freed := o.freed
+		o.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+		}
+		o.mu.Lock()
 	}
 }
 
@@ -71,10 +132,24 @@ func (o *outbox) say(ev *Event) {
 func (o *outbox) keep(ev *Event) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.add(ev)
+}
+
+// add is keep with o.mu held.
+func (o *outbox) add(ev *Event) {
+	if len(ev.Error) > errorBytesMost {
+		ev.Error = strings.ToValidUTF8(ev.Error[:errorBytesMost], "")
+	}
 	o.last.Sequence++
 	ev.Origin = o.last
 	o.unlogged = append(o.unlogged, *ev)
+	o.bytes += sizeOf(ev)
 	o.post(ev)
+}
+
+// sizeOf is about how much memory an event takes.
+func sizeOf(ev *Event) int {
+	return int(unsafe.Sizeof(*ev)) + len(ev.Error) + len(ev.ByVersion)*int(unsafe.Sizeof(loop.VersionTokens{}))
 }
 
 // logged takes that the log shows an event of some cell. What the cell has said before that one is not said again.
@@ -85,12 +160,17 @@ func (o *outbox) logged(shown trace.Origin) {
 		return
 	}
 	for o.head < len(o.unlogged) && o.unlogged[o.head].Origin.Sequence <= shown.Sequence {
+		o.bytes -= sizeOf(&o.unlogged[o.head])
 		o.unlogged[o.head] = Event{}
 		o.head++
 	}
 	if 2*o.head >= len(o.unlogged) { // which moves each event once at most
 		o.unlogged = o.unlogged[:copy(o.unlogged, o.unlogged[o.head:])]
 		o.head = 0
+	}
+	if o.freed != nil {
+		close(o.freed)
+		o.freed = nil
 	}
 }
 
@@ -101,4 +181,19 @@ func (o *outbox) repeat() {
 	for i := o.head; i < len(o.unlogged); i++ {
 		o.post(&o.unlogged[i])
 	}
+}
+
+// behind returns copies of at most so many events behind a sequence that the log does not show, with their age at a time.
+func (o *outbox) behind(sequence int64, most int, now int64) (all []Event) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	from := o.head
+	if n := len(o.unlogged); n > o.head {
+		from = min(max(int(sequence-o.unlogged[o.head].Origin.Sequence)+1+o.head, o.head), n)
+	}
+	all = slices.Clone(o.unlogged[from:min(from+most, len(o.unlogged))])
+	for i := range all {
+		all[i].Age = max(now-all[i].Time, 0)
+	}
+	return all
 }

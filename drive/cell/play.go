@@ -36,7 +36,7 @@ func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 	ev := Event{Event: p.event(loop.RolloutScored)}
 	post := func() {
 		c.keepEnded(p)
-		p.out.say(&ev)
+		p.out.sayInTurn(p.ctx, &ev)
 	}
 	if p.ctx.Err() != nil {
 		ev.Kind = loop.RolloutAborted

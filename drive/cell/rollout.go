@@ -235,6 +235,7 @@ func (p *rollout) tell() []port.ResumePoint {
 // response that was complete before the interruption goes on to its environment
 // without the slot, unless the rollout ends there.
 func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) (port.Generation, error) {
+	p.out.room(ctx) // engines wait while nobody hears what comes of it
 	p.mu.Lock()
 	if err := p.await(ctx); err != nil {
 		p.mu.Unlock()
@@ -279,12 +280,12 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 // sayFirst says that the first token was made.
 func (p *rollout) sayFirst(slot int32, v loop.Version) {
 	id := p.task.ID
-	p.out.say(&Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
+	p.out.sayInTurn(p.ctx, &Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
 }
 
 // sayLost says that an engine does not answer any more.
 func (p *rollout) sayLost(engine int32, err error) {
-	p.out.say(&Event{Event: loop.Event{Time: p.clock(), Kind: loop.EngineLost, Engine: engine, Reason: loop.ReasonEngine}, Error: err.Error()})
+	p.out.sayInTurn(p.ctx, &Event{Event: loop.Event{Time: p.clock(), Kind: loop.EngineLost, Engine: engine, Reason: loop.ReasonEngine}, Error: err.Error()})
 }
 
 // generate has an engine answer. One that takes no media is not asked where there are some: it would leave them out.

@@ -35,6 +35,6 @@ func (c *Cell) sync(a *loop.Action) {
 			ev.Down = errors.Is(err, port.ErrEngineDown)
 		}
 		ev.Time = c.opt.Clock()
-		c.outbox.say(&ev)
+		c.outbox.sayInTurn(c.ctx, &ev)
 	})
 }
