@@ -89,6 +89,11 @@ func TestLinkSpeaks(t *testing.T) {
 		must(t, l.Say([]byte("nothing")))
 		must(t, l.Say([]byte("word of "+run)))
 		must(t, l.store.control.Flush())
+		if run == "one" { // what comes while a connection is broken is lost
+			if got := <-answers; got != "no word of one" {
+				t.Errorf("the answer is %q", got)
+			}
+		}
 		if err := l.Say(bytes.Repeat([]byte("x"), 2<<20)); err == nil {
 			t.Error("a word larger than any message is said")
 		}
@@ -100,8 +105,8 @@ func TestLinkSpeaks(t *testing.T) {
 			t.Errorf("heard %q, want %q", got, want)
 		}
 	}
-	if got := <-answers; got != "no word of one" || len(answers) > 0 {
-		t.Errorf("the answer is %q, and there are %d more", got, len(answers))
+	if len(answers) > 0 {
+		t.Errorf("there are %d more answers", len(answers))
 	}
 	stop()
 }
