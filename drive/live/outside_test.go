@@ -402,7 +402,8 @@ func TestAbsentTrainer(t *testing.T) {
 	}
 }
 
-// TestStopWhileEnginesWait: an engine may wait for weights for as long as it takes; the run may be stopped meanwhile.
+// TestStopWhileEnginesWait: an engine may wait for weights for as long as it takes; the run may be stopped meanwhile, and goes
+// on when it is started again, however often.
 func TestStopWhileEnginesWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  func(r *live.Runtime, cancel func())
@@ -423,6 +424,14 @@ func TestStopWhileEnginesWait(t *testing.T) {
 				if res, err := r.Run(ctx); !c.want(res, err) || time.Since(began) > time.Hour+time.Second {
 					t.Errorf("after %v ended by %v, %v", time.Since(began), res.Reason, err)
 				}
+				w.engines[0].awaits = false
+				if res, err := w.runtime(t, w.resume(t)).Run(t.Context()); err != nil || res.Reason != loop.ReasonSteps {
+					t.Fatalf("it goes on, and ended by %v, %v", res.Reason, err)
+				}
+				w.resume(t)
+				clear(w.store.snapshots)
+				w.resume(t) // from the whole log, which has an end before its first event
+				replay(t, w)
 			})
 		})
 	}

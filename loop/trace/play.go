@@ -147,7 +147,7 @@ func (p *Player) onEvent(rec *Record) {
 		p.tally.Recoveries++
 		p.tally.Missing += int64(len(p.pending) - p.head)
 		p.pending, p.head = p.pending[:0], 0
-	case p.tally.Ended:
+	case p.tally.Ended && rec.Seq > 1: // a process may have ended before the run began
 		p.differ(rec.Seq, ev.Event, "", "an event after the run's end")
 		return
 	case p.executing && p.head < len(p.pending):

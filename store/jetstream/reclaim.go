@@ -16,6 +16,9 @@ import (
 const (
 	// reclaimStep is how many bytes of forgotten payloads a purge waits for.
 	reclaimStep = 32 << 20
+	// readerGone is how long the server keeps what it has of a reader that is gone. Of all readers it takes a thousand a
+	// stream, and a process that cannot go on is started again every second.
+	readerGone = 30 * time.Second
 	// retryWait is between two tries of something that the server could not do.
 	retryWait = 50 * time.Millisecond
 	// deletions is how many messages are deleted one by one at a time.
@@ -151,7 +154,7 @@ func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (state 
 func (s *Store) consume(ctx context.Context, stream jetstream.Stream, first uint64, headersOnly bool, atOnce int) (it jetstream.MessagesContext, err error) {
 	err = s.again(ctx, func(try context.Context) error {
 		consumer, err := stream.OrderedConsumer(try, jetstream.OrderedConsumerConfig{
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: headersOnly, MaxResetAttempts: -1,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: first, HeadersOnly: headersOnly, MaxResetAttempts: -1, InactiveThreshold: readerGone,
 		})
 		if err == nil {
 			it, err = consumer.Messages(jetstream.PullMaxMessages(atOnce))
