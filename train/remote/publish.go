@@ -147,7 +147,12 @@ func (t *Trainer) checkRestored(p *publication) error {
 		m, err := t.opt.Weights.Manifest(p.Version)
 		p.again = err == nil && m.RestoredFrom != nil && *m.RestoredFrom == from
 	}
-	if !p.again && p.Version != t.version+1 {
+	switch {
+	case p.again:
+		return nil
+	case t.phase == runEnded: // nothing follows from it, and the loop would not know it
+		return protocol.ErrRunEnded
+	case p.Version != t.version+1:
 		return outOfOrder(p.Version, t.version+1)
 	}
 	return nil

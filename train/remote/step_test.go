@@ -407,6 +407,27 @@ func TestAckWithoutPublish(t *testing.T) {
 	})
 }
 
+// When the run has ended, nothing follows from an earlier state.
+func TestNothingIsRestoredAfterTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, func(o *Options) { o.SyncEvery = 2 })
+		out := r.train(groups(5, 1, 0, 2))
+		r.lease("a", 0, 0)
+		_, err := r.Ack(t.Context(), 5, protocol.AckRequest{Trainer: "a", Attempt: 1, ForwardVersion: -1, StepVersion: -1})
+		r.must(err)
+		r.trained(out)
+		r.EndRun()
+		zero := loop.Version(0)
+		if _, err := r.Publish(t.Context(), protocol.PublishRequest{Trainer: "a", Version: 2, RestoredFrom: &zero}, nil); !errors.Is(err, protocol.ErrRunEnded) {
+			t.Errorf("it is told %v", err)
+		}
+		r.absent(2)
+		if len(r.went) != 0 {
+			t.Errorf("the loop was told of %v", r.went)
+		}
+	})
+}
+
 // A long upload keeps its lease; one that stands still does not.
 func TestUploadIsAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

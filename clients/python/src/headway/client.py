@@ -191,7 +191,10 @@ class Client:
         older = self._load_version
         found = self.weights(older)
         optimizer = self.optimizer(older)
-        self.restore(older, found, optimizer=optimizer or None)
+        try:
+            self.restore(older, found, optimizer=optimizer or None)
+        except errors.RunEnded:  # nothing follows from it, as `batches` finds out
+            self.version, self.action = older, "train"
         return found
 
     def weights(self, version: int | str = "latest") -> dict[str, Array]:

@@ -222,7 +222,9 @@ func (t *Trainer) loadSkipped(ctx context.Context) ([]Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = t.Restore(ctx, older, found, optimizer)
+	if _, err = t.Restore(ctx, older, found, optimizer); IsKind(err, RunEnded) {
+		t.Version, t.Action, err = older, "train", nil // nothing follows from it
+	}
 	return found, err
 }
 
