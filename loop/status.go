@@ -111,6 +111,16 @@ func (l *Loop) NextLease() LeaseID { return l.s.NextLease }
 // Lost reports whether an engine counts as lost.
 func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engineLost }
 
+// LiveGroups returns the groups that have been opened and have not ended, in no order.
+func (l *Loop) LiveGroups() (all []GroupID) {
+	for i := range l.s.Groups {
+		if g := &l.s.Groups[i]; g.State != groupFree {
+			all = append(all, g.ID)
+		}
+	}
+	return all
+}
+
 // Asked reports whether the trainer has asked for a batch since its last step began; always
 // false without Config.TrainerAsks.
 func (l *Loop) Asked() bool { return l.s.Asked }

@@ -22,7 +22,8 @@ type Options struct {
 	Engines []port.Engine
 	// Rules are those of the run, of the log's header.
 	Rules loop.Config
-	// Followed is the number of the newest event of the log that the cell has no part in: it executes what is behind it.
+	// Followed is the number of the newest event that the cell in the writer's process has no part in: it executes those
+	// behind it. Another cell executes what is behind the answer to its Hello.
 	Followed int64
 	// Environment plays the rollouts. It is told of starts and logged ends where it is a port.Starter or a
 	// port.Acknowledger.
@@ -36,8 +37,8 @@ type Options struct {
 	Space    *Space
 	// Clock is the run's time in nanoseconds, never falling.
 	Clock func() int64
-	// Post takes an event, which is lent. It must not block. It is called by any goroutine, by the one that follows too. If
-	// the cell has a name, it is called by one at a time, in the order of the events.
+	// Post takes an event, which is lent. It must not block. It is called by any goroutine, by the one that follows too. With a
+	// name it is called by one at a time, in the order of the events. Events that are to be repeated come again.
 	Post func(*Event)
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
@@ -59,8 +60,10 @@ type Cell struct {
 	// groups have the attempts that were started here, of groups that have not ended. followed is the newest event that was
 	// executed, syncs has the load or switch of each engine that the log has no answer to. They belong to the goroutine that
 	// follows.
+	// joined: the log has answered the hello.
 	groups   map[loop.GroupID]liveGroup
 	followed int64
+	joined   bool
 	syncs    []underWay
 	outbox   outbox
 	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels.
@@ -84,7 +87,7 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
 
 // New returns a cell that has not been told anything. All that it runs ends with ctx, whose cause its rollouts see.
 func New(ctx context.Context, opt Options) (*Cell, error) {
-	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, syncs: make([]underWay, len(opt.Engines)),
+	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, joined: opt.Name == "", syncs: make([]underWay, len(opt.Engines)),
 		ended: make(map[port.RolloutID]*rollout)}
 	c.outbox = outbox{post: opt.Post, cell: opt.Name, eventsMost: outboxEventsMost, bytesMost: outboxBytesMost,
 		last: trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}}

@@ -15,8 +15,8 @@ import (
 // that it can be sent.
 //
 // StartRollout and ResumeRollout are answered by RolloutInterrupted, RolloutScored, RolloutFailed or RolloutAborted.
-// LoadWeights is answered by WeightsLoaded or SyncFailed, SwitchWeights by WeightsSwitched or SyncFailed. FirstToken and
-// EngineLost answer nothing.
+// LoadWeights is answered by WeightsLoaded or SyncFailed, SwitchWeights by WeightsSwitched or SyncFailed. FirstToken,
+// EngineLost and a hello, whose kind is EngineJoined, answer nothing.
 type Event struct {
 	// Event is the loop's. Time is the cell's clock. Made is nil: whether the loop wants it is not the cell's to know.
 	loop.Event
@@ -25,6 +25,8 @@ type Event struct {
 	Age int64
 	// Origin says which of the cell's events it is.
 	Origin trace.Origin
+	// Hello is what the process is, in its first event alone, if the cell is another process.
+	Hello *Hello
 	// Error is why it has failed, in words for the log; empty where nothing has.
 	Error string
 	// Down, of SyncFailed: the engine cannot be reached, or does not answer any more.
@@ -192,7 +194,7 @@ func (o *outbox) behind(sequence int64, most int, now int64) (all []Event) {
 		from = min(max(int(sequence-o.unlogged[o.head].Origin.Sequence)+1+o.head, o.head), n)
 	}
 	all = slices.Clone(o.unlogged[from:min(from+most, len(o.unlogged))])
-	for i := range all {
+	for i := range all { // a hello does not change
 		all[i].Age = max(now-all[i].Time, 0)
 	}
 	return all

@@ -28,6 +28,9 @@ type Entry struct {
 //
 // One goroutine calls it, in the order of the log. It keeps nothing of the entry, and does not block.
 func (c *Cell) Follow(e *Entry) error {
+	if err := c.join(e); err != nil {
+		return err
+	}
 	switch {
 	case e.Seq <= c.followed:
 		return nil
@@ -51,6 +54,30 @@ func (c *Cell) Follow(e *Entry) error {
 	}
 	if lost >= 0 {
 		c.letGo(lost)
+	}
+	return nil
+}
+
+// join has a cell that is a process of its own follow the log from the answer to its hello on. What was decided before is
+// for another process. An error says that one has taken the cell's place.
+func (c *Cell) join(e *Entry) error {
+	o := &e.Origin
+	if c.opt.Name == "" || o.Cell != c.opt.Name {
+		if !c.joined {
+			if c.followed = e.Seq; e.Event.Kind == loop.Recovered {
+				c.outbox.repeat()
+			}
+		}
+		return nil
+	}
+	switch {
+	case o.Incarnation > c.opt.Incarnation:
+		return fmt.Errorf("cell: another process has taken the place of cell %s: event %d of the log is of its incarnation %d, and this is %d", o.Cell, e.Seq, o.Incarnation, c.opt.Incarnation)
+	case c.joined:
+	case o.Incarnation == c.opt.Incarnation:
+		c.joined, c.followed = true, e.Seq-1
+	default:
+		c.followed = e.Seq
 	}
 	return nil
 }

@@ -26,7 +26,7 @@ func (r *Runtime) begin(ctx context.Context) error {
 		if err := r.lostPayloads(); err != nil {
 			return err
 		}
-		if _, err := r.opt.Store.Retain(r.counted.Counts); err != nil {
+		if _, err := r.opt.Store.Retain(r.retained()); err != nil {
 			return fmt.Errorf("live: forgetting payloads that do not count: %w", err)
 		}
 		if err := r.setAside(); err != nil {
@@ -51,6 +51,7 @@ func (r *Runtime) begin(ctx context.Context) error {
 		}
 		r.complete(&r.opt.Resume.lacks)
 		r.recoverFleet()
+		r.recoverCells()
 		return r.turn(completion{event: loop.Event{Time: r.now, Kind: loop.Recovered}})
 	}
 	if stopped, err := r.serveFirst(ctx); stopped || err != nil {
@@ -106,6 +107,9 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 	inner, end := r.untilStop(ctx) // a load may wait for somebody to bring the weights
 	var wg sync.WaitGroup
 	for i, e := range r.opt.Engines[:len(errs)] {
+		if r.cellOf(i) != 0 {
+			continue
+		}
 		if errs[i] != nil {
 			errs[i] = fmt.Errorf("live: engine %s: %w: %w", e.Name(), port.ErrEngineDown, errs[i])
 			continue

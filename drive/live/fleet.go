@@ -210,7 +210,7 @@ func (r *Runtime) acquireFirst(ctx context.Context) (errs []error, stopped bool)
 	}
 	var all sync.WaitGroup
 	over := make(chan struct{})
-	for i := range r.opt.Engines {
+	for _, i := range r.enginesOf(0) {
 		if i >= r.startsWith() {
 			r.releaseEngine(int32(i))
 			continue
@@ -259,7 +259,7 @@ func (r *Runtime) recoverFleet() {
 	if r.opt.Fleet == nil || r.finished {
 		return
 	}
-	for i := range r.opt.Engines {
+	for _, i := range r.enginesOf(0) {
 		switch r.l.EngineState(i) {
 		case "away":
 			r.releaseEngine(int32(i))

@@ -16,6 +16,7 @@ type Options struct {
 	// Header begins the trace; its Loop holds the rules. Ignored when Resume is set.
 	Header trace.Header
 	// Engines in the order of Header.Loop.EngineSlots, each with that many slots.
+	// Those of cells in other processes are Elsewhere.
 	Engines     []port.Engine
 	Environment port.Environment
 	Trainer     port.Trainer
@@ -70,6 +71,9 @@ type Options struct {
 	// Patient makes a run that has no progress wait instead of ending as stalled. The run waits for a process outside
 	// that may still come: an environment's workers, an engine, a trainer. It is implied by Config.TrainerAsks.
 	Patient bool
+	// Cells are the names of the cells in other processes, by the number that Header.Loop.EngineCells has, from 1. A run that
+	// has some is Patient. Receive takes their events.
+	Cells []string
 	// Timer starts a timer that sends once after d, and returns what stops it. It must
 	// go by the same time as Clock. Nil means time.NewTimer.
 	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)

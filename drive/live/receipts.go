@@ -1,10 +1,12 @@
 package live
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
 
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -20,23 +22,32 @@ type receipts struct {
 // cellOrigins has an event of each cell, by its name.
 type cellOrigins map[string]trace.Origin
 
-// take reports whether an event is the next one of its cell, and notes it. Another one was taken before, or lacks one
-// before it, which the cell repeats with it. The time rises with every event of a cell: the log is in the order of time, and
-// has to show them in that of the cell, so that the last one stands for all.
-func (r *receipts) take(o trace.Origin, time *int64) bool {
+// take reports whether an event is the next one of its cell, and fits, and notes it. One that was taken before is not
+// taken again. The time rises with every event of a cell: the log is in the order of time, and has to show them in that of
+// the cell, so that the last one stands for all. An error refuses the event.
+func (r *receipts) take(o trace.Origin, time *int64, fits func() error) (taken bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.taken[o.Cell]
-	if o.Incarnation > before.Incarnation {
+	switch {
+	case o.Incarnation < before.Incarnation || o.Incarnation < 1:
+		return false, &cell.Refusal{Why: fmt.Sprintf("live: cell %s: this is incarnation %d, and incarnation %d has taken its place: start it with a higher number, one cell of a name at a time", o.Cell, o.Incarnation, before.Incarnation)}
+	case o.Incarnation > before.Incarnation:
 		before = trace.Origin{Incarnation: o.Incarnation}
 	}
-	if o.Incarnation != before.Incarnation || o.Sequence != before.Sequence+1 {
-		return false
+	switch next := before.Sequence + 1; {
+	case o.Sequence < next && o.Sequence > 0:
+		return false, nil
+	case o.Sequence != next:
+		return false, &cell.Refusal{Want: next, Why: fmt.Sprintf("live: cell %s, incarnation %d: event %d comes without those from %d on", o.Cell, o.Incarnation, o.Sequence, next)}
+	}
+	if err := fits(); err != nil {
+		return false, err
 	}
 	r.taken[o.Cell] = o
 	*time = max(*time, r.times[o.Cell]+1)
 	r.times[o.Cell] = *time
-	return true
+	return true, nil
 }
 
 // logged notes an event that is in the log with its origin, unless a later one of its cell is.

@@ -2,6 +2,7 @@ package live
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -24,24 +25,31 @@ func TestReceiptsTakeWhatIsNext(t *testing.T) {
 	for i, test := range []struct {
 		o          trace.Origin
 		time, want int64 // 0 for an event that is dropped
+		missing    int64 // where the refusal wants the cell to begin again, -1 for one that wants it to end
 	}{
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 7}, 5, 0},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, 5, 0},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 8}, 5, 5},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, 5, 6},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 10}, 3, 7},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 11}, 9, 9},
-		{trace.Origin{Cell: "b", Incarnation: 4, Sequence: 2}, 9, 0},
-		{trace.Origin{Cell: "b", Incarnation: 4, Sequence: 1}, 9, 10},
-		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 12}, 20, 0},
-		{trace.Origin{Cell: "c", Incarnation: 1, Sequence: 1}, 4, 4},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 7}, 5, 0, 0},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, 5, 0, 8},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 8}, 5, 5, 0},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, 5, 6, 0},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 10}, 3, 7, 0},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 11}, 9, 9, 0},
+		{trace.Origin{Cell: "b", Incarnation: 4, Sequence: 2}, 9, 0, 1},
+		{trace.Origin{Cell: "b", Incarnation: 4, Sequence: 1}, 9, 10, 0},
+		{trace.Origin{Cell: "b", Incarnation: 2, Sequence: 12}, 20, 0, -1},
+		{trace.Origin{Cell: "b", Incarnation: 4}, 9, 0, 2},
+		{trace.Origin{Cell: "c"}, 9, 0, -1},
+		{trace.Origin{Cell: "c", Incarnation: 1, Sequence: 1}, 4, 4, 0},
 	} {
-		time := test.time
-		if !r.take(test.o, &time) {
+		time, missing := test.time, int64(0)
+		taken, err := r.take(test.o, &time, func() error { return nil })
+		if !taken {
 			time = 0
 		}
-		if time != test.want {
-			t.Errorf("%d: %+v at %d is taken at %d, want %d", i, test.o, test.time, time, test.want)
+		if refusal, ok := errors.AsType[*cell.Refusal](err); ok {
+			missing = cmp.Or(refusal.Want, -1)
+		}
+		if time != test.want || missing != test.missing {
+			t.Errorf("%d: %+v at %d is taken at %d, want %d; missing from %d on, want %d: %v", i, test.o, test.time, time, test.want, missing, test.missing, err)
 		}
 	}
 }
@@ -92,7 +100,7 @@ func (l *linked) hear() (taken []cell.Event) {
 		case ev := <-l.words:
 			l.old = append(l.old, ev)
 			for range 1 + l.rng.IntN(2) {
-				if l.receipts.take(ev.Origin, &ev.Time) {
+				if ok, _ := l.receipts.take(ev.Origin, &ev.Time, func() error { return nil }); ok {
 					taken = append(taken, ev)
 				}
 				ev = l.old[l.rng.IntN(len(l.old))]
@@ -130,6 +138,7 @@ func TestEachWordIsInTheLogOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			l.lead(t)
+			l.cell.Hello(cell.Hello{})
 			for range 40 {
 				loads := make([]loop.Action, l.rng.IntN(4))
 				for i := range loads {
@@ -193,35 +202,5 @@ func TestCellsOfASnapshot(t *testing.T) {
 	want := cellOrigins{"a": {Cell: "a", Incarnation: 1, Sequence: 1}, "b": {Cell: "b", Incarnation: 2, Sequence: 7}}
 	if err != nil || !maps.Equal(got.cells, want) {
 		t.Errorf("%v, %v: want %v", got, err, want)
-	}
-}
-
-// TestRuntimeTakesEachWordOnce: a word that comes again is not given to the loop again, and the line of the event says
-// whose word it was, if the cell is another process.
-func TestRuntimeTakesEachWordOnce(t *testing.T) {
-	type parts struct {
-		port.Trainer
-		port.Weights
-	}
-	r, err := New(Options{Header: trace.Header{Loop: loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1}, QueueGroups: 1}}, Engines: []port.Engine{&linked{}},
-		Environment: &linked{}, Trainer: &parts{}, Weights: &parts{}, Store: &linked{}, Clock: func() int64 { return 0 }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	said := []trace.Origin{{}, {Cell: "b", Incarnation: 1, Sequence: 1}, {Cell: "b", Incarnation: 1, Sequence: 1}, {}}
-	for _, o := range said {
-		r.heard(&cell.Event{Event: loop.Event{Kind: loop.FirstToken}, Origin: o})
-	}
-	for len(r.inbox) > 0 {
-		c := <-r.inbox
-		r.step(&c)
-	}
-	var got []trace.Origin
-	reader := trace.NewReaderAt(bytes.NewReader(r.lines), trace.Position{}, trace.Header{})
-	for rec, err := reader.Next(); err == nil; rec, err = reader.Next() {
-		got = append(got, rec.Event.Origin)
-	}
-	if want := []trace.Origin{{}, said[1], {}}; !slices.Equal(got, want) || !maps.Equal(r.cells, cellOrigins{"b": said[1]}) {
-		t.Errorf("the log has words %v, want %v, and shows of cells %v", got, want, r.cells)
 	}
 }

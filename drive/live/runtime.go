@@ -29,6 +29,8 @@ type completion struct {
 	// report is the trainer's of a step; nil where it has none. It is much larger than all else here.
 	report *port.StepReport
 	err    error // for the log
+	// hello is what a process of a cell has said of itself.
+	hello *cell.Hello
 	// returns: a lost engine is back, or its fleet could not bring it.
 	returns bool
 	// after, if not nil, is called once the loop has taken the event.
@@ -52,6 +54,8 @@ type Runtime struct {
 	// receipts are of what cells have said, cells is what the log shows of it.
 	receipts receipts
 	cells    cellOrigins
+	// hearing is closed when the run has begun.
+	hearing chan struct{}
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
 	time    runClock
@@ -128,7 +132,7 @@ func New(opt Options) (*Runtime, error) {
 			return t.C, t.Stop
 		}
 	}
-	r := &Runtime{opt: opt, complaints: complaints{}, enc: &trace.Encoder{}, stop: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
+	r := &Runtime{opt: opt, complaints: complaints{}, enc: &trace.Encoder{}, stop: make(chan struct{}), hearing: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
 	r.outside.signal = make(chan struct{}, 1)
 	if from := opt.Resume; from != nil {
 		if from.Loop == nil || from.Recorder == nil || from.Encoder == nil || from.Counted == nil {
@@ -146,7 +150,10 @@ func New(opt Options) (*Runtime, error) {
 		r.counted = NewCounted(l.Config().Policy)
 	}
 	r.cfg, r.rec.Beside = r.l.Config(), r.source
-	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks
+	r.opt.Patient = opt.Patient || r.cfg.TrainerAsks || len(opt.Cells) > 0
+	if err := r.checkCells(); err != nil {
+		return nil, err
+	}
 	if len(opt.Engines) != len(r.cfg.EngineSlots) {
 		return nil, fmt.Errorf("live: %d engines for %d in the loop's config", len(opt.Engines), len(r.cfg.EngineSlots))
 	}
@@ -217,6 +224,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	if err := r.begin(ctx); err != nil {
 		return res, err
 	}
+	close(r.hearing)
 	if err := r.serve(ctx); err != nil {
 		return res, errors.Join(err, r.endStalled(err))
 	}
@@ -327,6 +335,10 @@ drain:
 		}
 		if c.err != nil && !errors.Is(c.err, port.ErrLeaseReturned) { // which whoever returned it has said
 			r.complain(c)
+		}
+		if c.hello != nil {
+			r.welcome(c)
+			continue
 		}
 		if !r.deliver(c) {
 			break
