@@ -63,10 +63,9 @@ func (w *world) stopAfter(t *testing.T, r *live.Runtime, steps int) {
 func (w *world) runtime(t *testing.T, resume *live.Resume) *live.Runtime {
 	t.Helper()
 	w.begin = time.Now()
-	begin, offset := w.begin, w.offset
 	opt := live.Options{
 		Header: trace.Header{Loop: w.cfg, Program: "test"}, Environment: w.env, Trainer: w.trainer, Weights: w.weights,
-		Store: w.store, Clock: func() int64 { return offset + time.Since(begin).Nanoseconds() }, Resume: resume,
+		Store: w.store, Clock: clockFrom(w.offset, w.begin), Resume: resume,
 		Logf: func(format string, args ...any) { w.logged = append(w.logged, fmt.Sprintf(format, args...)) },
 	}
 	for _, e := range w.engines {

@@ -1,0 +1,226 @@
+package link
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/drive/cell"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// Wire carries words to the writer of a run, and the run's log to a cell.
+type Wire interface {
+	// Begin waits until the run has begun, and returns the log's header and its end as of now.
+	Begin(ctx context.Context) (trace.Header, trace.Position, error)
+	// Follow hands over the lines behind that position as they are appended, whole ones, and whether an append ends with them.
+	// It goes on through lost connections, until the context ends or take fails.
+	Follow(ctx context.Context, take func(lines []byte, ends bool) error) error
+	// Say sends a word, which may be lost. An error says that there is no connection.
+	Say(word []byte) error
+	// Listen has answers to words handed over, and every connection that is there again after it was lost. Any goroutine
+	// calls back.
+	Listen(answered func(answer []byte), back func())
+}
+
+const (
+	// sayAtOnce is how many words are taken from the cell at a time.
+	sayAtOnce = 64
+	// silenceFirst and silenceMost are how long a cell waits for the log to show the first of its words before it says all of
+	// them again, at first and at last.
+	silenceFirst = 2 * time.Second
+	silenceMost  = 30 * time.Second
+)
+
+// Link is a cell in a process of its own.
+type Link struct {
+	wire   Wire
+	cell   *cell.Cell
+	hello  cell.Hello
+	log    *cell.Entries
+	wake   chan struct{}
+	cancel context.CancelCauseFunc
+	ctx    context.Context
+
+	mu sync.Mutex
+	// sent is the sequence up to which words were said, wanted is from where on the writer wanted them last.
+	sent, wanted int64
+}
+
+// New returns the link of a cell that o describes, by Name, Incarnation, Engines and all else but Post, of a program called
+// build. It waits until the run has begun. All that runs ends with ctx.
+func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, error) {
+	if o.Name == "" || o.Incarnation < 1 {
+		return nil, fmt.Errorf("link: the cell is called %q, incarnation %d: want a name, and a number from 1", o.Name, o.Incarnation)
+	}
+	header, at, err := wire.Begin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l := &Link{wire: wire, log: cell.NewEntries(at, header), wake: make(chan struct{}, 1)}
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	var engines []cell.EngineHello
+	for i, e := range o.Engines {
+		if e != nil {
+			engines = append(engines, cell.EngineHello{Engine: int32(i), Name: e.Name(), Slots: slotsOf(&o, i, e)})
+		}
+	}
+	l.hello = cell.NewHello(build, header, o.Rules, engines)
+	o.Post = l.post
+	if l.cell, err = cell.New(l.ctx, o); err != nil {
+		l.cancel(nil)
+		return nil, err
+	}
+	return l, nil
+}
+
+// slotsOf is how many slots of an engine the cell's document gives to the run.
+func slotsOf(o *cell.Options, i int, e port.Engine) int {
+	if i < len(o.Rules.EngineSlots) {
+		return min(e.Slots(), o.Rules.EngineSlots[i])
+	}
+	return e.Slots()
+}
+
+// Run has the cell say hello and follow the log. It ends with the context of New, when the writer refuses the cell, or when
+// the cell cannot go on. The error says why. All of the cell has ended then.
+func (l *Link) Run() error {
+	defer l.cell.Wait()
+	defer l.cancel(nil)
+	l.wire.Listen(l.answered, l.again)
+	saying := make(chan struct{})
+	go func() { defer close(saying); l.say() }()
+	l.cell.Hello(l.hello)
+	err := l.wire.Follow(l.ctx, l.follow)
+	if l.ctx.Err() != nil {
+		err = context.Cause(l.ctx)
+	}
+	l.cancel(err)
+	<-saying
+	return err
+}
+
+// follow takes lines of the log.
+func (l *Link) follow(lines []byte, ends bool) error {
+	entries, err := l.log.Add(lines, ends)
+	for i := range entries {
+		if err == nil {
+			err = l.cell.Follow(&entries[i])
+		}
+	}
+	return err
+}
+
+// post takes that the cell has an event to say, a new one or an earlier one once more.
+func (l *Link) post(ev *cell.Event) {
+	if ev.Fatal {
+		l.cancel(errors.New(ev.Error))
+		return
+	}
+	l.mu.Lock()
+	l.sent = min(l.sent, ev.Origin.Sequence-1)
+	l.mu.Unlock()
+	l.poke()
+}
+
+func (l *Link) poke() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it is to look already
+	}
+}
+
+// again has all said once more that the log does not show.
+func (l *Link) again() {
+	l.mu.Lock()
+	l.sent, l.wanted = 0, 0
+	l.mu.Unlock()
+	l.poke()
+}
+
+// answered takes a refusal. Words from a sequence on are said again once, however many that came behind were refused for it:
+// what is lost once more is found by the silence of the log.
+func (l *Link) answered(text []byte) {
+	var r cell.Refusal
+	switch err := json.Unmarshal(text, &r); {
+	case err != nil, r.Want < 0: // of no writer
+	case r.Want == 0:
+		l.cancel(&r)
+	default:
+		l.mu.Lock()
+		if r.Want != l.wanted {
+			l.wanted, l.sent = r.Want, min(l.sent, r.Want-1)
+		}
+		l.mu.Unlock()
+		l.poke()
+	}
+}
+
+// say sends what the cell says, until the context ends.
+func (l *Link) say() {
+	silence, pause, first := time.NewTimer(silenceFirst), silenceFirst, int64(0)
+	defer silence.Stop()
+	for {
+		select {
+		case <-l.wake:
+		case <-silence.C:
+			waits := int64(0)
+			if unlogged := l.cell.Unlogged(0, 1); len(unlogged) > 0 {
+				waits = unlogged[0].Origin.Sequence
+			}
+			if waits > 0 && waits == first {
+				pause = min(2*pause, silenceMost)
+				l.again()
+			} else {
+				pause = silenceFirst
+			}
+			first = waits
+			silence.Reset(pause)
+		case <-l.ctx.Done():
+			return
+		}
+		l.sayUnsent()
+	}
+}
+
+// sayUnsent says what has not been said, as long as there is a connection.
+func (l *Link) sayUnsent() {
+	for l.ctx.Err() == nil {
+		l.mu.Lock()
+		sent := l.sent
+		l.mu.Unlock()
+		unsent := l.cell.Unlogged(sent, sayAtOnce)
+		for i := range unsent {
+			word, err := unsent[i].Word()
+			if err != nil {
+				l.cancel(err)
+				return
+			}
+			if l.wire.Say(word) != nil {
+				return // all is said again with the next connection
+			}
+			if !l.passed(sent, unsent[i].Origin.Sequence) {
+				break
+			}
+			sent = unsent[i].Origin.Sequence
+		}
+		if len(unsent) == 0 {
+			return
+		}
+	}
+}
+
+// passed moves behind a word that was said, unless something before it is to be said again.
+func (l *Link) passed(before, sequence int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.sent != before {
+		return false
+	}
+	l.sent = sequence
+	return true
+}
