@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -98,4 +99,34 @@ func TestOutboxSendsAges(t *testing.T) {
 			t.Errorf("behind %d: ages %v, want %v", test.behind, got, test.want)
 		}
 	}
+}
+
+// TestTurnsWaitForRoom: no engine is asked for a turn while the outbox is full.
+func TestTurnsWaitForRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := filled(func(*Event) {})
+		p := newRollout(t.Context(), port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, func() int64 { return 0 }, o)
+		asked := 0
+		p.engine = &toldEngine{generate: func() { asked++ }}
+		go func() { _, _ = p.Sample(t.Context(), port.SampleRequest{Prompt: []int32{7}}) }()
+		if synctest.Wait(); asked != 0 {
+			t.Error("an engine is asked with a full outbox")
+		}
+		o.logged(trace.Origin{Cell: "b", Incarnation: 2, Sequence: 3})
+		if synctest.Wait(); asked != 1 {
+			t.Errorf("an engine is asked %d times once there is room", asked)
+		}
+	})
+}
+
+// toldEngine is an engine that answers at once.
+type toldEngine struct {
+	port.Engine
+	generate func()
+}
+
+func (e *toldEngine) Name() string { return "told" }
+func (e *toldEngine) Generate(context.Context, port.GenerateRequest) (port.Generation, error) {
+	e.generate()
+	return port.Generation{Tokens: []int32{1}, Logprobs: []float32{-1}, Versions: []loop.Version{0}}, nil
 }
