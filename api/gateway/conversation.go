@@ -30,6 +30,8 @@ type turn struct {
 	keys     []historyKey
 	messages int
 	thought  string
+	// rendered is the rendering that the prompt was made of.
+	rendered prefix
 	// media stand in the prompt, those before included.
 	media []media.Item
 }
@@ -139,7 +141,7 @@ func (c *conversation) note(p *prompt, agent string, index int, reply *protocol.
 func (c *conversation) remember(p *prompt, reply *protocol.TurnReply, before historyKey, told []answer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens), messages: len(p.keys), thought: told[0].Reasoning, media: p.media}
+	t := &turn{before: p.before, added: p.added, response: reply.Tokens, total: len(p.tokens) + len(reply.Tokens), messages: len(p.keys), thought: told[0].Reasoning, rendered: p.rendered, media: p.media}
 	for _, a := range told {
 		said := before.next(canonicalAnswer(a))
 		keys := []historyKey{said}
@@ -178,6 +180,8 @@ type prompt struct {
 	// before is the turn it goes on from, added what it adds to that.
 	before *turn
 	added  []int32
+	// rendered is the chat's rendering: another one than tokens where a response is spelled otherwise in it.
+	rendered prefix
 	// media stand among the tokens.
 	media []media.Item
 	// keys are the histories of its messages, nil for a completion.
@@ -208,13 +212,14 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 	}
 	p := &prompt{keys: histories(req)}
 	if t, n := c.longest(p.keys, req.messages); t != nil {
-		added, err := g.templates.continued(ctx, g.opt.Calls, sampled(g.opt.Calls, req, t), t, n)
+		added, whole, err := g.templates.continued(ctx, g.opt.Calls, sampled(g.opt.Calls, req, t), t, n)
 		if err == nil {
 			placed, err := g.place(ctx, req, n, added, t.total)
 			if err != nil {
 				return nil, err
 			}
 			p.before, p.added, p.tokens = t, added, append(t.sequence(len(added)), added...)
+			p.rendered = prefixOf(whole)
 			p.media = append(slices.Clip(t.media), placed...)
 			return p, nil
 		}
@@ -232,6 +237,7 @@ func (g *Gateway) prompt(ctx context.Context, c *conversation, req *request) (*p
 	}
 	p.tokens, p.added = whole, whole
 	if err == nil {
+		p.rendered = prefixOf(whole)
 		p.media, err = g.place(ctx, req, 0, whole, 0)
 	}
 	return p, err
@@ -254,19 +260,28 @@ func (t *templates) seesTools(ctx context.Context, req *request, whole []int32) 
 }
 
 // continued returns what follows a turn's tokens in the prompt of a chat whose first n messages end
-// with its response: the end of that message where it was not sampled, and all that was added.
-func (t *templates) continued(ctx context.Context, dialect *calls.Dialect, req *request, from *turn, n int) ([]int32, error) {
+// with its response: the end of that message where it was not sampled, and all that was added. It also
+// returns the chat's rendering.
+func (t *templates) continued(ctx context.Context, dialect *calls.Dialect, req *request, from *turn, n int) (added, whole []int32, err error) {
 	closing, err := t.closing(ctx)
 	if err != nil {
-		return nil, extendable(err)
+		return nil, nil, extendable(err)
 	}
+	if whole, err = t.chat(ctx, req.messages, req.tools, true); err != nil {
+		return nil, nil, err
+	}
+	added, ok := proven(dialect, closing, from, whole)
+	if !ok {
+		added, err = t.compared(ctx, dialect, req, from, n, closing, whole)
+	}
+	return added, whole, err
+}
+
+// compared is what continued returns, told by a second rendering: of the chat up to the response.
+func (t *templates) compared(ctx context.Context, dialect *calls.Dialect, req *request, from *turn, n int, closing, whole []int32) ([]int32, error) {
 	before, err := t.chat(ctx, req.messages[:n], req.tools, false)
 	if err != nil {
 		return nil, extendable(err)
-	}
-	whole, err := t.chat(ctx, req.messages, req.tools, true)
-	if err != nil {
-		return nil, err
 	}
 	if last := len(from.response) - 1; last >= 0 && dialect.Ends(from.response[last]) {
 		if added, ok := behindEnd(dialect, before, whole); ok {

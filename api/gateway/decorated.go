@@ -17,13 +17,16 @@ func (t *templates) decorated(ctx context.Context, req *request, n int, before, 
 	if err != nil {
 		return nil, err
 	}
+	said, ok := was.content(before)
+	if !ok {
+		return nil, errNotExtendable
+	}
 	is, err := t.around(ctx, req, n, len(req.messages), true)
 	if err != nil {
 		return nil, err
 	}
-	said, ok := was.content(before)
 	again, same := is.content(whole)
-	if !ok || !same || !slices.Equal(said, again) || len(is.head) > len(was.head) || !slices.Equal(is.head, was.head[:len(is.head)]) {
+	if !same || !slices.Equal(said, again) || len(is.head) > len(was.head) || !slices.Equal(is.head, was.head[:len(is.head)]) {
 		return nil, errNotExtendable
 	}
 	return slices.Clone(is.tail), nil

@@ -74,6 +74,12 @@ type reference struct {
 	blank bool
 	// mute renders no message that ends in the assistant's, as templates do that ask for alternation.
 	mute bool
+	// day is said at the beginning of every chat, if not empty.
+	day string
+	// counts says at the beginning how many messages there are, at most nine.
+	counts bool
+	// trims leaves out the space around what is said.
+	trims bool
 	// toolless says nothing of tools, shy only where a system's message begins the chat, and strict
 	// renders no chat without them.
 	toolless, shy, strict bool
@@ -177,8 +183,17 @@ func (t *reference) Render(ctx context.Context, messages, tools []byte, generati
 	if tools != nil && !t.toolless && !(t.shy && chat[0].Role != "system") {
 		ids = append(ids, renderOne(referenceMessage{Role: "system"}, "tools: "+string(canonical(tools)))...)
 	}
+	if t.day != "" {
+		ids = append(ids, renderOne(referenceMessage{Role: "system"}, "today is "+t.day)...)
+	}
+	if t.counts {
+		ids = append(ids, renderOne(referenceMessage{Role: "system"}, fmt.Sprint(min(len(chat), 9)))...)
+	}
 	for i, m := range chat {
 		content := m.text()
+		if t.trims {
+			content = strings.TrimSpace(content)
+		}
 		if t.blank && m.Role == "assistant" && i > lastUser && !strings.Contains(content, "</think>") {
 			content = "<think></think>" + content
 		}
