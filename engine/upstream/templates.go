@@ -19,8 +19,8 @@ const templatesTokens = 8 << 20
 
 // TemplatesOptions of a Templates.
 type TemplatesOptions struct {
-	// Engines are asked in this order; those that cannot are passed over, and so are those that do
-	// not answer within 20 s. At least one.
+	// Engines are asked in turn, the least busy with it first; those that cannot are passed over, and so are
+	// those that do not answer within 20 s. At least one.
 	Engines []*Engine
 	// Away, if not nil, reports which of them are not to be asked now: their servers are not started.
 	Away func(engine int) bool
@@ -28,12 +28,13 @@ type TemplatesOptions struct {
 	Tokens int
 }
 
-// Templates renders chats and reads tokens by the engines that can. It remembers what it was told:
+// Templates renders chats and reads tokens by the engines that can, each in its turn. It remembers what it was told:
 // the rollouts of a group begin with the same chat, and a turn's answer is read once. It is safe
 // for concurrent use.
 type Templates struct {
 	engines []*Engine
 	away    func(engine int) bool
+	turns   *turns
 
 	mu    sync.Mutex
 	known map[[sha256.Size]byte]*list.Element
@@ -61,7 +62,7 @@ func NewTemplates(o TemplatesOptions) (*Templates, error) {
 	if o.Away == nil {
 		o.Away = func(int) bool { return false }
 	}
-	return &Templates{engines: slices.Clone(o.Engines), away: o.Away, known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
+	return &Templates{engines: slices.Clone(o.Engines), away: o.Away, turns: newTurns(o.Engines), known: map[[sha256.Size]byte]*list.Element{}, most: o.Tokens}, nil
 }
 
 // Render returns the tokens of a chat; messages and tools are JSON in OpenAI's shape. With
@@ -118,40 +119,32 @@ func keyOf(kind byte, parts ...[]byte) (key [sha256.Size]byte) {
 // no tokens. Another call would fail alike.
 var ErrNoTokenizer = errors.New("no engine has a tokenizer")
 
-// ask returns what is remembered, or asks the first engine that can and answers.
+// ask returns what is remembered, or asks engines until one answers.
 func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question func(context.Context, *Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
 	if got, ok := t.recall(key); ok {
 		return got, nil
 	}
 	var problems []error
 	asked, lacking := 0, 0
-	for i, e := range t.engines {
+	for _, i := range t.turns.order() {
 		if t.away(i) {
 			continue
 		}
 		asked++
-		how, ok := e.opt.Dialect.(Templater)
-		if !ok {
-			lacking++
-			problems = append(problems, e.fail("a server of kind %s renders no chats", e.opt.Dialect.Kind()))
-			continue
-		}
-		caps, err := e.readyBeside(ctx)
-		if err == nil && !caps.Template {
-			lacking++
-			err = e.fail("%w: it renders no chats and reads no tokens", ErrLacking)
-		}
-		var got remembered
-		if err == nil {
-			got, err = bounded(ctx, func(ctx context.Context) (remembered, error) { return question(ctx, e, caps, how) })
-		}
-		if err == nil {
+		t.turns.begin(i)
+		got, err := t.engines[i].answer(ctx, question)
+		status := StatusOf(err)
+		final := ctx.Err() != nil || status >= 400 && status < 500 && status != 404 && status != 429 // the others would say the same
+		t.turns.end(i, err == nil || final)
+		switch {
+		case err == nil:
 			got.key = key
 			t.remember(got)
 			return got, nil
-		}
-		if status := StatusOf(err); ctx.Err() != nil || status >= 400 && status < 500 && status != 404 && status != 429 {
-			return remembered{}, err // the others would say the same
+		case final:
+			return remembered{}, err
+		case errors.Is(err, errRendersNothing):
+			lacking++
 		}
 		problems = append(problems, err)
 	}
@@ -162,6 +155,25 @@ func (t *Templates) ask(ctx context.Context, key [sha256.Size]byte, question fun
 		return remembered{}, fmt.Errorf("%w: %w", ErrNoTokenizer, errors.Join(problems...))
 	}
 	return remembered{}, fmt.Errorf("no engine renders the chat or reads the tokens: %w", errors.Join(problems...))
+}
+
+// errRendersNothing: an engine's server has no tokenizer to answer with.
+var errRendersNothing = errors.New("it renders no chats and reads no tokens")
+
+// answer asks one engine.
+func (e *Engine) answer(ctx context.Context, question func(context.Context, *Engine, *Capabilities, Templater) (remembered, error)) (remembered, error) {
+	how, ok := e.opt.Dialect.(Templater)
+	if !ok {
+		return remembered{}, e.fail("a server of kind %s: %w", e.opt.Dialect.Kind(), errRendersNothing)
+	}
+	caps, err := e.readyBeside(ctx)
+	if err != nil {
+		return remembered{}, err
+	}
+	if !caps.Template {
+		return remembered{}, e.fail("%w: %w", ErrLacking, errRendersNothing)
+	}
+	return bounded(ctx, func(ctx context.Context) (remembered, error) { return question(ctx, e, caps, how) })
 }
 
 // bounded gives one engine's answer its time, so that one that hangs does not keep the others from being

@@ -147,7 +147,7 @@ func TestTemplatesPassOverWhoCannot(t *testing.T) {
 	}
 	// What a server refuses, the next would refuse as well.
 	down.err = &StatusError{Status: 400, Message: "no such role"}
-	if _, err := templates.Render(t.Context(), []byte("b"), nil, true); StatusOf(err) != 400 || fine.asked.Load() != 1 {
+	if _, err := newTemplates(t, 0, cannot, broken, third).Render(t.Context(), []byte("b"), nil, true); StatusOf(err) != 400 || fine.asked.Load() != 1 {
 		t.Errorf("%v; asked %d times", err, fine.asked.Load())
 	}
 	alone := newTemplates(t, 0, cannot)
@@ -183,7 +183,7 @@ func TestTemplatesPassOverWhoHangs(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), probeLimit/2)
 		defer cancel()
-		if _, err := templates.Encode(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) || fine.asked.Load() != 1 {
+		if _, err := newTemplates(t, 0, first, second).Encode(ctx, "b"); !errors.Is(err, context.DeadlineExceeded) || fine.asked.Load() != 1 {
 			t.Errorf("who asked gave up, and it says %v; the next was asked %d times", err, fine.asked.Load())
 		}
 		if _, err := newTemplates(t, 0, first).Encode(t.Context(), "c"); !errors.Is(err, context.DeadlineExceeded) {
@@ -191,6 +191,70 @@ func TestTemplatesPassOverWhoHangs(t *testing.T) {
 		}
 	})
 }
+
+// Questions go round. An engine that fails is left alone until others have answered many more, and is asked again
+// then; where it alone is left it is asked at once.
+func TestTemplatesAskInTurn(t *testing.T) {
+	a, first := newSpelling(t, nil)
+	b, second := newSpelling(t, nil)
+	c, third := newSpelling(t, nil)
+	templates := newTemplates(t, 0, first, second, third)
+	asked := 0
+	ask := func(times int) {
+		t.Helper()
+		for range times {
+			asked++
+			text := strings.Repeat("x", asked)
+			if got, err := templates.Encode(t.Context(), text); err != nil || string(got) != text {
+				t.Fatalf("%q, %v", string(got), err)
+			}
+		}
+	}
+	counts := func() [3]int64 { return [3]int64{a.asked.Swap(0), b.asked.Swap(0), c.asked.Swap(0)} }
+	if ask(30); counts() != [3]int64{10, 10, 10} {
+		t.Error("questions do not go round")
+	}
+	b.err = errors.New("gone")
+	ask(turnsPast)
+	if got := counts(); got[1] != 1 || got[0]+got[2] != turnsPast {
+		t.Errorf("one is gone, and they are asked %d times", got)
+	}
+	b.err = nil
+	ask(turnsPast)
+	if got := counts(); got[1] < turnsPast/4 {
+		t.Errorf("one is back, and they are asked %d times", got)
+	}
+	a.err, c.err = errors.New("gone"), errors.New("gone")
+	ask(turnsPast)
+	if got := counts(); got[1] != turnsPast || got[0] > 2 || got[2] > 2 {
+		t.Errorf("one is left, and they are asked %d times", got)
+	}
+}
+
+// An engine that is busy with an answer is asked after one that is not, and one of another kind at last.
+func TestTemplatesAskTheLeastBusy(t *testing.T) {
+	_, first := newSpelling(t, nil)
+	_, second := newSpelling(t, nil)
+	s, other := newSpelling(t, nil)
+	other.opt.Dialect = foreign{s}
+	turns := newTurns([]*Engine{first, second, other})
+	turns.begin(0)
+	for range 3 {
+		if got := turns.order(); !slices.Equal(got, []int{1, 0, 2}) {
+			t.Errorf("the first is busy, and the order is %d", got)
+		}
+	}
+	turns.end(0, true)
+	turns.begin(1)
+	if got := turns.order(); !slices.Equal(got, []int{0, 1, 2}) {
+		t.Errorf("the second is busy, and the order is %d", got)
+	}
+}
+
+// foreign is a dialect of another kind.
+type foreign struct{ *spelling }
+
+func (foreign) Kind() string { return "foreign" }
 
 // Engines that are not started are not asked, and say nothing of what those can that are.
 func TestTemplatesPassOverWhoIsAway(t *testing.T) {
