@@ -6,12 +6,14 @@
 // that it sampled stay in every later prompt, and only the added part is rendered. A history that
 // was changed begins a new branch, which is trained on as a sequence of its own.
 //
-// The added part is told by the difference of two renderings: of the chat up to the policy's message,
-// and of all of it. The close of that message is the common end of two chats that differ in its text.
-// The first rendering may not begin the second, because the template puts something before its last
-// answer, such as an empty block of thinking. Then the added part is the common text of two such chats
-// behind that answer. Where the answer itself is rendered otherwise, as under templates that leave out
-// earlier thinking, the prompt is the whole rendering and begins a branch. It is counted as fallback.
+// The added part is told by one rendering, of the whole chat, where that proves it. It has to begin with the
+// rendering that the turn before was made of, and to go on with what was sampled, token by token. Else the
+// difference of two renderings tells it: of the chat up to the policy's message, and of all of it. The close of
+// that message is the common end of two chats that differ in its text. The first rendering may not begin the
+// second, because the template puts something before its last answer, such as an empty block of thinking. Then the
+// added part is the common text of two such chats behind that answer. Where the answer itself is rendered
+// otherwise, as under templates that leave out earlier thinking, the prompt is the whole rendering and begins a
+// branch. It is counted as fallback.
 // The text prompts of /v1/completions are not joined: a client that continues a response there sends
 // token ids.
 //

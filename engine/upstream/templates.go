@@ -19,7 +19,7 @@ const templatesTokens = 8 << 20
 
 // TemplatesOptions of a Templates.
 type TemplatesOptions struct {
-	// Engines are asked in turn, the least busy with it first; those that cannot are passed over, and so are
+	// Engines are asked in turn, the least busy with it first. Those that cannot are passed over, and so are
 	// those that do not answer within 20 s. At least one.
 	Engines []*Engine
 	// Away, if not nil, reports which of them are not to be asked now: their servers are not started.
