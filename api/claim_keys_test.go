@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +12,19 @@ import (
 )
 
 // offering gives out one rollout at every claim.
-type offering struct{ Rollouts }
+type offering struct {
+	Rollouts
+	touched *[]string // by id and worker; nil notes none
+}
 
 func (offering) Claim(context.Context, protocol.ClaimRequest) (protocol.Claims, error) {
 	return protocol.Claims{Rollouts: []protocol.Claim{{ID: "g1-s0-a1"}}}, nil
 }
 
-func (offering) Touch(_ context.Context, _ string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+func (o offering) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+	if o.touched != nil {
+		*o.touched = append(*o.touched, id+" by "+req.Worker)
+	}
 	return protocol.TouchReply{Wanted: req.Secret == ""}, nil
 }
 
@@ -53,7 +60,8 @@ func TestSignatures(t *testing.T) {
 // sees a secret.
 func TestClaimsSentAgain(t *testing.T) {
 	c := start(t, Options{}, nil)
-	if err := c.server.Mount(Ports{Plane: c.plane, Rollouts: offering{}}); err != nil {
+	var touched []string
+	if err := c.server.Mount(Ports{Plane: c.plane, Rollouts: offering{touched: &touched}}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func() answer {
@@ -63,6 +71,9 @@ func TestClaimsSentAgain(t *testing.T) {
 	var claims protocol.Claims
 	if err := json.Unmarshal([]byte(first.body), &claims); err != nil || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
 		t.Fatalf("%v: first %v, again %v", err, first, again)
+	}
+	if !slices.Equal(touched, []string{"g1-s0-a1 by w"}) {
+		t.Errorf("the second call is a word to %q", touched)
 	}
 	key, secret := claims.Rollouts[0].Key, claims.Rollouts[0].Secret
 	for name, k := range c.server.replies.byKey {

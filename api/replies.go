@@ -161,6 +161,9 @@ func (s *Server) once(w http.ResponseWriter, r *http.Request, who caller, key st
 			if err != nil {
 				return err
 			}
+			if r.URL.Path == claimPath {
+				s.claimedAgain(r.Context(), text, again)
+			}
 			w.Header().Set("Idempotency-Replayed", "true")
 			writeBody(w, k.status, k.kind, again)
 			return nil

@@ -2,14 +2,17 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
 
+const claimPath = "/api/v1/rollouts/claim"
+
 // rolloutRoutes has the paths of environment workers.
 func (s *Server) rolloutRoutes() {
-	s.route("POST /api/v1/rollouts/claim", RoleEnvironment, s.claimRollouts, takesWork)
+	s.route("POST "+claimPath, RoleEnvironment, s.claimRollouts, takesWork)
 	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample, func(r *protocol.SampleRequest) *string { return &r.Secret }), tokensBody, takesSecret)
 	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch, func(r *protocol.TouchRequest) *string { return &r.Secret }), takesSecret, replyAsIs)
 	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish, func(r *protocol.FinishRequest) *string { return &r.Secret }), tokensBody, takesSecret)
@@ -35,6 +38,20 @@ func (s *Server) claimRollouts(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.keys.grant(&claims)
 	return writeJSON(w, claims)
+}
+
+// claimedAgain takes a claim that is sent again, under its Idempotency-Key, for its worker's word to each rollout: the
+// reply before may have been lost. A rollout that has ended meanwhile refuses the worker's next call.
+func (s *Server) claimedAgain(ctx context.Context, request, reply []byte) {
+	var req protocol.ClaimRequest
+	var claims protocol.Claims
+	port, err := s.rollouts()
+	if err != nil || json.Unmarshal(request, &req) != nil || json.Unmarshal(reply, &claims) != nil {
+		return
+	}
+	for i := range claims.Rollouts {
+		_, _ = port.Touch(ctx, claims.Rollouts[i].ID, protocol.TouchRequest{Worker: req.Worker})
+	}
 }
 
 // rolloutCall handles a call that names a claim in its path and proves by the claim's secret that it is
