@@ -384,19 +384,24 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 	e.State, e.Phase, e.Served = engineLost, phaseIdle, NoVersion
 	e.Free = e.Free[:0]
 	l.countFree()
+	cell := l.cfg.CellOf(i)
+	ends := l.endsCell(cell)
 	for k := range s.Slots {
 		sl := &s.Slots[k]
-		if sl.Engine != i {
+		if sl.Engine != i && !(ends && l.cfg.CellOf(sl.Engine) == cell) {
 			continue
 		}
 		switch {
-		case l.cfg.ResumeLost:
+		case l.cfg.ResumeLost && !ends:
 			l.interruptLost(int32(k), why)
 		case sl.holdsAttempt():
 			l.failAttempt(int32(k), why)
 		case sl.State == slotAborting:
 			l.freeSlot(int32(k))
 		}
+	}
+	if ends {
+		l.failBacklog(cell, why)
 	}
 	l.advanceSync()
 	l.completeSync()

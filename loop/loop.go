@@ -296,7 +296,7 @@ func (l *Loop) onRecovered() {
 			l.failAttempt(int32(i), ReasonRestart)
 		}
 	}
-	l.failBacklog()
+	l.failBacklog(0, ReasonRestart)
 	l.freeOwnSlots()
 	if l.cfg.EngineCells == nil {
 		s.Taken = 0

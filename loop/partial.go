@@ -128,14 +128,59 @@ func (l *Loop) resume(e, gi, k int32) {
 	l.emit(Action{Kind: ResumeRollout, Engine: e, Slot: slotIndex, Group: g.ID, Sample: k, Attempt: smp.Attempt, Version: eng.Served, StartVersion: g.Start})
 }
 
-// failBacklog fails every interrupted rollout of cell 0: what it has went with the process.
-func (l *Loop) failBacklog() {
+// resumeNext gives a slot to the interrupted rollout that has waited longest for one, of those that may go on at an engine
+// that takes rollouts now: the given one, or where it was interrupted, or any of its cell. It reports false if there is none.
+func (l *Loop) resumeNext(e int32) bool {
 	s := &l.s
-	for range s.Backlog.len() {
-		if r := s.Backlog.pop(); r.Cell == 0 {
-			l.failSample(r.Group, r.Sample, ReasonRestart)
-		} else {
-			s.Backlog.push(r)
+	full := none // a cell without room: most that wait are of one
+	for i, r := range s.Backlog.all() {
+		if l.cfg.StaysInCell && r.Cell == full {
+			continue
+		}
+		at := e
+		if l.cfg.StaysInCell && l.cfg.CellOf(e) != r.Cell {
+			at = l.pickOf(r.Cell)
+		}
+		if at == none {
+			full = r.Cell
+			continue
+		}
+		s.Backlog.remove(i)
+		l.resume(l.cachedAt(r, at), r.Group, r.Sample)
+		return true
+	}
+	return false
+}
+
+// pickOf is pickEngine for the engines of a cell.
+func (l *Loop) pickOf(cell int32) int32 {
+	best, free := none, 0
+	for i := range l.s.Engines {
+		if e := &l.s.Engines[i]; l.cfg.CellOf(int32(i)) == cell && len(e.Free) > free && l.canStart(e) {
+			best, free = int32(i), len(e.Free)
+		}
+	}
+	return best
+}
+
+// endsCell reports whether a cell is at its end: none of its engines is left. Cell 0 ends with the driver's process.
+func (l *Loop) endsCell(cell int32) bool {
+	if cell == 0 || !l.cfg.StaysInCell {
+		return false
+	}
+	for i := range l.s.Engines {
+		if l.s.Engines[i].State != engineLost && l.cfg.CellOf(int32(i)) == cell {
+			return false
+		}
+	}
+	return true
+}
+
+// failBacklog fails every interrupted rollout of a cell: what it has went with the cell.
+func (l *Loop) failBacklog(cell int32, why Reason) {
+	for _, r := range l.s.Backlog.cut(cell) {
+		if l.sample(r.Group, r.Sample).Slot == parked { // else its group has ended with another of them
+			l.failSample(r.Group, r.Sample, why)
 		}
 	}
 }

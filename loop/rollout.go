@@ -15,8 +15,10 @@ func (l *Loop) fill() {
 			return
 		}
 		switch {
-		case s.Backlog.len()+s.Retries.len() > 0:
-			l.takeWaiting(e)
+		case s.Backlog.len() > 0 && l.resumeNext(e):
+		case s.Retries.len() > 0:
+			r := s.Retries.pop()
+			l.issue(e, r.Group, r.Sample)
 		case s.Open != none:
 			group := s.Open
 			l.issue(e, group, l.nextSample(&s.Open))
@@ -32,19 +34,6 @@ func (l *Loop) fill() {
 			return
 		}
 	}
-}
-
-// takeWaiting gives a slot to the rollout that has waited longest for one: of those interrupted, else of
-// those to be tried again. The slot is one of the given engine, or of the one where the rollout was interrupted.
-func (l *Loop) takeWaiting(e int32) {
-	s := &l.s
-	if s.Backlog.len() > 0 {
-		r := s.Backlog.pop()
-		l.resume(l.cachedAt(r, e), r.Group, r.Sample)
-		return
-	}
-	r := s.Retries.pop()
-	l.issue(e, r.Group, r.Sample)
 }
 
 // mayOpen is admission: whether the policy lets a new group start now.

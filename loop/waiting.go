@@ -31,6 +31,27 @@ func (w *waiting) pop() retry {
 	return r
 }
 
+// remove takes out one of those that are there.
+func (w *waiting) remove(i int) {
+	all := w.all()
+	copy(all[1:i+1], all[:i])
+	w.pop()
+}
+
+// cut takes out those of a cell.
+func (w *waiting) cut(cell int32) (gone []retry) {
+	kept := w.entries[:w.head]
+	for _, r := range w.all() {
+		if r.Cell != cell {
+			kept = append(kept, r)
+		} else {
+			gone = append(gone, r)
+		}
+	}
+	w.entries = kept
+	return gone
+}
+
 // drop removes a group's samples.
 func (w *waiting) drop(gi int32) {
 	kept := w.entries[:w.head]

@@ -29,8 +29,6 @@ type drawing struct {
 	lanes []waiting
 	// syncs counts those of the fleet, syncNS their time.
 	syncs, syncNS int64
-	// resumes: the rollouts of a lost engine say themselves that they were interrupted.
-	resumes bool
 }
 
 // waiting is a group in a lane of the queue; 0 for none.
@@ -41,7 +39,7 @@ type waiting struct {
 }
 
 func newDrawing(rules loop.Config, engines []string, spansMax int) *drawing {
-	d := &drawing{run: track.New(rules), resumes: rules.ResumeLost, arrows: flows{max: 1 << 15}}
+	d := &drawing{run: track.New(rules), arrows: flows{max: 1 << 15}}
 	add := func(name, kind, row, group string) int {
 		d.tracks = append(d.tracks, Track{ID: len(d.tracks), Name: name, Kind: kind, Row: row, Group: group})
 		return len(d.tracks) - 1
@@ -78,8 +76,8 @@ func (d *drawing) event(ev *loop.Event, environmentNS int64) {
 			d.drawPhase(ev.Engine, ev.Kind == loop.SyncFailed)
 		}
 	case loop.EngineLost, loop.Recovered:
-		for e := range d.run.Loses(ev) {
-			d.lose(e, ev.Kind == loop.EngineLost && d.resumes)
+		for e, goOn := range d.run.Loses(ev) {
+			d.lose(e, goOn)
 		}
 	}
 	trains := d.run.Lease.Runs
@@ -141,12 +139,12 @@ func (d *drawing) drawSlot(slot int32, kind SpanKind, environmentNS int64) {
 	}
 }
 
-// lose draws what ends with an engine that is about to be lost. Its rollouts end by events of their own where resumes says
+// lose draws what ends with an engine that is about to be lost. Its rollouts end by events of their own where goOn says
 // so.
-func (d *drawing) lose(engine int32, resumes bool) {
+func (d *drawing) lose(engine int32, goOn bool) {
 	slots, first := d.run.On(&d.run.Engines[engine])
 	for i := range slots {
-		if slots[i].Runs && !resumes {
+		if slots[i].Runs && !goOn {
 			d.drawSlot(first+int32(i), SpanFailed, 0)
 		}
 	}

@@ -65,7 +65,7 @@ func (c *Checker) startSubject(a loop.Action) error {
 	if extra != (loop.Action{}) {
 		return fmt.Errorf("%v carries fields that are not a start's: %+v", a, fields(extra))
 	}
-	if len(c.backlog) > 0 || a.Kind == loop.ResumeRollout {
+	if c.nextResumed() >= 0 || a.Kind == loop.ResumeRollout {
 		return c.resumes(a)
 	}
 	if err := c.startNext(a); err != nil {
@@ -79,10 +79,11 @@ func (c *Checker) startSubject(a loop.Action) error {
 
 // resumes checks that an action resumes what was interrupted first.
 func (c *Checker) resumes(a loop.Action) error {
-	if len(c.backlog) == 0 {
+	next := c.nextResumed()
+	if next < 0 {
 		return fmt.Errorf("%v, though nothing stands interrupted", a)
 	}
-	first := c.backlog[0]
+	first := c.backlog[next]
 	if a.Kind != loop.ResumeRollout || a.Group != first.group || a.Sample != first.sample {
 		return fmt.Errorf("%v, while g%d/%d waits to be resumed", a, first.group, first.sample)
 	}
@@ -148,7 +149,7 @@ func (c *Checker) bookStart(a loop.Action) {
 	}
 	s := &g.samples[a.Sample]
 	if a.Kind == loop.ResumeRollout {
-		c.backlog = c.backlog[1:]
+		c.backlog = slices.DeleteFunc(c.backlog, func(r retryModel) bool { return r == retryModel{a.Group, a.Sample} })
 	} else {
 		if len(c.retries) > 0 {
 			c.retries = c.retries[1:]
@@ -279,7 +280,7 @@ func (c *Checker) idleWork() error {
 		return nil
 	}
 	switch {
-	case len(c.backlog) > 0:
+	case c.nextResumed() >= 0:
 		return fmt.Errorf("%d rollouts wait to be resumed, and %d slots are free", len(c.backlog), c.room())
 	case len(c.retries) > 0:
 		return fmt.Errorf("%d rollouts wait to be tried again, and %d slots are free", len(c.retries), c.room())

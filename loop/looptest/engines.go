@@ -1,6 +1,10 @@
 package looptest
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"slices"
+
+	"github.com/headway-rl/headway/loop"
+)
 
 type engineState int
 
@@ -379,11 +383,51 @@ func (c *Checker) engineLost(ev loop.Event) {
 func (c *Checker) lose(engine int32, why loop.Reason) {
 	e := &c.engines[engine]
 	e.state, e.stage, e.served = gone, idle, loop.NoVersion
-	if c.cfg.ResumeLost {
+	switch {
+	case c.cellOver(c.cellOf(engine)):
+		c.failCell(c.cellOf(engine), why)
+	case c.cfg.ResumeLost:
 		c.interruptLost(engine, why)
-		return
+	default:
+		c.failRollouts(engine, why)
 	}
-	c.failRollouts(engine, why)
+}
+
+// cellOver reports whether nothing is left of a cell whose rollouts cannot leave it.
+func (c *Checker) cellOver(cell int) bool {
+	if !c.cfg.StaysInCell || cell == 0 {
+		return false
+	}
+	for i, e := range c.engines {
+		if c.cellOf(int32(i)) == cell && e.state != gone {
+			return false
+		}
+	}
+	return true
+}
+
+// failCell books that all rollouts of a cell have failed, in slots and interrupted.
+func (c *Checker) failCell(cell int, why loop.Reason) {
+	for i := range c.engines {
+		if c.cellOf(int32(i)) == cell {
+			c.failRollouts(int32(i), why)
+		}
+	}
+	for _, r := range slices.Clone(c.backlog) {
+		g := c.groups[r.group]
+		if g == nil || g.samples[r.sample].state != interrupted || c.cellOf(g.samples[r.sample].engine) != cell {
+			continue
+		}
+		c.backlog = slices.DeleteFunc(c.backlog, func(o retryModel) bool { return o == r })
+		c.failSample(g, r.sample, why)
+	}
+}
+
+func (c *Checker) cellOf(engine int32) int {
+	if len(c.cfg.EngineCells) == 0 {
+		return 0
+	}
+	return c.cfg.EngineCells[engine]
 }
 
 func (c *Checker) engineJoined(ev loop.Event) {

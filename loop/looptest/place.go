@@ -2,15 +2,18 @@ package looptest
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 )
 
 // emptiest is the engine with the most free slots that takes rollouts, the first of equals; -1 if there is none.
-func (c *Checker) emptiest() int32 {
+func (c *Checker) emptiest() int32 { return c.emptiestOf(func(int32) bool { return true }) }
+
+func (c *Checker) emptiestOf(which func(engine int32) bool) int32 {
 	best, most := int32(-1), 0
 	for i := range c.engines {
-		if n := c.freeAt(int32(i)); n > most {
+		if n := c.freeAt(int32(i)); n > most && which(int32(i)) {
 			best, most = int32(i), n
 		}
 	}
@@ -44,7 +47,12 @@ func (c *Checker) resumesAt(s sampleModel) int32 {
 	if c.cfg.Placement == loop.PlaceCacheAware && c.freeAt(s.engine) > 0 {
 		return s.engine
 	}
-	return c.emptiest()
+	return c.emptiestOf(func(e int32) bool { return !c.cfg.StaysInCell || c.cellOf(e) == c.cellOf(s.engine) })
+}
+
+// nextResumed is the place in the backlog of what is to be resumed next, -1 for nothing.
+func (c *Checker) nextResumed() int {
+	return slices.IndexFunc(c.backlog, func(r retryModel) bool { return c.resumesAt(c.groups[r.group].samples[r.sample]) >= 0 })
 }
 
 // startsNext returns the open group whose rollout is to start next, nil if a group has to open, and the engine.

@@ -94,7 +94,9 @@ func (p Plan) WithCells() Plan {
 		with.Config.EngineCells = append(with.Config.EngineCells, r.IntN(3))
 	}
 	with.Faults.Restarts += 0.02
-	if r.IntN(3) == 0 && with.Config.WithDefaults().Validate() == nil {
+	cells := r.IntN(3) == 0
+	with.Config.StaysInCell = r.IntN(2) == 0
+	if cells && with.Config.WithDefaults().Validate() == nil {
 		return with
 	}
 	return p

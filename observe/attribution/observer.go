@@ -149,12 +149,15 @@ func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
 	}
 }
 
-// lost fails the attempts that left these slots without a score.
+// lost fails the attempts that left these slots without a score, and those that stood interrupted in a cell at its end.
 func (o *Observer) lost(slots []int32) {
 	for _, slot := range slots {
 		if at := &o.run.Slots[slot]; !at.Aborted {
 			o.leave(at.Group)
 		}
+	}
+	for _, p := range o.run.Dropped() {
+		o.leave(p.Group)
 	}
 }
 

@@ -103,10 +103,32 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 			}
 		}
 	}
+	if o.cfg.StaysInCell {
+		o.cellsOver()
+	}
 	o.completion(ev, environment)
 	for _, a := range rec.Actions {
 		o.action(a)
 	}
+}
+
+// cellsOver ends the attempts of cells that have lost all of their engines.
+func (o *oracle) cellsOver() {
+	over := map[int]bool{}
+	for e, cell := range o.cfg.EngineCells {
+		if _, seen := over[cell]; !seen {
+			over[cell] = cell > 0
+		}
+		over[cell] = over[cell] && o.l.Lost(e)
+	}
+	for g, attempts := range o.running {
+		for a, slot := range attempts {
+			if over[o.cfg.EngineCells[o.engineOf(slot)]] {
+				o.lose(g, a)
+			}
+		}
+	}
+	maps.DeleteFunc(o.slots, func(slot int32, _ looptestAttempt) bool { return over[o.cfg.EngineCells[o.engineOf(slot)]] })
 }
 
 func (o *oracle) newest(v loop.Version) loop.Version {

@@ -84,6 +84,19 @@ func (o *oracle) ends(engine int) bool {
 	return len(o.cfg.EngineCells) == 0 || o.cfg.EngineCells[engine] == 0
 }
 
+// over says that all of an engine's cell is lost, which its rollouts cannot leave.
+func (o *oracle) over(engine int) bool {
+	if !o.cfg.StaysInCell || o.ends(engine) {
+		return false
+	}
+	for e, cell := range o.cfg.EngineCells {
+		if cell == o.cfg.EngineCells[engine] && !o.l.Lost(e) {
+			return false
+		}
+	}
+	return true
+}
+
 func (o *oracle) observe(rec looptest.Record) {
 	dt := float64(rec.Event.Time - o.now)
 	for i, e := range o.l.Status().Engines {
@@ -141,18 +154,20 @@ func (o *oracle) completion(ev loop.Event) {
 	at := attempt{ev.Group, ev.Sample, ev.Attempt}
 	switch ev.Kind {
 	case loop.EngineLost, loop.Recovered:
-		if ev.Kind == loop.EngineLost && o.cfg.ResumeLost {
+		over := ev.Kind == loop.EngineLost && o.over(int(ev.Engine))
+		if ev.Kind == loop.EngineLost && o.cfg.ResumeLost && !over {
 			return // each is interrupted by an event of its own
 		}
+		with := func(engine int) bool { return over && o.cfg.EngineCells[engine] == o.cfg.EngineCells[ev.Engine] }
 		for slot, at := range o.slotted {
-			if ev.Kind == loop.Recovered && o.ends(o.engineOf(slot)) || ev.Kind == loop.EngineLost && o.engineOf(slot) == int(ev.Engine) {
+			if ev.Kind == loop.Recovered && o.ends(o.engineOf(slot)) || ev.Kind == loop.EngineLost && o.engineOf(slot) == int(ev.Engine) || with(o.engineOf(slot)) {
 				c := o.lives[at]
 				o.leave(c)
 				o.finish(c, loop.EndFailed, c.tokens)
 			}
 		}
 		for _, c := range o.lives {
-			if ev.Kind == loop.Recovered && !c.over && c.slot < 0 && o.ends(c.engine) {
+			if !c.over && c.slot < 0 && (ev.Kind == loop.Recovered && o.ends(c.engine) || with(c.engine)) {
 				o.waiting--
 				o.finish(c, loop.EndFailed, c.tokens)
 			}

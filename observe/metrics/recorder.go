@@ -221,9 +221,6 @@ func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
 	case loop.Recovered:
 		r.syncing = r.syncing && r.run.Synced != loop.NoVersion
 		r.lost(left, nil)
-		for _, p := range r.run.Dropped() {
-			r.window.waste.add(loop.EndFailed, p.Tokens)
-		}
 	case loop.EngineLost:
 		r.lost(left, &r.window.failures)
 	case loop.TrainStepEnded, loop.TrainerRestored:
@@ -298,7 +295,8 @@ func endOf(at *track.Attempt, end loop.End) loop.End {
 	return end
 }
 
-// lost counts attempts that left these slots with their engine, and those that failed by it; nil counts no failures.
+// lost counts attempts that left these slots with their engine, those that stood interrupted in its cell, and those that
+// failed by it; nil counts no failures.
 func (r *Recorder) lost(left []int32, failures *Failures) {
 	for _, slot := range left {
 		at := &r.run.Slots[slot]
@@ -306,6 +304,12 @@ func (r *Recorder) lost(left []int32, failures *Failures) {
 			failures.Engine++
 		}
 		r.window.waste.add(endOf(at, loop.EndFailed), r.run.Past(slot).Tokens)
+	}
+	for _, p := range r.run.Dropped() {
+		if failures != nil {
+			failures.Engine++
+		}
+		r.window.waste.add(loop.EndFailed, p.Tokens)
 	}
 }
 

@@ -192,8 +192,8 @@ func (d *Drawing) ends(ev *loop.Event, environmentNS int64) {
 			d.drawSync(ev.Engine, map[bool]string{true: "failed"}[ev.Kind == loop.SyncFailed])
 		}
 	case loop.EngineLost, loop.Recovered:
-		for e := range d.run.Loses(ev) {
-			d.loseEngine(e, ev.Kind == loop.EngineLost && d.opt.Rules.ResumeLost)
+		for e, goOn := range d.run.Loses(ev) {
+			d.loseEngine(e, goOn)
 		}
 	}
 	trains := d.run.Lease.Runs
@@ -242,11 +242,11 @@ func endOfStep(ev *loop.Event) string {
 }
 
 // loseEngine draws what ends with an engine that is about to be lost. Its rollouts end by events of their
-// own where resumes says so.
-func (d *Drawing) loseEngine(engine int32, resumes bool) {
+// own where goOn says so.
+func (d *Drawing) loseEngine(engine int32, goOn bool) {
 	slots, first := d.run.On(&d.run.Engines[engine])
 	for i := range slots {
-		if slots[i].Runs && !resumes {
+		if slots[i].Runs && !goOn {
 			d.endRollout(first+int32(i), outcome{end: "lost"})
 		}
 	}

@@ -84,11 +84,11 @@ func (b *Backlog) take(a *loop.Action) (p Parked, ok bool) {
 
 func (b *Backlog) clear() { b.entries, b.head = b.entries[:0], 0 }
 
-// drop removes those of cell 0, and returns the list with them added.
-func (b *Backlog) drop(to []Parked) []Parked {
+// drop removes those of a cell, and returns the list with them added.
+func (b *Backlog) drop(cell int32, to []Parked) []Parked {
 	rest := b.entries[:0]
 	for _, p := range b.Entries() {
-		if p.Cell == 0 {
+		if p.Cell == cell {
 			to = append(to, p)
 		} else {
 			rest = append(rest, p)

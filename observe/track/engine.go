@@ -70,8 +70,8 @@ func (r *Run) MinServed() loop.Version {
 // engine takes an event of an engine.
 func (r *Run) engine(ev *loop.Event) {
 	if ev.Kind == loop.EngineLost {
-		for i := range r.Loses(ev) {
-			r.lose(i)
+		for i, goOn := range r.Loses(ev) {
+			r.lose(i, goOn)
 		}
 		return
 	}
@@ -138,25 +138,51 @@ func (r *Run) empty() {
 }
 
 // Loses are the engines that an event ends: one that is lost, and at a restart those of the process that was restarted.
-func (r *Run) Loses(ev *loop.Event) iter.Seq[int32] {
-	return func(yield func(int32) bool) {
+// GoOn says that rollouts of it say themselves that they were interrupted (loop.Config.ResumeLost). Those that stay in their
+// cell (loop.Config.StaysInCell) cannot where its last engine is lost: such a loss is one of all engines of the cell.
+func (r *Run) Loses(ev *loop.Event) iter.Seq2[int32, bool] {
+	return func(yield func(engine int32, goOn bool) bool) {
+		lost := ev.Kind == loop.EngineLost
+		ends := lost && r.endsCell(ev.Engine)
 		for i := range int32(len(r.Engines)) {
-			if ends := ev.Kind == loop.EngineLost && ev.Engine == i || ev.Kind == loop.Recovered && r.cfg.Owns(i); ends && !yield(i) {
+			switch {
+			case lost && ev.Engine == i:
+			case ends && r.cfg.CellOf(i) == r.cfg.CellOf(ev.Engine):
+			case ev.Kind == loop.Recovered && r.cfg.Owns(i):
+			default:
+				continue
+			}
+			if !yield(i, lost && !ends && r.cfg.ResumeLost) {
 				return
 			}
 		}
 	}
 }
 
-// lose has an engine serve nothing any more. Its rollouts fail with it, or say themselves that they were interrupted
-// (loop.Config.ResumeLost).
-func (r *Run) lose(i int32) {
+// endsCell reports whether an engine is the last of a cell that its rollouts cannot leave. One without a load is lost.
+func (r *Run) endsCell(engine int32) bool {
+	if !r.cfg.StaysInCell || uint(engine) >= uint(len(r.Engines)) || r.cfg.Owns(engine) {
+		return false
+	}
+	for i := range r.Engines {
+		if e := &r.Engines[i]; int32(i) != engine && r.cfg.CellOf(int32(i)) == r.cfg.CellOf(engine) && !(e.Gone && e.Phase == Apart) {
+			return false
+		}
+	}
+	return true
+}
+
+// lose has an engine serve nothing any more. Its rollouts fail with it, or go on by events of their own.
+func (r *Run) lose(i int32, goOn bool) {
 	e := &r.Engines[i]
 	e.Gone, e.Failing = true, false
 	r.enter(e, Apart)
 	r.empty()
-	if !r.cfg.ResumeLost {
+	if !goOn {
 		r.vacateAll(e)
+	}
+	if r.endsCell(i) {
+		r.dropped = r.Parked.drop(r.cfg.CellOf(i), r.dropped)
 	}
 }
 

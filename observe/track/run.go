@@ -8,7 +8,7 @@ type Run struct {
 	cfg loop.Config
 	// left are the slots whose attempts left them in the newest part of a step.
 	left []int32
-	// dropped are the interrupted attempts that the newest restart ended.
+	// dropped are the interrupted attempts that ended with their cell in the newest part of a step.
 	dropped []Parked
 }
 
@@ -125,7 +125,7 @@ func (r *Run) Restore(s State) bool {
 // Event takes an event, before what followed from it. It returns the slots whose attempts it took out of them; Slots still
 // says which these were. The list is good until the next call.
 func (r *Run) Event(ev *loop.Event) (left []int32) {
-	r.left = r.left[:0]
+	r.left, r.dropped = r.left[:0], r.dropped[:0]
 	r.NowNS = max(r.NowNS, ev.Time)
 	switch ev.Kind {
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted, loop.RolloutInterrupted:
@@ -164,7 +164,7 @@ func (r *Run) Action(a *loop.Action) {
 	case loop.SyncCompleted:
 		r.Sync, r.Synced = Sync{}, a.Version
 	case loop.ReleaseEngine:
-		r.lose(a.Engine)
+		r.lose(a.Engine, r.cfg.ResumeLost)
 		r.leaves(&r.Engines[a.Engine], true)
 	}
 }
@@ -172,9 +172,11 @@ func (r *Run) Action(a *loop.Action) {
 // Done ends a step, after all its actions. It returns slots as Event does: those of an engine that was given up, which no
 // event says.
 func (r *Run) Done(ev *loop.Event) (left []int32) {
-	r.left = r.left[:0]
+	r.left, r.dropped = r.left[:0], r.dropped[:0]
 	if ev.Kind == loop.SyncFailed && uint(ev.Engine) < uint(len(r.Engines)) && r.Engines[ev.Engine].Failing {
-		r.lose(ev.Engine)
+		for i, goOn := range r.Loses(&loop.Event{Kind: loop.EngineLost, Engine: ev.Engine}) {
+			r.lose(i, goOn)
+		}
 	}
 	return r.left
 }
@@ -280,7 +282,7 @@ func (r *Run) recovered(ev *loop.Event) {
 	if r.cfg.EngineCells == nil {
 		r.Sync, r.Synced = Sync{}, loop.NoVersion
 	}
-	r.dropped = r.Parked.drop(r.dropped[:0])
+	r.dropped = r.Parked.drop(0, r.dropped)
 	for i := range r.Loses(ev) {
 		r.vacateAll(&r.Engines[i])
 		r.Engines[i].Gone = true
@@ -289,7 +291,7 @@ func (r *Run) recovered(ev *loop.Event) {
 	r.empty()
 }
 
-// Dropped are the interrupted attempts that the newest restart ended, good until the next.
+// Dropped are the interrupted attempts that ended with their cell by the newest Event or Done, good until the next.
 func (r *Run) Dropped() []Parked { return r.dropped }
 
 // Touch reads slots and returns a sum that means nothing: an observer that knows which events come next has the slots
