@@ -50,26 +50,31 @@ func TestSnapshotsByEvents(t *testing.T) {
 		if len(lines) < 10 {
 			t.Errorf("%d snapshots", len(lines))
 		}
-		var want []byte
-		for len(lines) > 0 {
-			got, err := live.Recover(w.store, nil)
-			if err != nil || len(got.PassedOver) > 0 || !got.Ended {
-				t.Fatalf("%v, %+v", err, got)
-			}
-			state, err := got.State()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want == nil {
-				want = state
-			}
-			if string(state) != string(want) {
-				t.Fatalf("recovered from line %d it is another", got.SnapshotLine)
-			}
-			delete(w.store.snapshots, lines[len(lines)-1])
-			lines = lines[:len(lines)-1]
-		}
+		w.recoversAlike(t, lines)
 	})
+}
+
+// recoversAlike requires that the run, which has ended, is the same from whichever snapshot it is recovered. It leaves none.
+func (w *world) recoversAlike(t *testing.T, lines []int64) {
+	t.Helper()
+	var want []byte
+	for _, line := range slices.Backward(lines) {
+		got, err := live.Recover(w.store, nil)
+		if err != nil || got.SnapshotLine != line || len(got.PassedOver) > 0 || !got.Ended {
+			t.Fatalf("from line %d: %v, %+v", line, err, got)
+		}
+		state, err := got.State()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = state
+		}
+		if string(state) != string(want) {
+			t.Fatalf("recovered from line %d it is another", line)
+		}
+		delete(w.store.snapshots, line)
+	}
 }
 
 // wantingStore always wants a snapshot, and may be unable to keep one.
@@ -161,23 +166,6 @@ func TestRunsBesideSnapshots(t *testing.T) {
 		if len(store.kept) < 5 || len(w.logged) > 0 {
 			t.Errorf("kept snapshots as of the lines %v, told %q", store.kept, w.logged)
 		}
-		var want []byte
-		for _, line := range slices.Backward(store.kept) {
-			got, err := live.Recover(w.store, nil)
-			if err != nil || got.SnapshotLine != line {
-				t.Fatalf("recovered from line %d, want %d: %v", got.SnapshotLine, line, err)
-			}
-			state, err := got.State()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if want == nil {
-				want = state
-			}
-			if string(state) != string(want) {
-				t.Fatalf("recovered from line %d it is another", line)
-			}
-			delete(w.store.snapshots, line)
-		}
+		w.recoversAlike(t, store.kept)
 	})
 }
