@@ -33,10 +33,10 @@ type twiceReport struct {
 	// Seeds were run twice, Differing of them with answers that differ.
 	Seeds     int64       `json:"seeds"`
 	Differing []differing `json:"differing"`
-	// Failed counts those of the others that failed in the same way twice.
-	Failed  int64   `json:"failed"`
-	Program string  `json:"program"`
-	TookS   float64 `json:"took_s"`
+	// Failed are those of the others that failed in the same way twice.
+	Failed  []uint64 `json:"failed"`
+	Program string   `json:"program"`
+	TookS   float64  `json:"took_s"`
 }
 
 // differing is a seed whose two answers differ.
@@ -69,7 +69,7 @@ func (c *twiceCmd) Run(a *app.Process) error {
 		}
 		folder = filepath.Join(cache, "twice")
 	}
-	r := twiceReport{Program: p.Sum, Differing: []differing{}}
+	r := twiceReport{Program: p.Sum, Differing: []differing{}, Failed: []uint64{}}
 	if err := c.all(ctx, a, p, seeds, folder, &r); err != nil {
 		return err
 	}
@@ -78,7 +78,10 @@ func (c *twiceCmd) Run(a *app.Process) error {
 			return err
 		}
 	} else {
-		fmt.Fprintf(a.Stdout, "%s seeds ran twice in %s: %d differ, %d failed in the same way twice\n", report.Count(r.Seeds), report.Lasting(r.TookS), len(r.Differing), r.Failed)
+		fmt.Fprintf(a.Stdout, "%s seeds ran twice in %s: %d differ, %d failed in the same way twice\n", report.Count(r.Seeds), report.Lasting(r.TookS), len(r.Differing), len(r.Failed))
+		for _, seed := range r.Failed {
+			fmt.Fprintf(a.Stdout, "FAILS     seed %d, the same way twice\n", seed)
+		}
 		for _, d := range r.Differing {
 			fmt.Fprintf(a.Stdout, "DIFFERS   seed %d: %s\n          %s\n          %s\n", d.Seed, d.What, d.Kept[0], d.Kept[1])
 		}
@@ -121,7 +124,7 @@ func (c *twiceCmd) all(ctx context.Context, a *app.Process, p *program.Program, 
 				}
 				r.Differing = append(r.Differing, d)
 			} else if b.results[0].Rule != "" {
-				r.Failed++
+				r.Failed = append(r.Failed, seed)
 			}
 			if line.Due() {
 				line.Show(fmt.Sprintf("%s of %s seeds twice, %d differ", report.Count(r.Seeds), report.Count(seeds.Len()), len(r.Differing)))
@@ -130,6 +133,7 @@ func (c *twiceCmd) all(ctx context.Context, a *app.Process, p *program.Program, 
 		})
 	line.Clear()
 	r.TookS = a.Now().Sub(began).Seconds()
+	slices.Sort(r.Failed)
 	slices.SortFunc(r.Differing, func(a, b differing) int { return cmp.Compare(a.Seed, b.Seed) })
 	return errors.Join(err, trouble)
 }

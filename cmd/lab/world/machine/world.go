@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -51,7 +52,7 @@ func (w *World) Host(name string, durable bool) *Host {
 	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w, window: window}
 	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
 	if durable {
-		h.disk.keeps = true
+		h.disk.keeps, h.disk.mu = true, new(sync.Mutex)
 	}
 	w.hosts = append(w.hosts, h)
 	return h
