@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"sync"
@@ -55,10 +56,20 @@ func (c *call) streamChoice(client context.Context, ch *choice) error {
 		}
 		if err != nil {
 			cancel()
-			<-ended
-			return fmt.Errorf("gateway: the stream broke off: %w", err)
+			return c.brokeOff(err, <-ended == nil)
 		}
 	}
+}
+
+// brokeOff is the error of a stream that could not be sent on: recorded says whether its response is. It says "later" only
+// where nothing of the request is.
+func (c *call) brokeOff(err error, recorded bool) error {
+	if recorded {
+		err = c.unread(err)
+	} else if refusal, ok := errors.AsType[*protocol.Refusal](err); ok {
+		err = c.final(refusal)
+	}
+	return fmt.Errorf("gateway: the stream broke off: %w", err)
 }
 
 // lingerMax is how long the rest of a recorded response is read for a client that has left: longer than
@@ -260,7 +271,7 @@ func (w *choiceWriter) end(ctx context.Context) error {
 		return err
 	}
 	if broke != nil {
-		return fmt.Errorf("gateway: the stream broke off: %w", broke)
+		return w.call.brokeOff(broke, true)
 	}
 	if err := w.open(); err != nil {
 		return err

@@ -170,3 +170,46 @@ func TestStreamWithAPieceLost(t *testing.T) {
 		})
 	}
 }
+
+// shortLived is a tokenizer that cannot be asked any more after so many answers.
+type shortLived struct {
+	*reference
+	left *int
+}
+
+func (l shortLived) Decode(ctx context.Context, ids []int32) (string, error) {
+	if *l.left--; *l.left < 0 {
+		return "", protocol.Refuse(protocol.CodeUnavailable, "nobody reads the tokens: send it again")
+	}
+	return l.reference.Decode(ctx, ids)
+}
+
+// A stream that cannot be read on says "later" only where no response of the request is recorded.
+func TestStreamSaysLaterOnlyIfNothingIsRecorded(t *testing.T) {
+	behind := 0
+	for answers := range 12 {
+		left := answers
+		said := silently("abc def")
+		said.cut = 2
+		h := newHouse(t, always(said), func(o *Options) { o.Templates = shortLived{&reference{}, &left} })
+		reply := h.post("/v1/completions", `{"prompt":[5,6],"stream":true,"n":3}`)
+		turns, later := h.gateway.Status().Turns, reply.Code == http.StatusServiceUnavailable
+		if reply.Code == http.StatusOK {
+			events, _, done := readEvents(t, reply.Body.String())
+			if done {
+				break
+			}
+			last := events[len(events)-1].Error
+			later = last != nil && last.Code == protocol.CodeUnavailable
+		}
+		if later != (turns == 0) {
+			t.Errorf("after %d answers %d responses are recorded, and it says later: %v", answers, turns, later)
+		}
+		if turns > 1 {
+			behind++
+		}
+	}
+	if behind == 0 {
+		t.Error("no stream broke off behind a response")
+	}
+}
