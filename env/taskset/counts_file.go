@@ -34,7 +34,7 @@ const slack = 4096
 // OpenCounts opens the file of counts or makes it.
 func OpenCounts(path string) (*Counts, error) {
 	b := &Counts{path: path, tallies: map[string]*tally{}, pins: map[int64]int64{}}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600) // a writer that was deposed may not know it yet
 	if err != nil {
 		return nil, fmt.Errorf("taskset: %w", err)
 	}
@@ -46,7 +46,7 @@ func OpenCounts(path string) (*Counts, error) {
 	return b, nil
 }
 
-// read reads the whole file, and leaves it at the end of what is whole.
+// read reads the whole file, and cuts off what is not whole at its end.
 func (b *Counts) read() error {
 	r := bufio.NewReaderSize(b.file, 1<<16)
 	whole := int64(0)
@@ -72,9 +72,6 @@ func (b *Counts) read() error {
 		b.lines++
 	}
 	if err := b.file.Truncate(whole); err != nil {
-		return err
-	}
-	if _, err := b.file.Seek(whole, io.SeekStart); err != nil {
 		return err
 	}
 	if whole > 0 {
@@ -138,7 +135,8 @@ func tallyLine(task string, t *tally) []byte {
 
 func pinLine(group, number int64) []byte { return fmt.Appendf(nil, "[%d,%d]\n", group, number) }
 
-// append adds a line in one write, so that another process never sees half of it, or writes the file anew.
+// append adds a line in one write at the file's end, so that another process never sees half of it, and none writes over
+// what the other has written. Or it writes the file anew.
 func (b *Counts) append(line []byte) error {
 	if b.file == nil {
 		return fmt.Errorf("taskset: the counts of tasks in %s are closed", b.path)
@@ -157,7 +155,7 @@ func (b *Counts) append(line []byte) error {
 // rewrite puts a new file in the place of the old one, which is there until the new one is whole.
 func (b *Counts) rewrite() error {
 	temporary := b.path + ".new"
-	f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
+	f, err := os.OpenFile(temporary, os.O_RDWR|os.O_CREATE|os.O_TRUNC|os.O_APPEND, 0o600)
 	if err != nil {
 		return fmt.Errorf("taskset: %w", err)
 	}

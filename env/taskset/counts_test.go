@@ -294,6 +294,29 @@ func TestCountsTogether(t *testing.T) {
 	}
 }
 
+// A control plane may go on for a moment beside the one that has taken its place: neither writes into the other's lines.
+func TestCountsOfTwoProcesses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "task_counts.log")
+	deposed, successor := opened(t, path), opened(t, path)
+	for i := range 50 {
+		for name, b := range map[string]*Counts{"deposed": deposed, "successor": successor} {
+			if err := b.Record(Result{Task: strings.Repeat(name, 1+i%3), Solved: true}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	again, err := OpenCounts(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	for _, name := range []string{"deposed", "successor"} {
+		if c, ok := again.Count(name); !ok || c.Attempts != 17 {
+			t.Errorf("%s: %+v", name, c)
+		}
+	}
+}
+
 func BenchmarkRecord(b *testing.B) {
 	counts := opened(b, filepath.Join(b.TempDir(), "task_counts.log"))
 	b.ReportAllocs()
