@@ -89,7 +89,7 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
 func New(ctx context.Context, opt Options) (*Cell, error) {
 	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, joined: opt.Name == "", syncs: make([]underWay, len(opt.Engines)),
 		ended: make(map[port.RolloutID]*rollout)}
-	c.outbox = outbox{post: opt.Post, cell: opt.Name, eventsMost: outboxEventsMost, bytesMost: outboxBytesMost,
+	c.outbox = outbox{post: opt.Post, eventsMost: outboxEventsMost, bytesMost: outboxBytesMost,
 		last: trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}}
 	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	c.blobs, _ = port.As[port.Blobs](opt.Payloads)

@@ -65,13 +65,13 @@ const (
 // no other writer has to hear anything again: its events have no number. All methods are safe for concurrent use.
 type outbox struct {
 	post func(*Event)
-	// cell is the name in every origin, empty for the cell in the writer's process. eventsMost and bytesMost bound what is kept.
-	cell       string
+	// eventsMost and bytesMost bound what is kept.
 	eventsMost int
 	bytesMost  int
 
 	mu sync.Mutex
-	// last is the origin of the newest event. unlogged[head:] are those that the log does not show, in their order, of so
+	// last is the origin of the newest event, whose cell is the same in all: empty for the one in the writer's process, which
+	// needs no lock to see that. unlogged[head:] are those that the log does not show, in their order, of so
 	// many bytes.
 	last     trace.Origin
 	unlogged []Event
@@ -85,7 +85,7 @@ type outbox struct {
 // here. It does not wait for room: what follows the log, or holds a lock that this needs, must not wait for the log. Such
 // events answer actions, so that there are few.
 func (o *outbox) say(ev *Event) {
-	if o.cell == "" {
+	if o.last.Cell == "" {
 		o.post(ev)
 	} else {
 		o.keep(ev)
@@ -94,7 +94,7 @@ func (o *outbox) say(ev *Event) {
 
 // sayInTurn says an event when there is room for it, or the context has ended.
 func (o *outbox) sayInTurn(ctx context.Context, ev *Event) {
-	if o.cell == "" {
+	if o.last.Cell == "" {
 		o.post(ev)
 		return
 	}
@@ -106,7 +106,7 @@ func (o *outbox) sayInTurn(ctx context.Context, ev *Event) {
 
 // room waits until there is room for an event, or the context ends.
 func (o *outbox) room(ctx context.Context) {
-	if o.cell == "" {
+	if o.last.Cell == "" {
 		return
 	}
 	o.mu.Lock()

@@ -15,7 +15,7 @@ import (
 
 // filled is an outbox of a cell, full of three events that happened a second apart.
 func filled(post func(*Event)) *outbox {
-	o := &outbox{post: post, cell: "b", eventsMost: 3, bytesMost: 1 << 20, last: trace.Origin{Cell: "b", Incarnation: 2}}
+	o := &outbox{post: post, eventsMost: 3, bytesMost: 1 << 20, last: trace.Origin{Cell: "b", Incarnation: 2}}
 	for i := range int64(3) {
 		o.say(&Event{Event: loop.Event{Kind: loop.FirstToken, Time: i * 1e9}})
 	}

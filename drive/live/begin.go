@@ -107,7 +107,7 @@ func (r *Runtime) serveFirst(ctx context.Context) (stopped bool, err error) {
 	inner, end := r.untilStop(ctx) // a load may wait for somebody to bring the weights
 	var wg sync.WaitGroup
 	for i, e := range r.opt.Engines[:len(errs)] {
-		if r.cellOf(i) != 0 {
+		if !r.cfg.Owns(int32(i)) {
 			continue
 		}
 		if errs[i] != nil {

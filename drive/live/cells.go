@@ -14,7 +14,7 @@ import (
 func (r *Runtime) newCell() (*cell.Cell, error) {
 	engines := slices.Clone(r.opt.Engines)
 	for i := range engines {
-		if r.cellOf(i) != 0 {
+		if !r.cfg.Owns(int32(i)) {
 			engines[i] = nil
 		}
 	}

@@ -293,6 +293,28 @@ func (c *memoryConnection) Say(word []byte) error {
 	return nil
 }
 
+// leadsWithoutLoss leads the run and its cell to their ends, and requires that no attempt has failed and no version was
+// loaded twice.
+func (w *linkedWorld) leadsWithoutLoss(t *testing.T) {
+	t.Helper()
+	res, err := w.lead(t, t.Context())
+	if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
+		t.Fatalf("ended by %v: %v, ledger %+v\n%s", res.Reason, err, res.Status.Ledger, w.logged)
+	}
+	if n := w.failures(t); n > 0 {
+		t.Errorf("%d attempts failed", n)
+	}
+	w.end()
+	if err := <-w.ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the cell ended by %v", err)
+	}
+	for load, n := range w.loads {
+		if n != 1 {
+			t.Errorf("%s was loaded %d times", load, n)
+		}
+	}
+}
+
 // TestCellInAnotherProcess: a run trains to its end with two of its engines behind a link, whatever the link does.
 func TestCellInAnotherProcess(t *testing.T) {
 	for name, faults := range map[string]float64{"calm": 0, "words lost, doubled and late": 0.2} {
@@ -301,22 +323,7 @@ func TestCellInAnotherProcess(t *testing.T) {
 				cfg := asyncConfig()
 				w := newLinkedWorld(cfg, 1, faults)
 				w.startCell(t)
-				res, err := w.lead(t, t.Context())
-				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
-					t.Fatalf("ended by %v: %v, ledger %+v\n%s", res.Reason, err, res.Status.Ledger, w.logged)
-				}
-				if n := w.failures(t); n > 0 {
-					t.Errorf("%d attempts failed", n)
-				}
-				w.end()
-				if err := <-w.ended; !errors.Is(err, context.Canceled) {
-					t.Errorf("the cell ended by %v", err)
-				}
-				for load, n := range w.loads {
-					if n != 1 {
-						t.Errorf("%s was loaded %d times", load, n)
-					}
-				}
+				w.leadsWithoutLoss(t)
 				if w.engines[1].most != 2 || w.engines[2].most != 2 || len(w.loads) < 4 {
 					t.Errorf("engines 1 and 2 played %d and %d at once, and loaded %d", w.engines[1].most, w.engines[2].most, len(w.loads))
 				}
@@ -395,22 +402,7 @@ func TestCellIsCutOff(t *testing.T) {
 			time.AfterFunc(at, func() { w.wire.cut(true) })
 			time.AfterFunc(at+time.Duration(i)*150*time.Millisecond, func() { w.wire.cut(false) })
 		}
-		res, err := w.lead(t, t.Context())
-		if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
-			t.Fatalf("ended by %v: %v, ledger %+v\n%s", res.Reason, err, res.Status.Ledger, w.logged)
-		}
-		if n := w.failures(t); n > 0 {
-			t.Errorf("%d attempts failed", n)
-		}
-		w.end()
-		if err := <-w.ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("the cell ended by %v", err)
-		}
-		for load, n := range w.loads {
-			if n != 1 {
-				t.Errorf("%s was loaded %d times", load, n)
-			}
-		}
+		w.leadsWithoutLoss(t)
 	})
 }
 

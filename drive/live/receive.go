@@ -51,18 +51,10 @@ func (r *Runtime) checkCells() error {
 	return nil
 }
 
-// cellOf returns the cell of an engine, by its number: 0 for the one in this process.
-func (r *Runtime) cellOf(engine int) int {
-	if r.cfg.EngineCells == nil {
-		return 0
-	}
-	return r.cfg.EngineCells[engine]
-}
-
 // enginesOf are the engines of a cell, by their index.
 func (r *Runtime) enginesOf(number int) (all []int) {
 	for i := range r.opt.Engines {
-		if r.cellOf(i) == number {
+		if int(r.cfg.CellOf(int32(i))) == number {
 			all = append(all, i)
 		}
 	}
@@ -135,7 +127,7 @@ func (r *Runtime) fits(ev *cell.Event, number int) error {
 	switch {
 	case engine < 0 || int(engine) >= len(r.opt.Engines):
 		return refuse("engine %d is none of the run's %d", engine, len(r.opt.Engines))
-	case r.cellOf(int(engine)) != number:
+	case int(r.cfg.CellOf(engine)) != number:
 		return refuse("engine %d is not its own: it has %v", engine, r.enginesOf(number))
 	case ev.Fatal:
 		return refuse("its store takes no payloads: %s", ev.Error)
@@ -199,7 +191,7 @@ func (r *Runtime) recoverCells() {
 		return
 	}
 	for i := range r.opt.Engines {
-		if n := r.cellOf(i); n > 0 && r.cells[r.opt.Cells[n-1]].Sequence > 0 && r.l.Lost(i) {
+		if n := r.cfg.CellOf(int32(i)); n > 0 && r.cells[r.opt.Cells[n-1]].Sequence > 0 && r.l.Lost(i) {
 			r.engines[i] = quarantine{lost: true, tries: 1, pause: r.opt.RejoinAfter, due: r.clock() + r.opt.RejoinAfter.Nanoseconds(), away: r.now}
 		}
 	}

@@ -129,7 +129,7 @@ func (r *Runtime) rejoin() {
 		now := r.clock()
 		switch {
 		case !q.lost || q.due > now:
-		case r.opt.Fleet != nil && r.cellOf(i) == 0 && !r.finished:
+		case r.opt.Fleet != nil && r.cfg.Owns(int32(i)) && !r.finished:
 			q.due = loop.NoTick
 			r.bringBack(i)
 		default:
