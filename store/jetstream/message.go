@@ -91,13 +91,19 @@ func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) er
 	return nil
 }
 
-// publishChunk stores a chunk; one that is stored twice does no harm.
+// publishChunk stores a chunk; one that is stored twice does no harm. It gives up where the server knows no stream for
+// it, which looks to the publisher like a server that does not answer.
 func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) error {
 	if err := s.disk.room(len(m.Data)); err != nil {
 		return err
 	}
 	return s.again(ctx, func(ctx context.Context) error {
 		_, err := s.js.PublishMsg(ctx, m)
+		if errors.Is(err, jetstream.ErrNoStreamResponse) {
+			if _, gone := s.js.StreamNameBySubject(ctx, m.Subject); errors.Is(gone, jetstream.ErrStreamNotFound) {
+				return gone
+			}
+		}
 		return err
 	})
 }

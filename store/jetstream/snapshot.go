@@ -89,6 +89,21 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 	}
 	s.states.mutex.Lock()
 	defer s.states.mutex.Unlock()
+	err := s.keep(line, state)
+	if !errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	// A server that starts leaves out a stream whose description is damaged. The run goes on with what the others hold.
+	for i := range s.states.slots {
+		if _, err := s.makeStream(s.ctx, s.slotConfig(&s.states.slots[i])); err != nil {
+			return err
+		}
+	}
+	return s.keep(line, state)
+}
+
+// keep is Snapshot, as long as all slots are there.
+func (s *Store) keep(line int64, state []byte) error {
 	since := s.events.sinceSnapshot.Load() // lines are appended beside what follows
 	good, bad, err := s.verifySnapshots(s.ctx)
 	if err != nil {

@@ -2,11 +2,15 @@ package jetstream
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io/fs"
 	"math"
 	"path/filepath"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -96,4 +100,30 @@ func TestFullLogMakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, s.Append([][]byte{line}))
+}
+
+// A server that starts again leaves out a stream whose description is damaged. Streams of snapshots are made again, and
+// a snapshot that was on its way to one does not wait for it.
+func TestLostStreamOfSnapshots(t *testing.T) {
+	t.Parallel()
+	for i := range slotsOfSnapshots {
+		s := open(t, Options{URL: startServer(t, nil), Run: "lost"})
+		enc := begin(t, s)
+		for range 3 {
+			fill(t, s, enc, 100)
+		}
+		lost := &s.states.slots[i]
+		must(t, s.js.DeleteStream(t.Context(), lost.name))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := s.writeChunks(ctx, lost.subject+".1", []byte("state")); !errors.Is(err, jetstream.ErrStreamNotFound) {
+			t.Errorf("a snapshot into stream %s that is gone: %v", lost.name, err)
+		}
+		for range 2 {
+			fill(t, s, enc, 100)
+			if line, _ := newestGood(t, s); line != enc.Position().Line {
+				t.Errorf("without stream %s the newest snapshot is as of line %d, want %d", lost.name, line, enc.Position().Line)
+			}
+		}
+	}
 }

@@ -185,28 +185,33 @@ type streamOf struct {
 }
 
 func (s *Store) streams() []streamOf {
-	base := func(name string, bytes int64, subjects ...string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{
-			Name: name, Subjects: subjects, Storage: jetstream.FileStorage, Replicas: s.options.Replicas,
-			// New: a full stream refuses what comes. Old would remove what somebody still needs.
-			Discard: jetstream.DiscardNew, MaxBytes: bytes, Retention: jetstream.LimitsPolicy,
-		}
-	}
-	log := base(s.names.log, s.options.LogBytesMax, s.names.logSubject)
+	log := s.config(s.names.log, s.options.LogBytesMax, s.names.logSubject)
 	// The header is not with the snapshots: the server gives a file back as soon as all that
 	// was before the first message needed is gone, and what is gone behind it only after minutes.
-	head := base(s.names.head, -1, s.names.header+".>")
-	data := base(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
+	head := s.config(s.names.head, -1, s.names.header+".>")
+	data := s.config(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
 	data.AllowDirect = true
 	all := []streamOf{{&s.log, log}, {nil, head}, {&s.data, data}}
 	for i, name := range s.names.kept {
-		kept := base(name, -1, s.names.snapshots[i]+".>")
-		kept.MaxMsgsPerSubject = 1 // which also makes the server's files 4 MB and not 8
 		x := &s.states.slots[i]
 		x.name, x.subject = name, s.names.snapshots[i]
-		all = append(all, streamOf{&x.stream, kept})
+		all = append(all, streamOf{&x.stream, s.slotConfig(x)})
 	}
 	return all
+}
+
+func (s *Store) config(name string, bytes int64, subjects ...string) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: name, Subjects: subjects, Storage: jetstream.FileStorage, Replicas: s.options.Replicas,
+		// New: a full stream refuses what comes. Old would remove what somebody still needs.
+		Discard: jetstream.DiscardNew, MaxBytes: bytes, Retention: jetstream.LimitsPolicy,
+	}
+}
+
+func (s *Store) slotConfig(x *slot) jetstream.StreamConfig {
+	config := s.config(x.name, -1, x.subject+".>")
+	config.MaxMsgsPerSubject = 1 // which also makes the server's files 4 MB and not 8
+	return config
 }
 
 // makeStream makes a stream, or changes one that is there; a cluster that has just
