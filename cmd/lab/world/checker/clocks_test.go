@@ -7,16 +7,25 @@ import (
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 )
 
-// A plane that was started again has no replies of before.
+// A plane that was started again has no replies of before, also where one of them comes only then.
 func TestRepliesEndWithThePlane(t *testing.T) {
-	r := record(t)
-	i := r.find("/rollouts/claim", 200, `"id":"g`, 5)
-	r.exchange(i).Key = "key"
-	x := r.again(i)
-	x.Lost, x.Status, x.Response = []byte("{}"), 0, nil
-	r.lines = slices.Insert(r.lines, i+1, history.Line{AtNS: r.lines[i].AtNS, Host: x.To, Kind: "start"})
-	if found := r.check(); says(found, RuleReply) {
-		t.Errorf("%+v", found)
+	for late, want := range map[int64]bool{0: false, 1: false, -1: true} {
+		r := record(t)
+		i := r.find("/rollouts/claim", 200, `"id":"g`, 5)
+		was := r.exchange(i)
+		was.Key = "key"
+		x := r.again(i)
+		x.Lost, x.Status, x.Response, x.BeganNS = []byte("{}"), 0, nil, r.lines[i].AtNS
+		start := history.Line{AtNS: r.lines[i].AtNS, Host: x.To, Kind: "start"}
+		if late == 0 {
+			r.lines = slices.Insert(r.lines, i+1, start)
+		} else {
+			start.AtNS = was.BeganNS + late
+			r.lines = slices.Insert(r.lines, i, start)
+		}
+		if found := r.check(); says(found, RuleReply) != want {
+			t.Errorf("a start %d ns after the first call: %+v", late, found)
+		}
 	}
 }
 

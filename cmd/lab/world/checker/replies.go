@@ -14,19 +14,20 @@ var keyless = []string{"/api/v1/weights", "/api/v1/batches/lease", "/api/v1/trai
 
 // reply is an answer of status 200 to a call with a key.
 type reply struct {
-	line, starts int // of the plane before it
-	began        int64
-	text         []byte
+	line    int
+	program int // the line of its plane's last start
+	began   int64
+	text    []byte
 }
 
 // checkReplies reports calls that were sent again under their key, to one plane between two starts of it, and got
 // another reply.
 func (c *check) checkReplies() {
-	starts, first := map[string]int{}, map[string]reply{}
+	started, first := map[string]int{}, map[string]reply{}
 	for i := range c.lines {
 		l := &c.lines[i]
 		if l.Kind == "start" {
-			starts[l.Host]++
+			started[l.Host] = i
 		}
 		x := l.Exchange
 		if x == nil || x.Key == "" || !strings.HasPrefix(x.Path, "/api/v1/") || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
@@ -34,7 +35,10 @@ func (c *check) checkReplies() {
 			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
 			continue
 		}
-		r := reply{line: i, starts: starts[x.To], began: x.BeganNS, text: x.Response}
+		if x.BeganNS < c.lines[started[x.To]].AtNS {
+			continue // the program before may have answered it
+		}
+		r := reply{line: i, program: started[x.To], began: x.BeganNS, text: x.Response}
 		if x.Lost != nil {
 			r.text = x.Lost
 		}
@@ -44,7 +48,7 @@ func (c *check) checkReplies() {
 			first[call] = r
 			continue
 		}
-		if was.starts == r.starts && l.AtNS-was.began < repliesLast && !bytes.Equal(was.text, r.text) {
+		if was.program == r.program && l.AtNS-was.began < repliesLast && !bytes.Equal(was.text, r.text) {
 			c.fail(RuleReply, i, "%s asked %s of %s again under one key, and got the reply %.200q instead of %.200q, which line %d got", l.Host, x.Path, x.To, r.text, was.text, was.line)
 		}
 	}
