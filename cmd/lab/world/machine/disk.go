@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -39,15 +40,15 @@ type change struct {
 	length int   // of the bytes that were written; 0 for a truncation
 }
 
-// disk is a host's: its state, and the bytes that a loss of power would take. The lock orders nothing, since one goroutine
-// runs at a time: it is for the race detector, which sees no other order.
+// disk is a host's, and its successors': its state, and the bytes that a loss of power would take. Locks here order nothing,
+// since one goroutine runs at a time: they are for the race detector, which sees no other order.
 type disk struct {
-	mu   *sync.Mutex // of a disk that keeps
-	full bool
-	rot  bool
-	drag time.Duration
+	full atomic.Bool
+	rot  atomic.Bool
+	drag atomic.Int64 // in nanoseconds
 	// keeps: unsynced has the writes that no sync has followed.
 	keeps    bool
+	mu       sync.Mutex
 	unsynced []inode
 }
 
@@ -91,7 +92,7 @@ func (d *disks) Open(path string, flags int) error {
 		return syscall.ENOENT // what the real machine says of itself differs from run to run
 	}
 	h := d.w.current()
-	if h.disk.full && flags&syscall.O_CREAT != 0 {
+	if h.disk.full.Load() && flags&syscall.O_CREAT != 0 {
 		return syscall.ENOSPC
 	}
 	return nil
@@ -124,14 +125,14 @@ func (d *disks) Write(fd int, p []byte, offset int64) error {
 	if d.w.Wrote != nil {
 		d.w.Wrote(f.host, f.path)
 	}
-	if drag := f.host.disk.drag; drag > 0 {
+	if drag := time.Duration(f.host.disk.drag.Load()); drag > 0 {
 		time.Sleep(drag)
 	}
-	if f.host.disk.full {
+	if f.host.disk.full.Load() {
 		return syscall.ENOSPC
 	}
 	f.note(fd, len(p), offset)
-	if f.host.disk.rot && offset >= 0 && len(p) > 0 {
+	if f.host.disk.rot.Load() && offset >= 0 && len(p) > 0 {
 		p[rand.IntN(len(p))] ^= 1 << rand.IntN(8)
 	}
 	return nil
@@ -192,7 +193,7 @@ func (d *disks) Sync(fd int) error {
 	if f == nil {
 		return nil
 	}
-	if drag := f.host.disk.drag; drag > 0 {
+	if drag := time.Duration(f.host.disk.drag.Load()); drag > 0 {
 		time.Sleep(drag)
 	}
 	var stat syscall.Stat_t
@@ -204,7 +205,7 @@ func (d *disks) Sync(fd int) error {
 
 func (d *disks) Room(buf *syscall.Statfs_t) {
 	buf.Blocks, buf.Bfree, buf.Bavail = 1<<24, 1<<23, 1<<23
-	if d.w.current().disk.full {
+	if d.w.current().disk.full.Load() {
 		buf.Bfree, buf.Bavail = 0, 0
 	}
 }
@@ -229,7 +230,7 @@ func (d *disks) release(h *Host) {
 
 // lose undoes, per file, a drawn number of the last writes that were not synced, and tears the first of them.
 func (d *disks) lose(h *Host) {
-	if len(h.disk.unsynced) == 0 {
+	if !h.disk.keeps {
 		return
 	}
 	_ = filepath.WalkDir(".", func(path string, _ fs.DirEntry, _ error) error {
@@ -239,6 +240,8 @@ func (d *disks) lose(h *Host) {
 		}
 		return nil
 	})
+	h.disk.mu.Lock()
+	defer h.disk.mu.Unlock()
 	h.disk.unsynced = nil
 }
 

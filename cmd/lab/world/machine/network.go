@@ -24,6 +24,7 @@ type network struct {
 	conns     []*conn
 	ports     map[string]int
 	cut       map[pair]bool
+	slows     sync.RWMutex // of slow: packets are timed with mu held, and without
 	slow      map[pair]int
 	dark      map[string]bool // addresses of hosts without power
 	troubles  map[pair][]*Trouble
@@ -185,7 +186,10 @@ func (n *network) latency(from, to string) time.Duration {
 	if from == to {
 		return draw(5, 20)
 	}
-	return draw(50, 250) * time.Duration(max(n.slow[pair{from, to}], 1))
+	n.slows.RLock()
+	times := n.slow[pair{from, to}]
+	n.slows.RUnlock()
+	return draw(50, 250) * time.Duration(max(times, 1))
 }
 
 // Cut lets nothing pass from one host to another. Bytes that are sent wait for Heal.
@@ -197,8 +201,8 @@ func (w *World) Cut(from, to string) {
 
 // Slow makes a direction as many times as slow; 1 for as it was.
 func (w *World) Slow(from, to string, times int) {
-	w.network.mu.Lock()
-	defer w.network.mu.Unlock()
+	w.network.slows.Lock()
+	defer w.network.slows.Unlock()
 	w.network.slow[pair{from, to}] = times
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,6 +16,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // World is the machine of one seed.
 type World struct {
+	mu      sync.RWMutex // of hosts
 	hosts   []*Host
 	network *network
 	disks   *disks
@@ -30,11 +32,11 @@ type Host struct {
 	Name string
 	IP   string
 	w    *World
-	disk disk
+	disk *disk
 	// window bounds the bytes of a connection that are on the way or not read yet, as a kernel's buffers do.
 	window int
-	// ahead is the time by which its time of day is ahead.
-	ahead time.Duration
+	// ahead is the time by which its time of day is ahead, in nanoseconds.
+	ahead atomic.Int64
 }
 
 // New makes a world and has the process's randomness come from seed.
@@ -42,24 +44,30 @@ func New(seed uint64) *World {
 	runtimeSeed(seed)
 	w := &World{}
 	w.network, w.disks = newNetwork(w), newDisks(w)
-	w.hosts = append(w.hosts, &Host{Name: "world", IP: "10.0.0.0", w: w})
+	w.hosts = append(w.hosts, &Host{Name: "world", IP: "10.0.0.0", w: w, disk: &disk{}})
 	connect(w)
 	return w
 }
 
 // Host adds a host. With durable, its disk remembers the writes that were not synced, for [Host.LosePower].
 func (w *World) Host(name string, durable bool) *Host {
-	h := &Host{ID: int32(len(w.hosts)), Name: name, w: w, window: window}
-	h.IP = fmt.Sprintf("10.0.0.%d", h.ID)
-	if durable {
-		h.disk.keeps, h.disk.mu = true, new(sync.Mutex)
-	}
+	return w.add(func(id int32) *Host {
+		return &Host{ID: id, Name: name, IP: fmt.Sprintf("10.0.0.%d", id), w: w, window: window, disk: &disk{keeps: durable}}
+	})
+}
+
+func (w *World) add(host func(id int32) *Host) *Host {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h := host(int32(len(w.hosts)))
 	w.hosts = append(w.hosts, h)
 	return h
 }
 
 // Name is the name of the host at an address, HOST:PORT or HOST.
 func (w *World) Name(ip string) string {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
 	for _, h := range w.hosts {
 		if h.IP == ip {
 			return h.Name
@@ -68,7 +76,11 @@ func (w *World) Name(ip string) string {
 	return ip
 }
 
-func (w *World) current() *Host { return w.hosts[runtimeHost()] }
+func (w *World) current() *Host {
+	w.mu.RLock()
+	defer w.mu.RUnlock()
+	return w.hosts[runtimeHost()]
+}
 
 // Go runs f as the host's program.
 func (h *Host) Go(f func()) {
@@ -103,12 +115,13 @@ func (h *Host) KillAfter(n uint64, limit time.Duration) {
 
 // Next takes the place of a dead host: another program may be started on the same disk, at the same address.
 func (h *Host) Next() *Host {
-	next := *h
-	next.ID = int32(len(h.w.hosts))
-	h.w.hosts = append(h.w.hosts, &next)
+	next := h.w.add(func(id int32) *Host {
+		next := &Host{ID: id, Name: h.Name, IP: h.IP, w: h.w, window: h.window, disk: h.disk}
+		next.ahead.Store(h.ahead.Load())
+		return next
+	})
 	h.w.network.light(h.IP)
-	h.IP = ""
-	return &next
+	return next
 }
 
 // LosePower ends the host as one without power, and takes a drawn part of the writes that were not synced from its
@@ -130,8 +143,7 @@ func (h *Host) Thaw() {
 
 // Step moves the host's time of day.
 func (h *Host) Step(by time.Duration) {
-	h.ahead += by
-	runtimeOffset(h.ID, int64(h.ahead))
+	runtimeOffset(h.ID, h.ahead.Add(int64(by)))
 }
 
 // Narrow has the connections of the host hold no more than so many bytes unread, in each direction; 0 changes nothing.
@@ -142,13 +154,13 @@ func (h *Host) Narrow(window int) {
 }
 
 // Full has writes to the host's disk fail, or no more.
-func (h *Host) Full(full bool) { h.disk.full = full }
+func (h *Host) Full(full bool) { h.disk.full.Store(full) }
 
 // Rot has a bit flip in each block that the host writes at a place of its choice, or no more.
-func (h *Host) Rot(rot bool) { h.disk.rot = rot }
+func (h *Host) Rot(rot bool) { h.disk.rot.Store(rot) }
 
 // Drag has each write and sync of the host's disk take as long; 0 for no time.
-func (h *Host) Drag(d time.Duration) { h.disk.drag = d }
+func (h *Host) Drag(d time.Duration) { h.disk.drag.Store(int64(d)) }
 
 // Mix says how many goroutines have been picked, and a number of their order.
 func Mix() (picks, mix uint64) { return runtimeMix() }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/app"
@@ -81,7 +82,7 @@ func (w *World) servePlane(h *machine.Host) error {
 	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
 	if err != nil {
 		fmt.Fprintln(logs, "ended:", err)
-	} else if l := w.actors[h.Name].leaving; w.Steps() >= w.plan.Steps || l == nil || l.host != h { // a trainer that stood still for long was not told
+	} else if l := w.actors[h.Name].leaving.Load(); w.Steps() >= w.plan.Steps || l == nil || l.host != h { // a trainer that stood still for long was not told
 		w.ended.Store(true)
 	}
 	return err
@@ -129,16 +130,18 @@ func verify(rw http.ResponseWriter, r *http.Request) {
 type liar struct {
 	w      *World
 	engine string
-	seenBy string // the programs of planes that had it serve
+	seenBy atomic.Value // the programs of planes that had it serve, as a string
 }
 
 func (l *liar) asked(id string) {
 	if strings.Contains(id, "hw-") { // a rollout's, and no question of what the engine can
-		l.seenBy = l.w.programs("plane")
+		l.seenBy.Store(l.w.programs("plane"))
 	}
 }
 
-func (l *liar) deaf() bool { return l.seenBy == l.w.programs("plane") && l.w.is(l.w.deaf, l.engine) }
+func (l *liar) deaf() bool {
+	return l.seenBy.Load() == l.w.programs("plane") && l.w.is(l.w.deaf, l.engine)
+}
 
 // clientOptions are those of a client of the planes on a host.
 func (w *World) clientOptions(h *machine.Host, role string) client.Options {

@@ -47,7 +47,7 @@ func (w *World) brokerURL() string {
 	return strings.Join(urls, ",")
 }
 
-func (a *actor) brokerURL() string { return fmt.Sprintf("nats://%s:%d", a.host.IP, brokerPort) }
+func (a *actor) brokerURL() string { return fmt.Sprintf("nats://%s:%d", a.host.Load().IP, brokerPort) }
 
 func (w *World) serveBroker(h *machine.Host) error {
 	options := &server.Options{
@@ -59,7 +59,7 @@ func (w *World) serveBroker(h *machine.Host) error {
 		options.Host = h.IP
 		options.Cluster = server.ClusterOpts{Name: "brokers", Host: h.IP, Port: routePort}
 		for _, a := range all {
-			options.Routes = append(options.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("%s:%d", a.host.IP, routePort)})
+			options.Routes = append(options.Routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("%s:%d", a.host.Load().IP, routePort)})
 		}
 	}
 	s, err := server.NewServer(options)
@@ -149,7 +149,7 @@ func (s *scribe) take(m *jetstream.RawStreamMsg) error {
 // wake has the scribe connect anew to a broker that begins: one that lost its power told nobody.
 func (w *World) wake(a *actor) {
 	if scribe := w.actors["scribe"]; scribe != nil && roleOf(a.name) == "broker" {
-		w.machine.Reset(a.host.IP, scribe.host.IP)
+		w.machine.Reset(a.host.Load().IP, scribe.host.Load().IP)
 	}
 }
 

@@ -72,14 +72,14 @@ func (w *World) writeDocuments() error {
 		if i < p.Receivers {
 			stages = fmt.Sprintf(", stages: 1, weights_dir: receiver%d", i)
 		}
-		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.IP, e.Slots, stages))
+		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.Load().IP, e.Slots, stages))
 	}
 	r, gateway, kind, promptMost := p.Rules, "", "remote", promptTokensMax+p.Store.Prompt
 	if p.Chat != nil { // all turns but the last are in the prompt
 		gateway, promptMost = fmt.Sprintf("gateway: {wait_s: %g}\n", float64(p.Chat.WaitMS)/1000), 200
 		if p.Chat.Players > 0 {
 			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: http, url: "http://%s%s/verify"}`, p.Chat.Players,
-				w.actors["engine0"].host.IP, verifierPort)
+				w.actors["engine0"].host.Load().IP, verifierPort)
 		}
 	}
 	channels := ""
@@ -93,7 +93,7 @@ func (w *World) writeDocuments() error {
 	for i := range p.Planes {
 		name := fmt.Sprint("plane", i)
 		text := fmt.Sprintf(document, strings.Join(engines, ", "), kind, promptMost, responseTokens, r.GroupSize, r.Redundancy, channels, placement, r.Batch, r.Queue, r.Sync, p.Steps, w.storeKeys(),
-			w.actors[name].host.IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
+			w.actors[name].host.Load().IP, apiPort, float64(r.LeaseMS)/1000, float64(r.ClaimMS)/1000, r.Attempts, gateway)
 		if err := os.WriteFile(name+".yaml", []byte(text), 0o644); err != nil {
 			return err
 		}

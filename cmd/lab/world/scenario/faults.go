@@ -19,7 +19,7 @@ func (w *World) meet(f plan.Fault) {
 	if a == nil {
 		return
 	}
-	if a.down && strikesProgram(f.Kind) { // there is no program that it could meet
+	if a.down.Load() && strikesProgram(f.Kind) { // there is no program that it could meet
 		w.note(f.Host, "spared", f.Kind)
 		return
 	}
@@ -35,7 +35,7 @@ func (w *World) meet(f plan.Fault) {
 		return
 	case plan.Reset:
 		for _, b := range w.others(f) {
-			w.machine.Reset(a.host.IP, b.IP)
+			w.machine.Reset(a.host.Load().IP, b.IP)
 		}
 		return
 	case plan.Abort:
@@ -47,7 +47,7 @@ func (w *World) meet(f plan.Fault) {
 		}
 		return
 	case plan.Clock:
-		a.host.Step(time.Duration(f.ByMS) * time.Millisecond)
+		a.host.Load().Step(time.Duration(f.ByMS) * time.Millisecond)
 		return
 	}
 	for _, set := range w.switches(a, f) {
@@ -56,8 +56,8 @@ func (w *World) meet(f plan.Fault) {
 	}
 	time.Sleep(lasts)
 	w.note(f.Host, "healed", f.Kind)
-	if f.Kind == plan.Full && roleOf(f.Host) == "broker" && !a.down { // NATS turns JetStream off when its disk is full, until it is started again
-		a.host.Full(false)
+	if f.Kind == plan.Full && roleOf(f.Host) == "broker" && !a.down.Load() { // NATS turns JetStream off when its disk is full, until it is started again
+		a.host.Load().Full(false)
 		w.kill(a, plan.Fault{Kind: plan.Kill, Host: f.Host, N: 1}, time.Second)
 	}
 }
@@ -73,32 +73,32 @@ func strikesProgram(kind string) bool {
 
 // kill ends a host's program, does to its disk what the fault says, and starts it again.
 func (w *World) kill(a *actor, f plan.Fault, lasts time.Duration) {
-	a.down = true
-	defer func() { a.down = false }()
-	a.host.Thaw()
+	a.down.Store(true)
+	defer a.down.Store(false)
+	a.host.Load().Thaw()
 	switch f.Kind {
 	case plan.Power:
-		a.host.LosePower()
+		a.host.Load().LosePower()
 	case plan.Stop:
-		a.host.Kill()
+		a.host.Load().Kill()
 	default:
-		a.host.KillAfter(f.N, slack)
+		a.host.Load().KillAfter(f.N, slack)
 	}
 	w.unheard(f.Host, "the caller was killed")
 	w.note(f.Host, "dead", f.Kind)
 	if f.Kind == plan.Flip {
-		if path := a.host.Flip(a.dir, f.Path); path != "" {
+		if path := a.host.Load().Flip(a.dir, f.Path); path != "" {
 			w.note(f.Host, "fault", "a bit of "+path)
 		}
 	}
 	time.Sleep(lasts)
-	a.host = a.host.Next()
+	a.host.Store(a.host.Load().Next())
 	w.begin(a)
 }
 
 // stop has a plane stop in order, and starts it again after its end.
 func (w *World) stop(a *actor, lasts time.Duration) {
-	h := a.host
+	h := a.host.Load()
 	w.mu.Lock()
 	drain := w.drains[h]
 	w.mu.Unlock()
@@ -106,13 +106,13 @@ func (w *World) stop(a *actor, lasts time.Duration) {
 		return // it has not begun to serve
 	}
 	leaving := &leaving{h, make(chan struct{})}
-	a.leaving = leaving
+	a.leaving.Store(leaving)
 	h.Go(drain)
 	select {
 	case <-leaving.ended:
 	case <-time.After(stopsWithin):
 	}
-	if a.down || a.host != h {
+	if a.down.Load() || a.host.Load() != h {
 		return // another fault has ended it
 	}
 	w.kill(a, plan.Fault{Kind: plan.Stop, Host: a.name}, lasts)
@@ -142,7 +142,7 @@ func (w *World) nested(key string, set func(on bool)) func(on bool) {
 
 // switches turn a fault on and off.
 func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
-	h := a.host
+	h := a.host.Load()
 	var all []func(bool)
 	switch f.Kind {
 	case plan.Freeze:
@@ -154,11 +154,11 @@ func (w *World) switches(a *actor, f plan.Fault) []func(on bool) {
 			}
 		}))
 	case plan.Full:
-		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Full(on) }))
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Load().Full(on) }))
 	case plan.Rot:
-		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Rot(on) }))
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Load().Rot(on) }))
 	case plan.Drag:
-		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) }))
+		all = append(all, w.nested(f.Kind+a.name, func(on bool) { a.host.Load().Drag(chosen(on, time.Duration(f.N)*time.Millisecond, 0)) }))
 	case plan.Double:
 		all = append(all, w.nested(f.Kind+a.name, w.turn(w.twice, a.name)))
 	case plan.Mute:
@@ -215,7 +215,7 @@ func (w *World) others(f plan.Fault) []*machine.Host {
 	var found []*machine.Host
 	for _, a := range w.order {
 		if a.name != f.Host && a.name != "scribe" && (f.Other == "" || a.name == f.Other) {
-			found = append(found, a.host)
+			found = append(found, a.host.Load())
 		}
 	}
 	return found

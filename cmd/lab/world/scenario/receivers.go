@@ -243,7 +243,7 @@ func (w *World) certify() error {
 			return err
 		}
 		form := &x509.Certificate{
-			SerialNumber: big.NewInt(int64(i + 1)), IPAddresses: []net.IP{net.ParseIP(a.host.IP)}, IsCA: true, BasicConstraintsValid: true,
+			SerialNumber: big.NewInt(int64(i + 1)), IPAddresses: []net.IP{net.ParseIP(a.host.Load().IP)}, IsCA: true, BasicConstraintsValid: true,
 			NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<32, 0), KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 		}
 		der, err := x509.CreateCertificate(rand.Reader, form, form, public, private)

@@ -72,10 +72,10 @@ type World struct {
 type actor struct {
 	name string
 	dir  string // of its files
-	host *machine.Host
-	down bool
+	host atomic.Pointer[machine.Host]
+	down atomic.Bool
 	// leaving is the last program that was told to stop; nil for none.
-	leaving *leaving
+	leaving atomic.Pointer[leaving]
 	run     func(*machine.Host) error
 }
 
@@ -167,7 +167,7 @@ func (w *World) place() {
 	}
 	for rank := range max(p.Trainer.Ranks, 1) {
 		w.put(rankHost(rank), "", false, func(h *machine.Host) error { return w.serveTrainer(h, rank) })
-		w.actors[rankHost(rank)].host.Narrow(p.Trainer.Window)
+		w.actors[rankHost(rank)].host.Load().Narrow(p.Trainer.Window)
 	}
 	for i := range p.Workers {
 		w.put(fmt.Sprint("worker", i), "", false, w.serveWorker)
@@ -183,7 +183,8 @@ func (w *World) place() {
 }
 
 func (w *World) put(name, dir string, durable bool, run func(*machine.Host) error) {
-	a := &actor{name: name, dir: dir, host: w.machine.Host(name, durable), run: run}
+	a := &actor{name: name, dir: dir, run: run}
+	a.host.Store(w.machine.Host(name, durable))
 	w.actors[name] = a
 	w.order = append(w.order, a)
 }
@@ -192,11 +193,11 @@ func (w *World) put(name, dir string, durable bool, run func(*machine.Host) erro
 func (w *World) begin(a *actor) {
 	w.note(a.name, "start", "")
 	w.wake(a)
-	h := a.host
+	h := a.host.Load()
 	h.Go(func() {
 		err := a.run(h)
 		w.note(a.name, "note", fmt.Sprint("ended: ", err))
-		if l := a.leaving; l != nil && l.host == h {
+		if l := a.leaving.Load(); l != nil && l.host == h {
 			close(l.ended)
 			return
 		}
@@ -208,15 +209,16 @@ func (w *World) begin(a *actor) {
 
 // fall ends a program that has given up, with all that it left running, and starts it again after a second.
 func (w *World) fall(a *actor, h *machine.Host) {
-	if a.down || a.host != h {
+	if a.down.Load() || a.host.Load() != h {
 		return // a fault has ended it
 	}
-	a.down = true
+	a.down.Store(true)
 	h.Kill()
 	w.unheard(a.name, "the caller has ended")
 	w.note(a.name, "dead", "it has given up")
 	time.Sleep(time.Second)
-	a.host, a.down = h.Next(), false
+	a.host.Store(h.Next())
+	a.down.Store(false)
 	w.begin(a)
 }
 
@@ -225,7 +227,7 @@ func (w *World) programs(role string) string {
 	var ids strings.Builder
 	for _, a := range w.order {
 		if roleOf(a.name) == role {
-			fmt.Fprintln(&ids, a.host.ID)
+			fmt.Fprintln(&ids, a.host.Load().ID)
 		}
 	}
 	return ids.String()
@@ -234,7 +236,7 @@ func (w *World) programs(role string) string {
 func (w *World) planeURLs() []string {
 	var urls []string
 	for i := range w.plan.Planes {
-		urls = append(urls, "http://"+w.actors[fmt.Sprint("plane", i)].host.IP+apiPort)
+		urls = append(urls, "http://"+w.actors[fmt.Sprint("plane", i)].host.Load().IP+apiPort)
 	}
 	return urls
 }
