@@ -140,9 +140,10 @@ func (c *check) quiet(from, to int64) bool {
 
 // stops are the times in which a plane, and so the run that it writes, could not write or answer, with the grace after
 // each, in order. A plane that only stands by may be frozen, and nothing stands still. Of a writer that nobody heard, it is
-// not known.
-func (c *check) stops(writer string) []span {
-	out := c.minorities()
+// not known. A writer that began in an outage, or after it, was away from then on alone: it gave claims and leases their
+// whole time when it began.
+func (c *check) stops(writer string, began int64) []span {
+	out := c.minorities(began)
 	// A plane with a broker inside it can write while it is cut off.
 	inside := !slices.ContainsFunc(c.lines, func(l history.Line) bool { return l.Kind == "start" && strings.HasPrefix(l.Host, "broker") })
 	for _, o := range c.outages {
@@ -157,7 +158,7 @@ func (c *check) stops(writer string) []span {
 		default:
 			continue
 		}
-		if from < o.to {
+		if from = max(from, began); from < o.to {
 			out = append(out, span{from, o.to + min(o.to-from, graceMost)})
 		}
 	}
@@ -174,8 +175,9 @@ func (o *outage) clustered() bool {
 // unwritable is how much of an outage may count in which a plane could not write.
 func (c *check) unwritable() int64 { return notice + int64(c.log.rules.writerS/3*float64(second)) }
 
-// minorities are the times in which two of a cluster's three servers stood still, with the grace after each.
-func (c *check) minorities() []span {
+// minorities are the times in which two of a cluster's three servers stood still, with the grace after each, for a writer
+// that began at a time.
+func (c *check) minorities(began int64) []span {
 	var out []span
 	stands := func(o *outage) bool { return o.clustered() && (o.kind == "freeze" || o.kind == "dead") }
 	for i := range c.outages {
@@ -184,7 +186,7 @@ func (c *check) minorities() []span {
 			if !stands(a) || !stands(b) || a.host == b.host {
 				continue
 			}
-			from, to := max(a.from, b.from)+c.unwritable(), min(a.to, b.to)
+			from, to := max(max(a.from, b.from)+c.unwritable(), began), min(a.to, b.to)
 			if from < to {
 				out = append(out, span{from, to + min(to-from, graceMost)})
 			}

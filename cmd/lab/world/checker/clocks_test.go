@@ -81,11 +81,11 @@ func TestClustersStopWithoutAMajority(t *testing.T) {
 	c := &check{log: &ledger{}}
 	c.log.rules.writerS = 3
 	c.outages = []outage{{span{1 * second, 9 * second}, "broker0", "freeze", ""}, {span{2 * second, 9 * second}, "plane0", "cut", "broker0"}}
-	if got := c.stops("plane0"); len(got) > 0 {
+	if got := c.stops("plane0", 0); len(got) > 0 {
 		t.Errorf("one server: %+v", got)
 	}
 	c.outages = append(c.outages, outage{span{3 * second, 8 * second}, "broker2", "dead", "kill"})
-	if got, want := c.stops("plane0"), []span{{5*second + second/2, 10*second + second/2}}; !slices.Equal(got, want) {
+	if got, want := c.stops("plane0", 0), []span{{5*second + second/2, 10*second + second/2}}; !slices.Equal(got, want) {
 		t.Errorf("two servers: %+v, want %+v", got, want)
 	}
 }
@@ -96,8 +96,30 @@ func TestCutsStopWithABrokerElsewhere(t *testing.T) {
 		c := &check{log: &ledger{}, lines: []history.Line{{Host: host, Kind: "start"}}}
 		c.log.rules.writerS = 3
 		c.outages = []outage{{span{1 * second, 9 * second}, "plane0", "cut", ""}}
-		if got := c.stops("plane0"); len(got) != want {
+		if got := c.stops("plane0", 0); len(got) != want {
 			t.Errorf("%s: %+v, want %d", host, got, want)
 		}
+	}
+}
+
+// A plane that recovers the run in an outage, or after it, was away from then on: claims and leases stand still for as long
+// after it. One that wrote before the outage was away for all of it.
+func TestAWriterIsAwayFromItsRecoveryOn(t *testing.T) {
+	for recovered, want := range map[int64][]span{
+		0: {{12*second + second/2, 23*second + second/2}}, 15: {{15 * second, 21 * second}}, 18: nil, 20: nil,
+	} {
+		c := &check{count: map[string]int{}, outages: []outage{{span{10 * second, 18 * second}, "broker", "dead", "kill"}}}
+		c.log = &ledger{c: c, times: []int64{0, 0, 100 * second, 101 * second}, recovered: []int64{2}}
+		c.log.rules.writerS = 3
+		c.writers = map[int]logTime{1: {to: "plane1"}}
+		at := (recovered - 100) * second // what the log's time lacks
+		e := &expiry{check: c, clocks: clocks{{}, {at, at}}, stops: map[int][]span{}}
+		if got := e.still(3); !slices.Equal(got, want) {
+			t.Errorf("recovered at %d s: %+v, want %+v", recovered, got, want)
+		}
+	}
+	c := &check{log: &ledger{}, outages: []outage{{span{1 * second, 9 * second}, "broker0", "freeze", ""}, {span{3 * second, 8 * second}, "broker2", "dead", "kill"}}}
+	if got, want := c.stops("plane0", 7*second), []span{{7 * second, 9 * second}}; !slices.Equal(got, want) {
+		t.Errorf("without a majority: %+v, want %+v", got, want)
 	}
 }

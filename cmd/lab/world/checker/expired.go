@@ -11,7 +11,7 @@ const prompt = second
 
 // checkExpired reports claims and leases that ended while their holder was heard, or could not be.
 func (c *check) checkExpired() {
-	e := &expiry{check: c, clocks: c.clocks(), stops: map[string][]span{}, claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}, given: map[attemptID]*claim{}}
+	e := &expiry{check: c, clocks: c.clocks(), stops: map[int][]span{}, claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}, given: map[attemptID]*claim{}}
 	for i := range c.said.claims {
 		e.given[c.said.claims[i].id] = &c.said.claims[i]
 	}
@@ -68,7 +68,7 @@ func (c *check) checkExpired() {
 type expiry struct {
 	*check
 	clocks clocks
-	stops  map[string][]span // by the plane that writes
+	stops  map[int][]span // by the number of recoveries before
 	claims map[attemptID][]*named
 	leases map[[2]int64][]*named // by lease and attempt
 	given  map[attemptID]*claim
@@ -76,11 +76,15 @@ type expiry struct {
 
 // still are the times in which the clocks of claims and leases stand still at the plane that wrote an event.
 func (e *expiry) still(event int64) []span {
-	writer := e.writers[e.log.segment(event)].to
-	stops, known := e.stops[writer]
+	segment := e.log.segment(event)
+	stops, known := e.stops[segment]
 	if !known {
-		stops = e.check.stops(writer)
-		e.stops[writer] = stops
+		began := int64(0)
+		if segment > 0 {
+			began, _ = e.log.latest(e.clocks, e.log.recovered[segment-1]) // known where the event's is
+		}
+		stops = e.check.stops(e.writers[segment].to, began)
+		e.stops[segment] = stops
 	}
 	return stops
 }
