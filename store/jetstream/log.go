@@ -293,6 +293,8 @@ func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
 			return l.full(s, err)
 		} else if !transient(err) {
 			return fmt.Errorf("store: the event log takes no more: %w", err)
+		} else if lost := s.gone(s.ctx, m.Subject, err); lost != nil {
+			return fmt.Errorf("store: the event log takes no more, because NATS has lost its stream %s: %w: %w", s.names.log, ErrLogDamaged, lost)
 		}
 		if w.fenced.Load() {
 			return ErrFenced

@@ -91,21 +91,32 @@ func (s *Store) writeChunks(ctx context.Context, subject string, body []byte) er
 	return nil
 }
 
-// publishChunk stores a chunk; one that is stored twice does no harm. It gives up where the server knows no stream for
-// it, which looks to the publisher like a server that does not answer.
+// publishChunk stores a chunk; one that is stored twice does no harm. It gives up where the server has no stream for
+// it.
 func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) error {
 	if err := s.disk.room(len(m.Data)); err != nil {
 		return err
 	}
 	return s.again(ctx, func(ctx context.Context) error {
 		_, err := s.js.PublishMsg(ctx, m)
-		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			if _, gone := s.js.StreamNameBySubject(ctx, m.Subject); errors.Is(gone, jetstream.ErrStreamNotFound) {
-				return gone
-			}
+		if gone := s.gone(ctx, m.Subject, err); gone != nil {
+			return gone
 		}
 		return err
 	})
+}
+
+// gone is the server's word, after a publish that nobody answered, that it has no stream for the subject. It is nil where the
+// server has one, or does not answer either.
+func (s *Store) gone(ctx context.Context, subject string, err error) error {
+	if !errors.Is(err, jetstream.ErrNoStreamResponse) && !errors.Is(err, nats.ErrNoResponders) {
+		return nil
+	}
+	_, err = s.js.StreamNameBySubject(ctx, subject)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return err
+	}
+	return nil
 }
 
 // errDamaged says that something is not, or not wholly, what was written.

@@ -267,6 +267,7 @@ func (p *payloads) send(w *lease, messages []*nats.Msg, seqs []uint64) error {
 			}
 			seqs[i] = ack.Sequence
 		}
+		lost := p.store.gone(p.store.ctx, p.store.names.dataSubject, failed)
 		switch {
 		case failed == nil:
 			return nil
@@ -275,6 +276,8 @@ func (p *payloads) send(w *lease, messages []*nats.Msg, seqs []uint64) error {
 			return fmt.Errorf("store: %w: payloads: %w", port.ErrNoSpace, failed)
 		case !transient(failed):
 			return fmt.Errorf("store: payloads take no more: %w", failed)
+		case lost != nil:
+			return fmt.Errorf("store: payloads take no more, because NATS has lost their stream %s: %w", p.store.names.data, lost)
 		case w.fenced.Load():
 			return ErrFenced
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,26 @@ func TestFullLogMakesRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	must(t, s.Append([][]byte{line}))
+}
+
+// A run whose log or payloads are gone says so, and does not wait for them.
+func TestLostStreams(t *testing.T) {
+	t.Parallel()
+	for _, of := range []string{"log", "payloads"} {
+		s := open(t, Options{URL: startServer(t, nil), Run: "lost"})
+		enc := begin(t, s)
+		names := map[string]string{"log": s.names.log, "payloads": s.names.data}
+		must(t, s.js.DeleteStream(t.Context(), names[of]))
+		var err error
+		if of == "log" {
+			err = s.Append([][]byte{storetest.Event(enc, 1)})
+		} else {
+			err = s.PutSample(storetest.Sample(sampleID(1), 400))
+		}
+		if !errors.Is(err, jetstream.ErrStreamNotFound) || !strings.Contains(err.Error(), "lost") || errors.Is(err, ErrLogDamaged) != (of == "log") {
+			t.Errorf("without the stream of the %s: %v", of, err)
+		}
+	}
 }
 
 // A server that starts again leaves out a stream whose description is damaged. Streams of snapshots are made again, and
