@@ -15,6 +15,7 @@ import (
 type offering struct {
 	Rollouts
 	touched *[]string // by id and worker; nil notes none
+	sampled *int      // the number of calls; nil counts none
 }
 
 func (offering) Claim(context.Context, protocol.ClaimRequest) (protocol.Claims, error) {
@@ -26,6 +27,13 @@ func (o offering) Touch(_ context.Context, id string, req protocol.TouchRequest)
 		*o.touched = append(*o.touched, id+" by "+req.Worker)
 	}
 	return protocol.TouchReply{Wanted: req.Secret == ""}, nil
+}
+
+func (o offering) Sample(context.Context, string, protocol.SampleRequest) (protocol.SampleReply, error) {
+	if o.sampled != nil {
+		*o.sampled++
+	}
+	return protocol.SampleReply{Finish: "stop"}, nil
 }
 
 // A signature is of one purpose, one rollout, one run and one process.
@@ -61,7 +69,8 @@ func TestSignatures(t *testing.T) {
 func TestClaimsSentAgain(t *testing.T) {
 	c := start(t, Options{}, nil)
 	var touched []string
-	if err := c.server.Mount(Ports{Plane: c.plane, Rollouts: offering{touched: &touched}}); err != nil {
+	sampled := 0
+	if err := c.server.Mount(Ports{Plane: c.plane, Rollouts: offering{touched: &touched, sampled: &sampled}}); err != nil {
 		t.Fatal(err)
 	}
 	ask := func() answer {
@@ -85,6 +94,12 @@ func TestClaimsSentAgain(t *testing.T) {
 		a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/touch", `{"worker":"w","secret":"`+secret+`"}`, "Idempotency-Key", "touched")
 		if a.status != http.StatusOK || !strings.Contains(a.body, "true") || a.header.Get("Idempotency-Replayed") != "" {
 			t.Errorf("%d %s %v", a.status, a.body, a.header)
+		}
+	}
+	for n := range 2 { // so does a sample
+		a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/sample", `{"worker":"w","secret":"`+secret+`"}`, "Idempotency-Key", "sampled")
+		if a.status != http.StatusOK || sampled != n+1 || a.header.Get("Idempotency-Replayed") != "" {
+			t.Errorf("%d calls of %d came to the claim: %d %s %v", sampled, n+1, a.status, a.body, a.header)
 		}
 	}
 }

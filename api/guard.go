@@ -28,9 +28,9 @@ const (
 	largeBody
 	// tokensBody: its body may hold tokens and texts and is bounded by BodyBytesMax; others by a mebibyte.
 	tokensBody
-	// replyAsIs: it is idempotent by what it names (a lease, a version), and its reply is never kept under an
-	// Idempotency-Key. Its bodies are too large, or doing it anew is the point: a renewal that was only
-	// answered again would renew nothing.
+	// replyAsIs: it is idempotent by what it names (a lease, a version, a turn), and its reply is never kept under an
+	// Idempotency-Key. Its bodies are too large, or doing it anew is the point: a renewal or a sample that was
+	// only answered again would renew nothing.
 	replyAsIs
 	// always: it is answered by a standby, too.
 	always

@@ -13,7 +13,7 @@ const claimPath = "/api/v1/rollouts/claim"
 // rolloutRoutes has the paths of environment workers.
 func (s *Server) rolloutRoutes() {
 	s.route("POST "+claimPath, RoleEnvironment, s.claimRollouts, takesWork)
-	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample, func(r *protocol.SampleRequest) *string { return &r.Secret }), tokensBody, takesSecret)
+	s.route("POST /api/v1/rollouts/{id}/sample", RoleEnvironment, rolloutCall(s, Rollouts.Sample, func(r *protocol.SampleRequest) *string { return &r.Secret }), tokensBody, takesSecret, replyAsIs)
 	s.route("POST /api/v1/rollouts/{id}/touch", RoleEnvironment, rolloutCall(s, Rollouts.Touch, func(r *protocol.TouchRequest) *string { return &r.Secret }), takesSecret, replyAsIs)
 	s.route("POST /api/v1/rollouts/{id}/finish", RoleEnvironment, rolloutCall(s, Rollouts.Finish, func(r *protocol.FinishRequest) *string { return &r.Secret }), tokensBody, takesSecret)
 }
