@@ -69,7 +69,7 @@ func (r *rows) read(raw []byte) error {
 
 // checkRows computes the rows of batches again.
 func (c *check) checkRows() {
-	names := names{nameHash(c.sampler.Start), map[int32]uint64{}}
+	names := c.newNames()
 	for i := range c.said.rows {
 		r := &c.said.rows[i]
 		for j := range c.said.batches {
@@ -118,8 +118,10 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 // chose says whether the weights of one of some versions choose a row.
 func (n *names) chose(row []byte, h before, first, last int32) bool {
 	for v := first; v <= last; v++ {
-		if bytes.Equal(row, experts(n.of(v), h)) || v == 0 && bytes.Equal(row, experts(n.start, h)) {
-			return true
+		for name := range n.all(v) {
+			if bytes.Equal(row, experts(name, h)) {
+				return true
+			}
 		}
 	}
 	return false

@@ -28,7 +28,7 @@ func rowsFile(parts [][3]int64, rows []byte) []byte {
 // Each row is that of the weights that sampled the token behind it.
 func TestRows(t *testing.T) {
 	s := Sampler{Start: "as started"}
-	n := names{nameHash(s.Start), map[int32]uint64{}}
+	n := names{nameHash(s.Start), map[int32]uint64{}, nil}
 	b := body{lease: leaseWord{Lease: 5, Version: 2}, tokens: []int32{1, 2, 9, 8}, mask: []byte{0, 0, 1, 1}, versions: []int32{-1, -1, 1, 2}, offsets: []int64{0, 4}, groups: []int64{3}}
 	row := func(version int32, tokens ...int32) []byte {
 		h := before(0)

@@ -1,6 +1,9 @@
 package checker
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Sampler is the policy that the world's engines sample by: a token is a function of the weights' name and of all tokens
 // before.
@@ -59,6 +62,22 @@ func (s *Sampler) next(weights uint64, h before) (int32, float32) {
 type names struct {
 	start    uint64
 	versions map[int32]uint64
+	copies   map[int32]int32 // versions that a trainer went back to, by the version that has the same weights
+}
+
+func (c *check) newNames() names {
+	return names{nameHash(c.sampler.Start), map[int32]uint64{}, c.copies()}
+}
+
+// all are the names that a version's weights may have, the one under which it was published first.
+func (n *names) all(version int32) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		for v, is := version, true; is; v, is = n.copies[v] {
+			if !yield(n.of(v)) || v == 0 && !yield(n.start) {
+				return
+			}
+		}
+	}
 }
 
 func (n *names) of(version int32) uint64 {

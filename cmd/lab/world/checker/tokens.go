@@ -11,12 +11,11 @@ import (
 type tokens struct {
 	c       *check
 	names   names
-	copies  map[int32]int32   // versions that a trainer went back to, by the version that has the same weights
 	prompts map[int64][]int32 // of groups
 }
 
 func (c *check) newTokens() *tokens {
-	return &tokens{c: c, names: names{nameHash(c.sampler.Start), map[int32]uint64{}}, copies: c.copies(), prompts: map[int64][]int32{}}
+	return &tokens{c: c, names: c.newNames(), prompts: map[int64][]int32{}}
 }
 
 // copies are the versions that a trainer went back to, each with the one whose weights it published again, byte by byte.
@@ -45,16 +44,12 @@ func (c *check) copies() map[int32]int32 {
 // next is the token that a version samples, by the name under which its weights were published. Where the weights have
 // another name beside, it is the one that the recorded token confirms.
 func (t *tokens) next(v int32, h before, token int32, logprob float32) (int32, float32) {
-	want, wanted := t.c.sampler.next(t.names.of(v), h)
-	confirmed := func() bool { return want == token && near(wanted, logprob) }
-	for from, ok := t.copies[v]; ok && !confirmed(); from, ok = t.copies[v] {
-		v = from
-		want, wanted = t.c.sampler.next(t.names.of(v), h)
+	for name := range t.names.all(v) {
+		if want, wanted := t.c.sampler.next(name, h); want == token && near(wanted, logprob) {
+			return want, wanted
+		}
 	}
-	if v == 0 && !confirmed() {
-		want, wanted = t.c.sampler.next(t.names.start, h)
-	}
-	return want, wanted
+	return t.c.sampler.next(t.names.of(v), h)
 }
 
 func (t *tokens) check(b *batch) {

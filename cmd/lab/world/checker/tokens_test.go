@@ -27,3 +27,19 @@ func TestCopies(t *testing.T) {
 		}
 	}
 }
+
+// A copy has the rows of the version that it is a copy of, and no other does.
+func TestRowsOfCopies(t *testing.T) {
+	n := names{7, map[int32]uint64{}, map[int32]int32{8: 6, 12: 8, 3: 0}}
+	h := before(0).and(5)
+	for version, want := range map[int32]map[int32]bool{12: {12: true, 8: true, 6: true}, 8: {8: true, 6: true}, 6: {6: true}, 10: {10: true}, 3: {3: true, 0: true}} {
+		for of := range int32(14) {
+			if got := n.chose(experts(n.of(of), h), h, version, version); got != want[of] {
+				t.Errorf("version %d may have the rows of %d: %v", version, of, got)
+			}
+		}
+	}
+	if !n.chose(experts(7, h), h, 3, 3) || n.chose(experts(7, h), h, 6, 6) {
+		t.Error("the weights that an engine starts with are those of version 0 and its copies")
+	}
+}
