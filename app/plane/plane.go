@@ -84,6 +84,8 @@ type Plane struct {
 	// said of it last. noRoom: the run waits for room in its store.
 	present func() int64
 	absent  bool
+	// refused: since the clock's last tick somebody was told that this process cannot answer now.
+	refused atomic.Bool
 	noRoom  atomic.Bool
 	// takeover: another process was the writer when this one began.
 	takeover bool

@@ -23,7 +23,7 @@ func (p *Plane) beginPresence(ctx context.Context) {
 				return
 			}
 			why := p.absence()
-			clock.Tick(since(), why == nil)
+			clock.Tick(since(), !p.refused.Swap(false) && why == nil)
 			p.sayAbsence(why)
 		}
 	}()
@@ -45,7 +45,7 @@ func (p *Plane) sayAbsence(why error) {
 
 // absence says why callers get no answer, or why what they send waits; nil while they are answered.
 func (p *Plane) absence() error {
-	if err := p.Ready(); err != nil {
+	if err := p.readiness(); err != nil {
 		return err
 	}
 	if p.noRoom.Load() {

@@ -14,6 +14,14 @@ import (
 
 // Ready implements api.Plane.
 func (p *Plane) Ready() error {
+	err := p.readiness()
+	if err != nil {
+		p.refused.Store(true)
+	}
+	return err
+}
+
+func (p *Plane) readiness() error {
 	switch state := p.currentState(); state {
 	case StateRunning, StateDraining:
 		return p.log.Holding() // what is ending is said by the ports

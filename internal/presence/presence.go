@@ -13,6 +13,9 @@ const (
 	// Gap is the longest time between two ticks that counts. A longer one is of a process that was stopped,
 	// suspended or starved: that much of it is counted, and no more.
 	Gap = 4 * Every
+	// GraceLeast is the shortest time for which a clock stands still after an absence. A caller who was refused is told to
+	// come again after 2 s.
+	GraceLeast = 3 * time.Second
 	// GraceMost bounds the time for which a clock stands still after an absence. It is as long as the absence was:
 	// callers who were not answered come first.
 	GraceMost = 10 * time.Second
@@ -45,8 +48,8 @@ func (c *Clock) Tick(at int64, able bool) {
 	} else {
 		c.away += passed
 	}
-	if able {
-		c.grace = max(c.grace, min(c.away, int64(GraceMost)))
+	if able && c.away > 0 {
+		c.grace = max(c.grace, min(max(c.away, int64(GraceLeast)), int64(GraceMost)))
 		c.away = 0
 	}
 	c.last, c.able = at, able
