@@ -104,15 +104,24 @@ func (Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capab
 // Version is the label of the last update, "default" before the first. Where an adapter is served, the server
 // has to list it as well: its label stays when an adapter goes.
 func (Dialect) Version(ctx context.Context, s *upstream.Server, caps *upstream.Capabilities) (string, error) {
+	label, err := labelOf(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	if adapter := of(caps).adapter.Load(); adapter != nil {
+		return upstream.AdapterLabel(ctx, s, caps.Model, *adapter, label)
+	}
+	return label, nil
+}
+
+// labelOf is the label that the server was given last, empty where it knows none.
+func labelOf(ctx context.Context, s *upstream.Server) (string, error) {
 	var info struct {
 		Label string `json:"weight_version"`
 	}
 	err := s.Call(ctx, http.MethodGet, "/weight_info", nil, &info)
-	if err != nil && !absent(err) {
-		return "", err
+	if absent(err) {
+		err = nil
 	}
-	if adapter := of(caps).adapter.Load(); adapter != nil {
-		return upstream.AdapterLabel(ctx, s, caps.Model, *adapter, info.Label)
-	}
-	return info.Label, nil
+	return info.Label, err
 }

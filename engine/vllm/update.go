@@ -18,10 +18,12 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 	switch l := of(caps); {
 	case u.Lora:
 		err = updateAdapter(ctx, s, u, caps)
+	case l.transfer && l.phases:
+		err = updateInPhases(ctx, s, u)
 	case l.transfer:
-		err = updateByTransfer(ctx, s, u, l.phases)
+		err = renamed(ctx, s, u, transfer)
 	default:
-		err = updateByReload(ctx, s, u)
+		err = renamed(ctx, s, u, reload)
 	}
 	if err == nil && !u.Lora {
 		err = forgetImages(ctx, s)
@@ -35,8 +37,27 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 	return nil
 }
 
-// updateByReload has the workers read a directory as they read the one they were started with.
-func updateByReload(ctx context.Context, s *upstream.Server, u upstream.Update) error {
+// renamed updates the weights, and then gives them their label. A server that was started again meanwhile has lost the
+// update: its label is not the one of before. It would give the new one to the weights that it starts with.
+func renamed(ctx context.Context, s *upstream.Server, u upstream.Update, update func(context.Context, *upstream.Server, upstream.Update) error) error {
+	before, err := labelOf(ctx, s)
+	if err == nil {
+		err = update(ctx, s, u)
+	}
+	if err != nil {
+		return err
+	}
+	switch now, err := labelOf(ctx, s); {
+	case err != nil:
+		return err
+	case now != before:
+		return fmt.Errorf("the server called its weights %.200q before the update, and %.200q after it: it was started again meanwhile", before, now)
+	}
+	return name(ctx, s, u.Label)
+}
+
+// reload has the workers read a directory as they read the one they were started with.
+func reload(ctx context.Context, s *upstream.Server, u upstream.Update) error {
 	body := map[string]any{"method": "reload_weights", "kwargs": map[string]string{"weights_path": u.Dir}}
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -50,32 +71,27 @@ func updateByReload(ctx context.Context, s *upstream.Server, u upstream.Update) 
 		return err
 	}
 	defer content.Close()
-	if _, err := io.Copy(io.Discard, content); err != nil {
-		return err
-	}
-	return name(ctx, s, u.Label)
+	_, err = io.Copy(io.Discard, content)
+	return err
 }
 
 // closing is the header of a call whose connection is not used again: where a worker raises, the
 // server answers and then breaks the connection off, under whatever came next on it.
 func closing() http.Header { return http.Header{"Connection": {"close"}} }
 
-// updateByTransfer uses the weight-transfer backend that reads a path.
-func updateByTransfer(ctx context.Context, s *upstream.Server, u upstream.Update, phases bool) error {
-	if phases {
-		if err := s.Call(ctx, http.MethodPost, "/start_weight_update", nil, nil); err != nil {
-			return err
-		}
-	}
+// transfer uses the weight-transfer backend that reads a path.
+func transfer(ctx context.Context, s *upstream.Server, u upstream.Update) error {
 	body := map[string]any{"update_info": map[string]string{"path": u.Dir}}
-	err := s.Call(ctx, http.MethodPost, "/update_weights", body, nil)
-	switch {
-	case err != nil && phases: // a session that stays open would refuse the next one
-		return errors.Join(err, s.Call(ctx, http.MethodPost, "/finish_weight_update", struct{}{}, nil))
-	case err != nil:
+	return s.Call(ctx, http.MethodPost, "/update_weights", body, nil)
+}
+
+// updateInPhases transfers where a server has a session for that, which gives the label as well.
+func updateInPhases(ctx context.Context, s *upstream.Server, u upstream.Update) error {
+	if err := s.Call(ctx, http.MethodPost, "/start_weight_update", nil, nil); err != nil {
 		return err
-	case !phases:
-		return name(ctx, s, u.Label)
+	}
+	if err := transfer(ctx, s, u); err != nil { // a session that stays open would refuse the next one
+		return errors.Join(err, s.Call(ctx, http.MethodPost, "/finish_weight_update", struct{}{}, nil))
 	}
 	return s.Call(ctx, http.MethodPost, "/finish_weight_update", map[string]string{"weight_version": u.Label}, nil)
 }

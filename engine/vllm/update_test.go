@@ -19,12 +19,21 @@ import (
 type failing struct {
 	asked   []string
 	answers map[string]string // by path; "404", "500 text" or a body
+	labels  []string          // of what it serves, one each time that it is asked, the last for good; v6 without any
 }
 
 func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	f.asked = append(f.asked, strings.TrimSpace(r.URL.RequestURI()+" "+string(body)))
 	answer := f.answers[r.URL.Path]
+	if r.URL.Path == served && answer == "" {
+		label := "v6"
+		if len(f.labels) > 0 {
+			label = f.labels[0]
+			f.labels = f.labels[min(1, len(f.labels)-1):]
+		}
+		answer = fmt.Sprintf(`{"weight_version": %q}`, label)
+	}
 	var status int
 	if _, err := fmt.Sscanf(answer, "%d", &status); err == nil {
 		http.Error(w, answer, status)
@@ -32,6 +41,8 @@ func (f *failing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	_, _ = io.WriteString(w, answer)
 }
+
+const served = "/weight_info"
 
 // serve starts it.
 func (f *failing) serve(t *testing.T) *upstream.Server {
@@ -59,21 +70,21 @@ func TestWaysOfAnUpdate(t *testing.T) {
 		asked   []string
 		fails   bool
 	}{
-		{"reload", &learnt{}, upstream.Update{}, nil, []string{reload, label, images}, false},
+		{"reload", &learnt{}, upstream.Update{}, nil, []string{served, reload, served, label, images}, false},
 		{"reload and flush", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":true}`},
-			[]string{reload, label, images, "/reset_prefix_cache?reset_running_requests=true"}, false},
+			[]string{served, reload, served, label, images, "/reset_prefix_cache?reset_running_requests=true"}, false},
 		{"a flush that is not done", &learnt{}, upstream.Update{Cache: upstream.CacheFlush}, map[string]string{"/reset_prefix_cache": `{"success":false}`},
-			[]string{reload, label, images, "/reset_prefix_cache?reset_running_requests=true"}, true},
-		{"a build without labels", &learnt{}, upstream.Update{}, map[string]string{"/update_weight_version": "404"}, []string{reload, label, images}, false},
-		{"a build that sees no images", &learnt{}, upstream.Update{}, map[string]string{images: "404"}, []string{reload, label, images}, false},
-		{"images that are not forgotten", &learnt{}, upstream.Update{}, map[string]string{images: "500"}, []string{reload, label, images}, true},
-		{"a reload that fails keeps the old label", &learnt{}, upstream.Update{}, map[string]string{"/collective_rpc": "500 no such directory"}, []string{reload}, true},
+			[]string{served, reload, served, label, images, "/reset_prefix_cache?reset_running_requests=true"}, true},
+		{"a build without labels", &learnt{}, upstream.Update{}, map[string]string{"/update_weight_version": "404", served: "404"}, []string{served, reload, served, label, images}, false},
+		{"a build that sees no images", &learnt{}, upstream.Update{}, map[string]string{images: "404"}, []string{served, reload, served, label, images}, false},
+		{"images that are not forgotten", &learnt{}, upstream.Update{}, map[string]string{images: "500"}, []string{served, reload, served, label, images}, true},
+		{"a reload that fails keeps the old label", &learnt{}, upstream.Update{}, map[string]string{"/collective_rpc": "500 no such directory"}, []string{served, reload}, true},
 		{"four phases", &learnt{transfer: true, phases: true}, upstream.Update{}, nil,
 			[]string{"/start_weight_update", send, `/finish_weight_update {"weight_version":"v7"}`, images}, false},
 		{"four phases of which one fails", &learnt{transfer: true, phases: true}, upstream.Update{}, map[string]string{"/update_weights": "500"},
 			[]string{"/start_weight_update", send, `/finish_weight_update {}`}, true},
-		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{send, label, images}, false},
-		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{send}, true},
+		{"two phases", &learnt{transfer: true}, upstream.Update{}, nil, []string{served, send, served, label, images}, false},
+		{"two phases of which one fails", &learnt{transfer: true}, upstream.Update{}, map[string]string{"/update_weights": "500"}, []string{served, send}, true},
 		{"an adapter", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": `{"data":[{"id":"m"}]}`},
 			[]string{"/v1/models", `/v1/load_lora_adapter {"lora_name":"m@v7","lora_path":"/w/7"}`, label}, false},
 		{"an adapter that is refused", &learnt{}, upstream.Update{Lora: true}, map[string]string{"/v1/models": "{}", "/v1/load_lora_adapter": "404"},
@@ -93,6 +104,17 @@ func TestWaysOfAnUpdate(t *testing.T) {
 				t.Errorf("asked %q\nwant  %q", f.asked, test.asked)
 			}
 		})
+	}
+}
+
+// A server that is started again after the update, and before it has its label, has the weights that it starts with.
+func TestStartedAgainBeforeTheLabel(t *testing.T) {
+	for _, way := range []*learnt{{}, {transfer: true}} {
+		f := &failing{labels: []string{"v6", "default"}}
+		err := New().Update(t.Context(), f.serve(t), upstream.Update{Dir: "/w/7", Label: "v7"}, &upstream.Capabilities{Private: way})
+		if err == nil || !strings.Contains(err.Error(), "started again") || strings.Contains(fmt.Sprint(f.asked), "/update_weight_version") {
+			t.Errorf("%v, asked %q", err, f.asked)
+		}
 	}
 }
 
