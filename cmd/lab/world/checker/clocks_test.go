@@ -123,3 +123,21 @@ func TestAWriterIsAwayFromItsRecoveryOn(t *testing.T) {
 		t.Errorf("without a majority: %+v, want %+v", got, want)
 	}
 }
+
+// A plane that can write no more may say that a lease is over: whoever recovers the run gives its batch out anew. One that
+// wrote something else after that has not kept its word.
+func TestALeaseIsOverUnwritten(t *testing.T) {
+	for said, want := range map[[2]any]bool{{"plane0", int64(10)}: false, {"plane0", int64(5)}: true, {"plane1", int64(10)}: true} {
+		c := &check{count: map[string]int{}, ending: history.Ending{Finished: true}, writers: map[int]logTime{0: {to: "plane0"}, 1: {to: "plane1"}}}
+		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10}, leases: map[int64]*lease{3: {id: 3, returned: []giveBack{{n: 10, kind: "recovered", attempt: 1}}}}}
+		for i := range c.log.times {
+			c.log.times[i] = int64(i) * second
+		}
+		c.said = &testimony{}
+		e := &expiry{check: c, clocks: clocks{{}, {}}}
+		e.leaseGone(&named{call: call{to: said[0].(string), began: said[1].(int64) * second, at: said[1].(int64) * second, status: 410, whole: true}, lease: 3, attempt: 1})
+		if says(c.found, RuleExpired) != want {
+			t.Errorf("%v: %+v", said, c.found)
+		}
+	}
+}

@@ -272,6 +272,12 @@ func (e *expiry) early(n *named, event int64) bool {
 	return ok && at > n.at+prompt && e.quiet(n.began, at)
 }
 
+// mute says whether the plane that refused a call wrote nothing after that, until another recovered the run by an event.
+func (e *expiry) mute(n *named, recovered int64) bool {
+	last, ok := e.log.earliest(e.clocks, recovered-1)
+	return ok && n.to == e.writers[e.log.segment(recovered-1)].to && last <= n.at
+}
+
 // leaseGone reports a lease that was said to be over, and had neither gone back nor been taken anew.
 func (e *expiry) leaseGone(n *named) {
 	l := e.log.leases[n.lease]
@@ -292,7 +298,11 @@ func (e *expiry) leaseGone(n *named) {
 		return
 	}
 	for i := range l.returned {
-		if r := &l.returned[i]; r.kind != "recovered" && r.attempt >= n.attempt && !e.early(n, r.n) {
+		r := &l.returned[i]
+		if r.kind == "recovered" && r.attempt >= n.attempt && e.mute(n, r.n) {
+			return // it could not write that any more, and whoever recovers the run gives the batch out anew
+		}
+		if r.kind != "recovered" && r.attempt >= n.attempt && !e.early(n, r.n) {
 			return
 		}
 	}
