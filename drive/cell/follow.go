@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -72,7 +73,7 @@ func (c *Cell) join(e *Entry) error {
 	}
 	switch {
 	case o.Incarnation > c.opt.Incarnation:
-		return fmt.Errorf("cell: another process has taken the place of cell %s: event %d of the log is of its incarnation %d, and this is %d", o.Cell, e.Seq, o.Incarnation, c.opt.Incarnation)
+		return errors.New(Replaced(o.Cell, c.opt.Incarnation, o.Incarnation))
 	case c.joined:
 	case o.Incarnation == c.opt.Incarnation:
 		c.joined, c.followed = true, e.Seq-1

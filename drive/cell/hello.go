@@ -89,6 +89,12 @@ func (c *Cell) Hello(h Hello) {
 	c.outbox.say(&ev)
 }
 
+// Replaced tells a process of a cell that a newer one has taken its place.
+func Replaced(cell string, incarnation, newest int64) string {
+	return fmt.Sprintf("cell %s: this process, incarnation %d, is replaced by incarnation %d, and stops: let one process at a time have the name %s, or give this one a name of its own",
+		cell, incarnation, newest, cell)
+}
+
 // Refusal is why an event of a cell was not taken.
 type Refusal struct {
 	// Want is the sequence from which on the cell is to say its events again, as some are missing. With 0 the process is to

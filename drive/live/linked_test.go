@@ -17,14 +17,14 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/store/storetest"
 )
 
 // linkedWorld is a run whose engines 1 and 2 are in a process of their own, the cell "b".
 type linkedWorld struct {
 	*world
 	wire *memoryWire
-	// inc is the cell's incarnation, ended what its process has ended with.
-	inc   int64
+	// ended is what the cell's process has ended with.
 	end   context.CancelFunc
 	ended chan error
 	mu    sync.Mutex
@@ -34,7 +34,7 @@ type linkedWorld struct {
 func newLinkedWorld(cfg loop.Config, seed uint64, faults float64) *linkedWorld {
 	cfg.EngineSlots, cfg.EngineCells = []int{2, 2, 2}, []int{0, 1, 1}
 	w := &linkedWorld{world: newWorld(cfg), loads: map[string]int{}}
-	w.wire = &memoryWire{memoryStore: w.store, changed: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 5)), faults: faults}
+	w.wire = &memoryWire{memoryStore: w.store, changed: make(chan struct{}), rng: rand.New(rand.NewPCG(seed, 5)), faults: faults, incarnations: map[string]int64{}}
 	w.change = func(o *live.Options) {
 		o.Store, o.Cells, o.RejoinAfter = w.wire, []string{"b"}, time.Second
 		for i := 1; i < 3; i++ {
@@ -53,15 +53,14 @@ func newLinkedWorld(cfg loop.Config, seed uint64, faults float64) *linkedWorld {
 // startCell starts a process of the cell, in the place of the one before.
 func (w *linkedWorld) startCell(t *testing.T) {
 	ctx, end := context.WithCancel(t.Context())
-	w.inc++
 	w.end, w.ended = end, make(chan error, 1)
 	began := time.Now()
 	clock := func() int64 { return time.Hour.Nanoseconds() + time.Since(began).Nanoseconds() } // an hour off
-	o := cell.Options{Name: "b", Incarnation: w.inc, Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
+	o := cell.Options{Name: "b", Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
 		Rules: w.cfg, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: t.Logf}
 	ended := w.ended
 	go func() {
-		l, err := link.New(ctx, w.wire.connect(), o, "test")
+		l, err := link.New(ctx, w.wire.connect("b"), o, "test")
 		if err == nil {
 			err = l.Run()
 		}
@@ -135,6 +134,8 @@ type memoryWire struct {
 	down     bool
 	dies     bool
 	back     func()
+	// incarnations has the newest of each cell.
+	incarnations map[string]int64
 }
 
 type wireMessage struct {
@@ -199,11 +200,27 @@ func (w *memoryWire) cut(down bool) {
 // memoryConnection is that of a process of a cell.
 type memoryConnection struct {
 	*memoryWire
+	cell     string
 	next     int
 	answered func([]byte)
 }
 
-func (w *memoryWire) connect() *memoryConnection { return &memoryConnection{memoryWire: w} }
+func (w *memoryWire) connect(cell string) *memoryConnection {
+	return &memoryConnection{memoryWire: w, cell: cell}
+}
+
+func (c *memoryConnection) Incarnate(context.Context) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.incarnations[c.cell]++
+	return c.incarnations[c.cell], nil
+}
+
+// TestMemoryWireIncarnates holds the wire of these tests to what real ones do.
+func TestMemoryWireIncarnates(t *testing.T) {
+	w := newLinkedWorld(asyncConfig(), 1, 0).wire
+	storetest.Incarnations(t, func(_ *testing.T, cell string) func(context.Context) (int64, error) { return w.connect(cell).Incarnate })
+}
 
 func (c *memoryConnection) Begin(ctx context.Context) (trace.Header, trace.Position, error) {
 	for {
@@ -285,7 +302,7 @@ func (c *memoryConnection) Say(word []byte) error {
 			if take == nil {
 				return
 			}
-			if answer := take("b", word); answer != nil {
+			if answer := take(c.cell, word); answer != nil {
 				c.answered(answer)
 			}
 		})

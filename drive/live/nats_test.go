@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -147,6 +148,13 @@ type roughWire struct {
 	said  int
 	late  []byte
 	tried chan struct{} // has room for one: that a word was said, or could not be
+	inc   *atomic.Int64
+}
+
+func (w *roughWire) Incarnate(ctx context.Context) (int64, error) {
+	n, err := w.Link.Incarnate(ctx)
+	w.inc.Store(n)
+	return n, err
 }
 
 func (w *roughWire) Say(word []byte) error {
@@ -176,7 +184,7 @@ type natsWorld struct {
 	server  *server.Server
 	proxy   *proxy
 	engines [3]*quickEngine
-	inc     int64
+	inc     atomic.Int64 // of the cell's newest process
 	end     context.CancelFunc
 	ended   chan error
 	tried   chan struct{}
@@ -208,18 +216,17 @@ func newNATSWorld(t *testing.T) *natsWorld {
 // startCell starts a process of the cell.
 func (w *natsWorld) startCell() {
 	ctx, end := context.WithCancel(w.t.Context())
-	w.inc++
 	w.end, w.ended = end, make(chan error, 1)
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	o := cell.Options{Name: "b", Incarnation: w.inc, Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
+	o := cell.Options{Name: "b", Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
 		Rules: w.cfg, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: w.t.Logf}
 	ended := w.ended
 	go func() {
 		wire, err := jetstream.OpenLink(ctx, jetstream.Options{URL: "nats://" + w.proxy.Addr().String(), Run: "test", Logf: w.t.Logf}, "b")
 		if err == nil {
 			var l *link.Link
-			if l, err = link.New(ctx, &roughWire{Link: wire, tried: w.tried}, o, "test"); err == nil {
+			if l, err = link.New(ctx, &roughWire{Link: wire, tried: w.tried, inc: &w.inc}, o, "test"); err == nil {
 				err = l.Run()
 			}
 			err = errors.Join(err, wire.Close())
@@ -417,7 +424,7 @@ func TestBadWordsOverNATS(t *testing.T) {
 		}
 	}
 	same := func(*cell.Event) {}
-	next := trace.Origin{Cell: "b", Incarnation: 9, Sequence: 1}
+	next := trace.Origin{Cell: "b", Incarnation: 1 << 30, Sequence: 1}
 	bad := func() []struct {
 		word []byte
 		want string
@@ -429,9 +436,9 @@ func TestBadWordsOverNATS(t *testing.T) {
 			{[]byte("rubbish"), "no word of a cell"},
 			{[]byte(strings.Repeat("x", cell.WordBytesMost+1)), "are allowed"},
 			{said(trace.Origin{Cell: "c", Incarnation: 1, Sequence: 1}, same), "by the subject of another"},
-			{said(trace.Origin{Cell: "b", Incarnation: 0, Sequence: 1}, same), "has taken its place"},
-			{said(trace.Origin{Cell: "b", Incarnation: 1, Sequence: 1 << 40}, same), "comes without those from"},
-			{said(trace.Origin{Cell: "b", Incarnation: 9, Sequence: 2}, same), "comes without those from 1 on"},
+			{said(trace.Origin{Cell: "b", Incarnation: 0, Sequence: 1}, same), "is replaced by incarnation"},
+			{said(trace.Origin{Cell: "b", Incarnation: w.inc.Load(), Sequence: 1 << 40}, same), "comes without those from"},
+			{said(trace.Origin{Cell: "b", Incarnation: 1 << 30, Sequence: 2}, same), "comes without those from 1 on"},
 			{said(next, same), "is its hello"},
 			{said(next, hello(func(h *cell.Hello) { h.Format++ })), "start both from one release"},
 			{said(next, hello(func(h *cell.Hello) { h.Trace++ })), "reads logs of format"},
@@ -473,6 +480,6 @@ func TestBadWordsOverNATS(t *testing.T) {
 		}
 	}
 	if refused != 2 {
-		t.Errorf("%d lines of refusals, want one for words of no process and one for incarnation 9: %q", refused, w.heard)
+		t.Errorf("%d lines of refusals, want one for words of no process and one for a newer incarnation: %q", refused, w.heard)
 	}
 }

@@ -31,7 +31,7 @@ func (r *receipts) take(o trace.Origin, time *int64, fits func() error) (taken b
 	before := r.taken[o.Cell]
 	switch {
 	case o.Incarnation < before.Incarnation || o.Incarnation < 1:
-		return false, &cell.Refusal{Why: fmt.Sprintf("live: cell %s: this is incarnation %d, and incarnation %d has taken its place: start it with a higher number, one cell of a name at a time", o.Cell, o.Incarnation, before.Incarnation)}
+		return false, &cell.Refusal{Why: cell.Replaced(o.Cell, o.Incarnation, before.Incarnation)}
 	case o.Incarnation > before.Incarnation:
 		before = trace.Origin{Incarnation: o.Incarnation}
 	}

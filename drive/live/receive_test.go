@@ -84,7 +84,7 @@ func TestReceiveRefuses(t *testing.T) {
 		"hello of a kind":     {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation, ev.Kind = 2, loop.EngineLost }), "its hello is of the kind engine-lost"},
 		"its store is full":   {said(2, first, func(ev *cell.Event) { ev.Fatal, ev.Error = true, "no disk" }), "takes no payloads: no disk"},
 		"another's engines":   {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation, ev.Hello.Engines[0].Engine = 2, 0 }), "give both the same document"},
-		"another incarnation": {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation = 0 }), "incarnation 1 has taken its place"},
+		"another incarnation": {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation = 0 }), "is replaced by incarnation 1"},
 	} {
 		err := r.Receive(test.ev)
 		if refusal, ok := errors.AsType[*cell.Refusal](err); !ok || refusal.Want != 0 || !strings.Contains(refusal.Why, test.want) {

@@ -16,6 +16,8 @@ import (
 const (
 	// leaseKey is the key of the writer's lease in the run's bucket.
 	leaseKey = "writer"
+	// cellKeys begins the keys that processes of cells write for their incarnations.
+	cellKeys = "cell."
 )
 
 // holder is the lease's value: who writes, and since when.

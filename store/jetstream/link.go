@@ -23,6 +23,7 @@ const beginWait = 100 * time.Millisecond
 // Link is a cell's connection to its run. It follows the log and says words to the writer. It makes and changes no stream.
 type Link struct {
 	store   *Store
+	cell    string
 	subject string
 	answers string // the subject of answers
 	// next and lines are where Follow begins.
@@ -43,7 +44,7 @@ func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
 		return nil, errors.New("store: a cell of its own needs the address of the run's NATS servers, and URL is empty")
 	}
 	s := newStore(o)
-	l := &Link{store: s, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {}}
+	l := &Link{store: s, cell: cell, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {}}
 	if err := l.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -139,6 +140,25 @@ func (l *Link) begin(ctx context.Context) (at trace.Position, err error) {
 		return at, s.events.loadHeader(try, s)
 	}
 	return at, errNoMessage
+}
+
+// Incarnate gives this process the cell's next incarnation, once Begin has returned. It is above all that the cell was given
+// before: it is the place of a write among those to the run's bucket.
+func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
+	s := l.store
+	err = s.again(ctx, func(ctx context.Context) error {
+		bucket, err := s.js.KeyValue(ctx, s.names.bucket)
+		if err != nil {
+			return err
+		}
+		revision, err := bucket.PutString(ctx, cellKeys+l.cell, time.Now().UTC().Format(time.RFC3339)) // for people
+		incarnation = int64(revision)
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("store: an incarnation of cell %s: %w", l.cell, err)
+	}
+	return incarnation, nil
 }
 
 // Follow hands over the lines behind Begin's position as they are appended, those of a message at a time. It says whether

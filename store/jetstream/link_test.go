@@ -6,6 +6,9 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/store/storetest"
@@ -109,6 +112,29 @@ func TestLinkSpeaks(t *testing.T) {
 		t.Errorf("there are %d more answers", len(answers))
 	}
 	stop()
+}
+
+// TestLinkIncarnates: each process of a cell is another, in a run whose writer renews its lease beside.
+func TestLinkIncarnates(t *testing.T) {
+	url := startServer(t, nil)
+	o := Options{URL: url, Run: "given", WriterTTL: 30 * time.Millisecond}
+	s := open(t, o)
+	begin(t, s)
+	storetest.Incarnations(t, func(t *testing.T, cell string) func(context.Context) (int64, error) {
+		l, err := OpenLink(t.Context(), o, cell)
+		must(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		return l.Incarnate
+	})
+	if holder, err := s.lease.Load().adopt(t.Context()); err != nil {
+		t.Errorf("the writer's lease has revision %d: %v", holder, err)
+	}
+	l, err := OpenLink(t.Context(), Options{URL: url, Run: "other"}, "b")
+	must(t, err)
+	defer l.Close()
+	if n, err := l.Incarnate(t.Context()); !errors.Is(err, jetstream.ErrBucketNotFound) || !strings.Contains(err.Error(), "an incarnation of cell b") {
+		t.Errorf("in a run that has no writer: %d, %v", n, err)
+	}
 }
 
 // TestLinkWaitsForARun: a link begins where there is a run, and ends with its context before.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
@@ -17,7 +16,9 @@ import (
 type Wire interface {
 	// Begin waits until the run has begun, and returns the log's header and its end as of now.
 	Begin(ctx context.Context) (trace.Header, trace.Position, error)
-	// Follow hands over the lines behind that position as they are appended, whole ones, and whether an append ends with them.
+	// Incarnate gives this process the cell's next incarnation, above all that it was given before. Begin comes first.
+	Incarnate(ctx context.Context) (int64, error)
+	// Follow hands over the lines behind Begin's position as they are appended, whole ones, and whether an append ends with them.
 	// It goes on through lost connections, until the context ends or take fails.
 	Follow(ctx context.Context, take func(lines []byte, ends bool) error) error
 	// Say sends a word, which may be lost. An error says that there is no connection.
@@ -51,14 +52,17 @@ type Link struct {
 	sent, wanted int64
 }
 
-// New returns the link of a cell that o describes, by Name, Incarnation, Engines and all else but Post, of a program called
-// build. It waits until the run has begun. All that runs ends with ctx.
+// New returns the link of a cell that o describes, by Name, Engines and all else but Incarnation and Post, of a program called
+// build. It waits until the run has begun, and takes the cell's next incarnation. All that runs ends with ctx.
 func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, error) {
-	if o.Name == "" || o.Incarnation < 1 {
-		return nil, fmt.Errorf("link: the cell is called %q, incarnation %d: want a name, and a number from 1", o.Name, o.Incarnation)
+	if o.Name == "" {
+		return nil, errors.New("link: the cell has no name")
 	}
 	header, at, err := wire.Begin(ctx)
 	if err != nil {
+		return nil, err
+	}
+	if o.Incarnation, err = wire.Incarnate(ctx); err != nil {
 		return nil, err
 	}
 	l := &Link{wire: wire, log: cell.NewEntries(at, header), wake: make(chan struct{}, 1)}

@@ -19,18 +19,22 @@ import (
 
 // wire is a wire in memory, whose log a test writes and whose words it reads.
 type wire struct {
-	enc      trace.Encoder
-	lines    chan []byte
-	mu       sync.Mutex
-	said     []*cell.Event
-	down     bool
-	answered func([]byte)
-	back     func()
+	enc trace.Encoder
+	// incarnation is what is given to a process.
+	incarnation int64
+	lines       chan []byte
+	mu          sync.Mutex
+	said        []*cell.Event
+	down        bool
+	answered    func([]byte)
+	back        func()
 }
 
 func (w *wire) Begin(context.Context) (trace.Header, trace.Position, error) {
 	return trace.Header{Format: trace.Format}, w.enc.Position(), nil
 }
+
+func (w *wire) Incarnate(context.Context) (int64, error) { return w.incarnation, nil }
 
 func (w *wire) Follow(ctx context.Context, take func([]byte, bool) error) error {
 	for {
@@ -96,11 +100,11 @@ func (engine) Load(context.Context, loop.Version) error { return nil }
 
 // linked runs the cell b, incarnation 2, which has joined and has said the words 2 to 4.
 func linked(t *testing.T) (w *wire, l *Link, ended chan error, end context.CancelFunc) {
-	w = &wire{lines: make(chan []byte), enc: trace.Encoder{}}
+	w = &wire{lines: make(chan []byte), enc: trace.Encoder{}, incarnation: 2}
 	ctx, end := context.WithCancel(t.Context())
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	l, err := New(ctx, w, cell.Options{Name: "b", Incarnation: 2, Engines: []port.Engine{nil, engine{}}, Environment: engine{}, Payloads: engine{},
+	l, err := New(ctx, w, cell.Options{Name: "b", Engines: []port.Engine{nil, engine{}}, Environment: engine{}, Payloads: engine{},
 		Rules: loop.Config{EngineSlots: []int{1, 2}}, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: t.Logf}, "test")
 	if err != nil {
 		t.Fatal(err)
@@ -179,7 +183,7 @@ func TestLinkEnds(t *testing.T) {
 		"refused": {func(w *wire, _ *Link) { w.answered([]byte(`{"why":"other rules"}`)) }, "other rules"},
 		"replaced": {func(w *wire, _ *Link) {
 			w.log(trace.Origin{Cell: "b", Incarnation: 3}, loop.Event{Kind: loop.EngineLost, Engine: 1})
-		}, "another process has taken the place of cell b"},
+		}, "cell b: this process, incarnation 2, is replaced by incarnation 3, and stops"},
 		"broken":  {func(_ *wire, l *Link) { l.post(&cell.Event{Fatal: true, Error: "no disk"}) }, "no disk"},
 		"damaged": {func(w *wire, _ *Link) { w.lines <- []byte("rubbish\n") }, "not a trace line"},
 		"a gap": {func(w *wire, _ *Link) {
@@ -202,9 +206,9 @@ func TestLinkEnds(t *testing.T) {
 
 // TestNewRefuses: a cell that the log could not name has no link.
 func TestNewRefuses(t *testing.T) {
-	for _, o := range []cell.Options{{Incarnation: 1}, {Name: "b"}, {Name: "b", Incarnation: -1}, {Name: "B!", Incarnation: 1}} {
-		if _, err := New(t.Context(), &wire{}, o, "test"); err == nil {
-			t.Errorf("%q, incarnation %d", o.Name, o.Incarnation)
+	for _, name := range []string{"", "B!"} {
+		if _, err := New(t.Context(), &wire{incarnation: 1}, cell.Options{Name: name}, "test"); err == nil {
+			t.Errorf("%q", name)
 		}
 	}
 }
