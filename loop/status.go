@@ -111,6 +111,17 @@ func (l *Loop) NextLease() LeaseID { return l.s.NextLease }
 // Lost reports whether an engine counts as lost.
 func (l *Loop) Lost(engine int) bool { return l.s.Engines[engine].State == engineLost }
 
+// Unanswered returns the failures of all attempts that have a slot of an engine. A driver takes them when the engine's process
+// is gone, which would have answered.
+func (l *Loop) Unanswered(engine int) (all []Event) {
+	for k := range l.s.Slots {
+		if sl := &l.s.Slots[k]; int(sl.Engine) == engine && sl.State != slotFree {
+			all = append(all, Event{Kind: RolloutFailed, Slot: int32(k), Group: sl.ID, Sample: sl.Sample, Attempt: sl.Attempt, Reason: ReasonRestart})
+		}
+	}
+	return all
+}
+
 // LiveGroups returns the groups that have been opened and have not ended, in no order.
 func (l *Loop) LiveGroups() (all []GroupID) {
 	for i := range l.s.Groups {
