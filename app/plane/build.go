@@ -147,7 +147,7 @@ func (p *Plane) mount() error {
 func (p *Plane) runtimeOptions(ctx context.Context, resume *live.Resume) live.Options {
 	p.OnLine = func(line *steps.Line) { p.send(line) }
 	opt := p.Options(ctx, p.log, resume, p.Around.Lines(p.Intro(nil)))
-	opt.OnDiskFull, opt.OnSync, opt.RejoinAfter, opt.Patient = p.onDiskFull, p.onSync, time.Second, true
+	opt.OnDiskFull, opt.OnSync, opt.RejoinAfter, opt.Patient, opt.Present = p.onDiskFull, p.onSync, time.Second, true, p.present
 	return opt
 }
 

@@ -88,7 +88,11 @@ func (c *Cell) hear(e *Entry) (lost int32) {
 	switch ev := &e.Event; ev.Kind {
 	case loop.RolloutScored, loop.RolloutFailed, loop.RolloutAborted:
 		counted := ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !e.Discarded
-		c.logged(port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}, counted)
+		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+		c.logged(id, counted)
+		if p := c.groups[id.Group][id.Sample]; ev.Reason == loop.ReasonRestart && p != nil && p.task.ID == id {
+			p.abort() // the writer said so in the cell's place, which it took for lost
+		}
 	case loop.Recovered: // by a writer that goes on behind what the log shows
 		c.outbox.repeat()
 	case loop.TrainStepEnded, loop.TrainStepFailed, loop.LeaseReturned:

@@ -58,6 +58,10 @@ func TestFollowLosesEngines(t *testing.T) {
 		return loop.Event{Kind: loop.SyncFailed, Version: 2, Attempt: attempt}
 	}
 	lost := loop.Event{Kind: loop.EngineLost}
+	gone := func(number int32, why loop.Reason) loop.Event {
+		a := attempt(loop.StartRollout, 0, number)
+		return loop.Event{Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: why}
+	}
 	for name, test := range map[string]struct {
 		rules loop.Config
 		do    func(x *told)
@@ -71,6 +75,9 @@ func TestFollowLosesEngines(t *testing.T) {
 		"a load tried again":      {do: func(x *told) { x.do(load(1)); x.on(failed(1), load(2)) }},
 		"a load before":           {do: func(x *told) { x.do(load(1)); x.do(load(2)); x.on(failed(1)) }},
 		"started before":          {do: func(x *told) { x.do(); x.on(lost) }, lost: true},
+		"failed with its cell":    {do: func(x *told) { x.on(gone(1, loop.ReasonRestart)) }, lost: true},
+		"another failed with it":  {do: func(x *told) { x.on(gone(2, loop.ReasonRestart)) }},
+		"failed in another slot":  {do: func(x *told) { x.on(gone(1, loop.ReasonEngine)) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

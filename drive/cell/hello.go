@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -14,6 +15,9 @@ import (
 
 // Format is the form of events and of hellos. Control plane and cells need the same one, and the same form of the log.
 const Format = 1
+
+// Lease is how long a process of a cell may be silent. Then its writer takes it for lost.
+const Lease = 15 * time.Second
 
 // Hello is what a process of a cell says of itself, in its first event.
 type Hello struct {
@@ -79,14 +83,28 @@ func enginesText(engines []EngineHello) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// Hello says what the process is. It is the cell's first event, and is answered in the log: the cell's engines join, and
-// the cell executes what follows.
-func (c *Cell) Hello(h Hello) {
-	ev := Event{Event: loop.Event{Time: c.opt.Clock(), Kind: loop.EngineJoined}, Hello: &h}
+// event is the first event of a process.
+func (h *Hello) event() Event {
+	ev := Event{Event: loop.Event{Kind: loop.EngineJoined}, Hello: h}
 	if len(h.Engines) > 0 {
 		ev.Engine = h.Engines[0].Engine
 	}
+	return ev
+}
+
+// Hello says what the process is. It is the cell's first event, and is answered in the log: the cell's engines join, and
+// the cell executes what follows.
+func (c *Cell) Hello(h Hello) {
+	ev := h.event()
+	ev.Time = c.opt.Clock()
 	c.outbox.say(&ev)
+}
+
+// Renewal is the hello once more. A writer that has taken it takes from that alone that the process lives.
+func (c *Cell) Renewal(h Hello) Event {
+	ev := h.event()
+	ev.Origin = trace.Origin{Cell: c.opt.Name, Incarnation: c.opt.Incarnation, Sequence: 1}
+	return ev
 }
 
 // Replaced tells a process of a cell that a newer one has taken its place.

@@ -132,6 +132,7 @@ type memoryWire struct {
 	changed  chan struct{}
 	take     func(string, []byte) []byte
 	down     bool
+	full     bool // appends wait
 	dies     bool
 	back     func()
 	// incarnations has the newest of each cell.
@@ -148,6 +149,12 @@ var errDied = errors.New("the writer dies in an append")
 
 func (w *memoryWire) Append(lines [][]byte) error {
 	w.mu.Lock()
+	for w.full {
+		changed := w.changed
+		w.mu.Unlock()
+		<-changed
+		w.mu.Lock()
+	}
 	defer w.mu.Unlock()
 	all := bytes.SplitAfter(bytes.Join(lines, nil), []byte("\n"))
 	all = all[:len(all)-1]
@@ -195,6 +202,15 @@ func (w *memoryWire) cut(down bool) {
 	if !down {
 		back()
 	}
+}
+
+// fill has appends wait, or go on.
+func (w *memoryWire) fill(full bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.full = full
+	close(w.changed)
+	w.changed = make(chan struct{})
 }
 
 // memoryConnection is that of a process of a cell.

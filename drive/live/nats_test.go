@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/drive/cell/link"
 	"github.com/headway-rl/headway/drive/live"
+	clocks "github.com/headway-rl/headway/internal/presence"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
@@ -30,8 +31,10 @@ type quickEngine struct {
 	held chan struct{} // nil while it is not
 	// entered has room for one: that a response is held.
 	entered chan struct{}
-	loads   map[loop.Version]int
-	plays   map[port.RolloutID]int
+	// let has room for one: that a response was given up while it was held.
+	let   chan struct{}
+	loads map[loop.Version]int
+	plays map[port.RolloutID]int
 }
 
 func (e *quickEngine) hold() {
@@ -68,12 +71,16 @@ func (e *quickEngine) Generate(ctx context.Context, req port.GenerateRequest) (p
 	}
 	select {
 	case <-held:
+		return g, nil
 	case <-req.Interrupt:
 		g.Interrupted = true
 	case <-ctx.Done():
-		return port.Generation{}, ctx.Err()
 	}
-	return g, nil
+	select {
+	case e.let <- struct{}{}:
+	default:
+	}
+	return g, ctx.Err()
 }
 
 func (e *quickEngine) Load(ctx context.Context, v loop.Version) error {
@@ -182,6 +189,7 @@ type natsWorld struct {
 	*world
 	t       *testing.T
 	server  *server.Server
+	dir     string // the server's
 	proxy   *proxy
 	engines [3]*quickEngine
 	inc     atomic.Int64 // of the cell's newest process
@@ -190,10 +198,22 @@ type natsWorld struct {
 	tried   chan struct{}
 	header  func() (trace.Header, bool)
 	heard   []string // by the ear
+	// present is the time in which the writer could hear, which stands at instant now. stalled says why the writer cannot hear.
+	present *clocks.Clock
+	instant atomic.Int64
+	stalled atomic.Pointer[func() error]
 }
 
-func newNATSWorld(t *testing.T) *natsWorld {
-	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(),
+// pass lets time pass for leases.
+func (w *natsWorld) pass(d time.Duration) {
+	for ; d > 0; d -= clocks.Every {
+		w.present.Tick(w.instant.Add(int64(clocks.Every)), (*w.stalled.Load())() == nil)
+	}
+}
+
+// startServer starts a server with a port and a directory.
+func startServer(t *testing.T, port int, dir string) *server.Server {
+	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: port, NoLog: true, NoSigs: true, JetStream: true, StoreDir: dir,
 		JetStreamMaxStore: 1 << 50}) // whatever the disk has: runs reserve their bounds
 	if err != nil {
 		t.Fatal(err)
@@ -203,12 +223,18 @@ func newNATSWorld(t *testing.T) *natsWorld {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not start")
 	}
+	return s
+}
+
+func newNATSWorld(t *testing.T) *natsWorld {
+	dir := t.TempDir()
+	s := startServer(t, -1, dir)
 	cfg := asyncConfig()
 	cfg.EngineSlots, cfg.EngineCells, cfg.TrainSteps = []int{2, 2, 2}, []int{0, 1, 1}, 20
-	w := &natsWorld{world: newWorld(cfg), t: t, server: s, proxy: newProxy(t, s.Addr().String()), tried: make(chan struct{}, 1)}
+	w := &natsWorld{world: newWorld(cfg), t: t, server: s, dir: dir, proxy: newProxy(t, s.Addr().String()), tried: make(chan struct{}, 1), present: clocks.New(0)}
 	w.work(work{stepNS: 1})
 	for i, e := range w.world.engines {
-		w.engines[i] = &quickEngine{fakeEngine: e, entered: make(chan struct{}, 1), loads: map[loop.Version]int{}, plays: map[port.RolloutID]int{}}
+		w.engines[i] = &quickEngine{fakeEngine: e, entered: make(chan struct{}, 1), let: make(chan struct{}, 1), loads: map[loop.Version]int{}, plays: map[port.RolloutID]int{}}
 	}
 	return w
 }
@@ -254,6 +280,8 @@ func (w *natsWorld) lead(ctx context.Context, step func(v loop.Version)) (live.R
 		w.t.Fatal(err)
 	}
 	w.header = s.Header
+	stalled := s.Stalled
+	w.stalled.Store(&stalled)
 	store, resume := natsStore{s, w.store}, (*live.Resume)(nil)
 	if _, there := s.Header(); there {
 		if resume, err = live.Recover(store, nil); err != nil {
@@ -263,6 +291,7 @@ func (w *natsWorld) lead(ctx context.Context, step func(v loop.Version)) (live.R
 	}
 	w.change = func(o *live.Options) {
 		o.Store, o.Cells, o.RejoinAfter = store, []string{"b"}, time.Second
+		o.Present = func() int64 { return w.present.Now(w.instant.Load()) }
 		o.Engines = []port.Engine{w.engines[0], live.Elsewhere("engine-1", 2), live.Elsewhere("engine-2", 2)}
 		o.OnStep = func(d live.StepDone) { step(d.Status.Version) }
 	}

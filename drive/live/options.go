@@ -74,6 +74,9 @@ type Options struct {
 	// Cells are the names of the cells in other processes, by the number that Header.Loop.EngineCells has, from 1. A run that
 	// has some is Patient. Receive takes their events.
 	Cells []string
+	// Present is the time for which this process could hear cells, in nanoseconds, never falling: leases of cells run out by it.
+	// Nil means Clock.
+	Present func() int64
 	// Timer starts a timer that sends once after d, and returns what stops it. It must
 	// go by the same time as Clock. Nil means time.NewTimer.
 	Timer func(d time.Duration) (fired <-chan time.Time, stop func() bool)

@@ -79,17 +79,15 @@ func (r *Runtime) Receive(ev *cell.Event) error {
 	now := r.clock()
 	ev.Time = max(now-max(ev.Age, 0), 0)
 	taken, err := r.receipts.take(ev.Origin, &ev.Time, func() error { return r.fits(ev, number) })
-	if !taken || err != nil {
-		return err
+	if taken {
+		c := r.completionOf(ev)
+		c.hello = ev.Hello
+		err = r.take(c)
 	}
-	c := r.completionOf(ev)
-	c.hello = ev.Hello
-	select {
-	case r.inbox <- c:
-		return nil
-	case <-r.ctx.Done():
-		return context.Cause(r.ctx)
+	if refusal, refused := errors.AsType[*cell.Refusal](err); (!refused || refusal.Want > 0) && r.leases.hear(number) {
+		r.outside.wake() // the engines of a cell that was lost are tried again, unless a hello has had them join
 	}
+	return err
 }
 
 // fits says, as a refusal, why a cell of a number cannot have said an event.
@@ -151,18 +149,17 @@ func (r *Runtime) helloOf(number int) (cell.Hello, error) {
 // welcome has the engines of a cell join whose process has said hello. What another process of the cell had is lost with
 // that. The last line of the answer has the hello's place, so that the hello counts once all of it is in the log.
 func (r *Runtime) welcome(c *completion) {
-	engines := r.enginesOf(slices.Index(r.opt.Cells, c.origin.Cell) + 1)
+	number := slices.Index(r.opt.Cells, c.origin.Cell) + 1
+	engines := r.enginesOf(number)
 	r.logf("cell %s says hello, incarnation %d, build %q, with %s", c.origin.Cell, c.origin.Incarnation, c.hello.Build, several(int64(len(engines)), "engine"))
 	begins := c.origin
 	begins.Sequence = 0
 	for _, i := range engines {
-		if !r.l.Lost(i) {
-			r.engines[i].soon = true // it joins with this very hello
-			r.deliver(&completion{event: loop.Event{Time: c.event.Time, Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, origin: begins})
-		}
-		r.engines[i] = quarantine{due: loop.NoTick, planned: r.engines[i].planned}
+		r.engines[i].soon = true // it joins with this very hello
 	}
+	r.loseCell(number, begins, c.event.Time, nil)
 	for k, i := range engines {
+		r.engines[i] = quarantine{due: loop.NoTick, planned: r.engines[i].planned}
 		o := begins
 		if k == len(engines)-1 {
 			o = c.origin

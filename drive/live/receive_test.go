@@ -22,18 +22,24 @@ type headed struct {
 func (h *headed) Header() (trace.Header, bool) { return h.header, true }
 
 // hearing returns a runtime that hears the cell b, of engine 1, and is to be asked for nothing else.
-func hearing(t *testing.T) *Runtime {
+func hearing(t *testing.T) *Runtime { return hearingBy(t, func(*loop.Config) {}) }
+
+// hearingBy is hearing under other rules.
+func hearingBy(t *testing.T, change func(*loop.Config)) *Runtime {
 	type parts struct {
 		port.Trainer
 		port.Weights
 	}
 	header := trace.Header{Format: trace.Format, Program: "test", Loop: loop.Config{GroupSize: 1, BatchGroups: 1, EngineSlots: []int{1, 2}, EngineCells: []int{0, 1}, QueueGroups: 1}.WithDefaults()}
+	change(&header.Loop)
+	engines := []port.Engine{&linked{}, Elsewhere("one", 2), Elsewhere("two", 2)}[:len(header.Loop.EngineSlots)]
 	clock := int64(5e9)
-	r, err := New(Options{Header: header, Engines: []port.Engine{&linked{}, Elsewhere("one", 2)}, Cells: []string{"b"},
+	r, err := New(Options{Header: header, Engines: engines, Cells: []string{"b"},
 		Environment: &linked{}, Trainer: &parts{}, Weights: &parts{}, Store: &headed{header: header}, Clock: func() int64 { clock++; return clock }, Logf: t.Logf})
 	if err != nil {
 		t.Fatal(err)
 	}
+	r.beginLeases()
 	close(r.hearing)
 	return r
 }

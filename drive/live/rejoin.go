@@ -82,6 +82,9 @@ func (r *Runtime) quarantine(engine int) {
 		}
 		q.due = r.clock() + q.pause.Nanoseconds()
 		again = fmt.Sprintf("it is tried again in %v, then ever less often, up to every %v", q.pause, rejoinMost*first)
+		if r.leases.lost(r.cfg.CellOf(int32(engine))) {
+			again = "it is tried again when its cell is heard"
+		}
 	}
 	r.sayLost(engine, again)
 	r.letGo(int32(engine))
@@ -102,7 +105,7 @@ func (r *Runtime) sayLost(engine int, again string) {
 	case q.tries > 1: // it had none
 		r.logf("engine %s is still lost, now by: %s", name, cause)
 	default:
-		if r.cfg.ResumeLost {
+		if r.cfg.ResumeLost && !r.leases.lost(r.cfg.CellOf(int32(engine))) {
 			theirs = "its rollouts go on elsewhere with the tokens they have"
 		}
 		r.logf("engine %s is lost: %s; %s; %s", name, cause, theirs, again)
@@ -128,7 +131,7 @@ func (r *Runtime) rejoin() {
 		q := &r.engines[i]
 		now := r.clock()
 		switch {
-		case !q.lost || q.due > now:
+		case !q.lost || q.due > now || r.leases.lost(r.cfg.CellOf(int32(i))):
 		case r.opt.Fleet != nil && r.cfg.Owns(int32(i)) && !r.finished:
 			q.due = loop.NoTick
 			r.bringBack(i)
@@ -143,7 +146,7 @@ func (r *Runtime) rejoin() {
 func (r *Runtime) rejoinDue() int64 {
 	due := loop.NoTick
 	for i := range r.engines {
-		if q := &r.engines[i]; q.lost {
+		if q := &r.engines[i]; q.lost && !r.leases.lost(r.cfg.CellOf(int32(i))) {
 			due = min(due, q.due)
 		}
 	}

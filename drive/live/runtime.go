@@ -54,6 +54,9 @@ type Runtime struct {
 	// receipts are of what cells have said, cells is what the log shows of it.
 	receipts receipts
 	cells    cellOrigins
+	// leases are those of cells in other processes, and were looked at last at lookedAt.
+	leases   leases
+	lookedAt int64
 	// hearing is closed when the run has begun.
 	hearing chan struct{}
 	// counted are the attempts that the groups to train on are made of.
@@ -178,6 +181,9 @@ func New(opt Options) (*Runtime, error) {
 	if r.cells == nil {
 		r.cells = cellOrigins{}
 	}
+	if r.leases.present = opt.Present; opt.Present == nil {
+		r.leases.present = r.clock
+	}
 	r.receipts.taken, r.receipts.times = maps.Clone(r.cells), map[string]int64{}
 	c := r.cfg.Concurrency()
 	r.started = newStarted(r.cfg.EngineSlots)
@@ -224,6 +230,7 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	if err := r.begin(ctx); err != nil {
 		return res, err
 	}
+	r.beginLeases()
 	close(r.hearing)
 	if err := r.serve(ctx); err != nil {
 		return res, errors.Join(err, r.endStalled(err))
@@ -268,10 +275,10 @@ func (r *Runtime) serve(ctx context.Context) error {
 	return nil
 }
 
-// armTick starts a timer for the instant at which the loop wants a Tick, or a lost
-// engine is to be tried again.
+// armTick starts a timer for the instant at which the loop wants a Tick, a lost
+// engine is to be tried again, or a cell may be lost.
 func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
-	at := min(r.tick, r.rejoinDue(), r.plannedDue())
+	at := min(r.tick, r.rejoinDue(), r.plannedDue(), r.lookDue())
 	if at == loop.NoTick {
 		return nil, func() {}
 	}
@@ -348,6 +355,7 @@ drain:
 		}
 	}
 	r.hear()
+	r.loseSilent()
 	r.loseAsPlanned()
 	r.rejoin()
 	for now := max(r.clock(), r.now); !r.finished && r.tick <= now; {

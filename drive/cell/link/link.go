@@ -39,13 +39,15 @@ const (
 
 // Link is a cell in a process of its own.
 type Link struct {
-	wire   Wire
-	cell   *cell.Cell
-	hello  cell.Hello
-	log    *cell.Entries
-	wake   chan struct{}
-	cancel context.CancelCauseFunc
-	ctx    context.Context
+	wire  Wire
+	cell  *cell.Cell
+	hello cell.Hello
+	// renewal is the word that renews the cell's lease.
+	renewal []byte
+	log     *cell.Entries
+	wake    chan struct{}
+	cancel  context.CancelCauseFunc
+	ctx     context.Context
 
 	mu sync.Mutex
 	// sent is the sequence up to which words were said, wanted is from where on the writer wanted them last.
@@ -76,6 +78,11 @@ func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, e
 	l.hello = cell.NewHello(build, header, o.Rules, engines)
 	o.Post = l.post
 	if l.cell, err = cell.New(l.ctx, o); err != nil {
+		l.cancel(nil)
+		return nil, err
+	}
+	again := l.cell.Renewal(l.hello)
+	if l.renewal, err = again.Word(); err != nil {
 		l.cancel(nil)
 		return nil, err
 	}
@@ -168,8 +175,12 @@ func (l *Link) answered(text []byte) {
 func (l *Link) say() {
 	silence, pause, first := time.NewTimer(silenceFirst), silenceFirst, int64(0)
 	defer silence.Stop()
+	lease := time.NewTicker(cell.Lease / 3)
+	defer lease.Stop()
 	for {
 		select {
+		case <-lease.C:
+			_ = l.wire.Say(l.renewal) // without a connection the cell is silent
 		case <-l.wake:
 		case <-silence.C:
 			waits := int64(0)

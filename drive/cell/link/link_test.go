@@ -25,9 +25,12 @@ type wire struct {
 	lines       chan []byte
 	mu          sync.Mutex
 	said        []*cell.Event
-	down        bool
-	answered    func([]byte)
-	back        func()
+	// greeted: the hello was said. What comes again of it renews the lease.
+	greeted  bool
+	renewals int
+	down     bool
+	answered func([]byte)
+	back     func()
 }
 
 func (w *wire) Begin(context.Context) (trace.Header, trace.Position, error) {
@@ -70,6 +73,11 @@ func (w *wire) sequences() (all []int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, ev := range w.said {
+		if ev.Hello != nil && w.greeted {
+			w.renewals++
+			continue
+		}
+		w.greeted = w.greeted || ev.Hello != nil
 		all = append(all, ev.Origin.Sequence)
 	}
 	w.said = nil
@@ -164,8 +172,12 @@ func TestLinkSaysAgain(t *testing.T) {
 			t.Errorf("in an hour of silence the word was said %d times", n)
 		}
 		w.log(trace.Origin{Cell: "b", Incarnation: 2, Sequence: 4}, loop.Event{Kind: loop.WeightsLoaded, Engine: 1})
+		w.renewals = 0
 		time.Sleep(time.Hour)
 		said("the log shows all")
+		if leases := int(time.Hour / cell.Lease); w.renewals < 2*leases || w.renewals > 4*leases {
+			t.Errorf("in an hour of %d leases they were renewed %d times", leases, w.renewals)
+		}
 		end()
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Error(err)
