@@ -46,8 +46,10 @@ type Link struct {
 	renewal []byte
 	log     *cell.Entries
 	wake    chan struct{}
-	cancel  context.CancelCauseFunc
-	ctx     context.Context
+	// back has room for one: that there is a connection again.
+	back   chan struct{}
+	cancel context.CancelCauseFunc
+	ctx    context.Context
 
 	mu sync.Mutex
 	// sent is the sequence up to which words were said, wanted is from where on the writer wanted them last.
@@ -67,7 +69,7 @@ func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, e
 	if o.Incarnation, err = wire.Incarnate(ctx); err != nil {
 		return nil, err
 	}
-	l := &Link{wire: wire, log: cell.NewEntries(at, header), wake: make(chan struct{}, 1)}
+	l := &Link{wire: wire, log: cell.NewEntries(at, header), wake: make(chan struct{}, 1), back: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	var engines []cell.EngineHello
 	for i, e := range o.Engines {
@@ -102,7 +104,7 @@ func slotsOf(o *cell.Options, i int, e port.Engine) int {
 func (l *Link) Run() error {
 	defer l.cell.Wait()
 	defer l.cancel(nil)
-	l.wire.Listen(l.answered, l.again)
+	l.wire.Listen(l.answered, func() { poke(l.back) })
 	saying := make(chan struct{})
 	go func() { defer close(saying); l.say() }()
 	l.cell.Hello(l.hello)
@@ -135,12 +137,12 @@ func (l *Link) post(ev *cell.Event) {
 	l.mu.Lock()
 	l.sent = min(l.sent, ev.Origin.Sequence-1)
 	l.mu.Unlock()
-	l.poke()
+	poke(l.wake)
 }
 
-func (l *Link) poke() {
+func poke(c chan<- struct{}) {
 	select {
-	case l.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default: // it is to look already
 	}
 }
@@ -150,7 +152,7 @@ func (l *Link) again() {
 	l.mu.Lock()
 	l.sent, l.wanted = 0, 0
 	l.mu.Unlock()
-	l.poke()
+	poke(l.wake)
 }
 
 // answered takes a refusal. Words from a sequence on are said again once, however many that came behind were refused for it:
@@ -167,7 +169,7 @@ func (l *Link) answered(text []byte) {
 			l.wanted, l.sent = r.Want, min(l.sent, r.Want-1)
 		}
 		l.mu.Unlock()
-		l.poke()
+		poke(l.wake)
 	}
 }
 
@@ -182,6 +184,10 @@ func (l *Link) say() {
 		case <-lease.C:
 			_ = l.wire.Say(l.renewal) // without a connection the cell is silent
 		case <-l.wake:
+		case <-l.back: // the writer may be back later, and not hear what is said now
+			l.again()
+			pause = silenceFirst
+			silence.Reset(pause)
 		case <-silence.C:
 			waits := int64(0)
 			if unlogged := l.cell.Unlogged(0, 1); len(unlogged) > 0 {

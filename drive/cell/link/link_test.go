@@ -171,6 +171,10 @@ func TestLinkSaysAgain(t *testing.T) {
 		if n := len(w.sequences()); n < 100 || n > 125 {
 			t.Errorf("in an hour of silence the word was said %d times", n)
 		}
+		w.back()
+		said("the connection is there again, and nobody hears", 4)
+		time.Sleep(silenceFirst)
+		said("somebody may hear by now", 4)
 		w.log(trace.Origin{Cell: "b", Incarnation: 2, Sequence: 4}, loop.Event{Kind: loop.WeightsLoaded, Engine: 1})
 		w.renewals = 0
 		time.Sleep(time.Hour)
