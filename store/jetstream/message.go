@@ -8,6 +8,7 @@ import (
 	"hash/crc32"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -106,14 +107,18 @@ func (s *Store) publishChunk(ctx context.Context, m *nats.Msg) error {
 	})
 }
 
+// goneWait is how long a publish that nobody answered waits for a word on its stream before it is tried again.
+const goneWait = time.Second
+
 // gone is the server's word, after a publish that nobody answered, that it has no stream for the subject. It is nil where the
 // server has one, or does not answer either.
 func (s *Store) gone(ctx context.Context, subject string, err error) error {
 	if !errors.Is(err, jetstream.ErrNoStreamResponse) && !errors.Is(err, nats.ErrNoResponders) {
 		return nil
 	}
-	_, err = s.js.StreamNameBySubject(ctx, subject)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
+	ctx, cancel := context.WithTimeout(ctx, goneWait)
+	defer cancel()
+	if _, err = s.js.StreamNameBySubject(ctx, subject); errors.Is(err, jetstream.ErrStreamNotFound) {
 		return err
 	}
 	return nil
