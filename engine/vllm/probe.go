@@ -121,7 +121,7 @@ func (p *prober) wake() error {
 	deadline := time.NewTimer(pausedLimit)
 	defer deadline.Stop()
 	for {
-		paused, known, err := p.paused()
+		paused, known, err := paused(p.ctx, p.s)
 		p.developer = known
 		if err != nil || !paused {
 			return err
@@ -140,11 +140,11 @@ func (p *prober) wake() error {
 }
 
 // paused asks whether the server is paused; known is false where it does not say.
-func (p *prober) paused() (paused, known bool, err error) {
+func paused(ctx context.Context, s *upstream.Server) (paused, known bool, err error) {
 	var reply struct {
 		Paused *bool `json:"is_paused"`
 	}
-	no, err := answered(p.s.Call(p.ctx, http.MethodGet, "/is_paused", nil, &reply))
+	no, err := answered(s.Call(ctx, http.MethodGet, "/is_paused", nil, &reply))
 	if err != nil || no || reply.Paused == nil {
 		return false, false, err
 	}
@@ -181,7 +181,7 @@ func (p *prober) pause() (err error) {
 		defer cancel()
 		err = errors.Join(err, p.Resume(ctx, p.s, p.caps))
 	}()
-	paused, _, err := p.paused()
+	paused, _, err := paused(p.ctx, p.s)
 	if err != nil || !paused {
 		return err
 	}
@@ -222,7 +222,7 @@ func (p *prober) disk() error {
 	p.caps.UpdateDisk = !absent(err) && !strings.Contains(err.Error(), "unexpected keyword argument 'weights_path'")
 	// The server breaks off the connection after that answer. A proxy between may use it again: a
 	// question that may be repeated finds that out, and nothing else does.
-	_, _, err = p.paused()
+	_, _, err = paused(p.ctx, p.s)
 	return err
 }
 

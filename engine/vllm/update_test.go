@@ -118,6 +118,17 @@ func TestStartedAgainBeforeTheLabel(t *testing.T) {
 	}
 }
 
+// A server that is started again as it gets its label is not paused: the label is of weights that it does not have.
+func TestStartedAgainWithTheLabel(t *testing.T) {
+	for answer, fails := range map[string]bool{`{"is_paused": true}`: false, `{"is_paused": false}`: true, "404": false} {
+		f := &failing{answers: map[string]string{"/is_paused": answer}}
+		err := New().Update(t.Context(), f.serve(t), upstream.Update{Dir: "/w/7", Label: "v7"}, &upstream.Capabilities{Pause: true, Private: &learnt{}})
+		if (err != nil) != fails {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
 // Whatever adapters a version before or a failed switch has left are unloaded, the same one first. One
 // that cannot be unloaded does not keep the new one from being served.
 func TestAdaptersBeforeAreUnloaded(t *testing.T) {
