@@ -38,6 +38,13 @@ func (w *linkedWorld) silences(t *testing.T) (lost, joined, scored int) {
 	return lost, joined, scored
 }
 
+// brief passes over all but one of a test's ways under the race detector, where each takes seconds.
+func brief(t *testing.T, one bool) {
+	if testing.Short() && !one {
+		t.Skip("as one of the others, and long under the race detector")
+	}
+}
+
 // silentRules are rules by which more than one thing becomes of what a lost cell played.
 var silentRules = map[string]func(*loop.Config){
 	"fails":   func(*loop.Config) {},
@@ -56,6 +63,7 @@ var silentRules = map[string]func(*loop.Config){
 func TestSilentCellIsLost(t *testing.T) {
 	for name, change := range silentRules {
 		t.Run(name, func(t *testing.T) {
+			brief(t, name == "resumes")
 			synctest.Test(t, func(t *testing.T) {
 				cfg := asyncConfig()
 				cfg.TrainSteps = 860
@@ -95,6 +103,7 @@ func TestSilentCellIsReplaced(t *testing.T) {
 	for name, change := range silentRules {
 		for pause, at := range map[string]time.Duration{"before its loss": 3 * time.Second, "behind it": 40 * time.Second} {
 			t.Run(name+", "+pause, func(t *testing.T) {
+				brief(t, name == "resumes")
 				synctest.Test(t, func(t *testing.T) {
 					cfg := asyncConfig()
 					cfg.TrainSteps = 100
@@ -196,6 +205,7 @@ func TestNewWriterWaitsForCells(t *testing.T) {
 		"it was lost before": {25 * time.Second, 25 * time.Second, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
+			brief(t, name == "it is not")
 			synctest.Test(t, func(t *testing.T) {
 				cfg := asyncConfig()
 				cfg.TrainSteps = 700
