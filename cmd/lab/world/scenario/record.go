@@ -39,23 +39,22 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response, err := r.inner.RoundTrip(request)
 	if err != nil {
-		e.Error = err.Error()
-		r.w.over(e)
+		r.w.over(e, func() { e.Error = err.Error() })
 		return nil, err
 	}
-	e.Status, e.Type = response.StatusCode, response.Header.Get("Content-Type")
+	status, kind := response.StatusCode, response.Header.Get("Content-Type")
 	if r.w.is(r.w.mute, r.host) {
-		e.lose(response)
-		e.Status, e.Error = 0, errMute.Error()
-		r.w.over(e)
+		lost := lose(response)
+		r.w.over(e, func() { e.Type, e.Lost, e.Error = kind, lost, errMute.Error() })
 		return nil, errMute
 	}
 	response.Body = &heard{ReadCloser: response.Body, end: func(all []byte, err error) {
-		e.Response = all
-		if err != nil {
-			e.Error = err.Error()
-		}
-		r.w.over(e)
+		r.w.over(e, func() {
+			e.Status, e.Type, e.Response = status, kind, all
+			if err != nil {
+				e.Error = err.Error()
+			}
+		})
 	}}
 	return response, nil
 }
@@ -79,23 +78,26 @@ func (r *recorder) again(request *http.Request, body []byte) {
 	second := request.Clone(request.Context())
 	second.Body = io.NopCloser(bytes.NewReader(body))
 	e := r.w.ask(r.host, second, body)
-	e.Error = "the second of two that were sent: its answer was dropped"
-	defer r.w.over(e)
+	status, lost := 0, []byte(nil)
+	defer r.w.over(e, func() {
+		e.Status, e.Lost, e.Error = status, lost, "the second of two that were sent: its answer was dropped"
+	})
 	if response, err := r.inner.RoundTrip(second); err == nil {
 		if response.StatusCode == http.StatusInternalServerError { // the proxy sees it
-			e.Status = response.StatusCode
+			status = response.StatusCode
 		}
-		e.lose(response)
+		lost = lose(response)
 	}
 }
 
-// lose keeps an answer that its host does not get.
-func (e *asked) lose(response *http.Response) {
+// lose is an answer that its host does not get.
+func lose(response *http.Response) []byte {
 	all, err := io.ReadAll(response.Body)
 	_ = response.Body.Close()
-	if err == nil && response.StatusCode == http.StatusOK {
-		e.Lost = all
+	if err != nil || response.StatusCode != http.StatusOK {
+		return nil
 	}
+	return all
 }
 
 // bodyOf reads a request's body, and has it be sent from memory.
@@ -183,18 +185,18 @@ func (w *World) ask(host string, request *http.Request, body []byte) *asked {
 	return e
 }
 
-// over writes an exchange down that has ended.
-func (w *World) over(e *asked) {
+// over writes an exchange down that has ended, as said completes it, unless its host was killed.
+func (w *World) over(e *asked, said func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.end(e)
+	if slices.Contains(w.asked, e) {
+		said()
+		w.end(e)
+	}
 }
 
 func (w *World) end(e *asked) {
 	i := slices.Index(w.asked, e)
-	if i < 0 {
-		return // its host was killed
-	}
 	w.asked = slices.Delete(w.asked, i, i+1)
 	w.open[e.call]--
 	if e.Status == http.StatusOK {
