@@ -76,11 +76,13 @@ func (w *World) Name(ip string) string {
 	return ip
 }
 
-func (w *World) current() *Host {
+func (w *World) host(id int32) *Host {
 	w.mu.RLock()
 	defer w.mu.RUnlock()
-	return w.hosts[runtimeHost()]
+	return w.hosts[id]
 }
+
+func (w *World) current() *Host { return w.host(runtimeHost()) }
 
 // Go runs f as the host's program.
 func (h *Host) Go(f func()) {
@@ -89,7 +91,7 @@ func (h *Host) Go(f func()) {
 }
 
 // Go runs f as the world's own, which no fault reaches.
-func (w *World) Go(f func()) { w.hosts[0].Go(f) }
+func (w *World) Go(f func()) { w.host(0).Go(f) }
 
 // Kill ends the host's programs at once: no goroutine of theirs goes on, and the kernel closes their files and
 // connections.
