@@ -308,6 +308,15 @@ func (w *natsWorld) lead(ctx context.Context, step func(v loop.Version)) (live.R
 	return res, err
 }
 
+// calmBut is calm after so many failures, which are whose.
+func (w *natsWorld) calmBut(res live.Result, failed int64, whose string) {
+	if n := res.Status.Ledger.Failed; n != failed {
+		w.t.Errorf("%d attempts failed, want the %d %s", n, failed, whose)
+	}
+	res.Status.Ledger.Failed = 0
+	w.calm(res)
+}
+
 // calm reports attempts of the cell that failed or were played twice, and versions that an engine of it loaded twice.
 func (w *natsWorld) calm(res live.Result) {
 	if n := res.Status.Ledger.Failed; n > 0 {
@@ -404,11 +413,7 @@ func TestWriterOverNATSIsRecovered(t *testing.T) {
 		t.Fatalf("%v\n%s", err, w.logged)
 	}
 	w.stopCell()
-	if n := res.Status.Ledger.Failed; n != 2 {
-		t.Errorf("%d attempts failed, want the 2 of the writer's own engine", n)
-	}
-	res.Status.Ledger.Failed = 0
-	w.calm(res)
+	w.calmBut(res, 2, "of the writer's own engine")
 }
 
 // TestCellOverNATSIsKilled: a cell dies with what it plays, and comes back as another process.

@@ -6,14 +6,13 @@ import (
 	"net"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/drive/live"
-	clocks "github.com/headway-rl/headway/internal/presence"
+	"github.com/headway-rl/headway/internal/presence/presencetest"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -140,18 +139,18 @@ func TestSilentCellIsReplaced(t *testing.T) {
 
 // TestCellThatIsNotHeard: no cell is lost while its writer could not hear it, or for less than its lease.
 func TestCellThatIsNotHeard(t *testing.T) {
-	for name, do := range map[string]func(w *linkedWorld, away *atomic.Bool){
-		"cut off for less than a lease": func(w *linkedWorld, _ *atomic.Bool) {
+	for name, do := range map[string]func(w *linkedWorld, process *presencetest.Process){
+		"cut off for less than a lease": func(w *linkedWorld, _ *presencetest.Process) {
 			after(2*time.Second, func() { w.wire.cut(true) })
 			after(11*time.Second, func() { w.wire.cut(false) })
 		},
-		"the log waits for room": func(w *linkedWorld, _ *atomic.Bool) {
+		"the log waits for room": func(w *linkedWorld, _ *presencetest.Process) {
 			after(2*time.Second, func() { w.wire.fill(true) })
 			after(time.Minute, func() { w.wire.fill(false) })
 		},
-		"the broker is gone": func(w *linkedWorld, away *atomic.Bool) {
-			after(2*time.Second, func() { w.wire.fill(true); w.wire.cut(true); away.Store(true) })
-			after(time.Minute, func() { w.wire.fill(false); away.Store(false) })
+		"the broker is gone": func(w *linkedWorld, process *presencetest.Process) {
+			after(2*time.Second, func() { w.wire.fill(true); w.wire.cut(true); process.Away(58 * time.Second) })
+			after(time.Minute, func() { w.wire.fill(false) })
 			after(65*time.Second, func() { w.wire.cut(false) })
 		},
 	} {
@@ -160,37 +159,19 @@ func TestCellThatIsNotHeard(t *testing.T) {
 				cfg := asyncConfig()
 				cfg.TrainSteps = 300
 				w := newLinkedWorld(cfg, 8, 0)
-				var away atomic.Bool
-				w.hears(t, &away)
+				process, change := presencetest.Start(t), w.change
+				w.change = func(o *live.Options) {
+					change(o)
+					o.Present = process.Clock
+				}
 				w.startCell(t)
-				do(w, &away)
+				do(w, process)
 				w.leadsWithoutLoss(t)
 				if lost, joined, _ := w.silences(t); lost != 0 || joined != 2 {
 					t.Errorf("engines were lost %d times and joined %d times", lost, joined)
 				}
 			})
 		})
-	}
-}
-
-// hears has leases run out by the time in which the writer is not away.
-func (w *linkedWorld) hears(t *testing.T, away *atomic.Bool) {
-	began := time.Now()
-	since := func() int64 { return int64(time.Since(began)) }
-	clock := clocks.New(0)
-	go func() {
-		for tick := time.NewTicker(clocks.Every); t.Context().Err() == nil; {
-			select {
-			case <-tick.C:
-				clock.Tick(since(), !away.Load())
-			case <-t.Context().Done():
-			}
-		}
-	}()
-	change := w.change
-	w.change = func(o *live.Options) {
-		change(o)
-		o.Present = func() int64 { return clock.Now(since()) }
 	}
 }
 
@@ -266,11 +247,7 @@ func TestCellOverNATSIsLost(t *testing.T) {
 				t.Fatalf("%v\n%s", err, w.logged)
 			}
 			w.stopCell()
-			if n := res.Status.Ledger.Failed; n != 4 {
-				t.Errorf("%d attempts failed, want the 4 of the cell", n)
-			}
-			res.Status.Ledger.Failed = 0
-			w.calm(res)
+			w.calmBut(res, 4, "of the cell")
 			if n := strings.Count(strings.Join(w.logged, "\n"), "is lost: cell b has said nothing for 15s"); n != 2 {
 				t.Errorf("%d engines were lost: %s", n, w.logged)
 			}
