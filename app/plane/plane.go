@@ -84,9 +84,9 @@ type Plane struct {
 	// said of it last. noRoom: the run waits for room in its store.
 	present func() int64
 	absent  bool
+	noRoom  atomic.Bool
 	// refused: since the clock's last tick somebody was told that this process cannot answer now.
 	refused atomic.Bool
-	noRoom  atomic.Bool
 	// takeover: another process was the writer when this one began.
 	takeover bool
 	// deposed is closed when this process is the writer no more.

@@ -121,7 +121,7 @@ func (p *prober) wake() error {
 	deadline := time.NewTimer(pausedLimit)
 	defer deadline.Stop()
 	for {
-		paused, known, err := paused(p.ctx, p.s)
+		paused, known, err := isPaused(p.ctx, p.s)
 		p.developer = known
 		if err != nil || !paused {
 			return err
@@ -139,8 +139,8 @@ func (p *prober) wake() error {
 	}
 }
 
-// paused asks whether the server is paused; known is false where it does not say.
-func paused(ctx context.Context, s *upstream.Server) (paused, known bool, err error) {
+// isPaused asks whether the server is paused; known is false where it does not say.
+func isPaused(ctx context.Context, s *upstream.Server) (paused, known bool, err error) {
 	var reply struct {
 		Paused *bool `json:"is_paused"`
 	}
@@ -181,7 +181,7 @@ func (p *prober) pause() (err error) {
 		defer cancel()
 		err = errors.Join(err, p.Resume(ctx, p.s, p.caps))
 	}()
-	paused, _, err := paused(p.ctx, p.s)
+	paused, _, err := isPaused(p.ctx, p.s)
 	if err != nil || !paused {
 		return err
 	}
@@ -222,7 +222,7 @@ func (p *prober) disk() error {
 	p.caps.UpdateDisk = !absent(err) && !strings.Contains(err.Error(), "unexpected keyword argument 'weights_path'")
 	// The server breaks off the connection after that answer. A proxy between may use it again: a
 	// question that may be repeated finds that out, and nothing else does.
-	_, _, err = paused(p.ctx, p.s)
+	_, _, err = isPaused(p.ctx, p.s)
 	return err
 }
 

@@ -42,7 +42,7 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 
 // stillPaused makes sure that all calls of an update in a pause have reached one process: the next one would not be paused.
 func stillPaused(ctx context.Context, s *upstream.Server) error {
-	is, known, err := paused(ctx, s)
+	is, known, err := isPaused(ctx, s)
 	if err == nil && known && !is {
 		err = errors.New("the server is paused no longer: it was started again meanwhile")
 	}

@@ -298,12 +298,12 @@ func (e *expiry) leaseGone(n *named) {
 		return
 	}
 	for i := range l.returned {
-		r := &l.returned[i]
-		if r.kind == "recovered" && r.attempt >= n.attempt && e.mute(n, r.n) {
-			return // it could not write that any more, and whoever recovers the run gives the batch out anew
-		}
-		if r.kind != "recovered" && r.attempt >= n.attempt && !e.early(n, r.n) {
+		switch r := &l.returned[i]; {
+		case r.attempt < n.attempt:
+		case r.kind != "recovered" && !e.early(n, r.n):
 			return
+		case r.kind == "recovered" && e.mute(n, r.n):
+			return // it could not write that any more, and whoever recovers the run gives the batch out anew
 		}
 	}
 	e.fail(RuleExpired, n.line, "lease %d, attempt %d was said to be over, and the log has not ended it: %s", n.lease, n.attempt, n.message)
