@@ -6,7 +6,7 @@ GO ?= go
 CONCURRENT := ./store/... ./drive/live/... ./drive/cell ./env/verifier ./store/weights ./env/sandbox/pool ./env/sandbox/agent ./engine/upstream ./engine/scorer ./engine/embedded ./engine/tinker \
 	./api ./api/gateway ./api/watchdog ./env/remote ./store/transfer/... ./engine/collective/... ./train/batch/... ./internal/tinker/... ./train/remote ./env/episode/...
 # Of these, the ones that pass over, under the race detector, what takes long in one goroutine (testing.Short): make test has them without it as well.
-LONG_ALONE := ./drive/live ./store/weights
+LONG_ALONE := ./drive/live ./store/jetstream ./store/weights
 # lint runs these tests. They read the whole tree, so that a run beside it that adds a file would have them run again.
 LINTED := ./internal/lint
 # How long the tests of one package may take: the longest take minutes, and several times that on busy cores.

@@ -143,7 +143,7 @@ func TestCalibrateServer(t *testing.T) {
 	if err := os.WriteFile(prompts, []byte("{\"prompt\": [7, 8, 9]}\n\n{\"prompt\": [10, 11]}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := headway(t, "calibrate", server.URL(), "--slots", "2", "--prompt-tokens", "20", "--response-tokens", "100", "--seconds", "5", "--repeats", "2",
+	code, stdout, stderr := headway(t, "calibrate", server.URL(), "--slots", "2", "--prompt-tokens", "20", "--response-tokens", "100", "--seconds", "2", "--repeats", "2",
 		"--prompts", prompts, "--samples", "3", "--max-tokens", "100", "--out", out, "--plot", plot, "--json")
 	if code != failure.ExitDone {
 		t.Fatalf("code %d: %s", code, stderr)

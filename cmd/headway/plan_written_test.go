@@ -13,10 +13,8 @@ import (
 func TestPlanAgainFromWhatItWrote(t *testing.T) {
 	skipShort(t)
 	for name, overrides := range map[string][]string{
-		"drop":     {"search.policies=[drop]"},
-		"bounded":  {"search.policies=[bounded]", "modelled.prefill={tokens_per_s: 40000, mode: engine}"},
-		"slots":    {"search.policies=[drop]", "modelled.prefill={tokens_per_s: 4000}"},
-		"measured": {"search.policies=[drop]", "modelled.decode_curve=[{active: 1, tokens_per_s: 200}, {active: 32, tokens_per_s: 120}]"},
+		"bounded": {"search.policies=[bounded]", "modelled.prefill={tokens_per_s: 40000, mode: engine}", "modelled.decode_curve=[{active: 1, tokens_per_s: 200}, {active: 32, tokens_per_s: 120}]"},
+		"slots":   {"search.policies=[drop]", "modelled.prefill={tokens_per_s: 4000}"},
 	} {
 		arguments := []string{document(t, planDocument), "--set", "modelled.prompt_tokens=800", "--set", "search.batch_min=128", "--set", "search.reward_correlation=0.3", "--set", "search.finalists=1"}
 		if os.Getenv("HEADWAY_LONG") == "" { // else holds and choices are searched

@@ -97,6 +97,7 @@ func checkWhole(t *testing.T, s *Store, line, lines int64) {
 // A bit of the newest snapshot changes on the disk, the run takes another and is killed: the server reads the file
 // up to the damage and drops what follows it. A snapshot that verifies is there all the same, and the log after it.
 func TestFlippedBitInTheNewestSnapshot(t *testing.T) {
+	skipShort(t)
 	for _, mirror := range []bool{false, true} {
 		for more := range 4 {
 			t.Run(fmt.Sprint(mirror, more), func(t *testing.T) {
@@ -173,6 +174,7 @@ func TestBothSnapshotsDamaged(t *testing.T) {
 // A writer is killed, a bit of its newest snapshot changes, and another goes on: as often as that is done, a
 // snapshot that verifies is there, and the log after it.
 func TestFlippedBitsBetweenKills(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	dir := t.TempDir()
 	k := &told{puts: map[loop.GroupID]int{}}

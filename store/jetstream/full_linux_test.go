@@ -48,6 +48,7 @@ func smallDisk(t *testing.T) (dir string, room func()) {
 // is started anew when there is room: nothing that was acknowledged is lost, what was
 // refused can be tried again, and the writer stays the writer, however long that took.
 func TestServerOutOfSpace(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	dir, room := smallDisk(t)
 	again := make(chan struct{}, 1)
@@ -131,6 +132,7 @@ func TestServerOutOfSpace(t *testing.T) {
 
 // Lines that were on their way when the disk filled are in the log once.
 func TestServerOutOfSpaceWithinAppend(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	dir, room := smallDisk(t)
 	var freed atomic.Bool

@@ -262,11 +262,9 @@ func newestSnapshot(s *Store) (line int64, state []byte, err error) {
 // A writer with the server inside is killed at random moments; everything that it was
 // acknowledged is there, the mirror too, and it goes on.
 func TestKilledEmbedded(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	rounds, seed := 5, uint64(1)
-	if testing.Short() { // long under the race detector
-		rounds = 3
-	}
 	if os.Getenv("HEADWAY_LONG") != "" {
 		rounds, seed = 50, uint64(time.Now().UnixNano())
 	}

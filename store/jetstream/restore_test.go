@@ -92,6 +92,7 @@ func TestRestoreLog(t *testing.T) {
 
 // A mirror from which the log cannot be written is refused, and nothing is changed.
 func TestRestoreLogRefuses(t *testing.T) {
+	skipShort(t)
 	cut := func(keep int) func(text []byte) []byte {
 		return func(text []byte) []byte { return bytes.Join(bytes.SplitAfter(text, newline)[:keep], nil) }
 	}

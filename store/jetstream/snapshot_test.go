@@ -36,6 +36,7 @@ func diskUse(t *testing.T, dir string) (total int64) {
 // What a run takes on the disk is bounded at every moment, and not when the server comes to
 // tidy up: bounds of 1 and 4 MB, and hundreds of appends, payloads and snapshots of 300 kB.
 func TestDiskIsBounded(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	const (
 		state = 300_000
@@ -47,10 +48,7 @@ func TestDiskIsBounded(t *testing.T) {
 	enc := begin(t, s)
 	body := bytes.Repeat([]byte("state "), state/6)
 	taken, peak := 0, int64(0)
-	rounds, every := 560, 5 // whose snapshots alone are more bytes than the bound
-	if testing.Short() {    // long under the race detector: fewer lines between them
-		rounds, every = 112, 1
-	}
+	const rounds, every = 560, 5 // whose snapshots alone are more bytes than the bound
 	for i := range rounds {
 		lines := make([][]byte, 8)
 		for k := range lines {
@@ -126,6 +124,7 @@ func TestLostStreams(t *testing.T) {
 // A server that starts again leaves out a stream whose description is damaged. Streams of snapshots are made again, and
 // a snapshot that was on its way to one does not wait for it.
 func TestLostStreamOfSnapshots(t *testing.T) {
+	skipShort(t)
 	t.Parallel()
 	for i := range slotsOfSnapshots {
 		s := open(t, Options{URL: startServer(t, nil), Run: "lost"})

@@ -217,6 +217,7 @@ func TestServerIsAway(t *testing.T) {
 // The mirror is a valid trace of the whole run: after its end was lost, and while the log
 // gives up old lines again and again.
 func TestMirrorAndRetention(t *testing.T) {
+	skipShort(t)
 	dir := t.TempDir()
 	path := filepath.Join(dir, trace.FileName)
 	o := Options{Dir: filepath.Join(dir, "nats"), TracePath: path, LogBytesMax: 1 << 20}
@@ -331,6 +332,7 @@ func TestStragglersKeepTheirOwnRoomAlone(t *testing.T) {
 
 // The heap of store and server together does not grow with the groups that went through.
 func TestMemoryIsFlat(t *testing.T) {
+	skipShort(t)
 	groups := 12_000
 	if os.Getenv("HEADWAY_LONG") != "" {
 		groups = 100_000
