@@ -6,6 +6,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/chat"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
@@ -74,7 +75,7 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 	if err := p.Parts.Build(p.surroundings()); err != nil {
 		return err
 	}
-	if err := p.buildGateway(); err != nil {
+	if p.gateway, err = chat.NewGateway(p.Parts, p.suspect, p.logf); err != nil {
 		return err
 	}
 	return p.writeAddress()

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -152,71 +150,15 @@ func (p *Plane) damageHint(err error) string {
 // standbyAfter is how long the lease may take before this process counts as a standby.
 const standbyAfter = 300 * time.Millisecond
 
-// adopt goes on with the settings that the run began with. Where it is reached, how it
-// is watched and where it is stored may differ from then.
+// adopt goes on with the settings that the run began with.
 func (p *Plane) adopt(header trace.Header) error {
-	began, err := config.ParseRecorded("config of the run "+p.name, []byte(header.Config))
-	if err == nil {
-		began = began.WithDefaults()
-		err = began.Validate()
-	}
+	merged, err := origin.Adopt(p.name, p.Dir, header, p.Cfg)
 	if err != nil {
-		return failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
-	}
-	merged := reachedAs(began, p.Cfg)
-	if changed := changes(merged, p.Cfg); len(changed) > 0 {
-		return failure.Usage("leave these as they were, or begin a run under another --name",
-			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", p.Dir, strings.Join(changed, "\n  "))
+		return err
 	}
 	p.Cfg = merged
 	p.Rules = serveRules(merged)
 	return nil
-}
-
-// reachedAs is the document that a run began with, with what the present one says of how it is reached,
-// watched and stored, and where its engines are: servers move, and what is sampled stays the same.
-func reachedAs(began, now config.Config) config.Config {
-	merged := began
-	merged.Modelled = now.Modelled // no run reads it
-	merged.Server, merged.Watchdog, merged.Store, merged.Gateway = now.Server, now.Watchdog, now.Store, now.Gateway
-	merged.Fleet = parts.ReachedFleet(began.Fleet, now.Fleet)
-	merged.Sandbox, merged.Environment.Players, merged.Environment.OpenEnv.URL = now.Sandbox, now.Environment.Players, now.Environment.OpenEnv.URL
-	if !began.External() || len(now.Engines) != len(began.Engines) {
-		return merged
-	}
-	merged.Model.Path = now.Model.Path
-	merged.Engines = slices.Clone(began.Engines)
-	for i := range merged.Engines {
-		e, n := &merged.Engines[i], now.Engines[i]
-		e.Kind, e.URL, e.KeyFile, e.ServedModel, e.WeightsDir = n.Kind, n.URL, n.KeyFile, n.ServedModel, n.WeightsDir
-		e.Weights, e.Cache, e.Command, e.Convert, e.SilentS, e.UpdateS, e.PieceTokens = n.Weights, n.Cache, n.Command, n.Convert, n.SilentS, n.UpdateS, n.PieceTokens
-	}
-	return merged
-}
-
-// changes say which values of two documents differ, a few of them.
-func changes(before, now config.Config) []string {
-	var out []string
-	values := map[string]string{}
-	for _, leaf := range now.Leaves() {
-		values[leaf.Key] = leaf.Value
-	}
-	for _, leaf := range before.Leaves() {
-		if other, there := values[leaf.Key]; !there || other != leaf.Value {
-			out = append(out, fmt.Sprintf("%s began as %q, now %q", leaf.Key, leaf.Value, other))
-		}
-		delete(values, leaf.Key)
-	}
-	for _, leaf := range now.Leaves() {
-		if _, there := values[leaf.Key]; there {
-			out = append(out, fmt.Sprintf("%s began without a value, now %q", leaf.Key, leaf.Value))
-		}
-	}
-	const most = 8
-	if len(out) > most {
-		out = append(out[:most], fmt.Sprintf("and %d more", len(out)-most))
-	}
-	return out
 }
 
 // recover rebuilds the run from its newest snapshot and the log after it.

@@ -24,7 +24,6 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
-	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/replace"
@@ -59,9 +58,7 @@ type Plane struct {
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// player plays the rollouts here; nil where workers elsewhere do, or none.
-	player *player.Player
-	// renderer renders chats where no engine is to; nil elsewhere.
-	renderer  *upstream.Engine
+	player    *player.Player
 	meetings  *collective.Rendezvous
 	receivers *transfer.Coordinator
 	// senders is nil where no engine takes its weights from one; groups are those that such engines are in.

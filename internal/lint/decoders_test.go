@@ -16,6 +16,7 @@ var decodes = map[string][]string{
 var unfuzzed = map[string]string{
 	"app/calibrate":       "lines of prompts that the operator names, by encoding/json alone",
 	"app/parts":           "the shape of a model that this program kept",
+	"app/plane":           "notes of this run's own writers, by encoding/json alone",
 	"app/player":          "records of this program's own log, which FuzzLog in env/episode/player reads",
 	"app/probe":           "a task's answer, which FuzzLines in env/taskset reads",
 	"app/record":          "lines of this program's own metrics and notes",
