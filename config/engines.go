@@ -17,6 +17,8 @@ type Engine struct {
 	Count int `json:"count,omitempty" min:"1" max:"4096"`
 	// Name in status and reports. Behind the name of several engines is the number of each: that of url's range, else 0, 1 and so on. Default engine-0, engine-1 and so on.
 	Name string `json:"name"`
+	// Cell is the name of the process that plays on the engine, with the rollouts and sandboxes of its slots. Engines with the same name have the same process. Default none: the control plane plays on it.
+	Cell string `json:"cell,omitempty"`
 	// URL of the server, such as http://host:8000, or http://host-{1..40}:8000 for 40 of them; for every kind but embedded. That of a service may have a path, which stands before /api/v1.
 	URL string `json:"url,omitempty"`
 	// ServedModel is the name by which the server knows the model, for tinker the base model. Default the first that it lists; tinker must name it where the service has several.
@@ -188,6 +190,7 @@ func (v *validator) engineServers() {
 		v.serverKeys(e, key)
 	}
 	v.templateAddress()
+	v.cells()
 	v.tinker()
 	if c.External() {
 		v.besideServers()

@@ -69,7 +69,8 @@ func (c Config) LoopConfig() loop.Config {
 	}
 	rules := c.admission()
 	rules.GroupSize = c.Rollout.GroupSize
-	rules.EngineSlots = slots
+	rules.EngineSlots, rules.EngineCells = slots, c.engineCells()
+	rules.StaysInCell = rules.EngineCells != nil // tools, sandboxes and sessions of a rollout are there
 	rules.QueueGroups = c.QueueGroups()
 	rules.Select = selections[c.Queue.Select]
 	rules.MaxStaleness = loop.Version(c.Queue.MaxStaleness)

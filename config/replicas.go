@@ -63,7 +63,7 @@ type rangedText struct {
 
 // rangedTexts are all of them, the address first.
 func (e *Engine) rangedTexts() []rangedText {
-	texts := []rangedText{{"url", &e.URL}, {"name", &e.Name}, {"served_model", &e.ServedModel}, {"key_file", &e.KeyFile}, {"weights_dir", &e.WeightsDir}}
+	texts := []rangedText{{"url", &e.URL}, {"name", &e.Name}, {"cell", &e.Cell}, {"served_model", &e.ServedModel}, {"key_file", &e.KeyFile}, {"weights_dir", &e.WeightsDir}}
 	for i := range e.Command {
 		texts = append(texts, rangedText{"command", &e.Command[i]})
 	}

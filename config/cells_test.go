@@ -1,0 +1,67 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// cellDocument is a document with engines of these entries, each with what is said in it.
+func cellDocument(store string, entries ...string) string {
+	text := "model: {path: m}\nrollout: {concurrency: 8}\n" + store + "engines:\n"
+	for i, e := range entries {
+		text += fmt.Sprintf("  - {kind: vllm, url: 'http://node%d:8000', slots: %d%s}\n", i, 8/len(entries), e)
+	}
+	return text
+}
+
+const clustered = "store: {nats: {url: 'nats://broker:4222'}}\n"
+
+// TestCells: the cells of a document are numbered in the order in which it names them.
+func TestCells(t *testing.T) {
+	for name, test := range map[string]struct {
+		document string
+		cells    []string
+		numbers  []int
+	}{
+		"none":   {cellDocument("", "", ""), nil, nil},
+		"mixed":  {cellDocument(clustered, ", cell: rack-2", "", ", cell: b", ", cell: rack-2"), []string{"rack-2", "b"}, []int{1, 0, 2, 1}},
+		"ranged": {strings.ReplaceAll(cellDocument(clustered, ", cell: 'rack-{1..2}'"), "http://node0", "http://node{1..2}"), []string{"rack-1", "rack-2"}, []int{1, 2}},
+	} {
+		parsed, err := Parse("test", []byte(strings.ReplaceAll(test.document, "slots: 8, cell: 'rack-{", "slots: 4, cell: 'rack-{")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := parsed.WithDefaults()
+		if err := c.Validate(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		rules := c.LoopConfig()
+		if got := c.Cells(); !slices.Equal(got, test.cells) || !slices.Equal(rules.EngineCells, test.numbers) || rules.StaysInCell != (test.cells != nil) {
+			t.Errorf("%s: cells %v and %v, which rollouts stay in: %t; want %v and %v", name, got, rules.EngineCells, rules.StaysInCell, test.cells, test.numbers)
+		}
+	}
+}
+
+// TestBadCells: each engine that cannot be of a cell is refused, with what to do.
+func TestBadCells(t *testing.T) {
+	for name, test := range map[string]struct{ document, want, instead string }{
+		"upper case":      {cellDocument(clustered, ", cell: Rack"), `"Rack" is no name of a cell`, "lower-case letters"},
+		"a dash at first": {cellDocument(clustered, ", cell: '-b'"), "is no name of a cell", "dashes between them"},
+		"a dot":           {cellDocument(clustered, ", cell: 'a.b'"), "is no name of a cell", "lower-case letters"},
+		"embedded":        {clustered + "engines: [{slots: 8, cell: b}]\n", "is said of an embedded engine", "leave it out"},
+		"no broker":       {cellDocument("", ", cell: b"), "cannot be reached", "store.nats.url"},
+		"evaluates":       {cellDocument(clustered+"evaluate: {slots: 2, every: 1}\n", ", cell: b"), "evaluates on its engines", "evaluate.slots 0"},
+		"distributed":     {strings.ReplaceAll(cellDocument(clustered, ", cell: b, weights: distributed"), "vllm", "sglang"), "in a collective", "engines.0.weights disk"},
+		"a fleet":         {cellDocument(clustered+"fleet: {driver: process}\n", ", cell: b"), "a fleet starts", "leave out fleet"},
+	} {
+		parsed, err := Parse("test", []byte(test.document))
+		if err == nil {
+			err = parsed.WithDefaults().Validate()
+		}
+		if err == nil || strings.Count(err.Error(), "engines.0.cell") != 1 || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
+			t.Errorf("%s: %v, want %q and %q", name, err, test.want, test.instead)
+		}
+	}
+}
