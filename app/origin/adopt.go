@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// Adopt returns the document that a run began with, by the header of its log. What the present one says of how the run is
-// reached, watched and stored is put into it. Any other difference is refused.
+// Adopt returns the document that a run began with, by the header of its log. The present document may differ in how the run
+// is reached, watched and stored, and its words for that stand in the answer. Adopt refuses any other difference.
 func Adopt(name, dir string, header trace.Header, now config.Config) (config.Config, error) {
 	began, err := config.ParseRecorded("config of the run "+name, []byte(header.Config))
 	if err == nil {

@@ -66,10 +66,12 @@ type Cell struct {
 	joined   bool
 	syncs    []underWay
 	outbox   outbox
-	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels.
-	acks  port.Acknowledger
-	blobs port.Blobs
-	media keptMedia
+	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels, referring the store
+	// if its writer is another process.
+	acks      port.Acknowledger
+	blobs     port.Blobs
+	referring port.Referring
+	media     keptMedia
 	// rowsRefused says once that rows are left out.
 	rowsRefused sync.Once
 
@@ -93,6 +95,7 @@ func New(ctx context.Context, opt Options) (*Cell, error) {
 		last: trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}}
 	c.acks, _ = port.As[port.Acknowledger](opt.Environment)
 	c.blobs, _ = port.As[port.Blobs](opt.Payloads)
+	c.referring, _ = port.As[port.Referring](opt.Payloads)
 	if strings.Trim(opt.Name, nameLetters) != "" {
 		return nil, fmt.Errorf("cell: %q is no name of a cell: use lower-case letters, digits, dots and dashes", opt.Name)
 	}
@@ -191,12 +194,17 @@ func (c *Cell) logged(id port.RolloutID, counted bool) {
 	}
 	p.cancel()
 	if p.stored && !counted {
-		if err := c.opt.Payloads.Discard(id); err != nil {
-			c.opt.Logf("discarding the payload of %v: %v", id, err)
-		}
+		c.discard(id)
 	}
 	if _, lives := c.groups[id.Group]; !lives {
 		c.forget(id.Group)
+	}
+}
+
+// discard drops the payload of an attempt that does not count.
+func (c *Cell) discard(id port.RolloutID) {
+	if err := c.opt.Payloads.Discard(id); err != nil {
+		c.opt.Logf("discarding the payload of %v: %v", id, err)
 	}
 }
 

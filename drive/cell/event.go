@@ -27,6 +27,9 @@ type Event struct {
 	Origin trace.Origin
 	// Hello is what the process is, in its first event alone, if the cell is another process.
 	Hello *Hello
+	// Payload is where the payload of a scored rollout is, for a writer in another process. It is empty where both have one
+	// store.
+	Payload string
 	// Error is why it has failed, in words for the log; empty where nothing has.
 	Error string
 	// Down, of SyncFailed: the engine cannot be reached, or does not answer any more.
@@ -151,7 +154,7 @@ func (o *outbox) add(ev *Event) {
 
 // sizeOf is about how much memory an event takes.
 func sizeOf(ev *Event) int {
-	return int(unsafe.Sizeof(*ev)) + len(ev.Error) + len(ev.ByVersion)*int(unsafe.Sizeof(loop.VersionTokens{}))
+	return int(unsafe.Sizeof(*ev)) + len(ev.Error) + len(ev.Payload) + len(ev.ByVersion)*int(unsafe.Sizeof(loop.VersionTokens{}))
 }
 
 // logged takes that the log shows an event of some cell. What the cell has said before that one is not said again.

@@ -90,6 +90,9 @@ func (c *Cell) hear(e *Entry) (lost int32) {
 		counted := ev.Kind == loop.RolloutScored && ev.Mark != loop.MarkPruned && !e.Discarded
 		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 		c.logged(id, counted)
+		if e.Discarded && c.opt.Name == "" && e.Origin.Cell != "" {
+			c.discard(id) // another process has put it, and this one's store has it
+		}
 		if p := c.groups[id.Group][id.Sample]; ev.Reason == loop.ReasonRestart && p != nil && p.task.ID == id {
 			p.abort() // the writer said so in the cell's place, which it took for lost
 		}

@@ -74,12 +74,12 @@ func (k *keptMedia) taken(group loop.GroupID, number int32) bool {
 }
 
 // putSample makes the media of a sample durable, and then its payload, which says where they lie. Media without room take
-// that of the rollout's own rows.
-func (c *Cell) putSample(p *rollout, s *port.Sample) error {
+// that of the rollout's own rows. The reference is of a store that another process reads, and empty elsewhere.
+func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err error) {
 	for i := range s.Media {
 		m := &s.Media[i]
 		if c.blobs == nil {
-			return fmt.Errorf("%v has media, and the store keeps no blobs", s.ID)
+			return "", fmt.Errorf("%v has media, and the store keeps no blobs", s.ID)
 		}
 		if m.Data == nil {
 			continue // an earlier try has put it
@@ -89,11 +89,14 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) error {
 			if err = fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err); noSpace(err) {
 				err = c.yieldRows(p, s, err)
 			}
-			return err
+			return "", err
 		}
 		m.Blob, m.Data = number, nil
 	}
-	return c.opt.Payloads.PutSample(*s)
+	if c.referring != nil {
+		return c.referring.PutReferred(*s)
+	}
+	return "", c.opt.Payloads.PutSample(*s)
 }
 
 // checkMedia refuses media whose placeholders are not among a sequence's tokens, or were sampled.

@@ -63,7 +63,7 @@ func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 		return
 	}
 	place(s, p.resumes, p.told)
-	if err := c.opt.Space.Write(p.ctx, nil, func() error { return c.putSample(p, s) }); err != nil {
+	if err := c.opt.Space.Write(p.ctx, nil, func() (err error) { ev.Payload, err = c.putSample(p, s); return err }); err != nil {
 		if noSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {

@@ -135,7 +135,7 @@ func TestScoresTakeTheRoomOfRows(t *testing.T) {
 func TestMediaTakeTheRoomOfRows(t *testing.T) {
 	c, p, s, store, waits := full(t)
 	s.Media = []media.Item{{Modality: media.Image, Hash: media.Hash{1}, Data: make([]byte, 8)}}
-	err := c.opt.Space.Write(p.ctx, nil, func() error { return c.putSample(p, s) })
+	err := c.opt.Space.Write(p.ctx, nil, func() error { _, err := c.putSample(p, s); return err })
 	if err != nil || *waits != 1 || s.Channels != nil || len(store.blobs) != 1 || s.Media[0].Data != nil {
 		t.Errorf("%d waits, %+v in blobs %v: %v", *waits, s, store.blobs, err)
 	}

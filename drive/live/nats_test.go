@@ -90,18 +90,6 @@ func (e *quickEngine) Load(ctx context.Context, v loop.Version) error {
 	return e.fakeEngine.Load(ctx, v)
 }
 
-// natsStore has a run's log in JetStream and its payloads in memory, where a cell puts them too.
-type natsStore struct {
-	*jetstream.Store
-	payloads *memoryStore
-}
-
-func (s natsStore) PutSample(p port.Sample) error                   { return s.payloads.PutSample(p) }
-func (s natsStore) Samples(g loop.GroupID) ([]port.Sample, error)   { return s.payloads.Samples(g) }
-func (s natsStore) Discard(id port.RolloutID) error                 { return s.payloads.Discard(id) }
-func (s natsStore) Forget(g loop.GroupID) error                     { return s.payloads.Forget(g) }
-func (s natsStore) Retain(f func(port.RolloutID) bool) (int, error) { return s.payloads.Retain(f) }
-
 // proxy is the network between the cell and the server.
 type proxy struct {
 	net.Listener
@@ -245,12 +233,13 @@ func (w *natsWorld) startCell() {
 	w.end, w.ended = end, make(chan error, 1)
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	o := cell.Options{Name: "b", Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
+	o := cell.Options{Name: "b", Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env,
 		Rules: w.cfg, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: w.t.Logf}
 	ended := w.ended
 	go func() {
 		wire, err := jetstream.OpenLink(ctx, jetstream.Options{URL: "nats://" + w.proxy.Addr().String(), Run: "test", Logf: w.t.Logf}, "b")
 		if err == nil {
+			o.Payloads = wire
 			var l *link.Link
 			if l, err = link.New(ctx, &roughWire{Link: wire, tried: w.tried, inc: &w.inc}, o, "test"); err == nil {
 				err = l.Run()
@@ -282,15 +271,15 @@ func (w *natsWorld) lead(ctx context.Context, step func(v loop.Version)) (live.R
 	w.header = s.Header
 	stalled := s.Stalled
 	w.stalled.Store(&stalled)
-	store, resume := natsStore{s, w.store}, (*live.Resume)(nil)
+	resume := (*live.Resume)(nil)
 	if _, there := s.Header(); there {
-		if resume, err = live.Recover(store, nil); err != nil {
+		if resume, err = live.Recover(s, nil); err != nil {
 			w.t.Fatal(err)
 		}
 		w.offset = resume.Loop.Status().TimeNS
 	}
 	w.change = func(o *live.Options) {
-		o.Store, o.Cells, o.RejoinAfter = store, []string{"b"}, time.Second
+		o.Store, o.Cells, o.RejoinAfter = s, []string{"b"}, time.Second
 		o.Present = func() int64 { return w.present.Now(w.instant.Load()) }
 		o.Engines = []port.Engine{w.engines[0], live.Elsewhere("engine-1", 2), live.Elsewhere("engine-2", 2)}
 		o.OnStep = func(d live.StepDone) { step(d.Status.Version) }
@@ -474,6 +463,9 @@ func TestBadWordsOverNATS(t *testing.T) {
 			{said(trace.Origin{Cell: "b", Incarnation: w.inc.Load(), Sequence: 1 << 40}, same), "comes without those from"},
 			{said(trace.Origin{Cell: "b", Incarnation: 1 << 30, Sequence: 2}, same), "comes without those from 1 on"},
 			{said(next, same), "is its hello"},
+			{said(trace.Origin{Cell: "b", Incarnation: w.inc.Load(), Sequence: w.next()}, func(ev *cell.Event) {
+				ev.Kind, ev.Payload = loop.RolloutScored, "nowhere"
+			}), "is no reference of a payload"},
 			{said(next, hello(func(h *cell.Hello) { h.Format++ })), "start both from one release"},
 			{said(next, hello(func(h *cell.Hello) { h.Trace++ })), "reads logs of format"},
 			{said(next, hello(func(h *cell.Hello) { h.Run = "x" })), "log of another run"},

@@ -130,6 +130,12 @@ func (r *Runtime) fits(ev *cell.Event, number int) error {
 	case ev.Fatal:
 		return refuse("its store takes no payloads: %s", ev.Error)
 	}
+	if store, ok := port.As[port.Referred](r.opt.Store); ok && ev.Payload != "" {
+		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+		if err := store.Refer(id, ev.Payload); err != nil {
+			return refuse("the payload of %v: %v", id, err)
+		}
+	}
 	return nil
 }
 

@@ -53,6 +53,18 @@ type Blobs interface {
 	ReadBlob(id RolloutID, number int32, offset int64, dst []byte) error
 }
 
+// Referring is implemented by stores of cells, whose writer is another process. PutReferred is PutSample, and returns the
+// reference by which the writer finds the payload.
+type Referring interface {
+	PutReferred(s Sample) (reference string, err error)
+}
+
+// Referred is implemented by stores whose payloads other processes put too. Refer takes the reference of one that is durable,
+// as if PutSample had put it. It may come more than once. All methods are safe for concurrent use.
+type Referred interface {
+	Refer(id RolloutID, reference string) error
+}
+
 // ErrNoBlob is wrapped by the error of a blob, or of bytes of one, that are not there.
 var ErrNoBlob = errors.New("no such blob in the store")
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,6 +30,8 @@ type Link struct {
 	// next and lines are where Follow begins.
 	next  uint64
 	lines assembler
+	// incarnation is this process's, 0 before it has one.
+	incarnation atomic.Int64
 
 	mutex    sync.Mutex
 	answered func([]byte)
@@ -153,6 +156,7 @@ func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
 		}
 		revision, err := bucket.PutString(ctx, cellKeys+l.cell, time.Now().UTC().Format(time.RFC3339)) // for people
 		incarnation = int64(revision)
+		l.incarnation.Store(incarnation)
 		return err
 	})
 	if err != nil {

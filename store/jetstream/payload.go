@@ -38,6 +38,8 @@ type payloads struct {
 	// reclaiming is held by whoever removes messages.
 	reclaiming sync.Mutex
 	blobs      blobs
+	// cells has the newest process of each cell of which a payload was referred.
+	cells map[string]int64
 }
 
 func (p *payloads) init(s *Store) {
@@ -76,10 +78,10 @@ func (p *payloads) remember(at *place, body []byte) {
 	}
 }
 
-// newer says which of two payloads of a sample was put later. Of two writers it is the one
-// with the higher epoch: what a deposed one still puts replaces nothing.
+// newer says which of two payloads of a sample is the later attempt's, and of one attempt which was put later. Of two writers
+// it is the one with the higher epoch: what a deposed one still puts replaces nothing. Cells put theirs in any order.
 func newer(a, b place) bool {
-	return cmp.Or(cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seqs[len(a.seqs)-1], b.seqs[len(b.seqs)-1])) > 0
+	return cmp.Or(cmp.Compare(a.attempt, b.attempt), cmp.Compare(a.epoch, b.epoch), cmp.Compare(a.seqs[len(a.seqs)-1], b.seqs[len(b.seqs)-1])) > 0
 }
 
 // drop says that the messages of a payload are no longer needed.

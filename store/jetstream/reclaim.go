@@ -251,7 +251,7 @@ func (p *payloads) deleteEach(ctx context.Context, seqs []uint64) {
 }
 
 // account looks up the messages that this process sent and got no answer for, once nothing
-// is on its way. One of another writer means that this one has been deposed.
+// is on its way. One of another writer means that this one has been deposed. One of a cell may be referred to later.
 func (p *payloads) account(ctx context.Context, w *lease) error {
 	p.mutex.Lock()
 	var unknown []uint64
@@ -281,7 +281,9 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 			return ErrFenced
 		}
 		p.mutex.Lock()
-		p.room.note(seq, stored(header, len(m.data)), 0)
+		if !p.awaited(m.header) {
+			p.room.note(seq, stored(header, len(m.data)), 0)
+		}
 		p.mutex.Unlock()
 	}
 	return nil

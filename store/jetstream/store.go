@@ -287,9 +287,11 @@ func noSpace(err error) bool {
 
 // chunkBytes is how much of a payload or a snapshot goes into one message.
 func (s *Store) chunkBytes() int {
-	const slack = 1024 // for headers
-	return int(max(s.put.MaxPayload()-slack, slack))
+	return int(max(s.put.MaxPayload()-headerSlack, headerSlack))
 }
+
+// headerSlack is what headers of a message may take.
+const headerSlack = 1024
 
 // writer returns the lease of this process, or why it does not write.
 func (s *Store) writer() (*lease, error) {

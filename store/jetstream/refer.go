@@ -1,0 +1,182 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/payload"
+)
+
+// headerCell is on a message of the payload stream that a cell of another process has put: its name and incarnation. The
+// writer's epoch of such a message is 0.
+const headerCell = "Headway-Cell"
+
+// reference says where a payload is that a cell has put. As text it is the cell and its incarnation, the sequences of the messages
+// with commas between them, and the contents, with semicolons between the three.
+type reference struct {
+	cell        string
+	incarnation int64
+	seqs        []uint64
+	contents    contents
+}
+
+func (r reference) String() string {
+	seqs := make([]string, len(r.seqs))
+	for i, seq := range r.seqs {
+		seqs[i] = strconv.FormatUint(seq, 10)
+	}
+	return cellText(r.cell, r.incarnation) + ";" + strings.Join(seqs, ",") + ";" + r.contents.String()
+}
+
+func cellText(cell string, incarnation int64) string {
+	return cell + " " + strconv.FormatInt(incarnation, 10)
+}
+
+func parseCell(text string) (cell string, incarnation int64, err error) {
+	cell, number, _ := strings.Cut(text, " ")
+	incarnation, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || cell == "" || incarnation < 1 {
+		return "", 0, fmt.Errorf("%q is no process of a cell", text)
+	}
+	return cell, incarnation, nil
+}
+
+func parseReference(text string) (r reference, err error) {
+	fields := strings.Split(text, ";")
+	if len(fields) != 3 {
+		return r, fmt.Errorf("store: %.200q is no reference of a payload", text)
+	}
+	r.cell, r.incarnation, err = parseCell(fields[0])
+	if err == nil {
+		r.contents, err = parseContents(fields[2])
+	}
+	for seq := range strings.SplitSeq(fields[1], ",") {
+		number, wrong := strconv.ParseUint(seq, 10, 64)
+		if err == nil && (wrong != nil || number == 0) {
+			err = fmt.Errorf("%q is no message", seq)
+		}
+		r.seqs = append(r.seqs, number)
+	}
+	if err == nil && (len(r.contents.items) != 1 || r.contents.epoch != 0 || len(r.seqs) != r.contents.chunks) {
+		err = errors.New("its messages do not fit its contents")
+	}
+	if err != nil {
+		return r, fmt.Errorf("store: %.200q is no reference of a payload: %w", text, err)
+	}
+	return r, nil
+}
+
+// PutReferred makes a rollout's payload durable for the run's writer, and returns the reference by which that finds it. A
+// payload for which the stream has no room is an error that wraps port.ErrNoSpace. Incarnate comes first.
+func (l *Link) PutReferred(sample port.Sample) (string, error) {
+	body := payload.Append(nil, &sample)
+	limit := max(int(l.store.control.MaxPayload())-headerSlack, headerSlack)
+	r := reference{cell: l.cell, incarnation: l.incarnation.Load(), contents: contents{chunks: max(1, (len(body)+limit-1)/limit),
+		items: []item{{id: sample.ID, size: len(body), sum: crc32.Checksum(body, castagnoli)}}}}
+	for i := range r.contents.chunks {
+		m := nats.NewMsg(l.store.names.dataSubject)
+		at := r.contents
+		at.chunk = i
+		m.Header[headerPayload], m.Header[headerCell] = []string{at.String()}, []string{cellText(r.cell, r.incarnation)}
+		// The server drops a second one of a name, which is sent because the answer to the first was lost.
+		m.Header[jetstream.MsgIDHeader] = []string{m.Header.Get(headerCell) + " " + at.String()}
+		m.Data = body[i*limit : min((i+1)*limit, len(body))]
+		seq, err := l.putMessage(m)
+		if err != nil {
+			return "", fmt.Errorf("store: the payload of %v: %w", sample.ID, err)
+		}
+		r.seqs = append(r.seqs, seq)
+	}
+	return r.String(), nil
+}
+
+// putMessage stores a message of the payload stream, however long that takes.
+func (l *Link) putMessage(m *nats.Msg) (seq uint64, err error) {
+	s := l.store
+	for {
+		try, cancel := context.WithTimeout(s.ctx, apiTimeout)
+		ack, err := s.js.PublishMsg(try, m)
+		cancel()
+		lost := s.gone(s.ctx, s.names.dataSubject, err)
+		switch {
+		case err == nil:
+			return ack.Sequence, nil
+		case noSpace(err):
+			return 0, fmt.Errorf("%w: %w", port.ErrNoSpace, err)
+		case s.ctx.Err() != nil:
+			return 0, ErrClosed
+		case !transient(err):
+			return 0, err
+		case lost != nil:
+			return 0, fmt.Errorf("NATS has lost their stream %s: %w", s.names.data, lost)
+		}
+		if !s.pause(s.ctx, retryWait) {
+			return 0, ErrClosed
+		}
+	}
+}
+
+// PutSample implements cell.Payloads.
+func (l *Link) PutSample(sample port.Sample) error {
+	_, err := l.PutReferred(sample)
+	return err
+}
+
+// Discard and Forget implement cell.Payloads: the writer drops payloads by what the log says.
+func (*Link) Discard(port.RolloutID) error { return nil }
+
+// Forget is the writer's, as Discard is.
+func (*Link) Forget(loop.GroupID) error { return nil }
+
+// Refer takes the reference of a payload that a cell has put.
+func (s *Store) Refer(id port.RolloutID, text string) error {
+	if _, err := s.writer(); err != nil {
+		return err
+	}
+	r, err := parseReference(text)
+	if err != nil {
+		return err
+	}
+	what := r.contents.items[0]
+	if what.id != id {
+		return fmt.Errorf("store: the reference %.200q is of %v, not of %v", text, what.id, id)
+	}
+	p := &s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.cells == nil {
+		p.cells = map[string]int64{}
+	}
+	p.cells[r.cell] = max(p.cells[r.cell], r.incarnation)
+	for _, at := range p.groups[id.Group] {
+		if at.sample == id.Sample && slices.Equal(at.seqs, r.seqs) {
+			return nil // it was there when this process began to write, or is said again
+		}
+	}
+	for _, seq := range r.seqs { // the last may be shorter
+		p.room.note(seq, stored(r.contents.String(), (what.size+len(r.seqs)-1)/len(r.seqs)), 1)
+	}
+	p.index(id.Group, place{sample: id.Sample, attempt: id.Attempt, sum: what.sum, size: what.size, seqs: r.seqs})
+	return nil
+}
+
+// awaited reports whether a message is of a cell's process that may still say what it is. One of a process in whose place another
+// has spoken never will. p.mutex must be held, and is.
+func (p *payloads) awaited(header nats.Header) bool {
+	text := header.Get(headerCell)
+	if text == "" {
+		return false
+	}
+	cell, incarnation, err := parseCell(text)
+	return err == nil && incarnation >= p.cells[cell]
+}

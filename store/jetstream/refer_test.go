@@ -1,0 +1,181 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+// openCell opens the link of a process of a cell, which has an incarnation.
+func openCell(t *testing.T, o Options, cell string) *Link {
+	t.Helper()
+	l, err := OpenLink(t.Context(), o, cell)
+	must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	_, _, err = l.Begin(t.Context())
+	must(t, err)
+	_, err = l.Incarnate(t.Context())
+	must(t, err)
+	return l
+}
+
+// refer has a cell put a payload, and the writer take its reference.
+func refer(t *testing.T, s *Store, l *Link, sample port.Sample) (reference string) {
+	t.Helper()
+	reference, err := l.PutReferred(sample)
+	must(t, err)
+	must(t, s.Refer(sample.ID, reference))
+	return reference
+}
+
+// holds requires that a group has these payloads.
+func holds(t *testing.T, s *Store, group loop.GroupID, want ...port.Sample) {
+	t.Helper()
+	got, err := s.Samples(group)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("group %d has %d payloads, want %d: %v", group, len(got), len(want), err)
+	}
+}
+
+// large is a payload that takes several messages.
+func large(id port.RolloutID) port.Sample {
+	sample := storetest.Sample(id, 5)
+	sample.Response = strings.Repeat("long ", 600<<10)
+	return sample
+}
+
+func messages(t *testing.T, s *Store) uint64 {
+	t.Helper()
+	info, err := s.data.Info(t.Context())
+	must(t, err)
+	return info.State.Msgs
+}
+
+// TestReferredPayloads: the writer reads what a cell has put, in one message or several, however often it is told of it. The
+// last attempt counts in whatever order they come. What is forgotten leaves the stream.
+func TestReferredPayloads(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "referred"}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	small, big := storetest.Sample(port.RolloutID{Group: 1, Attempt: 2}, 5), large(port.RolloutID{Group: 1, Sample: 1, Attempt: 1})
+	again := refer(t, s, l, small)
+	refer(t, s, l, big)
+	refer(t, s, l, storetest.Sample(port.RolloutID{Group: 1, Attempt: 1}, 5))
+	must(t, s.Refer(small.ID, again))
+	must(t, s.PutSample(storetest.Sample(port.RolloutID{Group: 2, Attempt: 1}, 5)))
+	holds(t, s, 1, small, big)
+	must(t, s.Discard(port.RolloutID{Group: 1, Attempt: 1}))
+	holds(t, s, 1, small, big)
+	must(t, s.Forget(1))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != 1 {
+		t.Errorf("the stream has %d messages, want that of the group that lives", n)
+	}
+}
+
+// TestPayloadBeforeItsReference: a payload that the writer has not been told of is not removed, and a writer that takes over finds
+// it. It is removed once another process of its cell has spoken.
+func TestPayloadBeforeItsReference(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "unsaid"}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	unsaid := storetest.Sample(port.RolloutID{Group: 1, Attempt: 1}, 5)
+	reference, err := l.PutReferred(unsaid)
+	must(t, err)
+	own := storetest.Sample(port.RolloutID{Group: 3, Attempt: 1}, 5)
+	must(t, s.PutSample(own))
+	s.payloads.reclaim(t.Context(), true)
+	must(t, s.Refer(unsaid.ID, reference))
+	holds(t, s, 1, unsaid)
+
+	late := large(port.RolloutID{Group: 1, Sample: 1, Attempt: 1})
+	reference, err = l.PutReferred(late)
+	must(t, err)
+	must(t, s.Close())
+	s = open(t, o)
+	holds(t, s, 1, unsaid, late)
+	must(t, s.Refer(late.ID, reference))
+	holds(t, s, 1, unsaid, late)
+
+	_, err = l.PutReferred(storetest.Sample(port.RolloutID{Group: 1, Sample: 2, Attempt: 1}, 5))
+	must(t, err)
+	before := messages(t, s)
+	another := openCell(t, o, "b")
+	refer(t, s, another, storetest.Sample(port.RolloutID{Group: 4, Attempt: 1}, 5))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != before {
+		t.Errorf("the stream has %d messages, want one less of the process before and one of the newest, %d", n, before)
+	}
+	holds(t, s, 1, unsaid, late)
+	must(t, s.Forget(1))
+	must(t, s.Forget(3))
+	must(t, s.Forget(4))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != 0 {
+		t.Errorf("the stream has %d messages after all groups have ended", n)
+	}
+}
+
+// TestBadReferences: a reference that is none, or another payload's, is refused and changes nothing.
+func TestBadReferences(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "bad"}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	sample := storetest.Sample(port.RolloutID{Group: 1, Attempt: 1}, 5)
+	good, err := l.PutReferred(sample)
+	must(t, err)
+	if err := s.Refer(port.RolloutID{Group: 2, Attempt: 1}, good); err == nil {
+		t.Error("the reference of another payload is taken")
+	}
+	for _, text := range []string{"", "b 1", "b 1;1;", "b 0;1;0 0 1 1 0 1 5 7", "b 1;0;0 0 1 1 0 1 5 7", "b 1;1,2;0 0 1 1 0 1 5 7", "b 1;1;7 0 1 1 0 1 5 7", ";1;0 0 1 1 0 1 5 7"} {
+		if err := s.Refer(sample.ID, text); err == nil || !strings.Contains(err.Error(), "no reference of a payload") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	if _, err := s.Samples(1); err == nil {
+		t.Error("a payload is there by bad references")
+	}
+	must(t, s.Refer(sample.ID, good))
+	holds(t, s, 1, sample)
+}
+
+// TestPutReferredWithoutRoom: a stream that is full is said in the store's own word, and the payload is put later.
+func TestPutReferredWithoutRoom(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "full", PayloadBytesMax: 4 << 20}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	first, second := large(port.RolloutID{Group: 1, Attempt: 1}), large(port.RolloutID{Group: 2, Attempt: 1})
+	refer(t, s, l, first)
+	if _, err := l.PutReferred(second); !errors.Is(err, port.ErrNoSpace) {
+		t.Fatalf("%v, want that there is no room", err)
+	}
+	must(t, s.Forget(1))
+	s.payloads.reclaim(context.Background(), true)
+	refer(t, s, l, second)
+	holds(t, s, 2, second)
+}
+
+// FuzzReference: whatever a stranger says, it is a reference that reads the same again, or none.
+func FuzzReference(f *testing.F) {
+	f.Add("b 1;1,2;0 0 2 1 0 1 5 7")
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parseReference(text)
+		if err != nil {
+			return
+		}
+		again, err := parseReference(r.String())
+		if err != nil || !reflect.DeepEqual(again, r) {
+			t.Errorf("%q reads as %+v, then as %+v: %v", text, r, again, err)
+		}
+	})
+}
