@@ -56,6 +56,29 @@ func (v *validator) cells() {
 			v.fail(key, e.Cell, "is said in a run that evaluates on its engines, which are the control plane's own", own+", or evaluate.slots 0")
 		case c.Store.NATS.URL == "":
 			v.fail(key, e.Cell, "cannot be reached: the control plane's NATS server is in its process, and opens no port", "store.nats.url, of servers that control plane and cell reach, or leave it out")
+		case e.Stages > 0:
+			v.fail(key, e.Cell, "is said of an engine with stages, whose receivers know the control plane alone", own+fmt.Sprintf(", or leave out engines.%d.stages", i))
 		}
+	}
+	if len(c.Cells()) > 0 {
+		v.besideCells()
+	}
+}
+
+// besideCells refuses what a cell of another process does not carry yet.
+func (v *validator) besideCells() {
+	c := v.config
+	const own = ", or no engines.*.cell"
+	if c.Environment.Kind != "tasks" {
+		v.fail("environment.kind", c.Environment.Kind, "reaches no engine of a cell in another process, which plays its rollouts itself", "tasks"+own)
+	}
+	if c.Environment.Tasks.SettledAfter > 0 {
+		v.fail("environment.tasks.settled_after", c.Environment.Tasks.SettledAfter, "chooses tasks by what this process has counted, and each cell counts for itself", "0"+own)
+	}
+	if len(c.Rollout.Channels) > 0 {
+		v.fail("rollout.channels", c.Rollout.Channels, "are not brought from cells of other processes yet", "none"+own)
+	}
+	if len(c.Scoring.Servers) > 0 {
+		v.fail("scoring.servers", nil, "score no rollouts of cells in other processes yet", "none"+own)
 	}
 }

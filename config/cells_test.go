@@ -9,12 +9,14 @@ import (
 
 // cellDocument is a document with engines of these entries, each with what is said in it.
 func cellDocument(store string, entries ...string) string {
-	text := "model: {path: m}\nrollout: {concurrency: 8}\n" + store + "engines:\n"
+	text := "model: {path: m}\nrollout: {concurrency: 8}\nenvironment: {kind: tasks, tasks: {file: t.jsonl}}\n" + store + "engines:\n"
 	for i, e := range entries {
 		text += fmt.Sprintf("  - {kind: vllm, url: 'http://node%d:8000', slots: %d%s}\n", i, 8/len(entries), e)
 	}
 	return text
 }
+
+const played = "environment: {kind: tasks, tasks: {file: t.jsonl}}"
 
 const clustered = "store: {nats: {url: 'nats://broker:4222'}}\n"
 
@@ -54,14 +56,37 @@ func TestBadCells(t *testing.T) {
 		"no broker":       {cellDocument("", ", cell: b"), "cannot be reached", "store.nats.url"},
 		"evaluates":       {cellDocument(clustered+"evaluate: {slots: 2, every: 1}\n", ", cell: b"), "evaluates on its engines", "evaluate.slots 0"},
 		"distributed":     {strings.ReplaceAll(cellDocument(clustered, ", cell: b, weights: distributed"), "vllm", "sglang"), "in a collective", "engines.0.weights disk"},
+		"stages":          {cellDocument(clustered, ", cell: b, stages: 2"), "engine with stages", "leave out engines.0.stages"},
 		"a fleet":         {cellDocument(clustered+"fleet: {driver: process}\n", ", cell: b"), "a fleet starts", "leave out fleet"},
 	} {
-		parsed, err := Parse("test", []byte(test.document))
-		if err == nil {
-			err = parsed.WithDefaults().Validate()
-		}
+		err := refusalOf(test.document)
 		if err == nil || strings.Count(err.Error(), "engines.0.cell") != 1 || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
 			t.Errorf("%s: %v, want %q and %q", name, err, test.want, test.instead)
+		}
+	}
+}
+
+func refusalOf(document string) error {
+	parsed, err := Parse("test", []byte(document))
+	if err == nil {
+		err = parsed.WithDefaults().Validate()
+	}
+	return err
+}
+
+// TestNotInCells: what a cell of another process does not carry yet is refused by its key.
+func TestNotInCells(t *testing.T) {
+	for key, document := range map[string]string{
+		"environment.kind":                strings.Replace(cellDocument(clustered, ", cell: b"), played, "environment: {kind: remote}", 1),
+		"environment.tasks.settled_after": strings.Replace(cellDocument(clustered, ", cell: b"), "t.jsonl", "t.jsonl, settled_after: 9", 1),
+		"rollout.channels":                strings.Replace(cellDocument(clustered, ", cell: b"), "concurrency: 8", "concurrency: 8, channels: [routed_experts]", 1),
+		"scoring.servers":                 cellDocument(clustered+"scoring: {servers: [{channel: teacher, kind: vllm, url: 'http://t:8000', slots: 4}]}\n", ", cell: b"),
+	} {
+		if err := refusalOf(document); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "or no engines.*.cell") {
+			t.Errorf("%s: %v", key, err)
+		}
+		if err := refusalOf(strings.ReplaceAll(document, ", cell: b", "")); err != nil {
+			t.Errorf("%s without a cell: %v", key, err)
 		}
 	}
 }

@@ -142,7 +142,9 @@ type Queue struct {
 type Engine struct {
 	Name string `json:"name"`
 	// Kind is embedded, vllm, sglang, llamacpp or openai.
-	Kind    string       `json:"kind"`
+	Kind string `json:"kind"`
+	// Cell is the process that plays on it, empty for the control plane.
+	Cell    string       `json:"cell,omitempty"`
 	Version loop.Version `json:"version"`
 	State   string       `json:"state"`
 	Active  int          `json:"active"`

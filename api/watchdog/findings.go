@@ -105,7 +105,7 @@ func engines(f facts, o Options) (out []suspect) {
 			if lost == len(all) {
 				likely = 95
 			}
-			out = append(out, found(likely, "engine_lost", e.Name, "engine %s is %s for %s (%d of %d gone)%s. It is tried again by itself; look at its process and its log", e.Name, e.State, since, lost, len(all), why))
+			out = append(out, found(likely, "engine_lost", e.Name, "engine %s is %s for %s (%d of %d gone)%s. %s", e.Name, e.State, since, lost, len(all), why, lostHint(e.Cell)))
 		case e.State != "serving" && f.engineS[i] >= o.AfterS:
 			likely := 50
 			if lost+paused == len(all) {
@@ -140,6 +140,13 @@ func sender(f facts, _ Options) []suspect {
 }
 
 func gone(state string) bool { return state == "lost" || state == "quarantined" }
+
+func lostHint(cell string) string {
+	if cell != "" {
+		return fmt.Sprintf("It is of the cell %s, and joins when that speaks: headway cell %s starts it; look at its process and its log", cell, cell)
+	}
+	return "It is tried again by itself; look at its process and its log"
+}
 
 func pausedHint(state string) string {
 	switch state {

@@ -24,9 +24,9 @@ type builder struct {
 }
 
 // NewGateway returns a gateway to rollouts that workers play, for agents that speak OpenAI's API. It is nil for a document
-// without workers. Suspect is told that servers do not answer, and must not block. The parts close the gateway.
+// without workers, and in a process without engines. Suspect is told that servers do not answer, and must not block. The parts close the gateway.
 func NewGateway(p *parts.Parts, suspect func(), logf func(format string, args ...any)) (*gateway.Gateway, error) {
-	if p.Workers == nil {
+	if p.Workers == nil || !p.OwnsAny() {
 		return nil, nil
 	}
 	b := builder{p, suspect, logf}
@@ -110,7 +110,7 @@ func (b *builder) modelName() string {
 // templates render chats by the engines that can, or by the server that the document names.
 func (b *builder) templates() (*upstream.Templates, error) {
 	if b.Cfg.Gateway.Template == "" {
-		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: b.Upstreams, Away: b.AwayOf})
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: b.OwnUpstreams(), Away: b.AwayOf})
 	}
 	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: b.Cfg.Gateway.Template, Slots: 1}
 	server, err := parts.ServerOf(e)

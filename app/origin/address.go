@@ -1,6 +1,10 @@
 package origin
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -14,4 +18,15 @@ type Address struct {
 	PID int    `json:"pid"`
 	// Finished is the version that the run ended at with all its train steps made, absent before.
 	Finished *loop.Version `json:"finished,omitempty"`
+}
+
+// FinishedAt returns the version that the run of a directory ended at with all its train steps made. It reports whether the
+// run has.
+func FinishedAt(dir string) (version loop.Version, ok bool) {
+	text, err := os.ReadFile(filepath.Join(dir, AddressFile))
+	var said Address
+	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
+		return loop.NoVersion, false
+	}
+	return *said.Finished, true
 }

@@ -69,7 +69,7 @@ func (p *Parts) ConnectionsMax(descriptors int) (int, error) {
 // that are servers: each response has one.
 func (p *Parts) carriesConnections(descriptors int) error {
 	most := max(descriptors-ownDescriptors-p.Cfg.Server.ConnectionsMax, 1)
-	if p.Cfg.Tinker() || p.Cfg.Rollout.Concurrency <= most {
+	if p.Cfg.Tinker() || p.Cfg.Rollout.Concurrency <= most || len(p.Cfg.Cells()) > 0 { // each process has its own share
 		return nil
 	}
 	return p.Cfg.Refuse("rollout.concurrency",

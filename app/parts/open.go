@@ -18,8 +18,10 @@ import (
 	"github.com/headway-rl/headway/train/remote"
 )
 
-// Host is what parts are told of the control plane that they are of; the zero value is of a run in one process.
+// Host is what parts are told of the process that they are of; the zero value is of a run in one process.
 type Host struct {
+	// Cell is the cell that the process is, empty for the control plane. Only its engines are made.
+	Cell string
 	// Name is the run's; clock, in nanoseconds, counts how long a trainer holds a batch and a worker a claim. Nil means
 	// the process's, for claims.
 	Name  string
@@ -49,12 +51,34 @@ type Host struct {
 // Build opens the weights, and makes engines, trainer and environment.
 func (p *Parts) Build(h Host) error {
 	p.host = h
-	for _, open := range []func() error{p.openWeights, p.openEngines, p.openScorer, p.openTrainer, p.openEnvironment} {
+	steps := []func() error{p.openWeights, p.openEngines, p.openScorer, p.openTrainer, p.openEnvironment}
+	if h.Cell != "" {
+		steps = []func() error{p.openWeights, p.openEngines, p.openEnvironment}
+	}
+	for _, open := range steps {
 		if err := open(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Owns reports whether an engine is of this process, which alone speaks to it.
+func (p *Parts) Owns(engine int) bool { return p.Cfg.Engines[engine].Cell == p.host.Cell }
+
+// OwnsAny reports whether any engine is of this process.
+func (p *Parts) OwnsAny() bool {
+	return slices.ContainsFunc(p.Cfg.Engines, func(e config.Engine) bool { return e.Cell == p.host.Cell })
+}
+
+// OwnUpstreams are the engines of this process that are servers of their own.
+func (p *Parts) OwnUpstreams() (own []*upstream.Engine) {
+	for _, e := range p.Upstreams {
+		if e != nil {
+			own = append(own, e)
+		}
+	}
+	return own
 }
 
 // openEngines makes the engines of the document.
@@ -71,7 +95,9 @@ func (p *Parts) openEngines() error {
 	}
 	if p.host.Staged != nil {
 		for i, e := range p.Engines {
-			p.Engines[i] = p.host.Staged(e)
+			if p.Owns(i) {
+				p.Engines[i] = p.host.Staged(e)
+			}
 		}
 	}
 	return nil
@@ -83,7 +109,7 @@ func (p *Parts) openWeights() (err error) {
 		return nil
 	}
 	p.Weights, err = weights.Open(filepath.Join(p.Dir, "weights"), weights.Options{Always: p.Cfg.Store.Durability == "always", Directories: p.Cfg.Server.Directories,
-		Epoch: p.host.Epoch, Fence: p.host.Fence, Logf: p.logf})
+		Beside: p.host.Cell != "", Epoch: p.host.Epoch, Fence: p.host.Fence, Logf: p.logf})
 	return err
 }
 

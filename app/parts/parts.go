@@ -54,8 +54,8 @@ type Parts struct {
 	// Scorer has teachers and references score rollouts; nil where the document names none.
 	Scorer *scorer.Pool
 
-	// Upstreams are the engines that are servers of their own, in the document's order, and Servers where these are; none
-	// where engines are embedded.
+	// Upstreams are the engines that are servers of their own, in the document's order, and Servers where these are. There are
+	// none where engines are embedded, and nil stands for an engine of another cell: see [Parts.Owns].
 	Upstreams []*upstream.Engine
 	Servers   []*upstream.Server
 	// Service is the service of a run that samples and trains at one; nil elsewhere, and before [Parts.OpenService].
@@ -148,6 +148,13 @@ func (p *Parts) prepare() error {
 func RunRules(cfg config.Config) loop.Config {
 	rules := cfg.LoopConfig()
 	rules.TrainSteps = loop.Version(cfg.Trainer.Steps)
+	return rules
+}
+
+// ServeRules are the loop's rules of a control plane: a remote trainer asks for its batches.
+func ServeRules(cfg config.Config) loop.Config {
+	rules := RunRules(cfg)
+	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
 	return rules
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
 	"github.com/headway-rl/headway/engine/rows"
@@ -31,6 +32,10 @@ func (p *Parts) buildServers() error {
 		p.Fleet = p.fleetOf(driver, p.admit)
 	}
 	for i, e := range p.Cfg.Engines {
+		if !p.Owns(i) {
+			p.Engines, p.Upstreams, p.Servers = append(p.Engines, live.Elsewhere(e.Name, e.Slots)), append(p.Upstreams, nil), append(p.Servers, nil)
+			continue
+		}
 		e.URL = p.Cfg.EngineURL(i, ports)
 		made, home, err := p.newServer(i, e)
 		if err != nil {
@@ -101,7 +106,7 @@ func (p *Parts) askedChannels() []channel.Header {
 	out := make([]channel.Header, 0, len(p.Cfg.Rollout.Channels))
 	for _, name := range p.Cfg.Rollout.Channels {
 		header := rows.Expected(name, expertsOf(p.policy.checkpoint))
-		for _, e := range p.Upstreams {
+		for _, e := range p.OwnUpstreams() {
 			caps, _ := e.Capabilities()
 			if at := slices.IndexFunc(caps.Channels, func(f rows.Form) bool { return f.Name == name }); at >= 0 {
 				header = caps.Channels[at].Header

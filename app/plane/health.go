@@ -27,7 +27,7 @@ func (p *Plane) suspect() {
 // watchServers tells the loop of servers that are gone. Responses under way notice by themselves; an
 // engine without any, or whose prompts cannot even be rendered, would count as serving for ever.
 func (p *Plane) watchServers(ctx context.Context) {
-	if len(p.Upstreams) == 0 {
+	if len(p.OwnUpstreams()) == 0 {
 		return
 	}
 	ticker := time.NewTicker(healthEvery)
@@ -47,6 +47,9 @@ func (p *Plane) watchServers(ctx context.Context) {
 func (p *Plane) loseUnreachable(ctx context.Context) {
 	var all sync.WaitGroup
 	for i, e := range p.Upstreams {
+		if !p.Owns(i) { // its cell loses it
+			continue
+		}
 		if version, due := p.dueThere(i); due {
 			all.Go(func() { p.loseIfGone(ctx, i, e, version) })
 		}

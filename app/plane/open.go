@@ -157,7 +157,7 @@ func (p *Plane) adopt(header trace.Header) error {
 		return err
 	}
 	p.Cfg = merged
-	p.Rules = serveRules(merged)
+	p.Rules = parts.ServeRules(merged)
 	return nil
 }
 

@@ -44,7 +44,7 @@ func embeddedPlane(t *testing.T, document string) *Plane {
 	around := record.Surroundings{Lines: func(string) record.View { return silent{} }}
 	p := &Plane{Record: record.New(process, around)}
 	p.setState(StateRunning)
-	if p.Parts, err = parts.New(cfg, t.TempDir(), serveRules(cfg), t.Logf); err != nil {
+	if p.Parts, err = parts.New(cfg, t.TempDir(), parts.ServeRules(cfg), t.Logf); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.OpenRecord(0); err != nil {

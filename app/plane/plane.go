@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -103,10 +102,13 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 	}
 	p := &Plane{Record: record.New(a, around), name: name, listener: listener, player: workers, suspected: make(chan struct{}, 1)}
 	p.setState(stateStarting)
-	if p.Parts, err = parts.New(cfg, dir, serveRules(cfg), p.logf); err != nil {
+	if p.Parts, err = parts.New(cfg, dir, parts.ServeRules(cfg), p.logf); err != nil {
 		return nil, errors.Join(err, workers.Close())
 	}
 	p.OnClose(workers.Close)
+	if !p.OwnsAny() {
+		p.player = nil // all is played in cells
+	}
 	opt, err := p.serverOptions()
 	if err == nil {
 		p.server, err = api.New(opt, api.Ports{Plane: p})
@@ -115,13 +117,6 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 		return nil, errors.Join(err, p.Close())
 	}
 	return p, nil
-}
-
-// serveRules are the loop's rules of a control plane: a remote trainer asks for its batches.
-func serveRules(cfg config.Config) loop.Config {
-	rules := parts.RunRules(cfg)
-	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
-	return rules
 }
 
 // Serve runs the control plane to its end, and has its last status printed; nil tells it to the operator in words.
@@ -184,6 +179,11 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	p.Shown.Runs(run)
 	p.runtime.Store(run)
+	stopHearing, err := p.hearCells(run)
+	if err != nil {
+		return err
+	}
+	defer stopHearing()
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
 		p.logf("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
 		return errors.Join(p.standAtEnd(ctx, resume.Loop.Status().Version), p.mount())
@@ -336,13 +336,7 @@ func (p *Plane) currentState() string { return *p.state.Load() }
 func (p *Plane) logf(format string, args ...any) {
 	p.messages.Lock()
 	defer p.messages.Unlock()
-	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), logText(fmt.Sprintf(format, args...)))
-}
-
-// logText is a message as it stands in the log. It may hold the words of engines and workers: what a
-// terminal would obey is escaped, and no line after the first looks like a message of its own.
-func logText(text string) string {
-	return strings.ReplaceAll(printable.Lines(text), "\n", "\n    ")
+	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), printable.Message(fmt.Sprintf(format, args...)))
 }
 
 // summary tells what the run came to: by print, or the operator where that is nil.

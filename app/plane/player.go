@@ -19,7 +19,7 @@ func (p *Plane) openPlayer(ctx context.Context, clock func() int64) error {
 		return nil
 	}
 	p.OnClose(p.player.Close) // its sandboxes before what their episodes ask
-	return p.player.Open(ctx, p.Cfg, p.Dir, p.App.Now, p.logf, p.Spans)
+	return p.player.Open(ctx, p.Cfg, p.Dir, p.Dir, p.App.Now, p.logf, p.Spans)
 }
 
 // play has this process play the rollouts, where it is to, until the context ends.

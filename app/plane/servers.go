@@ -25,12 +25,13 @@ const (
 // has work without them, and they join when they answer. Those that are started from here are not
 // asked: they do not run yet.
 func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
-	if len(p.Upstreams) == 0 || p.Fleet != nil { // each is asked when it was started
+	own := len(p.OwnUpstreams())
+	if own == 0 || p.Fleet != nil { // each is asked when it was started
 		return nil
 	}
 	var left []int
 	for i := range p.Upstreams {
-		if upstream.Delivery(p.Cfg.Engines[i].Weights) != upstream.DeliveryRestart { // the first switch starts those
+		if p.Owns(i) && upstream.Delivery(p.Cfg.Engines[i].Weights) != upstream.DeliveryRestart { // the first switch starts those
 			left = append(left, i)
 		}
 	}
@@ -69,25 +70,26 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 		}
 		if text := strings.Join(down, "; "); text != said {
 			said = text
-			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(len(p.Upstreams), "engine")), text)
+			p.awaits(fmt.Sprintf("%d of %s to answer", len(left), report.Counted(own, "engine")), text)
 			p.logf("engines unreachable: waiting, up to %s: %s", serversWait, text)
 		}
 		select {
 		case <-again.C:
 		case <-limit.C:
-			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), len(p.Upstreams), serversWait, said)
+			return failure.Usage("start the servers, or look at engines.*.url and kind; headway doctor says what each lacks", "no answer from %d of %d engines within %s: %s", len(left), own, serversWait, said)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// serverStatus is what the status says of an engine's server, nil for an embedded one.
+// serverStatus is what the status says of an engine's server, nil for an embedded one, and for one of a cell in another
+// process.
 func (p *Plane) serverStatus(i int) *protocol.Server {
 	if p.Service != nil {
 		return p.hostedStatus()
 	}
-	if i >= len(p.Upstreams) {
+	if i >= len(p.Upstreams) || !p.Owns(i) {
 		return nil
 	}
 	e, engine := p.Cfg.Engines[i], p.Upstreams[i]

@@ -124,7 +124,7 @@ func (p *Plane) engineStatus(v live.View) []protocol.Engine {
 	out := make([]protocol.Engine, 0, len(v.Status.Engines))
 	for i, e := range v.Status.Engines {
 		name := p.Parts.Engines[i].Name()
-		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.App.Now())})
+		out = append(out, protocol.Engine{Name: name, Kind: p.Cfg.Engines[i].Kind, Cell: p.Cfg.Engines[i].Cell, Version: e.Version, State: e.State, Active: e.Active, Slots: e.Slots, Stages: stages[name], Server: p.serverStatus(i), Started: p.FleetStatus(i, p.App.Now())})
 	}
 	return out
 }

@@ -47,7 +47,7 @@ func (p *Plane) firstVersionText(v live.View) string {
 	}
 	var names []string
 	for i, e := range p.Upstreams {
-		if e.Status().Version == loop.NoVersion && !p.AwayOf(i) {
+		if p.Owns(i) && e.Status().Version == loop.NoVersion && !p.AwayOf(i) {
 			names = append(names, p.Cfg.Engines[i].Name)
 		}
 	}

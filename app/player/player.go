@@ -115,14 +115,14 @@ func evaluated(cfg config.Config, have int) (config.Config, error) {
 	return cfg, nil
 }
 
-// Open opens the record of episodes and the sandboxes in the run directory. Only the run's writer may. The operator is told
-// by logf; spans is nil where none are sent.
-func (s *Player) Open(ctx context.Context, cfg config.Config, dir string, now func() time.Time, logf func(format string, args ...any), spans sink.Spans) (err error) {
+// Open opens the record of episodes and the sandboxes in a directory, which one process at a time has. The directory of the run
+// says which tasks are played, by all of its processes. The operator is told by logf; spans is nil where none are sent.
+func (s *Player) Open(ctx context.Context, cfg config.Config, dir, run string, now func() time.Time, logf func(format string, args ...any), spans sink.Spans) (err error) {
 	s.cfg, s.logf, s.now, s.spans = cfg, logf, now, spans
 	if s.tasks != nil {
 		s.sayTasks()
 	}
-	if err := s.keepTasks(dir); err != nil {
+	if err := s.keepTasks(run); err != nil {
 		return err
 	}
 	if s.log, err = player.OpenLog(dir); err != nil {

@@ -29,12 +29,6 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 		OnBroken:     func(bundle []byte) { r.Logf("%s", writeBroken(r.Dir, bundle)) },
 		KeepVersions: r.Cfg.Store.KeepVersions, SnapshotSteps: r.Cfg.Store.SnapshotEvery,
 	}
-	opt.Engines = slices.Clone(opt.Engines)
-	for i, e := range r.Cfg.Engines {
-		if e.Cell != "" {
-			opt.Engines[i] = live.Elsewhere(e.Name, e.Slots)
-		}
-	}
 	opt.Cells = r.Cfg.Cells()
 	if r.Scorer != nil {
 		opt.Scorer = r.Scorer

@@ -33,6 +33,7 @@ type commands struct {
 	Study      movedStudyCmd `cmd:"" hidden:"" passthrough:"" help:"Say where the scripted experiments are."`
 	Reproduce  reproduceCmd  `cmd:"" help:"Put published measurements beside ours: tables, figures, and open questions."`
 	Serve      serveCmd      `cmd:"" help:"Run the control plane: a trainer, engines and environment workers of yours connect."`
+	Cell       cellCmd       `cmd:"" help:"Play on engines of a run in a process beside its control plane."`
 	Receive    receiveCmd    `cmd:"" help:"Bring versions to a stage of an engine on this node, and have it switch."`
 	Status     statusCmd     `cmd:"" help:"Show the state of a control plane: version, queue, trainer, engines, and the part it waits for."`
 	Top        topCmd        `cmd:"" help:"Follow a control plane in the terminal."`

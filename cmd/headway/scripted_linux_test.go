@@ -29,6 +29,13 @@ const (
 // weights it serves. All but what it says is enginetest's.
 func scriptedServer(t *testing.T, script func(r *http.Request, chat string) string) string {
 	t.Helper()
+	url, _ := scriptedPolicy(t, script)
+	return url
+}
+
+// scriptedPolicy is a scriptedServer, with what is behind it.
+func scriptedPolicy(t *testing.T, script func(r *http.Request, chat string) string) (string, *enginetest.PolicyServer) {
+	t.Helper()
 	policy := enginetest.NewPolicyServer(enginetest.PolicyOptions{
 		Policy: enginetest.Policy{Vocabulary: scriptedVocabulary, EOS: scriptedEnd, Length: 12}, Context: scriptedContext, Weights: "as started", Named: versionOfView})
 	t.Cleanup(policy.Close)
@@ -44,7 +51,7 @@ func scriptedServer(t *testing.T, script func(r *http.Request, chat string) stri
 	mux.Handle("/", proxy)
 	front := httptest.NewServer(mux)
 	t.Cleanup(front.Close)
-	return front.URL
+	return front.URL, policy
 }
 
 // scriptedModel is its model's directory.

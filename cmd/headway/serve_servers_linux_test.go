@@ -84,6 +84,8 @@ type served struct {
 	said  []string
 	// stdout is what it printed, to be read once it has ended.
 	stdout bytes.Buffer
+	// heard has room for one: that a line was said.
+	heard chan struct{}
 	// over is closed when the run has ended, ended when the process has; killed: it was told to.
 	over   chan struct{}
 	ended  chan struct{}
@@ -97,7 +99,7 @@ func startServe(t *testing.T, dir, document string, arguments ...string) *served
 	if err := os.WriteFile(file, []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := &served{t: t, dir: dir, over: make(chan struct{}), ended: make(chan struct{})}
+	s := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
 	s.cmd = exec.Command(program(t), append([]string{"serve", file, "--listen", "127.0.0.1:0", "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
 	s.cmd.Stdout = &s.stdout
 	stderr, err := s.cmd.StderrPipe()
@@ -126,6 +128,10 @@ func (s *served) read(stderr io.Reader, listening chan<- string) {
 		s.mu.Lock()
 		s.said = append(s.said, line)
 		s.mu.Unlock()
+		select {
+		case s.heard <- struct{}{}:
+		default: // it is to look already
+		}
 		if _, url, ok := strings.Cut(line, "listening on "); ok {
 			listening <- url
 		}

@@ -262,12 +262,11 @@ func (c *statusClient) unreachable(err error) error {
 // hasFinished says that the run of the directory has made all its train steps, where it has. It is asked only
 // when nobody answers for the run, and reads the directory anew: the run may end while it is watched.
 func (c *statusClient) hasFinished() error {
-	text, err := os.ReadFile(filepath.Join(c.dir, origin.AddressFile))
-	var said origin.Address
-	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
+	version, ok := origin.FinishedAt(c.dir)
+	if !ok {
 		return nil
 	}
-	return failure.Run(plane.FinishedHint(c.dir), "run %s has finished at version %d", report.Plain(c.run), *said.Finished)
+	return failure.Run(plane.FinishedHint(c.dir), "run %s has finished at version %d", report.Plain(c.run), version)
 }
 
 // refused says what an answer other than 200 means.

@@ -77,6 +77,7 @@ func (c *Cell) join(e *Entry) error {
 	case c.joined:
 	case o.Incarnation == c.opt.Incarnation:
 		c.joined, c.followed = true, e.Seq-1
+		c.opt.Logf("cell %s: the run has it join, from event %d of its log on", c.opt.Name, e.Seq)
 	default:
 		c.followed = e.Seq
 	}

@@ -463,9 +463,6 @@ func TestBadWordsOverNATS(t *testing.T) {
 			{said(trace.Origin{Cell: "b", Incarnation: w.inc.Load(), Sequence: 1 << 40}, same), "comes without those from"},
 			{said(trace.Origin{Cell: "b", Incarnation: 1 << 30, Sequence: 2}, same), "comes without those from 1 on"},
 			{said(next, same), "is its hello"},
-			{said(trace.Origin{Cell: "b", Incarnation: w.inc.Load(), Sequence: w.next()}, func(ev *cell.Event) {
-				ev.Kind, ev.Payload = loop.RolloutScored, "nowhere"
-			}), "is no reference of a payload"},
 			{said(next, hello(func(h *cell.Hello) { h.Format++ })), "start both from one release"},
 			{said(next, hello(func(h *cell.Hello) { h.Trace++ })), "reads logs of format"},
 			{said(next, hello(func(h *cell.Hello) { h.Run = "x" })), "log of another run"},

@@ -13,10 +13,14 @@ import (
 	"github.com/headway-rl/headway/loop/trace"
 )
 
-// headed is a store that has a header and nothing else.
+// headed is a store that has a header and nothing else, and refuses references.
 type headed struct {
 	port.Store
 	header trace.Header
+}
+
+func (h *headed) Refer(_ port.RolloutID, reference string) error {
+	return errors.New(reference + " is not there")
 }
 
 func (h *headed) Header() (trace.Header, bool) { return h.header, true }
@@ -89,6 +93,7 @@ func TestReceiveRefuses(t *testing.T) {
 		"no hello":            {said(1, first, func(ev *cell.Event) { ev.Origin.Incarnation = 2 }), "the first event of a process is its hello"},
 		"hello of a kind":     {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation, ev.Kind = 2, loop.EngineLost }), "its hello is of the kind engine-lost"},
 		"its store is full":   {said(2, first, func(ev *cell.Event) { ev.Fatal, ev.Error = true, "no disk" }), "takes no payloads: no disk"},
+		"no payload":          {said(2, loop.Event{Kind: loop.RolloutScored, Slot: 1, Group: 3, Attempt: 1}, func(ev *cell.Event) { ev.Payload = "it" }), ": it is not there"},
 		"another's engines":   {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation, ev.Hello.Engines[0].Engine = 2, 0 }), "give both the same document"},
 		"another incarnation": {said(1, loop.Event{}, greeting(r), func(ev *cell.Event) { ev.Origin.Incarnation = 0 }), "is replaced by incarnation 1"},
 	} {

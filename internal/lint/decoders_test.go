@@ -15,6 +15,7 @@ var decodes = map[string][]string{
 // unfuzzed are the rooms that take bytes apart and have no fuzz target, each with the reason.
 var unfuzzed = map[string]string{
 	"app/calibrate":       "lines of prompts that the operator names, by encoding/json alone",
+	"app/origin":          "an address that this program wrote",
 	"app/parts":           "the shape of a model that this program kept",
 	"app/plane":           "notes of this run's own writers, by encoding/json alone",
 	"app/player":          "records of this program's own log, which FuzzLog in env/episode/player reads",

@@ -48,3 +48,9 @@ func Lines(text string) string {
 	}
 	return strings.Join(lines, "\n")
 }
+
+// Message is a message as it stands in a log, which may hold the words of engines and workers. Characters that a terminal would
+// obey are escaped. No line after the first looks like a message of its own.
+func Message(text string) string {
+	return strings.ReplaceAll(Lines(text), "\n", "\n    ")
+}

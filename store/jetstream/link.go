@@ -30,6 +30,8 @@ type Link struct {
 	// next and lines are where Follow begins.
 	next  uint64
 	lines assembler
+	// unheard: nobody heard the last word, and the log has not gone on since.
+	unheard atomic.Bool
 	// incarnation is this process's, 0 before it has one.
 	incarnation atomic.Int64
 
@@ -59,14 +61,24 @@ func (l *Link) open(ctx context.Context) (err error) {
 	if s.control, err = s.connect(ctx, "cell"); err != nil {
 		return err
 	}
-	s.control.SetReconnectHandler(func(*nats.Conn) { l.told(func() { l.back() }) })
+	s.control.SetDisconnectErrHandler(func(_ *nats.Conn, err error) {
+		if s.ctx.Err() == nil {
+			s.options.Logf("the connection to NATS is lost (%v): what is said waits, and nothing is lost", err)
+		}
+	})
+	s.control.SetReconnectHandler(func(*nats.Conn) {
+		s.options.Logf("the connection to NATS is there again")
+		l.told(func() { l.back() })
+	})
 	if s.js, err = jetstream.New(s.control); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	l.answers = s.control.NewInbox()
 	if _, err = s.control.Subscribe(l.answers, func(m *nats.Msg) {
-		if m.Header.Get("Status") == "" { // else it is the server's: nobody hears cells now
+		if m.Header.Get("Status") == "" {
 			l.told(func() { l.answered(m.Data) })
+		} else if !l.unheard.Swap(true) { // it is the server's
+			s.options.Logf("no control plane hears the cells of run %s: what plays goes on, and what is said waits for one", s.options.Run)
 		}
 	}); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -175,6 +187,9 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 	defer r.Close()
 	for {
 		lines, err := r.message()
+		if l.unheard.Load() && err == nil && l.unheard.Swap(false) {
+			l.store.options.Logf("the log of run %s goes on", l.store.options.Run)
+		}
 		if err == nil && len(lines) > 0 {
 			err = take(lines, r.ends)
 		}

@@ -26,6 +26,9 @@ type Options struct {
 	// ReadOnly changes nothing in the directory, not even what a killed publish left:
 	// for looking at the versions of a run that is going on.
 	ReadOnly bool
+	// Beside is of a process beside the one that publishes. The directory is there, and unfinished versions in it
+	// stay. Views are made as usual.
+	Beside bool
 	// AcceptNonFinite publishes model tensors from files without looking for NaN and
 	// infinity in them.
 	AcceptNonFinite bool
@@ -93,7 +96,7 @@ func open(dir string, options Options, d disk) (*Store, error) {
 	}
 	s := &Store{dir: dir, options: options, disk: d, nonce: rand.Text()[:8]}
 	s.settled.Store(int64(maxVersion))
-	if options.ReadOnly {
+	if options.ReadOnly || options.Beside {
 		if _, err := d.Names(dir); err != nil {
 			return nil, fmt.Errorf("weights: open: %w", err)
 		}

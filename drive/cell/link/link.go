@@ -4,10 +4,12 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/headway-rl/headway/drive/cell"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
@@ -36,6 +38,9 @@ const (
 	silenceFirst = 2 * time.Second
 	silenceMost  = 30 * time.Second
 )
+
+// ErrEnded is what a cell ends with when its run has made all of its train steps.
+var ErrEnded = errors.New("the run has made all of its train steps")
 
 // Link is a cell in a process of its own.
 type Link struct {
@@ -99,8 +104,8 @@ func slotsOf(o *cell.Options, i int, e port.Engine) int {
 	return e.Slots()
 }
 
-// Run has the cell say hello and follow the log. It ends with the context of New, when the writer refuses the cell, or when
-// the cell cannot go on. The error says why. All of the cell has ended then.
+// Run has the cell say hello and follow the log. It ends with the run, with the context of New, when the writer refuses the cell,
+// or when the cell cannot go on. The error says why. All of the cell has ended then.
 func (l *Link) Run() error {
 	defer l.cell.Wait()
 	defer l.cancel(nil)
@@ -123,6 +128,9 @@ func (l *Link) follow(lines []byte, ends bool) error {
 	for i := range entries {
 		if err == nil {
 			err = l.cell.Follow(&entries[i])
+		}
+		if err == nil && slices.ContainsFunc(entries[i].Actions, func(a loop.Action) bool { return a.Kind == loop.FinishRun && a.Reason == loop.ReasonSteps }) {
+			err = ErrEnded
 		}
 	}
 	return err

@@ -1,0 +1,240 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/app"
+	"github.com/headway-rl/headway/app/chat"
+	"github.com/headway-rl/headway/app/origin"
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/app/player"
+	"github.com/headway-rl/headway/config"
+	drive "github.com/headway-rl/headway/drive/cell"
+	"github.com/headway-rl/headway/drive/cell/link"
+	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/env/taskset"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
+	"github.com/headway-rl/headway/internal/private"
+	"github.com/headway-rl/headway/observe/report"
+	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/store/lock"
+)
+
+// Options say which cell of which run a process is.
+type Options struct {
+	// Cell is its name in the document, Run that of the run, Dir the run's directory.
+	Cell, Run, Dir string
+	// Program names the program and its version, for the control plane's log.
+	Program string
+	// Columns reads tasks that are stored by columns, nil for a program that has no such tasks.
+	Columns taskset.Columns
+}
+
+// Cell is a process of a cell.
+type Cell struct {
+	*parts.Parts
+	app     *app.Process
+	opt     Options
+	player  *player.Player
+	gateway *gateway.Gateway
+	wire    *jetstream.Link
+	// own is the directory of this cell alone.
+	own      string
+	messages sync.Mutex
+}
+
+// FolderName is that of the directories of cells in a run's directory.
+const FolderName = "cells"
+
+// New checks what can be checked without the run.
+func New(a *app.Process, cfg config.Config, o Options) (*Cell, error) {
+	names := cfg.Cells()
+	if len(names) == 0 {
+		return nil, failure.Usage("give an engine that this process is to play on engines.*.cell, in the control plane's document as well", "no engine of the document is of a cell")
+	}
+	if !slices.Contains(names, o.Cell) {
+		return nil, failure.Usage("name one of them, or give an engine engines.*.cell", "the document has no cell %q; its cells are %s", o.Cell, strings.Join(names, ", "))
+	}
+	players, cfg, err := player.New(cfg, o.Columns)
+	if err != nil {
+		return nil, err
+	}
+	c := &Cell{app: a, opt: o, player: players, own: filepath.Join(o.Dir, FolderName, o.Cell)}
+	if c.Parts, err = parts.New(cfg, o.Dir, parts.ServeRules(cfg), c.logf); err != nil {
+		return nil, errors.Join(err, players.Close())
+	}
+	c.OnClose(players.Close)
+	return c, nil
+}
+
+// Run is the cell until the run has made its train steps, or the context ends.
+func (c *Cell) Run(ctx context.Context) error {
+	err := c.run(ctx)
+	switch {
+	case errors.Is(err, link.ErrEnded):
+		c.logf("cell %s ends: %v", c.opt.Cell, err)
+		return nil
+	case err != nil && ctx.Err() != nil:
+		c.logf("cell %s ends: %v. What it played fails, and its engines join again when it is started again", c.opt.Cell, context.Cause(ctx))
+		return nil
+	}
+	return err
+}
+
+func (c *Cell) run(ctx context.Context) error {
+	if _, ended := origin.FinishedAt(c.Dir); ended { // nobody would answer
+		return link.ErrEnded
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	if err := c.assemble(ctx); err != nil {
+		return err
+	}
+	if err := c.askServers(ctx); err != nil {
+		return err
+	}
+	began := time.Now()
+	clock := func() int64 { return time.Since(began).Nanoseconds() }
+	l, err := link.New(ctx, c.wire, c.follower(clock), c.opt.Program)
+	if err != nil {
+		return c.failed(err)
+	}
+	playing, stop := context.WithCancel(ctx)
+	var players sync.WaitGroup
+	var played error
+	players.Go(func() {
+		if played = c.player.Run(playing, c.Workers, c.gateway, clock); played != nil {
+			stop()
+		}
+	})
+	err = l.Run()
+	c.Workers.EndRun()
+	stop()
+	players.Wait()
+	return errors.Join(c.failed(err), played)
+}
+
+// failed is the error of a cell that its run does not let go on.
+func (c *Cell) failed(err error) error {
+	if refusal, refused := errors.AsType[*drive.Refusal](err); refused {
+		return failure.Run("", "the control plane refuses cell %s: %w", c.opt.Cell, refusal)
+	}
+	if err == nil || errors.Is(err, link.ErrEnded) {
+		return err
+	}
+	return failure.Run("start it again: its engines join anew", "%w", err)
+}
+
+// connect reaches the run, waits until it has begun, and goes on with its document.
+func (c *Cell) connect(ctx context.Context) (err error) {
+	n := c.Cfg.Store.NATS
+	c.wire, err = jetstream.OpenLink(ctx, jetstream.Options{URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
+		Run: c.opt.Run, Logf: c.logf}, c.opt.Cell)
+	if err != nil {
+		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
+	}
+	c.OnClose(c.wire.Close)
+	waits := time.AfterFunc(time.Second, func() {
+		c.logf("cell %s waits for the run %s to begin at %s: headway serve with this document and --name %s begins it", c.opt.Cell, c.opt.Run, c.Cfg.Public().Store.NATS.URL, c.opt.Run)
+	})
+	header, _, err := c.wire.Begin(ctx)
+	waits.Stop()
+	if err != nil {
+		return failure.Run("", "cell %s: the log of the run %s: %w", c.opt.Cell, c.opt.Run, err)
+	}
+	merged, err := origin.Adopt(c.opt.Run, c.Dir, header, c.Cfg)
+	if err != nil {
+		return err
+	}
+	c.Cfg, c.Rules = merged, parts.ServeRules(merged)
+	return nil
+}
+
+// assemble makes the cell's parts, in a directory that no other process of the cell has.
+func (c *Cell) assemble(ctx context.Context) error {
+	if _, err := os.Stat(filepath.Join(c.Dir, "weights")); err != nil {
+		return failure.Usage("give both the same --dir, on a disk that both reach: engines of a cell load the versions that lie there",
+			"the run %s has begun, and its versions are not in this directory: %w", c.opt.Run, err)
+	}
+	if err := private.Make(c.own); err != nil {
+		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
+	}
+	held, err := lock.Take(filepath.Join(c.own, "lock"), c.own)
+	if err != nil {
+		return failure.Run(fmt.Sprintf("end it first, or give this process the name of another cell: one process at a time is cell %s", c.opt.Cell), "%w", err)
+	}
+	c.OnClose(func() error { held.Release(); return nil })
+	if err := c.Build(parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Rarely: c.logf}); err != nil {
+		return err
+	}
+	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil {
+		return err
+	}
+	return c.player.Open(ctx, c.Cfg, c.own, c.Dir, c.app.Now, c.logf, nil)
+}
+
+// askServers asks the servers of this cell what they can, and ends the start where nothing could be trained on without it. One
+// that does not answer joins when it does.
+func (c *Cell) askServers(ctx context.Context) error {
+	var own []int
+	for i, e := range c.Cfg.Engines {
+		if c.Owns(i) && upstream.Delivery(e.Weights) != upstream.DeliveryRestart { // the first switch starts those
+			own = append(own, i)
+		}
+	}
+	var failures []error
+	for _, a := range c.Ask(ctx, own) {
+		switch {
+		case errors.Is(a.Err, upstream.ErrKind):
+			failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.Err))
+		case a.Err != nil:
+			c.logf("engine %s is unreachable, and joins when it answers: %v", c.Cfg.Engines[a.Engine].Name, a.Err)
+		default:
+			failures = append(failures, c.Judge(a.Engine, a.Caps))
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// follower describes the cell that follows the log.
+func (c *Cell) follower(clock func() int64) drive.Options {
+	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.wire, Clock: clock, Logf: c.logf}
+	own := 0
+	for i := range o.Engines {
+		if c.Owns(i) {
+			own++
+		} else {
+			o.Engines[i] = nil
+		}
+	}
+	o.Space = &drive.Space{Clock: clock, Timer: func(d time.Duration) (<-chan time.Time, func() bool) {
+		t := time.NewTimer(d)
+		return t.C, t.Stop
+	}, Changed: func(cause error) {
+		if cause != nil {
+			c.logf("no room for payloads: %v. Rollouts wait, and nothing is lost; raise store.nats.payload_bytes_max", cause)
+		} else {
+			c.logf("there is room again: going on")
+		}
+	}}
+	c.logf("cell %s of the run %s has %s", c.opt.Cell, c.opt.Run, report.Counted(own, "engine"))
+	return o
+}
+
+// logf prints a line for the operator, with the time.
+func (c *Cell) logf(format string, args ...any) {
+	c.messages.Lock()
+	defer c.messages.Unlock()
+	fmt.Fprintf(c.app.Stderr, "%s  %s\n", c.app.Now().Format(time.DateTime), printable.Message(fmt.Sprintf(format, args...)))
+}

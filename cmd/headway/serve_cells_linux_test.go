@@ -1,0 +1,221 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/headway-rl/headway/engine/enginetest"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
+)
+
+// cellsDocument is a run with an engine of the control plane and one of the cell b.
+const cellsDocument = `
+model: {path: %s}
+store: {samples_every: 0, nats: {url: %q, writer_s: 1}}
+engines:
+  - {kind: vllm, name: a, url: %q, slots: 4}
+  - {kind: vllm, name: b, url: %q, slots: 4, cell: b}
+environment: {kind: tasks, prompt_tokens_max: 3072, response_tokens_max: 512, tasks: {file: %s}}
+rollout: {group_size: 4}
+train: {batch: 8}
+queue: {policy: bounded, eta: 1}
+trainer: {steps: %d}
+failures: {max_attempts: 20}
+`
+
+// heldPolicy is a server whose responses may be held.
+type heldPolicy struct {
+	*enginetest.PolicyServer
+	url     string
+	mu      sync.Mutex
+	held    chan struct{} // nil while none is
+	entered chan struct{} // has room for one: that a response is held
+}
+
+func newHeldPolicy(t *testing.T) *heldPolicy {
+	p := &heldPolicy{entered: make(chan struct{}, 1)}
+	p.url, p.PolicyServer = scriptedPolicy(t, func(r *http.Request, _ string) string {
+		p.mu.Lock()
+		held := p.held
+		p.mu.Unlock()
+		if held != nil {
+			select {
+			case p.entered <- struct{}{}:
+			default:
+			}
+			select {
+			case <-held:
+			case <-r.Context().Done():
+			}
+		}
+		return "I cannot say"
+	})
+	return p
+}
+
+// hold has responses held until release is called, and returns when one is.
+func (p *heldPolicy) hold(t *testing.T) (release func()) {
+	held := make(chan struct{})
+	p.mu.Lock()
+	p.held = held
+	p.mu.Unlock()
+	select {
+	case <-p.entered:
+	case <-t.Context().Done():
+	}
+	return func() {
+		p.mu.Lock()
+		p.held = nil
+		p.mu.Unlock()
+		close(held)
+	}
+}
+
+// startCell starts the program as a cell of a document.
+func startCell(t *testing.T, dir, name string, arguments ...string) *served {
+	t.Helper()
+	c := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
+	c.cmd = exec.Command(program(t), append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
+	stderr, err := c.cmd.StderrPipe()
+	if err == nil {
+		err = c.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	go c.read(stderr, nil)
+	t.Cleanup(c.kill)
+	return c
+}
+
+// says returns when a cell says something, or has ended.
+func (s *served) says(text string) {
+	s.t.Helper()
+	for !strings.Contains(s.text(), text) {
+		select {
+		case <-s.heard:
+		case <-s.ended:
+			if !strings.Contains(s.text(), text) {
+				s.t.Fatalf("it ended without %q:\n%s", text, s.text())
+			}
+			return
+		case <-s.t.Context().Done():
+			s.t.Fatalf("it does not say %q:\n%s", text, s.text())
+		}
+	}
+}
+
+// TestServeCells: a run trains with the engines of a cell in another process. The control plane is killed while the cell plays, and
+// nothing of the cell is lost. The cell is killed, and another process of it goes on. Both end with the run.
+func TestServeCells(t *testing.T) {
+	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	const steps = 8
+	dir, a, b := t.TempDir(), newHeldPolicy(t), newHeldPolicy(t)
+	document := fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, taskFile(t), steps)
+	s := startServe(t, dir, document, "--json")
+	c := startCell(t, dir, "b")
+	c.says("the run has it join")
+	s.connect()
+	s.steps(2)
+	if e := s.status().Engines; len(e) != 2 || e[0].Cell != "" || e[1].Cell != "b" || e[1].Server != nil || e[0].Server == nil {
+		t.Errorf("the status has the engines %+v", e)
+	}
+
+	release := b.hold(t)
+	loads := len(b.Updates())
+	s.kill()
+	s = startServe(t, dir, document, "--json")
+	s.connect()
+	if got := len(b.Updates()); got != loads {
+		t.Errorf("the engine of the cell has loaded %d times, and %d times before the control plane was killed", got, loads)
+	}
+	release()
+	s.steps(2)
+
+	release = b.hold(t)
+	c.kill()
+	release()
+	c = startCell(t, dir, "b")
+	c.says("the run has it join")
+	s.steps(steps - 4)
+	status := s.final()
+	<-c.ended
+	if code := c.cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(c.text(), "the run has made all of its train steps") {
+		t.Errorf("the cell ends with code %d:\n%s", code, c.text())
+	}
+	if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps || status.Recovery == nil {
+		t.Errorf("the ledger is %+v after the recovery %+v", status.Ledger, status.Recovery)
+	}
+	checkCellLog(t, filepath.Join(dir, "runs", "r"))
+	again := startCell(t, dir, "b")
+	<-again.ended
+	if code := again.cmd.ProcessState.ExitCode(); code != 0 {
+		t.Errorf("a cell of a run that has ended ends with code %d:\n%s", code, again.text())
+	}
+}
+
+// checkCellLog holds a log against what may happen to the engine of the cell, which has the slots from 4 on. What played there when
+// the control plane was killed is scored as the same attempts. The engine is lost with the process that was killed alone.
+func checkCellLog(t *testing.T, dir string) {
+	t.Helper()
+	file, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var happened []string
+	playing, survivors := map[port.RolloutID]bool{}, map[port.RolloutID]bool{}
+	for rec, err := reader.Next(); err == nil; rec, err = reader.Next() {
+		if a := rec.Action; a != nil && a.Kind == loop.StartRollout && a.Slot >= 4 {
+			playing[port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}] = true
+		}
+		ev := rec.Event
+		if ev == nil {
+			continue
+		}
+		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+		switch {
+		case ev.Kind == loop.Recovered:
+			happened, survivors = append(happened, "recovered"), maps.Clone(playing)
+		case ev.Kind == loop.EngineJoined && ev.Engine == 1:
+			happened = append(happened, "joined")
+		case ev.Kind == loop.EngineLost && ev.Engine == 1:
+			happened = append(happened, "lost")
+			clear(playing)
+		case ev.Kind == loop.RolloutScored && survivors[id]:
+			happened = append(happened, "scored")
+			fallthrough
+		default:
+			delete(playing, id)
+		}
+	}
+	scored := 0
+	for _, what := range happened {
+		if what == "scored" {
+			scored++
+		}
+	}
+	if got, want := slices.Compact(happened), []string{"joined", "recovered", "scored", "lost", "joined"}; !slices.Equal(got, want) {
+		t.Errorf("in the log %v, want %v", got, want)
+	}
+	if scored != len(survivors) {
+		t.Errorf("%d rollouts of the cell played when the control plane was killed, and %d of them are scored", len(survivors), scored)
+	}
+}
