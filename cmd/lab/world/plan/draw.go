@@ -81,10 +81,15 @@ func (p *Plan) flipOnce() {
 func (d drawer) placement(p *Plan) { p.Rules.CacheAware = d.chance(3) }
 
 // pace has workers pause where the queue drops what it has no room for. Without that they make tens of thousands of
-// rollouts that are dropped, while a step is long or the trainer is away.
+// rollouts that are dropped, while a step is long or the trainer is away. A plane's own players cannot pause: there are none
+// while steps are long.
 func (p *Plan) pace() {
-	if strings.HasPrefix(p.Rules.Queue, "policy: drop") || strings.HasPrefix(p.Rules.Queue, "policy: max") {
-		p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
+	if !strings.HasPrefix(p.Rules.Queue, "policy: drop") && !strings.HasPrefix(p.Rules.Queue, "policy: max") {
+		return
+	}
+	p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
+	if p.Chat != nil && p.Trainer.StepMS >= p.Rules.LeaseMS/2 {
+		p.Chat.Players = 0
 	}
 }
 
