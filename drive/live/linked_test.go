@@ -68,6 +68,11 @@ func (w *linkedWorld) startCell(t *testing.T) {
 	}()
 }
 
+// endedWell reports whether a cell has ended with its run, or was stopped.
+func endedWell(err error) bool {
+	return errors.Is(err, link.ErrEnded) || errors.Is(err, context.Canceled)
+}
+
 // lead runs a writer, of a run that goes on if there is one, until it ends or the context does.
 func (w *linkedWorld) lead(t *testing.T, ctx context.Context) (live.Result, error) {
 	var resume *live.Resume
@@ -338,7 +343,7 @@ func (w *linkedWorld) leadsWithoutLoss(t *testing.T) {
 		t.Errorf("%d attempts failed", n)
 	}
 	w.end()
-	if err := <-w.ended; !errors.Is(err, context.Canceled) {
+	if err := <-w.ended; !endedWell(err) {
 		t.Errorf("the cell ended by %v", err)
 	}
 	for load, n := range w.loads {
@@ -403,7 +408,7 @@ func TestWriterIsRecoveredBesideACell(t *testing.T) {
 						t.Fatalf("ended by %v after %d restarts, ledger %+v\n%s", res.Reason, restarts, res.Status.Ledger, w.logged)
 					}
 					w.end()
-					if err := <-w.ended; !errors.Is(err, context.Canceled) {
+					if err := <-w.ended; !endedWell(err) {
 						t.Errorf("the cell ended by %v", err)
 					}
 					for _, rec := range w.records(t) {
@@ -460,7 +465,7 @@ func TestCellIsKilled(t *testing.T) {
 					end, ended := w.end, w.ended
 					if lives {
 						w.startCell(t)
-						if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+						if err := <-ended; err != nil && !endedWell(err) {
 							replaced++
 						}
 						end()

@@ -253,7 +253,7 @@ func (w *natsWorld) startCell() {
 // stopCell ends the cell's process.
 func (w *natsWorld) stopCell() {
 	w.end()
-	if err := <-w.ended; !errors.Is(err, context.Canceled) {
+	if err := <-w.ended; !endedWell(err) {
 		w.t.Errorf("the cell ended by %v", err)
 	}
 }

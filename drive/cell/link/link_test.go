@@ -200,6 +200,10 @@ func TestLinkEnds(t *testing.T) {
 		"replaced": {func(w *wire, _ *Link) {
 			w.log(trace.Origin{Cell: "b", Incarnation: 3}, loop.Event{Kind: loop.EngineLost, Engine: 1})
 		}, "cell b: this process, incarnation 2, is replaced by incarnation 3, and stops"},
+		"ended": {func(w *wire, _ *Link) {
+			w.log(trace.Origin{}, loop.Event{Kind: loop.StopRequested}, loop.Action{Kind: loop.FinishRun, Reason: loop.ReasonStopped}) // which goes on
+			w.log(trace.Origin{}, loop.Event{Kind: loop.TrainStepEnded}, loop.Action{Kind: loop.FinishRun, Reason: loop.ReasonSteps})
+		}, ErrEnded.Error()},
 		"broken":  {func(_ *wire, l *Link) { l.post(&cell.Event{Fatal: true, Error: "no disk"}) }, "no disk"},
 		"damaged": {func(w *wire, _ *Link) { w.lines <- []byte("rubbish\n") }, "not a trace line"},
 		"a gap": {func(w *wire, _ *Link) {
