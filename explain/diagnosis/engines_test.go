@@ -30,3 +30,12 @@ func TestASlowEngineIsNamed(t *testing.T) {
 		}
 	}
 }
+
+// An engine that was lost before a restart joins by the restart, and is gone no more.
+func TestLostBeforeARestart(t *testing.T) {
+	report := (&rig{stepS: 1.1, untilS: 400, recovers: 150, loses: []float64{100}, back: []float64{1000}}).judged(t)
+	// From 100 to the restart at 200, and its load.
+	if f := found(report, "engines_lost"); f == nil || !strings.Contains(said(f), "b once, gone for 100 s") {
+		t.Errorf("%+v", f)
+	}
+}

@@ -22,7 +22,7 @@ func (f *facts) enginesLost() *Finding {
 		return nil
 	}
 	fleet := &f.own.tally.fleet
-	gone := float64(fleet.goneNS) / math.Max(float64(fleet.sinceNS)*float64(len(fleet.served)), 1)
+	gone := float64(fleet.goneNS) / math.Max(float64(fleet.sinceNS)*float64(len(fleet.engines)), 1)
 	var who []string
 	for i, e := range fleet.engines {
 		if e.losses > 0 || e.goneNS > 0 {

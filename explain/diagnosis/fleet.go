@@ -1,15 +1,16 @@
 package diagnosis
 
-import "github.com/headway-rl/headway/loop"
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/track"
+)
 
-// fleet follows which version each engine serves.
+// fleet follows which versions the engines serve.
 type fleet struct {
-	served []loop.Version // loop.NoVersion for one of another cell that has never served
-	gone   []bool
 	newest loop.Version // the trainer's
 	at     int64
 	// Since the beginning of the window: time, time in which engines differed, Σ of the
-	// difference over time, in versions by ns, and the most; losses, and Σ of the time that engines were gone.
+	// difference over time, in versions by ns, and the most; losses, and Σ of the time that engines were lost or served nothing yet.
 	sinceNS, differNS int64
 	skewSum           float64
 	skewMax           loop.Version
@@ -26,35 +27,27 @@ type engineTally struct {
 	rollouts, tokens, generateNS int64
 }
 
-func newFleet(cfg *loop.Config) fleet {
-	n := len(cfg.EngineSlots)
-	f := fleet{served: make([]loop.Version, n), gone: make([]bool, n), engines: make([]engineTally, n)}
-	for i := range n {
-		if !cfg.Owns(int32(i)) {
-			f.served[i], f.gone[i] = loop.NoVersion, true
-		}
-	}
-	return f
-}
-
-// to counts the time up to now.
-func (f *fleet) to(now int64) {
+// to counts the time up to now, in which the engines were as they are given.
+func (f *fleet) to(now int64, engines []track.Engine) {
 	dt := now - f.at
 	if f.at = now; dt <= 0 {
 		return
 	}
 	f.sinceNS += dt
 	low, high := loop.NoVersion, loop.NoVersion
-	for i, v := range f.served {
-		if f.gone[i] {
+	for i := range engines {
+		e := &engines[i]
+		switch {
+		case e.Away:
+		case e.Gone:
 			f.goneNS += dt
 			f.engines[i].goneNS += dt
-			continue
+		default:
+			if low == loop.NoVersion || e.Served < low {
+				low = e.Served
+			}
+			high = max(high, e.Served)
 		}
-		if low == loop.NoVersion || v != loop.NoVersion && v < low {
-			low = v
-		}
-		high = max(high, v)
 	}
 	if high == loop.NoVersion {
 		return
@@ -66,29 +59,16 @@ func (f *fleet) to(now int64) {
 	}
 }
 
-func (f *fleet) switched(engine int32, v loop.Version) {
-	if f.knows(engine) {
-		f.served[engine] = max(f.served[engine], v)
-	}
-}
-
 func (f *fleet) lost(engine int32) {
 	if f.knows(engine) {
 		f.losses++
 		f.engines[engine].losses++
-		f.gone[engine] = true
-	}
-}
-
-func (f *fleet) joined(engine int32) {
-	if f.knows(engine) {
-		f.gone[engine] = false
 	}
 }
 
 func (f *fleet) made(v loop.Version) { f.newest = max(f.newest, v) }
 
-func (f *fleet) knows(engine int32) bool { return engine >= 0 && int(engine) < len(f.served) }
+func (f *fleet) knows(engine int32) bool { return engine >= 0 && int(engine) < len(f.engines) }
 
 // generated takes what a scored rollout took of the engine that it was on.
 func (f *fleet) generated(engine int32, tokens, ns int64) {

@@ -104,6 +104,7 @@ func (o *observer) Observe(ev *trace.Event, queueGroups int, ledger loop.Ledger,
 	}
 	measured := metrics.Measured{QueueGroups: queueGroups, VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
 		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: o.steered}
+	o.tally.fleet.to(ev.Time, o.attribution.Engines())
 	o.recorder.ObserveEvent(&ev.Event, &measured, actions)
 	o.tally.observe(ev, actions)
 	o.attendance.observe(ev, actions, o.counts)

@@ -35,20 +35,3 @@ func TestDeliveriesThroughRestart(t *testing.T) {
 		t.Error("no load went on through a restart")
 	}
 }
-
-// An engine of another cell is not there until it joins, and apart from no other until it serves.
-func TestFleetOfCells(t *testing.T) {
-	f := newFleet(&loop.Config{EngineSlots: []int{1, 1}, EngineCells: []int{0, 1}})
-	f.to(100)
-	f.switched(0, 5)
-	f.joined(1)
-	f.to(150)
-	if share, skew := f.figures(); share != 0 || skew != 0 || f.losses != 0 || f.goneNS != 100 {
-		t.Errorf("share %g, skew %g, %+v", share, skew, f)
-	}
-	f.switched(1, 4)
-	f.to(200) // 50 of 1 version apart
-	if share, skew := f.figures(); share != 50.0/200 || skew != 1 || f.skewMax != 1 {
-		t.Errorf("share %g, skew %g, %+v", share, skew, f)
-	}
-}

@@ -47,7 +47,7 @@ type tally struct {
 }
 
 func newTally(cfg loop.Config) *tally {
-	t := &tally{groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: newFleet(&cfg)}
+	t := &tally{groups: map[loop.GroupID]*liveGroup{}, steps: 1, fleet: fleet{engines: make([]engineTally, len(cfg.EngineSlots))}}
 	for i, slots := range cfg.EngineSlots {
 		for range slots {
 			t.engineOf = append(t.engineOf, int32(i))
@@ -59,18 +59,13 @@ func newTally(cfg loop.Config) *tally {
 // observe takes an event with what followed from it.
 func (t *tally) observe(ev *trace.Event, actions []loop.Action) {
 	t.now.timeNS = ev.Time
-	t.fleet.to(ev.Time)
 	switch ev.Kind {
 	case loop.RolloutScored:
 		t.scored(ev)
 	case loop.RolloutFailed:
 		t.now.failed++
-	case loop.WeightsSwitched:
-		t.fleet.switched(ev.Engine, ev.Version)
 	case loop.EngineLost:
 		t.fleet.lost(ev.Engine)
-	case loop.EngineJoined:
-		t.fleet.joined(ev.Engine)
 	case loop.TrainStepEnded, loop.TrainerRestored:
 		t.fleet.made(ev.Version)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/metrics"
+	"github.com/headway-rl/headway/observe/track"
 )
 
 // The variation of arrivals is 1 for a Poisson stream, 0 for a regular one, whatever the bins
@@ -34,23 +35,21 @@ func TestVariationOfArrivals(t *testing.T) {
 	}
 }
 
+// An engine that serves nothing is apart from no other, and one of the pool's is not gone.
 func TestFleet(t *testing.T) {
-	f := newFleet(&loop.Config{EngineSlots: []int{1, 1}})
-	f.to(100)
-	f.made(1)
-	f.switched(0, 1)
-	f.to(150) // 50 of 1 version apart
-	f.switched(1, 1)
-	f.to(200)
+	f := fleet{engines: make([]engineTally, 3)}
+	pools := track.Engine{Away: true, Gone: true}
+	f.to(100, []track.Engine{{}, {}, pools})
+	f.to(150, []track.Engine{{Served: 1}, {}, pools})
+	f.to(200, []track.Engine{{Served: 1}, {Served: 1}, pools})
 	f.lost(1)
-	f.made(2)
-	f.to(300) // nobody apart, the newest behind by 1
+	f.to(300, []track.Engine{{Served: 2}, {Served: 1, Gone: true}, pools})
 	share, skew := f.figures()
-	if share != 50.0/300 || skew != 1 || f.losses != 1 || f.goneNS != 100 || f.skewMax != 1 {
+	if share != 50.0/300 || skew != 1 || f.losses != 1 || f.goneNS != 100 || f.engines[1].goneNS != 100 || f.skewMax != 1 {
 		t.Errorf("share %g, skew %g, %+v", share, skew, f)
 	}
-	f.switched(7, 9) // no engine of the run
 	f.lost(-1)
+	f.lost(7)
 	if f.losses != 1 {
 		t.Error("an engine that is none was lost")
 	}

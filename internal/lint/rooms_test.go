@@ -172,7 +172,7 @@ var rules = []rule{
 	{room: "explain/dashboard/browser", modules: []string{"github.com/chromedp/"},
 		what: "the dashboard in Chromium, against the built program: tests alone",
 		why:  "it sees what a user sees: the program from outside, and its pages"},
-	{room: "explain/diagnosis", claim: pure, may: []string{"config", "drive/replay", "drive/sim", "explain/foreign", "loop", "loop/trace", "loop/workload", "observe/attribution", "observe/estimate", "observe/metrics", "observe/report", "predict/theory"},
+	{room: "explain/diagnosis", claim: pure, may: []string{"config", "drive/replay", "drive/sim", "explain/foreign", "loop", "loop/trace", "loop/workload", "observe/attribution", "observe/estimate", "observe/metrics", "observe/report", "observe/track", "predict/theory"},
 		what: "what a run's staleness and idle time cost, and what each change would buy",
 		why:  "it judges what was recorded: it starts nothing but simulations"},
 	{room: "explain/foreign", may: []string{"explain/foreign/wandb", "internal/spelling", "internal/tfevents"}, modules: []string{"gonum.org/v1/gonum"},

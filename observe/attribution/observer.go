@@ -237,6 +237,9 @@ func (o *Observer) leave(id loop.GroupID) {
 	}
 }
 
+// Engines are those of the run after the newest event, in the order of loop.Config.EngineSlots. They are good until the next.
+func (o *Observer) Engines() []track.Engine { return o.run.Engines }
+
 // TouchSlots reads what is kept of slots, as the method of loop.Loop does.
 func (o *Observer) TouchSlots(slots []int32) int32 { return o.run.Touch(slots) }
 
