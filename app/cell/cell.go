@@ -48,8 +48,9 @@ type Cell struct {
 	player  *player.Player
 	gateway *gateway.Gateway
 	wire    *jetstream.Link
-	// own is the directory of this cell alone.
+	// own is the directory of this cell alone. follows: the cell has said hello.
 	own      string
+	follows  bool
 	messages sync.Mutex
 }
 
@@ -85,7 +86,11 @@ func (c *Cell) Run(ctx context.Context) error {
 		c.logf("cell %s ends: %v", c.opt.Cell, err)
 		return nil
 	case err != nil && ctx.Err() != nil:
-		c.logf("cell %s ends: %v. What it played fails, and its engines join again when it is started again", c.opt.Cell, context.Cause(ctx))
+		after := ""
+		if c.follows {
+			after = ". Its rollouts under way fail, and its engines join again when it is started again"
+		}
+		c.logf("cell %s ends: %v%s", c.opt.Cell, context.Cause(ctx), after)
 		return nil
 	}
 	return err
@@ -118,6 +123,7 @@ func (c *Cell) run(ctx context.Context) error {
 			stop()
 		}
 	})
+	c.follows = true
 	err = l.Run()
 	c.Workers.EndRun()
 	stop()

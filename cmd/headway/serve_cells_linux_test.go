@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -86,7 +87,8 @@ func (p *heldPolicy) hold(t *testing.T) (release func()) {
 func startCell(t *testing.T, dir, name string, arguments ...string) *served {
 	t.Helper()
 	c := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
-	c.cmd = exec.Command(program(t), append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
+	c.cmd = exec.Command(program(t), append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r"}, arguments...)...)
+	c.cmd.Dir = dir
 	stderr, err := c.cmd.StderrPipe()
 	if err == nil {
 		err = c.cmd.Start()
@@ -97,6 +99,15 @@ func startCell(t *testing.T, dir, name string, arguments ...string) *served {
 	go c.read(stderr, nil)
 	t.Cleanup(c.kill)
 	return c
+}
+
+// ends requires that a cell ends with an exit code, and says something.
+func (s *served) ends(code int, text string) {
+	s.t.Helper()
+	<-s.ended
+	if got := s.cmd.ProcessState.ExitCode(); got != code || !strings.Contains(s.text(), text) {
+		s.t.Errorf("it ends with code %d, want %d and %q:\n%s", got, code, text, s.text())
+	}
 }
 
 // says returns when a cell says something, or has ended.
@@ -150,25 +161,47 @@ func TestServeCells(t *testing.T) {
 	release()
 	c = startCell(t, dir, "b")
 	c.says("the run has it join")
-	s.steps(steps - 4)
+	s.steps(1)
+	startCell(t, dir, "b").ends(1, "one process at a time is cell b")
+	elsewhere := startCell(t, dirBeside(t, dir, document), "b") // as on another machine
+	elsewhere.says("the run has it join")
+	c.ends(1, "is replaced by incarnation")
+	s.steps(steps - 5)
 	status := s.final()
-	<-c.ended
-	if code := c.cmd.ProcessState.ExitCode(); code != 0 || !strings.Contains(c.text(), "the run has made all of its train steps") {
-		t.Errorf("the cell ends with code %d:\n%s", code, c.text())
-	}
+	elsewhere.ends(0, "the run has made all of its train steps")
 	if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps || status.Recovery == nil {
 		t.Errorf("the ledger is %+v after the recovery %+v", status.Ledger, status.Recovery)
 	}
 	checkCellLog(t, filepath.Join(dir, "runs", "r"))
-	again := startCell(t, dir, "b")
-	<-again.ended
-	if code := again.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("a cell of a run that has ended ends with code %d:\n%s", code, again.text())
+	startCell(t, dir, "b").ends(0, "the run has made all of its train steps")
+	startCell(t, dir, "z").ends(2, `the document has no cell "z"; its cells are b`)
+	for change, want := range map[string]string{
+		"group_size: 2": `rollout.group_size began as "4", now "2"`,
+		"group_size: 4, channels: [routed_experts]": "rollout.channels",
+	} {
+		startCell(t, dirBeside(t, dir, strings.Replace(document, "group_size: 4", change, 1)), "b").ends(2, want)
 	}
 }
 
+// dirBeside is a directory with a document, in which the run of another has its versions.
+func dirBeside(t *testing.T, dir, document string) string {
+	t.Helper()
+	beside := t.TempDir()
+	err := os.MkdirAll(filepath.Join(beside, "runs", "r"), 0o700)
+	if err == nil {
+		err = os.Symlink(filepath.Join(dir, "runs", "r", "weights"), filepath.Join(beside, "runs", "r", "weights"))
+	}
+	if err == nil {
+		err = os.WriteFile(filepath.Join(beside, "run.yaml"), []byte(document), 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return beside
+}
+
 // checkCellLog holds a log against what may happen to the engine of the cell, which has the slots from 4 on. What played there when
-// the control plane was killed is scored as the same attempts. The engine is lost with the process that was killed alone.
+// the control plane was killed is scored as the same attempts. The engine is lost with a process that was killed or replaced.
 func checkCellLog(t *testing.T, dir string) {
 	t.Helper()
 	file, err := trace.Open(dir)
@@ -212,7 +245,7 @@ func checkCellLog(t *testing.T, dir string) {
 			scored++
 		}
 	}
-	if got, want := slices.Compact(happened), []string{"joined", "recovered", "scored", "lost", "joined"}; !slices.Equal(got, want) {
+	if got, want := slices.Compact(happened), []string{"joined", "recovered", "scored", "lost", "joined", "lost", "joined"}; !slices.Equal(got, want) {
 		t.Errorf("in the log %v, want %v", got, want)
 	}
 	if scored != len(survivors) {

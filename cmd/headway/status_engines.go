@@ -35,7 +35,11 @@ func (p *statusPage) engines(all []protocol.Engine) {
 		for _, stage := range e.Stages {
 			stages += fmt.Sprintf(" · stage %d at %d (%s)", stage.Stage, stage.Version, report.Plain(stage.State))
 		}
-		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", report.Plain(e.Name), report.Plain(e.Kind), state, servedText(e.Version), e.Active, e.Slots, stages)
+		kind := report.Plain(e.Kind)
+		if e.Cell != "" {
+			kind += ", cell " + report.Plain(e.Cell)
+		}
+		p.line(label, "%s (%s) %s at %s, %d of %d slots busy%s", report.Plain(e.Name), kind, state, servedText(e.Version), e.Active, e.Slots, stages)
 		if words := startedText(e.Started); words != "" {
 			p.line("", "%s", report.Plain(words))
 		}

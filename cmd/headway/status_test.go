@@ -142,7 +142,7 @@ func TestStatusOfServers(t *testing.T) {
 	status.Engines = []protocol.Engine{
 		{Name: "e0", Kind: "vllm", Version: 17, State: "serving", Active: 3, Slots: 8, Server: &protocol.Server{URL: "http://a:8000", Software: "vLLM 0.32", State: "serving",
 			Versions: "derived", Weights: "disk", Cache: "salt", Running: 3, Tokens: 900, Missing: []protocol.Missing{{What: "spans of versions: they are derived", Flag: "--enable-scale-out"}}}},
-		{Name: "e1", Kind: "sglang", Version: 16, State: "lost", Slots: 8, Server: &protocol.Server{URL: "http://b:30000", State: "down", Cause: "connection refused\x1b[2J", Weights: "disk", Retries: 2, Losses: 1}},
+		{Name: "e1", Kind: "sglang", Cell: "b", Version: 16, State: "lost", Slots: 8, Server: &protocol.Server{URL: "http://b:30000", State: "down", Cause: "connection refused\x1b[2J", Weights: "disk", Retries: 2, Losses: 1}},
 	}
 	status.Gateway = &protocol.Gateway{Requests: 1300, Refused: 2, Open: 4, Turns: 1200, Aborted: 3, Tokens: 54321, Offered: 900, CallsMissed: 2,
 		Finding: &protocol.Finding{Message: "no call was told"}}
@@ -155,7 +155,7 @@ gateway    1 200 turns of 54 321 tokens · 4 requests open · 0 calls of tools, 
 engines    e0 (vllm) serving at version 17, 3 of 8 slots busy
            at http://a:8000 · vLLM 0.32 · weights by disk · versions derived · old cache: salt
            spans of versions: they are derived (start it with --enable-scale-out)
-           e1 (sglang) lost at version 16, 0 of 8 slots busy
+           e1 (sglang, cell b) lost at version 16, 0 of 8 slots busy
            at http://b:30000 · weights by disk · 2 broken responses gone on with · lost 1 time
            down: connection refused?[2J
 `} {

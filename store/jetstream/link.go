@@ -187,10 +187,10 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 	defer r.Close()
 	for {
 		lines, err := r.message()
-		if l.unheard.Load() && err == nil && l.unheard.Swap(false) {
-			l.store.options.Logf("the log of run %s goes on", l.store.options.Run)
-		}
-		if err == nil && len(lines) > 0 {
+		if err == nil && len(lines) > 0 { // else it is a writer's marker, or a piece
+			if l.unheard.Load() && l.unheard.Swap(false) {
+				l.store.options.Logf("the log of run %s goes on", l.store.options.Run)
+			}
 			err = take(lines, r.ends)
 		}
 		if err != nil {
