@@ -34,7 +34,7 @@ func TestEventHasValuesAlone(t *testing.T) {
 	look("Event", reflect.TypeFor[Event]())
 	ev := Event{Event: loop.Event{Time: 7, Kind: loop.RolloutScored, Slot: 3, Group: 4, Attempt: 2, Tokens: 9, Reward: 0.1, Mark: loop.MarkSolved},
 		Facts:  Facts{GenerateNS: 1, EnvironmentNS: 2, ByVersion: []loop.VersionTokens{{Version: 5, Tokens: 9}}, VersionTokens: 45, Spans: 2, Resumed: true, StateLag: 1},
-		Origin: trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, Age: 3, Error: "said", Down: true, Fatal: true,
+		Origin: trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, Age: 3, Payload: "there", Error: "said", Down: true, Fatal: true,
 		Hello: &Hello{Build: "one", Format: 1, Trace: 2, Run: "a", Rules: "b", Engines: []EngineHello{{Engine: 1, Name: "one", Slots: 4}}}}
 	text, err := ev.Word()
 	if err != nil {

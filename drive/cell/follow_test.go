@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/looptest"
 	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // TestFollowTakesEachEntryOnce: an entry is executed once and in its place, and one that the cell cannot take is not
@@ -430,6 +431,40 @@ func TestCellsFollowAnyRun(t *testing.T) {
 	for _, kind := range []string{"start", "load", "switch", "rollout-interrupted", "rollout-aborted", "rollout-failed", "rollout-scored", "logged", "discard", "forget"} {
 		if did[kind] < 100 {
 			t.Errorf("%d times %s: the test needs more", did[kind], kind)
+		}
+	}
+}
+
+// TestDiscardsWhatAnotherProcessPut: the cell in the writer's process drops the payload of another cell's score that does not
+// count, and no other cell does.
+func TestDiscardsWhatAnotherProcessPut(t *testing.T) {
+	for name, discards := range map[string]bool{"": true, "c": false} {
+		kept := &keeper{}
+		clock := func() int64 { return 0 }
+		c, err := New(t.Context(), Options{Name: name, Incarnation: 1, Payloads: kept, Environment: &shadow{}, Clock: clock, Space: &Space{Clock: clock}, Post: func(*Event) {}, Logf: t.Logf})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scored := func(seq int64, attempt int32, discarded bool) {
+			e := Entry{Seq: seq, Event: loop.Event{Kind: loop.RolloutScored, Group: 4, Attempt: attempt}, Origin: trace.Origin{Cell: "b", Incarnation: 1, Sequence: seq}, Discarded: discarded}
+			if err := c.Follow(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if name != "" {
+			e := Entry{Event: loop.Event{Kind: loop.EngineJoined}, Origin: trace.Origin{Cell: name, Incarnation: 1, Sequence: 1}}
+			if err := c.Follow(&e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		scored(1, 1, true)
+		scored(2, 2, false)
+		var want []port.RolloutID
+		if discards {
+			want = []port.RolloutID{{Group: 4, Attempt: 1}}
+		}
+		if !slices.Equal(kept.discarded, want) {
+			t.Errorf("the cell %q has discarded %v, want %v", name, kept.discarded, want)
 		}
 	}
 }
