@@ -167,3 +167,30 @@ func TestHelloIsAnswered(t *testing.T) {
 		t.Errorf("the log has %q, want %q", got, want)
 	}
 }
+
+// TestSyncOfTheWriterBefore: a sync whose loads another writer has decided is not told of as one that no engine serves.
+func TestSyncOfTheWriterBefore(t *testing.T) {
+	for name, lost := range map[string]bool{"serves": false, "lost": true} {
+		r := hearing(t)
+		told := 0
+		r.opt.OnSync = func(SyncDone) { told++ }
+		for _, ev := range []loop.Event{
+			{Kind: loop.RunStarted}, {Kind: loop.EngineJoined, Engine: 1}, {Kind: loop.WeightsLoaded, Engine: 1, Attempt: 1}, {Kind: loop.WeightsSwitched, Engine: 1, Attempt: 1},
+			{Kind: loop.RolloutScored, Group: 1, Attempt: 1, Tokens: 1}, {Kind: loop.TrainStepEnded, Lease: 1, Version: 1, Attempt: 1}, {Kind: loop.EngineLost},
+		} {
+			r.step(&completion{event: ev})
+		}
+		r.syncs[1] = engineSync{version: loop.NoVersion} // as in a new process
+		last := []loop.Event{{Kind: loop.WeightsLoaded, Engine: 1, Version: 1, Attempt: 2}, {Kind: loop.WeightsSwitched, Engine: 1, Version: 1, Attempt: 2}}
+		if lost {
+			last = []loop.Event{{Kind: loop.EngineLost, Engine: 1}}
+		}
+		for _, ev := range last {
+			r.step(&completion{event: ev})
+		}
+		completed := slices.ContainsFunc(r.decided, func(a loop.Action) bool { return a.Kind == loop.SyncCompleted && a.Version == 1 })
+		if want := map[bool]int{true: 1}[lost]; !completed || told != want {
+			t.Errorf("%s: the sync is completed: %t, and told of %d times, want %d; %v", name, completed, told, want, r.decided)
+		}
+	}
+}

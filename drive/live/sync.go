@@ -85,11 +85,25 @@ func (r *Runtime) watchSync(ev loop.Event, actions []loop.Action) {
 				s.switching = ev.Time
 			}
 		case loop.SyncCompleted:
-			if r.opt.OnSync != nil {
-				r.opt.OnSync(r.syncDone(a.Version, ev.Time))
+			if r.opt.OnSync == nil {
+				break
+			}
+			if done := r.syncDone(a.Version, ev.Time); len(done.Engines) > 0 || !r.servesUnseen(a.Version) {
+				r.opt.OnSync(done)
 			}
 		}
 	}
+}
+
+// servesUnseen reports whether an engine of a cell serves a version whose load was decided by the writer before, so that its
+// times are not known.
+func (r *Runtime) servesUnseen(v loop.Version) bool {
+	for i, e := range r.l.Status().Engines {
+		if e.Version == v && !r.l.Lost(i) && r.syncs[i].version != v {
+			return true
+		}
+	}
+	return false
 }
 
 func (s *engineSync) event(ev loop.Event) {
