@@ -149,7 +149,7 @@ func tryAs(t *testing.T, s *Server, url string, e endpoint, who string) (int, st
 		method, path = http.MethodGet, e.pattern+"x"
 	}
 	path = regexp.MustCompile(`\{[^}]*\}`).ReplaceAllStringFunc(path, func(name string) string {
-		return map[string]string{"{$}": "", "{id}": "g1-s0-a1", "{lease}": "1", "{version}": "1"}[name] + map[string]string{"{path...}": "x", "{id...}": "m", "{name}": "n"}[name]
+		return map[string]string{"{$}": "", "{id}": "g1-s0-a1", "{lease}": "1", "{group}": "1", "{version}": "1"}[name] + map[string]string{"{path...}": "x", "{id...}": "m", "{name}": "n"}[name]
 	})
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()

@@ -23,6 +23,10 @@ type Trainers interface {
 	// Lease waits for a batch, or this rank's share. A nil body without an error means that none came
 	// in time; ErrRunEnded that none will.
 	Lease(ctx context.Context, req protocol.LeaseRequest) (Body, error)
+	// Ready waits for groups that are ready, and lists references to them.
+	Ready(ctx context.Context, req protocol.ReadyRequest) (protocol.ReadyReply, error)
+	// Group returns the body of a group that is ready, or in training.
+	Group(ctx context.Context, id loop.GroupID) (Body, error)
 	// Channel returns the rows of one side channel of a share that is leased.
 	Channel(ctx context.Context, lease loop.LeaseID, name string, req protocol.ChannelRequest) (Body, error)
 	// Medium returns the bytes of an image, or another medium, of such a share, by their SHA-256.

@@ -21,6 +21,8 @@ func (s *Server) trainerRoutes() {
 	s.route("POST /api/v1/trainers/connect", RoleTrainer, s.connectTrainer, replyAsIs)
 	// Not takesWork: while the server drains, the ranks of a step that has begun still get their shares.
 	s.route("POST /api/v1/batches/lease", RoleTrainer, s.leaseBatch, replyAsIs)
+	s.route("POST /api/v1/groups/ready", RoleTrainer, s.readyGroups, replyAsIs)
+	s.route("GET /api/v1/groups/{group}", RoleTrainer, s.readGroup)
 	s.route("POST /api/v1/batches/{lease}/channels/{name}", RoleTrainer, s.readChannel, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/media/{name}", RoleTrainer, s.readMedium, replyAsIs)
 	s.route("POST /api/v1/batches/{lease}/renew", RoleTrainer, batchCall(s, func() protocol.RenewRequest { return protocol.RenewRequest{} }, Trainers.Renew), replyAsIs)
@@ -65,7 +67,44 @@ func (s *Server) leaseBatch(w http.ResponseWriter, r *http.Request) error {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	return sendBody(w, body)
+	if req.Form == protocol.FormReferences {
+		return sendBody(w, body, jsonType)
+	}
+	return sendBody(w, body, bytesType)
+}
+
+// readyGroups answers with references to groups that can be fetched.
+func (s *Server) readyGroups(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	var req protocol.ReadyRequest
+	if err := readWaiting(r, &req, &req.WaitS); err != nil {
+		return err
+	}
+	reply, err := port.Ready(r.Context(), req)
+	return writeReply(w, reply, err)
+}
+
+// readGroup answers with the body of a group. It has no parts: a group is small, and is made anew for every call.
+func (s *Server) readGroup(w http.ResponseWriter, r *http.Request) error {
+	port, err := s.trainers()
+	if err != nil {
+		return err
+	}
+	id, err := pathNumber(r, "group")
+	if err != nil {
+		return err
+	}
+	body, err := port.Group(r.Context(), loop.GroupID(id))
+	if err != nil {
+		return err
+	}
+	if r.Method == http.MethodHead {
+		return body.Close()
+	}
+	return sendBody(w, body, bytesType)
 }
 
 // readChannel answers with the rows of a side channel.
@@ -79,7 +118,7 @@ func (s *Server) readChannel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(w, body)
+	return sendBody(w, body, bytesType)
 }
 
 // readMedium answers with the bytes of a medium.
@@ -93,13 +132,19 @@ func (s *Server) readMedium(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return sendBody(w, body)
+	return sendBody(w, body, bytesType)
 }
 
+// Types of bodies.
+const (
+	bytesType = "application/octet-stream"
+	jsonType  = "application/json"
+)
+
 // sendBody answers with a body as it lies.
-func sendBody(w http.ResponseWriter, body Body) error {
+func sendBody(w http.ResponseWriter, body Body, kind string) error {
 	header := w.Header()
-	header.Set("Content-Type", "application/octet-stream")
+	header.Set("Content-Type", kind)
 	header.Set("Content-Length", strconv.FormatInt(body.Size(), 10))
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Cache-Control", "no-store")

@@ -1,5 +1,7 @@
 package loop
 
+import "slices"
+
 // Counts are events that changed nothing. All zero in a run without faults.
 type Counts struct {
 	// Late counts completions that were late, duplicate or named nothing outstanding.
@@ -128,6 +130,23 @@ func (l *Loop) LiveGroups() (all []GroupID) {
 		if g := &l.s.Groups[i]; g.State != groupFree {
 			all = append(all, g.ID)
 		}
+	}
+	return all
+}
+
+// ReadyGroups returns the groups that are ready and have not ended, in the order in which they became so. Those that are
+// leased are among them. Each is as in its notice GroupQueued, but for Version.
+func (l *Loop) ReadyGroups() (all []Action) {
+	s := &l.s
+	var turns []int64
+	for i := range s.Groups {
+		g := &s.Groups[i]
+		if g.State != groupHeld && g.State != groupQueued && g.State != groupLeased {
+			continue
+		}
+		at, _ := slices.BinarySearch(turns, g.Turn)
+		turns = slices.Insert(turns, at, g.Turn)
+		all = slices.Insert(all, at, Action{Kind: GroupQueued, Group: g.ID, Count: g.Scored, StartVersion: g.Start, ReadyVersion: g.Ready})
 	}
 	return all
 }

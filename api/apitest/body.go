@@ -47,6 +47,7 @@ type chat struct {
 var messages = map[string]reflect.Type{
 	"POST /api/v1/trainers/connect":                reflect.TypeFor[protocol.ConnectRequest](),
 	"POST /api/v1/batches/lease":                   reflect.TypeFor[protocol.LeaseRequest](),
+	"POST /api/v1/groups/ready":                    reflect.TypeFor[protocol.ReadyRequest](),
 	"POST /api/v1/batches/{lease}/channels/{name}": reflect.TypeFor[protocol.ChannelRequest](),
 	"POST /api/v1/batches/{lease}/media/{name}":    reflect.TypeFor[protocol.ChannelRequest](),
 	"POST /api/v1/batches/{lease}/renew":           reflect.TypeFor[protocol.RenewRequest](),

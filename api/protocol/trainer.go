@@ -80,6 +80,48 @@ type LeaseRequest struct {
 	Kind string `json:"kind,omitempty"`
 	// Prompts bounds a validation batch; 0 means the run's setting.
 	Prompts int `json:"prompts,omitempty"`
+	// Form is "body", the default, or "references": the answer is then a ReferencesReply, and the rank fetches each group
+	// of its share by GET /api/v1/groups/{group}. A validation batch has no references.
+	Form string `json:"form,omitempty"`
+}
+
+// Forms of a batch.
+const (
+	FormBody       = "body"
+	FormReferences = "references"
+)
+
+// ReferencesReply is a share by reference: the lease as the header of its body has it, and the groups in the same order.
+type ReferencesReply struct {
+	Lease
+	References []GroupReference `json:"references"`
+}
+
+// GroupReference names the body of a finished group, GET /api/v1/groups/{group}. The body is a safetensors file like that
+// of a batch of this group alone, without side channels and media. It never changes, and can be fetched before the group
+// is leased.
+type GroupReference struct {
+	GroupStamp
+	Tokens int `json:"tokens"`
+	// Bytes is the size of the body, SHA256 its hash in hexadecimal digits.
+	Bytes  int64  `json:"bytes"`
+	SHA256 string `json:"sha256"`
+}
+
+// ReadyRequest asks which groups are ready to be trained, or in training, so that a node can fetch them ahead:
+// POST /api/v1/groups/ready. It is no word of a trainer, and needs no lease.
+type ReadyRequest struct {
+	// After is Next of the last reply, empty for all groups.
+	After string `json:"after,omitempty"`
+	// WaitS is how long to wait for a group, at most 60.
+	WaitS float64 `json:"wait_s"`
+}
+
+// ReadyReply lists groups in the order in which they became ready, at most some hundred. None came within WaitS if it is empty.
+type ReadyReply struct {
+	Groups []GroupReference `json:"groups"`
+	// Next is After of the next call. Where the control plane was started anew since After, the list begins again.
+	Next string `json:"next"`
 }
 
 // Kinds of batches.

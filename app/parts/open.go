@@ -46,6 +46,8 @@ type Host struct {
 	// Ready and restored are told of a trainer in another process that came, and of the version that it goes on from.
 	Ready    func()
 	Restored func(loop.Version)
+	// ReadyGroups has the groups that can be trained, for those who fetch them; nil for none.
+	ReadyGroups remote.Groups
 }
 
 // Build opens the weights, and makes engines, trainer and environment.
@@ -124,7 +126,7 @@ func (p *Parts) openTrainer() (err error) {
 	opt := remote.Options{
 		Weights: p.Weights, Clock: p.host.Clock, Lease: config.Seconds(p.Cfg.Server.LeaseS), SyncEvery: p.Rules.SyncEvery,
 		Steps: p.Cfg.Trainer.Steps, Run: p.host.Name, Config: p.documentJSON(), NormalizeStd: p.Cfg.Trainer.NormalizeStd, Vocabulary: p.Vocabulary(),
-		Blobs: p.host.Blobs, Channels: p.askedChannels, OnReady: p.host.Ready, OnRestored: p.host.Restored,
+		Groups: p.host.ReadyGroups, Blobs: p.host.Blobs, Channels: p.askedChannels, OnReady: p.host.Ready, OnRestored: p.host.Restored,
 		Validation: p.validation, Fence: p.host.Fence, Logf: p.logf,
 	}
 	opt.Collective = p.host.Confirm

@@ -88,6 +88,7 @@ func (p *Plane) surroundings() parts.Host {
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },
 	}
+	a.ReadyGroups = readyGroups{p}
 	a.Blobs, _ = port.As[port.Blobs](p.log)
 	if p.senders != nil {
 		a.Sender, a.Groups, a.Confirm = p.senders, p.groups, p.confirmSent

@@ -61,6 +61,7 @@ type Runtime struct {
 	hearing chan struct{}
 	// counted are the attempts that the groups to train on are made of.
 	counted *Counted
+	ready   *ready
 	time    runClock
 	// outside is what others say of the run.
 	outside outside
@@ -184,6 +185,8 @@ func New(opt Options) (*Runtime, error) {
 	if r.leases.present = opt.Present; opt.Present == nil {
 		r.leases.present = r.clock
 	}
+	r.ready = newReady()
+	r.ready.follow(r.l.ReadyGroups(), r.counted)
 	r.receipts.taken, r.receipts.times = maps.Clone(r.cells), map[string]int64{}
 	c := r.cfg.Concurrency()
 	r.started = newStarted(r.cfg.EngineSlots)
@@ -415,6 +418,7 @@ func (r *Runtime) step(c *completion) {
 		r.opt.Observe(&c.event, &c.measured, actions)
 	}
 	counts := r.counted.Observe(c.event, r.l.Ledger(), actions)
+	r.ready.follow(actions, r.counted)
 	discarded := discards(c.event, counts)
 	if discarded {
 		r.note(trace.NoteDiscarded, idOf(c.event))

@@ -257,6 +257,9 @@ type Group struct {
 	Counted []RolloutID
 }
 
+// ErrNotReady is wrapped by the error of a group that is not ready to be trained, or has been trained or dropped.
+var ErrNotReady = errors.New("the group is not ready to be trained, or has ended")
+
 // Batch is what one train step consumes.
 type Batch struct {
 	Lease   loop.LeaseID

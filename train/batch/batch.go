@@ -139,7 +139,7 @@ func (p *Batch) Share(rank, worldSize int, deadlineS float64) (*Body, error) {
 	}
 	lease := p.lease
 	lease.Rank, lease.WorldSize, lease.DeadlineS = rank, worldSize, deadlineS
-	return newBody(p, lease, groups[rank])
+	return newBody(p, lease, groups[rank], true)
 }
 
 // plan returns the groups of each rank, ascending.

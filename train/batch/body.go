@@ -47,7 +47,8 @@ type Body struct {
 	size   int64
 }
 
-func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
+// newBody makes the body of groups; beside says that its header lists what lies beside the tokens.
+func newBody(p *Batch, lease protocol.Lease, groups []int, beside bool) (*Body, error) {
 	b := &Body{batch: p, groups: groups}
 	rows, tokens := 0, 0
 	lease.Stamps = make([]protocol.GroupStamp, 0, len(groups)) // [] for none, not null
@@ -60,8 +61,10 @@ func newBody(p *Batch, lease protocol.Lease, groups []int) (*Body, error) {
 		lease.Stamps = append(lease.Stamps, protocol.GroupStamp{Group: group.ID, StartVersion: group.StartVersion,
 			ReadyVersion: group.ReadyVersion, Rollouts: len(group.Samples)})
 	}
-	lease.Channels = summaries(p, groups)
-	lease.Media, lease.Processors = mediaOf(p, groups)
+	if beside {
+		lease.Channels = summaries(p, groups)
+		lease.Media, lease.Processors = mediaOf(p, groups)
+	}
 	b.lease = lease
 	var err error
 	if b.header, err = header(lease, rows, tokens, p.branched); err != nil {

@@ -23,6 +23,10 @@ func (t *Trainer) Lease(ctx context.Context, req protocol.LeaseRequest) (protoco
 	switch {
 	case !(req.WaitS >= 0 && req.WaitS <= WaitMax):
 		return nil, protocol.Refuse(protocol.CodeInvalid, "wait_s is %g, want from 0 to %d", req.WaitS, WaitMax)
+	case req.Form != "" && req.Form != protocol.FormBody && req.Form != protocol.FormReferences:
+		return nil, protocol.Refuse(protocol.CodeInvalid, "form is %.40q, want %s or %s", req.Form, protocol.FormBody, protocol.FormReferences)
+	case req.Kind == protocol.KindValidation && req.Form == protocol.FormReferences:
+		return nil, protocol.Refuse(protocol.CodeInvalid, "a validation batch has no references: want the form %s", protocol.FormBody)
 	case req.Kind == protocol.KindValidation:
 		return t.validate(ctx, req)
 	case req.Kind != "" && req.Kind != protocol.KindTrain:
@@ -39,6 +43,9 @@ func (t *Trainer) Lease(ctx context.Context, req protocol.LeaseRequest) (protoco
 	defer again.Stop()
 	for {
 		body, changed, err := t.take(req)
+		if body != nil && req.Form == protocol.FormReferences {
+			return t.references(body)
+		}
 		if body != nil || err != nil {
 			return asBody(body), err
 		}

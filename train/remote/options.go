@@ -45,6 +45,8 @@ type Options struct {
 	// NormalizeStd and Vocabulary are batch.Options'.
 	NormalizeStd bool
 	Vocabulary   int
+	// Groups has the groups that can be trained, or are in training; nil has those of the batch on offer alone.
+	Groups Groups
 	// Blobs keeps the rows of side channels; nil where there are none.
 	Blobs port.Blobs
 	// Channels, if not nil, are the side channels that the run asks engines for.

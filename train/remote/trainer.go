@@ -48,6 +48,7 @@ type Trainer struct {
 	ended   memory
 
 	greedy validation
+	refs   references
 }
 
 var _ port.Trainer = (*Trainer)(nil)
@@ -71,6 +72,7 @@ func New(opt Options) (*Trainer, error) {
 	}
 	t := &Trainer{opt: opt.withDefaults(), changed: make(chan struct{}), version: loop.NoVersion, restored: loop.NoVersion}
 	t.greedy.init()
+	t.refs.init()
 	return t, nil
 }
 

@@ -1,0 +1,26 @@
+package plane
+
+import (
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// readyGroups are those of the plane's runtime, none before it is there.
+type readyGroups struct{ p *Plane }
+
+// After implements remote.Groups.
+func (r readyGroups) After(place int64, most int) (groups []port.Group, places []int64, changed <-chan struct{}) {
+	if run := r.p.runtime.Load(); run != nil {
+		return run.ReadyAfter(place, most)
+	}
+	return nil, nil, nil
+}
+
+// Read implements remote.Groups.
+func (r readyGroups) Read(id loop.GroupID) (port.Group, error) {
+	if run := r.p.runtime.Load(); run != nil {
+		return run.ReadyGroup(id)
+	}
+	return port.Group{}, protocol.Refuse(protocol.CodeUnavailable, "the run is starting: try again in a moment")
+}
