@@ -90,7 +90,7 @@ func (p *payloads) drop(at place) {
 		p.room.forget(seq)
 	}
 	p.cached -= int64(cap(at.body))
-	if p.room.due() {
+	if p.room.due() || p.tight() {
 		p.poke()
 	}
 }

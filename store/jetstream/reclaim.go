@@ -198,6 +198,7 @@ func (p *payloads) reclaim(ctx context.Context, all bool) {
 		return
 	}
 	p.mutex.Lock()
+	all = all || p.tight()
 	p.room.advance()
 	base, below, purged := p.room.base, p.room.below, p.room.purged
 	p.mutex.Unlock()

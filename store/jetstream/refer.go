@@ -170,6 +170,12 @@ func (s *Store) Refer(id port.RolloutID, text string) error {
 	return nil
 }
 
+// tight reports whether payloads of cells may find no room that is taken by garbage. A cell cannot have it removed, as a put of
+// this process does. p.mutex must be held, and is.
+func (p *payloads) tight() bool {
+	return len(p.cells) > 0 && p.room.garbage > 0 && p.room.used() > p.store.options.PayloadBytesMax/2
+}
+
 // awaited reports whether a message is of a cell's process that may still say what it is. One of a process in whose place another
 // has spoken never will. p.mutex must be held, and is.
 func (p *payloads) awaited(header nats.Header) bool {
