@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from . import agreement, channel, tensors
 from .agreement import Agreement
 from .channel import Channel, ChannelInfo
 from .errors import Invalid
+from .groups import Reference
 from .lease import Renewal
 from .media import Medium, MediumInfo
 
@@ -127,6 +128,7 @@ class Batch:
     forward_version: int = field(default=-1)
     step_version: int = field(default=-1)
     _renewal: Renewal | None = field(default=None, repr=False)
+    _references: Sequence[Reference] = field(default=(), repr=False)
     _done: bool = field(default=False, repr=False)
     _held_version: int = field(default=-1, repr=False)
     _agreement: Agreement | None = field(default=None, repr=False)
@@ -295,25 +297,98 @@ class Batch:
         return rows
 
 
+@dataclass(frozen=True)
+class Leased:
+    """The answer to a lease: what it says of the batch, and the batch or references to its groups."""
+
+    metadata: Metadata
+    batch: Batch | None
+    references: tuple[Reference, ...] = ()
+
+    @classmethod
+    def read(cls, body: bytes, by_reference: bool) -> Leased:
+        """An answer that has the batch in it, or the groups by reference."""
+        if not by_reference:
+            found = parse(body)
+            return cls(found.metadata, found)
+        try:
+            listed = [Reference.read(one) for one in json.loads(body)["references"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise Invalid(f"the lease lists no references to groups that can be read: {error!r}") from error
+        metadata = _metadata(body.decode())
+        if [one.group for one in listed] != [stamp.group for stamp in metadata.stamps]:
+            raise Invalid("the lease's references are not to the groups that it lists")
+        return cls(metadata, None, tuple(listed))
+
+
 def parse(body: bytes) -> Batch:
     """The batch of a safetensors body. Anything that cannot be trained on is Invalid, with the place named."""
-    arrays, header = tensors.decode(body, "the batch")
+    arrays, header = _arrays(body, "the batch")
+    batch = _batch(_metadata(header.get("headway", "")), arrays)
+    check(batch)
+    return batch
+
+
+def pack(leased: Leased, bodies: Sequence[bytes]) -> Batch:
+    """The batch that the bodies of its groups make up: the same as in one piece."""
+    names = leased.metadata.agents
+    parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*_LAYOUT, "agents")}
+    tokens = rollouts = 0
+    for stamp, body in zip(leased.metadata.stamps, bodies, strict=True):
+        arrays, header = _arrays(body, f"group {stamp.group}")
+        said = _metadata(header.get("headway", ""))
+        if (arrays["groups"] != stamp.group).any() or said.rollouts != stamp.rollouts:
+            raise Invalid(f"the body of group {stamp.group} is another group's, or not whole")
+        arrays["offsets"] = arrays["offsets"][1:] + tokens
+        arrays["rollouts"] = arrays["rollouts"] + np.int32(rollouts)
+        arrays["agents"] = _codes(arrays, said.agents, names)
+        tokens, rollouts = tokens + len(arrays["tokens"]), rollouts + stamp.rollouts
+        for name, list_ in parts.items():
+            list_.append(arrays[name])
+    parts["offsets"].insert(0, np.zeros(1, np.int64))
+    whole = {
+        name: np.concatenate(list_) if list_ else np.empty(0, _LAYOUT.get(name, ("int32", ""))[0])
+        for name, list_ in parts.items()
+    }
+    if not names:
+        del whole["agents"]
+    batch = _batch(leased.metadata, whole)
+    batch._references = leased.references
+    check(batch)
+    return batch
+
+
+def _codes(arrays: dict[str, npt.NDArray[Any]], said: tuple[str, ...], names: tuple[str, ...]) -> npt.NDArray[np.int32]:
+    """The places among a batch's agents of a group's sequences, which have places among the group's."""
+    codes = arrays.get("agents")
+    if codes is None:
+        return np.full(len(arrays["rewards"]), -1, np.int32)
+    if not set(said) <= set(names) or codes.dtype != np.int32 or ((codes < -1) | (codes >= len(said))).any():
+        raise Invalid("the body of a group names agents that its batch does not")
+    places: npt.NDArray[np.int32] = np.array([*(names.index(name) for name in said), -1], np.int32)[codes]
+    return places
+
+
+def _arrays(body: bytes, what: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+    """The tensors of a body, with all that a batch has, and what its header says."""
+    arrays, header = tensors.decode(body, what)
     for name, (dtype, _) in _LAYOUT.items():
         if name not in arrays:
             if name == "rollouts":
                 continue  # each left one sequence
-            raise Invalid(f"the batch has no tensor {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
+            raise Invalid(f"{what} has no tensor {name!r}; it has {', '.join(sorted(arrays)) or 'none'}")
         if arrays[name].ndim != 1 or arrays[name].dtype != np.dtype(dtype):
             raise Invalid(
-                f"the batch's {name} is {arrays[name].dtype} of shape {list(arrays[name].shape)}; "
+                f"{what}'s {name} is {arrays[name].dtype} of shape {list(arrays[name].shape)}; "
                 f"want {dtype} of one dimension"
             )
-    metadata = _metadata(header.get("headway", ""))
     arrays.setdefault("rollouts", np.arange(len(arrays["rewards"]), dtype=np.int32))
+    return arrays, header
+
+
+def _batch(metadata: Metadata, arrays: dict[str, npt.NDArray[Any]]) -> Batch:
     fields: dict[str, Any] = {name: arrays[name] for name in _LAYOUT}
-    batch = Batch(metadata=metadata, **fields, _agents=arrays.get("agents"))
-    check(batch)
-    return batch
+    return Batch(metadata=metadata, **fields, _agents=arrays.get("agents"))
 
 
 def check(batch: Batch) -> None:

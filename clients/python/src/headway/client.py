@@ -17,7 +17,8 @@ from typing import Any, Protocol
 from . import batch as batches
 from . import errors, publication
 from .agreement import VAGUE
-from .batch import Batch
+from .batch import Batch, Leased, Metadata
+from .groups import Groups
 from .lease import Renewal
 from .store import Store
 from .tensors import Array
@@ -32,7 +33,8 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 def connect(
     url: str | Sequence[str] = "http://127.0.0.1:7070", token: str | None = None, trainer: str = "trainer",
     rank: int = 0, world_size: int = 1, version: int | None = None, *, patience_s: float = 600.0,
-    step_s_max: float | None = None, verify: bool | str = True,
+    step_s_max: float | None = None, verify: bool | str = True, prefetch_mb: float | None = None,
+    cache: str | Path | None = None,
 ) -> Client:  # fmt: skip
     """Say that a trainer has started, and learn where the run stands.
 
@@ -43,14 +45,21 @@ def connect(
     `patience_s` is how long every call waits for a control plane that does not answer, or is not ready.
     `step_s_max` ends the renewal of a lease after that long, so that a trainer that hangs loses its batch.
     `token` defaults to the environment variable HEADWAY_TOKEN. `verify` is httpx's: a CA file, or False.
+
+    With `prefetch_mb` batches come by reference: their groups are fetched in parallel, and verified. Groups that wait
+    to be trained are fetched ahead, up to so many megabytes; with 0 none is. They are kept in memory, or as files in
+    the directory `cache`, which the ranks of a node share. Without `prefetch_mb` a batch comes in one piece.
     """
     if not _NAME.match(trainer):
         raise errors.Invalid(f"the trainer's name {trainer!r} cannot be: want 1 to 128 letters, digits, '.', '_', '-'")
     if world_size < 1 or not 0 <= rank < world_size:
         raise errors.Invalid(f"rank {rank} of {world_size} cannot be: want 0 <= rank < world_size")
+    if cache is not None and not prefetch_mb:
+        raise errors.Invalid(f"cache={str(cache)!r} keeps nothing without prefetch_mb: say how many megabytes")
     transport = Transport(url, token, patience_s=patience_s, verify=verify)
-    client = Client(transport, trainer, rank, world_size, step_s_max)
     try:
+        groups = None if prefetch_mb is None else Groups(transport, int(prefetch_mb * 1e6), cache)
+        client = Client(transport, trainer, rank, world_size, step_s_max, groups)
         client.reconnect(version)
     except BaseException:
         transport.close()
@@ -69,11 +78,14 @@ class Client:
     """What `connect` returns. One thread at a time; renewals run beside it. Closes as a context manager."""
 
     def __init__(
-        self, transport: Transport, trainer: str, rank: int, world_size: int, step_s_max: float | None
-    ) -> None:
+        self, transport: Transport, trainer: str, rank: int, world_size: int, step_s_max: float | None,
+        groups: Groups | None = None,
+    ) -> None:  # fmt: skip
         self._transport, self.trainer, self.rank, self.world_size = transport, trainer, rank, world_size
         self._store = Store(transport)
         self._step_s_max = step_s_max
+        self._groups = groups  # what brings batches by reference
+        self._gone: tuple[int, int] = (0, 0)  # a batch of which a group was not there
         self._open: Batch | None = None
         self._awaited: Renewal | None = None  # of a batch whose share is done, until rank 0 has published it
         self._ahead = False  # the weights have been trained on a batch that was not committed
@@ -278,6 +290,9 @@ class Client:
                 message |= {"rank": self.rank, "world_size": self.world_size}
             if self._after[0]:
                 message |= {"after": self._after[0], "after_attempt": self._after[1]}
+            if self._groups is not None:
+                self._groups.begin()
+                message["form"] = "references"
         try:
             response = self._transport.call("POST", "/api/v1/batches/lease", message=message, timeout_s=wait_s + 30.0)
         except errors.Conflict as error:
@@ -288,23 +303,47 @@ class Client:
         if response.status_code == 204:
             self._look_for_sender()
             return None
-        found = batches.parse(response.content)
         if kind != "train":
-            return found
-        if (found.lease, found.attempt) == self._after:
+            return batches.parse(response.content)
+        return self._taken(Leased.read(response.content, by_reference=self._groups is not None))
+
+    def _taken(self, leased: Leased) -> Batch | None:
+        """Keep a lease, and bring its batch; None where there is none for now."""
+        lease, attempt, version = leased.metadata.lease, leased.metadata.attempt, leased.metadata.version
+        if (lease, attempt) == self._after:
             self._transport.stopped.wait(0.05)  # another rank's publish is on its way
             return None
         self._await(None)
-        if self.version >= 0 and (found.version != self.version or (self._claimed and self._went_back())):
-            raise self._apart(found)
+        if self.version >= 0 and (version != self.version or (self._claimed and self._went_back())):
+            raise self._apart(leased.metadata)
         self._claimed = False
+        renew = {"trainer": self.trainer, "attempt": attempt, "rank": self.rank}
+        renewal = Renewal(self._transport, lease, renew, leased.metadata.deadline_s, self._step_s_max)
+        found = leased.batch if leased.batch is not None else self._gather(leased, renewal)
+        if found is None:
+            return None
         found._held_version = self.version if self.version >= 0 else found.version
-        renew = {"trainer": self.trainer, "attempt": found.attempt, "rank": self.rank}
-        found._renewal = Renewal(self._transport, found.lease, renew, found.metadata.deadline_s, self._step_s_max)
+        found._renewal = renewal
         share = {**renew, "world_size": self.world_size}
         found._fetch = functools.partial(self._fetch_part, found.lease, share)
         self._open = found
         return found
+
+    def _gather(self, leased: Leased, renewal: Renewal) -> Batch | None:
+        """A batch of the groups that its lease names. None where one is gone: the lease is lost then."""
+        assert self._groups is not None
+        name = (leased.metadata.lease, leased.metadata.attempt)
+        try:
+            return batches.pack(leased, self._groups.bodies(leased.references))
+        except BaseException as error:
+            renewal.stop()
+            if isinstance(error, errors.NotFound) and self._gone != name:
+                self._gone = name
+                return None
+            with contextlib.suppress(errors.HeadwayError, RuntimeError):
+                message = {"trainer": self.trainer, "attempt": name[1], "reason": "its groups did not come whole"}
+                self._transport.post(f"/api/v1/batches/{name[0]}/nack", {**message, "failed": False}, patience_s=1.0)
+            raise
 
     def _fetch_part(self, lease: int, message: Mapping[str, Any], kind: str, name: str) -> bytes:
         path = f"/api/v1/batches/{lease}/{kind}/{name}"
@@ -337,7 +376,7 @@ class Client:
         except errors.NotFound:  # it was pruned: all is well since
             return False
 
-    def _apart(self, found: Batch) -> errors.Conflict:
+    def _apart(self, found: Metadata) -> errors.Conflict:
         """What is wrong where a batch starts from another version than this rank holds."""
         message = f"batch {found.lease} starts from version {found.version}, and this trainer holds {self.version}: "
         if self.rank == 0:
@@ -379,6 +418,8 @@ class Client:
 
     def _end(self, done: Batch, committed: int | None) -> None:
         done._done = True
+        if self._groups is not None:
+            self._groups.drop(done._references)
         if done._renewal is not None:
             if self.rank and committed is not None:
                 done._renewal.finish()
