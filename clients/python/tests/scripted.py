@@ -97,7 +97,7 @@ def arrays(lists: Mapping[str, list[float]]) -> dict[str, Any]:
 
 def batch(
     lease: int = 0, attempt: int = 0, version: int = 0, deadline_s: float = 0.0, kind: str = "train", rank: int = 0,
-    world_size: int = 1, without: str = "", **more: Any,
+    world_size: int = 1, without: str = "", references: bool = False, **more: Any,
 ) -> bytes:  # fmt: skip
     """A batch of a group of two rollouts."""
     header = {
@@ -106,6 +106,10 @@ def batch(
         "staleness_max": 0,
         "stamps": [{"group": 7, "start_version": version, "ready_version": version, "rollouts": 2}],
     }  # fmt: skip
+    if references:
+        group = batch(version=version)
+        named = {"group": 7, "rollouts": 2, "bytes": len(group), "sha256": hashlib.sha256(group).hexdigest()}
+        return json.dumps({**header, "references": [named]}).encode()
     v = version
     content: dict[str, list[float]] = {
         "tokens": [0, 5, 1, 7, 2, 0, 5, 1, 9], "offsets": [0, 5, 9], "loss_mask": [0, 0, 0, 1, 1, 0, 0, 0, 1],

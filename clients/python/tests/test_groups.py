@@ -188,7 +188,9 @@ def test_bounded(server: Server) -> None:
         transport.close()
 
 
-def test_directory(tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_directory(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ranks of a node share files: one fetches, a damaged file goes, and a full disk is no loss."""
     ref = Reference.read(refer(7))
     one, two = Directory(tmp_path), Directory(tmp_path)
@@ -215,7 +217,7 @@ def test_directory(tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixt
         def full(_: Reference, __: bytes) -> None:
             raise OSError(28, "No space left on device")
 
-        groups._cache.put = full  # type: ignore[method-assign]
+        monkeypatch.setattr(groups._cache, "put", full)
         two.drop([ref.sha256])
         groups._keep(ref)
         assert "groups cannot be kept ahead" in caplog.text

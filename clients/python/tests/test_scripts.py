@@ -17,7 +17,7 @@ import virtual
 from conftest import ROOT
 
 import headway
-from headway import claims, client, errors, play
+from headway import claims, client, errors, groups, play
 from headway.transport import Transport
 
 single_turn = importlib.import_module("headway.single_turn")  # headway has a function of that name
@@ -59,7 +59,7 @@ class Training:
         transport = Transport(said["urls"], said.get("token", ""), patience_s=said["patience_s"])
         self._hw = client.Client(
             transport, said.get("name", "trainer"), said.get("rank", 0), said.get("world_size", 1),
-            said.get("step_s_max"),
+            said.get("step_s_max"), groups.Groups(transport) if said.get("references") else None,
         )  # fmt: skip
         self._batch: Any = None
         self._loop: Iterator[Any] | None = None

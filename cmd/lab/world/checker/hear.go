@@ -53,6 +53,8 @@ type batch struct {
 	// after and afterAttempt are of the lease whose share the rank has done.
 	after, afterAttempt int64
 	body                *body
+	// references name the bodies of its groups, where it was leased by reference; body is made of them.
+	references []reference
 }
 
 // publish is a version that a trainer sent.
@@ -121,6 +123,8 @@ type named struct {
 
 // testimony is all that the exchanges say.
 type testimony struct {
+	// bodies are those of groups, by their hash.
+	bodies    map[string][]byte
 	c         *check
 	claims    []claim
 	finishes  []finish
@@ -236,6 +240,8 @@ func hear(c *check, lines []history.Line) *testimony {
 			t.rollouts(at, x, parts[1:])
 		case "batches":
 			t.leases(at, x, parts[1:])
+		case "groups":
+			t.group(at, x, parts[1:])
 		case "weights":
 			t.weights(at, x, parts[1:])
 		case "trainers":
@@ -250,6 +256,7 @@ func hear(c *check, lines []history.Line) *testimony {
 			}
 		}
 	}
+	t.gather()
 	return t
 }
 
@@ -466,6 +473,7 @@ func (t *testimony) lease(at call, x *history.Exchange) {
 		Rank  int    `json:"rank"`
 		World int    `json:"world_size"`
 		Kind  string `json:"kind"`
+		Form  string `json:"form"`
 
 		After        int64 `json:"after"`
 		AfterAttempt int64 `json:"after_attempt"`
@@ -475,12 +483,12 @@ func (t *testimony) lease(at call, x *history.Exchange) {
 	if !at.whole || at.status != 200 || request.Kind == "validation" {
 		return
 	}
-	b, err := readBody(x.Response)
+	b, references, err := readLease(x.Response, request.Form)
 	if err != nil {
 		t.c.fail(RuleBatch, at.line, "the body of a lease cannot be read: %v", err)
 		return
 	}
-	t.batches = append(t.batches, batch{call: at, rank: request.Rank, world: request.World, after: request.After, afterAttempt: request.AfterAttempt, body: b})
+	t.batches = append(t.batches, batch{call: at, rank: request.Rank, world: request.World, after: request.After, afterAttempt: request.AfterAttempt, body: b, references: references})
 	t.named = append(t.named, named{call: at, lease: b.lease.Lease, attempt: b.lease.Attempt, rank: request.Rank, kind: "lease"})
 }
 

@@ -54,7 +54,7 @@ type training struct {
 func newTraining(t *testing.T, common Options, said options, directory string) *training {
 	t.Helper()
 	trainer, err := NewTrainer(TrainerOptions{
-		Options: common, Name: said.Name, Rank: said.Rank, WorldSize: said.WorldSize, StepMost: seconds(said.StepMostS),
+		Options: common, Name: said.Name, Rank: said.Rank, WorldSize: said.WorldSize, StepMost: seconds(said.StepMostS), References: said.References,
 	})
 	if err != nil {
 		t.Fatal(err)

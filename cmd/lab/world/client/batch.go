@@ -64,6 +64,8 @@ type Batch struct {
 	renewal   *renewal
 	held      int64
 	done      bool
+	// references are to the groups, of a batch that was leased by reference.
+	references []reference
 }
 
 // StampForward says that the forward pass runs now, with the weights that the trainer holds.

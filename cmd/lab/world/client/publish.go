@@ -202,6 +202,7 @@ func (t *Trainer) giveBack(ctx context.Context) {
 // end notes that a batch is over; committed is the version that it made, nil for none.
 func (t *Trainer) end(ctx context.Context, done *Batch, committed *int64) {
 	done.done = true
+	t.groups.drop(done.references)
 	if done.renewal != nil {
 		if t.rank > 0 && committed != nil {
 			done.renewal.finished.set()

@@ -3,7 +3,9 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"os"
@@ -32,6 +34,7 @@ type options struct {
 	Rank         int               `json:"rank"`
 	WorldSize    int               `json:"world_size"`
 	StepMostS    float64           `json:"step_s_max"`
+	References   bool              `json:"references"`
 	Concurrency  int               `json:"concurrency"`
 	GraceS       float64           `json:"grace_s"`
 	Environments map[string][]move `json:"environments"`
@@ -216,6 +219,8 @@ type leased struct {
 	WorldSize int            `json:"world_size"`
 	Tensors   map[string]any `json:"tensors"`
 	Without   string         `json:"without"`
+	// References: the answer names the batch's group, whose body is a batch of lease 0.
+	References bool `json:"references"`
 }
 
 // body is a batch of a group of two rollouts.
@@ -230,6 +235,16 @@ func (l leased) body(t *testing.T) []byte {
 		"rank": l.Rank, "world_size": max(l.WorldSize, 1), "tokens": 9, "response_tokens": 3, "rollouts": 2, "groups": 1,
 		"staleness_mean": 0, "staleness_max": 0,
 		"stamps": []any{map[string]any{"group": 7, "start_version": l.Version, "ready_version": l.Version, "rollouts": 2}},
+	}
+	if l.References {
+		body := leased{Version: l.Version}.body(t)
+		hash := sha256.Sum256(body)
+		header["references"] = []any{map[string]any{"group": 7, "rollouts": 2, "bytes": len(body), "sha256": hex.EncodeToString(hash[:])}}
+		text, err := json.Marshal(header)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
 	}
 	v := float64(l.Version)
 	content := map[string][]float64{

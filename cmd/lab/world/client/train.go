@@ -21,6 +21,8 @@ func (t *Trainer) Run(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop() // of what is fetched ahead
 	defer t.giveBack(ctx)
 	for published := 0; ; {
 		batch, err := t.Lease(ctx)

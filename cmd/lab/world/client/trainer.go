@@ -36,6 +36,8 @@ type TrainerOptions struct {
 	Acks bool
 	// Back is how many batches go by for each that Run hands back untrained; 0 for never.
 	Back int
+	// References has batches leased by reference, and Ahead has groups fetched before their lease.
+	References, Ahead bool
 	// Gather waits until all ranks have done their shares of a batch of rank 0's, as a sum over their gradients does. It
 	// reports whether they have. With nil, Run waits for no other rank.
 	Gather func(context.Context, *Batch) bool
@@ -59,7 +61,10 @@ type Trainer struct {
 	// claimed: the version is what this rank expects rank 0 to have published.
 	claimed      bool
 	senderMissed bool
-	loadVersion  int64
+	groups       groups
+	// gone names a batch of which a group was not there.
+	gone        [2]int64
+	loadVersion int64
 
 	// Action says what to do first: train, load, republish or initialize.
 	Action string
@@ -288,6 +293,13 @@ func (t *Trainer) ask(ctx context.Context, wait time.Duration) (*Batch, error) {
 	if t.after != 0 {
 		message["after"], message["after_attempt"] = t.after, t.afterAttempt
 	}
+	if t.options.References {
+		message["form"] = "references"
+	}
+	if t.options.Ahead && !t.groups.began {
+		t.groups.began = true
+		go t.prefetch(ctx)
+	}
 	found, err := t.batch(ctx, message, wait)
 	if err != nil || found == nil {
 		return nil, err
@@ -296,7 +308,11 @@ func (t *Trainer) ask(ctx context.Context, wait time.Duration) (*Batch, error) {
 		t.transport.stopped.wait(ctx, 50*time.Millisecond) // another rank's publish is on its way
 		return nil, context.Cause(ctx)
 	}
-	return t.take(ctx, found)
+	found, err = t.take(ctx, found)
+	if err != nil || !t.options.References {
+		return found, err
+	}
+	return t.gather(ctx, found)
 }
 
 // batch asks once for a batch of any kind; nil where there is none yet.
@@ -317,6 +333,9 @@ func (t *Trainer) batch(ctx context.Context, message map[string]any, wait time.D
 	if answer.status == 204 {
 		t.lookForSender(ctx)
 		return nil, nil
+	}
+	if message["form"] != nil {
+		return byReference(answer.body)
 	}
 	return parse(answer.body)
 }

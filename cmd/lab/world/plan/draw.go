@@ -59,6 +59,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x63616c6c73))}.calls(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x706c616365))}.placement(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x7265666572))}.references(&p)
 	p.pace()
 	p.flipOnce()
 	return p
@@ -79,6 +80,12 @@ func (p *Plan) flipOnce() {
 
 // placement draws where rollouts get their slots.
 func (d drawer) placement(p *Plan) { p.Rules.CacheAware = d.chance(3) }
+
+// references draws whether the trainer leases by reference.
+func (d drawer) references(p *Plan) {
+	p.Trainer.References = d.chance(4)
+	p.Trainer.Ahead = p.Trainer.References && d.chance(2)
+}
 
 // pace has workers pause where the queue drops what it has no room for. Without that they make tens of thousands of
 // rollouts that are dropped, while a step is long or the trainer is away. A plane's own players cannot pause: there are none

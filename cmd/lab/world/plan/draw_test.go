@@ -17,7 +17,7 @@ func TestDraw(t *testing.T) {
 			}
 		}
 		for part, drawn := range map[string]bool{
-			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "window": p.Trainer.Window > 0,
+			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "references": p.Trainer.References, "ahead": p.Trainer.Ahead, "window": p.Trainer.Window > 0,
 			"redundancy": p.Rules.Redundancy > 0, "cache aware": p.Rules.CacheAware,
 		} {
 			if drawn {

@@ -84,6 +84,9 @@ type Trainer struct {
 	Back int `json:"back,omitempty"`
 	// Floats is the number of weights of the model; 0 for 4.
 	Floats int `json:"floats,omitempty"`
+	// References: batches are leased by reference. Ahead: groups are fetched before their lease as well.
+	References bool `json:"references,omitempty"`
+	Ahead      bool `json:"ahead,omitempty"`
 	// Window bounds the bytes that the trainer's connections hold unread; 0 for as many as a kernel's. With one, prompts
 	// of tokens are long, so that shares do not fit.
 	Window int `json:"window,omitempty"`

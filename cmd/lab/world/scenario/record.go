@@ -153,6 +153,8 @@ func callOf(path string) string {
 		return "weights files"
 	case words[0] == "weights" && len(words) == 2 && words[1] != "latest":
 		return "weights version"
+	case words[0] == "groups" && words[1] != "ready":
+		return "groups"
 	case len(words) == 3, words[0] == "batches" && len(words) > 3:
 		return words[0] + " " + words[2]
 	case words[0] == "receivers" || words[0] == "transfer":

@@ -25,7 +25,7 @@ func (w *World) serveTrainer(h *machine.Host, rank int) error {
 	o := client.TrainerOptions{
 		Options: w.clientOptions(h, "trainer"), Name: "trainer", Step: time.Duration(p.StepMS) * time.Millisecond,
 		Initial: []client.Tensor{client.Floats("lm_head.weight", make([]float32, w.floats())...)},
-		Acks:    p.Acks, Back: p.Back, Channels: w.channels(),
+		Acks:    p.Acks, Back: p.Back, References: p.References, Ahead: p.Ahead, Channels: w.channels(),
 	}
 	if p.Ranks > 1 {
 		o.Rank, o.WorldSize = rank, p.Ranks

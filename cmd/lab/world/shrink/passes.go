@@ -108,6 +108,8 @@ func plainerTrainer(p plan.Plan) []candidate {
 	t := p.Trainer
 	plainer(t.Ranks > 1, fmt.Sprintf("%d ranks", t.Ranks-1), func(t *plan.Trainer) { t.Ranks-- })
 	plainer(t.Acks, "without acks", func(t *plan.Trainer) { t.Acks = false })
+	plainer(t.Ahead, "without groups ahead", func(t *plan.Trainer) { t.Ahead = false })
+	plainer(t.References, "without references", func(t *plan.Trainer) { t.References, t.Ahead = false, false })
 	plainer(t.Back > 0, "without handing back", func(t *plan.Trainer) { t.Back = 0 })
 	plainer(t.Floats > 0, "a small model", func(t *plan.Trainer) { t.Floats = 0 })
 	plainer(t.Window > 0, "wide connections", func(t *plan.Trainer) { t.Window = 0 })
