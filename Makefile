@@ -322,6 +322,10 @@ bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where 
 bench-python: $(VENV)/installed ## what a call of the Python API costs beside the bare program: at most 150 ms, the median of 21
 	cd clients/python && PYTHONPATH=src .venv/bin/python benchmarks/calls.py
 
+.PHONY: bench-batches
+bench-batches: $(VENV)/installed ## from a trainer's request to its packed batch of 1 GB: in one piece, by reference and fetched ahead
+	cd clients/python && PYTHONPATH=src .venv/bin/python benchmarks/batches.py
+
 .PHONY: microbench
 microbench: ## the Go benchmarks of every package
 	$(GO) test -run '^$$' -bench . -benchmem ./...

@@ -133,11 +133,12 @@ def test_another_groups_body(server: Server) -> None:
     server.routes["GET /api/v1/groups/9"] = lambda _: Reply(body=BODIES[7])
     with client(server) as hw, pytest.raises(errors.Invalid, match="the body of group 9 is another group's"):
         hw.lease()
-    for spoil, match in (
+    spoils: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         (lambda said: said["references"].pop(), "not to the groups that it lists"),
         (lambda said: said.pop("references"), "no references"),
         (lambda said: said["references"][0].update(sha256="x"), "no SHA-256"),
-    ):
+    ]
+    for spoil, match in spoils:
         said = listed()
         spoil(said)
         with client(server) as hw, pytest.raises(errors.Invalid, match=match):

@@ -335,7 +335,7 @@ def pack(leased: Leased, bodies: Sequence[bytes]) -> Batch:
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in (*_LAYOUT, "agents")}
     tokens = rollouts = 0
     for stamp, body in zip(leased.metadata.stamps, bodies, strict=True):
-        arrays, header = _arrays(body, f"group {stamp.group}")
+        arrays, header = _arrays(body, f"group {stamp.group}", writable=False)
         said = _metadata(header.get("headway", ""))
         if (arrays["groups"] != stamp.group).any() or said.rollouts != stamp.rollouts:
             raise Invalid(f"the body of group {stamp.group} is another group's, or not whole")
@@ -369,9 +369,9 @@ def _codes(arrays: dict[str, npt.NDArray[Any]], said: tuple[str, ...], names: tu
     return places
 
 
-def _arrays(body: bytes, what: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
+def _arrays(body: bytes, what: str, *, writable: bool = True) -> tuple[dict[str, npt.NDArray[Any]], dict[str, str]]:
     """The tensors of a body, with all that a batch has, and what its header says."""
-    arrays, header = tensors.decode(body, what)
+    arrays, header = tensors.decode(body, what, writable=writable)
     for name, (dtype, _) in _LAYOUT.items():
         if name not in arrays:
             if name == "rollouts":

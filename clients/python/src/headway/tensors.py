@@ -148,10 +148,11 @@ def check_finite(tensors: Mapping[str, Array], what: str) -> None:
                 )
 
 
-def decode(content: bytes | bytearray, what: str) -> tuple[dict[str, Array], dict[str, str]]:
+def decode(content: bytes | bytearray, what: str, *, writable: bool = True) -> tuple[dict[str, Array], dict[str, str]]:
     """The tensors and the metadata of a safetensors body. What does not hold is Invalid.
 
-    The arrays lie in `content` if it is a bytearray, else in one copy of it; they may be written to.
+    The arrays lie in `content` if it is a bytearray, else in one copy of it; they may be written to. Arrays that are not
+    `writable` lie in `content` in any case.
     """
     try:
         header, begin = _header(content)
@@ -166,7 +167,7 @@ def decode(content: bytes | bytearray, what: str) -> tuple[dict[str, Array], dic
             raise ValueError(f"it has {len(content)} bytes, and its header says {begin + at}")
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError) as error:
         raise Invalid(f"{what} is not a whole safetensors file: {error}") from error
-    memory = memoryview(content if isinstance(content, bytearray) else bytearray(content))
+    memory = memoryview(content if isinstance(content, bytearray) or not writable else bytearray(content))
     tensors: dict[str, Array] = {}
     for first, end, name in spans:
         dtype, shape = str(header[name].get("dtype")), header[name].get("shape")
