@@ -164,8 +164,8 @@ func TestServeCells(t *testing.T) {
 	s.connect()
 	release()
 	s.steps(1)
-	if loads := b.Updates(); len(loads) < 3 || len(slices.Compact(slices.Sorted(slices.Values(loads)))) != len(loads) {
-		t.Errorf("the engine of the cell has loaded %v over a restart of the control plane, want each version once", loads)
+	if loads := b.Updates(); len(loads) == 0 || len(slices.Compact(slices.Sorted(slices.Values(loads)))) != len(loads) {
+		t.Errorf("the engine of the cell has loaded %v over a restart of the control plane, want no version twice", loads)
 	}
 
 	release = s.stepsInto(a, b)
