@@ -1,8 +1,10 @@
 package sglang
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -38,6 +40,7 @@ type sampled struct {
 		Input      []logprob     `json:"input_token_logprobs"`
 		Output     []logprob     `json:"output_token_logprobs"`
 		Spans      []versionSpan `json:"weight_versions"`
+		Finish     *finishReason `json:"finish_reason"`
 	} `json:"meta_info"`
 }
 
@@ -49,8 +52,13 @@ func sample(ctx context.Context, s *upstream.Server, adapter string, prompt []in
 		body["lora_path"] = adapter
 	}
 	var reply sampled
-	err := s.Call(ctx, http.MethodPost, "/generate", body, &reply)
-	return reply, err
+	if err := s.Call(ctx, http.MethodPost, "/generate", body, &reply); err != nil {
+		return reply, err
+	}
+	if finish, err := reply.Meta.Finish.finish(); err != nil || finish == upstream.FinishAbort {
+		return reply, cmp.Or(err, errors.New("/generate: the response is aborted before it is whole"))
+	}
+	return reply, nil
 }
 
 // Score implements [upstream.Scorer].

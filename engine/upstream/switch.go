@@ -50,6 +50,9 @@ func (e *Engine) Load(ctx context.Context, version loop.Version) error {
 			return e.gone(err)
 		}
 		if err := e.suffices(caps); err != nil {
+			e.mu.Lock()
+			e.caps = nil // the next Load asks again: it may be another server, or have said less than it can
+			e.mu.Unlock()
 			return err
 		}
 	}

@@ -139,6 +139,7 @@ func (Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, ca
 	body = bounded(s, body, 1)
 	var reply struct {
 		Choices []struct {
+			Finish   string `json:"finish_reason"`
 			Logprobs []map[string]struct {
 				Logprob *float32 `json:"logprob"`
 			} `json:"prompt_logprobs"`
@@ -146,6 +147,9 @@ func (Dialect) Score(ctx context.Context, s *upstream.Server, tokens []int32, ca
 	}
 	if err := s.Call(ctx, http.MethodPost, pathCompletions, body, &reply); err != nil {
 		return nil, err
+	}
+	if len(reply.Choices) == 1 && reply.Choices[0].Finish == string(upstream.FinishAbort) {
+		return nil, fmt.Errorf("%s: %w", pathCompletions, errAborted)
 	}
 	if len(reply.Choices) != 1 || len(reply.Choices[0].Logprobs) != len(tokens) {
 		return nil, fmt.Errorf("%s: not one log-prob for each of %d tokens", pathCompletions, len(tokens))

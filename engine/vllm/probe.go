@@ -64,7 +64,7 @@ type config struct {
 // answered reports whether the server has said no in whatever words; other errors are returned:
 // it did not answer.
 func answered(err error) (no bool, _ error) {
-	if _, unreachable := errors.AsType[*url.Error](err); unreachable {
+	if _, unreachable := errors.AsType[*url.Error](err); unreachable || errors.Is(err, errAborted) {
 		return false, err
 	}
 	return err != nil, nil

@@ -86,6 +86,8 @@ func (p *prober) ask(ctx context.Context, tokens int) (upstream.Delta, error) {
 			return d, fmt.Errorf("%s: %w", call.Path, err)
 		case string(data) == "[DONE]" && d.Finish == "":
 			return d, fmt.Errorf("%s: the stream ends without a finish reason", call.Path)
+		case string(data) == "[DONE]" && d.Finish == upstream.FinishAbort:
+			return d, fmt.Errorf("%s: %w", call.Path, errAborted)
 		case string(data) == "[DONE]":
 			return d, nil
 		}
@@ -101,6 +103,7 @@ func (p *prober) likeliest(temperature float64, topK int) (sampled float64, top 
 		"min_p": 0, "repetition_penalty": 1, "logprobs": topMost, "return_tokens_as_token_ids": true}
 	var reply struct {
 		Choices []struct {
+			Finish   string `json:"finish_reason"`
 			Logprobs struct {
 				Sampled []*float64           `json:"token_logprobs"`
 				Top     []map[string]float64 `json:"top_logprobs"`
@@ -113,6 +116,9 @@ func (p *prober) likeliest(temperature float64, topK int) (sampled float64, top 
 	if len(reply.Choices) != 1 {
 		return 0, nil, errUntold
 	}
+	if reply.Choices[0].Finish == string(upstream.FinishAbort) {
+		return 0, nil, fmt.Errorf("%s: %w", pathCompletions, errAborted)
+	}
 	found := reply.Choices[0].Logprobs
 	if len(found.Sampled) != 1 || found.Sampled[0] == nil || len(found.Top) != 1 {
 		return 0, nil, errUntold
@@ -120,7 +126,11 @@ func (p *prober) likeliest(temperature float64, topK int) (sampled float64, top 
 	return *found.Sampled[0], found.Top[0], nil
 }
 
-var errUntold = errors.New("the reply does not say")
+var (
+	errUntold = errors.New("the reply does not say")
+	// errAborted is of a response that somebody has the server end, such as one who pauses it. It tells nothing of the server.
+	errAborted = errors.New("the response is aborted before it is whole")
+)
 
 // distribution finds out whether log-probs are of the distribution that is sampled from. Half the
 // temperature doubles the distance between two tokens' log-probs there, and leaves it in the

@@ -4,7 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -159,6 +163,62 @@ func TestProbeOfRecordedServers(t *testing.T) {
 				t.Errorf("not recorded: %q", missed)
 			}
 		})
+	}
+}
+
+// A response of the probe that somebody aborts tells nothing of the server: the probe fails, and is made again.
+func TestProbeIsNotMisledByAnAbort(t *testing.T) {
+	transcript, err := enginetest.Load(filepath.Join("testdata", "everything.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// probe has the n-th response aborted, from 1, and says how many there were.
+	probe := func(aborted int) (caps upstream.Capabilities, responses int, err error) {
+		replay := enginetest.NewReplay(transcript)
+		defer replay.Close()
+		behind, err := url.Parse(replay.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		proxy := httputil.NewSingleHostReverseProxy(behind)
+		proxy.ErrorLog = log.New(io.Discard, "", 0) // the probe leaves the response that a pause holds
+		proxy.ModifyResponse = func(r *http.Response) error {
+			path := r.Request.URL.Path
+			if r.StatusCode != http.StatusOK || path != pathGenerate && path != pathCompletions {
+				return nil
+			}
+			if responses++; responses != aborted {
+				return nil
+			}
+			text := `{"choices":[{"index":0,"text":"","token_ids":[],"logprobs":null,"finish_reason":"abort"}]}`
+			if path == pathGenerate {
+				text = "data: " + text + "\n\ndata: [DONE]\n\n"
+			}
+			r.Header.Del("Content-Length")
+			r.ContentLength, r.Body = -1, io.NopCloser(strings.NewReader(text))
+			return nil
+		}
+		server := httptest.NewServer(proxy)
+		defer server.Close()
+		s, err := upstream.NewServer(upstream.ServerOptions{URL: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		caps, err = New().Probe(t.Context(), s)
+		return caps, responses, err
+	}
+	want, responses, err := probe(0)
+	if err != nil || responses < 5 {
+		t.Fatalf("%d responses, %v", responses, err)
+	}
+	want.Paths, want.Private = nil, nil
+	for n := range responses {
+		got, _, err := probe(n + 1)
+		got.Paths, got.Private = nil, nil
+		if a, b := asJSON(t, got), asJSON(t, want); err == nil && a != b {
+			t.Errorf("response %d is aborted: found %s\nwant %s, or an error", n+1, a, b)
+		}
 	}
 }
 
