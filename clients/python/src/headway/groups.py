@@ -185,25 +185,23 @@ class Groups:
 
     def bodies(self, refs: Sequence[Reference]) -> list[bytes]:
         """The body of each group, verified."""
-        found = [self._cache.get(ref) for ref in refs]
-        missing = iter([at for at, body in enumerate(found) if body is None])
-        lock = threading.Lock()
+        found: list[bytes] = [b""] * len(refs)
+        places, lock = iter(range(len(refs))), threading.Lock()
 
         def work() -> None:
             while True:
                 with lock:
-                    at = next(missing, None)
+                    at = next(places, None)
                 if at is None:
                     return
-                found[at] = self._fetch(refs[at])
+                found[at] = self._cache.get(refs[at]) or self._fetch(refs[at])
 
-        count = min(sum(body is None for body in found), _PARALLEL)
-        if count == 1:
+        if len(refs) == 1:
             work()
         else:
-            for done in [in_thread(work) for _ in range(count)]:
+            for done in [in_thread(work) for _ in range(min(len(refs), _PARALLEL))]:
                 done.result()
-        return [body for body in found if body is not None]
+        return found
 
     def _fetch(self, ref: Reference) -> bytes:
         """A group's body from the control plane. One whose hash is another is fetched once more."""

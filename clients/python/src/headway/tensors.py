@@ -151,8 +151,8 @@ def check_finite(tensors: Mapping[str, Array], what: str) -> None:
 def decode(content: bytes | bytearray, what: str, *, writable: bool = True) -> tuple[dict[str, Array], dict[str, str]]:
     """The tensors and the metadata of a safetensors body. What does not hold is Invalid.
 
-    The arrays lie in `content` if it is a bytearray, else in one copy of it; they may be written to. Arrays that are not
-    `writable` lie in `content` in any case.
+    The arrays lie in `content` if it is a bytearray, else in one copy of it; they may be written to. Those that are
+    not `writable` lie in `content` in any case.
     """
     try:
         header, begin = _header(content)
