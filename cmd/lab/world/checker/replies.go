@@ -10,7 +10,7 @@ import (
 const repliesLast = 600 * second
 
 // keyless are the calls that need no key: their arguments say that they are sent again.
-var keyless = []string{"/api/v1/weights", "/api/v1/batches/lease", "/api/v1/trainers", "/api/v1/receivers", "/api/v1/transfer"}
+var keyless = []string{"/api/v1/weights", "/api/v1/batches/lease", "/api/v1/groups", "/api/v1/trainers", "/api/v1/receivers", "/api/v1/transfer"}
 
 // reply is an answer of status 200 to a call with a key.
 type reply struct {
