@@ -227,6 +227,22 @@ def test_directory(
         transport.close()
 
 
+def test_directory_of_others(tmp_path: Path) -> None:
+    """Files that lie beside a cache are none of it: it neither counts nor removes them."""
+    notes, folder = tmp_path / "notes.txt", tmp_path / "models"
+    notes.write_text("mine")
+    folder.mkdir()
+    kept = Directory(tmp_path)
+    ref = Reference(7, 4, hashlib.sha256(b"body").hexdigest())
+    assert kept.begin(ref)
+    kept.put(ref, b"body")
+    assert kept.size() == 4
+    for path in (notes, folder, tmp_path / ref.sha256):
+        os.utime(path, (0, 0))
+    kept.keep(set())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["models", "notes.txt"]
+
+
 def test_empty_share(server: Server) -> None:
     said = {**listed(), "stamps": [], "references": []}
     server.routes["POST /api/v1/batches/lease"] = lambda _: as_json(said)

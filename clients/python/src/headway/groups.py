@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ _FETCHES = 2
 #: Seconds after which a file that another rank has begun, or that no rank has asked for, counts as left behind.
 _LEFT_S = 60.0
 _PAUSE_S, _FULL_S = 0.5, 2.0
+#: Names of files of a cache: bodies by their hash, and what becomes of one.
+_OWN = re.compile(r"[0-9a-f]{64}(\.part.*)?")
 
 
 @dataclass(frozen=True)
@@ -145,14 +148,18 @@ class Directory:
             self._part(name).unlink(missing_ok=True)
 
     def size(self) -> int:
-        """Bytes of all files."""
-        return sum(_size(file) for file in self._path.iterdir())
+        """Bytes of all bodies."""
+        return sum(map(_size, self._files()))
 
     def keep(self, names: set[str]) -> None:
         """Forget all other bodies, unless they are new: another rank may have heard of them later."""
-        for file in self._path.iterdir():
+        for file in self._files():
             if file.name not in names and _left(file):
                 file.unlink(missing_ok=True)
+
+    def _files(self) -> Iterable[Path]:
+        """The files of this cache: others' that lie beside them are let alone."""
+        return (file for file in self._path.iterdir() if _OWN.fullmatch(file.name))
 
     def _part(self, name: str) -> Path:
         return self._path / f"{name}.part"
