@@ -139,7 +139,11 @@ func printPlan(w io.Writer, p plan.Plan) {
 	if p.Embedded {
 		broker = "its own broker"
 	}
-	fmt.Fprintf(w, "seed      %d\nhosts     %s with %s, %s, %s, %s\n", p.Seed, report.Counted(p.Planes, "plane"), broker, report.Counted(len(p.Engines), "engine"), report.Counted(p.Workers, "worker"), report.Counted(p.Receivers, "receiver"))
+	engines := report.Counted(len(p.Engines), "engine")
+	if n := len(p.Cells()); n > 0 {
+		engines += " in " + report.Counted(n, "cell")
+	}
+	fmt.Fprintf(w, "seed      %d\nhosts     %s with %s, %s, %s, %s\n", p.Seed, report.Counted(p.Planes, "plane"), broker, engines, report.Counted(p.Workers, "worker"), report.Counted(p.Receivers, "receiver"))
 	for _, f := range slices.SortedStableFunc(slices.Values(p.Faults), func(a, b plan.Fault) int { return cmp.Compare(a.AtMS, b.AtMS) }) {
 		fmt.Fprintf(w, "%7.3f s  %s\n", float64(f.AtMS)/1000, faultText(f))
 	}

@@ -68,6 +68,8 @@ const (
 	RuleStatus = "status"
 	// RuleWriter: one plane at a time acknowledges.
 	RuleWriter = "one-writer"
+	// RuleCell: an event of a cell counts once, in its turn, of the newest process alone. A cell that is heard is not lost.
+	RuleCell = "cell"
 	// RuleReceiver: a receiver holds exactly a version's bytes, and is told and believed accordingly.
 	RuleReceiver = "receiver"
 	// RuleInternal: no request meets a defect of the server.
@@ -121,6 +123,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkReceivers()
 	c.checkReplies()
 	c.checkExpired()
+	c.checkSilent(c.clocks())
 	c.checkConflicts()
 	slices.SortStableFunc(c.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Text, b.Text))

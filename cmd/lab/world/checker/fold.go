@@ -2,6 +2,7 @@ package checker
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,7 +10,8 @@ import (
 
 // fold reads the log's text and takes its events in their order, each with the actions that follow from it.
 func fold(c *check, text []byte) *ledger {
-	l := &ledger{c: c, attempts: map[attemptID]*attempt{}, newest: map[attemptID]*attempt{}, groups: map[int64]*group{}, leases: map[int64]*lease{}, slots: map[int64]*attempt{}, steps: map[[2]int64]int64{}, times: []int64{0}, versions: []made{{}}, trainedAt: []int64{0}, unwanted: map[int64]bool{}}
+	l := &ledger{c: c, attempts: map[attemptID]*attempt{}, newest: map[attemptID]*attempt{}, groups: map[int64]*group{}, leases: map[int64]*lease{}, slots: map[int64]*attempt{}, steps: map[[2]int64]int64{}, times: []int64{0}, versions: []made{{}}, trainedAt: []int64{0}, unwanted: map[int64]bool{},
+		cells: cells{names: map[int]string{}, newest: map[string]origin{}, engines: map[int64]*cellEngine{}}}
 	var err error
 	if l.entries, err = parse(text); err != nil {
 		c.fail(RuleLog, -1, "%v", err)
@@ -53,7 +55,9 @@ func fold(c *check, text []byte) *ledger {
 	at := 0
 	for _, i := range events {
 		e := &l.entries[i]
-		l.event(e)
+		if l.event(e); e.kind == "sync-failed" {
+			l.gaveUp(e, actions[at:])
+		}
 		for at < len(actions) && l.entries[actions[at]].n <= e.n {
 			l.action(&l.entries[actions[at]])
 			at++
@@ -155,6 +159,7 @@ func (l *ledger) ends(a *attempt, e *entry, state, reason string) {
 }
 
 func (l *ledger) event(e *entry) {
+	l.cellEvent(e)
 	switch e.kind {
 	case "rollout-scored":
 		l.scored(e)
@@ -171,17 +176,7 @@ func (l *ledger) event(e *entry) {
 			a.state = parked
 		}
 	case "engine-lost":
-		if l.rules.ResumeLost {
-			return
-		}
-		for slot, a := range l.slots {
-			if a.engine == e.engine {
-				delete(l.slots, slot)
-				if a.state == running {
-					l.ends(a, e, failed, "engine")
-				}
-			}
-		}
+		l.loseEngine(e)
 	case "recovered":
 		l.recover(e)
 	case "train-step-ended":
@@ -219,11 +214,12 @@ func (l *ledger) scored(e *entry) {
 	}
 }
 
+// recover takes that a plane has begun again: what it played itself has ended.
 func (l *ledger) recover(e *entry) {
 	l.recovered = append(l.recovered, e.n)
-	clear(l.slots)
+	maps.DeleteFunc(l.slots, func(_ int64, a *attempt) bool { return l.rules.cellOf(a.engine) == 0 })
 	for _, a := range l.newest {
-		if a.inFlight() {
+		if a.inFlight() && l.rules.cellOf(a.engine) == 0 {
 			l.ends(a, e, failed, "restart")
 		}
 	}
@@ -306,6 +302,8 @@ func (l *ledger) action(e *entry) {
 		}
 	case "group-leased":
 		l.groupLeased(e)
+	case "load-weights", "switch-weights":
+		l.cellAction(e)
 	case "finish-run":
 		l.finished = e.n
 	case "start-train-step":

@@ -108,8 +108,8 @@ func (s sums) balanced() bool {
 type rules struct {
 	GroupSize, BatchGroups, Policy, Eta, SyncEvery, Redundancy, OnFailure, MaxUses int
 	MaxStaleness                                                                   int64
-	ResumeLost, FilterZeroAdvantage, FilterSolveRate                               bool
-	EngineSlots                                                                    []int
+	ResumeLost, FilterZeroAdvantage, FilterSolveRate, StaysInCell                  bool
+	EngineSlots, EngineCells                                                       []int
 
 	claimS, leaseS, writerS float64
 	responseMax             int
@@ -139,6 +139,7 @@ type ledger struct {
 	restored   []int64
 	recovered  []int64 // numbers of the events
 	slots      map[int64]*attempt
+	cells      cells
 	unwanted   map[int64]bool // events whose score the log says to count for nothing
 	trainOrder []trainedGroup
 	sums       sums

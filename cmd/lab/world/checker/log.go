@@ -31,6 +31,9 @@ type entry struct {
 	reward                                       float32
 	noReward                                     bool
 	mark, reason, end                            string
+	// cell has said the event, empty for a plane. process and place are which of the cell's it is.
+	cell           string
+	process, place int64
 }
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -163,6 +166,8 @@ func (e *entry) field(key, value []byte) error {
 			e.end = string(text)
 		case "verdict":
 			e.mark = string(text)
+		case "cell":
+			e.cell = string(text)
 		case "reward":
 			e.noReward = true
 		}
@@ -209,6 +214,10 @@ func (e *entry) field(key, value []byte) error {
 		e.ready = v
 	case "v_tokens":
 		e.versionTokens = v
+	case "inc":
+		e.process = v
+	case "q":
+		e.place = v
 	}
 	return nil
 }

@@ -8,12 +8,15 @@ import (
 )
 
 // kinds are those of faults.
-var kinds = []string{Abort, Clock, Cut, Deaf, Double, Drag, Drop, Flip, Freeze, Full, Kill, Lag, Mute, Power, Reset, Rot, Slow, Stop}
+var kinds = []string{Abort, Clock, Cut, Deaf, Double, Drag, Drop, Flip, Freeze, Full, Kill, Lag, Mute, Power, Reset, Rot, Slow, Stop, Twin}
 
 // Check says as an error what no world could be made of: parts that lack, and faults that would strike nothing.
 func (p Plan) Check() error {
 	if p.Steps <= 0 || p.Planes <= 0 || len(p.Engines) == 0 || p.Workers <= 0 {
 		return fmt.Errorf("it has %d steps, %d planes, %d engines and %d workers, want at least one of each", p.Steps, p.Planes, len(p.Engines), p.Workers)
+	}
+	if err := p.checkCells(); err != nil {
+		return err
 	}
 	hosts := p.hosts()
 	names := slices.Concat(slices.Collect(maps.Values(hosts))...)

@@ -173,6 +173,9 @@ func (p Plan) hosts() map[string][]string {
 	add("plane", p.Planes)
 	add("worker", p.Workers)
 	add("engine", len(p.Engines))
+	for _, number := range p.Cells() {
+		found["cell"] = append(found["cell"], CellName(number))
+	}
 	add("receiver", p.Receivers)
 	for rank := 1; rank < p.Trainer.Ranks; rank++ {
 		found["trainer"] = append(found["trainer"], fmt.Sprint("trainer", rank))

@@ -52,6 +52,9 @@ type Engine struct {
 	TokenUS int `json:"token_us"`
 	// LoadMS is the time in which it reads weights, in milliseconds. It samples on meanwhile.
 	LoadMS int `json:"load_ms,omitempty"`
+	// Cell is the number of its cell, from 1 on, which plays on it beside the planes; 0 for the planes themselves. Players
+	// of the plan's Chat are each cell's as well.
+	Cell int `json:"cell,omitempty"`
 }
 
 // Rules are those of the document that the planes are given.
@@ -127,6 +130,7 @@ const (
 	Drop   = "drop"   // of the writes from Host to Other, one in N is lost with its connection, for ForMS; Path: only requests of it
 	Lag    = "lag"    // of the writes from Host to Other, one in N comes 200 ms late, for ForMS; Path: as of Drop
 	Abort  = "abort"  // the engine ends the responses that are under way
+	Twin   = "twin"   // another process of the host's cell begins beside it, on a host of its own, and ends after ForMS
 	Deaf   = "deaf"   // the engine says that it has taken new weights, and goes on with the old ones, for ForMS
 )
 

@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/cmd/lab/world/client"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/explain/dashboard"
@@ -47,21 +48,13 @@ func token(role string) string { return role + "-of-a-world-with-one-seed" }
 
 // servePlane is headway serve.
 func (w *World) servePlane(h *machine.Host) error {
-	cfg, err := config.LoadWith(h.Name + ".yaml")
-	if err != nil {
-		return err
-	}
-	logs, err := os.OpenFile(h.Name+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	cfg, process, err := begun(h.Name, h.Name)
 	if err != nil {
 		return err
 	}
 	listener, err := net.Listen("tcp", cfg.Server.Listen)
 	if err != nil {
 		return err
-	}
-	process := &app.Process{
-		Stdin: strings.NewReader(""), Stdout: logs, Stderr: logs, Now: time.Now,
-		IsTerminal: func(any) bool { return false }, Getenv: func(string) string { return "" },
 	}
 	around := record.Surroundings{
 		Program: "world", Version: "0",
@@ -81,11 +74,23 @@ func (w *World) servePlane(h *machine.Host) error {
 	w.mu.Unlock()
 	err = errors.Join(p.Serve(ctx, cancel, nil), p.Close())
 	if err != nil {
-		fmt.Fprintln(logs, "ended:", err)
+		fmt.Fprintln(process.Stderr, "ended:", err)
 	} else if l := w.actors[h.Name].leaving.Load(); w.Steps() >= w.plan.Steps || l == nil || l.host != h { // a trainer that stood still for long was not told
 		w.ended.Store(true)
 	}
 	return err
+}
+
+// begun is what a process of Headway has on a host: a plane's document, and a log.
+func begun(host, plane string) (cfg config.Config, process *app.Process, err error) {
+	if cfg, err = config.LoadWith(plane + ".yaml"); err != nil {
+		return cfg, nil, err
+	}
+	logs, err := os.OpenFile(host+".log", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	return cfg, &app.Process{
+		Stdin: strings.NewReader(""), Stdout: logs, Stderr: logs, Now: time.Now,
+		IsTerminal: func(any) bool { return false }, Getenv: func(string) string { return "" },
+	}, err
 }
 
 // noView shows nothing.
@@ -95,7 +100,10 @@ func (noView) Update(record.Progress) {}
 func (noView) Message(string)         {}
 
 func (w *World) serveEngine(h *machine.Host, i int) error {
-	e, l := w.plan.Engines[i], &liar{w: w, engine: h.Name}
+	e, l := w.plan.Engines[i], &liar{w: w, engine: h.Name, user: "plane"}
+	if e.Cell > 0 {
+		l.user = plan.CellName(e.Cell)
+	}
 	server := enginetest.NewPolicyServer(enginetest.PolicyOptions{
 		Policy: Policy, Listen: 8000, Context: contextTokens + w.plan.Store.Prompt, Weights: Start, Spans: e.Spans, Rows: w.plan.Rows, Chat: w.plan.Chat != nil,
 		Step: time.Duration(e.TokenUS) * time.Microsecond,
@@ -125,22 +133,22 @@ func verify(rw http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(rw, `{"id": %q, "reward": %g}`, asked.ID, float64(len(asked.Response)%4)/4)
 }
 
-// liar says that its engine has taken new weights while it goes on with the old ones. A plane's program finds that out by
-// what the engine computes: it has to have seen the engine serve before.
+// liar says that its engine has taken new weights while it goes on with the old ones. The program that uses the engine finds
+// that out by what the engine computes: it has to have seen the engine serve before.
 type liar struct {
-	w      *World
-	engine string
-	seenBy atomic.Value // the programs of planes that had it serve, as a string
+	w            *World
+	engine, user string       // user is the role or the name of the hosts whose programs use the engine
+	seenBy       atomic.Value // the programs that had it serve, as a string
 }
 
 func (l *liar) asked(id string) {
 	if strings.Contains(id, "hw-") { // a rollout's, and no question of what the engine can
-		l.seenBy.Store(l.w.programs("plane"))
+		l.seenBy.Store(l.w.programs(l.user))
 	}
 }
 
 func (l *liar) deaf() bool {
-	return l.seenBy.Load() == l.w.programs("plane") && l.w.is(l.w.deaf, l.engine)
+	return l.seenBy.Load() == l.w.programs(l.user) && l.w.is(l.w.deaf, l.engine)
 }
 
 // clientOptions are those of a client of the planes on a host.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/headway-rl/headway/cmd/lab/world/plan"
 	"github.com/headway-rl/headway/store/weights"
 )
 
@@ -71,6 +72,9 @@ func (w *World) writeDocuments() error {
 		stages := ""
 		if i < p.Receivers {
 			stages = fmt.Sprintf(", stages: 1, weights_dir: receiver%d", i)
+		}
+		if e.Cell > 0 {
+			stages += ", cell: " + plan.CellName(e.Cell)
 		}
 		engines = append(engines, fmt.Sprintf("{kind: vllm, name: engine%d, url: \"http://%s:8000\", slots: %d%s}", i, w.actors[fmt.Sprint("engine", i)].host.Load().IP, e.Slots, stages))
 	}

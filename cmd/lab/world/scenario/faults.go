@@ -46,6 +46,9 @@ func (w *World) meet(f plan.Fault) {
 			server.AbortAll()
 		}
 		return
+	case plan.Twin:
+		w.twin(a, lasts)
+		return
 	case plan.Clock:
 		a.host.Load().Step(time.Duration(f.ByMS) * time.Millisecond)
 		return

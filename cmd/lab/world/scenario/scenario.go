@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/headway-rl/headway/app/cell"
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
@@ -59,7 +60,7 @@ type World struct {
 	unread atomic.Pointer[error]
 	// shares are the newest attempts in which ranks have done their shares, by lease, version and rank.
 	shares map[[3]int64]int64
-	// drains have planes stop in order, by the host on which they serve.
+	// drains have planes and cells stop in order, by the host on which they serve.
 	drains map[*machine.Host]func()
 	// certificates are those of receivers, by name, and trusted all of them.
 	certificates map[string]tls.Certificate
@@ -165,6 +166,10 @@ func (w *World) place() {
 	for i := range p.Planes {
 		w.put(fmt.Sprint("plane", i), "runs", p.Durable, w.servePlane)
 	}
+	for _, number := range p.Cells() {
+		name := plan.CellName(number)
+		w.put(name, filepath.Join("runs", runName, cell.FolderName, name), p.Durable, w.serveCell)
+	}
 	for rank := range max(p.Trainer.Ranks, 1) {
 		w.put(rankHost(rank), "", false, func(h *machine.Host) error { return w.serveTrainer(h, rank) })
 		w.actors[rankHost(rank)].host.Load().Narrow(p.Trainer.Window)
@@ -222,11 +227,11 @@ func (w *World) fall(a *actor, h *machine.Host) {
 	w.begin(a)
 }
 
-// programs names the programs that run on the hosts of a role.
-func (w *World) programs(role string) string {
+// programs names the programs that run on the hosts of a role, or on one host.
+func (w *World) programs(hosts string) string {
 	var ids strings.Builder
 	for _, a := range w.order {
-		if roleOf(a.name) == role {
+		if roleOf(a.name) == hosts || a.name == hosts {
 			fmt.Fprintln(&ids, a.host.Load().ID)
 		}
 	}

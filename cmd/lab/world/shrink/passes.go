@@ -41,7 +41,7 @@ func fewerHosts(p plan.Plan) []candidate {
 	if p.Brokers > 0 {
 		found = append(found, candidate{oneBroker(p), "one broker"})
 	}
-	if p.Planes == 1 && !p.Embedded && p.Brokers == 0 && !p.Store.NoTrace {
+	if p.Planes == 1 && !p.Embedded && p.Brokers == 0 && !p.Store.NoTrace && len(p.Cells()) == 0 {
 		c := p
 		c.Embedded = true
 		c.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f plan.Fault) bool {
@@ -51,6 +51,9 @@ func fewerHosts(p plan.Plan) []candidate {
 	}
 	leave("receiver", p.Receivers, 0, func(c *plan.Plan, _ int) { c.Receivers-- })
 	leave("engine", len(p.Engines), 1, func(c *plan.Plan, i int) { c.Engines = slices.Delete(slices.Clone(p.Engines), i, i+1) })
+	for _, number := range p.Cells() {
+		found = append(found, candidate{withoutCell(p, number), "without " + plan.CellName(number)})
+	}
 	leave("worker", p.Workers, 1, func(c *plan.Plan, _ int) { c.Workers-- })
 	return found
 }
@@ -140,6 +143,24 @@ func without(p plan.Plan, role string, gone int) plan.Plan {
 		}
 	}
 	p.Faults = faults
+	return p
+}
+
+// withoutCell gives the engines of a cell to the planes, and leaves out its faults.
+func withoutCell(p plan.Plan, number int) plan.Plan {
+	name := plan.CellName(number)
+	p.Engines = slices.Clone(p.Engines)
+	for i := range p.Engines {
+		if p.Engines[i].Cell == number {
+			p.Engines[i].Cell = 0
+		}
+	}
+	p.Faults = slices.DeleteFunc(slices.Clone(p.Faults), func(f plan.Fault) bool { return f.Host == name || f.Other == name })
+	for i := range p.Faults {
+		if p.Faults[i].Await.By == name {
+			p.Faults[i].Await = plan.Await{}
+		}
+	}
 	return p
 }
 

@@ -75,8 +75,11 @@ func (s Search) first(ctx context.Context, candidates []candidate) (*candidate, 
 	return nil, nil
 }
 
-// try runs a candidate with several seeds, the first of them its own.
+// try runs a candidate with several seeds, the first of them its own. One of which no world could be made fails with none.
 func (s Search) try(ctx context.Context, c candidate) (*candidate, error) {
+	if c.plan.Check() != nil {
+		return nil, nil
+	}
 	for range max(s.Tries, 1) {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -74,6 +74,26 @@ func TestWithoutACluster(t *testing.T) {
 	}
 }
 
+// A cell goes with its faults where it is not needed. Where one is, what cells need stays.
+func TestWithoutACell(t *testing.T) {
+	p := programtest.Plan(7)
+	p.Embedded, p.Rows, p.Receivers, p.Engines = false, false, 0, []plan.Engine{{Slots: 1, Cell: 1}, {Slots: 1, Cell: 2}, {Slots: 1}}
+	p.Chat = &plan.Chat{Turns: 1, Choices: 1, Players: 1, WaitMS: 500}
+	p.Faults = []plan.Fault{{Kind: plan.Kill, Host: "cell0"}, {Kind: plan.Kill, Host: "cell1"}, {Kind: plan.Reset, Host: "plane0", Await: plan.Await{By: "cell1", Sends: "x"}}}
+	for cells := range 2 {
+		fails := func(_ context.Context, p plan.Plan) (bool, error) {
+			if err := p.Check(); err != nil {
+				t.Error(err)
+			}
+			return len(p.Cells()) >= cells, nil
+		}
+		got, err := shrink.Search{Fails: fails, Tries: 1}.Smallest(context.Background(), p)
+		if err != nil || len(got.Cells()) != cells || len(got.Faults) > 0 || len(got.Engines) != 1 || (got.Chat != nil) != (cells > 0) || got.Embedded != (cells == 0) {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+}
+
 // check holds a smaller plan to what a world needs.
 func check(t *testing.T, p plan.Plan) {
 	t.Helper()

@@ -1,0 +1,106 @@
+package checker
+
+import (
+	"fmt"
+	"hash/crc32"
+	"strings"
+	"testing"
+)
+
+// cellLog is a log of two engines of the cell b and one of the planes, as far as an attempt plays on engine 1. The lines
+// behind it are events and actions without their numbers and times.
+func cellLog(lines ...string) (text []byte) {
+	all := append([]string{
+		`"e":"run-started"`,
+		`"e":"engine-joined","engine":1,"cell":"b","inc":3`,
+		`"e":"engine-joined","engine":2,"cell":"b","inc":3,"q":1`,
+		`"a":"load-weights","engine":1,"attempt":1`,
+		`"e":"weights-loaded","engine":1,"attempt":1,"cell":"b","inc":3,"q":2`,
+		`"a":"switch-weights","engine":1,"attempt":1`,
+		`"e":"weights-switched","engine":1,"attempt":1,"cell":"b","inc":3,"q":3`,
+		`"a":"start-rollout","engine":1,"slot":1,"g":1,"attempt":1`,
+	}, lines...)
+	const header = `{"n":0,"note":"header","data":{"loop":{"GroupSize":1,"BatchGroups":1,"EngineSlots":[1,1,1],"EngineCells":[0,1,1],"ResumeLost":true,"StaysInCell":true}}`
+	sum := uint32(0)
+	add := func(line string) {
+		sum = crc32.Update(sum, castagnoli, []byte(line))
+		text = fmt.Appendf(text, "%s,\"crc\":\"%08x\"}\n", line, sum)
+	}
+	add(header)
+	n := 0
+	for _, line := range all {
+		if strings.HasPrefix(line, `"e"`) {
+			n++
+			add(fmt.Sprintf(`{"n":%d,"t":%d,%s`, n, int64(n)*second, line))
+		} else {
+			add(fmt.Sprintf(`{"n":%d,%s`, n, line))
+		}
+	}
+	return text
+}
+
+// An event of a cell counts once, in its turn, and of the newest process alone. A restart of a plane takes nothing from a
+// cell, and the loss of its last engine takes all.
+func TestCells(t *testing.T) {
+	const begun, ended = `"e":"first-token","slot":1,"g":1,"attempt":1,"cell":"b","inc":3,"q":4`, `"e":"rollout-scored","slot":1,"g":1,"attempt":1,"reward":1,"tokens":3,"cell":"b","inc":3,"q":5`
+	hello := []string{`"e":"engine-lost","engine":1,"cell":"b","inc":7`, `"e":"engine-lost","engine":2,"cell":"b","inc":7`, `"e":"engine-joined","engine":1,"cell":"b","inc":7`, `"e":"engine-joined","engine":2,"cell":"b","inc":7,"q":1`}
+	const lost = `"e":"engine-lost","engine":2,"reason":"engine"`
+	for _, test := range []struct {
+		what        string
+		lines       []string
+		state, want string // of the attempt, and a part of the violation
+	}{
+		{"a rollout ends behind a restart", []string{`"e":"recovered"`, begun, ended}, scored, ""},
+		{"a word counts twice", []string{begun, begun}, running, "event 4 of process 3 of b, and event 4 of process 3 came before"},
+		{"a word is missing", []string{ended}, scored, "event 5 of process 3 of b, and event 3 of process 3 came before"},
+		{"a cell begins anew", hello, failed, ""},
+		{"a process that was replaced is heard", append(hello, begun), failed, "it is of process 3 of b, which process 7 had replaced"},
+		{"a hello in the middle", append(hello, `"e":"first-token","slot":1,"cell":"b","inc":9,"q":1`), failed, "event 1 of process 9 of b, and event 1 of process 7"},
+		{"a cell joins without a loss", hello[2:], running, "engine 1 joins, and was not lost"},
+		{"a plane speaks for a cell", []string{`"e":"first-token","slot":1,"g":1,"attempt":1`}, running, "its event is of no cell"},
+		{"a cell speaks for a plane", []string{`"e":"first-token","g":1,"attempt":1,"cell":"b","inc":3,"q":4`}, running, "which has no such engine"},
+		{"a cell speaks for another", []string{`"e":"first-token","slot":1,"cell":"c","inc":9,"q":4`}, running, "it is of c, and its engine is of b"},
+		{"an engine loads what it serves", []string{`"e":"recovered"`, `"a":"load-weights","engine":1,"attempt":2`}, running, "engine 1 loads version 0, and serves version 0"},
+		{"a restart fails a rollout of a cell", []string{`"e":"recovered"`, `"a":"start-rollout","engine":1,"slot":1,"g":1,"attempt":2`}, running, "{1 0 2} starts, and attempt 1 before it is running"},
+		{"one engine of two is lost", []string{lost}, running, ""},
+		{"both are lost", []string{lost, `"e":"engine-lost","engine":1,"reason":"engine"`}, failed, ""},
+		{"a load fails, and is not tried again", []string{lost, `"e":"tick"`, `"a":"load-weights","engine":1,"attempt":2,"v":1`, `"e":"sync-failed","engine":1,"attempt":2,"v":1,"cell":"b","inc":3,"q":4`}, failed, ""},
+		{"a load fails, and is tried again", []string{lost, `"e":"tick"`, `"a":"load-weights","engine":1,"attempt":2,"v":1`, `"e":"sync-failed","engine":1,"attempt":2,"v":1,"cell":"b","inc":3,"q":4`,
+			`"a":"load-weights","engine":1,"attempt":3,"v":1`}, running, ""},
+		{"a load fails that is none", []string{lost, `"e":"sync-failed","engine":1,"attempt":9,"v":1,"cell":"b","inc":3,"q":4`}, running, ""},
+	} {
+		c := &check{count: map[string]int{}}
+		l := fold(c, cellLog(test.lines...))
+		var found []string
+		for _, v := range c.found {
+			found = append(found, v.Rule+": "+v.Text)
+		}
+		if text := strings.Join(found, "\n"); test.want == "" && text != "" || !strings.Contains(text, test.want) {
+			t.Errorf("%s: %q, want %q", test.what, text, test.want)
+		}
+		if a := l.attempts[attemptID{1, 0, 1}]; a == nil || a.state != test.state {
+			t.Errorf("%s: the attempt is %+v, want it %s", test.what, a, test.state)
+		}
+	}
+}
+
+// A cell is lost for its silence only if something kept it from being heard.
+func TestSilence(t *testing.T) {
+	for _, test := range []struct {
+		o    outage
+		lost int
+	}{
+		{outage{span{1, second}, "worker0", "kill", ""}, 1},
+		{outage{span{1, 8 * second}, "b", "freeze", ""}, 0},
+		{outage{span{1, 8 * second}, "plane0", "cut", "b"}, 0},
+		{outage{span{1, 8 * second}, "broker", "freeze", ""}, 0},
+		{outage{span{40 * second, 50 * second}, "b", "freeze", ""}, 1},
+	} {
+		c := &check{count: map[string]int{}, outages: []outage{test.o}}
+		c.log = fold(c, cellLog(`"e":"engine-lost","engine":1,"reason":"engine"`))
+		c.checkSilent(clocks{{0, 0}})
+		if len(c.found) != test.lost {
+			t.Errorf("%+v: %v", test.o, c.found)
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Cells that have engines are hosts. They need a broker, players, and engines without receivers or rows.
+func TestCells(t *testing.T) {
+	plan := func() Plan {
+		return Plan{
+			Steps: 1, Planes: 1, Workers: 1, Receivers: 1, Engines: []Engine{{}, {Cell: 2}, {Cell: 2}, {}}, Chat: &Chat{Players: 1},
+			Faults: []Fault{{Kind: Kill, Host: "cell1"}, {Kind: Twin, Host: "cell1", Await: Await{By: "cell"}}},
+		}
+	}
+	p := plan()
+	if err := p.Check(); err != nil || !slices.Equal(p.Cells(), []int{2}) {
+		t.Errorf("%v, %v", p.Cells(), err)
+	}
+	for want, change := range map[string]func(p *Plan){
+		"a broker of their own": func(p *Plan) { p.Embedded = true },
+		"players":               func(p *Plan) { p.Chat = nil },
+		"no rows":               func(p *Plan) { p.Rows = true },
+		"engine1 is of cell 2":  func(p *Plan) { p.Receivers = 2 },
+		"engine0 is of cell -1": func(p *Plan) { p.Engines[0].Cell = -1 },
+		`faults[0].host is "ce`: func(p *Plan) { p.Engines[1].Cell, p.Engines[2].Cell = 1, 1 },
+	} {
+		p := plan()
+		change(&p)
+		if err := p.Check(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headway-rl/headway/app/cell"
+	"github.com/headway-rl/headway/cmd/lab/world/machine"
+)
+
+// serveCell is headway cell.
+func (w *World) serveCell(h *machine.Host) error {
+	return w.follow(h, h.Name, filepath.Join("runs", runName))
+}
+
+// follow runs a process of a cell in a directory.
+func (w *World) follow(h *machine.Host, name, dir string) error {
+	cfg, process, err := begun(h.Name, "plane0")
+	if err != nil {
+		return err
+	}
+	c, err := cell.New(process, cfg, cell.Options{Cell: name, Run: runName, Dir: dir, Program: "world"})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	w.mu.Lock()
+	w.drains[h] = cancel
+	w.mu.Unlock()
+	if err = errors.Join(c.Run(ctx), c.Close()); err != nil {
+		fmt.Fprintln(process.Stderr, "ended:", err)
+	}
+	return err
+}
+
+// twin starts another process of a cell for a while, on a host and in a directory of its own. The one that was there reads
+// of that, and ends. It is started again as after any end, and then takes its place back.
+func (w *World) twin(a *actor, lasts time.Duration) {
+	name := a.name + "-twin"
+	dir := filepath.Join(name, runName)
+	err := os.MkdirAll(dir, 0o755)
+	if err == nil {
+		err = os.Symlink(filepath.Join("..", "..", "runs", runName, "weights"), filepath.Join(dir, "weights"))
+	}
+	if err != nil && !errors.Is(err, os.ErrExist) {
+		w.note(name, "note", err.Error())
+		return
+	}
+	h := w.machine.Host(name, w.plan.Durable)
+	h.Go(func() { w.note(name, "note", fmt.Sprint("ended: ", w.follow(h, a.name, dir))) })
+	time.Sleep(lasts)
+	h.Kill()
+}
