@@ -17,9 +17,8 @@ func TestAimed(t *testing.T) {
 		for _, f := range p.Faults {
 			found[f.Await.Asks+"/"+f.Kind+" "+strings.TrimRight(f.Host, "0123456789")]++
 		}
-		k := int((seed - aimedFrom) % pairCount())
-		call, b := called[k%len(called)], struck[k/len(called)]
-		pair := call.call + "/" + b.kind + " " + b.role
+		at := aims[(seed-aimedFrom)%pairCount()]
+		pair := at.call.call + "/" + at.blow.kind + " " + at.blow.role
 		if pairs[pair] = true; found[pair] < 3 {
 			t.Errorf("seed %d aims at %s, and draws %v", seed, pair, found)
 		}

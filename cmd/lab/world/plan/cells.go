@@ -35,3 +35,76 @@ func (p Plan) checkCells() error {
 	}
 	return nil
 }
+
+// cells gives engines to one or two cells, where planes and cells can play, and draws the faults that come over these.
+func (d drawer) cells(p *Plan) {
+	long := p.Store.Prompt > 0 || p.Trainer.Window > 0           // prompts, which agents that chat do not have
+	floods := p.drops() && p.Trainer.StepMS >= p.Rules.LeaseMS/2 // as players do while steps are long
+	if !d.chance(2) || p.Embedded || p.Receivers == len(p.Engines) || long || floods {
+		return
+	}
+	many := d.of(1, 1, 2)
+	for i := p.Receivers; i < len(p.Engines); i++ {
+		p.Engines[i].Cell = d.between(0, many)
+	}
+	if len(p.Cells()) == 0 {
+		p.Engines[len(p.Engines)-1].Cell = 1
+	}
+	if p.Chat == nil {
+		p.Chat = &Chat{Turns: 1, Choices: 1, WaitMS: d.of(500, 1000, 3000)}
+	}
+	if p.Chat.Players == 0 {
+		p.Chat.Players = d.between(1, 4)
+	}
+	p.Rows = false
+	for range d.between(2, 6) {
+		f := d.deal(p, cellBlows[d.IntN(len(cellBlows))])
+		f.AtMS = d.when(p)
+		switch {
+		case d.chance(6): // longer than a cell may be silent
+			f.ForMS = 17_000
+		case d.chance(2):
+			f.ForMS = int64(d.of(1000, 3000, 6000))
+		}
+		if d.chance(2) {
+			f.Await = d.word(p, f.Host)
+		}
+		p.Faults = append(p.Faults, f)
+	}
+	if d.chance(3) {
+		d.twins(p)
+	}
+}
+
+// twins has another process take the place of one that stands still, or is not heard, and that goes on later.
+func (d drawer) twins(p *Plan) {
+	f := Fault{Kind: []string{Freeze, Cut, Slow}[d.IntN(3)], Host: d.one(p.hosts(), "cell"), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000, 6000)), N: 1000, Both: true}
+	twin := Fault{Kind: Twin, Host: f.Host, AtMS: f.AtMS + int64(d.of(0, 300)), ForMS: f.ForMS + int64(d.of(-700, 300, 3000))}
+	if d.chance(2) {
+		f.Await = d.word(p, f.Host)
+		twin.Await = f.Await
+	}
+	p.Faults = append(p.Faults, f, twin)
+}
+
+// word is an event of a cell, or one of a plane that it answers.
+func (d drawer) word(p *Plan, cell string) Await {
+	e := []Await{
+		{By: cell, Sends: "headway.world.cell"},
+		{By: cell, Sends: "headway.world.payload"},
+		{By: cell, Sends: "$KV.headway_world"},
+		{By: cell, Sends: "POST /v1/completions"},
+		{By: "plane", Sends: "headway.world.log"},
+		{By: "trainer", Hears: "weights"},
+	}[d.IntN(6)]
+	e.N, e.LaterMS = uint64(d.of(1, 1, 2, 5, 20)), int64(d.of(0, 0, 1, 20, 300))
+	return e
+}
+
+// cellBlows are the faults that come over cells.
+var cellBlows = func() (all []blow) {
+	for _, kind := range []string{Kill, Freeze, Cut, Reset, Slow, Clock, Drag, Full, Power, Stop, Drop, Lag, Twin} {
+		all = append(all, blow{kind, "cell"})
+	}
+	return all
+}()

@@ -60,6 +60,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x7061697273))}.pairs(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x706c616365))}.placement(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x7265666572))}.references(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x63656c6c73))}.cells(&p)
 	p.pace()
 	p.flipOnce()
 	return p
@@ -91,13 +92,18 @@ func (d drawer) references(p *Plan) {
 // rollouts that are dropped, while a step is long or the trainer is away. A plane's own players cannot pause: there are none
 // while steps are long.
 func (p *Plan) pace() {
-	if !strings.HasPrefix(p.Rules.Queue, "policy: drop") && !strings.HasPrefix(p.Rules.Queue, "policy: max") {
+	if !p.drops() {
 		return
 	}
 	p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
 	if p.Chat != nil && p.Trainer.StepMS >= p.Rules.LeaseMS/2 {
 		p.Chat.Players = 0
 	}
+}
+
+// drops says whether the queue drops what it has no room for.
+func (p *Plan) drops() bool {
+	return strings.HasPrefix(p.Rules.Queue, "policy: drop") || strings.HasPrefix(p.Rules.Queue, "policy: max")
 }
 
 // receivers gives a world receivers, one an engine at most.
@@ -232,7 +238,7 @@ func (p Plan) span() int { return 3000 + p.Steps*(p.Trainer.StepMS+p.ThinkMS/4+1
 // bears says whether the promises hold under a fault: a loss of power where disks are waited for, and a flipped bit of
 // a snapshot where the broker's files are.
 func (p Plan) bears(f Fault) bool {
-	plane := strings.HasPrefix(f.Host, "plane")
+	plane, cell := strings.HasPrefix(f.Host, "plane"), strings.HasPrefix(f.Host, "cell")
 	files := strings.HasPrefix(f.Host, "broker") || p.Embedded && plane
 	switch f.Kind {
 	case Power:
@@ -240,7 +246,7 @@ func (p Plan) bears(f Fault) bool {
 	case Flip:
 		return files
 	case Full:
-		return files
+		return files || cell
 	}
 	return true
 }
@@ -281,8 +287,11 @@ func (d drawer) other(hosts map[string][]string, host string) string {
 		return ""
 	}
 	roles := []string{"plane"}
-	if host[:min(5, len(host))] == "plane" {
+	switch {
+	case strings.HasPrefix(host, "plane"):
 		roles = []string{"broker", "engine", "trainer", "worker", "receiver"}
+	case strings.HasPrefix(host, "cell"):
+		roles = []string{"broker", "broker", "engine"}
 	}
 	return d.one(hosts, roles[d.IntN(len(roles))])
 }

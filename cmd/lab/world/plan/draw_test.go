@@ -17,7 +17,7 @@ func TestDraw(t *testing.T) {
 			}
 		}
 		for part, drawn := range map[string]bool{
-			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "references": p.Trainer.References, "ahead": p.Trainer.Ahead, "window": p.Trainer.Window > 0,
+			"ranks": p.Trainer.Ranks > 1, "acks": p.Trainer.Acks, "back": p.Trainer.Back > 0, "references": p.Trainer.References, "cells": len(p.Cells()) > 0, "ahead": p.Trainer.Ahead, "window": p.Trainer.Window > 0,
 			"redundancy": p.Rules.Redundancy > 0, "cache aware": p.Rules.CacheAware,
 		} {
 			if drawn {
@@ -25,7 +25,7 @@ func TestDraw(t *testing.T) {
 			}
 		}
 	}
-	for _, part := range []string{"ranks", "acks", "back", "window", "redundancy", "cache aware", Stop, "while weights", "while receivers loaded"} {
+	for _, part := range []string{"ranks", "cells", "acks", "back", "window", "redundancy", "cache aware", Stop, "while weights", "while receivers loaded"} {
 		if met[part] < 5 {
 			t.Errorf("%s is met %d times: %v", part, met[part], met)
 		}

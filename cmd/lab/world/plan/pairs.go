@@ -95,7 +95,7 @@ func (d drawer) deal(p *Plan, b blow) Fault {
 // blow is a kind of fault, and a role that it comes over.
 type blow struct{ kind, role string }
 
-// struck are all of them.
+// struck are all of them but those of cells.
 var struck = func() (all []blow) {
 	add := func(kind, roles string) {
 		for role := range strings.FieldsSeq(roles) {

@@ -32,6 +32,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 				met[what]++
 			}
 		}
+		count("cells", len(p.Cells()) > 0)
 		count("chat", p.Chat != nil)
 		count("players", p.Chat != nil && p.Chat.Players > 0)
 		count("rows", p.Rows)
@@ -51,7 +52,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 			t.Fatalf("seed %d: %v: %s reads as %s", seed, err, text, other)
 		}
 	}
-	for _, what := range []string{"chat", "players", "rows", "slow", Drop, Lag, Abort, Deaf} {
+	for _, what := range []string{"cells", "chat", "players", "rows", "slow", Drop, Lag, Abort, Deaf} {
 		if n := met[what]; n < seeds/40 || n > seeds/3 {
 			t.Errorf("%d of %d seeds have %s", n, seeds, what)
 		}
