@@ -198,6 +198,9 @@ func (c *check) checkSilent(clocks clocks) {
 			continue
 		}
 		if !slices.ContainsFunc(c.outages, func(o outage) bool {
+			if o.kind == "twin" && o.host == name && o.from <= to && o.to+second >= joined {
+				return true // it was the twin that joined, and has ended
+			}
 			return o.from <= to && o.to+settles >= from && (o.host == name || o.other == name || strings.HasPrefix(o.host, "broker") || strings.HasPrefix(o.other, "broker"))
 		}) {
 			c.fail(RuleCell, -1, "event %d takes %s for lost, which nothing kept from being heard", s.n, name)

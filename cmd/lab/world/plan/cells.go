@@ -74,6 +74,23 @@ func (d drawer) cells(p *Plan) {
 	if d.chance(3) {
 		d.twins(p)
 	}
+	if d.chance(2) {
+		d.named(p)
+	}
+}
+
+// named ends a plane as a cell sends a payload, or the word that names it.
+func (d drawer) named(p *Plan) {
+	if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.ForMS > 20_000 }) {
+		return // planes are to be let alone for long
+	}
+	for range d.between(1, 3) {
+		event := Await{By: "cell", Sends: []string{"headway.world.payload", "headway.world.cell"}[d.IntN(2)], N: uint64(d.of(1, 2, 5)), LaterMS: int64(d.of(0, 0, 1, 2))}
+		at := d.soon(p)
+		for _, plane := range p.hosts()["plane"] { // one of them writes
+			p.Faults = append(p.Faults, Fault{Kind: Kill, Host: plane, AtMS: at, ForMS: int64(d.of(50, 300)), N: 1, Await: event})
+		}
+	}
 }
 
 // twins has another process take the place of one that stands still, or is not heard, and that goes on later.
