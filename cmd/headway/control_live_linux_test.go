@@ -84,15 +84,7 @@ func hasEnded(t *testing.T, runDir string) bool {
 // settings had moved, all of them, and the losses of an engine.
 func settingsKept(t *testing.T, runDir string) (moved, recovered, lost int) {
 	t.Helper()
-	file, err := trace.Open(runDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	reader, err := trace.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := logOf(t, runDir)
 	now, start, last := map[loop.Setting]float64{}, map[loop.Setting]float64{}, loop.EventKind(0)
 	for {
 		record, err := reader.Next()

@@ -104,15 +104,7 @@ func environmentTimeTheory(t *testing.T, rate float64, groups [][]int, report ru
 // its trace has them.
 func generated(t *testing.T, dir string) (rate float64, groups [][]int) {
 	t.Helper()
-	file, err := trace.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	reader, err := trace.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := logOf(t, dir)
 	tokens, ns := 0, int64(0)
 	place := map[loop.GroupID]int{}
 	for {
@@ -135,4 +127,19 @@ func generated(t *testing.T, dir string) (rate float64, groups [][]int) {
 		}
 		groups[at] = append(groups[at], int(e.Tokens))
 	}
+}
+
+// logOf reads the log of a run, until the test has ended.
+func logOf(t *testing.T, dir string) *trace.Reader {
+	t.Helper()
+	file, err := trace.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = file.Close() })
+	reader, err := trace.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reader
 }

@@ -17,7 +17,6 @@ import (
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
-	"github.com/headway-rl/headway/loop/trace"
 )
 
 // cellsDocument is a run with an engine of the control plane and one of the cell b.
@@ -216,15 +215,7 @@ func dirBeside(t *testing.T, dir, document string) string {
 // the control plane was killed is scored as the same attempts. The engine is lost with a process that was killed or replaced.
 func checkCellLog(t *testing.T, dir string) {
 	t.Helper()
-	file, err := trace.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	reader, err := trace.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	reader := logOf(t, dir)
 	var happened []string
 	playing, survivors := map[port.RolloutID]bool{}, map[port.RolloutID]bool{}
 	for rec, err := reader.Next(); err == nil; rec, err = reader.Next() {
