@@ -1,8 +1,12 @@
 package app
 
 import (
+	"fmt"
 	"io"
+	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/internal/printable"
 )
 
 // Process is the part of the operating system's process that a run may use.
@@ -20,6 +24,16 @@ type Process struct {
 	// Now is the only wall clock of the command line. Figures that depend on
 	// it carry wall in their name.
 	Now func() time.Time
+}
+
+// Messages are what the operator of a process is told that goes on for long. The zero value is ready.
+type Messages struct{ mu sync.Mutex }
+
+// Print prints a message on a line with the time, to the process's Stderr. It may be called by any goroutine.
+func (m *Messages) Print(p *Process, format string, args ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	fmt.Fprintf(p.Stderr, "%s  %s\n", p.Now().Format(time.DateTime), printable.Message(fmt.Sprintf(format, args...)))
 }
 
 // Clock returns nanoseconds since now, going on at offset. It uses the monotonic clock, so that it never falls.

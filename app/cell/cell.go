@@ -23,7 +23,6 @@ import (
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/private"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/jetstream"
@@ -51,7 +50,7 @@ type Cell struct {
 	// own is the directory of this cell alone. follows: the cell has said hello.
 	own      string
 	follows  bool
-	messages sync.Mutex
+	messages app.Messages
 }
 
 // FolderName is that of the directories of cells in a run's directory.
@@ -193,17 +192,11 @@ func (c *Cell) assemble(ctx context.Context) error {
 // askServers asks the servers of this cell what they can, and ends the start where nothing could be trained on without it. One
 // that does not answer joins when it does.
 func (c *Cell) askServers(ctx context.Context) error {
-	var own []int
-	for i, e := range c.Cfg.Engines {
-		if c.Owns(i) && upstream.Delivery(e.Weights) != upstream.DeliveryRestart { // the first switch starts those
-			own = append(own, i)
-		}
-	}
 	var failures []error
-	for _, a := range c.Ask(ctx, own) {
+	for _, a := range c.Ask(ctx, c.Asked()) {
 		switch {
 		case errors.Is(a.Err, upstream.ErrKind):
-			failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.Err))
+			failures = append(failures, parts.WrongKind(a.Err))
 		case a.Err != nil:
 			c.logf("engine %s is unreachable, and joins when it answers: %v", c.Cfg.Engines[a.Engine].Name, a.Err)
 		default:
@@ -224,10 +217,7 @@ func (c *Cell) follower(clock func() int64) drive.Options {
 			o.Engines[i] = nil
 		}
 	}
-	o.Space = &drive.Space{Clock: clock, Timer: func(d time.Duration) (<-chan time.Time, func() bool) {
-		t := time.NewTimer(d)
-		return t.C, t.Stop
-	}, Changed: func(cause error) {
+	o.Space = &drive.Space{Clock: clock, Timer: drive.NewTimer, Changed: func(cause error) {
 		if cause != nil {
 			c.logf("no room for payloads: %v. Rollouts wait, and nothing is lost; raise store.nats.payload_bytes_max", cause)
 		} else {
@@ -239,8 +229,4 @@ func (c *Cell) follower(clock func() int64) drive.Options {
 }
 
 // logf prints a line for the operator, with the time.
-func (c *Cell) logf(format string, args ...any) {
-	c.messages.Lock()
-	defer c.messages.Unlock()
-	fmt.Fprintf(c.app.Stderr, "%s  %s\n", c.app.Now().Format(time.DateTime), printable.Message(fmt.Sprintf(format, args...)))
-}
+func (c *Cell) logf(format string, args ...any) { c.messages.Print(c.app, format, args...) }

@@ -160,6 +160,21 @@ type ServerAnswer struct {
 	Err    error
 }
 
+// Asked are the engines of this process whose servers run before it does, so that a start can ask them.
+func (p *Parts) Asked() (own []int) {
+	for i, e := range p.Cfg.Engines {
+		if p.Owns(i) && upstream.Delivery(e.Weights) != upstream.DeliveryRestart { // the first switch starts those
+			own = append(own, i)
+		}
+	}
+	return own
+}
+
+// WrongKind is the error that ends a start at an answer that wraps upstream.ErrKind.
+func WrongKind(err error) error {
+	return failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", err)
+}
+
 // Ask asks servers what they can, all at once.
 func (p *Parts) Ask(ctx context.Context, engines []int) []ServerAnswer {
 	answers := make([]ServerAnswer, len(engines))

@@ -24,7 +24,6 @@ import (
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -88,7 +87,7 @@ type Plane struct {
 	// deposed is closed when this process is the writer no more.
 	deposed <-chan struct{}
 	eventStream
-	messages sync.Mutex
+	messages app.Messages
 	// sizes are the bytes of published versions, which never change.
 	sizes sync.Map
 }
@@ -333,11 +332,7 @@ func (p *Plane) writerNow() protocol.Writer {
 func (p *Plane) currentState() string { return *p.state.Load() }
 
 // logf prints a line for the operator, with the time.
-func (p *Plane) logf(format string, args ...any) {
-	p.messages.Lock()
-	defer p.messages.Unlock()
-	fmt.Fprintf(p.App.Stderr, "%s  %s\n", p.App.Now().Format(time.DateTime), printable.Message(fmt.Sprintf(format, args...)))
-}
+func (p *Plane) logf(format string, args ...any) { p.messages.Print(p.App, format, args...) }
 
 // summary tells what the run came to: by print, or the operator where that is nil.
 func (p *Plane) summary(err error, print func(protocol.Status) error) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/observe/report"
@@ -29,12 +30,7 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 	if own == 0 || p.Fleet != nil { // each is asked when it was started
 		return nil
 	}
-	var left []int
-	for i := range p.Upstreams {
-		if p.Owns(i) && upstream.Delivery(p.Cfg.Engines[i].Weights) != upstream.DeliveryRestart { // the first switch starts those
-			left = append(left, i)
-		}
-	}
+	left := p.Asked()
 	limit := time.NewTimer(serversWait)
 	defer limit.Stop()
 	again := time.NewTicker(serversAgain)
@@ -47,7 +43,7 @@ func (p *Plane) awaitServers(ctx context.Context, goesOn bool) error {
 		silent := left[:0:0]
 		for _, a := range p.Ask(ctx, left) {
 			if errors.Is(a.Err, upstream.ErrKind) && !goesOn {
-				failures = append(failures, failure.Usage("look at engines.*.kind, url and served_model; headway doctor says it again without starting anything", "%w", a.Err))
+				failures = append(failures, parts.WrongKind(a.Err))
 				continue
 			}
 			if a.Err != nil {

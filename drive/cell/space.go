@@ -22,6 +22,12 @@ const (
 	noSpaceMost  = 5 * time.Second
 )
 
+// NewTimer is time.NewTimer in the form of Space.Timer.
+func NewTimer(d time.Duration) (fired <-chan time.Time, stop func() bool) {
+	t := time.NewTimer(d)
+	return t.C, t.Stop
+}
+
 // Space is where writes wait that find no room. All of its methods are safe for concurrent use.
 type Space struct {
 	// Clock is the run's time in nanoseconds. Timer starts a timer that sends once after d, and returns what stops it.

@@ -131,10 +131,7 @@ func New(opt Options) (*Runtime, error) {
 		opt.ReleaseWithin = ReleaseWithinDefault
 	}
 	if opt.Timer == nil {
-		opt.Timer = func(d time.Duration) (<-chan time.Time, func() bool) {
-			t := time.NewTimer(d)
-			return t.C, t.Stop
-		}
+		opt.Timer = cell.NewTimer
 	}
 	r := &Runtime{opt: opt, complaints: complaints{}, enc: &trace.Encoder{}, stop: make(chan struct{}), hearing: make(chan struct{}), tick: loop.NoTick, lossesAt: -1}
 	r.outside.signal = make(chan struct{}, 1)
