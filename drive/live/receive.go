@@ -78,7 +78,12 @@ func (r *Runtime) Receive(ev *cell.Event) error {
 	}
 	now := r.clock()
 	ev.Time = max(now-max(ev.Age, 0), 0)
-	taken, err := r.receipts.take(ev.Origin, &ev.Time, func() error { return r.fits(ev, number) })
+	taken, err := r.receipts.take(ev.Origin, &ev.Time, func() error {
+		if err := r.fits(ev, number); err != nil {
+			return err
+		}
+		return r.refer(ev)
+	})
 	if taken {
 		c := r.completionOf(ev)
 		c.hello = ev.Hello
@@ -92,9 +97,7 @@ func (r *Runtime) Receive(ev *cell.Event) error {
 
 // fits says, as a refusal, why a cell of a number cannot have said an event.
 func (r *Runtime) fits(ev *cell.Event, number int) error {
-	refuse := func(format string, args ...any) error {
-		return &cell.Refusal{Why: fmt.Sprintf("live: cell %s, incarnation %d, event %d: ", ev.Origin.Cell, ev.Origin.Incarnation, ev.Origin.Sequence) + fmt.Sprintf(format, args...)}
-	}
+	refuse := func(format string, args ...any) error { return refusalOf(ev, format, args...) }
 	if (ev.Hello != nil) != (ev.Origin.Sequence == 1) {
 		return refuse("the first event of a process is its hello, and no other is: this is a defect of the cell")
 	}
@@ -130,13 +133,25 @@ func (r *Runtime) fits(ev *cell.Event, number int) error {
 	case ev.Fatal:
 		return refuse("its store takes no payloads: %s", ev.Error)
 	}
-	if store, ok := port.As[port.Referred](r.opt.Store); ok && ev.Payload != "" {
-		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
-		if err := store.Refer(id, ev.Payload); err != nil {
-			return refuse("the payload of %v: %v", id, err)
-		}
+	return nil
+}
+
+// refer tells the store where a payload is that a cell has put, before the event that names it is logged.
+func (r *Runtime) refer(ev *cell.Event) error {
+	store, ok := port.As[port.Referred](r.opt.Store)
+	if !ok || ev.Payload == "" || ev.Hello != nil {
+		return nil
+	}
+	id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
+	if err := store.Refer(id, ev.Payload); err != nil {
+		return refusalOf(ev, "the payload of %v: %v", id, err)
 	}
 	return nil
+}
+
+// refusalOf refuses an event, which the error names.
+func refusalOf(ev *cell.Event, format string, args ...any) error {
+	return &cell.Refusal{Why: fmt.Sprintf("live: cell %s, incarnation %d, event %d: ", ev.Origin.Cell, ev.Origin.Incarnation, ev.Origin.Sequence) + fmt.Sprintf(format, args...)}
 }
 
 // helloOf is what a cell's hello is to say.
