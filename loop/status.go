@@ -1,6 +1,9 @@
 package loop
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Counts are events that changed nothing. All zero in a run without faults.
 type Counts struct {
@@ -137,16 +140,15 @@ func (l *Loop) LiveGroups() (all []GroupID) {
 // ReadyGroups returns the groups that are ready and have not ended, in the order in which they became so. Those that are
 // leased are among them. Each is as in its notice GroupQueued, but for Version.
 func (l *Loop) ReadyGroups() (all []Action) {
-	s := &l.s
-	var turns []int64
-	for i := range s.Groups {
-		g := &s.Groups[i]
-		if g.State != groupHeld && g.State != groupQueued && g.State != groupLeased {
-			continue
+	var ready []*group
+	for i := range l.s.Groups {
+		if g := &l.s.Groups[i]; g.State == groupHeld || g.State == groupQueued || g.State == groupLeased {
+			ready = append(ready, g)
 		}
-		at, _ := slices.BinarySearch(turns, g.Turn)
-		turns = slices.Insert(turns, at, g.Turn)
-		all = slices.Insert(all, at, Action{Kind: GroupQueued, Group: g.ID, Count: g.Scored, StartVersion: g.Start, ReadyVersion: g.Ready})
+	}
+	slices.SortFunc(ready, func(a, b *group) int { return cmp.Compare(a.Turn, b.Turn) })
+	for _, g := range ready {
+		all = append(all, Action{Kind: GroupQueued, Group: g.ID, Count: g.Scored, StartVersion: g.Start, ReadyVersion: g.Ready})
 	}
 	return all
 }
