@@ -77,11 +77,6 @@ func (r *references) add(found protocol.GroupReference) {
 	r.known[found.Group] = found
 }
 
-// groupOptions are those of the body of a group.
-func (t *Trainer) groupOptions() batch.Options {
-	return batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd}
-}
-
 // reference returns the reference to a group, which read returns.
 func (t *Trainer) reference(id loop.GroupID, read func() (port.Group, error)) (protocol.GroupReference, error) {
 	if found, ok := t.refs.find(id); ok {
@@ -91,7 +86,7 @@ func (t *Trainer) reference(id loop.GroupID, read func() (port.Group, error)) (p
 	if err != nil {
 		return protocol.GroupReference{}, err
 	}
-	body, err := batch.GroupBody(g, t.groupOptions())
+	body, err := batch.GroupBody(g, t.batchOptions())
 	if err != nil {
 		return protocol.GroupReference{}, err
 	}
@@ -279,7 +274,7 @@ func (t *Trainer) groupBody(id loop.GroupID, g port.Group, found bool) (*batch.B
 			return nil, err
 		}
 	}
-	return batch.GroupBody(g, t.groupOptions())
+	return batch.GroupBody(g, t.batchOptions())
 }
 
 // groupBody is a group's body on its way.

@@ -82,11 +82,18 @@ func (t *Trainer) wake() {
 	t.changed = make(chan struct{})
 }
 
+// batchOptions are those of every batch to train on, and of the body of each of its groups.
+func (t *Trainer) batchOptions() batch.Options {
+	return batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd}
+}
+
 // Train implements port.Trainer: it offers the batch and returns when the version made of it is
 // committed. It returns an error that wraps port.ErrLeaseReturned when the lease ran out or was given
 // back.
 func (t *Trainer) Train(ctx context.Context, b port.Batch) (port.StepReport, error) {
-	packed, err := batch.New(b, batch.Options{Vocabulary: t.opt.Vocabulary, NormalizeStd: t.opt.NormalizeStd, Channels: t.opt.Channels(), Lost: t.lost})
+	opt := t.batchOptions()
+	opt.Channels, opt.Lost = t.opt.Channels(), t.lost
+	packed, err := batch.New(b, opt)
 	if err != nil {
 		return port.StepReport{}, err
 	}
