@@ -38,9 +38,8 @@ func (p Plan) checkCells() error {
 
 // cells gives engines to one or two cells, where planes and cells can play, and draws the faults that come over these.
 func (d drawer) cells(p *Plan) {
-	long := p.Store.Prompt > 0 || p.Trainer.Window > 0           // prompts, which agents that chat do not have
-	floods := p.drops() && p.Trainer.StepMS >= p.Rules.LeaseMS/2 // as players do while steps are long
-	if !d.chance(2) || p.Embedded || p.Receivers == len(p.Engines) || long || floods {
+	long := p.Store.Prompt > 0 || p.Trainer.Window > 0 // prompts, which agents that chat do not have
+	if !d.chance(2) || p.Embedded || p.Receivers == len(p.Engines) || long || p.floods() {
 		return
 	}
 	many := d.of(1, 1, 2)

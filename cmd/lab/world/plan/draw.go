@@ -96,7 +96,7 @@ func (p *Plan) pace() {
 		return
 	}
 	p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
-	if p.Chat != nil && p.Trainer.StepMS >= p.Rules.LeaseMS/2 {
+	if p.Chat != nil && p.floods() {
 		p.Chat.Players = 0
 	}
 }
@@ -105,6 +105,9 @@ func (p *Plan) pace() {
 func (p *Plan) drops() bool {
 	return strings.HasPrefix(p.Rules.Queue, "policy: drop") || strings.HasPrefix(p.Rules.Queue, "policy: max")
 }
+
+// floods says whether players would fill long steps with rollouts that are dropped.
+func (p *Plan) floods() bool { return p.drops() && p.Trainer.StepMS >= p.Rules.LeaseMS/2 }
 
 // receivers gives a world receivers, one an engine at most.
 func (d drawer) receivers(p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }
