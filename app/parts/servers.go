@@ -181,7 +181,11 @@ func (p *Parts) Ask(ctx context.Context, engines []int) []ServerAnswer {
 	var all sync.WaitGroup
 	for i, engine := range engines {
 		all.Go(func() {
-			caps, err := p.Upstreams[engine].Probe(ctx)
+			ask := p.Upstreams[engine].Probe
+			if p.host.Cell != "" { // until the run has it join, another process of the cell may play there
+				ask = p.Upstreams[engine].Look
+			}
+			caps, err := ask(ctx)
 			answers[i] = ServerAnswer{engine, caps, err}
 		})
 	}

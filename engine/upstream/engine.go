@@ -157,6 +157,18 @@ func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
+// Look asks the server what it can without a pause, and keeps nothing of the answer: another process may use the server. What takes a
+// pause to prove is believed.
+func (e *Engine) Look(ctx context.Context) (Capabilities, error) {
+	server := e.opt.Server.within(questionLimit)
+	server.Guest = true
+	caps, err := e.opt.Dialect.Probe(ctx, server)
+	if err != nil {
+		return Capabilities{}, e.fail("asking %s what it can: %w", e.opt.Server.URL(), err)
+	}
+	return caps, nil
+}
+
 // Capabilities returns what the server was last found to do, and false before it was asked and
 // after it was lost.
 func (e *Engine) Capabilities() (Capabilities, bool) {

@@ -31,6 +31,35 @@ func TestAProbeIsBoundedByTheQuestion(t *testing.T) {
 	}
 }
 
+// A look asks as a guest does, and leaves what the engine knows as it is. A probe asks as the server's owner.
+func TestALookKeepsNothing(t *testing.T) {
+	f, d := newFakeServer(t), &hostDialect{}
+	e := newBareEngine(t, f, func(o *Options) { d.fakeDialect = fakeDialect{f}; o.Dialect = d })
+	if _, err := e.Look(t.Context()); err != nil || !d.guest {
+		t.Errorf("a look, by a guest %v: %v", d.guest, err)
+	}
+	if caps, known := e.Capabilities(); known {
+		t.Errorf("after a look it has %+v", caps)
+	}
+	if _, err := e.Probe(t.Context()); err != nil || d.guest {
+		t.Errorf("a probe, by a guest %v: %v", d.guest, err)
+	}
+	if _, known := e.Capabilities(); !known {
+		t.Error("a probe is forgotten")
+	}
+}
+
+// hostDialect notes whether a guest asks.
+type hostDialect struct {
+	fakeDialect
+	guest bool
+}
+
+func (d *hostDialect) Probe(ctx context.Context, s *Server) (Capabilities, error) {
+	d.guest = s.Guest
+	return d.fakeDialect.Probe(ctx, s)
+}
+
 // slowDialect asks many questions.
 type slowDialect struct{ fakeDialect }
 
