@@ -20,6 +20,7 @@ import (
 type claimKeys struct {
 	secret [sha256.Size]byte
 	run    string
+	url    string
 }
 
 // rolloutCallsMin is how many calls one rollout's key may have under way, however few all keys may.
@@ -34,8 +35,8 @@ const (
 // macChars is the length of a signature in base64.
 var macChars = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
-func newClaimKeys(run string) *claimKeys {
-	k := &claimKeys{run: run}
+func newClaimKeys(run, url string) *claimKeys {
+	k := &claimKeys{run: run, url: url}
 	_, _ = rand.Read(k.secret[:]) // it ends the process rather than fail
 	return k
 }
@@ -73,11 +74,11 @@ func (k *claimKeys) check(id, secret string) error {
 	return nil
 }
 
-// grant gives every claim its key and its secret.
+// grant gives every claim its key, its secret, and where both are taken.
 func (k *claimKeys) grant(claims *protocol.Claims) {
 	for i := range claims.Rollouts {
 		c := &claims.Rollouts[i]
-		c.Key, c.Secret = k.key(c.ID), k.sign(purposeSecret, c.ID)
+		c.Key, c.Secret, c.URL = k.key(c.ID), k.sign(purposeSecret, c.ID), k.url
 	}
 }
 

@@ -38,7 +38,7 @@ func (o offering) Sample(context.Context, string, protocol.SampleRequest) (proto
 
 // A signature is of one purpose, one rollout, one run and one process.
 func TestSignatures(t *testing.T) {
-	k := newClaimKeys("r")
+	k := newClaimKeys("r", "")
 	seen := map[string]string{}
 	add := func(what, mac string) {
 		if other, twice := seen[mac]; twice || len(mac) != macChars {
@@ -50,7 +50,7 @@ func TestSignatures(t *testing.T) {
 		add("key "+id, k.sign(purposeKey, id))
 		add("secret "+id, k.sign(purposeSecret, id))
 	}
-	add("another process", newClaimKeys("r").sign(purposeKey, "g1-s0-a1"))
+	add("another process", newClaimKeys("r", "").sign(purposeKey, "g1-s0-a1"))
 	other := *k
 	other.run = "s"
 	add("another run", other.sign(purposeKey, "g1-s0-a1"))

@@ -78,7 +78,22 @@ func truth(b bool) float64 {
 }
 
 // figures in the order of docs/reference/prometheus.md, which is tested against them.
-var figures = slices.Concat(planeFigures, senderFigures, controlFigures, environmentFigures, scoringFigures, throughputFigures, verlFigures)
+var figures = slices.Concat(planeFigures, clientFigures, senderFigures, controlFigures, environmentFigures, scoringFigures, throughputFigures, verlFigures)
+
+// cellFigures are those of a cell: of the rollouts that are played in its process.
+var cellFigures = slices.Concat(clientFigures, environmentFigures)
+
+// clientFigures are those of the clients of this process.
+var clientFigures = []figure{
+	one("headway_workers_known", "Environment workers that called within the last minute.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Known) }),
+	one("headway_workers_silent", "Environment workers that hold claims and are silent.", gauge, func(s protocol.Status) float64 { return float64(len(s.Workers.Silent)) }),
+	one("headway_rollouts_claimed", "Rollouts at environment workers.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Claimed) }),
+	one("headway_rollouts_offered", "Rollouts that wait for an environment worker.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Offered) }),
+	bounds("headway_bound_held", "What is taken of a bound on clients together, in the unit of its name.", gauge, func(b protocol.Bound) float64 { return float64(b.Held) }),
+	bounds("headway_bound_max", "The bound.", gauge, func(b protocol.Bound) float64 { return float64(b.Max) }),
+	bounds("headway_bound_binding", "1 while new work waits for the bound or is refused.", gauge, func(b protocol.Bound) float64 { return truth(b.Binding) }),
+	bounds("headway_bound_refused_total", "Calls that were refused at the bound.", counter, func(b protocol.Bound) float64 { return float64(b.Refused) }),
+}
 
 // planeFigures are those that every control plane has.
 var planeFigures = []figure{
@@ -184,14 +199,6 @@ var planeFigures = []figure{
 		}
 	}},
 	one("trainer_idle_ratio", "verl's trainer/idle_ratio: the same as headway_trainer_idle_ratio.", gauge, func(s protocol.Status) float64 { return s.Trainer.IdleRatio }),
-	one("headway_workers_known", "Environment workers that called within the last minute.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Known) }),
-	one("headway_workers_silent", "Environment workers that hold claims and are silent.", gauge, func(s protocol.Status) float64 { return float64(len(s.Workers.Silent)) }),
-	one("headway_rollouts_claimed", "Rollouts at environment workers.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Claimed) }),
-	one("headway_rollouts_offered", "Rollouts that wait for an environment worker.", gauge, func(s protocol.Status) float64 { return float64(s.Workers.Offered) }),
-	bounds("headway_bound_held", "What is taken of a bound on clients together, in the unit of its name.", gauge, func(b protocol.Bound) float64 { return float64(b.Held) }),
-	bounds("headway_bound_max", "The bound.", gauge, func(b protocol.Bound) float64 { return float64(b.Max) }),
-	bounds("headway_bound_binding", "1 while new work waits for the bound or is refused.", gauge, func(b protocol.Bound) float64 { return truth(b.Binding) }),
-	bounds("headway_bound_refused_total", "Calls that were refused at the bound.", counter, func(b protocol.Bound) float64 { return float64(b.Refused) }),
 	{"headway_staleness_versions", "Staleness of the groups trained in the last steps.", gauge, []string{"statistic"}, func(s protocol.Status, emit func(float64, ...string)) {
 		emit(s.Staleness.Mean, "mean")
 		emit(s.Staleness.P50, "p50")
@@ -266,11 +273,11 @@ func recovery(s protocol.Status) protocol.Recovery {
 	return *s.Recovery
 }
 
-// descriptions of the figures, made once.
-var descriptions = func() []*prometheus.Desc {
-	made := make([]*prometheus.Desc, len(figures))
-	for i, f := range figures {
-		made[i] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
+// descriptions of the figures by name, made once.
+var descriptions = func() map[string]*prometheus.Desc {
+	made := make(map[string]*prometheus.Desc, len(figures))
+	for _, f := range figures {
+		made[f.name] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
 	}
 	return made
 }()
@@ -280,14 +287,15 @@ var infoDescription = prometheus.NewDesc("headway_info", "1, with what this proc
 // planeCollector reads one status for each scrape.
 type planeCollector struct {
 	version string
+	figures []figure
 	status  func() protocol.Status
 }
 
 // Describe tells the registry what there is.
 func (c *planeCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- infoDescription
-	for _, d := range descriptions {
-		to <- d
+	for _, f := range c.figures {
+		to <- descriptions[f.name]
 	}
 }
 
@@ -295,9 +303,9 @@ func (c *planeCollector) Describe(to chan<- *prometheus.Desc) {
 func (c *planeCollector) Collect(to chan<- prometheus.Metric) {
 	s := c.status()
 	to <- prometheus.MustNewConstMetric(infoDescription, gauge, 1, c.version, s.Run, s.Policy)
-	for i, f := range figures {
+	for _, f := range c.figures {
 		f.read(s, func(value float64, labels ...string) {
-			if metric, err := prometheus.NewConstMetric(descriptions[i], f.kind, value, labels...); err == nil {
+			if metric, err := prometheus.NewConstMetric(descriptions[f.name], f.kind, value, labels...); err == nil {
 				to <- metric
 			}
 		})

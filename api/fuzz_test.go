@@ -43,7 +43,7 @@ func FuzzTokens(f *testing.F) {
 
 // FuzzKeys: a key or a secret that was not signed here opens nothing, and a log is told no signature.
 func FuzzKeys(f *testing.F) {
-	k := newClaimKeys("run")
+	k := newClaimKeys("run", "")
 	const id = "g12-s3-a1"
 	key, secret := k.key(id), k.sign(purposeSecret, id)
 	f.Add(id, "."+strings.Repeat("A", macChars))

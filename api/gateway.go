@@ -45,7 +45,7 @@ func (s *Server) failCompletion(w http.ResponseWriter, r *http.Request, err erro
 func (s *Server) handToGateway(w http.ResponseWriter, r *http.Request) error {
 	gateway := s.ports().Gateway
 	if gateway == nil {
-		return absent("agents that speak OpenAI's API sample", "environment.kind: remote")
+		return s.absent("agents that speak OpenAI's API sample", "environment.kind: remote")
 	}
 	text, err := io.ReadAll(r.Body)
 	if err != nil {

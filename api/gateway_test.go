@@ -102,7 +102,7 @@ func TestAgentsAreAdmitted(t *testing.T) {
 			o.Tokens = testTokens(t)
 		}
 		cl, port := startGateway(t, o)
-		key, foreign := cl.server.keys.key("g1-s2-a3"), newClaimKeys("r").key("g1-s2-a3")
+		key, foreign := cl.server.keys.key("g1-s2-a3"), newClaimKeys("r", "").key("g1-s2-a3")
 		for _, c := range []struct {
 			key, header string
 			status      int
@@ -201,7 +201,7 @@ func TestAgentsAreRefused(t *testing.T) {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	c.plane.setReady(protocol.Refuse(protocol.CodeUnavailable, "starting"))
-	writers := []string{"Authorization", "Bearer " + newClaimKeys("r").key("g1-s0-a1")} // its claim may go on there
+	writers := []string{"Authorization", "Bearer " + newClaimKeys("r", "").key("g1-s0-a1")} // its claim may go on there
 	for _, auth := range [][]string{auth, writers} {
 		if a := c.do("POST", "/v1/completions", `{}`, auth...); a.status != 503 || a.header.Get("Retry-After") == "" || a.header.Get("X-Should-Retry") != "true" {
 			t.Errorf("%d %v", a.status, a.header)

@@ -34,7 +34,7 @@ type requestHandles struct {
 	seconds prometheus.Observer
 }
 
-func newMetrics(version string, status func() protocol.Status) *metrics {
+func newMetrics(opt Options, status func() protocol.Status) *metrics {
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "headway_http_requests_total",
@@ -46,7 +46,11 @@ func newMetrics(version string, status func() protocol.Status) *metrics {
 			Help:    "Weight syncs by phase: load, wait, switch and total.",
 			Buckets: prometheus.ExponentialBuckets(.001, 4, 10)}, []string{"phase"}),
 	}
-	m.registry.MustRegister(m.requests, m.seconds, m.sync, &planeCollector{version: version, status: status},
+	of := figures
+	if opt.Cell != "" {
+		of = cellFigures
+	}
+	m.registry.MustRegister(m.requests, m.seconds, m.sync, &planeCollector{version: opt.Version, figures: of, status: status},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.scrape = promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4})
 	return m

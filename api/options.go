@@ -23,6 +23,11 @@ type Options struct {
 	TLS *tls.Config
 	// Run is the run's name, which keys of its rollouts are bound to; it may be empty.
 	Run string
+	// Cell is the name of the cell that this process is, empty in a control plane.
+	Cell string
+	// URL is where workers and agents reach this process and no other that answers for its address; empty where that is where
+	// they claim. Claims name it.
+	URL string
 	// Version is the program's, for the page and the metrics; empty is unknown.
 	Version string
 	// Pages are the files of the browser's pages by path, "/" among them; nil for none. They need no token, and

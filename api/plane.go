@@ -58,6 +58,9 @@ func (s *Server) readRollouts(pattern string) {
 // view answers what the pages ask for. A stream ends when the server closes.
 func (s *Server) view(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().View
+	if port == nil && s.opt.Cell != "" {
+		return s.absent("pages are drawn", "")
+	}
 	if port == nil {
 		return protocol.Refuse(protocol.CodeUnavailable, "the run has not begun here yet: there is nothing to see before this process is its writer")
 	}

@@ -20,7 +20,7 @@ func (s *Server) receiverRoutes() {
 func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().Receivers
 	if port == nil {
-		return absent("engines on other nodes receive weights", "a run that keeps weights")
+		return s.absent("engines on other nodes receive weights", "a run that keeps weights")
 	}
 	var req protocol.ReceiverRequest
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {
@@ -34,7 +34,7 @@ func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) chunks(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().Chunks
 	if port == nil {
-		return absent("versions are passed on", "a run that keeps weights")
+		return s.absent("versions are passed on", "a run that keeps weights")
 	}
 	port.ServeHTTP(w, r)
 	return nil

@@ -12,7 +12,7 @@ import (
 func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().Senders
 	if port == nil {
-		return absent("weights are sent to engines", "an engine with weights: distributed")
+		return s.absent("weights are sent to engines", "an engine with weights: distributed")
 	}
 	var req protocol.SenderRequest
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {

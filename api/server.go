@@ -63,8 +63,8 @@ func New(options Options, ports Ports) (*Server, error) {
 	}
 	s.replies = newReplies(s.opt)
 	s.calls = map[string]int{}
-	s.keys = newClaimKeys(s.opt.Run)
-	s.metrics = newMetrics(s.opt.Version, s.current)
+	s.keys = newClaimKeys(s.opt.Run, s.opt.URL)
+	s.metrics = newMetrics(s.opt, s.current)
 	s.metrics.registry.MustRegister(portsCollector{s.ports}, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
 		Help: "Connections closed or refused because too many were open."}, func() float64 {
 		newcomers, clients := s.connections.Rooms()
@@ -107,31 +107,35 @@ func (s *Server) trainers() (Trainers, error) {
 	if port := s.ports().Trainers; port != nil {
 		return port, nil
 	}
-	return nil, absent("trainers lease batches", "trainer.kind: remote")
+	return nil, s.absent("trainers lease batches", "trainer.kind: remote")
 }
 
 func (s *Server) versions() (Versions, error) {
 	if port := s.ports().Versions; port != nil {
 		return port, nil
 	}
-	return nil, absent("weights are read", "a run that keeps weights")
+	return nil, s.absent("weights are read", "a run that keeps weights")
 }
 
 func (s *Server) rollouts() (Rollouts, error) {
 	if port := s.ports().Rollouts; port != nil {
 		return port, nil
 	}
-	return nil, absent("workers play rollouts", "environment.kind: remote")
+	return nil, s.absent("workers play rollouts", "environment.kind: remote")
 }
 
 func (s *Server) meetings() (Meetings, error) {
 	if port := s.ports().Meetings; port != nil {
 		return port, nil
 	}
-	return nil, absent("collectives meet", "a run whose weights go by rendezvous")
+	return nil, s.absent("collectives meet", "a run whose weights go by rendezvous")
 }
 
-func absent(what, wanted string) *protocol.Refusal {
+// absent is the refusal of what has no port in this process.
+func (s *Server) absent(what, wanted string) *protocol.Refusal {
+	if s.opt.Cell != "" {
+		return protocol.Refuse(protocol.CodeNotFound, "this is cell %s of the run, and has no port over which %s: ask the control plane", s.opt.Cell, what)
+	}
 	return protocol.Refuse(protocol.CodeNotFound, "this run has no port over which %s: it takes %s in its document", what, wanted)
 }
 

@@ -10,7 +10,7 @@ import (
 func (s *Server) requestSetting(w http.ResponseWriter, r *http.Request) error {
 	port := s.ports().Settings
 	if port == nil {
-		return absent("settings are moved", "a control or fleet section")
+		return s.absent("settings are moved", "a control or fleet section")
 	}
 	var req protocol.SettingRequest
 	if err := readJSON(r, &req); err != nil {

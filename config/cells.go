@@ -69,8 +69,8 @@ func (v *validator) cells() {
 func (v *validator) besideCells() {
 	c := v.config
 	const own = ", or no engines.*.cell"
-	if c.Environment.Kind != "tasks" {
-		v.fail("environment.kind", c.Environment.Kind, "reaches no engine of a cell in another process, which plays its rollouts itself", "tasks"+own)
+	if k := c.Environment.Kind; k != "tasks" && k != "remote" {
+		v.fail("environment.kind", k, "reaches no engine of a cell in another process", "tasks, which a cell plays itself, or remote, for workers that claim there"+own)
 	}
 	if c.Environment.Tasks.SettledAfter > 0 {
 		v.fail("environment.tasks.settled_after", c.Environment.Tasks.SettledAfter, "chooses tasks by what this process has counted, and each cell counts for itself", "0"+own)

@@ -36,6 +36,9 @@ type Claim struct {
 	// touch and finish ask for it. Both are empty between parts of one process.
 	Key    string `json:"key,omitempty"`
 	Secret string `json:"secret,omitempty"`
+	// URL is where all later calls for the rollout go, and its agent's: to the process that plays it. Empty stands for the
+	// address that answered.
+	URL string `json:"url,omitempty"`
 	// Environment is the name of the environment to play. Prompt is the number of the prompt in its
 	// set (the group's own number where there is no set). Level is the difficulty from 1, 0 for none.
 	Environment string `json:"environment"`

@@ -8,6 +8,8 @@ import (
 // Status is the state of a control plane: GET /api/v1/status.
 type Status struct {
 	Run string `json:"run"`
+	// Cell is the name of the cell that answers, of which the status has what is in its process; empty for a control plane.
+	Cell string `json:"cell,omitempty"`
 	// State is starting, running, draining, standby, stopped or failed.
 	State string `json:"state"`
 	// Waits is what a run that has not begun, or not begun again, waits for; empty once it goes on.

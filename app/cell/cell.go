@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,13 +38,21 @@ type Options struct {
 	Program string
 	// Columns reads tasks that are stored by columns, nil for a program that has no such tasks.
 	Columns taskset.Columns
+	// Listener is where workers, agents and probes reach the cell, nil for a cell that opens no port. URL is its address, where
+	// claims are to name one: behind an address that several cells answer for.
+	Listener net.Listener
+	URL      string
+	// Version is the program's.
+	Version string
 }
 
 // Cell is a process of a cell.
 type Cell struct {
 	*parts.Parts
-	app     *app.Process
-	opt     Options
+	app  *app.Process
+	opt  Options
+	door *door // nil for a cell that opens no port
+	// player plays the rollouts here, nil where workers do.
 	player  *player.Player
 	gateway *gateway.Gateway
 	wire    *jetstream.Link
@@ -74,15 +83,25 @@ func New(a *app.Process, cfg config.Config, o Options) (*Cell, error) {
 		return nil, errors.Join(err, players.Close())
 	}
 	c.OnClose(players.Close)
+	if err := c.openDoor(); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
 	return c, nil
 }
 
 // Run is the cell until the run has made its train steps, or the context ends.
 func (c *Cell) Run(ctx context.Context) error {
-	err := c.run(ctx)
+	shut := c.door.serve(ctx)
+	err := c.ended(ctx, c.run(ctx))
+	return errors.Join(err, shut())
+}
+
+// ended tells the operator how the cell has ended, and returns what is an error of it.
+func (c *Cell) ended(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, link.ErrEnded):
 		c.logf("cell %s ends: %v", c.opt.Cell, err)
+		c.door.farewell(ctx)
 		return nil
 	case err != nil && ctx.Err() != nil:
 		after := ""
@@ -118,13 +137,20 @@ func (c *Cell) run(ctx context.Context) error {
 	var players sync.WaitGroup
 	var played error
 	players.Go(func() {
-		if played = c.player.Run(playing, c.Workers, c.gateway, clock); played != nil {
+		if c.player == nil {
+			c.watchWorkers(playing)
+		} else if played = c.player.Run(playing, c.Workers, c.gateway, clock); played != nil {
 			stop()
 		}
 	})
 	c.follows = true
+	c.door.open()
 	err = l.Run()
-	c.Workers.EndRun()
+	if errors.Is(err, link.ErrEnded) {
+		c.Workers.EndRun()
+	} else {
+		c.Workers.Close() // the run goes on without this process
+	}
 	stop()
 	players.Wait()
 	return errors.Join(c.failed(err), played)
@@ -180,10 +206,12 @@ func (c *Cell) assemble(ctx context.Context) error {
 		return failure.Run(fmt.Sprintf("end it first, or give this process the name of another cell: one process at a time is cell %s", c.opt.Cell), "%w", err)
 	}
 	c.OnClose(func() error { held.Release(); return nil })
-	if err := c.Build(parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Rarely: c.logf}); err != nil {
+	// Claims run out by the silence of workers alone, and not while this process stands still.
+	present := parts.Presence(ctx, c.app.Clock(0), func() bool { return true })
+	if err := c.Build(parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Rarely: c.logf}); err != nil {
 		return err
 	}
-	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil {
+	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil || c.player == nil {
 		return err
 	}
 	return c.player.Open(ctx, c.Cfg, c.own, c.Dir, c.app.Now, c.logf, nil)

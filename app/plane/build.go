@@ -11,9 +11,6 @@ import (
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
-	"github.com/headway-rl/headway/explain/dashboard"
-	"github.com/headway-rl/headway/internal/failure"
-	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/report"
@@ -21,38 +18,6 @@ import (
 	"github.com/headway-rl/headway/store/transfer"
 	remote "github.com/headway-rl/headway/train/remote"
 )
-
-// serverOptions are the API's, checked before anything runs.
-func (p *Plane) serverOptions() (api.Options, error) {
-	s := p.Cfg.Server
-	clients, err := p.ConnectionsMax(machine.Descriptors())
-	if err != nil {
-		return api.Options{}, err
-	}
-	opt := api.Options{
-		Run: p.name, Version: p.Around.Version, Pages: dashboard.Pages(), Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
-		ConnectionsMax: clients, RequestsMax: s.RequestsMax,
-		Drain: 5 * time.Second, Logf: p.logf, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
-	}
-	if p.App.Getenv("HEADWAY_DEBUG") != "" {
-		opt.Debugf = p.logf
-	}
-	if s.TokenFile != "" {
-		tokens, err := api.WatchTokens(s.TokenFile, p.logf)
-		if err != nil {
-			return opt, failure.Usage("", "%w", err)
-		}
-		opt.Tokens = tokens
-	}
-	if s.TLSCert != "" {
-		tls, err := api.LoadTLS(s.TLSCert, s.TLSKey, p.logf)
-		if err != nil {
-			return opt, failure.Usage("", "%w", err)
-		}
-		opt.TLS = tls
-	}
-	return opt, nil
-}
 
 // assemble builds the run's parts around an opened store.
 func (p *Plane) assemble(resume *live.Resume) (err error) {
@@ -130,8 +95,12 @@ func (p *Plane) mount() error {
 	if p.Rules.Control != nil {
 		ports.Settings = p
 	}
-	if p.Workers != nil {
+	switch {
+	case p.Workers == nil:
+	case p.OwnsAny():
 		ports.Rollouts = p.Workers
+	default:
+		ports.Rollouts = inCells{p.Workers, someOf(p.Cfg.Cells())}
 	}
 	if p.gateway != nil {
 		ports.Gateway = p.gateway

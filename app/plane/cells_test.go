@@ -2,7 +2,9 @@ package plane
 
 import (
 	"testing"
+	"time"
 
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/app/record"
 	"github.com/headway-rl/headway/config"
@@ -21,7 +23,7 @@ func TestAsksNothingOfOtherCells(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &Plane{Record: &record.Record{Parts: &parts.Parts{Cfg: config.Config{Engines: []config.Engine{{Name: "one", Cell: "b"}}},
+	p := &Plane{Record: &record.Record{App: &app.Process{Now: time.Now}, Parts: &parts.Parts{Cfg: config.Config{Engines: []config.Engine{{Name: "one", Cell: "b"}}},
 		Upstreams: []*upstream.Engine{nil}, Servers: []*upstream.Server{nil}}}}
 	p.runtime.Store(run)
 	p.loseUnreachable(t.Context())

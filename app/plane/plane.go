@@ -23,6 +23,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/collective"
+	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
@@ -108,8 +109,12 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 	if !p.OwnsAny() {
 		p.player = nil // all is played in cells
 	}
-	opt, err := p.serverOptions()
+	opt, err := p.ServerOptions(name, around.Version)
 	if err == nil {
+		opt.Pages = dashboard.Pages()
+		if a.Getenv("HEADWAY_DEBUG") != "" {
+			opt.Debugf = p.logf
+		}
 		p.server, err = api.New(opt, api.Ports{Plane: p})
 	}
 	if err != nil {

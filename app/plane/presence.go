@@ -4,29 +4,18 @@ import (
 	"context"
 	"time"
 
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/presence"
 )
 
 // beginPresence has the run's clock tick until the context ends: from here on claims, leases, the drain and the
 // watchdog age by it.
 func (p *Plane) beginPresence(ctx context.Context) {
-	since := p.App.Clock(0)
-	clock := presence.New(0)
-	p.present = func() int64 { return clock.Now(since()) }
-	go func() {
-		ticker := time.NewTicker(presence.Every)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-			why := p.absence()
-			clock.Tick(since(), !p.refused.Swap(false) && why == nil)
-			p.sayAbsence(why)
-		}
-	}()
+	p.present = parts.Presence(ctx, p.App.Clock(0), func() bool {
+		why := p.absence()
+		p.sayAbsence(why)
+		return !p.refused.Swap(false) && why == nil
+	})
 }
 
 // sayAbsence says when the clock stops and when it goes on; not at the start, when nobody holds anything yet. The

@@ -57,7 +57,7 @@ func (p *Plane) loseUnsound() {
 func (p *Plane) watched() watchdog.View {
 	v := p.runtime.Load().View()
 	w := watchdog.View{
-		NowS: float64(p.present()) / 1e9, Status: p.Status(), RemoteWorkers: p.Workers != nil, Holding: v.Status.Holding,
+		NowS: float64(p.present()) / 1e9, Status: p.Status(), RemoteWorkers: p.Workers != nil && p.OwnsAny(), Holding: v.Status.Holding,
 		PeriodS: float64(v.PeriodNS) / 1e9, RolloutS: v.Summary.RolloutS.Mean, SyncTarget: v.Status.SyncTarget, Together: !p.Rules.RollingSwitch,
 	}
 	if v.Offered {

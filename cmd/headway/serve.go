@@ -59,9 +59,9 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 	if err := origin.RefuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	listener, err := listen(cfg)
 	if err != nil {
-		return failure.Usage("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
+		return err
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -119,6 +119,15 @@ func (c *serveCmd) overrides() []config.Override {
 		out = append(out, config.Override{Text: text})
 	}
 	return out
+}
+
+// listen opens the port of a process that serves.
+func listen(cfg config.Config) (net.Listener, error) {
+	listener, err := net.Listen("tcp", cfg.Server.Listen)
+	if err != nil {
+		return nil, failure.Usage("choose another port, or stop what listens there; port 0 takes a free one", "--listen %s: %w", cfg.Server.Listen, err)
+	}
+	return listener, nil
 }
 
 // checkExposure refuses an open door: whoever reaches the port may train, read

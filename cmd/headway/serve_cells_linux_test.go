@@ -108,8 +108,15 @@ func startCell(t *testing.T, dir, name string, arguments ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	go c.read(stderr, nil)
+	listening := make(chan string, 1)
+	go c.read(stderr, listening)
 	t.Cleanup(c.kill)
+	if slices.Contains(arguments, "--listen") {
+		select {
+		case c.url = <-listening:
+		case <-c.ended:
+		}
+	}
 	return c
 }
 

@@ -157,8 +157,8 @@ func (e *Engine) Probe(ctx context.Context) (Capabilities, error) {
 	return caps, nil
 }
 
-// Look asks the server what it can without a pause, and keeps nothing of the answer: another process may use the server. What takes a
-// pause to prove is believed.
+// Look asks the server what it can without a pause, and keeps nothing of the answer: another process may use the server. That a
+// pause is one is then not proven.
 func (e *Engine) Look(ctx context.Context) (Capabilities, error) {
 	server := e.opt.Server.within(questionLimit)
 	server.Guest = true

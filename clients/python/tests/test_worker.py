@@ -343,7 +343,7 @@ def test_an_agents_call_is_gone(touched: int, failed: int) -> None:
 
     worker = answering(touched)
     worker._environments = {"reverse": play}
-    worker._running["g1-s0-a1"] = (headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1), 0.0)
+    worker._running["g1-s0-a1"] = (headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1, _transport=worker._transport), 0.0)
     task = worker._running["g1-s0-a1"][0]
     worker._free.acquire()
     posted: list[str] = []

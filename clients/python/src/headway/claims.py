@@ -63,6 +63,7 @@ class Worker:
         self.name = worker or f"{socket.gethostname()}-{os.getpid()}".replace(" ", "-")
         self._closing = threading.Event()
         self._transport = Transport(url, token, patience_s=patience_s, verify=verify, stopped=self._closing)
+        self._cells: dict[str, Transport] = {}  # by the address that claims have named
         self._stop = stop or threading.Event()
         self._concurrency, self._grace_s = concurrency, grace_s
         self._free = threading.Semaphore(concurrency)
@@ -123,12 +124,20 @@ class Worker:
                 fields = {k: claim.get(k, 0) for k in ("prompt", "level", "seed", "group", "sample", "attempt")}
                 task = Task(
                     claim["id"], claim.get("environment", ""), **fields, evaluation=bool(claim.get("evaluation")),
-                    _key=claim["key"], _secret=claim["secret"], _transport=self._transport,
+                    _key=claim["key"], _secret=claim["secret"], _transport=self._playing_at(claim.get("url") or ""),
                     _unwanted=threading.Event(),
                 )  # fmt: skip
                 claim["task"] = task
                 self._running[task.id] = (task, now + self._deadline_s / 4)
         return claims
+
+    def _playing_at(self, url: str) -> Transport:
+        """Where calls for a rollout go: to the address that its claim names, else where it was claimed."""
+        if not url:
+            return self._transport
+        if url not in self._cells:
+            self._cells[url] = self._transport.at(url)
+        return self._cells[url]
 
     def _play(self, claim: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         task: Task = claim["task"]
@@ -160,12 +169,13 @@ class Worker:
         with self._lock:
             setattr(self, what, getattr(self, what) + 1)
 
-    def _signed(self, task: Task) -> dict[str, Any]:
-        """What every call for a claim begins with."""
-        return {"worker": self.name, "secret": task._secret}
+    def _post(self, task: Task, what: str, said: dict[str, Any], **options: Any) -> dict[str, Any]:
+        """A call for a claim, in its worker's name."""
+        message = {"worker": self.name, "secret": task._secret} | said
+        return task._claimed_at().post(f"/api/v1/rollouts/{task.id}/{what}", message, **options)
 
     def _finish(self, task: Task, said: dict[str, Any]) -> None:
-        self._transport.post(f"/api/v1/rollouts/{task.id}/finish", self._signed(task) | said, timeout_s=120.0)
+        self._post(task, "finish", said, timeout_s=120.0)
 
     def _failure(self, task: Task, error: BaseException, reason: str) -> dict[str, Any]:
         """What a finish says of a rollout that came to nothing."""
@@ -212,9 +222,7 @@ class Worker:
         """Keep a claim, and learn whether it is wanted."""
         try:
             limit_s = min(max(self._deadline_s / 4, _TOUCH_MIN_S), _TOUCH_MAX_S)
-            reply = self._transport.post(
-                f"/api/v1/rollouts/{task.id}/touch", self._signed(task), timeout_s=limit_s, patience_s=0.0
-            )
+            reply = self._post(task, "touch", {}, timeout_s=limit_s, patience_s=0.0)
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict):
             task._unwanted.set()
             return

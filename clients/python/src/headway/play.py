@@ -91,6 +91,10 @@ class Task:
         """The worker's transport, while the rollout is wanted."""
         if not self.wanted:
             raise Unwanted(f"{self.id} is not wanted any more")
+        return self._claimed_at()
+
+    def _claimed_at(self) -> Transport:
+        """The worker's transport to who plays it."""
         if self._transport is None:
             raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
         return self._transport

@@ -9,6 +9,7 @@ as no server has answered; the rest is logged, once an outage, under "headway".
 
 from __future__ import annotations
 
+import copy
 import json
 import logging
 import os
@@ -81,6 +82,12 @@ class Transport:
         """End waiting calls and free the connections."""
         self.stopped.set()
         self._http.close()
+
+    def at(self, url: str) -> Transport:
+        """The same connections, for calls that go to one address alone."""
+        other = copy.copy(self)
+        other._urls, other._at, other._outage = [_address(url)], 0, threading.Event()
+        return other
 
     def openai(self, rollout: str, key: str) -> OpenAI:
         """Where an agent samples for a rollout, by its claim's key, at the address that is in use."""

@@ -125,5 +125,5 @@ func agentTask(t *testing.T, url string) *Task {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &Task{ID: "g1-s0-a1", worker: w, key: "the-key", unwanted: newEvent()}
+	return &Task{ID: "g1-s0-a1", worker: w, transport: w.transport, key: "the-key", unwanted: newEvent()}
 }

@@ -40,12 +40,13 @@ type Task struct {
 	// Evaluation: nothing is trained on it.
 	Evaluation bool
 
-	worker   *Worker
-	key      string
-	secret   string
-	unwanted *event
-	mu       sync.Mutex
-	turn     int
+	worker    *Worker
+	transport *Transport // to where it plays
+	key       string
+	secret    string
+	unwanted  *event
+	mu        sync.Mutex
+	turn      int
 }
 
 // Wanted is false once the loop has given the rollout up.
@@ -129,7 +130,7 @@ func (t *Task) answer(ctx context.Context, c call) (*answer, error) {
 		}
 	}()
 	c.method, c.limit = http.MethodPost, sampleLimit
-	return t.worker.transport.do(ctx, c)
+	return t.transport.do(ctx, c)
 }
 
 // Message is a message of a chat.

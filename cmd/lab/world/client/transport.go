@@ -74,11 +74,11 @@ func NewTransport(options Options) (*Transport, error) {
 			if address == "" {
 				continue
 			}
-			parsed, err := url.Parse(address)
-			if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" {
-				return nil, refuse(Invalid, "the url %q cannot be: want http://HOST:PORT or https://HOST:PORT", address)
+			address, err := checked(address)
+			if err != nil {
+				return nil, err
 			}
-			t.urls = append(t.urls, strings.TrimRight(address, "/"))
+			t.urls = append(t.urls, address)
 		}
 	}
 	if len(t.urls) == 0 {
@@ -98,6 +98,27 @@ func NewTransport(options Options) (*Transport, error) {
 	t.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	t.closed, t.close = context.WithCancel(context.Background())
 	return t, nil
+}
+
+// checked is an address as it is called.
+func checked(address string) (string, error) {
+	parsed, err := url.Parse(address)
+	if err != nil || (parsed.Scheme != "http" && parsed.Scheme != "https") || parsed.Hostname() == "" {
+		return "", refuse(Invalid, "the url %q cannot be: want http://HOST:PORT or https://HOST:PORT", address)
+	}
+	return strings.TrimRight(address, "/"), nil
+}
+
+// to returns what sends calls to one address alone, by the same connections.
+func (t *Transport) to(address string) (*Transport, error) {
+	address, err := checked(address)
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return &Transport{http: t.http, urls: []string{address}, token: t.token, patience: t.patience, stopped: t.stopped, closed: t.closed, close: t.close,
+		rand: rand.New(rand.NewPCG(t.rand.Uint64(), 0))}, nil
 }
 
 // URL is the address that is in use.

@@ -57,8 +57,9 @@ type Worker struct {
 	failures    *failures
 
 	mu       sync.Mutex
-	running  []*played     // in the order of their claims
-	deadline time.Duration // of a claim
+	cells    map[string]*Transport // by the address that claims have named
+	running  []*played             // in the order of their claims
+	deadline time.Duration         // of a claim
 	counts   Counts
 }
 
@@ -82,7 +83,7 @@ func NewWorker(options WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		options: options, name: options.Name, names: slices.Sorted(maps.Keys(options.Environments)),
 		concurrency: options.Concurrency, transport: transport, stop: newEvent(), closing: transport.stopped,
-		deadline: time.Second,
+		deadline: time.Second, cells: map[string]*Transport{},
 	}
 	if w.concurrency < 1 {
 		w.concurrency = 8
@@ -171,6 +172,7 @@ type claimed struct {
 	ID          string  `json:"id"`
 	Key         *string `json:"key"`
 	Secret      *string `json:"secret"`
+	URL         string  `json:"url"`
 	Environment string  `json:"environment"`
 	Prompt      uint64  `json:"prompt"`
 	Level       int64   `json:"level"`
@@ -208,10 +210,14 @@ func (w *Worker) claim(ctx context.Context) ([]*Task, error) {
 	now := time.Now()
 	tasks := make([]*Task, 0, len(reply.Rollouts))
 	for _, one := range reply.Rollouts {
+		transport, err := w.playingAt(one.URL)
+		if err != nil {
+			return nil, err
+		}
 		task := &Task{
 			ID: one.ID, Environment: one.Environment, Prompt: one.Prompt, Level: one.Level, Seed: one.Seed, Group: one.Group,
 			Sample: one.Sample, Attempt: one.Attempt, Evaluation: one.Evaluation,
-			worker: w, key: *one.Key, secret: *one.Secret, unwanted: newEvent(),
+			worker: w, transport: transport, key: *one.Key, secret: *one.Secret, unwanted: newEvent(),
 		}
 		tasks = append(tasks, task)
 		if one.DeadlineS != 0 {
@@ -220,6 +226,21 @@ func (w *Worker) claim(ctx context.Context) ([]*Task, error) {
 		w.running = append(w.running, &played{task: task, next: now.Add(w.deadline / 4)})
 	}
 	return tasks, nil
+}
+
+// playingAt is where calls for a rollout go: to the address that its claim names, else where it was claimed. w.mu is held.
+func (w *Worker) playingAt(url string) (*Transport, error) {
+	if url == "" {
+		return w.transport, nil
+	}
+	if found := w.cells[url]; found != nil {
+		return found, nil
+	}
+	made, err := w.transport.to(url)
+	if err == nil {
+		w.cells[url] = made
+	}
+	return made, err
 }
 
 func (w *Worker) play(ctx context.Context, task *Task) {
@@ -314,7 +335,7 @@ func (w *Worker) signed(ctx context.Context, task *Task, c call, into any) error
 	message := map[string]any{"worker": w.name, "secret": task.secret}
 	maps.Copy(message, c.message)
 	c.path, c.message = "/api/v1/rollouts/"+task.ID+"/"+c.path, message
-	return w.transport.post(ctx, c, into)
+	return task.transport.post(ctx, c, into)
 }
 
 // lost asks whether nobody wants a rollout any more. It is false also where nobody answers.

@@ -1,0 +1,170 @@
+package cell
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/headway-rl/headway/api"
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/pause"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/observe/report"
+)
+
+// farewell is how long a cell answers after the run's end: longer than a client's pause between two calls.
+const farewell = 10 * time.Second
+
+// door answers workers, agents and probes. A nil one is of a cell that opens no port.
+type door struct {
+	*Cell
+	server *api.Server
+	state  atomic.Pointer[string]
+	began  time.Time
+}
+
+// openDoor makes what answers on the cell's listener. Rollouts that workers play need one.
+func (c *Cell) openDoor() error {
+	if c.opt.Listener == nil {
+		if c.player == nil {
+			return c.Cfg.Refuse("environment.kind", "has workers play the rollouts, and this cell opens no port for them", "--listen HOST:PORT, or tasks, which a cell plays itself")
+		}
+		return nil
+	}
+	d := &door{Cell: c, began: c.app.Now()}
+	opt, err := c.ServerOptions(c.opt.Run, c.opt.Version)
+	if err != nil {
+		return err
+	}
+	opt.Cell, opt.URL = c.opt.Cell, c.opt.URL
+	if c.app.Getenv("HEADWAY_DEBUG") != "" {
+		opt.Debugf = c.logf
+	}
+	d.say("starting")
+	if d.server, err = api.New(opt, api.Ports{Plane: d}); err != nil {
+		return failure.Usage("", "%w", err)
+	}
+	c.door = d
+	return nil
+}
+
+func (d *door) say(state string) { d.state.Store(&state) }
+
+// serve answers until shut is called.
+func (d *door) serve(ctx context.Context) (shut func() error) {
+	if d == nil {
+		return func() error { return nil }
+	}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	served := make(chan error, 1)
+	go func() { served <- d.server.Serve(serving, d.opt.Listener) }()
+	scheme := "http"
+	if d.Cfg.Server.TLSCert != "" {
+		scheme = "https"
+	}
+	d.logf("cell %s: listening on %s://%s", d.opt.Cell, scheme, d.opt.Listener.Addr())
+	return func() error {
+		stop()
+		return <-served
+	}
+}
+
+// open has those who ask find the cell's rollouts from now on.
+func (d *door) open() {
+	if d == nil {
+		return
+	}
+	ports := api.Ports{Plane: d}
+	if d.player == nil {
+		ports.Rollouts = d.Workers
+		if d.gateway != nil {
+			ports.Gateway = d.gateway
+		}
+	} else if d.player.Pool != nil {
+		ports.Sandboxes = d.player.Pool
+	}
+	d.say("running")
+	if err := d.server.Mount(ports); err != nil {
+		panic(err) // it has the port that none can be without
+	}
+}
+
+// farewell answers for a moment after the run's end, so that whoever waits for work learns that there is none.
+func (d *door) farewell(ctx context.Context) {
+	if d == nil || d.Workers == nil {
+		return
+	}
+	d.say("stopped")
+	d.logf("the run has ended: whoever asks for work is told so for %g s; interrupt to end at once", farewell.Seconds())
+	_ = pause.For(ctx, farewell)
+}
+
+// Ready implements api.Plane.
+func (d *door) Ready() error {
+	if state := *d.state.Load(); state == "starting" {
+		return errors.New("the cell is starting: it waits for its run, or for its engines' servers")
+	}
+	return nil
+}
+
+// Status implements api.Plane, for what is in this process.
+func (d *door) Status() protocol.Status {
+	now := d.app.Now()
+	s := protocol.Status{Run: d.opt.Run, Cell: d.opt.Cell, State: *d.state.Load(), Version: loop.NoVersion, Steps: d.Cfg.Trainer.Steps, Policy: d.Cfg.Queue.Policy,
+		UptimeS: now.Sub(d.began).Seconds()}
+	s.Ledger.Balanced = true
+	if s.State == "starting" {
+		return s
+	}
+	s.Engines = d.engines(now)
+	s.Workers, s.Bounds = d.Workers.Status(), d.Workers.Bounds()
+	if d.gateway != nil {
+		g := d.gateway.Status()
+		s.Gateway = &g
+	}
+	if d.player != nil {
+		s.Environment = d.player.Status(now)
+	}
+	return s
+}
+
+// engines are those of the cell.
+func (d *door) engines(now time.Time) (own []protocol.Engine) {
+	for i, e := range d.Cfg.Engines {
+		if d.Owns(i) {
+			own = append(own, protocol.Engine{Name: e.Name, Kind: e.Kind, Cell: e.Cell, Version: loop.NoVersion, Slots: e.Slots, Server: d.ServerStatus(i, now)})
+		}
+	}
+	return own
+}
+
+// Engines implements api.Plane. The control plane says which versions engines serve.
+func (d *door) Engines() []protocol.EngineVersion { return nil }
+
+// Subscribe implements api.Plane: the control plane tells of train steps, and a cell of nothing.
+func (d *door) Subscribe(ctx context.Context) <-chan []byte {
+	nothing := make(chan []byte)
+	context.AfterFunc(ctx, func() { close(nothing) })
+	return nothing
+}
+
+// workersEvery is the time between two looks at the workers.
+const workersEvery = 30 * time.Second
+
+// watchWorkers says that rollouts wait and no worker comes, and that one has come, until the context ends.
+func (c *Cell) watchWorkers(ctx context.Context) {
+	missed := false
+	for pause.For(ctx, workersEvery) == nil {
+		w := c.Workers.Status()
+		switch missing := w.Known == 0 && w.Offered > 0; {
+		case missing && !missed:
+			c.logf("%s waiting for an environment worker at cell %s, and none has called within the last minute: start workers with its address, and a token of role environment", report.Counted(w.Offered, "rollout"), c.opt.Cell)
+			missed = true
+		case w.Known > 0 && missed:
+			c.logf("a worker has come to cell %s", c.opt.Cell)
+			missed = false
+		}
+	}
+}
