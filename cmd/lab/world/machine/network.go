@@ -396,20 +396,20 @@ func (c *conn) fail(op string, err error) error {
 func (n *network) send(c *conn, p []byte, end bool) {
 	to := c.peer
 	lost, late := n.troubled(c, p)
-	if lost && !end {
-		n.later(n.latency(c.ip, to.ip), func() {
-			n.mu.Lock()
-			defer n.mu.Unlock()
-			c.abort()
-		})
-		return
-	}
 	at := time.Now().Add(n.latency(c.ip, to.ip) + late)
 	if !at.After(to.arrives) {
 		at = to.arrives.Add(1)
 	}
 	to.arrives = at
-	n.later(time.Until(at), func() { n.arrive(c, to, p, end) })
+	n.later(time.Until(at), func() {
+		if !lost || end {
+			n.arrive(c, to, p, end)
+			return
+		}
+		n.mu.Lock() // what was written behind it comes to a connection that is no more
+		defer n.mu.Unlock()
+		c.abort()
+	})
 }
 
 // later has the network itself do something, whoever's goroutine asks.
