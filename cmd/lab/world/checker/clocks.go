@@ -80,6 +80,13 @@ func outages(lines []history.Line) []outage {
 			}
 		}
 	}
+	thaw := func(l *history.Line) { // a host that is to be killed goes on until it dies
+		for i := range out {
+			if o := &out[i]; o.host == l.Host && o.kind == "freeze" && (o.to < 0 || o.to > l.AtNS) {
+				o.to = l.AtNS
+			}
+		}
+	}
 	for i := range lines {
 		l := &lines[i]
 		last = l.AtNS
@@ -87,17 +94,16 @@ func outages(lines []history.Line) []outage {
 		other, _, _ := strings.Cut(rest, " ")
 		switch l.Kind {
 		case "fault":
+			if kills(kind) {
+				thaw(l)
+			}
 			o := outage{span{l.AtNS, -1}, l.Host, kind, other}
 			if ms, known := duration(l.Text); known && !kills(kind) {
 				o.to = l.AtNS + ms*second/1000
 			}
 			out = append(out, o)
-		case "dead": // and frozen no more
-			for i := range out {
-				if o := &out[i]; o.host == l.Host && o.kind == "freeze" && (o.to < 0 || o.to > l.AtNS) {
-					o.to = l.AtNS
-				}
-			}
+		case "dead":
+			thaw(l)
 			out = append(out, outage{span{l.AtNS, -1}, l.Host, "dead", kind})
 		case "start": // it ends the fault that killed the host
 			end(l.AtNS, func(o *outage) bool { return o.host == l.Host && (o.kind == "dead" || kills(o.kind)) })

@@ -578,12 +578,14 @@ func TestOutagesOfOneKindOverlap(t *testing.T) {
 	}
 	got := outages([]history.Line{
 		line(1, "broker", "fault", "cut  for 6000 ms, by 0 ms"), line(2, "broker", "fault", "cut plane1 for 3000 ms, by 0 ms"), line(2, "plane0", "fault", "kill  for 300 ms"),
-		line(3, "plane0", "dead", "kill"), line(5, "broker", "healed", "cut"), line(5, "plane0", "start", ""), line(7, "broker", "healed", "cut"), line(8, "plane1", "fault", "freeze"), line(8, "broker", "fault", "freeze  for 6000 ms"), line(9, "broker", "dead", "kill"), line(10, "world", "healed", "everything"),
+		line(3, "plane0", "dead", "kill"), line(5, "broker", "healed", "cut"), line(5, "plane0", "start", ""), line(7, "broker", "healed", "cut"), line(8, "plane1", "fault", "freeze"), line(8, "broker", "fault", "freeze  for 6000 ms"),
+		line(8, "plane2", "fault", "freeze  for 6000 ms"), line(9, "plane2", "fault", "kill  for 300 ms"), line(9, "broker", "dead", "kill"), line(10, "world", "healed", "everything"),
 	})
 	want := []outage{
 		{span{1 * second, 7 * second}, "broker", "cut", ""}, {span{2 * second, 5 * second}, "broker", "cut", "plane1"}, {span{2 * second, 5 * second}, "plane0", "kill", ""},
 		{span{3 * second, 5 * second}, "plane0", "dead", "kill"}, {span{8 * second, 10 * second}, "plane1", "freeze", ""},
-		{span{8 * second, 9 * second}, "broker", "freeze", ""}, {span{9 * second, 10 * second}, "broker", "dead", "kill"},
+		{span{8 * second, 9 * second}, "broker", "freeze", ""}, {span{8 * second, 9 * second}, "plane2", "freeze", ""}, {span{9 * second, 10 * second}, "plane2", "kill", ""},
+		{span{9 * second, 10 * second}, "broker", "dead", "kill"},
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%+v, want %+v", got, want)
