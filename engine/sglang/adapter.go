@@ -45,7 +45,13 @@ func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, c
 			}
 			return err
 		},
-		Name: func(ctx context.Context, label string) error { return (&Dialect{}).Name(ctx, s, label) }, // the adapter's name has it too
+		Name: func(ctx context.Context, label string) error {
+			err := succeed(ctx, s, pathLabel, map[string]any{"new_version": label, "abort_all_requests": false})
+			if upstream.StatusOf(err) == http.StatusNotFound {
+				return nil // the adapter's name has it too
+			}
+			return err
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("weights %s from %s: %w", u.Label, u.Dir, err)
@@ -58,12 +64,3 @@ func updateAdapter(ctx context.Context, s *upstream.Server, u upstream.Update, c
 
 // noSuchAdapter is a part of the words by which SGLang says that an adapter is not loaded. It has no code for it.
 const noSuchAdapter = "does not exist. Loaded LoRAs"
-
-// Name implements [upstream.Namer].
-func (*Dialect) Name(ctx context.Context, s *upstream.Server, label string) error {
-	err := succeed(ctx, s, pathLabel, map[string]any{"new_version": label, "abort_all_requests": false})
-	if upstream.StatusOf(err) == http.StatusNotFound {
-		return nil
-	}
-	return err
-}

@@ -67,12 +67,6 @@ type Templater interface {
 	Decode(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) (string, error)
 }
 
-// Namer is a Dialect whose servers take a label without weights.
-type Namer interface {
-	// Name has the server say that it serves a label. One that cannot be told leaves its label as it is.
-	Name(ctx context.Context, s *Server, label string) error
-}
-
 // Scorer is implemented by dialects whose servers can say what log-probs tokens have under the
 // weights that they serve.
 type Scorer interface {

@@ -503,11 +503,6 @@ func (fakeDialect) Version(ctx context.Context, s *Server, _ *Capabilities) (str
 	return v.Label, err
 }
 
-func (d fakeDialect) Name(_ context.Context, _ *Server, label string) error {
-	d.f.set(func() { d.f.label = label })
-	return nil
-}
-
 func (fakeDialect) Score(ctx context.Context, s *Server, _ []int32, _ *Capabilities) ([]float32, error) {
 	var scores []float32
 	err := s.Call(ctx, http.MethodGet, "/score", nil, &scores)

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -17,13 +16,6 @@ func Label(version loop.Version) string { return "v" + strconv.FormatInt(int64(v
 
 // label names a version at the server.
 func (e *Engine) label(version loop.Version) string { return Label(version) + "-" + e.nonce }
-
-// labelled is the version of a label, whichever process it is from.
-func labelled(label string) (loop.Version, bool) {
-	number, nonce, _ := strings.Cut(strings.TrimPrefix(label, "v"), "-")
-	version, err := strconv.ParseInt(number, 10, 64)
-	return loop.Version(version), err == nil && nonce != "" && label == Label(loop.Version(version))+"-"+nonce
-}
 
 // newNonce returns what tells this engine's requests and salts apart from those of any other
 // process that uses the server, before, beside or after it.

@@ -122,33 +122,6 @@ func TestAnUpdateWithoutEffectAfterALoss(t *testing.T) {
 	}
 }
 
-// A new process notices an update without effect by the version that an earlier process has left at the server. It believes
-// one to the very version that is there, unless the earlier process has found that the server had not taken it.
-func TestAnUpdateWithoutEffectAfterAnotherProcess(t *testing.T) {
-	for next := loop.Version(1); next < 4; next++ {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFakeServer(t)
-			f.caps.Score = true
-			serveVersion(t, newFakeEngine(t, f, nil), 2)
-			f.set(func() { f.lazy = true })
-			var e *Engine
-			for try := range 6 {
-				if try%2 == 0 {
-					e = newBareEngine(t, f, nil)
-				}
-				if err := e.Load(t.Context(), next); err != nil {
-					t.Fatal(err)
-				}
-				if err := e.Switch(t.Context(), next, false); errors.Is(err, ErrLied) != (next != 2) {
-					t.Errorf("the switch from 2 to %d, which did nothing: %v", next, err)
-				}
-			}
-			f.set(func() { f.lazy = false })
-			serveVersion(t, e, next)
-		})
-	}
-}
-
 // A server that was cut off for a moment has its weights still: the same version again changes nothing.
 // One whose switch failed behind its update has the new weights already when it is tried again.
 func TestAnUpdateToWhatIsThereAlready(t *testing.T) {

@@ -43,13 +43,13 @@ func (t trial) next(weights string, losses int64) trial {
 }
 
 // lookBefore notes what the server computes before an update. Where its weights are unknown it is
-// asked: it may be another one than the one that was verified last. At the start nothing is noted, unless
-// an earlier process has put other weights there: the server may well have the very ones already.
+// asked: it may be another one than the one that was verified last. At the start nothing is noted:
+// the server may well have the very weights already.
 func (e *Engine) lookBefore(ctx context.Context, caps *Capabilities) error {
 	e.mu.Lock()
 	unknown := e.served == loop.NoVersion
 	e.mu.Unlock()
-	if e.stood = e.score.scores; e.stood != nil && !unknown {
+	if e.stood = e.score.scores; e.stood == nil || !unknown {
 		return nil
 	}
 	if e.owed.Load() { // it would not answer while it is paused
@@ -57,46 +57,9 @@ func (e *Engine) lookBefore(ctx context.Context, caps *Capabilities) error {
 			return fmt.Errorf("resuming: %w", err)
 		}
 	}
-	found := ""
-	if e.stood == nil {
-		var err error
-		if found, err = e.found(ctx, caps); found == "" || err != nil {
-			return err
-		}
-	}
-	scores, err := e.scores(ctx, caps)
-	if err != nil {
-		return err
-	}
-	if e.stood = scores; found != "" {
-		e.score = fingerprint{found, scores}
-	}
-	return nil
-}
-
-// found names the weights that an earlier process has left at the server, by the server's label: the directory of their
-// version, or that they are none that was asked for. It is empty where there is no such label, where the directory is not
-// there any more, and where it is the version of this update.
-func (e *Engine) found(ctx context.Context, caps *Capabilities) (string, error) {
-	if e.opt.Delivery != DeliveryDisk || !caps.Score {
-		return "", nil
-	}
-	label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
-	if err != nil {
-		return "", fmt.Errorf("asking what it serves: %w", err)
-	}
-	if strings.HasPrefix(label, untaken) {
-		return digestMark + label, nil
-	}
-	version, named := labelled(label)
-	if !named || version == e.loaded.version {
-		return "", nil
-	}
-	dir, err := e.opt.Views(ctx, version)
-	if err != nil { // it is pruned, or was another run's
-		return "", ctx.Err()
-	}
-	return dir, nil
+	var err error
+	e.stood, err = e.scores(ctx, caps)
+	return err
 }
 
 // verify makes sure that an update has changed what the server computes, where it can say: the
@@ -109,25 +72,10 @@ func (e *Engine) verify(ctx context.Context, caps *Capabilities) error {
 	if slices.Equal(e.stood, scores) {
 		if err := e.unchanged(scores); err != nil {
 			e.tried = trial{} // it has not taken it
-			return errors.Join(err, e.disown(ctx, err))
+			return err
 		}
 	}
 	e.score = fingerprint{e.loaded.content(), scores}
-	return nil
-}
-
-// untaken begins the label of a server that has not taken the weights that it has said to serve.
-const untaken = "untaken-"
-
-// disown takes the label of an update back that the server has not taken: a later process would believe it.
-func (e *Engine) disown(ctx context.Context, why error) error {
-	namer, names := e.opt.Dialect.(Namer)
-	if !names || !errors.Is(why, ErrLied) || e.opt.Delivery != DeliveryDisk {
-		return nil
-	}
-	if err := namer.Name(ctx, e.opt.Server, untaken+e.nonce); err != nil {
-		return fmt.Errorf("taking its label back: %w", err)
-	}
 	return nil
 }
 

@@ -108,11 +108,6 @@ func updateInPhases(ctx context.Context, s *upstream.Server, u upstream.Update) 
 	return s.Call(ctx, http.MethodPost, "/finish_weight_update", map[string]string{"weight_version": u.Label}, nil)
 }
 
-// Name implements [upstream.Namer].
-func (Dialect) Name(ctx context.Context, s *upstream.Server, label string) error {
-	return name(ctx, s, label)
-}
-
 // name gives what is served its label.
 func name(ctx context.Context, s *upstream.Server, label string) error {
 	err := s.Call(ctx, http.MethodPost, "/update_weight_version", map[string]string{"new_version": label}, nil)
