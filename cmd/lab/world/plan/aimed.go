@@ -53,5 +53,5 @@ func aimed(seed uint64) Plan {
 // meets reports whether faults of a kind can come over hosts of a role.
 func (p *Plan) meets(b blow) bool {
 	hosts := p.hosts()[b.role]
-	return len(hosts) > 0 && p.bears(Fault{Kind: b.kind, Host: hosts[0]}) && (b.kind != Deaf || p.Planes == 1)
+	return len(hosts) > 0 && p.bears(Fault{Kind: b.kind, Host: hosts[0]}) && (b.kind != Deaf || p.Planes == 1 && len(p.Cells()) == 0)
 }

@@ -56,6 +56,7 @@ func (d drawer) cells(p *Plan) {
 		p.Chat.Players = d.between(1, 4)
 	}
 	p.Rows = false
+	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.Kind == Deaf }) // the next process could not know what an engine computed before
 	for range d.between(2, 6) {
 		f := d.deal(p, cellBlows[d.IntN(len(cellBlows))])
 		f.AtMS = d.when(p)

@@ -62,6 +62,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x7265666572))}.references(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x63656c6c73))}.cells(&p)
 	p.pace()
+	p.man()
 	p.flipOnce()
 	return p
 }
@@ -98,6 +99,18 @@ func (p *Plan) pace() {
 	p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
 	if p.Chat != nil && p.floods() {
 		p.Chat.Players = 0
+	}
+}
+
+// man gives each slot a player where engines drain before they take weights. With fewer of them the players may all have
+// rollouts that were interrupted, and wait for the switch, which waits for rollouts that nobody plays.
+func (p *Plan) man() {
+	if p.Chat == nil || p.Chat.Players == 0 || !strings.Contains(p.Rules.Sync, "drain") {
+		return
+	}
+	p.Chat.Players = 0
+	for _, e := range p.Engines {
+		p.Chat.Players += e.Slots
 	}
 }
 
