@@ -144,11 +144,10 @@ func (e *Engine) recognise(ctx context.Context) error {
 		return nil
 	}
 	e.mu.Lock()
-	known := !e.labelled || e.caps == nil || e.served == loop.NoVersion
-	held := e.held
+	silent, held := !e.labelled, e.held
 	e.mu.Unlock()
 	switch {
-	case known:
+	case silent:
 		return nil
 	case held: // it may say anything meanwhile, and nothing has been recorded yet
 		return &broken{cause: errors.New("a switch of weights began before the server was asked what it serves")}
@@ -161,6 +160,11 @@ func (e *Engine) recognise(ctx context.Context) error {
 	}
 	if err != nil {
 		return &broken{cause: err, transport: true}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.caps == nil || e.served == loop.NoVersion { // a response that was interrupted before that would be read on
+		return &broken{cause: errors.New("its weights became unknown before the server said what it serves")}
 	}
 	e.recognised.Store(dials)
 	return nil

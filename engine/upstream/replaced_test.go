@@ -88,6 +88,27 @@ func TestAServerWithAnotherKnownLabelIsAnother(t *testing.T) {
 	}
 }
 
+// A response that was interrupted is read to its end. Where its server is lost before it answers, nobody knows which weights
+// sample it.
+func TestNobodyIsRecognisedAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.VersionSpans = true
+		e := newFakeEngine(t, f, nil)
+		serveVersion(t, e, 1)
+		e.opt.Server.dials.Add(1) // the connection of the response
+		_ = e.lose(errors.New("it was started again"))
+		var b *broken
+		if err := e.recognise(t.Context()); !errors.As(err, &b) {
+			t.Errorf("after the loss: %v", err)
+		}
+		serveVersion(t, e, 1)
+		if err := e.recognise(t.Context()); err != nil {
+			t.Errorf("with the weights there again: %v", err)
+		}
+	})
+}
+
 // After a loss the server has other weights. An update that does nothing to them is noticed then too,
 // of the version before and of the next one, and by every try again.
 func TestAnUpdateWithoutEffectAfterALoss(t *testing.T) {
