@@ -88,6 +88,50 @@ func TestAServerWithAnotherKnownLabelIsAnother(t *testing.T) {
 	}
 }
 
+// What a server computes that was started again behind its update is not taken for what the new weights compute: the update that
+// is made again would seem to have no effect.
+func TestAServerStartedAgainBehindItsUpdate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.Score = true
+		d := &scoringDialect{fakeDialect: fakeDialect{f}}
+		e := newFakeEngine(t, f, func(o *Options) { o.Dialect = d })
+		serveVersion(t, e, 1)
+		d.before = func() {
+			d.before = nil
+			f.kill()
+			f.restart(0)
+		}
+		if err := e.Load(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Switch(t.Context(), 2, false); err == nil {
+			t.Error("the server was started again, and counts as switched")
+		}
+		f.set(func() { f.failing["/version"] = 1 }) // behind the update
+		if err := e.Load(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Switch(t.Context(), 2, false); err == nil {
+			t.Error("nobody says what it serves, and it counts as switched")
+		}
+		serveVersion(t, e, 2)
+	})
+}
+
+// scoringDialect does something before it asks for scores.
+type scoringDialect struct {
+	fakeDialect
+	before func()
+}
+
+func (d *scoringDialect) Score(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) ([]float32, error) {
+	if d.before != nil {
+		d.before()
+	}
+	return d.fakeDialect.Score(ctx, s, tokens, caps)
+}
+
 // A response that was interrupted is read to its end. Where its server is lost before it answers, nobody knows which weights
 // sample it.
 func TestNobodyIsRecognisedAfterALoss(t *testing.T) {
