@@ -9,6 +9,7 @@ import (
 	"github.com/headway-rl/headway/env/taskset"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/replace"
+	"github.com/headway-rl/headway/observe/report"
 )
 
 // countsFile counts in a run's directory what became of the attempts at each task. It is earlierCountsFile
@@ -29,6 +30,9 @@ func (s *Player) openCounts(dir string) (err error) {
 	}
 	if err != nil {
 		return failure.Run("remove the file if its counts may be lost: tasks are then played as if for the first time", "%w", err)
+	}
+	if n := s.counts.Torn(); n > 0 {
+		s.logf("%s: %s of a line are passed over: another process of the run ended within a write", countsFile, report.Counted(n, "piece"))
 	}
 	t := s.cfg.Environment.Tasks
 	s.chooser, err = taskset.NewChooser(s.tasks, s.counts, taskset.Rule{ScoredMin: int64(t.SettledAfter), Share: t.SettledShare}, s.cfg.Seed)

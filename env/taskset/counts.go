@@ -108,6 +108,17 @@ type Counts struct {
 	// lines of the file, and whether the last write failed, so that its end is unknown.
 	lines  int
 	broken bool
+	// end is where the file ended after the last line that was read or written here, torn how many pieces of lines it has.
+	end  int64
+	torn int
+}
+
+// Torn is how many lines of the file were passed over when it was opened. Each is a piece: another process of the run, which was
+// deposed, ended within its write, or its machine did.
+func (b *Counts) Torn() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.torn
 }
 
 // Record counts a result. An error says that it is counted in memory and not yet in the file; the

@@ -25,7 +25,8 @@ import (
 //
 // The last line of a task holds, so that a line is appended for every result and the file is written
 // anew, without the lines that do not hold any more, when most of it is of those. A line that a
-// crash has cut is taken off.
+// crash has cut is taken off. One that a writer has left which was deposed, and behind which its successor
+// has gone on, stands by itself and is passed over, as are empty lines.
 const countsHeader = `{"headway":"tasks","version":1}`
 
 // slack is how many lines that do not hold any more a file may have beside as many as hold.
@@ -66,6 +67,14 @@ func (b *Counts) read() error {
 			}
 			continue
 		}
+		if len(line) == 0 {
+			continue
+		}
+		if !json.Valid(line) {
+			b.torn++
+			b.lines++
+			continue
+		}
 		if err := b.line(line); err != nil {
 			return fmt.Errorf("line %d: %w: mend or remove the line, or remove the file to count anew", n, err)
 		}
@@ -74,10 +83,12 @@ func (b *Counts) read() error {
 	if err := b.file.Truncate(whole); err != nil {
 		return err
 	}
+	b.end = whole
 	if whole > 0 {
 		return nil
 	}
-	_, err := b.file.WriteString(countsHeader + "\n")
+	n, err := b.file.WriteString(countsHeader + "\n")
+	b.end = int64(n)
 	return err
 }
 
@@ -144,10 +155,18 @@ func (b *Counts) append(line []byte) error {
 	if b.broken || b.lines > 2*(len(b.tallies)+len(b.pins))+slack {
 		return b.rewrite()
 	}
-	if _, err := b.file.Write(line); err != nil {
+	info, err := b.file.Stat()
+	if err == nil {
+		if info.Size() != b.end { // somebody else has written, perhaps half a line
+			line = append([]byte{'\n'}, line...)
+		}
+		_, err = b.file.Write(line)
+	}
+	if err != nil {
 		b.broken = true
 		return fmt.Errorf("taskset: a result is not in the file yet: %w", err)
 	}
+	b.end = info.Size() + int64(len(line))
 	b.lines++
 	return nil
 }
@@ -178,6 +197,9 @@ func (b *Counts) rewrite() error {
 	}
 	b.file.Close()
 	b.file, b.lines, b.broken = f, len(b.tallies)+len(b.pins), false
+	if b.end, err = f.Seek(0, io.SeekEnd); err != nil {
+		return fmt.Errorf("taskset: %w", err)
+	}
 	return replace.Directory(filepath.Dir(b.path))
 }
 

@@ -163,6 +163,29 @@ func TestBrokenCounts(t *testing.T) {
 	}
 }
 
+// A deposed process that ends within a write leaves a piece of a line behind which its successor goes on. The successor's line is
+// whole, and so is all that a later process reads.
+func TestCountsBehindAPieceOfALine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "task_counts.log")
+	before := opened(t, path)
+	record(t, before, Result{Task: "a", Solved: true, Reward: 1})
+	b := opened(t, path)
+	for _, piece := range []string{`["a",0,2,0,`, "\x00\x00\x00"} {
+		if _, err := before.file.WriteString(piece); err != nil {
+			t.Fatal(err)
+		}
+		record(t, b, Result{Task: "b", Reward: 1}, Result{Task: "c"})
+	}
+	later := opened(t, path)
+	if all(later) != all(b) || later.Torn() != 2 || b.Torn() != 0 {
+		t.Errorf("%s\nwant %s; %d pieces", all(later), all(b), later.Torn())
+	}
+	record(t, later, Result{Task: "d"})
+	if again := opened(t, path); all(again) != all(later) {
+		t.Errorf("%s\nwant %s", all(again), all(later))
+	}
+}
+
 // TestCountsWriteFails: what could not be written is counted, said, and written by the next call.
 func TestCountsWriteFails(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "task_counts.log")
