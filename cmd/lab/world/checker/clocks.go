@@ -172,6 +172,21 @@ func (c *check) stops(writer string, began int64) []span {
 	return out
 }
 
+// ofCell says whether a host is a cell, which answers for the rollouts that play on its engines.
+func ofCell(host string) bool { return strings.HasPrefix(host, "cell") }
+
+// frozen are the times in which a cell stood still, with the grace after each, in order: claims of its rollouts run on while
+// planes and brokers are away.
+func (c *check) frozen(cell string) (out []span) {
+	for _, o := range c.outages {
+		if o.kind == "freeze" && o.host == cell && o.from+blind < o.to {
+			out = append(out, span{o.from + blind, o.to + min(o.to-o.from-blind, graceMost)})
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	return out
+}
+
 // clustered says whether an outage is of one of a cluster's servers, beside which the others may go on.
 func (o *outage) clustered() bool {
 	numbered := func(host string) bool { return len(host) > len("broker") && strings.HasPrefix(host, "broker") }

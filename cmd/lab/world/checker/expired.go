@@ -121,7 +121,11 @@ func (e *expiry) claimEnded(a *attempt) {
 	}
 	heard, line := lastWord(e.claims[a.id], ended, g.began, g.line)
 	heard = e.notBefore(heard, a.began)
-	if lasted := ended - heard - within(e.still(a.ended), heard, ended); float64(lasted) < g.deadlineS*float64(second) {
+	still := e.still(a.ended)
+	if ofCell(g.to) {
+		still = e.frozen(g.to)
+	}
+	if lasted := ended - heard - within(still, heard, ended); float64(lasted) < g.deadlineS*float64(second) {
 		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
 			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
 	}

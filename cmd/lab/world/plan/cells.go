@@ -20,13 +20,34 @@ func (p Plan) Cells() (all []int) {
 	return slices.Compact(all)
 }
 
+// Home is where a worker claims that rollouts play: at the planes, or at a cell.
+type Home struct{ Cell string } // empty for the planes
+
+// Homes are the places where rollouts are claimed by workers alone, which have them in turn.
+func (p Plan) Homes() []Home {
+	if p.Chat != nil && p.Chat.Players > 0 || len(p.Cells()) == 0 {
+		return []Home{{}}
+	}
+	var all []Home
+	if slices.ContainsFunc(p.Engines, func(e Engine) bool { return e.Cell == 0 }) {
+		all = append(all, Home{})
+	}
+	for _, number := range p.Cells() {
+		all = append(all, Home{CellName(number)})
+	}
+	return all
+}
+
 // checkCells says as an error why no cell could play.
 func (p Plan) checkCells() error {
 	if len(p.Cells()) == 0 {
 		return nil
 	}
-	if p.Embedded || p.Rows || p.Chat == nil || p.Chat.Players == 0 {
-		return errors.New("it has cells, which need a broker of their own, players, and no rows")
+	if p.Embedded || p.Rows {
+		return errors.New("it has cells, which need a broker of their own, and no rows")
+	}
+	if homes := len(p.Homes()); p.Workers < homes {
+		return fmt.Errorf("it has %d workers, and %d places where rollouts are claimed", p.Workers, homes)
 	}
 	for i, e := range p.Engines {
 		if e.Cell < 0 || e.Cell > 0 && i < p.Receivers {
@@ -49,12 +70,15 @@ func (d drawer) cells(p *Plan) {
 	if len(p.Cells()) == 0 {
 		p.Engines[len(p.Engines)-1].Cell = 1
 	}
-	if p.Chat == nil {
-		p.Chat = &Chat{Turns: 1, Choices: 1, WaitMS: d.of(500, 1000, 3000)}
+	if d.chance(2) { // else workers claim at each of them
+		if p.Chat == nil {
+			p.Chat = &Chat{Turns: 1, Choices: 1, WaitMS: d.of(500, 1000, 3000)}
+		}
+		if p.Chat.Players == 0 {
+			p.Chat.Players = d.between(1, 4)
+		}
 	}
-	if p.Chat.Players == 0 {
-		p.Chat.Players = d.between(1, 4)
-	}
+	p.Workers = max(p.Workers, len(p.Homes()))
 	p.Rows = false
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.Kind == Deaf }) // the next process could not know what an engine computed before
 	for range d.between(2, 6) {

@@ -20,7 +20,7 @@ func TestCells(t *testing.T) {
 	}
 	for want, change := range map[string]func(p *Plan){
 		"a broker of their own": func(p *Plan) { p.Embedded = true },
-		"players":               func(p *Plan) { p.Chat = nil },
+		"2 places where":        func(p *Plan) { p.Chat, p.Workers = nil, 1 },
 		"no rows":               func(p *Plan) { p.Rows = true },
 		"engine1 is of cell 2":  func(p *Plan) { p.Receivers = 2 },
 		"engine0 is of cell -1": func(p *Plan) { p.Engines[0].Cell = -1 },

@@ -168,8 +168,15 @@ func (w *World) channels() []string {
 }
 
 func (w *World) serveWorker(h *machine.Host) error {
+	options, homes, number := w.clientOptions(h, "environment"), w.plan.Homes(), 0
+	if _, err := fmt.Sscanf(h.Name, "worker%d", &number); err != nil {
+		return err
+	}
+	if home := homes[number%len(homes)]; home.Cell != "" {
+		options.URLs = []string{"http://" + w.actors[home.Cell].host.Load().IP + apiPort}
+	}
 	k, err := client.NewWorker(client.WorkerOptions{
-		Options: w.clientOptions(h, "environment"), Name: h.Name, Concurrency: 4,
+		Options: options, Name: h.Name, Concurrency: 4,
 		Environments: map[string]client.Play{"numbers": w.play()},
 	})
 	if err != nil {

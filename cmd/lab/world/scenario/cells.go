@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -23,9 +24,13 @@ func (w *World) follow(h *machine.Host, name, dir string) error {
 	if err != nil {
 		return err
 	}
-	c, err := cell.New(process, cfg, cell.Options{Cell: name, Run: runName, Dir: dir, Program: "world"})
+	listener, err := net.Listen("tcp", h.IP+apiPort)
 	if err != nil {
 		return err
+	}
+	c, err := cell.New(process, cfg, cell.Options{Cell: name, Run: runName, Dir: dir, Program: "world", Listener: listener})
+	if err != nil {
+		return errors.Join(err, listener.Close())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
