@@ -88,7 +88,7 @@ func TestWithoutACell(t *testing.T) {
 			return len(p.Cells()) >= cells, nil
 		}
 		got, err := shrink.Search{Fails: fails, Tries: 1}.Smallest(context.Background(), p)
-		if err != nil || len(got.Cells()) != cells || len(got.Faults) > 0 || len(got.Engines) != 1 || (got.Chat != nil) != (cells > 0) || got.Embedded != (cells == 0) {
+		if err != nil || len(got.Cells()) != cells || len(got.Faults) > 0 || len(got.Engines) != 1 || got.Chat != nil || got.Embedded != (cells == 0) {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
