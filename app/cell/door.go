@@ -134,7 +134,8 @@ func (d *door) Status() protocol.Status {
 func (d *door) engines(now time.Time) (own []protocol.Engine) {
 	for i, e := range d.Cfg.Engines {
 		if d.Owns(i) {
-			own = append(own, protocol.Engine{Name: e.Name, Kind: e.Kind, Cell: e.Cell, Version: loop.NoVersion, Slots: e.Slots, Server: d.ServerStatus(i, now)})
+			u := d.Upstreams[i].Status()
+			own = append(own, protocol.Engine{Name: e.Name, Kind: e.Kind, Version: u.Version, State: u.State, Active: u.Running, Slots: e.Slots, Server: d.ServerStatus(i, now)})
 		}
 	}
 	return own

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -78,6 +79,11 @@ func TestWorkersOfACell(t *testing.T) {
 	}
 	if code, text := c.chat(own.Key); code != http.StatusOK {
 		t.Errorf("an agent of the cell: %d %s", code, text)
+	}
+	shown := exec.Command(program(t), "status", c.url)
+	shown.Env = append(os.Environ(), "HEADWAY_TOKEN="+c.token)
+	if text, err := shown.CombinedOutput(); err != nil || !strings.Contains(string(text), "b of the run r · running") || !strings.Contains(string(text), "workers    1 known") {
+		t.Errorf("headway status of the cell: %v\n%s", err, text)
 	}
 	s.kill()
 	if code, text := c.chat(own.Key); code != http.StatusOK {

@@ -44,14 +44,18 @@ func newStatusView(a *app.Process, full bool) *statusView {
 // show prints one status; on a terminal that is watched, over the one before.
 func (v *statusView) show(s protocol.Status, watched bool) error {
 	var page bytes.Buffer
-	answer := firstOfStatus(s)
-	if v.full {
-		answer.Rest = ""
-	}
-	page.WriteString(answer.Text(v.width))
-	if v.full {
-		page.WriteByte('\n')
-		v.page(&page, s)
+	if s.Cell != "" {
+		v.cell(&page, s)
+	} else {
+		answer := firstOfStatus(s)
+		if v.full {
+			answer.Rest = ""
+		}
+		page.WriteString(answer.Text(v.width))
+		if v.full {
+			page.WriteByte('\n')
+			v.page(&page, s)
+		}
 	}
 	switch {
 	case watched && v.live:
@@ -62,6 +66,30 @@ func (v *statusView) show(s protocol.Status, watched bool) error {
 	}
 	_, err := v.to.Write(page.Bytes())
 	return err
+}
+
+// cell lays out what a cell says of its own process.
+func (v *statusView) cell(to io.Writer, s protocol.Status) {
+	p := &statusPage{to, v}
+	p.line("cell", "%s of the run %s · %s · up %s", report.Plain(s.Cell), report.Plain(s.Run), p.state(s.State), report.Lasting(s.UptimeS))
+	p.bounds(s.Bounds)
+	p.clients(s)
+	p.environment(s.Environment)
+	p.engines(s.Engines)
+	p.line("", "the control plane has version, queue, trainer and ledger")
+}
+
+// clients has those who play, and how they sample.
+func (p *statusPage) clients(s protocol.Status) {
+	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
+		p.line("workers", "%s", workerText(w))
+	}
+	if g := s.Gateway; g != nil {
+		p.line("gateway", "%s", gatewayText(*g))
+		if g.Finding != nil {
+			p.line("", "%s", p.loud(report.Plain(g.Finding.Message)))
+		}
+	}
 }
 
 // page lays a status out.
@@ -96,15 +124,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.line("trainer", "%s", trainerText(s.Trainer))
 	p.sender(s.Sender)
-	if w := s.Workers; w.Known+w.Claimed+w.Offered+len(w.Silent) > 0 {
-		p.line("workers", "%s", workerText(w))
-	}
-	if g := s.Gateway; g != nil {
-		p.line("gateway", "%s", gatewayText(*g))
-		if g.Finding != nil {
-			p.line("", "%s", p.loud(report.Plain(g.Finding.Message)))
-		}
-	}
+	p.clients(s)
 	p.environment(s.Environment)
 	p.scoring(s.Scoring)
 	p.line("staleness", "%s · policy %s", stalenessText(s), report.Plain(s.Policy))
