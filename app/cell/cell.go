@@ -133,6 +133,9 @@ func (c *Cell) run(ctx context.Context) error {
 	if err != nil {
 		return c.failed(err)
 	}
+	if err := c.door.open(); err != nil {
+		return err
+	}
 	playing, stop := context.WithCancel(ctx)
 	var players sync.WaitGroup
 	var played error
@@ -144,7 +147,6 @@ func (c *Cell) run(ctx context.Context) error {
 		}
 	})
 	c.follows = true
-	c.door.open()
 	err = l.Run()
 	if errors.Is(err, link.ErrEnded) {
 		c.Workers.EndRun()

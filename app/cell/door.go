@@ -14,9 +14,6 @@ import (
 	"github.com/headway-rl/headway/observe/report"
 )
 
-// farewell is how long a cell answers after the run's end: longer than a client's pause between two calls.
-const farewell = 10 * time.Second
-
 // door answers workers, agents and probes. A nil one is of a cell that opens no port.
 type door struct {
 	*Cell
@@ -34,14 +31,11 @@ func (c *Cell) openDoor() error {
 		return nil
 	}
 	d := &door{Cell: c, began: c.app.Now()}
-	opt, err := c.ServerOptions(c.opt.Run, c.opt.Version)
+	opt, err := c.ServerOptions(c.opt.Run, c.opt.Version, c.app.Getenv("HEADWAY_DEBUG") != "")
 	if err != nil {
 		return err
 	}
 	opt.Cell, opt.URL = c.opt.Cell, c.opt.URL
-	if c.app.Getenv("HEADWAY_DEBUG") != "" {
-		opt.Debugf = c.logf
-	}
 	d.say("starting")
 	if d.server, err = api.New(opt, api.Ports{Plane: d}); err != nil {
 		return failure.Usage("", "%w", err)
@@ -60,11 +54,7 @@ func (d *door) serve(ctx context.Context) (shut func() error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
 	go func() { served <- d.server.Serve(serving, d.opt.Listener) }()
-	scheme := "http"
-	if d.Cfg.Server.TLSCert != "" {
-		scheme = "https"
-	}
-	d.logf("cell %s: listening on %s://%s", d.opt.Cell, scheme, d.opt.Listener.Addr())
+	d.logf("cell %s: listening on %s", d.opt.Cell, d.URL(d.opt.Listener))
 	return func() error {
 		stop()
 		return <-served
@@ -72,23 +62,18 @@ func (d *door) serve(ctx context.Context) (shut func() error) {
 }
 
 // open has those who ask find the cell's rollouts from now on.
-func (d *door) open() {
+func (d *door) open() error {
 	if d == nil {
-		return
+		return nil
 	}
 	ports := api.Ports{Plane: d}
 	if d.player == nil {
-		ports.Rollouts = d.Workers
-		if d.gateway != nil {
-			ports.Gateway = d.gateway
-		}
+		ports.Rollouts, ports.Gateway = d.Workers, d.gateway
 	} else if d.player.Pool != nil {
 		ports.Sandboxes = d.player.Pool
 	}
 	d.say("running")
-	if err := d.server.Mount(ports); err != nil {
-		panic(err) // it has the port that none can be without
-	}
+	return d.server.Mount(ports)
 }
 
 // farewell answers for a moment after the run's end, so that whoever waits for work learns that there is none.
@@ -97,8 +82,7 @@ func (d *door) farewell(ctx context.Context) {
 		return
 	}
 	d.say("stopped")
-	d.logf("the run has ended: whoever asks for work is told so for %g s; interrupt to end at once", farewell.Seconds())
-	_ = pause.For(ctx, farewell)
+	d.Farewell(ctx)
 }
 
 // Ready implements api.Plane.
@@ -120,10 +104,8 @@ func (d *door) Status() protocol.Status {
 	}
 	s.Engines = d.engines(now)
 	s.Workers, s.Bounds = d.Workers.Status(), d.Workers.Bounds()
-	if d.gateway != nil {
-		g := d.gateway.Status()
-		s.Gateway = &g
-	}
+	g := d.gateway.Status()
+	s.Gateway = &g
 	if d.player != nil {
 		s.Environment = d.player.Status(now)
 	}

@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
@@ -251,4 +253,43 @@ func (p *Parts) admit(ctx context.Context, engine int) error {
 		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
 	}
 	return nil
+}
+
+// ServerStatus is what a status says of the server that an engine is. It is nil for an embedded one, and for one of another
+// process.
+func (p *Parts) ServerStatus(i int, now time.Time) *protocol.Server {
+	if i >= len(p.Upstreams) || !p.Owns(i) {
+		return nil
+	}
+	e, engine := p.Cfg.Engines[i], p.Upstreams[i]
+	s := engine.Status()
+	out := &protocol.Server{
+		URL: p.Servers[i].URL(), Software: s.Software, State: s.State, Cause: s.Cause, Weights: e.Weights, Running: s.Running,
+		Tokens: s.Tokens, Retries: s.Retries, Losses: s.Losses, Disagreements: s.Disagreements,
+	}
+	for _, c := range s.Channels {
+		said := protocol.ServerChannel{Name: c.Name, Answers: c.Answers, Unstarted: c.Unstarted}
+		for why, n := range c.Dropped {
+			if said.Dropped == nil {
+				said.Dropped = map[string]int64{}
+			}
+			said.Dropped[string(why)] += n
+		}
+		out.Channels = append(out.Channels, said)
+	}
+	if !s.Until.IsZero() {
+		out.LeftS = max(s.Until.Sub(now).Seconds(), 0)
+	}
+	caps, asked := engine.Capabilities()
+	if !asked {
+		return out
+	}
+	out.Cache, out.Versions = s.Cache, "derived"
+	if caps.VersionSpans {
+		out.Versions = "reported"
+	}
+	for _, m := range caps.Lacks(upstream.Delivery(e.Weights)) {
+		out.Missing = append(out.Missing, protocol.Missing{What: m.What, Flag: m.Flag, Fatal: m.Fatal})
+	}
+	return out
 }

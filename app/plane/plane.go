@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/gateway"
@@ -109,12 +108,9 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 	if !p.OwnsAny() {
 		p.player = nil // all is played in cells
 	}
-	opt, err := p.ServerOptions(name, around.Version)
+	opt, err := p.ServerOptions(name, around.Version, a.Getenv("HEADWAY_DEBUG") != "")
 	if err == nil {
 		opt.Pages = dashboard.Pages()
-		if a.Getenv("HEADWAY_DEBUG") != "" {
-			opt.Debugf = p.logf
-		}
 		p.server, err = api.New(opt, api.Ports{Plane: p})
 	}
 	if err != nil {
@@ -279,28 +275,10 @@ func (p *Plane) farewell(ctx context.Context, drained bool) {
 	if ctx.Err() != nil || p.Remote == nil && p.Workers == nil {
 		return
 	}
-	p.logf("%s for %d s; interrupt to end at once", farewellWords, farewellS)
-	timer := time.NewTimer(farewellS * time.Second)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
+	p.Farewell(ctx)
 }
 
-// farewellS is how long a finished run is answered for: longer than a client's pause between two calls.
-const farewellS = 10
-
-// farewellWords say that a finished run is still answered for.
-const farewellWords = "the run has ended: whoever asks for work is told so"
-
-func (p *Plane) url() string {
-	scheme := "http"
-	if p.Cfg.Server.TLSCert != "" {
-		scheme = "https"
-	}
-	return scheme + "://" + p.listener.Addr().String()
-}
+func (p *Plane) url() string { return p.URL(p.listener) }
 
 // writeAddress tells other commands how the run's control plane is reached, or that the run has finished.
 func (p *Plane) writeAddress() error {

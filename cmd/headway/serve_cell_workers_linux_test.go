@@ -10,25 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/headway-rl/headway/api/protocol"
 )
-
-// cellWorkersDocument is a run whose rollouts workers play, with an engine of the control plane and one of the cell b.
-const cellWorkersDocument = `
-model: {path: %s}
-store: {samples_every: 0, nats: {url: %q, writer_s: 1}}
-engines:
-  - {kind: vllm, name: a, url: %q, slots: 4}
-  - {kind: vllm, name: b, url: %q, slots: 4, cell: b}
-environment: {kind: remote, prompt_tokens_max: 3072, response_tokens_max: 512}
-rollout: {group_size: 4}
-train: {batch: 8}
-queue: {policy: bounded, eta: 1}
-trainer: {steps: %d}
-failures: {max_attempts: 20}
-`
 
 // refuses requires that a call is refused with a status and a text.
 func (s *served) refuses(status int, text, path string, body []byte, header ...string) {
@@ -41,12 +24,10 @@ func (s *served) refuses(status int, text, path string, body []byte, header ...s
 // Workers claim where rollouts play: at the control plane, and at a cell. An agent of the cell goes on while the control plane is
 // away, and its rollout counts when it is back.
 func TestWorkersOfACell(t *testing.T) {
-	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
-	n.start()
-	t.Cleanup(func() { n.stop() })
+	n := newNATSServer(t)
 	const steps = 4
 	dir, a, b := t.TempDir(), newHeldPolicy(t), newHeldPolicy(t)
-	document := fmt.Sprintf(cellWorkersDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, steps)
+	document := fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, "remote", steps)
 	s := startServe(t, dir, document, "--json")
 	startCell(t, dir, "b").ends(2, "environment.kind")
 	startCell(t, dir, "b", "--url", "http://b:7071").ends(2, "give --listen as well")

@@ -26,13 +26,22 @@ store: {samples_every: 0, nats: {url: %q, writer_s: 1}}
 engines:
   - {kind: vllm, name: a, url: %q, slots: 4}
   - {kind: vllm, name: b, url: %q, slots: 4, cell: b}
-environment: {kind: tasks, prompt_tokens_max: 3072, response_tokens_max: 512, tasks: {file: %s}}
+environment: {kind: %s, prompt_tokens_max: 3072, response_tokens_max: 512}
 rollout: {group_size: 4}
 train: {batch: 8}
 queue: {policy: bounded, eta: 1}
 trainer: {steps: %d}
 failures: {max_attempts: 20}
 `
+
+// newNATSServer starts a server for the processes of a run.
+func newNATSServer(t *testing.T) *natsServer {
+	t.Helper()
+	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
+	n.start()
+	t.Cleanup(func() { n.stop() })
+	return n
+}
 
 // heldPolicy is a server whose responses may be held.
 type heldPolicy struct {
@@ -149,12 +158,10 @@ func (s *served) says(text string) {
 // TestServeCells: a run trains with the engines of a cell in another process. The control plane is killed while the cell plays, and
 // nothing of the cell is lost. The cell is killed, and another process of it goes on. Both end with the run.
 func TestServeCells(t *testing.T) {
-	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
-	n.start()
-	t.Cleanup(func() { n.stop() })
+	n := newNATSServer(t)
 	const steps = 8
 	dir, a, b := t.TempDir(), newHeldPolicy(t), newHeldPolicy(t)
-	document := fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, taskFile(t), steps)
+	document := fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, fmt.Sprintf("tasks, tasks: {file: %s}", taskFile(t)), steps)
 	s := startServe(t, dir, document, "--json")
 	c := startCell(t, dir, "b")
 	c.says("the run has it join")

@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop/channel"
@@ -131,9 +129,7 @@ func TestServeSaysRowsThroughOutages(t *testing.T) {
 		t.Skip("waits for claims to run out and for a server to come back; HEADWAY_LONG=1 runs it")
 	}
 	const steps = 6
-	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
-	n.start()
-	t.Cleanup(func() { n.stop() })
+	n := newNATSServer(t)
 	a := routedServer(t)
 	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 8}", a.URL()), steps)
 	document = strings.Replace(document, "rollout: {group_size: 4}", "rollout: {group_size: 4, channels: [routed_experts]}", 1)

@@ -41,9 +41,7 @@ func (n *natsServer) stop() {
 // NATS is away for longer than a claim lasts: whoever holds one is told to come again, and still has it when the
 // control plane can write again.
 func TestClaimsOutlastAnOutageOfNATS(t *testing.T) {
-	n := &natsServer{t: t, options: server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50}}
-	n.start()
-	t.Cleanup(func() { n.stop() })
+	n := newNATSServer(t)
 	policy := policyServer(t, true)
 	engine := fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 8}", policy.URL())
 	s := startServe(t, t.TempDir(), fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engine, 3),

@@ -75,23 +75,11 @@ func (e *Engine) verify(ctx context.Context, caps *Capabilities) error {
 			return err
 		}
 	}
-	if err := e.still(ctx, caps); err != nil {
+	// One that was started again since has computed with other weights.
+	if _, err := e.labelOf(ctx, Update{Label: e.label(e.loaded.version)}, caps); err != nil {
 		return err
 	}
 	e.score = fingerprint{e.loaded.content(), scores}
-	return nil
-}
-
-// still makes sure that a server which says what it serves has not been started again since the update: what it has computed
-// would be taken for what the new weights compute.
-func (e *Engine) still(ctx context.Context, caps *Capabilities) error {
-	label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
-	switch {
-	case err != nil:
-		return fmt.Errorf("asking what it serves: %w", err)
-	case label != "" && label != e.label(e.loaded.version):
-		return fmt.Errorf("%w: it says that it serves %.200q", errRestarted, label)
-	}
 	return nil
 }
 

@@ -20,20 +20,17 @@ func (p Plan) Cells() (all []int) {
 	return slices.Compact(all)
 }
 
-// Home is where a worker claims that rollouts play: at the planes, or at a cell.
-type Home struct{ Cell string } // empty for the planes
-
-// Homes are the places where rollouts are claimed by workers alone, which have them in turn.
-func (p Plan) Homes() []Home {
+// Homes are where workers claim, each at one of them in turn: at cells, by their names, and at the planes, by none.
+func (p Plan) Homes() []string {
 	if p.Chat != nil && p.Chat.Players > 0 || len(p.Cells()) == 0 {
-		return []Home{{}}
+		return []string{""}
 	}
-	var all []Home
+	var all []string
 	if slices.ContainsFunc(p.Engines, func(e Engine) bool { return e.Cell == 0 }) {
-		all = append(all, Home{})
+		all = append(all, "")
 	}
 	for _, number := range p.Cells() {
-		all = append(all, Home{CellName(number)})
+		all = append(all, CellName(number))
 	}
 	return all
 }

@@ -172,8 +172,8 @@ func (w *World) serveWorker(h *machine.Host) error {
 	if _, err := fmt.Sscanf(h.Name, "worker%d", &number); err != nil {
 		return err
 	}
-	if home := homes[number%len(homes)]; home.Cell != "" {
-		options.URLs = []string{"http://" + w.actors[home.Cell].host.Load().IP + apiPort}
+	if cell := homes[number%len(homes)]; cell != "" {
+		options.URLs = []string{"http://" + w.actors[cell].host.Load().IP + apiPort}
 	}
 	k, err := client.NewWorker(client.WorkerOptions{
 		Options: options, Name: h.Name, Concurrency: 4,
