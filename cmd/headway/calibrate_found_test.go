@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,12 @@ func TestCalibrateFromPages(t *testing.T) {
 	for i, f := range found {
 		curve, _ := f.Find("modelled.decode_curve")
 		mean, _ := f.Find("modelled.length.mean_tokens")
-		if !(math.Abs(curve.Value/speed-1) < 0.02) || len(curve.Curve) != 1 || curve.Curve[0].Slots != active || !(math.Abs(mean.Value/length-1) < 0.02) || f.PeriodS <= 0 {
+		if len(curve.Curve) == 0 {
+			t.Fatalf("%d: no curve: %+v", i, f)
+		}
+		// A page that came late makes its interval look like another load: it has a point of its own, and few intervals.
+		busiest := slices.MaxFunc(curve.Curve, func(a, b measure.Point) int { return a.SlotTokensPerS.Values - b.SlotTokensPerS.Values })
+		if !(math.Abs(curve.Value/speed-1) < 0.02) || busiest.Slots != active || !(math.Abs(mean.Value/length-1) < 0.02) || f.PeriodS <= 0 {
 			t.Errorf("%d: %+v", i, f)
 		}
 		if step, ok := f.Find("modelled.train.utilization"); !ok || step.Determined || step.Moves == nil || step.Moves.Share <= 0 {
