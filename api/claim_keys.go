@@ -69,7 +69,7 @@ func (k *claimKeys) check(id, secret string) error {
 	case secret == "":
 		return protocol.Refuse(protocol.CodeInvalid, "secret is missing: send the claim's secret, which stands beside its id in the answer to claim. A client that knows of no secret is too old for this control plane").With("field", "secret")
 	case !hmac.Equal([]byte(secret), []byte(k.sign(purposeSecret, id))):
-		return protocol.Refuse(protocol.CodeExpired, "the secret is of no claim of %s that this control plane has given out since it started: claim another", id)
+		return protocol.Refuse(protocol.CodeExpired, "the secret is of no claim of %s that this process has given out since it started: claim another", id)
 	}
 	return nil
 }
@@ -122,7 +122,7 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 	}
 	switch {
 	case id == "":
-		return caller{}, protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this control plane has given out since it started: claim another rollout")
+		return caller{}, protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this process has given out since it started: claim another rollout")
 	case named != "" && named != id:
 		return caller{}, protocol.Refuse(protocol.CodeInvalid, "the API key and the header %s name different rollouts: leave the header out", protocol.RolloutHeader)
 	}

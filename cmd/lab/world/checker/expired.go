@@ -263,6 +263,7 @@ func (e *expiry) claimGone(n *named) {
 	case a == nil || e.unwritten(a):
 	case a.inFlight():
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and goes on in the log: %s", n.id, n.message)
+	case a.state == scored && ofCell(n.to) && e.given[n.id] != nil && e.started(n.to, e.given[n.id].began, n.at): // it knows no claims from before
 	case a.state == scored && e.log.segment(a.ended) == len(e.log.recovered):
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and counts in the log: %s", n.id, n.message)
 	case a.state != scored && e.early(n, a.ended):
