@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,15 +224,21 @@ func TestCellOverNATSIsLost(t *testing.T) {
 			w.cfg.ResumeLost = resumes
 			w.startCell()
 			w.engines[0].hold()
+			var cut atomic.Bool
 			hold := w.holdAt(6, func() {
 				w.proxy.cut(true)
+				cut.Store(true)
 				w.engines[0].release()
 			})
+			steps := 0 // since the cut
 			res, err := w.lead(t.Context(), func(v loop.Version) {
-				if hold(v); v == 8 || v == 9 { // by then all has come that was on its way
+				if hold(v); cut.Load() {
+					steps++
+				}
+				if steps == 2 || steps == 3 { // by then all has come that was on its way
 					w.pass(cell.Lease + time.Second)
 				}
-				if v != 10 {
+				if steps != 4 {
 					return
 				}
 				w.engines[0].hold() // until the end: the others have to play
