@@ -49,13 +49,13 @@ run: ## train the default run: reverse a word, fully asynchronously
 # What comes over the network comes while lint computes. The Python half waits for most of its time, so that it costs little
 # beside the other. The worlds follow it.
 .PHONY: test
-test: ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, a hundred worlds (builds runsc once into ~/.cache/headway)
+test: ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, a hundred worlds
 	@$(MAKE) --no-print-directory -j3 lint browser $(VENV)/installed
 	@$(MAKE) --no-print-directory -j2 test-go test-python world WORLDS=1-100
 
 .PHONY: test-go
 test-go: ## the Go half of make test
-	@$(MAKE) --no-print-directory sandboxes
+	@$(MAKE) --no-print-directory bwrap
 	@$(MAKE) --no-print-directory browser # one after the other: both may ask apt-get
 	alone=$$($(GO) list ./... | grep -vxF "$$($(GO) list $(LINTED) $(CONCURRENT))") && \
 	HEADWAY_SANDBOXES="$$($(INSTALLED))" HEADWAY_BROWSER="$${HEADWAY_BROWSER:-$$(command -v chromium)}" $(GO) $(TEST) $$alone $(LONG_ALONE)
@@ -72,17 +72,21 @@ browser: ## install Chromium (Debian's package, as root) for the tests of the da
 # instead of being passed over.
 INSTALLED = if command -v bwrap >/dev/null; then printf bwrap,; fi; if [ -x $(RUNSC) ]; then printf runsc; fi
 
-.PHONY: sandboxes
-sandboxes: ## install bubblewrap (Debian's package, as root) and gVisor's runsc (built once, minutes) for the tests of sandboxes
+.PHONY: bwrap
+bwrap:
 	@if [ "$$(uname -s)" != Linux ]; then echo "sandboxes need Linux: tests of bwrap and runsc are passed over" >&2; exit 0; fi; \
 	if command -v bwrap >/dev/null; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get install -y -q bubblewrap || { apt-get update -q && apt-get install -y -q bubblewrap; }; \
-	else echo "no bwrap on the PATH: its tests are passed over (install your system's package bubblewrap)" >&2; fi; \
-	$(MAKE) --no-print-directory $(RUNSC)
+	else echo "no bwrap on the PATH: its tests are passed over (install your system's package bubblewrap)" >&2; fi
+
+# The build of runsc takes a quarter of the time that make test may take: who has it has it tested.
+.PHONY: sandboxes
+sandboxes: bwrap ## install bubblewrap (Debian's package, as root) and gVisor's runsc (built once, minutes) for the tests of sandboxes
+	@if [ "$$(uname -s)" = Linux ]; then $(MAKE) --no-print-directory $(RUNSC); fi
 
 # The sum is that of the module's files, which the build then takes from where it was checked.
 $(RUNSC):
-	@echo "make sandboxes (a part of make test): building gVisor's runsc for its tests, once, some 3 minutes."
+	@echo "make sandboxes (a part of make test-long): building gVisor's runsc for its tests, once, some 3 minutes."
 	@echo "It goes into $(@D) (96 MiB), outside this checkout; remove that directory to be rid of it."
 	@sum=$$($(GO) mod download -json gvisor.dev/gvisor@$(RUNSC_VERSION) | sed -n 's/.*"Sum": "\(.*\)".*/\1/p'); \
 	if [ "$$sum" != "$(RUNSC_SUM)" ]; then echo "gvisor.dev/gvisor@$(RUNSC_VERSION) has the sum $$sum, not $(RUNSC_SUM)" >&2; exit 1; fi
