@@ -84,7 +84,10 @@ func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, e
 	}
 	l.hello = cell.NewHello(build, header, o.Rules, engines)
 	o.Post = l.post
-	if l.cell, err = cell.New(l.ctx, o); err != nil {
+	// A rollout whose end is said, and not yet in the log, may count all the same: nobody may be told that it does not.
+	playing, ended := context.WithCancelCause(context.WithoutCancel(l.ctx))
+	context.AfterFunc(l.ctx, func() { ended(port.ErrEnded) })
+	if l.cell, err = cell.New(playing, o); err != nil {
 		l.cancel(nil)
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 // wire is a wire in memory, whose log a test writes and whose words it reads.
 type wire struct {
+	why chan error
 	enc trace.Encoder
 	// incarnation is what is given to a process.
 	incarnation int64
@@ -99,6 +100,14 @@ type engine struct {
 	port.Engine
 	port.Environment
 	port.Store
+	why chan error // of rollouts that ended
+}
+
+// Play plays until it is told to end, and says why.
+func (e engine) Play(ctx context.Context, task port.RolloutRequest, _ port.Sampler) (port.Sample, error) {
+	<-ctx.Done()
+	e.why <- context.Cause(ctx)
+	return port.Sample{}, ctx.Err()
 }
 
 func (engine) Name() string                             { return "one" }
@@ -108,11 +117,11 @@ func (engine) Load(context.Context, loop.Version) error { return nil }
 
 // linked runs the cell b, incarnation 2, which has joined and has said the words 2 to 4.
 func linked(t *testing.T) (w *wire, l *Link, ended chan error, end context.CancelFunc) {
-	w = &wire{lines: make(chan []byte), enc: trace.Encoder{}, incarnation: 2}
+	w = &wire{lines: make(chan []byte), enc: trace.Encoder{}, incarnation: 2, why: make(chan error, 1)}
 	ctx, end := context.WithCancel(t.Context())
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	l, err := New(ctx, w, cell.Options{Name: "b", Engines: []port.Engine{nil, engine{}}, Environment: engine{}, Payloads: engine{},
+	l, err := New(ctx, w, cell.Options{Name: "b", Engines: []port.Engine{nil, engine{}}, Environment: engine{why: w.why}, Payloads: engine{},
 		Rules: loop.Config{EngineSlots: []int{1, 2}}, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: t.Logf}, "test")
 	if err != nil {
 		t.Fatal(err)
@@ -222,6 +231,21 @@ func TestLinkEnds(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestEndIsUnknown: a rollout of a cell that ends does not learn that it does not count. Its end may be in the log by then.
+func TestEndIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _, ended, end := linked(t)
+		w.log(trace.Origin{}, loop.Event{Kind: loop.Tick}, loop.Action{Kind: loop.StartRollout, Engine: 1, Slot: 1, Group: 1, Attempt: 1})
+		end()
+		if err := <-w.why; !errors.Is(err, port.ErrEnded) {
+			t.Errorf("it ended by %v", err)
+		}
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("the cell ended by %v", err)
+		}
+	})
 }
 
 // TestNewRefuses: a cell that the log could not name has no link.
