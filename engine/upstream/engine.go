@@ -30,6 +30,7 @@ type Engine struct {
 	shapes    map[string]string // of the first version's tensors, the same
 	score     fingerprint       // of the weights that were verified last, the same
 	stood     []float32         // what the server computed before the update under way, nil for unknown, the same
+	confirmed string            // the label that the server has confirmed last, empty for none, the same
 	tried     trial             // the update that was asked for last, the same
 	// until is when the meeting or the switch under way is given up, nil for none.
 	until     atomic.Pointer[time.Time]

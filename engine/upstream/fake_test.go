@@ -61,7 +61,7 @@ type fakeServer struct {
 	active  map[string]bool
 	log     []string
 	// What it does to control calls: errors by path, and what is left out.
-	failing map[string]int // times that a path fails
+	failing map[string]int // times that a path fails, below 0 those behind a call that does not
 	lazy    bool           // an update changes the label alone
 	mute    bool           // says no label
 	sham    bool           // says that it pauses, and does not
@@ -166,9 +166,12 @@ func (f *fakeServer) fails(path string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.note("%s", strings.TrimPrefix(path, "/"))
-	if f.failing[path] > 0 {
+	switch n := f.failing[path]; {
+	case n > 0:
 		f.failing[path]--
 		return true
+	case n < 0:
+		f.failing[path] = -n
 	}
 	return false
 }

@@ -187,6 +187,27 @@ func TestAnUpdateWithoutEffectAfterALoss(t *testing.T) {
 	}
 }
 
+// The same holds where nobody noticed that the server was started again: the label tells, where it names one.
+func TestAnUpdateWithoutEffectAfterAnUnnoticedRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFakeServer(t)
+		f.caps.Score = true
+		e := newFakeEngine(t, f, nil)
+		serveVersion(t, e, 1)
+		f.kill()
+		f.restart(0)
+		f.set(func() { f.lazy = true })
+		if err := e.Load(t.Context(), 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Switch(t.Context(), 2, false); !errors.Is(err, ErrLied) {
+			t.Errorf("the switch, which did nothing: %v", err)
+		}
+		f.set(func() { f.lazy = false })
+		serveVersion(t, e, 2)
+	})
+}
+
 // A server that was cut off for a moment has its weights still: the same version again changes nothing.
 // One whose switch failed behind its update has the new weights already when it is tried again.
 func TestAnUpdateToWhatIsThereAlready(t *testing.T) {

@@ -384,6 +384,7 @@ func (e *Engine) labelOf(ctx context.Context, u Update, caps *Capabilities) (str
 	if label != "" && label != u.Label {
 		return "", fmt.Errorf("after the update to %q it says that it serves %.200q", u.Label, label)
 	}
+	e.confirmed = label
 	return label, nil
 }
 

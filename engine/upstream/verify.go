@@ -42,14 +42,24 @@ func (t trial) next(weights string, losses int64) trial {
 	return n
 }
 
-// lookBefore notes what the server computes before an update. Where its weights are unknown it is
-// asked: it may be another one than the one that was verified last. At the start nothing is noted:
-// the server may well have the very weights already.
+// lookBefore notes what the server computes before an update. Where its weights are unknown, or named otherwise than it was
+// told, it is asked: it may be another one than the one that was verified last, started again unnoticed. At the start
+// nothing is noted: the server may well have the very weights already.
 func (e *Engine) lookBefore(ctx context.Context, caps *Capabilities) error {
 	e.mu.Lock()
 	unknown := e.served == loop.NoVersion
 	e.mu.Unlock()
-	if e.stood = e.score.scores; e.stood == nil || !unknown {
+	if e.stood = e.score.scores; e.stood == nil {
+		return nil
+	}
+	if !unknown && e.confirmed != "" {
+		label, err := e.opt.Dialect.Version(ctx, e.opt.Server, caps)
+		if err != nil {
+			return fmt.Errorf("asking what it serves before the update: %w", err)
+		}
+		unknown = label != e.confirmed
+	}
+	if !unknown {
 		return nil
 	}
 	if e.owed.Load() { // it would not answer while it is paused

@@ -170,7 +170,7 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s.state != stateEnded && ctx.Err() != nil {
-		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, ctx.Err()))
+		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, context.Cause(ctx)))
 	}
 	switch {
 	case s.state == stateEnded:
@@ -215,7 +215,7 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 	case t.isDropped() && (err == nil || errors.Is(err, port.ErrDropped)): // it was taken back
 		s.record.left(g)
 	case err != nil && ctx.Err() != nil:
-		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, err))
+		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, context.Cause(ctx)))
 	case err != nil:
 		s.err = fmt.Errorf("env/remote: sampling %s: %w", s.id, err)
 		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})

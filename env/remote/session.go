@@ -118,7 +118,7 @@ func (e *Dispatcher) supersede(old, by *session) {
 func (e *Dispatcher) giveUp(s *session, err error) {
 	s.err = err
 	switch {
-	case s.state < stateAccepted && e.stopping():
+	case s.state < stateAccepted && (e.stopping() || errors.Is(err, port.ErrEnded)):
 		e.end(s, outcome{kind: outcomeStopped})
 	case s.state < stateAccepted:
 		e.end(s, outcome{kind: outcomeUnwanted, reason: "the loop has given it up"})

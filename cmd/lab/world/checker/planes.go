@@ -210,6 +210,9 @@ func (c *check) checkDeposed() {
 			spans[i-1].to = at
 		}
 	}
+	if at, ok := c.log.earliest(k, c.log.finished); ok && c.log.finished != 0 { // whoever takes over then writes nothing
+		spans[len(spans)-1].to = at
+	}
 	for i := range c.said.named {
 		n := &c.said.named[i]
 		if !n.whole || n.status != 200 || ofCell(n.to) {
