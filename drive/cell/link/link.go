@@ -86,7 +86,13 @@ func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, e
 	o.Post = l.post
 	// A rollout whose end is said, and not yet in the log, may count all the same: nobody may be told that it does not.
 	playing, ended := context.WithCancelCause(context.WithoutCancel(l.ctx))
-	context.AfterFunc(l.ctx, func() { ended(port.ErrEnded) })
+	context.AfterFunc(l.ctx, func() {
+		cause := context.Cause(l.ctx)
+		if !errors.Is(cause, ErrEnded) { // behind which nothing counts
+			cause = port.ErrEnded
+		}
+		ended(cause)
+	})
 	if l.cell, err = cell.New(playing, o); err != nil {
 		l.cancel(nil)
 		return nil, err
