@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
@@ -16,9 +17,9 @@ import (
 // claimKeys signs what a claim allows. The key, for an agent, samples for one rollout under /v1. The
 // secret, for its worker, samples, touches and finishes it. Both are signatures and stored nowhere: whoever
 // has the signing secret can check them without asking the rollout. That secret is drawn when the
-// server is made, because the end of the process ends all claims.
+// server is made, unless claims outlive the process (Ports.Signing).
 type claimKeys struct {
-	secret [sha256.Size]byte
+	secret atomic.Pointer[[sha256.Size]byte]
 	run    string
 	url    string
 }
@@ -37,13 +38,15 @@ var macChars = base64.RawURLEncoding.EncodedLen(sha256.Size)
 
 func newClaimKeys(run, url string) *claimKeys {
 	k := &claimKeys{run: run, url: url}
-	_, _ = rand.Read(k.secret[:]) // it ends the process rather than fail
+	var secret [sha256.Size]byte
+	_, _ = rand.Read(secret[:]) // it ends the process rather than fail
+	k.secret.Store(&secret)
 	return k
 }
 
 // sign is the signature of a claim for a purpose. Neither purpose nor id has a zero byte.
 func (k *claimKeys) sign(purpose, id string) string {
-	mac := hmac.New(sha256.New, k.secret[:])
+	mac := hmac.New(sha256.New, k.secret.Load()[:])
 	mac.Write([]byte(purpose + "\x00" + id + "\x00" + k.run))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }

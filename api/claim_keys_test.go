@@ -51,8 +51,8 @@ func TestSignatures(t *testing.T) {
 		add("secret "+id, k.sign(purposeSecret, id))
 	}
 	add("another process", newClaimKeys("r", "").sign(purposeKey, "g1-s0-a1"))
-	other := *k
-	other.run = "s"
+	other := newClaimKeys("s", "")
+	other.secret.Store(k.secret.Load())
 	add("another run", other.sign(purposeKey, "g1-s0-a1"))
 	if id := k.rollout(k.key("g1-s0-a1")); id != "g1-s0-a1" {
 		t.Errorf("the key's rollout is %q", id)

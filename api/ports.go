@@ -103,6 +103,8 @@ type Ports struct {
 	Receivers Receivers
 	Senders   Senders
 	Settings  Settings
+	// Signing signs the keys of claims, so that those of a process before hold; nil for a secret of this process.
+	Signing *[32]byte
 	// Chunks serves the paths of package transfer's Source.
 	Chunks http.Handler
 	// View serves what the browser's pages ask for, below /api/v1/view/.

@@ -58,12 +58,12 @@ func New(options Options, ports Ports) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{opt: options.withDefaults(), mux: http.NewServeMux(), origins: http.NewCrossOriginProtection()}
+	s.keys = newClaimKeys(s.opt.Run, s.opt.URL)
 	if err := s.Mount(ports); err != nil {
 		return nil, err
 	}
 	s.replies = newReplies(s.opt)
 	s.calls = map[string]int{}
-	s.keys = newClaimKeys(s.opt.Run, s.opt.URL)
 	s.metrics = newMetrics(s.opt, s.current)
 	s.metrics.registry.MustRegister(portsCollector{s.ports}, prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "headway_http_connections_refused_total",
 		Help: "Connections closed or refused because too many were open."}, func() float64 {
@@ -94,6 +94,9 @@ func New(options Options, ports Ports) (*Server, error) {
 func (s *Server) Mount(ports Ports) error {
 	if ports.Plane == nil {
 		return errors.New("api: the plane's port is nil: a server always has a status to show")
+	}
+	if ports.Signing != nil {
+		s.keys.secret.Store(ports.Signing)
 	}
 	s.mounted.Store(&ports)
 	return nil

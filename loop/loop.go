@@ -279,7 +279,7 @@ func (l *Loop) finish(why Reason) {
 
 // onRecovered issues every outstanding effect again as its next attempt: the
 // process that had them under way is gone, and with it the weights of the engines of cell 0 and
-// the rollouts in flight on them. Other cells go on with what they have.
+// the rollouts in flight on them, unless their turns are kept (ResumeRestart). Other cells go on with what they have.
 func (l *Loop) onRecovered() {
 	s := &l.s
 	if !s.Started {
@@ -292,11 +292,18 @@ func (l *Loop) onRecovered() {
 	s.Times.LeaseAt, s.Times.SyncAt, s.Times.EndAt = unknownTime, unknownTime, unknownTime
 	s.Hold = hold{Since: unknownTime}
 	for i := range s.Slots {
-		if sl := &s.Slots[i]; sl.holdsAttempt() && l.cfg.Owns(sl.Engine) {
+		switch sl := &s.Slots[i]; {
+		case !sl.holdsAttempt() || !l.cfg.Owns(sl.Engine):
+		case l.cfg.ResumeRestart:
+			l.park(sl)
+			s.Groups[sl.Group].TokenSeen = true // the log may lack the first of it
+		default:
 			l.failAttempt(int32(i), ReasonRestart)
 		}
 	}
-	l.failBacklog(0, ReasonRestart)
+	if !l.cfg.ResumeRestart {
+		l.failBacklog(0, ReasonRestart)
+	}
 	l.freeOwnSlots()
 	if l.cfg.EngineCells == nil {
 		s.Taken = 0

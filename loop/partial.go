@@ -58,10 +58,15 @@ func (l *Loop) onRolloutInterrupted(ev *Event) {
 	if l.cfg.MaxSpans > 0 && int(smp.Spans) >= l.cfg.MaxSpans {
 		l.startAfresh(gi, k)
 	} else {
-		smp.Slot = parked
-		s.Backlog.push(retry{Group: gi, Sample: k, Cached: l.cachedOn(sl.Engine), Cell: l.cfg.CellOf(sl.Engine)})
+		l.park(sl)
 	}
 	l.freeSlot(ev.Slot)
+}
+
+// park has an attempt wait for another slot than the one it is in.
+func (l *Loop) park(sl *slot) {
+	l.sample(sl.Group, sl.Sample).Slot = parked
+	l.s.Backlog.push(retry{Group: sl.Group, Sample: sl.Sample, Cached: l.cachedOn(sl.Engine), Cell: l.cfg.CellOf(sl.Engine)})
 }
 
 // interruptLost has what a slot of a lost engine holds go on elsewhere with the tokens it

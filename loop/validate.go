@@ -68,6 +68,9 @@ func (c Config) validateSizes(bad *refusals) {
 }
 
 func (c Config) validateCells(bad *refusals) {
+	if c.ResumeRestart && c.EngineCells != nil && !c.StaysInCell {
+		bad.add("ResumeRestart is set and StaysInCell is not, and there are cells: what the driver keeps of a rollout is known in its cell alone")
+	}
 	if c.EngineCells == nil {
 		return
 	}

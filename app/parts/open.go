@@ -32,6 +32,8 @@ type Host struct {
 	Fence func() error
 	// Blobs keeps the rows of side channels; nil for a run that keeps none.
 	Blobs port.Blobs
+	// Turns keeps claims and turns of workers' rollouts; nil keeps none.
+	Turns port.Turns
 	// Sender has the tensors of engines that take them over a collective. Groups remembers which groups their servers
 	// are in. Confirm says whether a version is with the sender.
 	Sender  upstream.Sender
@@ -155,7 +157,7 @@ func (p *Parts) openEnvironment() (err error) {
 	g := p.Cfg.Gateway
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Turns: p.host.Turns,
 	})
 	if err != nil {
 		return err

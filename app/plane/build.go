@@ -55,6 +55,9 @@ func (p *Plane) surroundings() parts.Host {
 	}
 	a.ReadyGroups = readyGroups{p}
 	a.Blobs, _ = port.As[port.Blobs](p.log)
+	if p.Rules.ResumeRestart {
+		a.Turns = p.log
+	}
 	if p.senders != nil {
 		a.Sender, a.Groups, a.Confirm = p.senders, p.groups, p.confirmSent
 	}
@@ -101,6 +104,12 @@ func (p *Plane) mount() error {
 		ports.Rollouts = p.Workers
 	default:
 		ports.Rollouts = inCells{p.Workers, someOf(p.Cfg.Cells())}
+	}
+	if p.Rules.ResumeRestart {
+		var err error
+		if ports.Signing, err = signing(p.Dir); err != nil {
+			return err
+		}
 	}
 	if p.gateway != nil {
 		ports.Gateway = p.gateway

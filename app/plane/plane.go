@@ -179,6 +179,7 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	p.Shown.Runs(run)
 	p.runtime.Store(run)
+	run.Restore()
 	stopHearing, err := p.hearCells(run)
 	if err != nil {
 		return err

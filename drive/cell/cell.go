@@ -124,16 +124,24 @@ func (c *Cell) Err() error {
 // start starts an attempt at a rollout, if it is to play on an engine of the cell. An earlier attempt at the same rollout
 // is aborted: the loop gave it up without a word, as it does with its engine.
 func (c *Cell) start(a *loop.Action) {
-	g := c.groups[a.Group]
-	if old := g[a.Sample]; old != nil {
+	if old := c.groups[a.Group][a.Sample]; old != nil {
 		old.abort()
 	}
 	if !c.owns(a.Engine) {
 		return
 	}
+	p := c.newRollout(a)
+	p.engine, p.at, p.slot = c.opt.Engines[a.Engine], a.Engine, a.Slot
+	if e, ok := port.As[port.Starter](c.opt.Environment); ok {
+		e.Starting(p.task)
+	}
+	c.running.Go(func() { c.play(p) })
+}
+
+// newRollout is the attempt of an action that starts one, as the last at its sample. Its slot is to be set.
+func (c *Cell) newRollout(a *loop.Action) *rollout {
 	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
 	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, &c.outbox)
-	p.engine, p.at, p.slot = c.opt.Engines[a.Engine], a.Engine, a.Slot
 	p.resumesLost = c.opt.Rules.ResumeLost
 	if c.blobs != nil {
 		p.side.put = func(number int32, data []byte) error { return c.blobs.PutBlob(id, number, data) }
@@ -141,15 +149,13 @@ func (c *Cell) start(a *loop.Action) {
 			c.rowsRefused.Do(func() { c.opt.Logf("rows of %v are left out, and are absent from batches (said once): %v", id, err) })
 		}
 	}
+	g := c.groups[a.Group]
 	if g == nil {
 		g = make(liveGroup)
 		c.groups[a.Group] = g
 	}
 	g[a.Sample] = p
-	if e, ok := port.As[port.Starter](c.opt.Environment); ok {
-		e.Starting(p.task)
-	}
-	c.running.Go(func() { c.play(p) })
+	return p
 }
 
 // resume goes on with an interrupted attempt in a slot of an engine of the cell. One that does not stand interrupted here
@@ -169,6 +175,9 @@ func (c *Cell) resume(a *loop.Action) {
 		p.abort() // the loop takes it as failed
 	}
 	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
+	if p == nil && c.opt.Name == "" && c.opt.Rules.ResumeRestart { // nothing of it was kept
+		ev.Reason = loop.ReasonRestart
+	}
 	c.outbox.say(&Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
 }
 

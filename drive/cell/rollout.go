@@ -53,6 +53,8 @@ type rollout struct {
 	slot, at int32
 	engine   port.Engine
 	state    rolloutState
+	// restoring: how far it had come before a restart is being read.
+	restoring bool
 	// sampling: the engine is at work. asked: the present span is to be interrupted.
 	sampling, asked bool
 	// unwanted: it was aborted; nothing of it is answered that is not owed.
@@ -118,7 +120,7 @@ func (p *rollout) resumeIn(engine port.Engine, at, slot int32, version loop.Vers
 	}
 	p.engine, p.at, p.slot = engine, at, slot
 	p.state, p.asked, p.stop = rolloutRunning, false, make(chan struct{})
-	if p.sampled > 0 {
+	if p.sampled > 0 || p.restoring {
 		p.resumes = append(p.resumes, resume{p.sampled, version})
 	}
 	close(p.going)

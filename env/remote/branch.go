@@ -32,6 +32,8 @@ type turn struct {
 	// begun: its first token has been sampled. flow has what arrives meanwhile, nil where nobody listens.
 	begun atomic.Bool
 	flow  *flow
+	// keeps: the response is durable, or about to be.
+	keeps bool
 	// done is closed when the response is recorded as branch.tokens[first:end]; end is 0 before.
 	done       chan struct{}
 	branch     *branch

@@ -22,6 +22,9 @@ func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleR
 	if err := e.checkPrompt(&req); err != nil {
 		return protocol.SampleReply{}, err
 	}
+	if err := e.awaitRestored(ctx, id); err != nil {
+		return protocol.SampleReply{}, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, _, err := e.enter(id, req.Worker)
@@ -94,7 +97,10 @@ func (e *Dispatcher) turn(s *session, req *protocol.SampleRequest) (*turn, error
 }
 
 // Touch implements api.Rollouts: it keeps a claim and says whether the rollout is still wanted.
-func (e *Dispatcher) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+func (e *Dispatcher) Touch(ctx context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
+	if err := e.awaitRestored(ctx, id); err != nil {
+		return protocol.TouchReply{}, err
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, was, err := e.enter(id, req.Worker)
@@ -114,6 +120,9 @@ func (e *Dispatcher) Touch(_ context.Context, id string, req protocol.TouchReque
 func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error) {
 	req.Failed = printable.Text(req.Failed, failedBytesMax) // it goes into logs, terminals and status
 	if err := checkFinish(&req); err != nil {
+		return protocol.FinishReply{}, err
+	}
+	if err := e.awaitRestored(ctx, id); err != nil {
 		return protocol.FinishReply{}, err
 	}
 	e.mu.Lock()

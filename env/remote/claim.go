@@ -46,6 +46,8 @@ func (e *Dispatcher) Claim(ctx context.Context, req protocol.ClaimRequest) (prot
 		e.grant(s, req.Worker)
 		got = append(got, s)
 	}
+	slices.SortFunc(got, func(a, b *session) int { return cmp.Compare(a.number, b.number) }) // one may have been given back meanwhile
+	e.keepClaims(got)
 	if ctx.Err() != nil { // nobody is there to be told
 		e.giveBack(got)
 		return protocol.Claims{}, ctx.Err()
@@ -138,7 +140,7 @@ func (e *Dispatcher) grant(s *session, worker string) {
 	e.workers.hold(worker)
 }
 
-// giveBack undoes grants that nobody has heard of: they are offered first, in their order.
+// giveBack undoes grants that nobody has heard of: they are offered again, where they stood among the offers.
 func (e *Dispatcher) giveBack(got []*session) {
 	for _, s := range slices.Backward(got) {
 		if s.state != stateClaimed {
@@ -146,7 +148,15 @@ func (e *Dispatcher) giveBack(got []*session) {
 		}
 		e.release(s)
 		s.state, s.worker = stateOffered, ""
-		s.place = e.offers.PushFront(s)
+		behind := e.offers.Front()
+		for behind != nil && behind.Value.(*session).number < s.number {
+			behind = behind.Next()
+		}
+		if behind == nil {
+			s.place = e.offers.PushBack(s)
+		} else {
+			s.place = e.offers.InsertBefore(s, behind)
+		}
 	}
 	for e.offers.Len() > 0 {
 		w := e.firstWaiter()

@@ -46,6 +46,8 @@ type Options struct {
 	// Newest is the newest version that an engine may serve. Nil means that rollouts sampled elsewhere
 	// are refused, because a version from the future could not be recognised.
 	Newest func() loop.Version
+	// Turns keeps claims and turns, so that rollouts go on after a restart; nil keeps none.
+	Turns port.Turns
 	// Clock returns nanoseconds, never falling, and may stand still: claims age by it. Nil means the process's
 	// monotonic clock.
 	Clock func() int64
@@ -77,6 +79,7 @@ type Dispatcher struct {
 	past    past
 	workers workers
 	claimed int
+	numbers int64 // of rollouts that were offered
 	room    room
 	// claimErr, once set, answers every claim; noClaims is closed with it.
 	claimErr error
@@ -148,6 +151,9 @@ func (e *Dispatcher) Play(ctx context.Context, task port.RolloutRequest, sampler
 			return next.sample, next.err
 		case next.turn != nil:
 			g, err := sampler.Sample(ctx, next.turn.request())
+			if err == nil {
+				err = e.keepTurn(ctx, s, next.turn, &g)
+			}
 			e.sampled(ctx, s, next.turn, &g, err)
 			continue
 		}
@@ -179,12 +185,17 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 		s.state = stateReturned
 		e.attend(ctx, s)
 		return move{over: true, sample: s.sample}
-	case len(s.queue) > 0:
-		s.running = s.queue[0]
-		goesOn, _ := s.record.goesOn(s.running.agent, s.running.prompt, s.running.media)
-		s.running.known = goesOn.known(len(s.running.prompt))
+	}
+	for len(s.queue) > 0 {
+		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
-		return move{turn: s.running}
+		if s.answers(t) {
+			continue
+		}
+		goesOn, _ := s.record.goesOn(t.agent, t.prompt, t.media)
+		t.known = goesOn.known(len(t.prompt))
+		s.running = t
+		return move{turn: t}
 	}
 	return move{}
 }
@@ -212,7 +223,7 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 	s.running = nil
 	switch {
 	case s.state == stateEnded: // its worker fell silent or gave it up meanwhile
-	case t.isDropped() && (err == nil || errors.Is(err, port.ErrDropped)): // it was taken back
+	case t.isDropped() && !(t.keeps && s.state == stateClaimed) && (err == nil || errors.Is(err, port.ErrDropped)): // it was taken back
 		s.record.left(g)
 	case err != nil && ctx.Err() != nil:
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, context.Cause(ctx)))
@@ -225,6 +236,9 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 			s.pending -= promptBytes(t.asked)
 		}
 		e.count(s)
+		if t.isDropped() {
+			s.untold = t
+		}
 		close(t.done)
 	}
 }
@@ -236,6 +250,9 @@ func (e *Dispatcher) Logged(id port.RolloutID, counted bool) {
 	defer e.mu.Unlock()
 	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {
 		e.end(s, outcome{kind: outcomeFinished, counted: counted})
+	}
+	if e.opt.Turns != nil {
+		e.opt.Turns.DropTurns(id)
 	}
 }
 

@@ -19,6 +19,8 @@ type state uint8
 const (
 	// stateOffered waits for a worker, stateClaimed has one.
 	stateOffered state = iota
+	// stateRestoring had a worker before a restart, which is being read.
+	stateRestoring
 	stateClaimed
 	// stateAccepted has its reward, stateReturned has given it to the runtime.
 	stateAccepted
@@ -60,6 +62,8 @@ func parseClaimID(text string) (id port.RolloutID, ok bool) {
 type session struct {
 	task port.RolloutRequest
 	id   string
+	// number is its place among all that were offered.
+	number int64
 	// place is the session's in the list of offers, nil once it is claimed.
 	place *list.Element
 	state state
@@ -74,6 +78,13 @@ type session struct {
 	pending, counted int64
 	// grant is the place of its claim among all claims.
 	grant int64
+	// kept is how much is kept of it for a process after this one; unkept: no more is. untold is a turn that is recorded, and
+	// whose end nobody may have been told; nil for none. restored is closed when it is read what was kept, nil for a rollout
+	// that began in this process.
+	kept     int32
+	unkept   bool
+	untold   *turn
+	restored chan struct{}
 	// running is the turn that the sampler is asked for, queue those after it.
 	running *turn
 	queue   []*turn
@@ -94,6 +105,8 @@ type session struct {
 // e.mu must be held.
 func (e *Dispatcher) offer(task port.RolloutRequest) *session {
 	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	e.numbers++
+	s.number = e.numbers
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)
 	}

@@ -21,6 +21,9 @@ func (e *Dispatcher) Turn(ctx context.Context, id string, req protocol.TurnReque
 	if onTokens != nil {
 		t.flow = &flow{onTokens: onTokens}
 	}
+	if err := e.awaitRestored(ctx, id); err != nil {
+		return protocol.TurnReply{}, err
+	}
 	s, err := e.enqueue(id, t)
 	if err != nil {
 		return protocol.TurnReply{}, err

@@ -27,13 +27,22 @@ func (c *Checker) recovered() {
 			continue
 		}
 		c.slots[i] = slotModel{engine: s.engine}
-		if s.taken && !s.unwanted {
+		switch {
+		case !s.taken || s.unwanted:
+		case c.cfg.ResumeRestart:
+			c.groups[s.group].samples[s.sample].state, c.groups[s.group].token = interrupted, true
+			c.backlog = append(c.backlog, retryModel{s.group, s.sample})
+		default:
 			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
 		}
 	}
 	backlog := c.backlog
 	c.backlog = nil
 	for _, r := range backlog {
+		if c.cfg.ResumeRestart {
+			c.backlog = append(c.backlog, r)
+			continue
+		}
 		if last := c.groups[r.group].samples[r.sample].slot; c.elsewhere(c.slots[last].engine) {
 			c.backlog = append(c.backlog, r)
 			continue

@@ -82,6 +82,7 @@ func Draw(seed uint64) Plan {
 		c.GroupMin = r.IntN(c.GroupSize + 1)
 	}
 	p.Config.Placement = loop.Placement(r.IntN(2))
+	p.Config.ResumeRestart = r.IntN(2) == 0
 	return p
 }
 
@@ -95,7 +96,7 @@ func (p Plan) WithCells() Plan {
 	}
 	with.Faults.Restarts += 0.02
 	cells := r.IntN(3) == 0
-	with.Config.StaysInCell = r.IntN(2) == 0
+	with.Config.StaysInCell = with.Config.ResumeRestart || r.IntN(2) == 0
 	if cells && with.Config.WithDefaults().Validate() == nil {
 		return with
 	}

@@ -34,7 +34,7 @@ func scriptConfig(t testing.TB, d *datadriven.TestData) (loop.Config, error) {
 	for key, to := range map[string]*bool{
 		"abort": &cfg.Abort, "blocked": &cfg.TrainerBlocked, "rolling": &cfg.RollingSwitch, "filter": &cfg.FilterZeroAdvantage,
 		"balance": &cfg.Balance, "interrupt": &cfg.InterruptAtBatch, "filter-solve": &cfg.FilterSolveRate, "requeue": &cfg.Requeue,
-		"asks": &cfg.TrainerAsks, "resume-lost": &cfg.ResumeLost, "stays": &cfg.StaysInCell, "hold-adaptive": &cfg.HoldAdaptive,
+		"asks": &cfg.TrainerAsks, "resume-lost": &cfg.ResumeLost, "resume-restart": &cfg.ResumeRestart, "stays": &cfg.StaysInCell, "hold-adaptive": &cfg.HoldAdaptive,
 	} {
 		*to = d.HasArg(key)
 	}

@@ -143,7 +143,7 @@ func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
 			o.increment(0)
 		}
 	case loop.Recovered:
-		o.recovered()
+		o.recovered(left)
 	case loop.StopRequested:
 		o.s.Stopped = true
 	}

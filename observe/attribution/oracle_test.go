@@ -87,7 +87,9 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 		ends := func(slot int32) bool { return len(o.cfg.EngineCells) == 0 || o.cfg.EngineCells[o.engineOf(slot)] == 0 }
 		for g, attempts := range o.running {
 			for a, slot := range attempts {
-				if ends(slot) {
+				if ends(slot) && o.cfg.ResumeRestart && o.slots[slot] == (looptestAttempt{group: g, sample: a[0], attempt: a[1]}) {
+					o.write(g, "seen", 0)
+				} else if ends(slot) && !o.cfg.ResumeRestart {
 					o.lose(g, a)
 				}
 			}
@@ -250,6 +252,8 @@ func (o *oracle) split(a loop.Action) (s attribution.Split) {
 			begun, token = nil, false
 		case h.what == "began" && begun == nil, h.what == "token" && !token && len(scored) == 0:
 			begun, token = &h, h.what == "token"
+		case h.what == "seen":
+			token = true
 		case h.what == "scored":
 			scored = append(scored, h)
 		}

@@ -25,10 +25,36 @@ type history struct {
 // recompute follows all groups of a log with nothing of the observer's.
 func recompute(log []looptest.Record, cfg loop.Config) (all map[loop.GroupID]*history, version loop.Version) {
 	all = map[loop.GroupID]*history{}
+	l, err := loop.New(cfg)
+	if err != nil {
+		panic(err)
+	}
+	over := func(cell int) bool { // it has no engine left
+		for e, c := range cfg.EngineCells {
+			if c == cell && !l.Lost(e) {
+				return false
+			}
+		}
+		return cfg.StaysInCell && cell > 0
+	}
 	for _, rec := range log {
 		ev := rec.Event
+		if l.Step(ev); len(cfg.EngineCells) > 0 && (ev.Kind == loop.EngineLost || ev.Kind == loop.SyncFailed) {
+			for _, g := range all {
+				maps.DeleteFunc(g.runs, func(_ int32, run loop.Action) bool { return over(cfg.EngineCells[run.Engine]) })
+			}
+		}
 		if ev.Kind == loop.Recovered || ev.Kind == loop.EngineLost && !cfg.ResumeLost {
 			for _, g := range all {
+				if ev.Kind == loop.Recovered && cfg.ResumeRestart {
+					for k, run := range g.runs {
+						if len(cfg.EngineCells) == 0 || cfg.EngineCells[run.Engine] == 0 {
+							run.Slot = -1
+							g.runs[k] = run
+						}
+					}
+					continue
+				}
 				maps.DeleteFunc(g.runs, func(_ int32, run loop.Action) bool {
 					if ev.Kind == loop.Recovered { // other cells go on
 						return len(cfg.EngineCells) == 0 || cfg.EngineCells[run.Engine] == 0

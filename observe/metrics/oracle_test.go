@@ -163,8 +163,15 @@ func (o *oracle) completion(ev loop.Event) {
 			if ev.Kind == loop.Recovered && o.ends(o.engineOf(slot)) || ev.Kind == loop.EngineLost && o.engineOf(slot) == int(ev.Engine) || with(o.engineOf(slot)) {
 				c := o.lives[at]
 				o.leave(c)
-				o.finish(c, loop.EndFailed, c.tokens)
+				if o.cfg.ResumeRestart && ev.Kind == loop.Recovered && !c.aborted {
+					o.waiting++
+				} else {
+					o.finish(c, loop.EndFailed, c.tokens)
+				}
 			}
+		}
+		if o.cfg.ResumeRestart && ev.Kind == loop.Recovered {
+			return
 		}
 		for _, c := range o.lives {
 			if !c.over && c.slot < 0 && (ev.Kind == loop.Recovered && o.ends(c.engine) || with(c.engine)) {

@@ -123,6 +123,7 @@ func (f *Failures) add(why loop.Reason) {
 		f.Data++
 	case loop.ReasonScorer:
 		f.Scorer++
+	case loop.ReasonRestart: // it had no part in its end
 	default:
 		f.Other++
 	}

@@ -1,6 +1,8 @@
 package metrics
 
 import (
+	"slices"
+
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/track"
 )
@@ -47,6 +49,7 @@ type Recorder struct {
 	keep      bool // trained groups may be trained again
 	asks      bool // the trainer asks for a batch before it is idle
 	cells     bool // engines are in several
+	resumes   bool // rollouts go on after a restart
 	attends   Attendance
 	groups    track.Groups[liveGroup]
 	run       track.Run
@@ -117,7 +120,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, cells: cfg.EngineCells != nil}
+	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, cells: cfg.EngineCells != nil, resumes: cfg.ResumeRestart}
 	r.run, r.groups, r.attends = track.New(cfg), track.NewGroups[liveGroup](&cfg), NewAttendance(cfg)
 	r.window.histogram = make([]int64, StalenessMax+1)
 	r.control = newControl(cfg.Control)
@@ -196,7 +199,7 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		r.lost(r.run.Done(ev), &r.window.failures)
 	case ev.Kind == loop.TrainerRestored:
 		r.warmedUp()
-	case ev.Kind == loop.RolloutInterrupted: // what is resumed at once never waited
+	case ev.Kind == loop.RolloutInterrupted || ev.Kind == loop.Recovered: // what is resumed at once never waited
 		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.run.Parked.Len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
 		r.endStep(m)
@@ -220,6 +223,9 @@ func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
 		r.interrupted(ev, left)
 	case loop.Recovered:
 		r.syncing = r.syncing && r.run.Synced != loop.NoVersion
+		if r.resumes { // those that nobody had given up stand interrupted
+			left = slices.DeleteFunc(left, func(slot int32) bool { return !r.run.Slots[slot].Aborted })
+		}
 		r.lost(left, nil)
 	case loop.EngineLost:
 		r.lost(left, &r.window.failures)

@@ -236,13 +236,29 @@ func (r *Run) start(a *loop.Action) *Attempt {
 }
 
 func (r *Run) park(ev *loop.Event, at *Attempt) {
-	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Cell: r.cfg.CellOf(at.Engine), Past: r.Past(ev.Slot)}
-	p.SlotNS = r.NowNS - at.StartNS
+	p := r.parked(ev.Slot, at)
 	if ev.Tokens > p.Tokens {
 		p.Interruptions++
 	}
 	p.Tokens = ev.Tokens
 	r.Parked.push(p)
+}
+
+// parked is the attempt in a slot as it would stand interrupted now, with the tokens of its last interruption.
+func (r *Run) parked(slot int32, at *Attempt) Parked {
+	p := Parked{Group: at.Group, Sample: at.Sample, Number: at.Number, First: at.First, Cell: r.cfg.CellOf(at.Engine), Past: r.Past(slot)}
+	p.SlotNS = r.NowNS - at.StartNS
+	return p
+}
+
+// parkAll has all attempts at an engine stand interrupted.
+func (r *Run) parkAll(e *Engine) {
+	slots, first := r.On(e)
+	for i := range slots {
+		if at := &slots[i]; at.Runs && !at.Aborted {
+			r.Parked.push(r.parked(first+int32(i), at))
+		}
+	}
 }
 
 func (r *Run) resume(a *loop.Action) {
@@ -275,21 +291,29 @@ func (r *Run) trainer(ev *loop.Event) {
 	}
 }
 
-// recovered takes the end of the process before: whatever its engines had under way is gone, and they come back without
-// weights. A sync ends with it unless other cells go on with theirs.
+// recovered takes the end of the process before: whatever its engines had under way is gone, or stands interrupted
+// (loop.Config.ResumeRestart), and they come back without weights. A sync ends with it unless other cells go on with theirs.
 func (r *Run) recovered(ev *loop.Event) {
 	r.Asked = false
 	if r.cfg.EngineCells == nil {
 		r.Sync, r.Synced = Sync{}, loop.NoVersion
 	}
-	r.dropped = r.Parked.drop(0, r.dropped)
+	if !r.cfg.ResumeRestart {
+		r.dropped = r.Parked.drop(0, r.dropped)
+	}
 	for i := range r.Loses(ev) {
+		if r.cfg.ResumeRestart {
+			r.parkAll(&r.Engines[i])
+		}
 		r.vacateAll(&r.Engines[i])
 		r.Engines[i].Gone = true
 		r.enter(&r.Engines[i], Apart)
 	}
 	r.empty()
 }
+
+// Resumes reports whether attempts go on after a restart (loop.Config.ResumeRestart).
+func (r *Run) Resumes() bool { return r.cfg.ResumeRestart }
 
 // Dropped are the interrupted attempts that ended with their cell by the newest Event or Done, good until the next.
 func (r *Run) Dropped() []Parked { return r.dropped }

@@ -76,6 +76,9 @@ func newBlob(c chunkOf) *blob {
 }
 
 func (b *blob) says() string {
+	if b.ofTurn() {
+		return fmt.Sprintf("turn %d of g%d/%d, attempt %d", turnOf(b.number), b.id.Group, b.id.Sample, b.id.Attempt)
+	}
 	return fmt.Sprintf("blob %d of g%d/%d, attempt %d", b.number, b.id.Group, b.id.Sample, b.id.Attempt)
 }
 
@@ -277,7 +280,7 @@ func (p *payloads) retainBlobs() {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for group := range p.blobs.groups {
-		p.drops(group, func(b *blob) bool { return !p.keeps(b) })
+		p.drops(group, func(b *blob) bool { return !b.ofTurn() && !p.keeps(b) }) // of turns RetainTurns decides
 	}
 }
 

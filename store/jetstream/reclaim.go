@@ -54,7 +54,8 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 	}
 	defer it.Stop()
 	parts, torn := map[string]*place{}, map[chunkOf]*blob{}
-	for next := first; next <= last; {
+	next := first
+	for next <= last {
 		m, err := it.Next(jetstream.NextContext(ctx))
 		if err != nil {
 			return err
@@ -71,6 +72,12 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 		if err := p.takeMessage(meta.Sequence.Stream, m.Headers(), size, parts, torn); err != nil {
 			return fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
 		}
+		if meta.NumPending == 0 { // those behind it have been deleted
+			break
+		}
+	}
+	for ; next <= last; next++ {
+		p.room.gap(next)
 	}
 	for _, at := range parts { // whose writer died in the middle
 		for _, seq := range at.seqs {

@@ -184,13 +184,18 @@ func (c *check) recorded(line int, id attemptID, sequences []sequence) {
 			length[key] = to - from
 		}
 	}
+	told := map[string]bool{}
 	for i := range asked {
 		k := &asked[i]
 		for j, r := range k.said {
 			if r.finish == "" || k.prompt == nil {
 				continue
 			}
-			if key := promptKey(k.prompt) + "|" + promptKey(r.tokens); left[key] == 0 {
+			key := promptKey(k.prompt) + "|" + promptKey(r.tokens)
+			again := told[key] && c.restarted(asked[:i], k)
+			if told[key] = true; left[key] == 0 && again {
+				continue
+			} else if left[key] == 0 {
 				c.fail(RuleResponse, line, "response %d at line %d was complete, and %v was trained without it", j, k.line, id)
 			} else {
 				left[key]--
@@ -212,6 +217,12 @@ func (c *check) recorded(line int, id attemptID, sequences []sequence) {
 		c.fail(RuleResponse, line, "%v was trained with a response of %d tokens more than its agent was told of, and no request can have left it", id, n)
 		return
 	}
+}
+
+// restarted says whether a process began between earlier requests and one: what was recorded before may be its answer, where
+// it asks for the same again.
+func (c *check) restarted(before []completion, k *completion) bool {
+	return c.log.rules.ResumeRestart && slices.ContainsFunc(before, func(b completion) bool { return c.started(k.to, b.began, k.at) || b.to != k.to })
 }
 
 // checkConflicts reports turns that were refused as conflicts: a worker asks for one after the other, and asks again only

@@ -73,7 +73,7 @@ func TestCompletions(t *testing.T) {
 			more: [][]int32{{9, 9}, second}, broken: "ends by stop after the token 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := &check{sampler: Sampler{EOS: 4, TokenNS: 10_000_000}, count: map[string]int{}}
+			k := &check{sampler: Sampler{EOS: 4, TokenNS: 10_000_000}, count: map[string]int{}, log: &ledger{}}
 			k.said = hear(k, nil)
 			id := attemptID{1, 0, 1}
 			k.said.keys["key"] = id

@@ -261,14 +261,23 @@ func (e *expiry) claimGone(n *named) {
 	a := e.log.attempts[n.id]
 	switch {
 	case a == nil || e.unwritten(a):
+	case ofCell(n.to) && e.given[n.id] != nil && e.started(n.to, e.given[n.id].began, n.at): // it knows no claims from before
+	case e.log.rules.ResumeRestart && (e.begunAnewSince(n.at) || e.writers[len(e.log.recovered)].to != n.to): // its end was not logged, so that it goes on, and times out
 	case a.inFlight():
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and goes on in the log: %s", n.id, n.message)
-	case a.state == scored && ofCell(n.to) && e.given[n.id] != nil && e.started(n.to, e.given[n.id].began, n.at): // it knows no claims from before
 	case a.state == scored && e.log.segment(a.ended) == len(e.log.recovered):
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and counts in the log: %s", n.id, n.message)
 	case a.state != scored && e.early(n, a.ended):
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and ended later, by event %d: %s", n.id, a.ended, n.message)
 	}
+}
+
+// begunAnewSince says whether a plane has recovered the run after a time.
+func (e *expiry) begunAnewSince(at int64) bool {
+	return slices.ContainsFunc(e.log.recovered, func(n int64) bool {
+		t, ok := e.log.latest(e.clocks, n)
+		return !ok || t > at
+	})
 }
 
 // early says whether a refusal came before an event that would explain it.

@@ -214,12 +214,16 @@ func (l *ledger) scored(e *entry) {
 	}
 }
 
-// recover takes that a plane has begun again: what it played itself has ended.
+// recover takes that a plane has begun again: what it played itself has ended, or stands interrupted.
 func (l *ledger) recover(e *entry) {
 	l.recovered = append(l.recovered, e.n)
 	maps.DeleteFunc(l.slots, func(_ int64, a *attempt) bool { return l.rules.cellOf(a.engine) == 0 })
 	for _, a := range l.newest {
-		if a.inFlight() && l.rules.cellOf(a.engine) == 0 {
+		switch {
+		case !a.inFlight() || l.rules.cellOf(a.engine) != 0:
+		case l.rules.ResumeRestart:
+			a.state = parked
+		default:
 			l.ends(a, e, failed, "restart")
 		}
 	}

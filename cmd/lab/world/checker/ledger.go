@@ -108,7 +108,7 @@ func (s sums) balanced() bool {
 type rules struct {
 	GroupSize, BatchGroups, Policy, Eta, SyncEvery, Redundancy, OnFailure, MaxUses int
 	MaxStaleness                                                                   int64
-	ResumeLost, FilterZeroAdvantage, FilterSolveRate, StaysInCell                  bool
+	ResumeLost, FilterZeroAdvantage, FilterSolveRate, StaysInCell, ResumeRestart   bool
 	EngineSlots, EngineCells                                                       []int
 
 	claimS, leaseS, writerS float64

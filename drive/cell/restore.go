@@ -1,0 +1,52 @@
+package cell
+
+import (
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// Restore takes up attempts that a process before this one played, as loop.Loop.UnderWay says them, and as far as turns of
+// them are kept. They stand interrupted until the log has them resumed. It is called before the cell follows any entry, and
+// before anybody asks the environment for rollouts. It returns how many there are. An attempt that is not taken up fails
+// when it is resumed.
+func (c *Cell) Restore(attempts []loop.Action) (taken int) {
+	turns, keeps := port.As[port.Turns](c.opt.Payloads)
+	environment, restores := port.As[port.Restorer](c.opt.Environment)
+	if !c.opt.Rules.ResumeRestart || !keeps || !restores {
+		return 0
+	}
+	standing := map[port.RolloutID]*rollout{}
+	for i := range attempts {
+		a := &attempts[i]
+		id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
+		if turns.KeptTurns(id) == 0 { // nobody has begun with it
+			continue
+		}
+		p := c.newRollout(a)
+		p.at, p.slot, p.state, p.going, p.restoring = -1, -1, rolloutParked, make(chan struct{}), true
+		standing[id] = p
+		environment.Restoring(p.task)
+	}
+	turns.RetainTurns(func(id port.RolloutID) bool { return standing[id] != nil })
+	for _, p := range standing {
+		c.running.Go(func() {
+			p.restored(environment.Restore(p.ctx, p.task))
+			c.play(p)
+		})
+	}
+	return len(standing)
+}
+
+// restored takes how far a rollout had come before a restart.
+func (p *rollout) restored(progress port.Progress) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.restoring, p.turn = false, progress.Turns
+	p.sampled, p.sampledInEarlierTurns, p.firstPosted = progress.Sampled, progress.Sampled, progress.Sampled > 0
+	if progress.Sampled == 0 {
+		p.resumes = nil
+	}
+	for i := range p.resumes {
+		p.resumes[i].sampled = progress.Sampled
+	}
+}

@@ -1,0 +1,33 @@
+package port
+
+import "context"
+
+// Turns is implemented by stores that keep the turns of an attempt until its payload has them. They go when [Store.Forget]
+// and [Store.Discard] say that the attempt is no longer needed, and with the payload of a later one.
+// All methods are safe for concurrent use, also beside those of the Store.
+type Turns interface {
+	// KeepTurn keeps data under a number that the attempt has not used. It is durable when KeepTurn returns. An error that
+	// wraps ErrNoSpace has kept nothing.
+	KeepTurn(id RolloutID, number int32, data []byte) error
+	// KeptTurns returns how many there are of an attempt, up to the first number that is missing.
+	KeptTurns(id RolloutID) int
+	// ReadTurns returns them, by rising number from 0.
+	ReadTurns(id RolloutID) ([][]byte, error)
+	// DropTurns says that the turns of an attempt are no longer needed. A restart may find them again.
+	DropTurns(id RolloutID)
+	// RetainTurns drops, after a restart and before anything else is kept, the turns of every attempt that does not stand.
+	RetainTurns(stands func(RolloutID) bool)
+}
+
+// Restorer is implemented by environments that go on with rollouts which a process before this one played. Such a rollout
+// stands interrupted when it is taken up.
+type Restorer interface {
+	// Restoring is called once in the place of Starter.Starting. It must not block.
+	Restoring(task RolloutRequest)
+	// Restore makes the rollout what it was, and returns how far it had come. Play of the same task follows, and returns
+	// the error where that is not known any more. The sampler is not called before Restore has returned.
+	Restore(ctx context.Context, task RolloutRequest) Progress
+}
+
+// Progress is how far a rollout has come: how many turns have ended, and how many tokens the policy has sampled in them.
+type Progress struct{ Turns, Sampled int }

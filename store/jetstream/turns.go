@@ -1,0 +1,81 @@
+package jetstream
+
+import (
+	"slices"
+
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// Turns of an attempt are blobs of it with numbers below 0.
+
+// turnOf is the number of the blob that holds a turn, and the other way round.
+func turnOf(number int32) int32 { return -1 - number }
+
+// KeepTurn implements port.Turns. It finds room and fails as PutBlob does. It returns while the writer's lease holds: a
+// successor has then not yet read which turns there are.
+func (s *Store) KeepTurn(id port.RolloutID, number int32, data []byte) error {
+	err := s.PutBlob(id, turnOf(number), data)
+	for err == nil && s.Holding() != nil {
+		w, lost := s.writer()
+		switch {
+		case lost != nil:
+			return lost
+		case w.fenced.Load():
+			return ErrFenced
+		case !s.pause(s.ctx, retryWait):
+			return ErrClosed
+		}
+	}
+	return err
+}
+
+// turns are the blobs of an attempt's turns in their order, up to the first that is missing.
+func (p *payloads) turns(id port.RolloutID) (all []*blob) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, b := range p.blobs.groups[id.Group] {
+		if b.id == id && b.ofTurn() && b.missing == 0 {
+			all = append(all, b)
+		}
+	}
+	slices.SortFunc(all, func(a, b *blob) int { return int(b.number - a.number) })
+	for i, b := range all {
+		if turnOf(b.number) != int32(i) {
+			return all[:i]
+		}
+	}
+	return all
+}
+
+// ofTurn reports whether the blob holds a turn.
+func (b *blob) ofTurn() bool { return b.number < 0 }
+
+// KeptTurns implements port.Turns.
+func (s *Store) KeptTurns(id port.RolloutID) int { return len(s.payloads.turns(id)) }
+
+// ReadTurns implements port.Turns. The error is that of ReadBlob.
+func (s *Store) ReadTurns(id port.RolloutID) (all [][]byte, err error) {
+	for _, b := range s.payloads.turns(id) {
+		data := make([]byte, b.size)
+		if err := s.ReadBlob(id, b.number, 0, data); err != nil {
+			return nil, err
+		}
+		all = append(all, data)
+	}
+	return all, nil
+}
+
+// DropTurns implements port.Turns.
+func (s *Store) DropTurns(id port.RolloutID) {
+	s.payloads.dropBlobs(id.Group, func(b *blob) bool { return b.id == id && b.ofTurn() })
+}
+
+// RetainTurns implements port.Turns.
+func (s *Store) RetainTurns(stands func(port.RolloutID) bool) {
+	p := &s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for group := range p.blobs.groups {
+		p.drops(group, func(b *blob) bool { return b.ofTurn() && !stands(b.id) })
+	}
+}
