@@ -30,7 +30,7 @@ func (c *Cell) Restore(attempts []loop.Action) (taken int) {
 	turns.RetainTurns(func(id port.RolloutID) bool { return standing[id] != nil })
 	for _, p := range standing {
 		c.running.Go(func() {
-			p.restored(environment.Restore(p.ctx, p.task))
+			p.restored(environment.Restore(p.task))
 			c.play(p)
 		})
 	}

@@ -142,7 +142,7 @@ func (e *Dispatcher) grant(s *session, worker string) {
 
 // giveBack undoes grants that nobody has heard of: they are offered again, where they stood among the offers.
 func (e *Dispatcher) giveBack(got []*session) {
-	for _, s := range slices.Backward(got) {
+	for _, s := range got {
 		if s.state != stateClaimed {
 			continue // it ended meanwhile
 		}

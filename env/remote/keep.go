@@ -70,31 +70,12 @@ func (e *Dispatcher) keep(s *session, number int32, data []byte) error {
 // it any more. Where the store takes nothing more, another process goes on with the rollout, perhaps without the response:
 // then nobody is told, and the error comes once this process ends.
 func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.Generation) error {
-	if e.opt.Turns == nil {
+	number, data := e.turnToKeep(s, t, g)
+	if data == nil {
 		return nil
 	}
-	e.mu.Lock()
-	if s.state != stateClaimed || t.isDropped() {
-		e.mu.Unlock()
-		return nil
-	}
-	number, keeps := s.nextKept()
-	if !keeps {
-		e.mu.Unlock()
-		return nil
-	}
-	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
-	response := *g
-	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
-	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}})
-	if err != nil || len(t.media) > 0 { // media are kept with the payload alone
-		s.unkept = true
-		e.mu.Unlock()
-		return nil
-	}
-	t.keeps = true
-	e.mu.Unlock()
-	if err = e.keep(s, number, data); err == nil || errors.Is(err, port.ErrNoSpace) {
+	err := e.keep(s, number, data)
+	if err == nil || errors.Is(err, port.ErrNoSpace) {
 		return nil
 	}
 	select {
@@ -104,16 +85,38 @@ func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.
 	return err
 }
 
+// turnToKeep is a turn as it is to be kept, with its number; no data for one that is not kept.
+func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number int32, data []byte) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.opt.Turns == nil || s.state != stateClaimed || t.isDropped() {
+		return 0, nil
+	}
+	number, t.keeps = s.nextKept()
+	if !t.keeps {
+		return 0, nil
+	}
+	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
+	response := *g
+	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
+	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}})
+	if err != nil || len(t.media) > 0 { // media are kept with the payload alone
+		s.unkept, t.keeps, data = true, false, nil
+	}
+	return number, data
+}
+
 // Restoring implements port.Restorer: calls for the rollout wait until Restore has its worker and its turns.
 func (e *Dispatcher) Restoring(task port.RolloutRequest) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := &session{task: task, id: claimID(task.ID), state: stateRestoring, restored: make(chan struct{}), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := newSession(task)
+	s.state, s.restored = stateRestoring, make(chan struct{})
 	e.sessions[s.id], e.latest[keyOf(task.ID)], e.started[task.ID] = s, s, s
 }
 
 // Restore implements port.Restorer.
-func (e *Dispatcher) Restore(_ context.Context, task port.RolloutRequest) (p port.Progress) {
+func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	entries, err := e.opt.Turns.ReadTurns(task.ID)
 	e.mu.Lock()
 	defer e.mu.Unlock()

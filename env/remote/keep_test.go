@@ -85,7 +85,7 @@ func again(t *testing.T, e *Dispatcher, id port.RolloutID) (*played, port.Progre
 	t.Helper()
 	task := port.RolloutRequest{ID: id, Level: 2}
 	e.Restoring(task)
-	progress := e.Restore(t.Context(), task)
+	progress := e.Restore(task)
 	p := play(t, e, id)
 	p.slot.asked = make([]port.SampleRequest, progress.Turns) // whose responses are a function of the turn
 	return p, progress
@@ -295,7 +295,7 @@ func TestCallsWaitForWhatIsRestored(t *testing.T) {
 			t.Error("a call did not wait")
 		}
 		leave()
-		e.Restore(t.Context(), task)
+		e.Restore(task)
 		p := play(t, e, id(1, 0, 1))
 		for range 3 {
 			if err := <-calls; err != nil {

@@ -101,10 +101,14 @@ type session struct {
 	outcome outcome
 }
 
+func newSession(task port.RolloutRequest) *session {
+	return &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
+}
+
 // offer puts a rollout at the end of the offers, or gives it to the worker that has waited longest.
 // e.mu must be held.
 func (e *Dispatcher) offer(task port.RolloutRequest) *session {
-	s := &session{task: task, id: claimID(task.ID), wake: make(chan struct{}, 1), done: make(chan struct{})}
+	s := newSession(task)
 	e.numbers++
 	s.number = e.numbers
 	if old := e.latest[keyOf(task.ID)]; old != nil {

@@ -39,11 +39,7 @@ func (c *Checker) recovered() {
 	backlog := c.backlog
 	c.backlog = nil
 	for _, r := range backlog {
-		if c.cfg.ResumeRestart {
-			c.backlog = append(c.backlog, r)
-			continue
-		}
-		if last := c.groups[r.group].samples[r.sample].slot; c.elsewhere(c.slots[last].engine) {
+		if last := c.groups[r.group].samples[r.sample].slot; c.cfg.ResumeRestart || c.elsewhere(c.slots[last].engine) {
 			c.backlog = append(c.backlog, r)
 			continue
 		}

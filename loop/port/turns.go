@@ -1,7 +1,5 @@
 package port
 
-import "context"
-
 // Turns is implemented by stores that keep the turns of an attempt until its payload has them. They go when [Store.Forget]
 // and [Store.Discard] say that the attempt is no longer needed, and with the payload of a later one.
 // All methods are safe for concurrent use, also beside those of the Store.
@@ -26,7 +24,7 @@ type Restorer interface {
 	Restoring(task RolloutRequest)
 	// Restore makes the rollout what it was, and returns how far it had come. Play of the same task follows, and returns
 	// the error where that is not known any more. The sampler is not called before Restore has returned.
-	Restore(ctx context.Context, task RolloutRequest) Progress
+	Restore(task RolloutRequest) Progress
 }
 
 // Progress is how far a rollout has come: how many turns have ended, and how many tokens the policy has sampled in them.

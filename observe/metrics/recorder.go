@@ -49,7 +49,6 @@ type Recorder struct {
 	keep      bool // trained groups may be trained again
 	asks      bool // the trainer asks for a batch before it is idle
 	cells     bool // engines are in several
-	resumes   bool // rollouts go on after a restart
 	attends   Attendance
 	groups    track.Groups[liveGroup]
 	run       track.Run
@@ -120,7 +119,7 @@ type window struct {
 
 // NewRecorder returns a recorder for a loop with these rules.
 func NewRecorder(cfg loop.Config) *Recorder {
-	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, cells: cfg.EngineCells != nil, resumes: cfg.ResumeRestart}
+	r := &Recorder{keep: cfg.Policy == loop.PolicyReplay, asks: cfg.TrainerAsks, cells: cfg.EngineCells != nil}
 	r.run, r.groups, r.attends = track.New(cfg), track.NewGroups[liveGroup](&cfg), NewAttendance(cfg)
 	r.window.histogram = make([]int64, StalenessMax+1)
 	r.control = newControl(cfg.Control)
@@ -223,7 +222,7 @@ func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
 		r.interrupted(ev, left)
 	case loop.Recovered:
 		r.syncing = r.syncing && r.run.Synced != loop.NoVersion
-		if r.resumes { // those that nobody had given up stand interrupted
+		if r.run.Resumes() { // those that nobody had given up stand interrupted
 			left = slices.DeleteFunc(left, func(slot int32) bool { return !r.run.Slots[slot].Aborted })
 		}
 		r.lost(left, nil)

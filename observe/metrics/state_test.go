@@ -131,7 +131,7 @@ func TestStateHasEveryField(t *testing.T) {
 	fill(reflect.ValueOf(r).Elem(), &next)
 	// What NewRecorder knows, and indices.
 	fresh := NewRecorder(cfg)
-	r.keep, r.asks, r.cells, r.resumes, r.attends.asks = fresh.keep, fresh.asks, fresh.cells, fresh.resumes, fresh.attends.asks
+	r.keep, r.asks, r.cells, r.attends.asks = fresh.keep, fresh.asks, fresh.cells, fresh.attends.asks
 	r.control.goal = fresh.control.goal
 	r.window.histogram, r.step.histogram = fresh.window.histogram, nil
 	r.window.histogram[7] = 3
