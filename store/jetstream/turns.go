@@ -30,9 +30,14 @@ func (s *Store) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 }
 
 // turns are the blobs of an attempt's turns in their order, up to the first that is missing.
-func (p *payloads) turns(id port.RolloutID) (all []*blob) {
+func (p *payloads) turns(id port.RolloutID) []*blob {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	return p.whole(id)
+}
+
+// whole is turns for who holds the mutex.
+func (p *payloads) whole(id port.RolloutID) (all []*blob) {
 	for _, b := range p.blobs.groups[id.Group] {
 		if b.id == id && b.ofTurn() && b.missing == 0 {
 			all = append(all, b)
@@ -70,12 +75,18 @@ func (s *Store) DropTurns(id port.RolloutID) {
 	s.payloads.dropBlobs(id.Group, func(b *blob) bool { return b.id == id && b.ofTurn() })
 }
 
-// RetainTurns implements port.Turns.
+// RetainTurns implements port.Turns. It drops turns behind a missing one too: their numbers are used again.
 func (s *Store) RetainTurns(stands func(port.RolloutID) bool) {
 	p := &s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for group := range p.blobs.groups {
-		p.drops(group, func(b *blob) bool { return b.ofTurn() && !stands(b.id) })
+	for group, all := range p.blobs.groups {
+		turns := map[port.RolloutID]int{}
+		for _, b := range all {
+			if _, counted := turns[b.id]; b.ofTurn() && !counted && stands(b.id) {
+				turns[b.id] = len(p.whole(b.id))
+			}
+		}
+		p.drops(group, func(b *blob) bool { return b.ofTurn() && int(turnOf(b.number)) >= turns[b.id] })
 	}
 }

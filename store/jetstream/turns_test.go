@@ -92,6 +92,8 @@ func TestTurnsAreWhole(t *testing.T) {
 	kept := keep(t, s, id, 2)
 	must(t, s.KeepTurn(id, 3, []byte("behind a gap")))
 	readTurns(t, s, id, kept)
+	s.RetainTurns(func(port.RolloutID) bool { return true })
+	must(t, s.KeepTurn(id, 3, []byte("there is none of that number any more")))
 	if err := s.KeepTurn(id, 2, make([]byte, 8<<20)); !errors.Is(err, port.ErrNoSpace) {
 		t.Errorf("there is no room, and it is kept: %v", err)
 	}
