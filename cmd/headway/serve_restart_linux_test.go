@@ -77,4 +77,3 @@ func TestRolloutsGoOnAfterARestart(t *testing.T) {
 		t.Errorf("the ledger is %+v after the failures %+v", status.Ledger, status.Failures)
 	}
 }
-
