@@ -197,13 +197,28 @@ func (c *check) checkSilent(clocks clocks) {
 		if !known || !known2 || !known3 || name == "" || c.started(name, joined, to) { // one that begins has not said hello yet
 			continue
 		}
-		if !slices.ContainsFunc(c.outages, func(o outage) bool {
-			if o.kind == "twin" && o.host == name && o.from <= to && o.to+second >= joined {
-				return true // it was the twin that joined, and has ended
-			}
-			return o.from <= to && o.to+settles >= from && (o.host == name || o.other == name || strings.HasPrefix(o.host, "broker") || strings.HasPrefix(o.other, "broker"))
-		}) {
+		twin := slices.ContainsFunc(c.outages, func(o outage) bool { // it was the twin that joined, and has ended
+			return o.kind == "twin" && o.host == name && o.from <= to && o.to+second >= joined
+		})
+		if !twin && !c.cutOff(name, from, to) {
 			c.fail(RuleCell, -1, "event %d takes %s for lost, which nothing kept from being heard", s.n, name)
 		}
 	}
+}
+
+// cutOff says whether a fault between two times may have kept a cell from hearing the writer, or the writer from hearing it.
+func (c *check) cutOff(cell string, from, to int64) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool {
+		return o.from <= to && o.to+settles >= from && (o.host == cell || o.other == cell || strings.HasPrefix(o.host, "broker") || strings.HasPrefix(o.other, "broker"))
+	})
+}
+
+// lags says whether a cell gave out a claim whose attempt had ended by the log, and may not have heard of that.
+func (c *check) lags(k *claim) bool {
+	a := c.log.attempts[k.id]
+	if a == nil || a.inFlight() || !ofCell(k.to) {
+		return false
+	}
+	ended, _ := c.log.earliest(c.clocks(), a.ended) // 0 where it is not known
+	return ended <= k.at && c.cutOff(k.to, ended, k.at)
 }

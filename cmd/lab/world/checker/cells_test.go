@@ -104,3 +104,31 @@ func TestSilence(t *testing.T) {
 		}
 	}
 }
+
+// A cell that heard nothing since its engines were taken for lost may give out the claim of an attempt that was replaced.
+func TestClaimOfACellThatLags(t *testing.T) {
+	log := cellLog(`"e":"engine-lost","engine":1,"reason":"engine"`, `"e":"engine-lost","engine":2,"reason":"engine"`)
+	cut := []outage{{span{7 * second, 9 * second}, "plane0", "cut", "cell0"}}
+	for _, test := range []struct {
+		what    string
+		outages []outage
+		to      string
+		id      attemptID
+		wrong   int
+	}{
+		{"a cell that was cut off", cut, "cell0", attemptID{1, 0, 1}, 0},
+		{"another cell", cut, "cell1", attemptID{1, 0, 1}, 1},
+		{"a plane", cut, "plane0", attemptID{1, 0, 1}, 1},
+		{"a cell that heard", nil, "cell0", attemptID{1, 0, 1}, 1},
+		{"an attempt that the log lacks", cut, "cell0", attemptID{1, 0, 3}, 1},
+	} {
+		c := &check{count: map[string]int{}, outages: test.outages}
+		c.log = fold(c, log)
+		c.said = &testimony{finishes: []finish{{call: call{at: 9 * second}, id: attemptID{1, 0, 2}, counted: true}}}
+		c.said.claims = []claim{{call: call{to: test.to, began: 10 * second, at: 11 * second}, id: test.id, name: "g1-s0", key: "k", secret: "s"}}
+		c.checkClaims()
+		if len(c.found) != test.wrong {
+			t.Errorf("%s: %v", test.what, c.found)
+		}
+	}
+}
