@@ -13,7 +13,9 @@ const (
 	// has; it serves Version. Ends like StartRollout.
 	ResumeRollout
 	// InterruptRollout: the rollout in Slot (Group, Sample, Attempt) is to stop and keep its tokens. Ends
-	// by RolloutInterrupted, or by whichever completion was already under way.
+	// by RolloutInterrupted, or by whichever completion was already under way. With Slot -1 the rollout
+	// (StartVersion, Prompt, Level) stands interrupted, and the new process of Engine's cell takes it up;
+	// nothing answers (Config.ResumeRestart).
 	InterruptRollout
 	// AbortRollout: the rollout in Slot (Group, Sample, Attempt) is no longer wanted. Ends by
 	// RolloutAborted, or by whichever completion was already under way. With Slot -1 the rollout

@@ -232,11 +232,12 @@ type Config struct {
 	// ResumeLost has the rollouts of a lost engine, and of one whose switch failed, go on elsewhere with
 	// their tokens, which the driver keeps. By default they fail and are tried again.
 	ResumeLost bool `json:",omitempty"`
-	// ResumeRestart has the rollouts of cell 0 stand interrupted after a restart and go on as the same attempts: the driver
-	// keeps their turns. By default they fail with the process that played them and are tried again.
+	// ResumeRestart has the rollouts of a cell stand interrupted when another process takes its place, and go on as the same
+	// attempts: the driver keeps their turns. Recovered says so of cell 0, EngineLost with ReasonRestart of the engines of
+	// another. By default they fail with the process that played them and are tried again.
 	ResumeRestart bool `json:",omitempty"`
 	// StaysInCell has an interrupted rollout go on at engines of its cell alone, where its tools and sandbox are. It fails with
-	// the cell: cell 0 ends with the driver's process unless ResumeRestart, any other with the last of its engines.
+	// the cell: cell 0 ends with the driver's process, any other with the last of its engines, unless ResumeRestart.
 	StaysInCell bool `json:",omitempty"`
 	// TrainAttempts is how often one train step may fail before the run stops; 0 means 3.
 	TrainAttempts int

@@ -373,11 +373,16 @@ func (l *Loop) onEngineLost(ev *Event) {
 		l.late()
 		return
 	}
-	l.loseEngine(ev.Engine, ReasonEngine)
+	why := ReasonEngine
+	if ev.Reason == ReasonRestart && l.cfg.ResumeRestart && !l.cfg.Owns(ev.Engine) {
+		why = ReasonRestart
+	}
+	l.loseEngine(ev.Engine, why)
 }
 
 // loseEngine takes an engine out: its rollouts fail, or are interrupted to go on
-// elsewhere (ResumeLost), and it leaves the sync's barrier.
+// elsewhere (ResumeLost), and it leaves the sync's barrier. They stand interrupted where
+// another process is its cell from now on (ReasonRestart).
 func (l *Loop) loseEngine(i int32, why Reason) {
 	s := &l.s
 	e := &s.Engines[i]
@@ -392,7 +397,10 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 			continue
 		}
 		switch {
-		case l.cfg.ResumeLost && !ends:
+		case why == ReasonRestart && sl.holdsAttempt():
+			l.stand(int32(k))
+			l.freeSlot(int32(k))
+		case l.cfg.ResumeLost && !ends && why != ReasonRestart:
 			l.interruptLost(int32(k), why)
 		case sl.holdsAttempt():
 			l.failAttempt(int32(k), why)
@@ -400,7 +408,10 @@ func (l *Loop) loseEngine(i int32, why Reason) {
 			l.freeSlot(int32(k))
 		}
 	}
-	if ends {
+	switch {
+	case ends && why == ReasonRestart:
+		l.sayStanding(i)
+	case ends:
 		l.failBacklog(cell, why)
 	}
 	l.advanceSync()

@@ -295,8 +295,7 @@ func (l *Loop) onRecovered() {
 		switch sl := &s.Slots[i]; {
 		case !sl.holdsAttempt() || !l.cfg.Owns(sl.Engine):
 		case l.cfg.ResumeRestart:
-			l.park(sl)
-			s.Groups[sl.Group].TokenSeen = true // the log may lack the first of it
+			l.stand(int32(i))
 		default:
 			l.failAttempt(int32(i), ReasonRestart)
 		}

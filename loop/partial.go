@@ -69,6 +69,24 @@ func (l *Loop) park(sl *slot) {
 	l.s.Backlog.push(retry{Group: sl.Group, Sample: sl.Sample, Cached: l.cachedOn(sl.Engine), Cell: l.cfg.CellOf(sl.Engine)})
 }
 
+// stand has the attempt in a slot wait for another slot, whose process is gone. The slot is the caller's.
+func (l *Loop) stand(slotIndex int32) {
+	sl := &l.s.Slots[slotIndex]
+	l.park(sl)
+	l.s.Groups[sl.Group].TokenSeen = true // the log may lack the first of it
+}
+
+// sayStanding names the attempts that stand interrupted in the cell of an engine, for its new process.
+func (l *Loop) sayStanding(engine int32) {
+	for _, r := range l.s.Backlog.all() {
+		if r.Cell == l.cfg.CellOf(engine) && l.sample(r.Group, r.Sample).Slot == parked {
+			a := l.underWay(r.Group, r.Sample)
+			a.Kind, a.Engine, a.Slot = InterruptRollout, engine, none
+			l.emit(a)
+		}
+	}
+}
+
 // interruptLost has what a slot of a lost engine holds go on elsewhere with the tokens it
 // has: the driver keeps them, and says when it has let go of the engine. A loss counts as
 // one of the rollout's failures, so that one that brings engines down does not wander for

@@ -130,25 +130,29 @@ func (l *Loop) Unanswered(engine int) (all []Event) {
 // UnderWay returns the attempts in flight at engines of cell 0, each as it was started, those that stand interrupted with -1
 // as Slot. A driver that goes on with a run takes them up again (Config.ResumeRestart).
 func (l *Loop) UnderWay() (all []Action) {
-	add := func(gi, k int32, slot, engine int32) {
-		g, x := &l.s.Groups[gi], &l.s.Extras[gi]
-		a := Action{Kind: StartRollout, Engine: engine, Slot: slot, Group: g.ID, Sample: k, Attempt: l.sample(gi, k).Attempt, StartVersion: g.Start}
-		if l.prompts {
-			a.Prompt, a.Level = x.Prompt, x.Level
-		}
-		all = append(all, a)
-	}
 	for i := range l.s.Slots {
 		if sl := &l.s.Slots[i]; sl.holdsAttempt() && l.cfg.Owns(sl.Engine) {
-			add(sl.Group, sl.Sample, int32(i), sl.Engine)
+			a := l.underWay(sl.Group, sl.Sample)
+			a.Engine, a.Slot = sl.Engine, int32(i)
+			all = append(all, a)
 		}
 	}
 	for _, r := range l.s.Backlog.all() {
 		if r.Cell == 0 && l.sample(r.Group, r.Sample).Slot == parked {
-			add(r.Group, r.Sample, none, none)
+			all = append(all, l.underWay(r.Group, r.Sample))
 		}
 	}
 	return all
+}
+
+// underWay is the attempt in flight at a sample as it was started, in no slot.
+func (l *Loop) underWay(gi, k int32) Action {
+	g, x := &l.s.Groups[gi], &l.s.Extras[gi]
+	a := Action{Kind: StartRollout, Engine: none, Slot: none, Group: g.ID, Sample: k, Attempt: l.sample(gi, k).Attempt, StartVersion: g.Start}
+	if l.prompts {
+		a.Prompt, a.Level = x.Prompt, x.Level
+	}
+	return a
 }
 
 // LiveGroups returns the groups that have been opened and have not ended, in no order.

@@ -15,6 +15,12 @@ func (c *Checker) runStarted() {
 	}
 }
 
+// stands books that the attempt in a slot waits for another one, as its process is gone.
+func (c *Checker) stands(s slotModel) {
+	c.groups[s.group].samples[s.sample].state, c.groups[s.group].token = interrupted, true
+	c.backlog = append(c.backlog, retryModel{s.group, s.sample})
+}
+
 func (c *Checker) recovered() {
 	if !c.started {
 		c.runStarted()
@@ -30,8 +36,7 @@ func (c *Checker) recovered() {
 		switch {
 		case !s.taken || s.unwanted:
 		case c.cfg.ResumeRestart:
-			c.groups[s.group].samples[s.sample].state, c.groups[s.group].token = interrupted, true
-			c.backlog = append(c.backlog, retryModel{s.group, s.sample})
+			c.stands(s)
 		default:
 			c.failSample(c.groups[s.group], s.sample, loop.ReasonRestart)
 		}

@@ -377,7 +377,38 @@ func (c *Checker) engineLost(ev loop.Event) {
 		c.counts.Late++
 		return
 	}
+	if c.cfg.ResumeRestart && ev.Reason == loop.ReasonRestart && c.elsewhere(ev.Engine) {
+		c.replace(ev.Engine)
+		return
+	}
 	c.lose(ev.Engine, loop.ReasonEngine)
+}
+
+// replace books that another process takes the place of the one that had an engine. With the last engine of a cell it is
+// told which attempts stand interrupted there.
+func (c *Checker) replace(engine int32) {
+	e, cell := &c.engines[engine], c.cellOf(engine)
+	e.state, e.stage, e.served = gone, idle, loop.NoVersion
+	over := c.cellOver(cell)
+	for i, s := range c.slots {
+		if s.engine != engine && !(over && c.cellOf(s.engine) == cell) {
+			continue
+		}
+		c.slots[i] = slotModel{engine: s.engine}
+		if s.taken && !s.unwanted {
+			c.stands(s)
+		}
+	}
+	if !over {
+		return
+	}
+	for _, r := range c.backlog {
+		g := c.groups[r.group]
+		if g == nil || g.samples[r.sample].state != interrupted || c.cellOf(g.samples[r.sample].engine) != cell {
+			continue
+		}
+		c.expect(loop.Action{Kind: loop.InterruptRollout, Engine: engine, Slot: -1, Group: g.id, Sample: r.sample, Attempt: g.samples[r.sample].attempt, StartVersion: g.start, Prompt: g.prompt, Level: g.level})
+	}
 }
 
 func (c *Checker) lose(engine int32, why loop.Reason) {

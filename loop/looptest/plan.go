@@ -45,6 +45,8 @@ type Faults struct {
 	Duplicates, LateStays float64
 	// EngineLost, Restarts, Stops, Garbage, Reversed and Snapshots are per event.
 	EngineLost, Restarts, Stops, Garbage, Reversed, Snapshots float64
+	// CellRestarts is per event, of cells in processes of their own (WithCells).
+	CellRestarts float64
 	// Restores is the chance, per event, of the trainer going back to an earlier state.
 	Restores float64
 	// Requests is the chance, per event, of somebody asking for another value of a setting.
@@ -95,6 +97,7 @@ func (p Plan) WithCells() Plan {
 		with.Config.EngineCells = append(with.Config.EngineCells, r.IntN(3))
 	}
 	with.Faults.Restarts += 0.02
+	with.Faults.CellRestarts = 0.02
 	cells := r.IntN(3) == 0
 	with.Config.StaysInCell = with.Config.ResumeRestart || r.IntN(2) == 0
 	if cells && with.Config.WithDefaults().Validate() == nil {

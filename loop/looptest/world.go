@@ -190,6 +190,9 @@ func (w *World) execute(a loop.Action) {
 		ev.Time += w.ms(5)
 		w.schedule(ev)
 	case loop.InterruptRollout:
+		if a.Slot < 0 {
+			return // it stands interrupted already
+		}
 		if !w.hit(w.faults.InterruptRaces) {
 			w.drop(func(e loop.Event) bool { return isRollout(e.Kind) && sameAttempt(e, ev) })
 		}
@@ -238,6 +241,8 @@ func (w *World) misfortune() {
 		w.drop(func(ev loop.Event) bool {
 			return ev.Engine == int32(e) && (isRollout(ev.Kind) && !resumes || isSync(ev.Kind))
 		})
+	case w.plan.Config.ResumeRestart && w.hit(f.CellRestarts):
+		w.restartCell(w.plan.Config.EngineCells[w.rng.IntN(len(w.lost))])
 	case w.hit(f.Restarts):
 		w.restart()
 	case w.hit(f.Stops):
@@ -270,6 +275,16 @@ func (w *World) restart() {
 	}
 	w.asks = false
 	w.schedule(loop.Event{Time: w.now, Kind: loop.Recovered})
+}
+
+// restartCell ends the process of a cell, in whose place another says hello.
+func (w *World) restartCell(cell int) {
+	for i := range w.lost {
+		if w.Checker.cellOf(int32(i)) == cell && cell > 0 {
+			w.schedule(loop.Event{Time: w.now, Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonRestart})
+			w.drop(func(ev loop.Event) bool { return ev.Engine == int32(i) && (isRollout(ev.Kind) || isSync(ev.Kind)) })
+		}
+	}
 }
 
 // ask has a trainer that may ask for a batch do so after a while.

@@ -42,13 +42,20 @@ func (i *idle) of(whole int64) (s Idle) {
 	return s
 }
 
-// recovered takes the end of the process before: of a group what still runs or stands interrupted elsewhere is left.
-func (o *Observer) recovered(left []int32) {
-	o.s.Stopped = false
-	for _, slot := range left { // those that go on may have had their first token
-		if at := &o.run.Slots[slot]; o.run.Resumes() && !at.Aborted && o.groups.Get(at.Group) != nil {
+// stand takes that attempts that left these slots go on. They may have had their first token.
+func (o *Observer) stand(left []int32) {
+	for _, slot := range left {
+		if at := &o.run.Slots[slot]; !at.Aborted && o.groups.Get(at.Group) != nil {
 			o.groups.Get(at.Group).Seen = true
 		}
+	}
+}
+
+// recovered takes the end of the process before: of a group what still runs or stands interrupted elsewhere is left.
+func (o *Observer) recovered(ev *loop.Event, left []int32) {
+	o.s.Stopped = false
+	if o.run.Stand(ev) {
+		o.stand(left)
 	}
 	if o.run.Synced == loop.NoVersion { // no engine is left, and all come back with the newest weights
 		o.s.Due = o.newestWeights()

@@ -130,7 +130,11 @@ func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
 	case loop.RolloutScored:
 		o.scored(ev, m, left)
 	case loop.RolloutFailed, loop.RolloutAborted, loop.EngineLost:
-		o.lost(left)
+		if o.run.Stand(ev) {
+			o.stand(left)
+		} else {
+			o.lost(left)
+		}
 	case loop.FirstToken:
 		o.firstToken(ev)
 	case loop.TrainStepEnded:
@@ -143,7 +147,7 @@ func (o *Observer) event(ev *loop.Event, m *metrics.Measured) {
 			o.increment(0)
 		}
 	case loop.Recovered:
-		o.recovered(left)
+		o.recovered(ev, left)
 	case loop.StopRequested:
 		o.s.Stopped = true
 	}

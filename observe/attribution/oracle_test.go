@@ -96,6 +96,10 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 		}
 		maps.DeleteFunc(o.slots, func(slot int32, _ looptestAttempt) bool { return ends(slot) })
 	}
+	if ev.Kind == loop.EngineLost && ev.Reason == loop.ReasonRestart && o.cfg.ResumeRestart && len(o.cfg.EngineCells) > 0 && uint(ev.Engine) < uint(len(lost)) && !lost[ev.Engine] && o.cfg.EngineCells[ev.Engine] > 0 {
+		o.replaced(int(ev.Engine))
+		lost = nil
+	}
 	for i := range lost {
 		if !lost[i] && o.l.Lost(i) && !o.cfg.ResumeLost {
 			for slot, a := range o.slots {
@@ -106,7 +110,7 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 		}
 	}
 	if o.cfg.StaysInCell {
-		o.cellsOver()
+		o.cellsOver(lost)
 	}
 	o.completion(ev, environment)
 	for _, a := range rec.Actions {
@@ -114,13 +118,29 @@ func (o *oracle) observe(rec looptest.Record, environment int64) {
 	}
 }
 
-// cellsOver ends the attempts of cells that have lost all of their engines.
-func (o *oracle) cellsOver() {
-	over := map[int]bool{}
-	for e, cell := range o.cfg.EngineCells {
-		if _, seen := over[cell]; !seen {
-			over[cell] = cell > 0
+// replaced has attempts go on that another process takes up with an engine, or with all of its cell at its end.
+func (o *oracle) replaced(engine int) {
+	cell, over := o.cfg.EngineCells[engine], true
+	for e, c := range o.cfg.EngineCells {
+		over = over && (c != cell || o.l.Lost(e))
+	}
+	maps.DeleteFunc(o.slots, func(slot int32, a looptestAttempt) bool {
+		e := o.engineOf(slot)
+		goes := e == engine || over && o.cfg.EngineCells[e] == cell
+		if goes && !a.dead {
+			o.write(a.group, "seen", 0)
 		}
+		return goes
+	})
+}
+
+// cellsOver ends the attempts of cells that have lost the last of their engines, which were lost before or not.
+func (o *oracle) cellsOver(before []bool) {
+	over := map[int]bool{}
+	for e, was := range before {
+		over[o.cfg.EngineCells[e]] = over[o.cfg.EngineCells[e]] || !was && o.l.Lost(e) && o.cfg.EngineCells[e] > 0
+	}
+	for e, cell := range o.cfg.EngineCells {
 		over[cell] = over[cell] && o.l.Lost(e)
 	}
 	for g, attempts := range o.running {

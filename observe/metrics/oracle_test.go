@@ -115,12 +115,15 @@ func (o *oracle) observe(rec looptest.Record) {
 		o.idle += dt
 	}
 	ev, named := rec.Event, int(rec.Event.Engine)
+	late := ev.Kind == loop.EngineLost && (named < 0 || named >= len(o.cfg.EngineSlots) || o.l.Lost(named))
 	serves := ev.Kind == loop.SyncFailed && named >= 0 && named < len(o.cfg.EngineSlots) && !o.l.Lost(named)
 	o.l.Step(ev)
 	if serves && o.l.Lost(named) { // the loop has given it up
-		ev.Kind = loop.EngineLost
+		ev.Kind, ev.Reason = loop.EngineLost, loop.ReasonEngine
 	}
-	o.completion(ev)
+	if !late {
+		o.completion(ev)
+	}
 	for _, a := range rec.Actions {
 		o.effect(a, rec.Actions)
 		o.notice(a)
@@ -155,7 +158,8 @@ func (o *oracle) completion(ev loop.Event) {
 	switch ev.Kind {
 	case loop.EngineLost, loop.Recovered:
 		over := ev.Kind == loop.EngineLost && o.over(int(ev.Engine))
-		if ev.Kind == loop.EngineLost && o.cfg.ResumeLost && !over {
+		stands := o.cfg.ResumeRestart && (ev.Kind == loop.Recovered || ev.Reason == loop.ReasonRestart && !o.ends(int(ev.Engine)))
+		if ev.Kind == loop.EngineLost && o.cfg.ResumeLost && !over && !stands {
 			return // each is interrupted by an event of its own
 		}
 		with := func(engine int) bool { return over && o.cfg.EngineCells[engine] == o.cfg.EngineCells[ev.Engine] }
@@ -163,14 +167,14 @@ func (o *oracle) completion(ev loop.Event) {
 			if ev.Kind == loop.Recovered && o.ends(o.engineOf(slot)) || ev.Kind == loop.EngineLost && o.engineOf(slot) == int(ev.Engine) || with(o.engineOf(slot)) {
 				c := o.lives[at]
 				o.leave(c)
-				if o.cfg.ResumeRestart && ev.Kind == loop.Recovered && !c.aborted {
+				if stands && !c.aborted {
 					o.waiting++
 				} else {
 					o.finish(c, loop.EndFailed, c.tokens)
 				}
 			}
 		}
-		if o.cfg.ResumeRestart && ev.Kind == loop.Recovered {
+		if stands {
 			return
 		}
 		for _, c := range o.lives {
@@ -242,6 +246,9 @@ func (o *oracle) effect(a loop.Action, all []loop.Action) {
 		o.resumed++
 	case loop.AbortRollout:
 		c := o.lives[at]
+		if c.over { // it ended with its cell, and its group by that
+			return
+		}
 		c.aborted, c.failed = true, a.Reason != loop.ReasonNone && a.Slot >= 0
 		if a.Slot < 0 {
 			o.waiting--

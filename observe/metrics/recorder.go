@@ -198,7 +198,7 @@ func (r *Recorder) observe(ev *loop.Event, m *Measured, actions []loop.Action) {
 		r.lost(r.run.Done(ev), &r.window.failures)
 	case ev.Kind == loop.TrainerRestored:
 		r.warmedUp()
-	case ev.Kind == loop.RolloutInterrupted || ev.Kind == loop.Recovered: // what is resumed at once never waited
+	case ev.Kind == loop.RolloutInterrupted || r.run.Stand(ev): // what is resumed at once never waited
 		r.window.partial.backlogMax = max(r.window.partial.backlogMax, r.run.Parked.Len())
 	case ev.Kind == loop.TrainStepEnded && r.step.rollouts > 0:
 		r.endStep(m)
@@ -222,12 +222,13 @@ func (r *Recorder) event(ev *loop.Event, m *Measured, left []int32) {
 		r.interrupted(ev, left)
 	case loop.Recovered:
 		r.syncing = r.syncing && r.run.Synced != loop.NoVersion
-		if r.run.Resumes() { // those that nobody had given up stand interrupted
-			left = slices.DeleteFunc(left, func(slot int32) bool { return !r.run.Slots[slot].Aborted })
-		}
-		r.lost(left, nil)
+		r.lost(r.given(ev, left), nil)
 	case loop.EngineLost:
-		r.lost(left, &r.window.failures)
+		if r.run.Stand(ev) {
+			r.lost(r.given(ev, left), nil)
+		} else {
+			r.lost(left, &r.window.failures)
+		}
 	case loop.TrainStepEnded, loop.TrainerRestored:
 		r.madeNow(ev.Version)
 	}
@@ -316,6 +317,14 @@ func (r *Recorder) lost(left []int32, failures *Failures) {
 		}
 		r.window.waste.add(loop.EndFailed, p.Tokens)
 	}
+}
+
+// given are the slots of attempts that had been given up, where all others stand interrupted.
+func (r *Recorder) given(ev *loop.Event, left []int32) []int32 {
+	if !r.run.Stand(ev) {
+		return left
+	}
+	return slices.DeleteFunc(left, func(slot int32) bool { return !r.run.Slots[slot].Aborted })
 }
 
 // scored counts a completion.

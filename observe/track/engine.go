@@ -70,8 +70,19 @@ func (r *Run) MinServed() loop.Version {
 // engine takes an event of an engine.
 func (r *Run) engine(ev *loop.Event) {
 	if ev.Kind == loop.EngineLost {
+		if !r.hasEngine(ev.Engine) || r.isLost(ev.Engine) { // it is late
+			return
+		}
+		stand := r.Stand(ev)
 		for i, goOn := range r.Loses(ev) {
+			if stand {
+				r.parkAll(&r.Engines[i])
+				r.vacateAll(&r.Engines[i])
+			}
 			r.lose(i, goOn)
+		}
+		if !stand && r.endsCell(ev.Engine) {
+			r.dropped = r.Parked.drop(r.cfg.CellOf(ev.Engine), r.dropped)
 		}
 		return
 	}
@@ -152,20 +163,20 @@ func (r *Run) Loses(ev *loop.Event) iter.Seq2[int32, bool] {
 			default:
 				continue
 			}
-			if !yield(i, lost && !ends && r.cfg.ResumeLost) {
+			if !yield(i, lost && !ends && r.cfg.ResumeLost && !r.Stand(ev)) {
 				return
 			}
 		}
 	}
 }
 
-// endsCell reports whether an engine is the last of a cell that its rollouts cannot leave. One without a load is lost.
+// endsCell reports whether an engine is the last of a cell that its rollouts cannot leave.
 func (r *Run) endsCell(engine int32) bool {
-	if !r.cfg.StaysInCell || uint(engine) >= uint(len(r.Engines)) || r.cfg.Owns(engine) {
+	if !r.cfg.StaysInCell || !r.hasEngine(engine) || r.cfg.Owns(engine) {
 		return false
 	}
 	for i := range r.Engines {
-		if e := &r.Engines[i]; int32(i) != engine && r.cfg.CellOf(int32(i)) == r.cfg.CellOf(engine) && !(e.Gone && e.Phase == Apart) {
+		if int32(i) != engine && r.cfg.CellOf(int32(i)) == r.cfg.CellOf(engine) && !r.isLost(int32(i)) {
 			return false
 		}
 	}
@@ -181,9 +192,19 @@ func (r *Run) lose(i int32, goOn bool) {
 	if !goOn {
 		r.vacateAll(e)
 	}
-	if r.endsCell(i) {
-		r.dropped = r.Parked.drop(r.cfg.CellOf(i), r.dropped)
-	}
+}
+
+// Stand reports whether attempts at the engines that an event ends stand interrupted from then on, as another process takes
+// the place of theirs (loop.Config.ResumeRestart).
+func (r *Run) Stand(ev *loop.Event) bool {
+	return r.cfg.ResumeRestart && (ev.Kind == loop.Recovered || ev.Kind == loop.EngineLost && ev.Reason == loop.ReasonRestart && r.hasEngine(ev.Engine) && !r.cfg.Owns(ev.Engine))
+}
+
+func (r *Run) hasEngine(engine int32) bool { return uint(engine) < uint(len(r.Engines)) }
+
+// isLost reports whether an engine is lost. One without a load is.
+func (r *Run) isLost(engine int32) bool {
+	return r.Engines[engine].Gone && r.Engines[engine].Phase == Apart
 }
 
 func (r *Run) vacateAll(e *Engine) {

@@ -174,9 +174,7 @@ func (r *Run) Action(a *loop.Action) {
 func (r *Run) Done(ev *loop.Event) (left []int32) {
 	r.left, r.dropped = r.left[:0], r.dropped[:0]
 	if ev.Kind == loop.SyncFailed && uint(ev.Engine) < uint(len(r.Engines)) && r.Engines[ev.Engine].Failing {
-		for i, goOn := range r.Loses(&loop.Event{Kind: loop.EngineLost, Engine: ev.Engine}) {
-			r.lose(i, goOn)
-		}
+		r.engine(&loop.Event{Kind: loop.EngineLost, Engine: ev.Engine})
 	}
 	return r.left
 }
@@ -298,11 +296,12 @@ func (r *Run) recovered(ev *loop.Event) {
 	if r.cfg.EngineCells == nil {
 		r.Sync, r.Synced = Sync{}, loop.NoVersion
 	}
-	if !r.cfg.ResumeRestart {
+	stand := r.Stand(ev)
+	if !stand {
 		r.dropped = r.Parked.drop(0, r.dropped)
 	}
 	for i := range r.Loses(ev) {
-		if r.cfg.ResumeRestart {
+		if stand {
 			r.parkAll(&r.Engines[i])
 		}
 		r.vacateAll(&r.Engines[i])
@@ -311,9 +310,6 @@ func (r *Run) recovered(ev *loop.Event) {
 	}
 	r.empty()
 }
-
-// Resumes reports whether attempts go on after a restart (loop.Config.ResumeRestart).
-func (r *Run) Resumes() bool { return r.cfg.ResumeRestart }
 
 // Dropped are the interrupted attempts that ended with their cell by the newest Event or Done, good until the next.
 func (r *Run) Dropped() []Parked { return r.dropped }
