@@ -106,7 +106,10 @@ func (c *Cell) ended(ctx context.Context, err error) error {
 	case err != nil && ctx.Err() != nil:
 		after := ""
 		if c.follows {
-			after = ". Its rollouts under way fail, and its engines join again when it is started again"
+			after = ". Its engines join again when it is started again, and its rollouts under way fail"
+			if c.Rules.ResumeRestart {
+				after = fmt.Sprintf(". Started again within %v, it goes on with its rollouts", drive.Lease)
+			}
 		}
 		c.logf("cell %s ends: %v%s", c.opt.Cell, context.Cause(ctx), after)
 		return nil
@@ -129,12 +132,17 @@ func (c *Cell) run(ctx context.Context) error {
 	}
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	l, err := link.New(ctx, c.wire, c.follower(clock), c.opt.Program)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	o := c.follower(clock)
+	o.Joined = func() { // its rollouts are those of the process before
+		if err := c.door.open(); err != nil {
+			end(err)
+		}
+	}
+	l, err := link.New(ctx, c.wire, o, c.opt.Program)
 	if err != nil {
 		return c.failed(err)
-	}
-	if err := c.door.open(); err != nil {
-		return err
 	}
 	playing, stop := context.WithCancel(ctx)
 	var players sync.WaitGroup
@@ -210,7 +218,11 @@ func (c *Cell) assemble(ctx context.Context) error {
 	c.OnClose(func() error { held.Release(); return nil })
 	// Claims run out by the silence of workers alone, and not while this process stands still.
 	present := parts.Presence(ctx, c.app.Clock(0), func() bool { return true })
-	if err := c.Build(parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Rarely: c.logf}); err != nil {
+	host := parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Rarely: c.logf}
+	if c.Rules.ResumeRestart {
+		host.Turns = c.wire
+	}
+	if err := c.Build(host); err != nil {
 		return err
 	}
 	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil || c.player == nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/headway-rl/headway/api"
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/pause"
 	"github.com/headway-rl/headway/loop"
@@ -72,6 +73,12 @@ func (d *door) open() error {
 	} else if d.player.Pool != nil {
 		ports.Sandboxes = d.player.Pool
 	}
+	if d.Rules.ResumeRestart {
+		var err error
+		if ports.Signing, err = parts.Signing(d.own); err != nil {
+			return err
+		}
+	}
 	d.say("running")
 	return d.server.Mount(ports)
 }
@@ -88,7 +95,7 @@ func (d *door) farewell(ctx context.Context) {
 // Ready implements api.Plane.
 func (d *door) Ready() error {
 	if state := *d.state.Load(); state == "starting" {
-		return errors.New("the cell is starting: it waits for its run, or for its engines' servers")
+		return errors.New("the cell is starting: it waits for its run, for its engines' servers, or for the control plane")
 	}
 	return nil
 }

@@ -40,6 +40,9 @@ type Options struct {
 	// Post takes an event, which is lent. It must not block. It is called by any goroutine, by the one that follows too. With a
 	// name it is called by one at a time, in the order of the events. Events that are to be repeated come again.
 	Post func(*Event)
+	// Joined is called once when the log has answered the hello, and what a process before had under way is taken up. It must
+	// not block. Nil tells no one.
+	Joined func()
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
 }
@@ -60,10 +63,11 @@ type Cell struct {
 	// groups have the attempts that were started here, of groups that have not ended. followed is the newest event that was
 	// executed, syncs has the load or switch of each engine that the log has no answer to. They belong to the goroutine that
 	// follows.
-	// joined: the log has answered the hello.
+	// joined: the log has answered the hello. joining: it has no engine join by that yet.
 	groups   map[loop.GroupID]liveGroup
 	followed int64
 	joined   bool
+	joining  bool
 	syncs    []underWay
 	outbox   outbox
 	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels, referring the store
@@ -175,7 +179,7 @@ func (c *Cell) resume(a *loop.Action) {
 		p.abort() // the loop takes it as failed
 	}
 	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
-	if p == nil && c.opt.Name == "" && c.opt.Rules.ResumeRestart { // nothing of it was kept
+	if p == nil && c.opt.Rules.ResumeRestart { // nothing of it was kept
 		ev.Reason = loop.ReasonRestart
 	}
 	c.outbox.say(&Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})

@@ -53,6 +53,13 @@ func (c *Cell) Follow(e *Entry) error {
 	for i := range e.Actions {
 		c.execute(&e.Actions[i])
 	}
+	c.takeUp(e.Actions)
+	if c.joining && e.Event.Kind == loop.EngineJoined && c.owns(e.Event.Engine) {
+		c.joining = false
+		if c.opt.Joined != nil {
+			c.opt.Joined()
+		}
+	}
 	if lost >= 0 {
 		c.letGo(lost)
 	}
@@ -76,7 +83,7 @@ func (c *Cell) join(e *Entry) error {
 		return errors.New(Replaced(o.Cell, c.opt.Incarnation, o.Incarnation))
 	case c.joined:
 	case o.Incarnation == c.opt.Incarnation:
-		c.joined, c.followed = true, e.Seq-1
+		c.joined, c.joining, c.followed = true, true, e.Seq-1
 		c.opt.Logf("cell %s: the run has it join, from event %d of its log on", c.opt.Name, e.Seq)
 	default:
 		c.followed = e.Seq
@@ -125,7 +132,7 @@ func (c *Cell) execute(a *loop.Action) {
 	case loop.ResumeRollout:
 		c.resume(a)
 	case loop.InterruptRollout:
-		if p := c.attempt(a); p != nil {
+		if p := c.attempt(a); p != nil && a.Slot >= 0 {
 			p.interrupt()
 		}
 	case loop.AbortRollout:

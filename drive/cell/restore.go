@@ -5,9 +5,9 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// Restore takes up attempts that a process before this one played, as loop.Loop.UnderWay says them, and as far as turns of
-// them are kept. They stand interrupted until the log has them resumed. It is called before the cell follows any entry, and
-// before anybody asks the environment for rollouts. It returns how many there are. An attempt that is not taken up fails
+// Restore takes up attempts that a process before this one played, as far as turns of them are kept. They stand interrupted
+// until the log has them resumed. In the writer's process it is called with loop.Loop.UnderWay, before the cell follows any
+// entry and anybody asks the environment for rollouts. It returns how many there are. An attempt that is not taken up fails
 // when it is resumed.
 func (c *Cell) Restore(attempts []loop.Action) (taken int) {
 	turns, keeps := port.As[port.Turns](c.opt.Payloads)
@@ -35,6 +35,19 @@ func (c *Cell) Restore(attempts []loop.Action) (taken int) {
 		})
 	}
 	return len(standing)
+}
+
+// takeUp takes up what the log says stands interrupted in the cell, whose process this one replaces.
+func (c *Cell) takeUp(actions []loop.Action) {
+	var standing []loop.Action
+	for i := range actions {
+		if a := &actions[i]; a.Kind == loop.InterruptRollout && a.Slot < 0 && c.owns(a.Engine) {
+			standing = append(standing, *a)
+		}
+	}
+	if len(standing) > 0 {
+		c.opt.Logf("cell %s: %d of %d rollouts that were under way go on from their turns", c.opt.Name, c.Restore(standing), len(standing))
+	}
 }
 
 // restored takes how far a rollout had come before a restart.

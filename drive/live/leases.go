@@ -132,9 +132,13 @@ func (r *Runtime) lookDue() int64 {
 // loseCell has the loop lose the engines of a cell, and says in its place that what it played has failed.
 func (r *Runtime) loseCell(number int, o trace.Origin, at int64, why error) {
 	engines := r.enginesOf(number)
+	reason := loop.ReasonEngine
+	if o.Cell != "" { // another process of it takes over
+		reason = loop.ReasonRestart
+	}
 	for _, i := range engines {
 		if !r.l.Lost(i) {
-			r.deliver(&completion{event: loop.Event{Time: at, Kind: loop.EngineLost, Engine: int32(i), Reason: loop.ReasonEngine}, origin: o, err: why})
+			r.deliver(&completion{event: loop.Event{Time: at, Kind: loop.EngineLost, Engine: int32(i), Reason: reason}, origin: o, err: why})
 		}
 	}
 	for _, i := range engines {

@@ -137,6 +137,7 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 	s.mirror = m
 	s.lease.Store(l)
 	s.payloads.start(l)
+	s.wait.Go(s.removeTurns)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -32,6 +33,7 @@ type Link struct {
 	lines assembler
 	// unheard: nobody heard the last word, and the log has not gone on since.
 	unheard atomic.Bool
+	turns   cellTurns
 	// incarnation is this process's, 0 before it has one.
 	incarnation atomic.Int64
 
@@ -49,7 +51,8 @@ func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
 		return nil, errors.New("store: a cell of its own needs the address of the run's NATS servers, and URL is empty")
 	}
 	s := newStore(o)
-	l := &Link{store: s, cell: cell, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {}}
+	l := &Link{store: s, cell: cell, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {},
+		turns: cellTurns{attempts: map[port.RolloutID]*standing{}, kept: map[port.RolloutID]int{}}}
 	if err := l.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -158,7 +161,7 @@ func (l *Link) begin(ctx context.Context) (at trace.Position, err error) {
 }
 
 // Incarnate gives this process the cell's next incarnation, once Begin has returned. It is above all that the cell was given
-// before: it is the place of a write among those to the run's bucket.
+// before: it is the place of a write among those to the run's bucket. Then it looks which turns the processes before have kept.
 func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
 	s := l.store
 	err = s.again(ctx, func(ctx context.Context) error {
@@ -174,7 +177,7 @@ func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("store: an incarnation of cell %s: %w", l.cell, err)
 	}
-	return incarnation, nil
+	return incarnation, l.loadTurns(ctx)
 }
 
 // Follow hands over the lines behind Begin's position as they are appended, those of a message at a time. It says whether
@@ -206,6 +209,7 @@ func (l *Link) Close() error { return l.store.Close() }
 // answer goes back to the cell; nil is none. It ends with stop, or the store.
 func (s *Store) HearCells(take func(cell string, word []byte) (answer []byte)) (stop func(), err error) {
 	sub, err := s.control.Subscribe(s.names.cells+".>", func(m *nats.Msg) {
+		s.hearsCells.Store(true)
 		answer := take(strings.TrimPrefix(m.Subject, s.names.cells+"."), m.Data)
 		if answer == nil || m.Reply == "" {
 			return

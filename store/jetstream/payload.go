@@ -160,6 +160,7 @@ func (s *Store) Forget(group loop.GroupID) error {
 	}
 	s.payloads.discard(group, func(port.RolloutID) bool { return true })
 	s.payloads.dropBlobs(group, func(*blob) bool { return true })
+	s.forgetCells(group)
 	return nil
 }
 
@@ -178,6 +179,7 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 		dropped += p.discard(g, func(id port.RolloutID) bool { return !counts(id) })
 	}
 	p.retainBlobs()
+	s.retainCells(counts)
 	return dropped, nil
 }
 

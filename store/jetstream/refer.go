@@ -100,14 +100,14 @@ func (l *Link) PutReferred(sample port.Sample) (string, error) {
 	return r.String(), nil
 }
 
-// putMessage stores a message of the payload stream, however long that takes.
+// putMessage stores a message of a payload or a turn, however long that takes.
 func (l *Link) putMessage(m *nats.Msg) (seq uint64, err error) {
 	s := l.store
 	for {
 		try, cancel := context.WithTimeout(s.ctx, apiTimeout)
 		ack, err := s.js.PublishMsg(try, m)
 		cancel()
-		lost := s.gone(s.ctx, s.names.dataSubject, err)
+		lost := s.gone(s.ctx, m.Subject, err)
 		switch {
 		case err == nil:
 			return ack.Sequence, nil
@@ -118,7 +118,7 @@ func (l *Link) putMessage(m *nats.Msg) (seq uint64, err error) {
 		case !transient(err):
 			return 0, err
 		case lost != nil:
-			return 0, fmt.Errorf("NATS has lost their stream %s: %w", s.names.data, lost)
+			return 0, fmt.Errorf("NATS has lost their stream: %w", lost)
 		}
 		if !s.pause(s.ctx, retryWait) {
 			return 0, ErrClosed

@@ -44,6 +44,7 @@ type Store struct {
 	control, put, get *nats.Conn
 	js, putJS         jetstream.JetStream
 	log, data         jetstream.Stream
+	turns             jetstream.Stream // of cells in other processes, nil with an embedded server
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -56,6 +57,9 @@ type Store struct {
 	mirror   *mirror
 	states   states
 	disk     disk
+	// hearsCells: a cell in another process has spoken. ended are groups whose turns there are to be removed.
+	hearsCells atomic.Bool
+	ended      endedGroups
 }
 
 var (
@@ -66,8 +70,9 @@ var (
 
 // names are what the run's streams and subjects are called.
 type names struct {
-	log, head, data         string // streams: the log, its header, payloads
+	log, head, data, turns  string // streams: the log, its header, payloads, turns of cells
 	logSubject, dataSubject string
+	turnSubject             string // what the subjects of the stream turns begin with
 	header                  string // what the subjects of the stream head begin with
 	// kept are the streams of snapshots, snapshots what their subjects begin with.
 	kept, snapshots [slotsOfSnapshots]string
@@ -87,9 +92,9 @@ func namesOf(run string) names {
 	}
 	r := b.String()
 	n := names{
-		log: "headway_" + r + "_log", head: "headway_" + r + "_header", data: "headway_" + r + "_payload",
+		log: "headway_" + r + "_log", head: "headway_" + r + "_header", data: "headway_" + r + "_payload", turns: "headway_" + r + "_turns",
 		bucket: "headway_" + r + "_writer", objects: "headway_" + r + "_objects",
-		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload",
+		logSubject: "headway." + r + ".log", dataSubject: "headway." + r + ".payload", turnSubject: "headway." + r + ".turns",
 		header: "headway." + r + ".header", cells: "headway." + r + ".cell",
 	}
 	for i := range n.kept {
@@ -120,7 +125,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func newStore(o Options) *Store {
-	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run)}
+	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run), ended: endedGroups{wake: make(chan struct{}, 1)}}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -192,6 +197,10 @@ func (s *Store) streams() []streamOf {
 	data := s.config(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
 	data.AllowDirect = true
 	all := []streamOf{{&s.log, log}, {nil, head}, {&s.data, data}}
+	if s.options.URL != "" {
+		// Of its own, so that turns never take the room that the payload of their rollout needs.
+		all = append(all, streamOf{&s.turns, s.config(s.names.turns, s.options.PayloadBytesMax/turnsShare, s.names.turnSubject+".>")})
+	}
 	for i, name := range s.names.kept {
 		x := &s.states.slots[i]
 		x.name, x.subject = name, s.names.snapshots[i]

@@ -1,4 +1,4 @@
-package plane
+package parts
 
 import (
 	"errors"
@@ -13,11 +13,11 @@ import (
 // All control planes of a run sign by one secret, for its owner alone. A damaged one is refused with what to do.
 func TestSigning(t *testing.T) {
 	dir := t.TempDir()
-	first, err := signing(dir)
+	first, err := Signing(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, err := signing(dir)
+	again, err := Signing(dir)
 	if err != nil || *again != *first || *first == [32]byte{} {
 		t.Errorf("the secret is %x, and was %x: %v", again, first, err)
 	}
@@ -25,17 +25,17 @@ func TestSigning(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has the mode %v: %v", info.Mode(), err)
 	}
-	if other, err := signing(t.TempDir()); err != nil || *other == *first {
+	if other, err := Signing(t.TempDir()); err != nil || *other == *first {
 		t.Errorf("another run has the same secret: %v", err)
 	}
 	if err := os.Truncate(path, 5); err != nil {
 		t.Fatal(err)
 	}
-	_, err = signing(dir)
+	_, err = Signing(dir)
 	if refusal, is := errors.AsType[*failure.Error](err); !is || refusal.Hint == "" || !strings.Contains(err.Error(), path+" has 5 bytes, want 32") {
 		t.Errorf("a damaged file: %v", err)
 	}
-	if _, err := signing(filepath.Join(dir, "none")); err == nil {
+	if _, err := Signing(filepath.Join(dir, "none")); err == nil {
 		t.Error("there is no directory, and a secret")
 	}
 }

@@ -1,4 +1,4 @@
-package plane
+package parts
 
 import (
 	"crypto/rand"
@@ -10,11 +10,12 @@ import (
 	"github.com/headway-rl/headway/internal/replace"
 )
 
-// signingName is the file in a run's directory by which keys of claims are signed.
+// signingName is the file by which keys of claims are signed.
 const signingName = "claims.key"
 
-// signing is the secret by which all control planes of a run sign the keys of claims, made by the first of them.
-func signing(dir string) (*[32]byte, error) {
+// Signing is the secret by which all processes of a directory sign the keys of claims, made by the first of them: the control
+// planes of a run in the run's, those of a cell in the cell's. One of them at a time calls it.
+func Signing(dir string) (*[32]byte, error) {
 	path := filepath.Join(dir, signingName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
