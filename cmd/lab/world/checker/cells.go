@@ -167,20 +167,25 @@ func (l *ledger) loseEngine(e *entry) {
 	for engine, x := range l.cells.engines {
 		ends = ends && !(x.joined > 0 && l.rules.cellOf(engine) == cell)
 	}
-	if l.rules.ResumeLost && !ends {
+	stands := e.kind == "engine-lost" && e.reason == "restart" && cell > 0 && l.rules.ResumeRestart // another process goes on with them
+	if l.rules.ResumeLost && !ends && !stands {
 		return
 	}
 	gone := func(engine int64) bool { return engine == e.engine || ends && l.rules.cellOf(engine) == cell }
 	for slot, a := range l.slots {
 		if gone(a.engine) {
 			delete(l.slots, slot)
-			if a.state == running {
+			switch {
+			case a.state != running:
+			case stands:
+				a.state = parked
+			default:
 				l.ends(a, e, failed, "engine")
 			}
 		}
 	}
 	for _, a := range l.newest {
-		if ends && a.state == parked && gone(a.engine) {
+		if ends && !stands && a.state == parked && gone(a.engine) {
 			l.ends(a, e, failed, "engine")
 		}
 	}

@@ -296,6 +296,10 @@ func (l *ledger) action(e *entry) {
 		}
 		a.state, a.engine = running, e.engine
 		l.take(e, a)
+	case "interrupt-rollout":
+		if a := l.attempts[e.attemptID()]; e.slot < 0 && (a == nil || a.state != parked || l.rules.cellOf(a.engine) != l.rules.cellOf(e.engine)) {
+			l.fail(RuleCell, e, "%v is said to stand interrupted for another process, and does not", e.attemptID())
+		}
 	case "abort-rollout":
 		if a := l.attempts[e.attemptID()]; a != nil {
 			state := failed

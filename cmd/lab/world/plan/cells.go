@@ -57,7 +57,7 @@ func (p Plan) checkCells() error {
 // cells gives engines to one or two cells, where planes and cells can play, and draws the faults that come over these.
 func (d drawer) cells(p *Plan) {
 	long := p.Store.Prompt > 0 || p.Trainer.Window > 0 // prompts, which agents that chat do not have
-	if !d.chance(2) || p.Embedded || p.Receivers == len(p.Engines) || long || p.floods() {
+	if !d.chance(2) || p.Embedded || p.Receivers == len(p.Engines) || long || p.dropsLong() {
 		return
 	}
 	many := d.of(1, 1, 2)

@@ -99,6 +99,7 @@ func (p *Plan) pace() {
 	p.ThinkMS = max(p.ThinkMS, 30, p.Trainer.StepMS/20)
 	if p.Chat != nil && p.floods() {
 		p.Chat.Players = 0
+		p.Workers = max(p.Workers, len(p.Homes()))
 	}
 }
 
@@ -119,8 +120,17 @@ func (p *Plan) drops() bool {
 	return strings.HasPrefix(p.Rules.Queue, "policy: drop") || strings.HasPrefix(p.Rules.Queue, "policy: max")
 }
 
-// floods says whether players would fill long steps with rollouts that are dropped.
-func (p *Plan) floods() bool { return p.drops() && p.Trainer.StepMS >= p.Rules.LeaseMS/2 }
+// dropsLong says whether players would fill long steps with rollouts that are dropped.
+func (p *Plan) dropsLong() bool { return p.drops() && p.Trainer.StepMS >= p.Rules.LeaseMS/2 }
+
+// floods says whether they would, or fast engines the whole run.
+func (p *Plan) floods() bool {
+	made := 0 // of a dozen tokens, in the steps and some 40 s of faults
+	for _, e := range p.Engines {
+		made += e.Slots * (p.Steps*p.Trainer.StepMS + 40_000) * 1000 / (12 * e.TokenUS)
+	}
+	return p.dropsLong() || p.drops() && made > 10_000
+}
 
 // receivers gives a world receivers, one an engine at most.
 func (d drawer) receivers(p *Plan) { p.Receivers = d.between(1, len(p.Engines)) }

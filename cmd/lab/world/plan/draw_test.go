@@ -32,11 +32,13 @@ func TestDraw(t *testing.T) {
 	}
 }
 
-// A plane's players begin rollouts as fast as slots are free: where the queue drops what has no room, seed 14733 made so
-// many during its long steps that the world was out of memory.
-func TestPlayersDoNotFillLongSteps(t *testing.T) {
-	if p := Draw(14733); p.Chat == nil || p.Chat.Players > 0 {
-		t.Errorf("chats are %+v", p.Chat)
+// A plane's players begin rollouts as fast as slots are free: where the queue drops what has no room, these seeds made so
+// many that the world was out of memory.
+func TestPlayersDoNotFillTheWorld(t *testing.T) {
+	for _, seed := range []uint64{14733, 81810, 84899} {
+		if p := Draw(seed); p.Chat == nil || p.Chat.Players > 0 {
+			t.Errorf("chats of seed %d are %+v", seed, p.Chat)
+		}
 	}
 	players := 0
 	for seed := range uint64(500) {
