@@ -113,6 +113,8 @@ func (p *rollout) failure(err error) loop.Reason {
 	switch {
 	case errors.Is(err, port.ErrData):
 		return loop.ReasonData
+	case errors.Is(err, port.ErrUnkept):
+		return loop.ReasonRestart
 	case errors.Is(err, errUnscored):
 		return loop.ReasonScorer
 	case errors.Is(err, context.DeadlineExceeded) && !errors.Is(p.generateErr, context.DeadlineExceeded):

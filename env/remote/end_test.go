@@ -84,7 +84,7 @@ func TestDrain(t *testing.T) {
 				t.Errorf("finished under a drain: %+v, %v", reply, err)
 			}
 			if i == 1 {
-				refused(t, err, protocol.CodeUnavailable, "before g2-s0-a1 was logged")
+				refused(t, err, protocol.CodeUnavailable, "before the end of g2-s0-a1 was logged")
 			}
 		}
 	})

@@ -38,7 +38,11 @@ func (e *Dispatcher) keepClaims(got []*session) {
 	for _, s := range got {
 		if number, keeps := s.nextKept(); keeps {
 			data, _ := json.Marshal(kept{Worker: s.worker})
-			wg.Go(func() { _ = e.keep(s, number, data) })
+			wg.Go(func() {
+				if e.opt.Turns.KeepTurn(s.task.ID, number, data) != nil {
+					e.unkeep(s)
+				}
+			})
 		}
 	}
 	e.mu.Unlock()
@@ -55,27 +59,23 @@ func (s *session) nextKept() (number int32, keeps bool) {
 	return s.kept - 1, true
 }
 
-// keep makes something durable. Behind what could not be kept nothing is: there would be a gap.
-func (e *Dispatcher) keep(s *session, number int32, data []byte) error {
-	err := e.opt.Turns.KeepTurn(s.task.ID, number, data)
-	if err != nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		s.unkept = true
-	}
-	return err
-}
-
 // keepTurn makes a response durable before anybody is told of its end. From then on it is recorded, even if nobody waits for
-// it any more. Where the store takes nothing more, another process goes on with the rollout, perhaps without the response:
-// then nobody is told, and the error comes once this process ends.
-func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.Generation) error {
-	number, data := e.turnToKeep(s, t, g)
-	if data == nil {
+// it any more. One that cannot be kept is told once nothing is kept of its rollout. Where the store takes nothing more, another
+// process goes on with the rollout, perhaps without the response: then nobody is told, and the error comes once this process
+// ends.
+func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.Generation) (err error) {
+	number, data, keeps := e.turnToKeep(s, t, g)
+	if !keeps {
 		return nil
 	}
-	err := e.keep(s, number, data)
-	if err == nil || errors.Is(err, port.ErrNoSpace) {
+	if data != nil {
+		err = e.opt.Turns.KeepTurn(s.task.ID, number, data)
+	}
+	if data == nil || errors.Is(err, port.ErrNoSpace) {
+		err = e.opt.Turns.UnkeepTurns(s.task.ID)
+		e.unkeep(s)
+	}
+	if err == nil {
 		return nil
 	}
 	select {
@@ -85,25 +85,31 @@ func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.
 	return err
 }
 
-// turnToKeep is a turn as it is to be kept, with its number; no data for one that is not kept.
-func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number int32, data []byte) {
+// unkeep has nothing more be kept of a rollout.
+func (e *Dispatcher) unkeep(s *session) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s.unkept = true
+}
+
+// turnToKeep is a turn as it is to be kept, with its number; no data for one that cannot be. Keeps is false where nothing is kept.
+func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number int32, data []byte, keeps bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.opt.Turns == nil || s.state != stateClaimed || t.isDropped() {
-		return 0, nil
+		return 0, nil, false
 	}
-	number, t.keeps = s.nextKept()
-	if !t.keeps {
-		return 0, nil
+	if number, t.keeps = s.nextKept(); !t.keeps {
+		return 0, nil, false
 	}
 	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
 	response := *g
 	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
 	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}})
 	if err != nil || len(t.media) > 0 { // media are kept with the payload alone
-		s.unkept, t.keeps, data = true, false, nil
+		t.keeps, data = false, nil
 	}
-	return number, data
+	return number, data, true
 }
 
 // Restoring implements port.Restorer: calls for the rollout wait until Restore has its worker and its turns.
@@ -128,12 +134,14 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	for i := 0; i < len(entries) && err == nil; i++ {
 		err = s.take(entries[i])
 	}
-	if err == nil && s.worker == "" {
-		err = errors.New("no claim is among them")
+	if err != nil {
+		err = fmt.Errorf("its turns cannot be read: %w", err)
+	} else if s.worker == "" {
+		err = errors.New("no claim is among its turns")
 	}
 	if err != nil {
-		s.worker, s.err = "", fmt.Errorf("env/remote: the turns of %s that were kept: %w", s.id, err)
-		e.end(s, outcome{kind: outcomeBroken, reason: "its turns could not be read after a restart"})
+		s.worker, s.err = "", fmt.Errorf("env/remote: %w: %s: %w", port.ErrUnkept, s.id, err)
+		e.end(s, outcome{kind: outcomeUnkept, reason: err.Error()})
 		return p
 	}
 	s.kept = int32(len(entries))

@@ -25,6 +25,8 @@ type shelf struct {
 	all  map[port.RolloutID][][]byte
 	hold chan struct{}
 	err  error
+	// unkeeping holds up whoever has nothing be kept.
+	unkeeping chan struct{}
 }
 
 func newShelf() *shelf { return &shelf{all: map[port.RolloutID][][]byte{}} }
@@ -58,6 +60,17 @@ func (s *shelf) ReadTurns(id port.RolloutID) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.all[id]), nil
+}
+
+func (s *shelf) UnkeepTurns(id port.RolloutID) error {
+	s.mu.Lock()
+	unkeeping := s.unkeeping
+	s.mu.Unlock()
+	if unkeeping != nil {
+		<-unkeeping
+	}
+	s.DropTurns(id)
+	return nil
 }
 
 func (s *shelf) DropTurns(id port.RolloutID) {
@@ -307,19 +320,47 @@ func TestCallsWaitForWhatIsRestored(t *testing.T) {
 	})
 }
 
-// TestNotKept: where the store has no room, a rollout goes on, and nothing of it is kept behind the gap.
+// TestNotKept: where the store has no room for a turn, its rollout goes on, and nothing of it is kept. Another process would
+// go on without what its agents were told. None of them is told more before that is so.
 func TestNotKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		kept := newShelf()
 		e := open(t, keeping(kept))
 		p := play(t, e, id(1, 0, 1))
 		c := claim(t, e, "w")
-		kept.change(nil, port.ErrNoSpace)
 		ask(t, e, c.ID, 20)
+		kept.unkeeping = make(chan struct{})
+		kept.change(nil, port.ErrNoSpace)
+		told := make(chan []int32, 1)
+		go func() { told <- ask(t, e, c.ID, 20, 1, 2, 21).Tokens }()
+		time.Sleep(5 * time.Second)
+		if n := kept.KeptTurns(id(1, 0, 1)); len(told) > 0 || n != 2 {
+			t.Errorf("%d responses were told while %d entries were kept", len(told), n)
+		}
+		close(kept.unkeeping)
+		second := <-told
 		kept.change(nil, nil)
-		ask(t, e, c.ID, 20, 1, 2, 21)
-		if n := kept.KeptTurns(id(1, 0, 1)); n != 1 {
-			t.Errorf("%d are kept, want the claim alone", n)
+		ask(t, e, c.ID, append([]int32{20, 1, 2, 21}, append(second, 22)...)...)
+		if n := kept.KeptTurns(id(1, 0, 1)); n != 0 {
+			t.Errorf("%d are kept, want none", n)
+		}
+		finish(t, e, p, c.ID)
+		empty(t, e)
+	})
+}
+
+// TestClaimNotKept: where the store has no room for a claim, nothing of the rollout is kept.
+func TestClaimNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		p := play(t, e, id(1, 0, 1))
+		kept.change(nil, port.ErrNoSpace)
+		c := claim(t, e, "w")
+		kept.change(nil, nil)
+		ask(t, e, c.ID, 20)
+		if n := kept.KeptTurns(id(1, 0, 1)); n != 0 {
+			t.Errorf("%d are kept, want none", n)
 		}
 		finish(t, e, p, c.ID)
 		empty(t, e)
@@ -333,7 +374,7 @@ func TestNotRestored(t *testing.T) {
 		"was kept as one":           {`{"worker":"w"}`, `{"turn":{"number":-1,"branch":0,"added":[20],"response":{"Tokens":[1],"Logprobs":[-1],"Versions":[1]}}}`, `{"turn":{"number":-1,"branch":1,"added":[20,1,2],"response":{}}}`},
 		"1 tokens, 0 log-probs":     {`{"worker":"w"}`, `{"turn":{"branch":0,"added":[20],"response":{"Tokens":[1],"Versions":[1]}}}`},
 		"unexpected end of JSON":    {`{"worker":"w"`},
-		"no claim is among them":    {},
+		"no claim is among its":     {},
 		"cannot unmarshal":          {`{"worker":"w"}`, `{"turn":{"number":"one"}}`},
 		"invalid character 'x' loo": {`x`},
 	} {

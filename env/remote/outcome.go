@@ -17,10 +17,11 @@ const (
 	outcomeUnlogged
 	outcomeStopped
 	outcomeOverflow
+	outcomeUnkept
 )
 
 func (k outcomeKind) String() string {
-	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged", "stopped", "too large"}[k]
+	return [...]string{"finished", "expired", "unwanted", "engine failed", "not logged", "stopped", "too large", "not kept"}[k]
 }
 
 // answer is what a worker finished a rollout with, as far as two of them are compared.
@@ -54,9 +55,11 @@ func (o *outcome) refusal(id string) error {
 	case outcomeOverflow:
 		r = protocol.Refuse(protocol.CodeTooLarge, "rollout %s was ended as failed: %s. Claim another", id, o.reason)
 	case outcomeUnlogged:
-		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before %s was logged: it is played again as another attempt, if it is still needed: claim again, elsewhere or later", id)
+		return protocol.Refuse(protocol.CodeUnavailable, "the control plane stopped before the end of %s was logged: finish it again when the run goes on, or claim another then", id)
 	case outcomeStopped:
 		r = protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping, and %s is played again when the run goes on; call again later, or claim another then", id)
+	case outcomeUnkept:
+		r = protocol.Refuse(protocol.CodeExpired, "rollout %s was not kept over a restart: %s; it is tried again as another attempt: claim another", id, o.reason)
 	default:
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
 	}

@@ -429,7 +429,7 @@ func TestRuntimeEndsAfterFinish(t *testing.T) {
 			p.stop(port.ErrEnded)
 		}()
 		_, err := e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
-		refused(t, err, protocol.CodeUnavailable, "before g1-s0-a1 was logged")
+		refused(t, err, protocol.CodeUnavailable, "before the end of g1-s0-a1 was logged")
 		empty(t, e)
 	})
 }

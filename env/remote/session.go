@@ -78,7 +78,7 @@ type session struct {
 	pending, counted int64
 	// grant is the place of its claim among all claims.
 	grant int64
-	// kept is how much is kept of it for a process after this one; unkept: no more is. untold is a turn that is recorded, and
+	// kept is how much is kept of it for a process after this one; unkept: nothing is any more. untold is a turn that is recorded, and
 	// whose end nobody may have been told; nil for none. restored is closed when it is read what was kept, nil for a rollout
 	// that began in this process.
 	kept     int32

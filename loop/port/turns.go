@@ -1,5 +1,10 @@
 package port
 
+import "errors"
+
+// ErrUnkept is wrapped by the error of a Play whose rollout a process before this one began, and did not keep.
+var ErrUnkept = errors.New("the rollout was not kept over a restart")
+
 // Turns is implemented by stores that keep the turns of an attempt until its payload has them. They go when [Store.Forget]
 // and [Store.Discard] say that the attempt is no longer needed, and with the payload of a later one.
 // All methods are safe for concurrent use, also beside those of the Store.
@@ -11,6 +16,9 @@ type Turns interface {
 	KeptTurns(id RolloutID) int
 	// ReadTurns returns them, by rising number from 0.
 	ReadTurns(id RolloutID) ([][]byte, error)
+	// UnkeepTurns has the attempt end with this process: once it returns, no other finds a turn of it. An error says that one
+	// goes on with it, or may.
+	UnkeepTurns(id RolloutID) error
 	// DropTurns says that the turns of an attempt are no longer needed. A restart may find them again.
 	DropTurns(id RolloutID)
 	// RetainTurns drops, after a restart and before anything else is kept, the turns of every attempt that does not stand.
@@ -23,7 +31,7 @@ type Restorer interface {
 	// Restoring is called once in the place of Starter.Starting. It must not block.
 	Restoring(task RolloutRequest)
 	// Restore makes the rollout what it was, and returns how far it had come. Play of the same task follows, and returns
-	// the error where that is not known any more. The sampler is not called before Restore has returned.
+	// an error that wraps ErrUnkept where that is not known any more. The sampler is not called before Restore has returned.
 	Restore(task RolloutRequest) Progress
 }
 

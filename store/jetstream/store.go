@@ -60,6 +60,7 @@ type Store struct {
 	// hearsCells: a cell in another process has spoken. ended are groups whose turns there are to be removed.
 	hearsCells atomic.Bool
 	ended      endedGroups
+	noTurns    sync.Once // said that turns find no room
 }
 
 var (

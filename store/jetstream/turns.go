@@ -1,7 +1,12 @@
 package jetstream
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -15,7 +20,18 @@ func turnOf(number int32) int32 { return -1 - number }
 // successor has then not yet read which turns there are.
 func (s *Store) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 	err := s.PutBlob(id, turnOf(number), data)
-	for err == nil && s.Holding() != nil {
+	if errors.Is(err, port.ErrNoSpace) {
+		s.sayNoTurns(err)
+	}
+	if err != nil {
+		return err
+	}
+	return s.awaitHolding()
+}
+
+// awaitHolding returns while the writer's lease holds.
+func (s *Store) awaitHolding() error {
+	for s.Holding() != nil {
 		w, lost := s.writer()
 		switch {
 		case lost != nil:
@@ -25,6 +41,42 @@ func (s *Store) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 		case !s.pause(s.ctx, retryWait):
 			return ErrClosed
 		}
+	}
+	return nil
+}
+
+// sayNoTurns says once that turns find no room.
+func (s *Store) sayNoTurns(err error) {
+	s.noTurns.Do(func() {
+		s.options.Logf("turns of rollouts find no room, and are not kept: a restart has such rollouts tried again, at a turn's cost before (said once): %v", err)
+	})
+}
+
+// UnkeepTurns implements port.Turns: it removes the first turn, without which there is none.
+func (s *Store) UnkeepTurns(id port.RolloutID) error {
+	p := &s.payloads
+	p.mutex.Lock()
+	var seqs []uint64
+	if b := p.find(id, turnOf(0)); b != nil {
+		seqs = slices.Clone(b.seqs)
+	}
+	p.mutex.Unlock()
+	for _, seq := range seqs {
+		if seq > 0 { // else the server lost it
+			if err := s.deleteMessage(s.data, seq); err != nil {
+				return fmt.Errorf("store: the turns of %v: %w", id, err)
+			}
+		}
+	}
+	s.DropTurns(id)
+	return s.awaitHolding()
+}
+
+// deleteMessage deletes a message of a stream, however long that takes. One that is gone is no error.
+func (s *Store) deleteMessage(stream jetstream.Stream, seq uint64) error {
+	err := s.again(s.ctx, func(ctx context.Context) error { return stream.DeleteMsg(ctx, seq) })
+	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+		return nil
 	}
 	return err
 }

@@ -58,8 +58,8 @@ type cellTurns struct {
 	attempts map[port.RolloutID]*standing
 	// kept has how many messages there were of each attempt when this process began.
 	kept map[port.RolloutID]int
-	// there: the stream is. A control plane of an earlier build made none.
-	there bool
+	// stream has them, nil before loadTurns. A control plane of an earlier build made none.
+	stream jetstream.Stream
 }
 
 // turnsOf is the subject of an attempt's turns. A cell's name may have dots, so it is the last.
@@ -75,7 +75,7 @@ func (n *names) attemptOf(subject string) (id port.RolloutID, err error) {
 
 // loadTurns looks which attempts the processes before have kept turns of.
 func (l *Link) loadTurns(ctx context.Context) error {
-	subjects, err := l.store.turnSubjects(ctx, "*.*.*."+l.cell)
+	stream, subjects, err := l.store.turnSubjects(ctx, "*.*.*."+l.cell)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -84,7 +84,7 @@ func (l *Link) loadTurns(ctx context.Context) error {
 	}
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
-	l.turns.there = true
+	l.turns.stream = stream
 	for id, n := range subjects {
 		l.turns.kept[id] = n
 	}
@@ -92,10 +92,10 @@ func (l *Link) loadTurns(ctx context.Context) error {
 }
 
 // turnSubjects are the attempts of which there are turns, by subjects that fit, with how many messages they have.
-func (s *Store) turnSubjects(ctx context.Context, which string) (map[port.RolloutID]int, error) {
-	all := map[port.RolloutID]int{}
-	err := s.again(ctx, func(ctx context.Context) error {
-		stream, err := s.js.Stream(ctx, s.names.turns)
+func (s *Store) turnSubjects(ctx context.Context, which string) (stream jetstream.Stream, all map[port.RolloutID]int, err error) {
+	all = map[port.RolloutID]int{}
+	err = s.again(ctx, func(ctx context.Context) (err error) {
+		stream, err = s.js.Stream(ctx, s.names.turns)
 		if err != nil {
 			return err
 		}
@@ -112,15 +112,24 @@ func (s *Store) turnSubjects(ctx context.Context, which string) (map[port.Rollou
 		}
 		return nil
 	})
-	return all, err
+	return stream, all, err
 }
 
 // KeepTurn implements port.Turns. Once another process of the cell has taken the attempt up, it fails.
 func (l *Link) KeepTurn(id port.RolloutID, number int32, data []byte) error {
-	a := l.standing(id)
+	a, err := l.standing(id), error(nil)
 	if a == nil {
-		return fmt.Errorf("%w: the run has no stream %s, as its control plane is of an earlier build", port.ErrNoSpace, l.store.names.turns)
+		err = fmt.Errorf("%w: the run has no stream %s, as its control plane is of an earlier build", port.ErrNoSpace, l.store.names.turns)
+	} else {
+		err = l.keepTurn(a, id, number, data)
 	}
+	if errors.Is(err, port.ErrNoSpace) {
+		l.store.sayNoTurns(err)
+	}
+	return err
+}
+
+func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byte) error {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	limit := max(int(l.store.control.MaxPayload())-headerSlack, headerSlack)
@@ -169,7 +178,7 @@ func (l *Link) turnMessage(id port.RolloutID, part turnPart) *nats.Msg {
 func (l *Link) standing(id port.RolloutID) *standing {
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
-	if !l.turns.there {
+	if l.turns.stream == nil {
 		return nil
 	}
 	a := l.turns.attempts[id]
@@ -215,6 +224,54 @@ func (l *Link) ReadTurns(id port.RolloutID) (all [][]byte, err error) {
 		return nil, fmt.Errorf("store: the turns of %v: %w", id, err)
 	}
 	return r.upToGap(), nil
+}
+
+// UnkeepTurns implements port.Turns: it deletes the first message, without which there is no claim. A process that has marked
+// the attempt before may have read it.
+func (l *Link) UnkeepTurns(id port.RolloutID) error {
+	a := l.standing(id)
+	if a == nil {
+		return nil
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	if a.last == 0 {
+		return nil // nothing of it was kept
+	}
+	err := l.unkeep(a, l.store.names.turnsOf(id, l.cell))
+	if err != nil {
+		return fmt.Errorf("store: the turns of %v: %w", id, err)
+	}
+	return nil
+}
+
+func (l *Link) unkeep(a *standing, subject string) error {
+	s := l.store
+	ask := func(body string) (m message, err error) {
+		err = s.again(s.ctx, func(ctx context.Context) (err error) {
+			m, err = s.leaderRequest(ctx, s.names.turns, body)
+			return err
+		})
+		return m, err
+	}
+	first, err := ask(fmt.Sprintf(`{"seq":1,"next_by_subj":%q}`, subject))
+	if errors.Is(err, errNoMessage) { // the group has ended
+		return nil
+	}
+	if err == nil {
+		err = s.deleteMessage(l.turns.stream, first.seq)
+	}
+	if err != nil {
+		return err
+	}
+	last, err := ask(fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	switch {
+	case errors.Is(err, errNoMessage): // it was the only one, or the group has ended
+		return nil
+	case err == nil && last.seq != a.last:
+		return fmt.Errorf("another process of cell %s goes on with the rollout", l.cell)
+	}
+	return err
 }
 
 // turnReader puts turns together from their messages, in the order of those.
@@ -332,7 +389,7 @@ func (s *Store) retainCells(counts func(port.RolloutID) bool) {
 	if s.turns == nil {
 		return
 	}
-	all, err := s.turnSubjects(s.ctx, ">")
+	_, all, err := s.turnSubjects(s.ctx, ">")
 	if err != nil {
 		s.options.Logf("store: looking for turns of cells: %v", err)
 		return

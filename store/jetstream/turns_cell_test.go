@@ -127,7 +127,7 @@ func TestTurnsOfACellAreRemoved(t *testing.T) {
 		keepInCell(t, l, port.RolloutID{Group: g, Attempt: 1}, 0, 3, 4)
 	}
 	left := func(s *Store) map[loop.GroupID]int {
-		all, err := s.turnSubjects(t.Context(), ">")
+		_, all, err := s.turnSubjects(t.Context(), ">")
 		must(t, err)
 		groups := map[loop.GroupID]int{}
 		for id, n := range all {
@@ -171,5 +171,28 @@ func TestTurnsOfACellThatCannotBe(t *testing.T) {
 	old := openCell(t, o, "b")
 	if err := old.KeepTurn(id, 0, nil); !errors.Is(err, port.ErrNoSpace) || !strings.Contains(err.Error(), "earlier build") || old.KeptTurns(id) != 0 {
 		t.Errorf("a run without the stream: %v", err)
+	}
+}
+
+// TestUnkeptInACell: of what is not to be gone on with the next process finds nothing. Where that has taken it up, the one
+// before is told so.
+func TestUnkeptInACell(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "turns"}
+	begin(t, open(t, o))
+	for turns := range 3 {
+		id, taken := port.RolloutID{Group: 1, Sample: int32(turns), Attempt: 1}, port.RolloutID{Group: 2, Sample: int32(turns), Attempt: 1}
+		first := openCell(t, o, "b")
+		for _, id := range []port.RolloutID{id, taken} {
+			keepInCell(t, first, id, 0, make([]int, turns)...)
+		}
+		must(t, first.UnkeepTurns(id))
+		second := openCell(t, o, "b")
+		readsTurns(t, second, id, nil)
+		readsTurns(t, second, taken, make([][]byte, turns))
+		if err := first.UnkeepTurns(taken); turns > 0 && (err == nil || !strings.Contains(err.Error(), "another process of cell b goes on")) {
+			t.Errorf("%d turns that another process has read end with the one before: %v", turns, err)
+		}
+		must(t, second.UnkeepTurns(id)) // it has marked it
+		readsTurns(t, openCell(t, o, "b"), id, nil)
 	}
 }

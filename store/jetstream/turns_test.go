@@ -136,3 +136,22 @@ func TestDeletedEndOfPayloads(t *testing.T) {
 	must(t, s.KeepTurn(gone, 5, []byte("one more")))
 	must(t, s.Close())
 }
+
+// TestUnkept: of what is not to be gone on with the next process finds nothing, though other turns of it are still there.
+func TestUnkept(t *testing.T) {
+	o := Options{Dir: filepath.Join(t.TempDir(), "nats")}
+	s := open(t, o)
+	begin(t, s)
+	gone, stays := port.RolloutID{Group: 1, Attempt: 1}, port.RolloutID{Group: 1, Sample: 1, Attempt: 1}
+	keep(t, s, gone, 3)
+	kept := keep(t, s, stays, 3)
+	must(t, s.UnkeepTurns(gone))
+	must(t, s.UnkeepTurns(port.RolloutID{Group: 5}))
+	must(t, s.Close())
+	next := open(t, o)
+	if n := next.KeptTurns(gone); n != 0 {
+		t.Errorf("%d turns are kept that are not to be gone on with", n)
+	}
+	next.RetainTurns(func(port.RolloutID) bool { return true })
+	readTurns(t, next, stays, kept)
+}

@@ -116,6 +116,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkVersions()
 	c.checkStaleness()
 	c.checkClaims()
+	c.checkKept()
 	c.checkStatus()
 	c.checkWriters()
 	c.checkDeposed()
