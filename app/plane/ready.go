@@ -1,6 +1,8 @@
 package plane
 
 import (
+	"errors"
+
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -19,8 +21,13 @@ func (r readyGroups) After(place int64, most int) (groups []port.Group, places [
 
 // Read implements remote.Groups.
 func (r readyGroups) Read(id loop.GroupID) (port.Group, error) {
-	if run := r.p.runtime.Load(); run != nil {
-		return run.ReadyGroup(id)
+	run := r.p.runtime.Load()
+	if run == nil {
+		return port.Group{}, protocol.Refuse(protocol.CodeUnavailable, "the run is starting: try again in a moment")
 	}
-	return port.Group{}, protocol.Refuse(protocol.CodeUnavailable, "the run is starting: try again in a moment")
+	group, err := run.ReadyGroup(id)
+	if err != nil && !errors.Is(err, port.ErrNotReady) && r.p.fence() != nil {
+		err = protocol.Refuse(protocol.CodeUnavailable, "this process is the run's writer no more, and reads no groups: ask the one that is, or again in a moment")
+	}
+	return group, err
 }
