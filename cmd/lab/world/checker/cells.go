@@ -218,6 +218,11 @@ func (c *check) cutOff(cell string, from, to int64) bool {
 	})
 }
 
+// twin says whether a cell had a second process beside the first, which answers and has nothing to say any more.
+func (c *check) twin(cell string) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "twin" && o.host == cell })
+}
+
 // lags says whether a cell gave out a claim whose attempt had ended by the log, and may not have heard of that.
 func (c *check) lags(k *claim) bool {
 	a := c.log.attempts[k.id]

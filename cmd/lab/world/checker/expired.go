@@ -125,7 +125,7 @@ func (e *expiry) claimEnded(a *attempt) {
 	if ofCell(g.to) {
 		still = e.frozen(g.to)
 	}
-	if lasted := ended - heard - within(still, heard, ended); float64(lasted) < g.deadlineS*float64(second) {
+	if lasted := ended - heard - within(still, heard, ended); !e.twin(g.to) && float64(lasted) < g.deadlineS*float64(second) {
 		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
 			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
 	}

@@ -50,19 +50,19 @@ func (c *check) checkClaims() {
 }
 
 // checkKept reports claims whose attempts failed with the process that had given them out. Such a process keeps them, unless
-// it finds no room, or a disk loses what it has.
+// it finds no room, or a disk loses what it has. One that is deposed, or replaced, may give them out later.
 func (c *check) checkKept() {
 	if !c.log.rules.ResumeRestart || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "flip" || o.kind == "rot" }) {
 		return
 	}
+	clocks := c.clocks()
 	for i := range c.said.claims {
 		k := &c.said.claims[i]
 		a := c.log.attempts[k.id]
 		if k.evaluation || a == nil || a.state != failed || a.reason != "restart" {
 			continue
 		}
-		twin := slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "twin" && o.host == k.to }) // the older of two gave it
-		if !twin {
+		if ended, known := c.log.earliest(clocks, a.ended); known && ended > k.at && !c.twin(k.to) {
 			c.fail(RuleClaim, k.line, "%s was given to %s, and event %d fails it by a restart", k.name, k.worker, a.ended)
 		}
 	}
