@@ -232,8 +232,8 @@ type Config struct {
 	// ResumeLost has the rollouts of a lost engine, and of one whose switch failed, go on elsewhere with
 	// their tokens, which the driver keeps. By default they fail and are tried again.
 	ResumeLost bool `json:",omitempty"`
-	// ResumeRestart has the rollouts of a cell stand interrupted when another process takes its place, and go on as the same
-	// attempts: the driver keeps their turns. Recovered says so of cell 0, EngineLost with ReasonRestart of the engines of
+	// ResumeRestart has the rollouts of a cell stand interrupted when another process takes its place. They go on as the same
+	// attempts, as the driver keeps their turns. Recovered says so of cell 0, EngineLost with ReasonRestart of the engines of
 	// another. By default they fail with the process that played them and are tried again.
 	ResumeRestart bool `json:",omitempty"`
 	// StaysInCell has an interrupted rollout go on at engines of its cell alone, where its tools and sandbox are. It fails with

@@ -13,8 +13,8 @@ import (
 // signingName is the file by which keys of claims are signed.
 const signingName = "claims.key"
 
-// Signing is the secret by which all processes of a directory sign the keys of claims, made by the first of them: the control
-// planes of a run in the run's, those of a cell in the cell's. One of them at a time calls it.
+// Signing is the secret by which all processes of a directory sign the keys of claims. The first of them makes it. The control
+// planes of a run have the run's directory, and those of a cell the cell's. One of them at a time calls it.
 func Signing(dir string) (*[32]byte, error) {
 	path := filepath.Join(dir, signingName)
 	data, err := os.ReadFile(path)

@@ -40,8 +40,8 @@ type Options struct {
 	// Post takes an event, which is lent. It must not block. It is called by any goroutine, by the one that follows too. With a
 	// name it is called by one at a time, in the order of the events. Events that are to be repeated come again.
 	Post func(*Event)
-	// Joined is called once when the log has answered the hello, and what a process before had under way is taken up. It must
-	// not block. Nil tells no one.
+	// Joined is called once when the log has answered the hello, behind the rollouts that are taken up from a process before.
+	// It must not block. Nil tells no one.
 	Joined func()
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
