@@ -238,11 +238,17 @@ func (c *check) checkDeposed() {
 			continue
 		}
 		for j, s := range spans {
-			if w, ok := c.writers[j]; ok && w.to != n.to && n.began > s.from && n.at < s.to {
+			if w, ok := c.writers[j]; ok && w.to != n.to && n.began > s.from && n.at < s.to && !c.tookOver(n, w.to, s) {
 				c.fail(RuleWriter, n.line, "%s answered a %s that began at %.3f s, and %s wrote the log from %.3f s on", n.to, n.kind, seconds(n.began), w.to, seconds(s.from))
 			}
 		}
 	}
+}
+
+// tookOver says whether a plane may have answered in the place of a writer that had ended, with a rollout that it had taken up,
+// and ended itself before it wrote the log.
+func (c *check) tookOver(n *named, writer string, s span) bool {
+	return c.log.rules.ResumeRestart && n.lease == 0 && c.started(writer, s.from, n.at) && c.started(n.to, n.at, s.to)
 }
 
 // seconds are those of a time in nanoseconds.
