@@ -53,13 +53,7 @@ func (c *Cell) Follow(e *Entry) error {
 	for i := range e.Actions {
 		c.execute(&e.Actions[i])
 	}
-	c.takeUp(e.Actions)
-	if c.joining && e.Event.Kind == loop.EngineJoined && c.owns(e.Event.Engine) {
-		c.joining = false
-		if c.opt.Joined != nil {
-			c.opt.Joined()
-		}
-	}
+	c.takeUp(e)
 	if lost >= 0 {
 		c.letGo(lost)
 	}

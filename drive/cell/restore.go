@@ -37,11 +37,17 @@ func (c *Cell) Restore(attempts []loop.Action) (taken int) {
 	return len(standing)
 }
 
-// takeUp takes up what the log says stands interrupted in the cell, whose process this one replaces.
-func (c *Cell) takeUp(actions []loop.Action) {
+// takeUp takes up what the log says stands interrupted in the cell, whose process this one replaces. Engines join behind it.
+func (c *Cell) takeUp(e *Entry) {
+	if c.joining && e.Event.Kind == loop.EngineJoined && c.owns(e.Event.Engine) {
+		c.joining = false
+		if c.opt.Joined != nil {
+			c.opt.Joined()
+		}
+	}
 	var standing []loop.Action
-	for i := range actions {
-		if a := &actions[i]; a.Kind == loop.InterruptRollout && a.Slot < 0 && c.owns(a.Engine) {
+	for i := range e.Actions {
+		if a := &e.Actions[i]; a.Kind == loop.InterruptRollout && a.Slot < 0 && c.owns(a.Engine) {
 			standing = append(standing, *a)
 		}
 	}
