@@ -272,6 +272,46 @@ func TestDeployedStandbyIsNotAwaited(t *testing.T) {
 	}
 }
 
+// Cells are of the control plane's run: they have its name, its directory and its NATS. Claims name the address that a pod
+// keeps when it is started again.
+func TestDeployedCells(t *testing.T) {
+	all, lines := manifests(t), map[string]deployed{}
+	for _, line := range deployedLines(t) {
+		lines[line.file] = line
+	}
+	parse := func(file string) (root commands) {
+		parser, err := cli.Parser(&root, io.Discard, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parser.Parse(lines[file].arguments); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		return root
+	}
+	served, c := parse("control-plane.yaml").Serve, parse("cells.yaml").Cell
+	if c.Cell != "$(POD)" || c.File != served.File || c.Name != served.Name || c.Dir != served.Dir || c.TokenFile != served.TokenFile {
+		t.Errorf("a cell is started by %v, and the control plane by %v", lines["cells.yaml"].arguments, lines["control-plane.yaml"].arguments)
+	}
+	services := map[string]map[string]any{}
+	for _, m := range all["cells.yaml"] {
+		spec, _ := m.Spec.(map[string]any)
+		switch m.Kind {
+		case "Service":
+			services[m.Metadata["name"].(string)] = spec
+		case "StatefulSet":
+			service := spec["serviceName"].(string)
+			if c.URL != "http://$(POD)."+service+":7070" || services[service]["clusterIP"] != "None" || services[service]["publishNotReadyAddresses"] != true {
+				t.Errorf("claims name %s, and the pods are those of the service %s: %v", c.URL, service, services[service])
+			}
+		}
+	}
+	text, err := os.ReadFile(deployDir + "kubernetes/network.yaml")
+	if err != nil || !strings.Contains(string(text), "{app: headway-cells}") {
+		t.Errorf("NATS does not hear cells: %v", err)
+	}
+}
+
 // The default port is the one that every file names.
 func TestDeployedPorts(t *testing.T) {
 	cfg, err := config.LoadWith("")
