@@ -42,8 +42,18 @@ func played(b *testing.B, e *remote.Dispatcher) *sync.WaitGroup {
 	return &wg
 }
 
-func benchmarked(b *testing.B) *remote.Dispatcher {
-	e, err := remote.New(remote.Options{Name: "reverse", ClaimTTL: time.Minute, Vocabulary: 1000})
+// nowhere keeps turns in no time.
+type nowhere struct{}
+
+func (nowhere) KeepTurn(port.RolloutID, int32, []byte) error { return nil }
+func (nowhere) KeptTurns(port.RolloutID) int                 { return 0 }
+func (nowhere) ReadTurns(port.RolloutID) ([][]byte, error)   { return nil, nil }
+func (nowhere) UnkeepTurns(port.RolloutID) error             { return nil }
+func (nowhere) DropTurns(port.RolloutID)                     {}
+func (nowhere) RetainTurns(stands func(port.RolloutID) bool) {}
+
+func benchmarked(b *testing.B, turns port.Turns) *remote.Dispatcher {
+	e, err := remote.New(remote.Options{Name: "reverse", ClaimTTL: time.Minute, Vocabulary: 1000, Turns: turns})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -51,9 +61,14 @@ func benchmarked(b *testing.B) *remote.Dispatcher {
 }
 
 // BenchmarkRollout is a rollout of 256 tokens from offer to acknowledgement, called
-// directly. heap_kB is what is left in use at the end.
+// directly, with its claim and turn made ready to be kept or not. heap_kB is what is left in use at the end.
 func BenchmarkRollout(b *testing.B) {
-	e := benchmarked(b)
+	b.Run("unkept", func(b *testing.B) { benchmarkRollout(b, nil) })
+	b.Run("kept", func(b *testing.B) { benchmarkRollout(b, nowhere{}) })
+}
+
+func benchmarkRollout(b *testing.B, turns port.Turns) {
+	e := benchmarked(b, turns)
 	wg := played(b, e)
 	var workers sync.WaitGroup
 	for range 16 {
@@ -84,7 +99,7 @@ func BenchmarkRollout(b *testing.B) {
 
 // BenchmarkHTTP is the same over loopback HTTP: three requests a rollout.
 func BenchmarkHTTP(b *testing.B) {
-	e := benchmarked(b)
+	e := benchmarked(b, nil)
 	server, err := api.New(api.Options{}, api.Ports{Plane: readyPlane{}, Rollouts: e})
 	if err != nil {
 		b.Fatal(err)
@@ -134,7 +149,7 @@ func (talkative) Sample(_ context.Context, req port.SampleRequest) (port.Generat
 
 // BenchmarkTurnEvent is an event of a token stream on its way through the environment.
 func BenchmarkTurnEvent(b *testing.B) {
-	e := benchmarked(b)
+	e := benchmarked(b, nil)
 	ctx, cancel := context.WithCancel(b.Context())
 	var wg sync.WaitGroup
 	wg.Go(func() { e.Play(ctx, port.RolloutRequest{ID: port.RolloutID{Group: 1, Attempt: 1}}, talkative{}) })

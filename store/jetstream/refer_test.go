@@ -12,7 +12,7 @@ import (
 )
 
 // openCell opens the link of a process of a cell, which has an incarnation.
-func openCell(t *testing.T, o Options, cell string) *Link {
+func openCell(t testing.TB, o Options, cell string) *Link {
 	t.Helper()
 	l, err := OpenLink(t.Context(), o, cell)
 	must(t, err)

@@ -17,7 +17,7 @@ import (
 )
 
 // open opens a store and makes it the writer.
-func open(t *testing.T, o Options) *Store {
+func open(t testing.TB, o Options) *Store {
 	t.Helper()
 	if o.Run == "" {
 		o.Run = "test"

@@ -23,7 +23,7 @@ import (
 	"github.com/headway-rl/headway/store/storetest"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 func sampleID(g loop.GroupID) port.RolloutID { return port.RolloutID{Group: g, Attempt: 1} }
 
 // begin appends a header.
-func begin(t *testing.T, s *Store) *trace.Encoder {
+func begin(t testing.TB, s *Store) *trace.Encoder {
 	t.Helper()
 	line, enc := storetest.Header(t)
 	must(t, s.Append([][]byte{line}))

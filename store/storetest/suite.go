@@ -48,7 +48,7 @@ func Run(t *testing.T, place func(t *testing.T) Place) {
 var Rules = loop.Config{GroupSize: 2, BatchGroups: 1, EngineSlots: []int{2}, QueueGroups: 1}
 
 // Header is the header line of a run, and the encoder that goes on after it.
-func Header(t *testing.T) ([]byte, *trace.Encoder) {
+func Header(t testing.TB) ([]byte, *trace.Encoder) {
 	t.Helper()
 	enc := &trace.Encoder{}
 	line, err := enc.AppendNote(nil, trace.NoteHeader, trace.Header{Format: trace.Format, Program: "test", Source: "live", Seed: 7, Loop: Rules, Config: "seed: 7\n"})
