@@ -50,6 +50,7 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 		Dir: dir, Run: p.name, Replicas: n.Replicas,
 		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: config.Seconds(n.WriterS),
 		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.logf,
+		CellTurns: p.Rules.ResumeRestart && p.Rules.EngineCells != nil,
 	})
 	if err != nil {
 		return nil, failure.Run(p.damageHint(err), "the store of %s: %w", p.Dir, err)

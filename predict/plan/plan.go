@@ -54,7 +54,7 @@ type Plan struct {
 	ReplicaSizes []ReplicaSize `json:"replica_sizes,omitempty"`
 	// Next values one more engine, then one more unit of the trainer.
 	Next []Next `json:"next_gpus"`
-	// Answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, planes.
+	// Answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, cells.
 	Answers []Answer `json:"answers"`
 	// Uncertain are the inputs without a measurement. The first is the one to measure: it moves the plan most.
 	Uncertain []Uncertain `json:"uncertain"`

@@ -9,7 +9,7 @@ import (
 
 // Answer is a short answer to a question that people ask of a plan.
 type Answer struct {
-	// Question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, planes.
+	// Question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, cells.
 	Question string `json:"question"`
 	// Value is the figure of it, in the unit that Unit names.
 	Value float64 `json:"value"`
@@ -20,11 +20,11 @@ type Answer struct {
 // readingWorth is the share of engines' time from which other ways of reading prompts are worth a trial.
 const readingWorth = 0.1
 
-// gatewayS is the processor time of a token that a gateway passes on, planeCores what a plane has of it
-// (docs/performance-gateway.md).
+// gatewayS is the processor time of a token that a gateway passes on (docs/performance-gateway.md). cellCores are those that a
+// process has for it: half of a machine's 16, so that tokens come on time.
 const (
-	gatewayS   = 61e-6
-	planeCores = 16
+	gatewayS  = 61e-6
+	cellCores = 8
 )
 
 // questions answers what people ask, from what the plan has found.
@@ -98,7 +98,7 @@ func (s *search) reading(add answerer) {
 	}
 }
 
-// services counts sandboxes, judges, scorers and control planes by Little's law.
+// services counts sandboxes, judges, scorers and cells by Little's law.
 func (s *search) services(add answerer) {
 	d, c, f := &s.problem.Document.Modelled, &s.plan.Recommended, s.plan.Recommended.Best()
 	if f.PeriodS <= 0 {
@@ -117,8 +117,12 @@ func (s *search) services(add answerer) {
 	s.scoring(add, rate)
 	tokens := rate * s.eval.tokens
 	cores := tokens * gatewayS
-	add("planes", math.Max(math.Ceil(cores/planeCores), 1), "control planes", "%s: %.0f tokens/s take %.2g cores if all pass the gateway (docs/performance-gateway.md)",
-		report.Counted(max(int(math.Ceil(cores/planeCores)), 1), "control plane"), tokens, cores)
+	if cells := math.Ceil(cores/cellCores) - 1; cells < 1 {
+		add("cells", 0, "cells", "no cell: %.0f tokens/s take %.2g cores of the control plane if all pass its gateway (docs/scale.md)", tokens, cores)
+	} else {
+		add("cells", cells, "cells", "%s beside the control plane's own: %.0f tokens/s take %.2g cores if all pass a gateway, %d in each process (docs/scale.md)",
+			report.Counted(int(cells), "cell"), tokens, cores, cellCores)
+	}
 }
 
 // nextText is the value of the next unit of either side, in a line or two.
@@ -150,7 +154,7 @@ func (p *Plan) answersText() []string {
 func (p *Plan) worthKnowing() []string {
 	var list []string
 	for _, a := range p.Answers {
-		if a.Question == "prefill" && a.Value >= readingWorth || a.Question == "planes" && a.Value > 1 || a.Question == "judges" {
+		if a.Question == "prefill" && a.Value >= readingWorth || a.Question == "cells" && a.Value > 0 || a.Question == "judges" {
 			list = append(list, a.Text)
 		}
 	}

@@ -90,8 +90,14 @@ func TestServicesByLittlesLaw(t *testing.T) {
 	if a := answered(p, "sandboxes"); a.Value != float64(p.Recommended.Concurrency()) {
 		t.Errorf("%+v", a)
 	}
-	if a := answered(p, "planes"); a.Value != 1 {
+	if a := answered(p, "cells"); a.Value != 0 || !strings.Contains(a.Text, "No cell:") {
 		t.Errorf("%+v", a)
+	}
+	large := made(t, small, "hardware.gpus=1024", "search.batch=[8192]")
+	f = large.Recommended.Best()
+	cores := 61e-6 * 2000 * float64(large.Recommended.BatchRollouts) / f.PeriodS / (1 - f.WasteShare) // of responses of 2,000 tokens, cut at 8,192
+	if a := answered(large, "cells"); a.Value < 1 || math.Abs(a.Value-(cores/8-0.5)) > 0.5+0.1*cores/8 {
+		t.Errorf("%+v, and the tokens take %.3g cores", a, cores)
 	}
 	if a := answered(made(t, small), "judges"); a.Question != "" {
 		t.Errorf("judges without a verifier: %+v", a)

@@ -50,6 +50,8 @@ type Options struct {
 	Always bool
 	// TracePath is the file that mirrors the log; empty for no mirror.
 	TracePath string
+	// CellTurns has a stream made for the turns of cells in other processes. It takes up to a quarter of PayloadBytesMax more.
+	CellTurns bool
 	// FreeBytesMin is what an embedded server's disk must have left for a write to be
 	// begun; 0 means FreeBytesMinDefault, negative turns the check off.
 	FreeBytesMin int64

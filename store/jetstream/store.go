@@ -44,7 +44,7 @@ type Store struct {
 	control, put, get *nats.Conn
 	js, putJS         jetstream.JetStream
 	log, data         jetstream.Stream
-	turns             jetstream.Stream // of cells in other processes, nil with an embedded server
+	turns             jetstream.Stream // of cells in other processes, nil without Options.CellTurns
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
@@ -198,7 +198,7 @@ func (s *Store) streams() []streamOf {
 	data := s.config(s.names.data, s.options.PayloadBytesMax, s.names.dataSubject)
 	data.AllowDirect = true
 	all := []streamOf{{&s.log, log}, {nil, head}, {&s.data, data}}
-	if s.options.URL != "" {
+	if s.options.CellTurns {
 		// Of its own, so that turns never take the room that the payload of their rollout needs.
 		all = append(all, streamOf{&s.turns, s.config(s.names.turns, s.options.PayloadBytesMax/turnsShare, s.names.turnSubject+".>")})
 	}

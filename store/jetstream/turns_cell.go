@@ -58,7 +58,7 @@ type cellTurns struct {
 	attempts map[port.RolloutID]*standing
 	// kept has how many messages there were of each attempt when this process began.
 	kept map[port.RolloutID]int
-	// stream has them, nil before loadTurns. A control plane of an earlier build made none.
+	// stream has them, nil before loadTurns, and where the run has none.
 	stream jetstream.Stream
 }
 
@@ -119,7 +119,7 @@ func (s *Store) turnSubjects(ctx context.Context, which string) (stream jetstrea
 func (l *Link) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 	a, err := l.standing(id), error(nil)
 	if a == nil {
-		err = fmt.Errorf("%w: the run has no stream %s, as its control plane is of an earlier build", port.ErrNoSpace, l.store.names.turns)
+		err = fmt.Errorf("%w: the run has no stream %s, which a control plane of an earlier build does not make", port.ErrNoSpace, l.store.names.turns)
 	} else {
 		err = l.keepTurn(a, id, number, data)
 	}
@@ -343,7 +343,7 @@ type endedGroups struct {
 
 // forgetCells has the turns of a group in cells removed, once a cell was heard.
 func (s *Store) forgetCells(group loop.GroupID) {
-	if s.hearsCells.Load() {
+	if s.turns != nil && s.hearsCells.Load() {
 		s.forgetTurns(group)
 	}
 }

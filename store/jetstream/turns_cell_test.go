@@ -46,7 +46,7 @@ func readsTurns(t *testing.T, l *Link, id port.RolloutID, want [][]byte) {
 // TestTurnsOfACell: the next process of a cell reads what was kept, and goes on with it. From then on the process before keeps
 // nothing of the attempt. Those of other cells, and of attempts that nobody has taken up, are their own.
 func TestTurnsOfACell(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns"}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id, other := port.RolloutID{Group: 12, Sample: 3, Attempt: 2}, port.RolloutID{Group: 12, Sample: 4, Attempt: 1}
 	first, c := openCell(t, o, "rack.1-b"), openCell(t, o, "1-b")
@@ -73,7 +73,7 @@ func TestTurnsOfACell(t *testing.T) {
 // Turns of an attempt are kept by several callers at once. A process that goes on with it uses numbers again that lie behind
 // one that is missing.
 func TestTurnsOfACellAtOnce(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns"}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	first := openCell(t, o, "b")
@@ -98,7 +98,7 @@ func TestTurnsOfACellAtOnce(t *testing.T) {
 
 // A turn that was put and whose answer was lost is put once more, and is there once.
 func TestTurnOfACellIsPutTwice(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns"}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	l := openCell(t, o, "b")
@@ -119,7 +119,7 @@ func TestTurnOfACellIsPutTwice(t *testing.T) {
 
 // TestTurnsOfACellAreRemoved: the writer removes turns with their group, and at its start those of groups that have ended.
 func TestTurnsOfACellAreRemoved(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns"}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
@@ -153,7 +153,7 @@ func TestTurnsOfACellAreRemoved(t *testing.T) {
 
 // A damaged turn is an error, and full streams and those of earlier builds keep nothing.
 func TestTurnsOfACellThatCannotBe(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", PayloadBytesMax: 1 << 20}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true, PayloadBytesMax: 1 << 20}
 	s := open(t, o)
 	begin(t, s)
 	id := port.RolloutID{Group: 1, Attempt: 1}
@@ -177,7 +177,7 @@ func TestTurnsOfACellThatCannotBe(t *testing.T) {
 // TestUnkeptInACell: of what is not to be gone on with the next process finds nothing. Where that has taken it up, the one
 // before is told so.
 func TestUnkeptInACell(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns"}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	for turns := range 3 {
 		id, taken := port.RolloutID{Group: 1, Sample: int32(turns), Attempt: 1}, port.RolloutID{Group: 2, Sample: int32(turns), Attempt: 1}

@@ -1419,7 +1419,7 @@ class Answer(View):
     """Answer is a short answer to a question that people ask of a plan."""
 
     question: str
-    """question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, planes."""
+    """question is one of next_engine, next_trainer, placement, lending, prefill, routing, sandboxes, judges, teachers, cells."""
     value: float
     """value is the figure of it, in the unit that Unit names."""
     unit: str
@@ -1498,7 +1498,7 @@ class Plan(Result):
     next_gpus: list[Next]
     """next_gpus values one more engine, then one more unit of the trainer."""
     answers: list[Answer]
-    """answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, planes."""
+    """answers are short ones to questions that people ask: placement, prefill, routers, sandboxes, judges, cells."""
     uncertain: list[Uncertain]
     """uncertain are the inputs without a measurement. The first is the one to measure: it moves the plan most."""
     warnings: list[str]
