@@ -62,6 +62,9 @@ type Cell struct {
 	messages app.Messages
 }
 
+// storeWait is how long a cell that ends waits for NATS to take what was sampled.
+const storeWait = 5 * time.Second
+
 // FolderName is that of the directories of cells in a run's directory.
 const FolderName = "cells"
 
@@ -155,6 +158,8 @@ func (c *Cell) run(ctx context.Context) error {
 		}
 	})
 	c.follows = true
+	// What waits for NATS would keep a cell that is to end from ending.
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(storeWait, c.wire.End) })()
 	err = l.Run()
 	if errors.Is(err, link.ErrEnded) {
 		c.Workers.EndRun()

@@ -47,10 +47,16 @@ func (e *Dispatcher) Claim(ctx context.Context, req protocol.ClaimRequest) (prot
 		got = append(got, s)
 	}
 	slices.SortFunc(got, func(a, b *session) int { return cmp.Compare(a.number, b.number) }) // one may have been given back meanwhile
-	e.keepClaims(got)
+	err := e.keepClaims(got)
+	if err != nil {
+		err = protocol.Refuse(protocol.CodeUnavailable, "claims cannot be kept at the moment, and are offered again: %v", err)
+	}
 	if ctx.Err() != nil { // nobody is there to be told
+		err = ctx.Err()
+	}
+	if err != nil {
 		e.giveBack(got)
-		return protocol.Claims{}, ctx.Err()
+		return protocol.Claims{}, err
 	}
 	if len(got) == 0 && e.claimErr != nil {
 		return protocol.Claims{}, e.claimErr

@@ -28,18 +28,22 @@ type keptTurn struct {
 	Response  port.Generation `json:"response"`
 }
 
-// keepClaims makes claims durable before their worker is told of them. One that cannot be kept is given out all the same, and
-// ends with this process. e.mu must be held, and is.
-func (e *Dispatcher) keepClaims(got []*session) {
+// keepClaims makes claims durable before their worker is told of them. One that cannot be kept may be given out once nothing is
+// kept of its rollout, which ends with this process then. With an error none may be. e.mu must be held, and is.
+func (e *Dispatcher) keepClaims(got []*session) error {
 	if e.opt.Turns == nil {
-		return
+		return nil
 	}
+	errs := make([]error, len(got))
 	var wg sync.WaitGroup
-	for _, s := range got {
+	for i, s := range got {
 		if number, keeps := s.nextKept(); keeps {
 			data, _ := json.Marshal(kept{Worker: s.worker})
 			wg.Go(func() {
-				if e.opt.Turns.KeepTurn(s.task.ID, number, data) != nil {
+				if e.opt.Turns.KeepTurn(s.task.ID, number, data) == nil {
+					return
+				}
+				if errs[i] = e.opt.Turns.UnkeepTurns(s.task.ID); errs[i] == nil { // it may be there all the same
 					e.unkeep(s)
 				}
 			})
@@ -48,6 +52,7 @@ func (e *Dispatcher) keepClaims(got []*session) {
 	e.mu.Unlock()
 	wg.Wait()
 	e.mu.Lock()
+	return errors.Join(errs...)
 }
 
 // nextKept is the number of what is kept next of a rollout; keeps is false where nothing more is. e.mu must be held.

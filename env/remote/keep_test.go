@@ -25,8 +25,10 @@ type shelf struct {
 	all  map[port.RolloutID][][]byte
 	hold chan struct{}
 	err  error
-	// unkeeping holds up whoever has nothing be kept.
+	// unkeeping holds up whoever has nothing be kept, stuck refuses it. With late what is put is there, though its put fails.
 	unkeeping chan struct{}
+	stuck     error
+	late      bool
 }
 
 func newShelf() *shelf { return &shelf{all: map[port.RolloutID][][]byte{}} }
@@ -41,13 +43,13 @@ func (s *shelf) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case err != nil:
+	case err != nil && !s.late:
 		return err
 	case int(number) != len(s.all[id]):
 		return errors.New("out of turn")
 	}
 	s.all[id] = append(s.all[id], slices.Clone(data))
-	return nil
+	return err
 }
 
 func (s *shelf) KeptTurns(id port.RolloutID) int {
@@ -64,10 +66,13 @@ func (s *shelf) ReadTurns(id port.RolloutID) ([][]byte, error) {
 
 func (s *shelf) UnkeepTurns(id port.RolloutID) error {
 	s.mu.Lock()
-	unkeeping := s.unkeeping
+	unkeeping, err := s.unkeeping, s.stuck
 	s.mu.Unlock()
 	if unkeeping != nil {
 		<-unkeeping
+	}
+	if err != nil {
+		return err
 	}
 	s.DropTurns(id)
 	return nil
@@ -356,6 +361,32 @@ func TestClaimNotKept(t *testing.T) {
 		e := open(t, keeping(kept))
 		p := play(t, e, id(1, 0, 1))
 		kept.change(nil, port.ErrNoSpace)
+		c := claim(t, e, "w")
+		kept.change(nil, nil)
+		ask(t, e, c.ID, 20)
+		if n := kept.KeptTurns(id(1, 0, 1)); n != 0 {
+			t.Errorf("%d are kept, want none", n)
+		}
+		finish(t, e, p, c.ID)
+		empty(t, e)
+	})
+}
+
+// TestClaimKeptUnawares: a claim whose put failed may be there all the same. It is given out once it is not.
+func TestClaimKeptUnawares(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		p := play(t, e, id(1, 0, 1))
+		kept.late = true
+		kept.change(nil, errors.New("no answer"))
+		kept.stuck = errors.New("nor now")
+		_, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"})
+		refused(t, err, protocol.CodeUnavailable, "claims cannot be kept at the moment")
+		if n := e.Status().Offered; n != 1 {
+			t.Errorf("%d rollouts are offered again", n)
+		}
+		kept.stuck = nil
 		c := claim(t, e, "w")
 		kept.change(nil, nil)
 		ask(t, e, c.ID, 20)

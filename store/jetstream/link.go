@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
 )
@@ -52,7 +53,7 @@ func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
 	}
 	s := newStore(o)
 	l := &Link{store: s, cell: cell, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {},
-		turns: cellTurns{attempts: map[port.RolloutID]*standing{}, kept: map[port.RolloutID]int{}}}
+		turns: cellTurns{attempts: map[loop.GroupID]map[port.RolloutID]*standing{}, kept: map[loop.GroupID]map[port.RolloutID]int{}}}
 	if err := l.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -201,6 +202,9 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 		}
 	}
 }
+
+// End has all calls that wait for NATS give up. The connection stays.
+func (l *Link) End() { l.store.cancel() }
 
 // Close ends the connection.
 func (l *Link) Close() error { return l.store.Close() }

@@ -12,7 +12,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/payload"
 )
@@ -132,11 +131,8 @@ func (l *Link) PutSample(sample port.Sample) error {
 	return err
 }
 
-// Discard and Forget implement cell.Payloads: the writer drops payloads by what the log says.
+// Discard implements cell.Payloads: the writer drops payloads by what the log says.
 func (*Link) Discard(port.RolloutID) error { return nil }
-
-// Forget is the writer's, as Discard is.
-func (*Link) Forget(loop.GroupID) error { return nil }
 
 // Refer takes the reference of a payload that a cell has put.
 func (s *Store) Refer(id port.RolloutID, text string) error {

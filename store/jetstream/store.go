@@ -270,10 +270,13 @@ func (s *Store) again(ctx context.Context, ask func(ctx context.Context) error) 
 	}
 }
 
+// errorInProcess is the server's word that the same message is on its way: it was sent before, and is not stored yet.
+const errorInProcess = 10158
+
 // transient reports whether asking again may help: nobody answered, or the cluster has no leader.
 func transient(err error) bool {
 	if api, is := errors.AsType[*jetstream.APIError](err); is {
-		return api.Code == 503 || api.Code == 408
+		return api.Code == 503 || api.Code == 408 || api.ErrorCode == errorInProcess
 	}
 	if _, broken := errors.AsType[*net.OpError](err); broken { // the connection to a node that died
 		return true

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,8 +20,9 @@ import (
 // message names the one that it expects to be the last of its subject. A process that goes on with an attempt first writes a
 // mark there: from then on the process before writes nothing behind what the new one has read.
 
-// turnsShare is how many times the bytes of this stream those of the payload stream are.
-const turnsShare = 4
+// turnsShare is how many times the bytes of this stream those of the payload stream are. marksShare is the part of it that turns
+// leave to marks.
+const turnsShare, marksShare = 4, 8
 
 // headerTurn is on a message of the stream of turns: see turnPart.
 const headerTurn = "Headway-Turn"
@@ -54,12 +56,15 @@ type standing struct {
 
 // cellTurns are the turns that a cell keeps.
 type cellTurns struct {
-	mutex    sync.Mutex
-	attempts map[port.RolloutID]*standing
-	// kept has how many messages there were of each attempt when this process began.
-	kept map[port.RolloutID]int
+	mutex sync.Mutex
+	// attempts are those of this process. kept has how many messages there were of each when it began.
+	attempts map[loop.GroupID]map[port.RolloutID]*standing
+	kept     map[loop.GroupID]map[port.RolloutID]int
 	// stream has them, nil before loadTurns, and where the run has none.
 	stream jetstream.Stream
+	// used are its bytes as of looked, most those that it takes.
+	used, most int64
+	looked     time.Time
 }
 
 // turnsOf is the subject of an attempt's turns. A cell's name may have dots, so it is the last.
@@ -75,7 +80,7 @@ func (n *names) attemptOf(subject string) (id port.RolloutID, err error) {
 
 // loadTurns looks which attempts the processes before have kept turns of.
 func (l *Link) loadTurns(ctx context.Context) error {
-	stream, subjects, err := l.store.turnSubjects(ctx, "*.*.*."+l.cell)
+	stream, all, err := l.store.turnSubjects(ctx, "*.*.*."+l.cell)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil
 	}
@@ -84,9 +89,12 @@ func (l *Link) loadTurns(ctx context.Context) error {
 	}
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
-	l.turns.stream = stream
-	for id, n := range subjects {
-		l.turns.kept[id] = n
+	l.turns.stream, l.turns.most = stream, stream.CachedInfo().Config.MaxBytes
+	for id, n := range all {
+		if l.turns.kept[id.Group] == nil {
+			l.turns.kept[id.Group] = map[port.RolloutID]int{}
+		}
+		l.turns.kept[id.Group][id] = n
 	}
 	return nil
 }
@@ -123,6 +131,9 @@ func (l *Link) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 	} else {
 		err = l.keepTurn(a, id, number, data)
 	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) { // NATS has lost it
+		err = fmt.Errorf("%w: %w", port.ErrNoSpace, err)
+	}
 	if errors.Is(err, port.ErrNoSpace) {
 		l.store.sayNoTurns(err)
 	}
@@ -130,6 +141,9 @@ func (l *Link) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 }
 
 func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byte) error {
+	if l.fullOfTurns() {
+		return fmt.Errorf("%w: turns take up to %d of %d bytes of the stream %s, so that they can be taken up", port.ErrNoSpace, l.turns.most-l.turns.most/marksShare, l.turns.most, l.store.names.turns)
+	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	limit := max(int(l.store.control.MaxPayload())-headerSlack, headerSlack)
@@ -139,8 +153,13 @@ func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byt
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(a.last))
 		m.Data = data[int(part.part)*limit : min(int(part.part+1)*limit, len(data))]
 		seq, err := l.putMessage(m)
-		if wrongSequence(err) {
-			seq, err = l.putBefore(m)
+		for wrongSequence(err) && seq == 0 {
+			if seq, err = l.putBefore(m, a.last); seq == 0 && err == nil { // it is on its way
+				if !l.store.pause(l.store.ctx, retryWait) {
+					return ErrClosed
+				}
+				seq, err = l.putMessage(m)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("store: turn %d of %v: %w", number, id, err)
@@ -150,20 +169,40 @@ func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byt
 	return nil
 }
 
-// putBefore is the sequence of a message that was put and not answered. It fails if another process has put the last.
-func (l *Link) putBefore(m *nats.Msg) (seq uint64, err error) {
-	err = l.store.again(l.store.ctx, func(ctx context.Context) error {
-		last, err := l.store.leaderLast(ctx, l.store.names.turns, m.Subject)
-		if err != nil && !errors.Is(err, errNoMessage) {
-			return err
+// fullOfTurns says whether only marks find room any more. It looks once a second.
+func (l *Link) fullOfTurns() bool {
+	t := &l.turns
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if now := time.Now(); now.Sub(t.looked) >= time.Second {
+		try, cancel := context.WithTimeout(l.store.ctx, apiTimeout)
+		defer cancel()
+		if info, err := t.stream.Info(try); err == nil {
+			t.used, t.looked = int64(info.State.Bytes), now
 		}
-		if err != nil || last.header.Get(headerTurn) != m.Header.Get(headerTurn) {
-			return fmt.Errorf("another process of cell %s goes on with the rollout", l.cell)
-		}
-		seq = last.seq
-		return nil
+	}
+	return t.most > 0 && t.used > t.most-t.most/marksShare
+}
+
+// putBefore is the sequence of a message that was put and not answered, 0 while it may be on its way: the last of its subject is
+// the one that it expects. It fails if another process has put the last.
+func (l *Link) putBefore(m *nats.Msg, expected uint64) (seq uint64, err error) {
+	last := message{}
+	err = l.store.again(l.store.ctx, func(ctx context.Context) (err error) {
+		last, err = l.store.leaderLast(ctx, l.store.names.turns, m.Subject)
+		return err
 	})
-	return seq, err
+	switch {
+	case errors.Is(err, errNoMessage) && expected > 0:
+		return 0, fmt.Errorf("%w: NATS has lost the earlier turns of the rollout", port.ErrNoSpace)
+	case err != nil && !errors.Is(err, errNoMessage):
+		return 0, err
+	case last.seq == expected:
+		return 0, nil
+	case last.header.Get(headerTurn) != m.Header.Get(headerTurn):
+		return 0, fmt.Errorf("another process of cell %s goes on with the rollout", l.cell)
+	}
+	return last.seq, nil
 }
 
 func (l *Link) turnMessage(id port.RolloutID, part turnPart) *nats.Msg {
@@ -181,19 +220,22 @@ func (l *Link) standing(id port.RolloutID) *standing {
 	if l.turns.stream == nil {
 		return nil
 	}
-	a := l.turns.attempts[id]
-	if a == nil {
-		a = &standing{}
-		l.turns.attempts[id] = a
+	group := l.turns.attempts[id.Group]
+	if group == nil {
+		group = map[port.RolloutID]*standing{}
+		l.turns.attempts[id.Group] = group
 	}
-	return a
+	if group[id] == nil {
+		group[id] = &standing{}
+	}
+	return group[id]
 }
 
 // KeptTurns implements port.Turns: as of the beginning of this process, not below 1 for an attempt that has any.
 func (l *Link) KeptTurns(id port.RolloutID) int {
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
-	return l.turns.kept[id]
+	return l.turns.kept[id.Group][id]
 }
 
 // ReadTurns implements port.Turns. From then on no process before this one keeps any of the attempt.
@@ -235,17 +277,14 @@ func (l *Link) UnkeepTurns(id port.RolloutID) error {
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	if a.last == 0 {
-		return nil // nothing of it was kept
-	}
-	err := l.unkeep(a, l.store.names.turnsOf(id, l.cell))
+	err := l.unkeep(l.store.names.turnsOf(id, l.cell))
 	if err != nil {
 		return fmt.Errorf("store: the turns of %v: %w", id, err)
 	}
 	return nil
 }
 
-func (l *Link) unkeep(a *standing, subject string) error {
+func (l *Link) unkeep(subject string) error {
 	s := l.store
 	ask := func(body string) (m message, err error) {
 		err = s.again(s.ctx, func(ctx context.Context) (err error) {
@@ -255,7 +294,7 @@ func (l *Link) unkeep(a *standing, subject string) error {
 		return m, err
 	}
 	first, err := ask(fmt.Sprintf(`{"seq":1,"next_by_subj":%q}`, subject))
-	if errors.Is(err, errNoMessage) { // the group has ended
+	if errors.Is(err, errNoMessage) { // nothing was kept, or the group has ended
 		return nil
 	}
 	if err == nil {
@@ -265,10 +304,14 @@ func (l *Link) unkeep(a *standing, subject string) error {
 		return err
 	}
 	last, err := ask(fmt.Sprintf(`{"last_by_subj":%q}`, subject))
-	switch {
-	case errors.Is(err, errNoMessage): // it was the only one, or the group has ended
+	if errors.Is(err, errNoMessage) { // it was the only one, or the group has ended
 		return nil
-	case err == nil && last.seq != a.last:
+	}
+	if err != nil {
+		return err
+	}
+	part, err := parseTurnPart(last.header.Get(headerTurn))
+	if err == nil && part.incarnation > l.incarnation.Load() {
 		return fmt.Errorf("another process of cell %s goes on with the rollout", l.cell)
 	}
 	return err
@@ -328,7 +371,16 @@ func (r *turnReader) upToGap() (all [][]byte) {
 func (l *Link) DropTurns(id port.RolloutID) {
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
-	delete(l.turns.attempts, id)
+	delete(l.turns.attempts[id.Group], id)
+}
+
+// Forget implements cell.Payloads: the writer drops payloads and turns by what the log says.
+func (l *Link) Forget(group loop.GroupID) error {
+	l.turns.mutex.Lock()
+	defer l.turns.mutex.Unlock()
+	delete(l.turns.attempts, group)
+	delete(l.turns.kept, group)
+	return nil
 }
 
 // RetainTurns implements port.Turns: the writer removes what is not needed.

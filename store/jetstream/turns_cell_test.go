@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -103,7 +104,7 @@ func TestTurnOfACellIsPutTwice(t *testing.T) {
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	l := openCell(t, o, "b")
 	kept := keepInCell(t, l, id, 0, 4, 5)
-	l.turns.attempts[id].last = 1 // as if the second had not been answered
+	l.turns.attempts[id.Group][id].last = 1 // as if the second had not been answered
 	must(t, l.KeepTurn(id, 1, kept[1]))
 	third := []byte("the server has forgotten its name")
 	m := l.turnMessage(id, turnPart{incarnation: l.incarnation.Load(), number: 2, parts: 1, sum: crc32.Checksum(third, castagnoli)})
@@ -194,5 +195,86 @@ func TestUnkeptInACell(t *testing.T) {
 		}
 		must(t, second.UnkeepTurns(id)) // it has marked it
 		readsTurns(t, openCell(t, o, "b"), id, nil)
+	}
+}
+
+// TestFullOfTurns: a stream that takes no turn more takes marks, so that what is kept is taken up.
+func TestFullOfTurns(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true, PayloadBytesMax: 4 << 20}
+	begin(t, open(t, o))
+	first := openCell(t, o, "b")
+	kept := map[port.RolloutID][][]byte{}
+	for g := loop.GroupID(1); ; g++ {
+		id := port.RolloutID{Group: g, Attempt: 1}
+		data := bytes.Repeat([]byte{byte(g)}, 1000)
+		first.turns.looked = time.Time{} // it looks each time
+		err := first.KeepTurn(id, 0, data)
+		if errors.Is(err, port.ErrNoSpace) {
+			break
+		}
+		must(t, err)
+		kept[id] = [][]byte{data}
+	}
+	second := openCell(t, o, "b")
+	for id, turns := range kept {
+		readsTurns(t, second, id, turns)
+	}
+	if len(kept) < 500 {
+		t.Errorf("%d turns were kept", len(kept))
+	}
+}
+
+// A cell whose stream of turns NATS has lost keeps nothing more, and goes on. What it knew of groups goes with them.
+func TestTurnsAreLost(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	s := open(t, o)
+	begin(t, s)
+	id, other := port.RolloutID{Group: 1, Attempt: 1}, port.RolloutID{Group: 2, Attempt: 1}
+	l := openCell(t, o, "b")
+	keepInCell(t, l, id, 0, 10, 10)
+	must(t, s.js.DeleteStream(t.Context(), s.names.turns))
+	again := func() {
+		t.Helper()
+		for _, id := range []port.RolloutID{id, other} {
+			if err := l.KeepTurn(id, 2, []byte("turn")); !errors.Is(err, port.ErrNoSpace) {
+				t.Errorf("a turn of %v without a stream: %v", id, err)
+			}
+			must(t, l.UnkeepTurns(id))
+		}
+	}
+	again()
+	_, err := s.makeStream(t.Context(), s.config(s.names.turns, 1<<20, s.names.turnSubject+".>"))
+	must(t, err)
+	if err := l.KeepTurn(id, 2, []byte("turn")); !errors.Is(err, port.ErrNoSpace) {
+		t.Errorf("a turn behind those that are lost: %v", err)
+	}
+	must(t, l.UnkeepTurns(id))
+	must(t, l.Forget(1))
+	must(t, l.Forget(2))
+	if len(l.turns.attempts) > 0 {
+		t.Errorf("of groups that have ended it knows %v", l.turns.attempts)
+	}
+}
+
+// A message that is on its way is sent again until it is stored, and one of another process ends that.
+func TestTurnOnItsWay(t *testing.T) {
+	if err := (&jetstream.APIError{Code: 409, ErrorCode: errorInProcess}); !transient(err) {
+		t.Error("a message that is on its way is not sent again")
+	}
+	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	begin(t, open(t, o))
+	id := port.RolloutID{Group: 1, Attempt: 1}
+	l := openCell(t, o, "b")
+	m := l.turnMessage(id, turnPart{incarnation: 5, parts: 1})
+	for _, expected := range []uint64{0, 1} {
+		if seq, err := l.putBefore(m, expected); seq != 0 || err != nil {
+			t.Errorf("a message that is not stored, behind %d, is said to be %d: %v", expected, seq, err)
+		}
+		if expected == 0 {
+			keepInCell(t, l, id, 0, 3)
+		}
+	}
+	if _, err := l.putBefore(m, 7); err == nil || !strings.Contains(err.Error(), "another process") {
+		t.Errorf("the last is another's: %v", err)
 	}
 }
