@@ -83,11 +83,11 @@ func TestWorkersOfACell(t *testing.T) {
 	s.train(steps)
 	status := s.final()
 	<-c.over
+	playing.Wait() // a finish may be under way
 	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
 	c.ends(0, "the run has made all of its train steps")
-	playing.Wait()
 	if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps || status.Failures.Other > 0 {
 		t.Errorf("the ledger is %+v after the failures %+v", status.Ledger, status.Failures)
 	}
