@@ -269,7 +269,7 @@ func (e *Dispatcher) EndRun() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.refuseClaims(protocol.ErrRunEnded)
-	e.stop(protocol.Refuse(protocol.CodeUnavailable, "the run has ended before the rollout was logged: it does not count"))
+	e.stop(protocol.Refuse(protocol.CodeExpired, "the run has ended before the rollout was logged: it does not count"))
 }
 
 // Close says that this process is no longer the run's: every waiting and every new call is answered

@@ -45,8 +45,8 @@ func TestEnd(t *testing.T) {
 				if waiting == nil || !strings.Contains(waiting.Error(), stop.claim) {
 					t.Errorf("a waiting claim ended by %v", waiting)
 				}
-				refused(t, finishing, protocol.CodeUnavailable, "")
-				refused(t, sampling, protocol.CodeUnavailable, "")
+				refused(t, finishing, stop.late, "")
+				refused(t, sampling, stop.late, "")
 				_, err := e.Touch(t.Context(), d.ID, protocol.TouchRequest{Worker: "v"})
 				refused(t, err, stop.late, "")
 				p.cancel()

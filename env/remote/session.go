@@ -139,7 +139,7 @@ func (e *Dispatcher) giveUp(s *session, err error) {
 		e.end(s, outcome{kind: outcomeStopped})
 	case s.state < stateAccepted:
 		e.end(s, outcome{kind: outcomeUnwanted, reason: "the loop has given it up"})
-	case e.claimErr != nil:
+	case e.stopping():
 		e.end(s, outcome{kind: outcomeUnlogged})
 	default:
 		e.end(s, outcome{kind: outcomeFinished})
