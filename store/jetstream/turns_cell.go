@@ -187,11 +187,7 @@ func (l *Link) fullOfTurns() bool {
 // putBefore is the sequence of a message that was put and not answered, 0 while it may be on its way: the last of its subject is
 // the one that it expects. It fails if another process has put the last.
 func (l *Link) putBefore(m *nats.Msg, expected uint64) (seq uint64, err error) {
-	last := message{}
-	err = l.store.again(l.store.ctx, func(ctx context.Context) (err error) {
-		last, err = l.store.leaderLast(ctx, l.store.names.turns, m.Subject)
-		return err
-	})
+	last, err := l.lastTurn(m.Subject)
 	switch {
 	case errors.Is(err, errNoMessage) && expected > 0:
 		return 0, fmt.Errorf("%w: NATS has lost the earlier turns of the rollout", port.ErrNoSpace)
@@ -253,11 +249,7 @@ func (l *Link) ReadTurns(id port.RolloutID) (all [][]byte, err error) {
 	var r turnReader
 	for next := uint64(1); next < a.last && err == nil; {
 		var got message
-		err = l.store.again(l.store.ctx, func(ctx context.Context) (err error) {
-			got, err = l.store.leaderRequest(ctx, l.store.names.turns, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, next, m.Subject))
-			return err
-		})
-		if err == nil {
+		if got, err = l.nextTurn(m.Subject, next); err == nil {
 			err = r.take(got)
 			next = got.seq + 1
 		}
@@ -285,25 +277,17 @@ func (l *Link) UnkeepTurns(id port.RolloutID) error {
 }
 
 func (l *Link) unkeep(subject string) error {
-	s := l.store
-	ask := func(body string) (m message, err error) {
-		err = s.again(s.ctx, func(ctx context.Context) (err error) {
-			m, err = s.leaderRequest(ctx, s.names.turns, body)
-			return err
-		})
-		return m, err
-	}
-	first, err := ask(fmt.Sprintf(`{"seq":1,"next_by_subj":%q}`, subject))
+	first, err := l.nextTurn(subject, 1)
 	if errors.Is(err, errNoMessage) { // nothing was kept, or the group has ended
 		return nil
 	}
 	if err == nil {
-		err = s.deleteMessage(l.turns.stream, first.seq)
+		err = l.store.deleteMessage(l.turns.stream, first.seq)
 	}
 	if err != nil {
 		return err
 	}
-	last, err := ask(fmt.Sprintf(`{"last_by_subj":%q}`, subject))
+	last, err := l.lastTurn(subject)
 	if errors.Is(err, errNoMessage) { // it was the only one, or the group has ended
 		return nil
 	}
@@ -315,6 +299,29 @@ func (l *Link) unkeep(subject string) error {
 		return fmt.Errorf("another process of cell %s goes on with the rollout", l.cell)
 	}
 	return err
+}
+
+// nextTurn is the first message of a subject from a sequence on.
+func (l *Link) nextTurn(subject string, seq uint64) (message, error) {
+	return l.askTurns(func(ctx context.Context) (message, error) {
+		return l.store.leaderRequest(ctx, l.store.names.turns, fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, seq, subject))
+	})
+}
+
+// lastTurn is the last message of a subject.
+func (l *Link) lastTurn(subject string) (message, error) {
+	return l.askTurns(func(ctx context.Context) (message, error) {
+		return l.store.leaderLast(ctx, l.store.names.turns, subject)
+	})
+}
+
+// askTurns asks the leader of the stream, however long that takes. No such message is errNoMessage.
+func (l *Link) askTurns(ask func(ctx context.Context) (message, error)) (m message, err error) {
+	err = l.store.again(l.store.ctx, func(ctx context.Context) (err error) {
+		m, err = ask(ctx)
+		return err
+	})
+	return m, err
 }
 
 // turnReader puts turns together from their messages, in the order of those.
