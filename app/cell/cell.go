@@ -176,7 +176,7 @@ func (c *Cell) failed(err error) error {
 	if refusal, refused := errors.AsType[*drive.Refusal](err); refused {
 		return failure.Run("", "the control plane refuses cell %s: %w", c.opt.Cell, refusal)
 	}
-	if err == nil || errors.Is(err, link.ErrEnded) {
+	if _, told := errors.AsType[*failure.Error](err); told || err == nil || errors.Is(err, link.ErrEnded) {
 		return err
 	}
 	return failure.Run("start it again: its engines join anew", "%w", err)
