@@ -193,3 +193,72 @@ func reopen(t *testing.T, o Options) *Store {
 	}
 	return s
 }
+
+// Turns that a full disk lets nobody delete are not gone. Who is told that they are finds none of them once the server has begun
+// anew.
+func TestUnkeptOnAFullDisk(t *testing.T) {
+	skipShort(t)
+	t.Parallel()
+	dir, room := smallDisk(t)
+	stands, again := make(chan struct{}, 1), make(chan struct{}, 1)
+	o := Options{Dir: filepath.Join(dir, "nats"), Run: "test", FreeBytesMin: -1, WriterTTL: 100 * time.Millisecond,
+		Logf: func(format string, args ...any) {
+			text := fmt.Sprintf(format, args...)
+			t.Log(text)
+			switch {
+			case strings.Contains(text, "takes no writes"):
+				stands <- struct{}{}
+			case strings.Contains(text, "takes writes again"):
+				again <- struct{}{}
+			}
+		}}
+	s := reopen(t, o)
+	begin(t, s)
+	const most = 500 // one tombstone each, of which a page of the disk has room for some hundred
+	var ids []port.RolloutID
+	for g := range loop.GroupID(most) {
+		id := port.RolloutID{Group: 1 + g, Attempt: 1}
+		must(t, s.KeepTurn(id, 0, []byte("claim")))
+		ids = append(ids, id)
+	}
+	rest, err := os.Create(filepath.Join(dir, "rest"))
+	must(t, err)
+	for err == nil {
+		_, err = rest.Write(make([]byte, 4096))
+	}
+	must(t, rest.Close())
+	done := make(chan port.RolloutID)
+	go func() {
+		defer close(done)
+		for _, id := range ids {
+			must(t, s.UnkeepTurns(id))
+			done <- id
+		}
+	}()
+	gone := 0
+	for full := false; !full; {
+		select {
+		case <-stands:
+			full = true
+		case _, more := <-done:
+			if gone++; !more {
+				t.Fatal("there was room for all")
+			}
+		}
+	}
+	room()
+	<-again
+	for range done {
+		gone++
+	}
+	must(t, s.Close())
+	s = reopen(t, o)
+	for _, id := range ids[:gone] {
+		if n := s.KeptTurns(id); n > 0 {
+			t.Errorf("%d turns of %v are kept that nobody is to go on with", n, id)
+		}
+	}
+	if gone != most {
+		t.Errorf("%d of %d are gone", gone, most)
+	}
+}

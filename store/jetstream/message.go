@@ -47,13 +47,9 @@ type leaderReply struct {
 }
 
 func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message, error) {
-	reply, err := s.control.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, []byte(body))
+	r, err := s.askLeader(ctx, "GET."+stream, body)
 	if err != nil {
 		return message{}, err
-	}
-	var r leaderReply
-	if err := json.Unmarshal(reply.Data, &r); err != nil {
-		return message{}, fmt.Errorf("store: the server's answer: %w", err)
 	}
 	switch {
 	case r.Error != nil && (r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound || r.Error.Code == 404):
@@ -70,6 +66,31 @@ func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message
 		}
 	}
 	return m, nil
+}
+
+// askLeader sends a request about messages of a stream to its leader.
+func (s *Store) askLeader(ctx context.Context, call, body string) (r leaderReply, err error) {
+	reply, err := s.control.RequestWithContext(ctx, "$JS.API.STREAM.MSG."+call, []byte(body))
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(reply.Data, &r); err != nil {
+		return r, fmt.Errorf("store: the server's answer: %w", err)
+	}
+	return r, nil
+}
+
+// errorNoSequence is the server's word that a stream has no message of a sequence.
+const errorNoSequence = 10043
+
+// deleteMessage deletes a message of a stream. One that is gone is no error. With an error it may be there, and again after the
+// server has begun anew.
+func (s *Store) deleteMessage(ctx context.Context, stream string, seq uint64) error {
+	r, err := s.askLeader(ctx, "DELETE."+stream, fmt.Sprintf(`{"seq":%d,"no_erase":true}`, seq))
+	if err != nil || r.Error == nil || r.Error.ErrorCode == errorNoSequence || strings.HasSuffix(r.Error.Description, "EOF") { // it is behind the last
+		return err
+	}
+	return r.Error
 }
 
 // headerChunks is on every chunk of what readChunks reads: "COUNT BYTES CHECKSUM".

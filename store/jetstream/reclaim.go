@@ -240,9 +240,9 @@ func (p *payloads) deleteEach(ctx context.Context, seqs []uint64) {
 		wait.Go(func() {
 			for seq := range next {
 				try, cancel := context.WithTimeout(ctx, apiTimeout)
-				err := p.store.data.DeleteMsg(try, seq)
+				err := p.store.deleteMessage(try, p.store.names.data, seq)
 				cancel()
-				if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+				if err != nil {
 					continue
 				}
 				p.mutex.Lock()

@@ -273,10 +273,13 @@ func (s *Store) again(ctx context.Context, ask func(ctx context.Context) error) 
 // errorInProcess is the server's word that the same message is on its way: it was sent before, and is not stored yet.
 const errorInProcess = 10158
 
-// transient reports whether asking again may help: nobody answered, or the cluster has no leader.
+// errorNotDeleted is the server's word that it has not deleted a message, for want of room on its disk or else.
+const errorNotDeleted = 10057
+
+// transient reports whether asking again may help: nobody answered, the cluster has no leader, or the disk is full.
 func transient(err error) bool {
 	if api, is := errors.AsType[*jetstream.APIError](err); is {
-		return api.Code == 503 || api.Code == 408 || api.ErrorCode == errorInProcess
+		return api.Code == 503 || api.Code == 408 || api.ErrorCode == errorInProcess || api.ErrorCode == errorNotDeleted
 	}
 	if _, broken := errors.AsType[*net.OpError](err); broken { // the connection to a node that died
 		return true

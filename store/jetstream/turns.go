@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -63,22 +61,13 @@ func (s *Store) UnkeepTurns(id port.RolloutID) error {
 	p.mutex.Unlock()
 	for _, seq := range seqs {
 		if seq > 0 { // else the server lost it
-			if err := s.deleteMessage(s.data, seq); err != nil {
+			if err := s.again(s.ctx, func(ctx context.Context) error { return s.deleteMessage(ctx, s.names.data, seq) }); err != nil {
 				return fmt.Errorf("store: the turns of %v: %w", id, err)
 			}
 		}
 	}
 	s.DropTurns(id)
 	return s.awaitHolding()
-}
-
-// deleteMessage deletes a message of a stream, however long that takes. One that is gone is no error.
-func (s *Store) deleteMessage(stream jetstream.Stream, seq uint64) error {
-	err := s.again(s.ctx, func(ctx context.Context) error { return stream.DeleteMsg(ctx, seq) })
-	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
-		return nil
-	}
-	return err
 }
 
 // turns are the blobs of an attempt's turns in their order, up to the first that is missing.

@@ -282,7 +282,9 @@ func (l *Link) unkeep(subject string) error {
 		return nil
 	}
 	if err == nil {
-		err = l.store.deleteMessage(l.turns.stream, first.seq)
+		err = l.store.again(l.store.ctx, func(ctx context.Context) error {
+			return l.store.deleteMessage(ctx, l.store.names.turns, first.seq)
+		})
 	}
 	if err != nil {
 		return err
