@@ -54,8 +54,8 @@ func (v *validator) cells() {
 			v.fail(key, e.Cell, "is said of an engine that a fleet starts, which knows the control plane's own alone", own+", or leave out fleet")
 		case c.Evaluate.Slots > 0:
 			v.fail(key, e.Cell, "is said in a run that evaluates on its engines, which are the control plane's own", own+", or evaluate.slots 0")
-		case c.Store.NATS.URL == "":
-			v.fail(key, e.Cell, "cannot be reached: the control plane's NATS server is in its process, and opens no port", "store.nats.url, of servers that control plane and cell reach, or leave it out")
+		case c.Store.NATS.URL == "" && c.Store.NATS.Listen == "":
+			v.fail(key, e.Cell, "cannot be reached: the control plane's NATS server is in its process, and opens no port", "store.nats.listen, for that server to take cells in, store.nats.url, of servers that both reach, or leave it out")
 		case e.Stages > 0:
 			v.fail(key, e.Cell, "is said of an engine with stages, whose receivers know the control plane alone", own+fmt.Sprintf(", or leave out engines.%d.stages", i))
 		}

@@ -27,9 +27,11 @@ func TestCells(t *testing.T) {
 		cells    []string
 		numbers  []int
 	}{
-		"none":   {cellDocument("", "", ""), nil, nil},
-		"mixed":  {cellDocument(clustered, ", cell: rack-2", "", ", cell: b", ", cell: rack-2"), []string{"rack-2", "b"}, []int{1, 0, 2, 1}},
-		"ranged": {strings.ReplaceAll(cellDocument(clustered, ", cell: 'rack-{1..2}'"), "http://node0", "http://node{1..2}"), []string{"rack-1", "rack-2"}, []int{1, 2}},
+		"none":       {cellDocument("", "", ""), nil, nil},
+		"mixed":      {cellDocument(clustered, ", cell: rack-2", "", ", cell: b", ", cell: rack-2"), []string{"rack-2", "b"}, []int{1, 0, 2, 1}},
+		"listening":  {cellDocument("store: {nats: {listen: '10.0.0.5:4222'}}\n", ", cell: b"), []string{"b"}, []int{1}},
+		"everywhere": {cellDocument("store: {nats: {listen: '[::]:4222', url: 'nats://plane:4222'}}\n", ", cell: b"), []string{"b"}, []int{1}},
+		"ranged":     {strings.ReplaceAll(cellDocument(clustered, ", cell: 'rack-{1..2}'"), "http://node0", "http://node{1..2}"), []string{"rack-1", "rack-2"}, []int{1, 2}},
 	} {
 		parsed, err := Parse("test", []byte(strings.ReplaceAll(test.document, "slots: 8, cell: 'rack-{", "slots: 4, cell: 'rack-{")))
 		if err != nil {
@@ -63,6 +65,31 @@ func TestBadCells(t *testing.T) {
 		if err == nil || strings.Count(err.Error(), "engines.0.cell") != 1 || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
 			t.Errorf("%s: %v, want %q and %q", name, err, test.want, test.instead)
 		}
+	}
+}
+
+// TestListens: a server inside the process that takes cells in is there for cells, at an address that they reach.
+func TestListens(t *testing.T) {
+	listen := func(rest string) string { return "store: {nats: {listen: " + rest + "}}\n" }
+	for name, test := range map[string]struct{ document, want, instead string }{
+		"no port":      {cellDocument(listen("plane"), ", cell: b"), `store.nats.listen: "plane" is no address`, "HOST:PORT"},
+		"any port":     {cellDocument(listen("'plane:0'"), ", cell: b"), `store.nats.listen: "plane:0" is no address`, "HOST:PORT"},
+		"no cells":     {cellDocument(listen("'plane:4222'"), ""), "store.nats.listen", "engines.*.cell"},
+		"everywhere":   {cellDocument(listen("':4222'"), ", cell: b"), "store.nats.url", "nats://HOST:4222"},
+		"credentials":  {cellDocument(listen("'plane:4222', credentials: x"), ", cell: b"), "store.nats.credentials", "leave it out"},
+		"certificates": {cellDocument(listen("'plane:4222', tls_ca: x"), ", cell: b"), "store.nats.tls_ca", "leave it out"},
+		"replicas":     {cellDocument(listen("'plane:4222', replicas: 3"), ", cell: b"), "store.nats.replicas", "1, or"},
+	} {
+		if err := refusalOf(test.document); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
+			t.Errorf("%s: %v, want %q and %q", name, err, test.want, test.instead)
+		}
+	}
+	parsed, err := Parse("test", []byte(cellDocument(listen("'plane:4222'"), ", cell: b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := parsed.WithDefaults().Store.NATS; n.URL != "nats://plane:4222" || !n.Inside() {
+		t.Errorf("a server that listens is at %q, inside: %t", n.URL, n.Inside())
 	}
 }
 

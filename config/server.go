@@ -1,7 +1,9 @@
 package config
 
 import (
+	"net"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -59,8 +61,10 @@ type Watchdog struct {
 
 // NATS is where a control plane keeps log, payloads and, if asked to, weights.
 type NATS struct {
-	// URL of a cluster, such as nats://host:4222,nats://other:4222. Default: a server inside the process that opens no port.
+	// URL of a cluster, such as nats://host:4222,nats://other:4222, or where cells reach the server of store.nats.listen. Default: a server inside the process, at store.nats.listen if that is said.
 	URL string `json:"url,omitempty"`
+	// Listen is HOST:PORT at which the server inside the process takes in the run's cells, over TLS. Each enters by the file nats.pem in its directory. Default: it opens no port.
+	Listen string `json:"listen,omitempty"`
 	// Credentials is a .creds file.
 	Credentials string `json:"credentials,omitempty"`
 	// TLSCA, TLSCert and TLSKey are PEM files for the connection to the cluster.
@@ -79,6 +83,16 @@ type NATS struct {
 	Objects bool `json:"objects"`
 	// WriterS is how long the writer's lease lasts without being renewed, in seconds: a standby takes over after it. Default 5.
 	WriterS float64 `json:"writer_s" min:"0.5" max:"3600"`
+}
+
+// Inside reports whether the server is in the control plane's process.
+func (n NATS) Inside() bool { return n.URL == "" || n.Listen != "" }
+
+// everyHost reports whether an address HOST:PORT to listen on is of all of a machine's, and so none to connect to.
+func everyHost(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return host == "" || ip != nil && ip.IsUnspecified()
 }
 
 // Public returns the document without what must not be written down: the user and
@@ -124,6 +138,9 @@ func (c *Config) serverDefaults() {
 	orCount(&n.LogBytesMax, 1<<30, c.given("store.nats.log_bytes_max"))
 	orCount(&n.PayloadBytesMax, 8<<30, c.given("store.nats.payload_bytes_max"))
 	orNumber(&n.WriterS, 5, c.given("store.nats.writer_s"))
+	if n.Listen != "" && !everyHost(n.Listen) {
+		orWord(&n.URL, "nats://"+n.Listen)
+	}
 	orWord(&c.Store.Trace, "full")
 }
 
@@ -136,10 +153,34 @@ func (v *validator) server() {
 	if (n.TLSCert == "") != (n.TLSKey == "") {
 		v.fail("store.nats.tls_cert", n.TLSCert, "stands without its other half", "both store.nats.tls_cert and store.nats.tls_key, or neither")
 	}
-	if n.URL == "" && n.Replicas > 1 {
+	if n.Inside() && n.Replicas > 1 {
 		v.fail("store.nats.replicas", n.Replicas, "is more than the one server inside the process", "1, or store.nats.url of a cluster")
 	}
 	if n.Replicas%2 == 0 {
 		v.fail("store.nats.replicas", n.Replicas, "is even, which survives no more than one less", "1, 3 or 5")
 	}
+	if n.Listen != "" {
+		v.listens()
+	}
+}
+
+// listens checks what is said of a server inside the process that takes cells in.
+func (v *validator) listens() {
+	const key = "store.nats.listen"
+	n := &v.config.Store.NATS
+	_, port, err := net.SplitHostPort(n.Listen)
+	if number, wrong := strconv.ParseUint(port, 10, 16); err != nil || wrong != nil || number == 0 {
+		v.fail(key, n.Listen, "is no address", "HOST:PORT, such as 10.0.0.5:4222 or 0.0.0.0:4222")
+		return
+	}
+	if len(v.config.Cells()) == 0 {
+		v.fail(key, n.Listen, "takes in cells alone, and no engine is of one", "leave it out, or say engines.*.cell")
+	}
+	if n.URL == "" {
+		v.fail("store.nats.url", n.URL, "is missing: "+n.Listen+" is every address of a machine, and cells need one", "nats://HOST:"+port+", where cells reach the control plane")
+	}
+	const why, instead = "at the server of " + key + ", which has its own", "leave it out"
+	v.idle("store.nats.credentials", n.Credentials != "", why, instead)
+	v.idle("store.nats.tls_ca", n.TLSCA != "", why, instead)
+	v.idle("store.nats.tls_cert", n.TLSCert != "", why, instead)
 }

@@ -62,11 +62,11 @@ type Cell struct {
 	messages app.Messages
 }
 
+// endEvery is the time between two looks whether the run has ended.
+const endEvery = time.Second
+
 // storeWait is how long a cell that ends waits for NATS to take what was sampled.
 const storeWait = 5 * time.Second
-
-// FolderName is that of the directories of cells in a run's directory.
-const FolderName = "cells"
 
 // New checks what can be checked without the run.
 func New(a *app.Process, cfg config.Config, o Options) (*Cell, error) {
@@ -81,7 +81,7 @@ func New(a *app.Process, cfg config.Config, o Options) (*Cell, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cell{app: a, opt: o, player: players, own: filepath.Join(o.Dir, FolderName, o.Cell)}
+	c := &Cell{app: a, opt: o, player: players, own: parts.CellDir(o.Dir, o.Cell)}
 	if c.Parts, err = parts.New(cfg, o.Dir, parts.ServeRules(cfg), c.logf); err != nil {
 		return nil, errors.Join(err, players.Close())
 	}
@@ -124,6 +124,11 @@ func (c *Cell) run(ctx context.Context) error {
 	if _, ended := origin.FinishedAt(c.Dir); ended { // nobody would answer
 		return link.ErrEnded
 	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if c.Cfg.Store.NATS.Inside() {
+		go c.watchEnd(ctx, end)
+	}
 	if err := c.connect(ctx); err != nil {
 		return err
 	}
@@ -135,8 +140,6 @@ func (c *Cell) run(ctx context.Context) error {
 	}
 	began := time.Now()
 	clock := func() int64 { return time.Since(began).Nanoseconds() }
-	ctx, end := context.WithCancelCause(ctx)
-	defer end(nil)
 	o := c.follower(clock)
 	o.Joined = func() { // its rollouts are those of the process before
 		if err := c.door.open(); err != nil {
@@ -171,6 +174,23 @@ func (c *Cell) run(ctx context.Context) error {
 	return errors.Join(c.failed(err), played)
 }
 
+// watchEnd ends a cell whose NATS server ends with the control plane, once the run's directory says that the run has ended: the
+// cell may have been cut off by then.
+func (c *Cell) watchEnd(ctx context.Context, end context.CancelCauseFunc) {
+	every := time.NewTicker(endEvery)
+	defer every.Stop()
+	for {
+		select {
+		case <-every.C:
+		case <-ctx.Done():
+			return
+		}
+		if _, ended := origin.FinishedAt(c.Dir); ended {
+			end(link.ErrEnded)
+		}
+	}
+}
+
 // failed is the error of a cell that its run does not let go on.
 func (c *Cell) failed(err error) error {
 	if refusal, refused := errors.AsType[*drive.Refusal](err); refused {
@@ -184,18 +204,17 @@ func (c *Cell) failed(err error) error {
 
 // connect reaches the run, waits until it has begun, and goes on with its document.
 func (c *Cell) connect(ctx context.Context) (err error) {
-	n := c.Cfg.Store.NATS
-	c.wire, err = jetstream.OpenLink(ctx, jetstream.Options{URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
-		Run: c.opt.Run, Logf: c.logf}, c.opt.Cell)
-	if err != nil {
-		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
-	}
-	c.OnClose(c.wire.Close)
 	waits := time.AfterFunc(time.Second, func() {
 		c.logf("cell %s waits for the run %s to begin at %s: headway serve with this document and --name %s begins it", c.opt.Cell, c.opt.Run, c.Cfg.Public().Store.NATS.URL, c.opt.Run)
 	})
+	defer waits.Stop()
+	o := parts.CellStore(c.Cfg, c.Dir, c.opt.Cell)
+	o.Logf = c.logf
+	if c.wire, err = jetstream.OpenLink(ctx, o, c.opt.Cell); err != nil {
+		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
+	}
+	c.OnClose(c.wire.Close)
 	header, _, err := c.wire.Begin(ctx)
-	waits.Stop()
 	if err != nil {
 		return failure.Run("", "cell %s: the log of the run %s: %w", c.opt.Cell, c.opt.Run, err)
 	}

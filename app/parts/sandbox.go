@@ -64,7 +64,7 @@ func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func
 // of the cluster that has its log, so that a standby elsewhere has the same.
 func SandboxOwner(cfg config.Config, dir string) string {
 	place := cfg.Public().Store.NATS.URL + "\n" + filepath.Base(dir)
-	if cfg.Store.NATS.URL == "" {
+	if cfg.Store.NATS.Inside() {
 		host, _ := os.Hostname()
 		whole, err := filepath.Abs(dir)
 		place = host + "\n" + whole

@@ -41,22 +41,20 @@ func (p *Plane) open(ctx context.Context, cancel context.CancelCauseFunc) (*live
 	if p.Cfg.Store.Trace == "full" {
 		mirror = trace.Path(p.Dir)
 	}
-	dir := filepath.Join(p.Dir, origin.NatsDir)
-	if n.URL != "" {
-		dir = ""
-	}
-	store, err := jetstream.Open(ctx, jetstream.Options{
-		URL: n.URL, Credentials: n.Credentials, TLSCA: n.TLSCA, TLSCert: n.TLSCert, TLSKey: n.TLSKey,
-		Dir: dir, Run: p.name, Replicas: n.Replicas,
-		LogBytesMax: int64(n.LogBytesMax), PayloadBytesMax: int64(n.PayloadBytesMax), WriterTTL: config.Seconds(n.WriterS),
-		Always: p.Cfg.Store.Durability == "always", TracePath: mirror, Logf: p.logf,
-		CellTurns: p.Rules.ResumeRestart && p.Rules.EngineCells != nil,
-	})
+	o := parts.Store(p.Cfg, p.Dir, filepath.Join(p.Dir, origin.NatsDir))
+	o.Replicas, o.WriterTTL = n.Replicas, config.Seconds(n.WriterS)
+	o.LogBytesMax, o.PayloadBytesMax = int64(n.LogBytesMax), int64(n.PayloadBytesMax)
+	o.Always, o.TracePath, o.Logf = p.Cfg.Store.Durability == "always", mirror, p.logf
+	o.CellTurns = p.Rules.ResumeRestart && p.Rules.EngineCells != nil
+	store, err := jetstream.Open(ctx, o)
 	if err != nil {
 		return nil, failure.Run(p.damageHint(err), "the store of %s: %w", p.Dir, err)
 	}
 	p.log = store
 	p.OnClose(store.Close)
+	if n.Listen != "" {
+		p.logf("cells enter the NATS server at %s, each by the file nats.pem in its directory", n.Listen)
+	}
 	if err := p.acquire(ctx, cancel); err != nil {
 		return nil, err
 	}
@@ -100,8 +98,8 @@ func (p *Plane) foreign(dir string, newest loop.Version, err error) error {
 		return failure.Run("", "%w", err)
 	}
 	where := "the store in " + filepath.Join(p.Dir, "state")
-	if url := p.Cfg.Public().Store.NATS.URL; url != "" {
-		where = "the cluster at " + url
+	if n := p.Cfg.Public().Store.NATS; !n.Inside() {
+		where = "the cluster at " + n.URL
 	}
 	return failure.Usage("name the cluster that has the run's log (--nats), restore the log from a copy, or begin under another --name",
 		"%s has versions up to %d, and %s has no log of a run called %s", dir, newest, where, p.name)
@@ -112,7 +110,7 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
 	standby := time.AfterFunc(standbyAfter, func() {
-		if p.Cfg.Store.NATS.URL == "" {
+		if p.Cfg.Store.NATS.Inside() {
 			return // nobody else can have the directory: it only takes its time to read it
 		}
 		p.awaits("the run's writer to give it up", "")
@@ -120,7 +118,7 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		p.logf("standing by: another process is the writer of %s", p.name)
 	})
 	epoch, lost, err := p.log.Acquire(ctx, name)
-	if !standby.Stop() && p.Cfg.Store.NATS.URL != "" {
+	if !standby.Stop() && !p.Cfg.Store.NATS.Inside() {
 		p.takeover = true
 	}
 	if err != nil {
@@ -142,7 +140,7 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 
 // damageHint says what helps where the log has lost lines that its mirror may have; "" for any other error.
 func (p *Plane) damageHint(err error) string {
-	if !errors.Is(err, jetstream.ErrLogDamaged) || p.Cfg.Store.NATS.URL != "" || p.Cfg.Store.Trace != "full" {
+	if !errors.Is(err, jetstream.ErrLogDamaged) || !p.Cfg.Store.NATS.Inside() || p.Cfg.Store.Trace != "full" {
 		return ""
 	}
 	return fmt.Sprintf("headway restore-log %s writes the log anew from its mirror, and keeps the damaged one", p.Dir)

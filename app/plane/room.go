@@ -23,7 +23,7 @@ const (
 // awaitRoom waits for room on the disk where the store is in this process, as a run does that goes on. A start
 // that failed would be started again, and again, with less to read of why.
 func (p *Plane) awaitRoom(ctx context.Context) error {
-	if p.Cfg.Store.NATS.URL != "" {
+	if !p.Cfg.Store.NATS.Inside() {
 		return nil
 	}
 	every := time.NewTicker(roomEvery)

@@ -18,7 +18,7 @@ func (p *Plane) buildSenders() {
 	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.logf})
 		var shared notes
-		if p.Cfg.Store.NATS.URL != "" {
+		if !p.Cfg.Store.NATS.Inside() {
 			shared = p.log
 		}
 		p.groups = openRegistry(p.Dir, shared, p.logf)

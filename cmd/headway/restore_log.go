@@ -82,7 +82,7 @@ func (c *restoreLogCmd) options(a *app.Process) (o jetstream.Options, err error)
 		return o, err
 	}
 	document = document.WithDefaults()
-	if document.Store.NATS.URL != "" {
+	if !document.Store.NATS.Inside() {
 		return o, failure.Usage("restore its streams with the NATS command line: docs/standby-and-backup.md", "the log of %s is in a NATS cluster", c.Dir)
 	}
 	if document.Store.Trace != "full" {

@@ -56,7 +56,7 @@ func (c *serveCmd) Run(a *app.Process) (err error) {
 	if err := origin.CheckFolder(cfg.Store.Dir); err != nil {
 		return err
 	}
-	if err := origin.RefuseOthersDirectory(dir, cfg.Store.NATS.URL != ""); err != nil {
+	if err := origin.RefuseOthersDirectory(dir, !cfg.Store.NATS.Inside()); err != nil {
 		return err
 	}
 	listener, err := listen(cfg)

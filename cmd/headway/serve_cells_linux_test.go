@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -155,13 +157,13 @@ func (s *served) says(text string) {
 	}
 }
 
-// TestServeCells: a run trains with the engines of a cell in another process. The control plane is killed while the cell plays, and
+// TestServeCells: a run trains with the engines of a cell in another process, which the control plane's own NATS server takes in.
+// The control plane is killed while the cell plays, and
 // nothing of the cell is lost. The cell is killed, and another process of it goes on. Both end with the run.
 func TestServeCells(t *testing.T) {
-	n := newNATSServer(t)
 	const steps = 8
 	dir, a, b := t.TempDir(), newHeldPolicy(t), newHeldPolicy(t)
-	document := fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, b.url, fmt.Sprintf("tasks, tasks: {file: %s}", taskFile(t)), steps)
+	document := fmt.Sprintf(strings.Replace(cellsDocument, "url: %q", "listen: %q", 1), scriptedModel(t), freeAddress(t), a.url, b.url, fmt.Sprintf("tasks, tasks: {file: %s}", taskFile(t)), steps)
 	s := startServe(t, dir, document, "--json")
 	c := startCell(t, dir, "b")
 	c.says("the run has it join")
@@ -191,6 +193,12 @@ func TestServeCells(t *testing.T) {
 	elsewhere := startCell(t, dirBeside(t, dir, document), "b") // as on another machine
 	elsewhere.says("the run has it join")
 	c.ends(1, "is replaced by incarnation")
+	for change, want := range map[string]string{
+		"group_size: 2": `rollout.group_size began as "4", now "2"`,
+		"group_size: 4, channels: [routed_experts]": "rollout.channels",
+	} {
+		startCell(t, dirBeside(t, dir, strings.Replace(document, "group_size: 4", change, 1)), "b").ends(2, want)
+	}
 	s.steps(steps - 5)
 	status := s.final()
 	elsewhere.ends(0, "the run has made all of its train steps")
@@ -200,12 +208,19 @@ func TestServeCells(t *testing.T) {
 	checkCellLog(t, filepath.Join(dir, "runs", "r"))
 	startCell(t, dir, "b").ends(0, "the run has made all of its train steps")
 	startCell(t, dir, "z").ends(2, `the document has no cell "z"; its cells are b`)
-	for change, want := range map[string]string{
-		"group_size: 2": `rollout.group_size began as "4", now "2"`,
-		"group_size: 4, channels: [routed_experts]": "rollout.channels",
-	} {
-		startCell(t, dirBeside(t, dir, strings.Replace(document, "group_size: 4", change, 1)), "b").ends(2, want)
+}
+
+// freeAddress is a port of this machine that nothing listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err == nil {
+		err = l.Close()
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }
 
 // dirBeside is a directory with a document, in which the run of another has its versions.
@@ -215,6 +230,10 @@ func dirBeside(t *testing.T, dir, document string) string {
 	err := os.MkdirAll(filepath.Join(beside, "runs", "r"), 0o700)
 	if err == nil {
 		err = os.Symlink(filepath.Join(dir, "runs", "r", "weights"), filepath.Join(beside, "runs", "r", "weights"))
+	}
+	own := filepath.Join("runs", "r", "cells", "b")
+	if file, missing := os.ReadFile(filepath.Join(dir, own, "nats.pem")); err == nil && missing == nil { // the disk is of both
+		err = errors.Join(os.MkdirAll(filepath.Join(beside, own), 0o700), os.WriteFile(filepath.Join(beside, own, "nats.pem"), file, 0o600))
 	}
 	if err == nil {
 		err = os.WriteFile(filepath.Join(beside, "run.yaml"), []byte(document), 0o644)

@@ -1,5 +1,5 @@
 // Package jetstream keeps a run's event log, payloads, blobs and snapshots in NATS JetStream. That is
-// a server inside this process that opens no port, or a cluster. It implements port.Store and port.Blobs.
+// a server inside this process, or a cluster. It implements port.Store and port.Blobs.
 //
 // # What is where
 //

@@ -52,8 +52,16 @@ func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
 		return nil, errors.New("store: a cell of its own needs the address of the run's NATS servers, and URL is empty")
 	}
 	s := newStore(o)
-	l := &Link{store: s, cell: cell, subject: s.names.cells + "." + cell, answered: func([]byte) {}, back: func() {},
+	l := &Link{store: s, cell: cell, subject: s.names.cellSubject(cell), answered: func([]byte) {}, back: func() {},
 		turns: cellTurns{attempts: map[loop.GroupID]map[port.RolloutID]*standing{}, kept: map[loop.GroupID]map[port.RolloutID]int{}}}
+	s.entering = func() ([]nats.Option, error) {
+		options := []nats.Option{nats.CustomInboxPrefix(s.names.inbox(cell))}
+		if o.CellFile == "" {
+			return options, nil
+		}
+		enter, err := enterAs(cell, o.CellFile)
+		return append(options, enter...), err
+	}
 	if err := l.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}

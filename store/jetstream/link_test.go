@@ -20,12 +20,11 @@ var errEnough = errors.New("enough")
 // TestLinkFollows: a link hands over what is appended behind its begin, and where each append ends: one that is cut into
 // messages, one of a line that is cut into pieces, and one behind another writer's take-over.
 func TestLinkFollows(t *testing.T) {
-	url := startServer(t, nil)
-	o := Options{URL: url, Run: "followed"}
+	o := Options{URL: serverWithRights(t, "followed"), Run: "followed"}
 	first := open(t, o)
 	enc := begin(t, first)
 	must(t, first.Append([][]byte{storetest.Event(enc, 1)}))
-	l, err := OpenLink(t.Context(), o, "b")
+	l, err := OpenLink(t.Context(), asCell(t, o, "b"), "b")
 	must(t, err)
 	defer l.Close()
 	h, at, err := l.Begin(t.Context())
@@ -116,12 +115,12 @@ func TestLinkSpeaks(t *testing.T) {
 
 // TestLinkIncarnates: each process of a cell is another, in a run whose writer renews its lease beside.
 func TestLinkIncarnates(t *testing.T) {
-	url := startServer(t, nil)
+	url := serverWithRights(t, "given")
 	o := Options{URL: url, Run: "given", WriterTTL: 30 * time.Millisecond}
 	s := open(t, o)
 	begin(t, s)
 	storetest.Incarnations(t, func(t *testing.T, cell string) func(context.Context) (int64, error) {
-		l, err := OpenLink(t.Context(), o, cell)
+		l, err := OpenLink(t.Context(), asCell(t, o, cell), cell)
 		must(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		return l.Incarnate
@@ -139,9 +138,8 @@ func TestLinkIncarnates(t *testing.T) {
 
 // TestLinkWaitsForARun: a link begins where there is a run, and ends with its context before.
 func TestLinkWaitsForARun(t *testing.T) {
-	url := startServer(t, nil)
-	o := Options{URL: url, Run: "late"}
-	l, err := OpenLink(t.Context(), o, "b")
+	o := Options{URL: serverWithRights(t, "late"), Run: "late"}
+	l, err := OpenLink(t.Context(), asCell(t, o, "b"), "b")
 	must(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -24,7 +24,7 @@ const (
 // Options of a store. Run, and one of URL and Dir, must be set.
 type Options struct {
 	// URL is a cluster's address, or several with commas between them. Empty: a server
-	// inside this process, which opens no port and keeps its files in Dir.
+	// inside this process, which keeps its files in Dir.
 	URL string
 	// Credentials is a .creds file for URL; empty for none.
 	Credentials string
@@ -32,6 +32,12 @@ type Options struct {
 	TLSCA, TLSCert, TLSKey string
 	// Dir is the embedded server's directory, made if it is missing. One process at a time has it.
 	Dir string
+	// Listen is the address, HOST:PORT, at which an embedded server takes in cells of the run, over TLS; empty opens no port.
+	// Cells has, for the name of each, the file that is written for it: the server's certificate and the cell's secret.
+	Listen string
+	Cells  map[string]string
+	// CellFile is such a file, for the Link of a cell whose URL is of a server that listens; empty for other servers.
+	CellFile string
 	// Run names the run. Stores of one cluster with the same name are one run's.
 	Run string
 	// Replicas of every stream; 0 means 1.
@@ -83,6 +89,7 @@ func (o Options) Validate() error {
 	}
 	check(o.Run != "", "Run is empty, want the run's name")
 	check((o.URL == "") != (o.Dir == ""), "URL is %q and Dir %q, want one of them: a cluster, or an embedded server's directory", o.URL, o.Dir)
+	check(o.Listen == "" || o.Dir != "", "Listen is %q without Dir, want an embedded server's directory", o.Listen)
 	check(o.Replicas >= 0 && o.Replicas <= 5, "Replicas is %d, want 1 to 5", o.Replicas)
 	check(o.URL != "" || o.Replicas <= 1, "Replicas is %d with the one server inside this process, want 1", o.Replicas)
 	check(o.LogBytesMax >= 0 && o.PayloadBytesMax >= 0, "LogBytesMax is %d and PayloadBytesMax %d, want neither negative", o.LogBytesMax, o.PayloadBytesMax)

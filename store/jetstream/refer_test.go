@@ -14,7 +14,7 @@ import (
 // openCell opens the link of a process of a cell, which has an incarnation.
 func openCell(t testing.TB, o Options, cell string) *Link {
 	t.Helper()
-	l, err := OpenLink(t.Context(), o, cell)
+	l, err := OpenLink(t.Context(), asCell(t, o, cell), cell)
 	must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	_, _, err = l.Begin(t.Context())
@@ -59,7 +59,7 @@ func messages(t *testing.T, s *Store) uint64 {
 // TestReferredPayloads: the writer reads what a cell has put, in one message or several, however often it is told of it. The
 // last attempt counts in whatever order they come. What is forgotten leaves the stream.
 func TestReferredPayloads(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "referred"}
+	o := Options{URL: serverWithRights(t, "referred"), Run: "referred"}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
@@ -82,7 +82,7 @@ func TestReferredPayloads(t *testing.T) {
 // TestPayloadBeforeItsReference: a payload that the writer has not been told of is not removed, and a writer that takes over finds
 // it. It is removed once another process of its cell has spoken.
 func TestPayloadBeforeItsReference(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "unsaid"}
+	o := Options{URL: serverWithRights(t, "unsaid"), Run: "unsaid"}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
@@ -125,7 +125,7 @@ func TestPayloadBeforeItsReference(t *testing.T) {
 
 // TestBadReferences: a reference that is none, or another payload's, is refused and changes nothing.
 func TestBadReferences(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "bad"}
+	o := Options{URL: serverWithRights(t, "bad"), Run: "bad"}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
@@ -150,7 +150,7 @@ func TestBadReferences(t *testing.T) {
 // TestPutReferredWithoutRoom: a stream that is full is said in the store's own word. What is forgotten there is removed by itself,
 // little as it is and behind payloads that live, so that the next finds room.
 func TestPutReferredWithoutRoom(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "full", PayloadBytesMax: 4 << 20}
+	o := Options{URL: serverWithRights(t, "full"), Run: "full", PayloadBytesMax: 4 << 20}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")

@@ -29,8 +29,9 @@ const (
 
 // embedded is a server inside this process.
 type embedded struct {
-	options Options
-	lock    *lock.Lock
+	options  Options
+	lock     *lock.Lock
+	entrance *entrance // nil for a server that does not listen
 
 	mutex   sync.Mutex
 	server  *server.Server // nil while there is none
@@ -47,7 +48,13 @@ func startEmbedded(o Options) (*embedded, error) {
 		return nil, err
 	}
 	e := &embedded{options: o, lock: held}
-	if e.server, err = newServer(o); err != nil {
+	if o.Listen != "" {
+		e.entrance, err = openEntrance(o)
+	}
+	if err == nil {
+		e.server, err = newServer(o, e.entrance)
+	}
+	if err != nil {
 		held.Release()
 		return nil, err
 	}
@@ -56,8 +63,8 @@ func startEmbedded(o Options) (*embedded, error) {
 
 // newServer starts a server, which verifies its files first, however long that takes. One that cannot begin returns from
 // its start as one that has, and is never ready: to wait for it would be in vain.
-func newServer(o Options) (*server.Server, error) {
-	s, err := server.NewServer(&server.Options{
+func newServer(o Options, e *entrance) (*server.Server, error) {
+	options := &server.Options{
 		ServerName: "headway",
 		DontListen: true,
 		NoLog:      true,
@@ -71,7 +78,13 @@ func newServer(o Options) (*server.Server, error) {
 		JetStreamMaxStore:  1 << 60,
 		JetStreamMaxMemory: 64 << 20,
 		WriteDeadline:      time.Minute,
-	})
+	}
+	if e != nil {
+		if err := e.listenOn(options, o); err != nil {
+			return nil, err
+		}
+	}
+	s, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
 	}
@@ -132,7 +145,7 @@ func (e *embedded) restartAfter(do func() error) error {
 	}
 	failed := do()
 	var err error
-	e.server, err = newServer(e.options)
+	e.server, err = newServer(e.options, e.entrance)
 	return errors.Join(failed, err)
 }
 
@@ -151,9 +164,9 @@ func (e *embedded) stop() {
 	e.lock.Release()
 }
 
-// dial opens a connection to the embedded server or to the cluster.
-func dial(o Options, e *embedded, what string) (*nats.Conn, error) {
-	options := []nats.Option{
+// dial opens a connection to the embedded server or to the cluster, with more options.
+func dial(o Options, e *embedded, what string, more []nats.Option) (*nats.Conn, error) {
+	options := append([]nats.Option{
 		nats.Name("headway " + o.Run + " " + what),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
@@ -162,11 +175,11 @@ func dial(o Options, e *embedded, what string) (*nats.Conn, error) {
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			o.Logf("store: NATS: %v", err)
 		}),
-	}
+	}, more...)
 	url := o.URL
 	if e != nil {
 		url = ""
-		options = append(options, nats.InProcessServer(e))
+		options = append(append(options, nats.InProcessServer(e)), e.entrance.enter()...)
 	}
 	if o.Credentials != "" {
 		options = append(options, nats.UserCredentials(o.Credentials))

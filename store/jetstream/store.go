@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"strconv"
 	"strings"
@@ -60,7 +61,8 @@ type Store struct {
 	// hearsCells: a cell in another process has spoken. ended are groups whose turns there are to be removed.
 	hearsCells atomic.Bool
 	ended      endedGroups
-	noTurns    sync.Once // said that turns find no room
+	noTurns    sync.Once                     // said that turns find no room
+	entering   func() ([]nats.Option, error) // more by which this process connects
 }
 
 var (
@@ -126,7 +128,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 }
 
 func newStore(o Options) *Store {
-	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run), ended: endedGroups{wake: make(chan struct{}, 1)}}
+	s := &Store{options: o.WithDefaults(), names: namesOf(o.Run), ended: endedGroups{wake: make(chan struct{}, 1)}, entering: func() ([]nats.Option, error) { return nil, nil }}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -174,12 +176,20 @@ func (s *Store) open(ctx context.Context) error {
 }
 
 // connect dials until somebody answers, for dialTimeout: servers that are started together
-// with this process may take a moment.
+// with this process may take a moment. A control plane whose server takes this process in may come much later.
 func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
 	for began := time.Now(); ; {
-		conn, err := dial(s.options, s.embedded, what)
-		if err == nil || !errors.Is(err, nats.ErrNoServers) || time.Since(began) > dialTimeout || !s.pause(ctx, 100*time.Millisecond) {
+		more, err := s.entering()
+		var conn *nats.Conn
+		if err == nil {
+			conn, err = dial(s.options, s.embedded, what, more)
+		}
+		comes := errors.Is(err, nats.ErrNoServers) || errors.Is(err, fs.ErrNotExist)
+		if late := s.options.CellFile == "" && time.Since(began) > dialTimeout; err == nil || !comes || late {
 			return conn, err
+		}
+		if !s.pause(ctx, 100*time.Millisecond) {
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
 }

@@ -47,7 +47,7 @@ func readsTurns(t *testing.T, l *Link, id port.RolloutID, want [][]byte) {
 // TestTurnsOfACell: the next process of a cell reads what was kept, and goes on with it. From then on the process before keeps
 // nothing of the attempt. Those of other cells, and of attempts that nobody has taken up, are their own.
 func TestTurnsOfACell(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id, other := port.RolloutID{Group: 12, Sample: 3, Attempt: 2}, port.RolloutID{Group: 12, Sample: 4, Attempt: 1}
 	first, c := openCell(t, o, "rack.1-b"), openCell(t, o, "1-b")
@@ -74,7 +74,7 @@ func TestTurnsOfACell(t *testing.T) {
 // Turns of an attempt are kept by several callers at once. A process that goes on with it uses numbers again that lie behind
 // one that is missing.
 func TestTurnsOfACellAtOnce(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	first := openCell(t, o, "b")
@@ -99,7 +99,7 @@ func TestTurnsOfACellAtOnce(t *testing.T) {
 
 // A turn that was put and whose answer was lost is put once more, and is there once.
 func TestTurnOfACellIsPutTwice(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	l := openCell(t, o, "b")
@@ -120,7 +120,7 @@ func TestTurnOfACellIsPutTwice(t *testing.T) {
 
 // TestTurnsOfACellAreRemoved: the writer removes turns with their group, and at its start those of groups that have ended.
 func TestTurnsOfACellAreRemoved(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
@@ -154,7 +154,7 @@ func TestTurnsOfACellAreRemoved(t *testing.T) {
 
 // A damaged turn is an error, and full streams and those of earlier builds keep nothing.
 func TestTurnsOfACellThatCannotBe(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true, PayloadBytesMax: 1 << 20}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true, PayloadBytesMax: 1 << 20}
 	s := open(t, o)
 	begin(t, s)
 	id := port.RolloutID{Group: 1, Attempt: 1}
@@ -178,7 +178,7 @@ func TestTurnsOfACellThatCannotBe(t *testing.T) {
 // TestUnkeptInACell: of what is not to be gone on with the next process finds nothing. Where that has taken it up, the one
 // before is told so.
 func TestUnkeptInACell(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	for turns := range 3 {
 		id, taken := port.RolloutID{Group: 1, Sample: int32(turns), Attempt: 1}, port.RolloutID{Group: 2, Sample: int32(turns), Attempt: 1}
@@ -200,7 +200,7 @@ func TestUnkeptInACell(t *testing.T) {
 
 // TestFullOfTurns: a stream that takes no turn more takes marks, so that what is kept is taken up.
 func TestFullOfTurns(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true, PayloadBytesMax: 4 << 20}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true, PayloadBytesMax: 4 << 20}
 	begin(t, open(t, o))
 	first := openCell(t, o, "b")
 	kept := map[port.RolloutID][][]byte{}
@@ -226,7 +226,7 @@ func TestFullOfTurns(t *testing.T) {
 
 // A cell whose stream of turns NATS has lost keeps nothing more, and goes on. What it knew of groups goes with them.
 func TestTurnsAreLost(t *testing.T) {
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	s := open(t, o)
 	begin(t, s)
 	id, other := port.RolloutID{Group: 1, Attempt: 1}, port.RolloutID{Group: 2, Attempt: 1}
@@ -261,7 +261,7 @@ func TestTurnOnItsWay(t *testing.T) {
 	if err := (&jetstream.APIError{Code: 409, ErrorCode: errorInProcess}); !transient(err) {
 		t.Error("a message that is on its way is not sent again")
 	}
-	o := Options{URL: startServer(t, nil), Run: "turns", CellTurns: true}
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
 	begin(t, open(t, o))
 	id := port.RolloutID{Group: 1, Attempt: 1}
 	l := openCell(t, o, "b")

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/headway-rl/headway/app/cell"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
 	"github.com/headway-rl/headway/cmd/lab/world/plan"
@@ -168,7 +168,7 @@ func (w *World) place() {
 	}
 	for _, number := range p.Cells() {
 		name := plan.CellName(number)
-		w.put(name, filepath.Join("runs", runName, cell.FolderName, name), p.Durable, w.serveCell)
+		w.put(name, parts.CellDir(filepath.Join("runs", runName), name), p.Durable, w.serveCell)
 	}
 	for rank := range max(p.Trainer.Ranks, 1) {
 		w.put(rankHost(rank), "", false, func(h *machine.Host) error { return w.serveTrainer(h, rank) })
