@@ -13,7 +13,7 @@ func (d drawer) calls(p *Plan) {
 	}
 	all := []func(drawer, *Plan) bool{
 		drawer.amid, drawer.amid, drawer.unstored, drawer.slowly, drawer.slowly, drawer.shared, drawer.shared, drawer.anew, drawer.anew, drawer.unheld, drawer.switches,
-		drawer.unplaced, drawer.deposed, drawer.aborts, drawer.choices, drawer.ranges, drawer.damage,
+		drawer.unplaced, drawer.deposed, drawer.aborts, drawer.choices, drawer.ranges, drawer.damage, drawer.unkept, drawer.unkept,
 	}
 	d.calm(p)
 	for !all[d.IntN(len(all))](d, p) { // one that is not about such a world
@@ -312,6 +312,26 @@ func (d drawer) ranges(p *Plan) bool {
 		p.Faults = append(p.Faults,
 			Fault{AtMS: at, Kind: Kill, Host: "trainer", ForMS: 50, N: 1},
 			Fault{AtMS: at, Kind: Reset, Host: "trainer", Await: Await{By: "trainer", Asks: "weights files", N: 1, LaterMS: int64(d.of(0, 1, 1, 2))}})
+	}
+	return true
+}
+
+// unkept has a plane's disk be full in the middle of chats, for longer than the plane goes between two looks at it. The plane
+// begins anew before there is room again, or just after.
+func (d drawer) unkept(p *Plan) bool {
+	if !p.Embedded || p.Store.PayloadBytesMax > 0 || p.Rows || p.Chat != nil && p.Chat.Players > 0 {
+		return false
+	}
+	if p.Chat == nil {
+		p.Chat = &Chat{Choices: 1, WaitMS: d.of(500, 1000)}
+	}
+	p.Chat.Turns = max(p.Chat.Turns, 3)
+	for range 3 {
+		at, lasts := d.soon(p), d.of(1500, 2000, 3000)
+		event := Await{By: "worker", Hears: "v1 completions", N: uint64(d.of(1, 2, 3))}
+		full := Fault{AtMS: at, Kind: Full, Host: d.one(p.hosts(), "plane"), ForMS: int64(lasts), Await: event}
+		event.LaterMS = int64(d.of(lasts/2, lasts-300, lasts+100))
+		p.Faults = append(p.Faults, full, Fault{AtMS: at, Kind: Kill, Host: full.Host, ForMS: 50, N: uint64(d.of(1, 1, 10)), Await: event})
 	}
 	return true
 }
