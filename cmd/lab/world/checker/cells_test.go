@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
 )
 
 // cellLog is a log of two engines of the cell b and one of the planes, as far as an attempt plays on engine 1. The lines
@@ -80,6 +82,23 @@ func TestCells(t *testing.T) {
 		}
 		if a := l.attempts[attemptID{1, 0, 1}]; a == nil || a.state != test.state {
 			t.Errorf("%s: the attempt is %+v, want it %s", test.what, a, test.state)
+		}
+	}
+}
+
+// The answer to a claim may be lost with the cell or the plane that gave it. The claim is kept, and ends as silent later.
+func TestAClaimMayBeLostWithWhoGaveIt(t *testing.T) {
+	for _, test := range []struct {
+		engine int64
+		host   string
+		broken bool
+	}{{1, "cell0", false}, {1, "worker0", false}, {1, "plane0", true}, {0, "plane0", false}, {0, "cell0", true}} {
+		c := &check{count: map[string]int{}, outages: []outage{{span{2 * second, 3 * second}, test.host, "power", ""}}, ending: history.Ending{Finished: true}}
+		c.log = &ledger{c: c, times: []int64{0, second, 5 * second}}
+		c.log.rules.EngineCells = []int{0, 1}
+		e := &expiry{check: c, clocks: clocks{{0, 0}}}
+		if e.givenToNobody(&attempt{began: 1, ended: 2, engine: test.engine}); says(c.found, RuleClaim) != test.broken {
+			t.Errorf("engine %d, %s: %+v", test.engine, test.host, c.found)
 		}
 	}
 }

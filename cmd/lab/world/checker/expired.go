@@ -132,14 +132,18 @@ func (e *expiry) claimEnded(a *attempt) {
 }
 
 // givenToNobody reports an attempt that ended for its worker's silence, though no worker had it and no answer to one can
-// have been lost.
+// have been lost. A cell gives out the claims of its own engines, and a plane those of the others.
 func (e *expiry) givenToNobody(a *attempt) {
 	from, ok := e.log.earliest(e.clocks, a.began)
 	to, ok2 := e.log.latest(e.clocks, a.ended)
 	if !ok || !ok2 || !e.ending.Finished {
 		return
 	}
-	if !slices.ContainsFunc(e.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && o.between("worker", "plane") }) {
+	gives := "plane"
+	if e.log.rules.cellOf(a.engine) != 0 {
+		gives = "cell"
+	}
+	if !slices.ContainsFunc(e.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && o.between("worker", gives) }) {
 		e.fail(RuleClaim, -1, "%v ended by event %d for its worker's silence, and no worker had been given it", a.id, a.ended)
 	}
 }
