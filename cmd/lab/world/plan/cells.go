@@ -20,14 +20,14 @@ func (p Plan) Cells() (all []int) {
 	return slices.Compact(all)
 }
 
-// Homes are where workers claim, each at one of them in turn: at cells, by their names, and at the planes, by none.
-func (p Plan) Homes() []string {
-	if p.Chat != nil && p.Chat.Players > 0 || len(p.Cells()) == 0 {
-		return []string{""}
-	}
-	var all []string
+// Homes are where workers claim, each at one of them in turn: at cells, by their names, and at the planes, by none. There are
+// no homes where cells have all engines, and players of their own.
+func (p Plan) Homes() (all []string) {
 	if slices.ContainsFunc(p.Engines, func(e Engine) bool { return e.Cell == 0 }) {
 		all = append(all, "")
+	}
+	if p.Chat != nil && p.Chat.Players > 0 {
+		return all
 	}
 	for _, number := range p.Cells() {
 		all = append(all, CellName(number))

@@ -33,3 +33,24 @@ func TestCells(t *testing.T) {
 		}
 	}
 }
+
+// Workers claim where rollouts play that are not a cell's own players'.
+func TestHomes(t *testing.T) {
+	own, cells, players := Engine{}, []Engine{{Cell: 2}, {Cell: 1}}, &Chat{Players: 1}
+	for _, test := range []struct {
+		engines []Engine
+		chat    *Chat
+		want    []string
+	}{
+		{[]Engine{own}, nil, []string{""}},
+		{[]Engine{own}, players, []string{""}},
+		{append(cells, own), nil, []string{"", "cell0", "cell1"}},
+		{append(cells, own), players, []string{""}},
+		{cells, &Chat{}, []string{"cell0", "cell1"}},
+		{cells, players, nil},
+	} {
+		if got := (Plan{Engines: test.engines, Chat: test.chat}).Homes(); !slices.Equal(got, test.want) {
+			t.Errorf("%+v, %+v: %q, want %q", test.engines, test.chat, got, test.want)
+		}
+	}
+}

@@ -172,6 +172,9 @@ func (w *World) serveWorker(h *machine.Host) error {
 	if _, err := fmt.Sscanf(h.Name, "worker%d", &number); err != nil {
 		return err
 	}
+	if len(homes) == 0 {
+		select {} // whatever it asked, it would be refused, and end
+	}
 	if cell := homes[number%len(homes)]; cell != "" {
 		options.URLs = []string{"http://" + w.actors[cell].host.Load().IP + apiPort}
 	}
