@@ -19,6 +19,9 @@ const graceMost = 10 * second
 // lease was to be renewed, which it is after a third of its time. So much of an outage may count.
 const blind, notice = 2 * second, 3 * second / 2
 
+// tick is how often a plane's clock of claims and leases takes note of refusals.
+const tick = second / 4
+
 // span is a time of the world, in nanoseconds.
 type span struct{ from, to int64 }
 

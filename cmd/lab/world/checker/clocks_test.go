@@ -76,6 +76,27 @@ func TestAVersionIsFoundLater(t *testing.T) {
 	}
 }
 
+// A plane that stood still may refuse a call in the moment in which it ends the claim. An earlier refusal keeps the claim.
+func TestARefusalKeepsWithinATick(t *testing.T) {
+	for _, test := range []struct {
+		status     int
+		at, before int64
+		message    string
+		want       int64
+	}{
+		{503, second, second, "the writer's lease was not renewed for 9 s", -1},
+		{503, second, second + second/4, "the writer's lease was not renewed for 9 s", 7},
+		{503, second, 2 * second, "this process stands by", -1},
+		{200, second, second, "", 7},
+		{410, second, 2 * second, "", -1},
+	} {
+		n := &named{call: call{status: test.status, began: 7, at: test.at}, kind: "touch", message: test.message}
+		if heard, _ := lastWord([]*named{n}, test.before, -1, -1); heard != test.want {
+			t.Errorf("%+v: heard at %d, want %d", test, heard, test.want)
+		}
+	}
+}
+
 // One of a cluster's servers may be away, and a claim's time goes on; two are a cluster that nobody can write to.
 func TestClustersStopWithoutAMajority(t *testing.T) {
 	c := &check{log: &ledger{}}

@@ -155,11 +155,15 @@ func (o *outage) between(a, b string) bool {
 }
 
 // lastWord is when the last call began that was answered before a time, and its line. An answer that the claim or lease
-// is over has renewed nothing, nor has one of a plane that stands by or is starting. A lease that was given lasts from then, though
-// the answer comes late.
+// is over has renewed nothing, nor has one of a plane that stands by or is starting. A plane that cannot write refuses calls, and
+// has its clock stand still within a tick. A lease that was given lasts from then, though the answer comes late.
 func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 	for _, n := range calls {
-		if n.status != 0 && n.status != 410 && !n.aside() && (n.at <= before || n.kind == "lease" && n.began <= before) && n.began > began {
+		told := n.at
+		if n.status == 503 {
+			told += tick
+		}
+		if n.status != 0 && n.status != 410 && !n.aside() && (told <= before || n.kind == "lease" && n.began <= before) && n.began > began {
 			began, line = n.began, n.line
 		}
 	}
