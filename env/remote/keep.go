@@ -29,7 +29,8 @@ type keptTurn struct {
 }
 
 // keepClaims makes claims durable before their worker is told of them. One that cannot be kept may be given out once nothing is
-// kept of its rollout, which ends with this process then. With an error none may be. e.mu must be held, and is.
+// kept of its rollout, which ends with this process then. With an error none may be. No claim runs out meanwhile. e.mu must be
+// held, and is.
 func (e *Dispatcher) keepClaims(got []*session) error {
 	if e.opt.Turns == nil {
 		return nil
@@ -37,6 +38,7 @@ func (e *Dispatcher) keepClaims(got []*session) error {
 	errs := make([]error, len(got))
 	var wg sync.WaitGroup
 	for i, s := range got {
+		e.open(s)
 		if number, keeps := s.nextKept(); keeps {
 			data, _ := json.Marshal(kept{Worker: s.worker})
 			wg.Go(func() {
@@ -52,6 +54,9 @@ func (e *Dispatcher) keepClaims(got []*session) error {
 	e.mu.Unlock()
 	wg.Wait()
 	e.mu.Lock()
+	for _, s := range got {
+		e.leave(s)
+	}
 	return errors.Join(errs...)
 }
 

@@ -251,7 +251,7 @@ func TestRestoreUntold(t *testing.T) {
 	})
 }
 
-// TestNothingIsToldBeforeItIsKept: neither a claim nor a response.
+// TestNothingIsToldBeforeItIsKept: neither a claim nor a response. However long the keeping of a claim takes, it lasts from then on.
 func TestNothingIsToldBeforeItIsKept(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		kept := newShelf()
@@ -265,7 +265,7 @@ func TestNothingIsToldBeforeItIsKept(t *testing.T) {
 			hold := make(chan struct{})
 			kept.change(hold, nil)
 			go func() { told <- call() }()
-			time.Sleep(5 * time.Second)
+			time.Sleep(2 * ttl)
 			if len(told) > 0 {
 				t.Errorf("%s was told before it was kept", <-told)
 			}
