@@ -38,6 +38,12 @@ type Dialect interface {
 	Version(ctx context.Context, s *Server, caps *Capabilities) (string, error)
 }
 
+// Pauser is implemented by dialects whose servers may say whether they are paused.
+type Pauser interface {
+	// Paused reports whether the server is paused; known is false where it does not say.
+	Paused(ctx context.Context, s *Server, caps *Capabilities) (paused, known bool, err error)
+}
+
 // Restarter is implemented by dialects whose servers take new weights only by being started again.
 // Update then is Restart, and every running request has been cut off before.
 type Restarter interface {

@@ -39,7 +39,9 @@
 // the whole update, and for Options.Quiet after it. In that time none arrived on any stream while the server answered
 // other questions at once, and this process ran on time. That is not exact on a machine that is short of processors:
 // give Options.Quiet more there, or prefer servers that report versions. A server that goes on bringing tokens does not
-// stand still. The switch fails, and the responses it has touched are errors, those too that ended meanwhile.
+// stand still. The switch fails, and the responses it has touched are errors, those too that ended meanwhile. The same goes
+// for one that says after the update that it is paused no longer (Pauser). Another process may have resumed it, such as
+// a cell's that was replaced.
 // FirstToken tells the version by the barrier, as it must before the server reports any.
 //
 // # When a server is another one

@@ -63,7 +63,7 @@ var (
 	haltPruned    = &halt{"it was stopped by its check"}
 	haltCut       = &halt{"it was cut off for a switch of weights"}
 	haltUnknown   = &halt{"it was cut off because the server's weights are unknown"}
-	haltSpoilt    = &halt{"the server samples while it says that it is paused, so nobody knows which weights did"}
+	haltSpoilt    = &halt{"the server samples while it should stand still, so nobody knows which weights did"}
 	haltDown      = &halt{"it was cut off because the server is down"}
 	haltSilent    = &halt{"it brought no token for too long"}
 	haltClosed    = &halt{"the engine was closed"}

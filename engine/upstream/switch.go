@@ -267,7 +267,8 @@ func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 }
 
 // changePaused switches a server that can pause. Its streams flow again only after the new weights
-// were verified: until then their readers stand at the gate.
+// were verified: until then their readers stand at the gate. They stand there before the server is asked
+// whether the pause has held: what it samples behind its answer is of the new version.
 func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
 	e.owe(caps)
 	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
@@ -282,7 +283,17 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	if err == nil {
 		err = e.quiet(ctx, p.since, caps)
 	}
+	g := &gate{open: make(chan struct{})}
+	e.gate.Store(g)
+	defer func() {
+		e.gate.Store(nil)
+		close(g.open)
+	}()
+	if err == nil {
+		err = e.stillPaused(ctx, caps)
+	}
 	if err != nil {
+		g.failed = true
 		e.forget(err) // before anybody who waits for the end of the pause goes on
 	}
 	p.sham = errors.Is(err, haltSpoilt)
@@ -292,12 +303,6 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 		_ = e.cut(context.WithoutCancel(ctx), haltUnknown)
 		return errors.Join(err, e.resume(ctx, caps))
 	}
-	g := &gate{open: make(chan struct{})}
-	e.gate.Store(g)
-	defer func() {
-		e.gate.Store(nil)
-		close(g.open)
-	}()
 	e.serve(u.Version, label, caps)
 	if err = e.resume(ctx, caps); err == nil {
 		err = e.verify(ctx, caps)
@@ -307,6 +312,23 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 		e.forget(err)
 	}
 	return err
+}
+
+// stillPaused makes sure that the pause has held, where the server says so. One that was started again is not paused, and
+// another process of a cell may have resumed it.
+func (e *Engine) stillPaused(ctx context.Context, caps *Capabilities) error {
+	pauser, ok := e.opt.Dialect.(Pauser)
+	if !ok {
+		return nil
+	}
+	paused, known, err := pauser.Paused(ctx, e.opt.Server, caps)
+	if err != nil {
+		return fmt.Errorf("asking whether it is paused: %w", err)
+	}
+	if known && !paused {
+		return fmt.Errorf("it is paused no longer: it was started again, or somebody else has resumed it: %w", haltSpoilt)
+	}
+	return nil
 }
 
 // changeCut switches a server that cannot pause, or takes an adapter: no response is under way meanwhile. A

@@ -290,6 +290,46 @@ func TestAShamPauseSpoilsWhatEndsMeanwhile(t *testing.T) {
 	})
 }
 
+// tellingDialect is that of a server that says whether it is paused.
+type tellingDialect struct{ fakeDialect }
+
+func (d tellingDialect) Paused(context.Context, *Server, *Capabilities) (paused, known bool, err error) {
+	d.f.mu.Lock()
+	defer d.f.mu.Unlock()
+	return d.f.paused, true, nil
+}
+
+// A server that another process resumes in a switch goes on with weights of which nobody here knows when they came: the
+// switch fails, and with it what has ended meanwhile.
+func TestAServerThatAnotherResumesInASwitch(t *testing.T) {
+	for _, after := range []time.Duration{100 * time.Millisecond, 300 * time.Millisecond} { // in the update, and behind it
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = tellingDialect{fakeDialect{f}} })
+			var group sync.WaitGroup
+			for i := range 20 {
+				group.Go(func() {
+					g, err := e.Generate(t.Context(), request(i, 10*(i+1)))
+					if err == nil {
+						checkTokens(t, g, fakePromptOf)
+					} else if !errors.Is(err, ErrLied) && !errors.Is(err, port.ErrEngineDown) {
+						t.Error(err)
+					}
+				})
+			}
+			time.Sleep(101 * time.Millisecond)
+			if err := e.Load(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(after, func() { f.resume(nil) })
+			if err := e.Switch(t.Context(), 1, false); !errors.Is(err, haltSpoilt) {
+				t.Errorf("resumed after %v, the switch ended with %v", after, err)
+			}
+			group.Wait()
+		})
+	}
+}
+
 func TestUpdatesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)

@@ -14,6 +14,7 @@ type Dialect struct{}
 
 var (
 	_ upstream.Dialect   = Dialect{}
+	_ upstream.Pauser    = Dialect{}
 	_ upstream.Templater = Dialect{}
 	_ upstream.Scorer    = Dialect{}
 	_ upstream.Viewer    = Dialect{}
@@ -99,6 +100,11 @@ func (Dialect) Pause(ctx context.Context, s *upstream.Server, _ upstream.Update,
 // Resume lets the server go on.
 func (Dialect) Resume(ctx context.Context, s *upstream.Server, _ *upstream.Capabilities) error {
 	return s.Call(ctx, http.MethodPost, "/resume", nil, nil)
+}
+
+// Paused asks the server.
+func (Dialect) Paused(ctx context.Context, s *upstream.Server, _ *upstream.Capabilities) (paused, known bool, err error) {
+	return isPaused(ctx, s)
 }
 
 // Version is the label of the last update, "default" before the first. Where an adapter is served, the server

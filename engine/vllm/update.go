@@ -28,9 +28,6 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 	if err == nil && !u.Lora {
 		err = forgetImages(ctx, s)
 	}
-	if err == nil && !u.Lora && caps.Pause {
-		err = stillPaused(ctx, s)
-	}
 	if err != nil {
 		return fmt.Errorf("weights %s from %s: %w", u.Label, u.Dir, err)
 	}
@@ -38,15 +35,6 @@ func (Dialect) Update(ctx context.Context, s *upstream.Server, u upstream.Update
 		return flush(ctx, s)
 	}
 	return nil
-}
-
-// stillPaused makes sure that all calls of an update in a pause have reached one process: the next one would not be paused.
-func stillPaused(ctx context.Context, s *upstream.Server) error {
-	is, known, err := isPaused(ctx, s)
-	if err == nil && known && !is {
-		err = errors.New("the server is paused no longer: it was started again meanwhile")
-	}
-	return err
 }
 
 // renamed updates the weights, and then gives them their label. A server that was started again meanwhile has lost the

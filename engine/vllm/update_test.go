@@ -118,13 +118,13 @@ func TestStartedAgainBeforeTheLabel(t *testing.T) {
 	}
 }
 
-// A server that is started again as it gets its label is not paused: the label is of weights that it does not have.
-func TestStartedAgainWithTheLabel(t *testing.T) {
-	for answer, fails := range map[string]bool{`{"is_paused": true}`: false, `{"is_paused": false}`: true, "404": false} {
+// A server says whether it is paused, unless its developer's paths are not there.
+func TestPausedAsItSays(t *testing.T) {
+	for answer, want := range map[string][2]bool{`{"is_paused": true}`: {true, true}, `{"is_paused": false}`: {false, true}, "404": {false, false}} {
 		f := &failing{answers: map[string]string{"/is_paused": answer}}
-		err := New().Update(t.Context(), f.serve(t), upstream.Update{Dir: "/w/7", Label: "v7"}, &upstream.Capabilities{Pause: true, Private: &learnt{}})
-		if (err != nil) != fails {
-			t.Errorf("%s: %v", answer, err)
+		paused, known, err := New().Paused(t.Context(), f.serve(t), nil)
+		if got := [2]bool{paused, known}; got != want || err != nil {
+			t.Errorf("%s: %v, want %v; %v", answer, got, want, err)
 		}
 	}
 }
