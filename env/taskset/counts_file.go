@@ -89,6 +89,9 @@ func (b *Counts) read() error {
 	}
 	n, err := b.file.WriteString(countsHeader + "\n")
 	b.end = int64(n)
+	if err == nil {
+		err = b.file.Sync() // or a loss of power takes it away from before the lines of another machine
+	}
 	return err
 }
 
