@@ -211,7 +211,11 @@ func (c *Cell) connect(ctx context.Context) (err error) {
 	o := parts.CellStore(c.Cfg, c.Dir, c.opt.Cell)
 	o.Logf = c.logf
 	if c.wire, err = jetstream.OpenLink(ctx, o, c.opt.Cell); err != nil {
-		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
+		hint := ""
+		if o.CellFile != "" {
+			hint = "start the control plane with the same document: it writes " + o.CellFile
+		}
+		return failure.Run(hint, "cell %s: %w", c.opt.Cell, err)
 	}
 	c.OnClose(c.wire.Close)
 	header, _, err := c.wire.Begin(ctx)
