@@ -210,17 +210,20 @@ func TestServeCells(t *testing.T) {
 	startCell(t, dir, "z").ends(2, `the document has no cell "z"; its cells are b`)
 }
 
-// freeAddress is a port of this machine that nothing listens on.
+// freeAddress is a port of this machine that nothing listens on. It is below those that the kernel gives to connections, so that
+// it stays free while its process is started again.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err == nil {
-		err = l.Close()
+	for port := 20_000 + os.Getpid()%5_000; port < 32_000; port++ {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+			return l.Addr().String()
+		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // dirBeside is a directory with a document, in which the run of another has its versions.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -17,13 +18,22 @@ import (
 	"github.com/headway-rl/headway/store/storetest"
 )
 
-// freeAddress is a port of this machine that nothing listens on.
+// freed is the port behind the last that freeAddress gave.
+var freed = 25_000 + os.Getpid()%5_000
+
+// freeAddress is a port of this machine that nothing listens on. It is below those that the kernel gives to connections, so that
+// it stays free while a server is started again.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for ; freed < 32_000; freed++ {
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", freed)); err == nil {
+			must(t, l.Close())
+			freed++
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 // listening are the options of a store whose server takes in the cells b and c, and of each of those.
