@@ -262,23 +262,29 @@ func TestASwitchThatIsGivenUpResumes(t *testing.T) {
 	})
 }
 
+// responses begins twenty responses, of so many tokens each. Those that end without an error have the tokens that their stamps say.
+func responses(t *testing.T, e *Engine, tokens func(i int) int) *sync.WaitGroup {
+	var group sync.WaitGroup
+	for i := range 20 {
+		group.Go(func() {
+			g, err := e.Generate(t.Context(), request(i, tokens(i)))
+			if err == nil {
+				checkTokens(t, g, fakePromptOf)
+			} else if !errors.Is(err, ErrLied) && !errors.Is(err, port.ErrEngineDown) {
+				t.Error(err)
+			}
+		})
+	}
+	return &group
+}
+
 // A response that ends while its server should stand still is believed only when it did.
 func TestAShamPauseSpoilsWhatEndsMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFakeServer(t)
 		f.sham = true
 		e := newFakeEngine(t, f, nil)
-		var group sync.WaitGroup
-		for i := range 20 {
-			group.Go(func() {
-				g, err := e.Generate(t.Context(), request(i, 50*(i+1)%990))
-				if err == nil {
-					checkTokens(t, g, fakePromptOf)
-				} else if !errors.Is(err, ErrLied) && !errors.Is(err, port.ErrEngineDown) {
-					t.Error(err)
-				}
-			})
-		}
+		group := responses(t, e, func(i int) int { return 50 * (i + 1) % 990 })
 		time.Sleep(101 * time.Millisecond)
 		if err := e.Load(t.Context(), 1); err != nil {
 			t.Fatal(err)
@@ -306,17 +312,7 @@ func TestAServerThatAnotherResumesInASwitch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeServer(t)
 			e := newFakeEngine(t, f, func(o *Options) { o.Dialect = tellingDialect{fakeDialect{f}} })
-			var group sync.WaitGroup
-			for i := range 20 {
-				group.Go(func() {
-					g, err := e.Generate(t.Context(), request(i, 10*(i+1)))
-					if err == nil {
-						checkTokens(t, g, fakePromptOf)
-					} else if !errors.Is(err, ErrLied) && !errors.Is(err, port.ErrEngineDown) {
-						t.Error(err)
-					}
-				})
-			}
+			group := responses(t, e, func(i int) int { return 10 * (i + 1) })
 			time.Sleep(101 * time.Millisecond)
 			if err := e.Load(t.Context(), 1); err != nil {
 				t.Fatal(err)

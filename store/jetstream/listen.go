@@ -138,12 +138,17 @@ func (e *entrance) listenOn(s *server.Options, o Options) error {
 	s.TLSTimeout, s.AuthTimeout = entranceTimeout.Seconds(), entranceTimeout.Seconds()
 	s.Users = []*server.User{{Username: ownUser, Password: hex.EncodeToString(e.secret(ownUser))}}
 	for cell := range o.Cells {
-		publish, subscribe := Rights(o.Run, cell)
-		s.Users = append(s.Users, &server.User{Username: cell, Password: hex.EncodeToString(e.secret(cell)), Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
-		}})
+		s.Users = append(s.Users, userOf(o.Run, cell, hex.EncodeToString(e.secret(cell))))
 	}
 	return nil
+}
+
+// userOf is the user of a cell, with its rights.
+func userOf(run, cell, password string) *server.User {
+	publish, subscribe := Rights(run, cell)
+	return &server.User{Username: cell, Password: password, Permissions: &server.Permissions{
+		Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
+	}}
 }
 
 // enter are the options of a connection by which the process that has the server enters it, none where it does not listen.

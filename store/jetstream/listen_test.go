@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -194,6 +196,17 @@ func TestCellWaitsForItsServer(t *testing.T) {
 	}()
 	open(t, o)
 	must(t, <-opened)
+}
+
+// A file of credentials that is not there is an error at once: no server writes it.
+func TestCredentialsThatAreMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		_, err := OpenLink(t.Context(), Options{URL: "nats://127.0.0.1:1", Run: "r", TLSCA: filepath.Join(t.TempDir(), "none.pem")}, "b")
+		if !errors.Is(err, fs.ErrNotExist) || time.Since(began) > 0 {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+	})
 }
 
 // A server that cannot listen says why, and has its directory again once it can.

@@ -25,10 +25,7 @@ func serverWithRights(t *testing.T, run string) (url string) {
 	url = startServer(t, func(o *server.Options) {
 		o.Users = []*server.User{{Username: "plane", Password: "plane"}}
 		for _, cell := range []string{"b", "1-b", "rack.1-b"} {
-			publish, subscribe := Rights(run, cell)
-			o.Users = append(o.Users, &server.User{Username: cell, Password: cell, Permissions: &server.Permissions{
-				Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe},
-			}})
+			o.Users = append(o.Users, userOf(run, cell, cell))
 		}
 	})
 	return strings.Replace(url, "nats://", "nats://"+writerUser, 1)

@@ -180,11 +180,12 @@ func (s *Store) open(ctx context.Context) error {
 func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
 	for began := time.Now(); ; {
 		more, err := s.entering()
+		comes := errors.Is(err, fs.ErrNotExist) // the server writes the file
 		var conn *nats.Conn
 		if err == nil {
 			conn, err = dial(s.options, s.embedded, what, more)
+			comes = errors.Is(err, nats.ErrNoServers)
 		}
-		comes := errors.Is(err, nats.ErrNoServers) || errors.Is(err, fs.ErrNotExist)
 		if late := s.options.CellFile == "" && time.Since(began) > dialTimeout; err == nil || !comes || late {
 			return conn, err
 		}
