@@ -162,3 +162,36 @@ func TestALeaseIsOverUnwritten(t *testing.T) {
 		}
 	}
 }
+
+// A plane that found no room keeps nothing of a rollout. Behind a restart its claim is over, and it fails when it is resumed.
+func TestAClaimIsOverUnkept(t *testing.T) {
+	for _, test := range []struct {
+		what          string
+		fault         string
+		left, resumed bool
+		broken        bool
+	}{
+		{"no room, and not resumed yet", "full", true, false, false},
+		{"no room, and resumed", "full", true, true, true},
+		{"no room, and no restart", "full", false, false, true},
+		{"room, and not resumed yet", "kill", true, false, true},
+	} {
+		id := attemptID{1, 0, 1}
+		a := &attempt{id: id, state: running, began: 1}
+		c := &check{count: map[string]int{}, ending: history.Ending{Finished: true}, outages: []outage{{span{second, 2 * second}, "plane0", test.fault, ""}}}
+		c.writers = map[int]logTime{0: {to: "plane0"}, 1: {to: "plane0"}}
+		l := &ledger{c: c, times: []int64{0, second, 2 * second, 3 * second}, attempts: map[attemptID]*attempt{id: a}, newest: map[attemptID]*attempt{{1, 0, 0}: a}, slots: map[int64]*attempt{0: a}}
+		c.log, l.rules.ResumeRestart = l, true
+		if test.left {
+			l.recover(&entry{n: 2, kind: "recovered"})
+		}
+		if test.resumed {
+			l.action(&entry{n: 3, kind: "resume-rollout", group: 1, attempt: 1})
+		}
+		e := &expiry{check: c, clocks: clocks{{}, {}}}
+		e.claimGone(&named{call: call{to: "plane0", began: 4 * second, at: 4 * second, status: 410, whole: true}, id: id})
+		if says(c.found, RuleExpired) != test.broken {
+			t.Errorf("%s: %+v", test.what, c.found)
+		}
+	}
+}

@@ -271,6 +271,7 @@ func (e *expiry) claimGone(n *named) {
 	case a == nil || e.unwritten(a):
 	case ofCell(n.to) && e.given[n.id] != nil && e.started(n.to, e.given[n.id].began, n.at): // it knows no claims from before
 	case e.log.rules.ResumeRestart && (e.begunAnewSince(n.at) || e.writers[len(e.log.recovered)].to != n.to): // its end was not logged, so that it goes on, and times out
+	case a.inFlight() && a.left && e.unkept(): // it fails when it is resumed
 	case a.inFlight():
 		e.fail(RuleExpired, n.line, "the claim of %v was said to be over, and goes on in the log: %s", n.id, n.message)
 	case a.state == scored && e.log.segment(a.ended) == len(e.log.recovered):

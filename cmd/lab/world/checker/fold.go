@@ -222,7 +222,7 @@ func (l *ledger) recover(e *entry) {
 		switch {
 		case !a.inFlight() || l.rules.cellOf(a.engine) != 0:
 		case l.rules.ResumeRestart:
-			a.state = parked
+			a.state, a.left = parked, true
 		default:
 			l.ends(a, e, failed, "restart")
 		}
@@ -294,7 +294,7 @@ func (l *ledger) action(e *entry) {
 			l.fail(RuleEndedOnce, e, "%v is resumed, and is not interrupted", e.attemptID())
 			return
 		}
-		a.state, a.engine = running, e.engine
+		a.state, a.left, a.engine = running, false, e.engine
 		l.take(e, a)
 	case "interrupt-rollout":
 		if a := l.attempts[e.attemptID()]; e.slot < 0 && (a == nil || a.state != parked || l.rules.cellOf(a.engine) != l.rules.cellOf(e.engine)) {

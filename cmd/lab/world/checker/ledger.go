@@ -21,6 +21,7 @@ const (
 type attempt struct {
 	id           attemptID
 	state        string
+	left         bool // interrupted by the restart of a plane, and not resumed since
 	engine, slot int64
 	// began and ended are numbers of events, t the time of the last one.
 	began, ended, t int64

@@ -49,10 +49,15 @@ func (c *check) checkClaims() {
 	}
 }
 
-// checkKept reports claims whose attempts failed with the process that had given them out. Such a process keeps them, unless
-// it finds no room, or a disk loses what it has. One that is deposed, or replaced, may give them out later.
+// unkept says whether a process may not have kept what it gave out: it found no room, or a disk lost what it had.
+func (c *check) unkept() bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "flip" || o.kind == "rot" })
+}
+
+// checkKept reports claims whose attempts failed with the process that had given them out, and was to keep them. One that is
+// deposed, or replaced, may give them out later.
 func (c *check) checkKept() {
-	if !c.log.rules.ResumeRestart || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "flip" || o.kind == "rot" }) {
+	if !c.log.rules.ResumeRestart || c.unkept() {
 		return
 	}
 	clocks := c.clocks()
