@@ -43,6 +43,7 @@ type eventLog struct {
 	err    error  // final
 	epoch  uint64 // of this process as the writer
 	last   uint64 // sequence of the stream's last message
+	synced uint64 // the last that the server has answered, so that it and all before are synced
 	line   int64  // lines appended
 	sent   uint64 // messages begun by this writer
 	header trace.Header
@@ -178,16 +179,14 @@ func (s *Store) Append(lines [][]byte) error {
 	began := time.Now()
 	l.since.Store(&began)
 	defer l.since.Store(nil)
-	for i, m := range messages {
-		first := l.line + 1
-		err := l.publish(s, w, m)
-		if errors.Is(err, port.ErrNoSpace) && i == 0 {
-			return err
-		}
-		if err != nil {
+	if stored, err := l.put(s, w, messages); err != nil {
+		if !errors.Is(err, port.ErrNoSpace) || stored > 0 {
 			l.err = err
-			return err
 		}
+		return err
+	}
+	for _, m := range messages {
+		first := l.line + 1
 		l.line += int64(bytes.Count(m.Data, newline))
 		s.mirror.offer(first, m.Data)
 	}
@@ -263,20 +262,57 @@ func (s *Store) logMessage(epoch uint64, line int64, piece int, body []byte) *na
 	return m
 }
 
+// put stores messages as the log's next, each once, and has the server sync them. It returns how many are stored.
+//
+// The server answers what it has synced, with all before. A message that is found in place of its answer may be written
+// alone: its server was killed before the sync, began anew, and would lose it with its power. Where the server has answered
+// nothing behind it, an empty message follows; what is lost meanwhile is sent again.
+func (l *eventLog) put(s *Store, w *lease, messages []*nats.Msg) (stored int, err error) {
+	given := len(messages)
+	for i := 0; i < len(messages); i++ {
+		err := l.publish(s, w, messages[i])
+		switch {
+		case errors.Is(err, errNotSynced):
+			i -= int(l.last-l.synced) + 1
+			l.last = l.synced
+		case i >= given && errors.Is(err, port.ErrNoSpace):
+			l.synced = l.last // the next append that finds room has them synced
+			return given, nil
+		case err != nil:
+			return i, err
+		case i == len(messages)-1 && l.synced < l.last:
+			end, err := logPlaceOf(messages[given-1].Header)
+			if err != nil {
+				return given, err
+			}
+			line := end.line + int64(bytes.Count(messages[given-1].Data, newline))
+			messages = append(messages[:i+1:i+1], s.logMessage(w.epoch, line, -1, nil))
+		}
+	}
+	return given, nil
+}
+
+// errNotSynced says that the log may end before a message that was found in place of its answer.
+var errNotSynced = errors.New("store: the log has lost what was not synced")
+
 // publish stores one message as the log's next, once, however often it has to be sent.
 func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
-	l.sent++
-	name := fmt.Sprintf("%d.%s.%d", w.epoch, w.nonce, l.sent)
-	m.Header[headerAppend] = []string{name}
+	name := m.Header.Get(headerAppend)
+	if name == "" {
+		l.sent++
+		name = fmt.Sprintf("%d.%s.%d", w.epoch, w.nonce, l.sent)
+		m.Header[headerAppend] = []string{name}
+	}
 	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(l.last, 10)}
 	for {
 		ctx, cancel := context.WithTimeout(s.ctx, apiTimeout)
 		ack, err := s.js.PublishMsg(ctx, m)
 		cancel()
 		if err == nil {
-			l.stored(ack.Sequence, len(m.Data))
+			l.answered(ack.Sequence, len(m.Data))
 			return nil
 		}
+		gone := false
 		if wrongSequence(err) {
 			mine, err := s.isMine(l.last+1, name)
 			switch {
@@ -289,6 +325,7 @@ func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
 			case !transient(err) && !errors.Is(err, errNoMessage):
 				return fmt.Errorf("store: the event log takes no more: %w", err)
 			}
+			gone = errors.Is(err, errNoMessage) && l.synced < l.last
 		} else if noSpace(err) {
 			return l.full(s, err)
 		} else if !transient(err) {
@@ -302,6 +339,9 @@ func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
 		if !s.pause(s.ctx, 50*time.Millisecond) {
 			return ErrClosed
 		}
+		if gone {
+			return errNotSynced
+		}
 	}
 }
 
@@ -314,6 +354,12 @@ func (l *eventLog) full(s *Store, err error) error {
 		text = err.Error()
 	}
 	return fmt.Errorf("store: %w: the event log takes %d bytes of at most %d (%s): a snapshot makes room", port.ErrNoSpace, l.bytes.Load(), s.options.LogBytesMax, text)
+}
+
+// answered is stored, by the server's answer.
+func (l *eventLog) answered(seq uint64, size int) {
+	l.stored(seq, size)
+	l.synced = seq
 }
 
 func (l *eventLog) stored(seq uint64, size int) {
@@ -368,31 +414,32 @@ func (s *Store) fenceLog(ctx context.Context, w *lease) error {
 	return nil
 }
 
-// errOvertaken says that another writer appended between two looks at the log.
+// errOvertaken says that the log is to be looked at once more: another writer has appended, or its end is another.
 var errOvertaken = errors.New("store: the log went on")
 
 func (l *eventLog) publishMarker(ctx context.Context, s *Store, w *lease, m *nats.Msg) error {
-	name := fmt.Sprintf("%d.%s.marker.%d", w.epoch, w.nonce, l.last)
-	m.Header[headerAppend] = []string{name}
-	m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(l.last, 10)}
 	for {
+		gone := false
+		name := fmt.Sprintf("%d.%s.marker.%d", w.epoch, w.nonce, l.last)
+		m.Header[headerAppend] = []string{name}
+		m.Header[jetstream.ExpectedLastSeqHeader] = []string{strconv.FormatUint(l.last, 10)}
 		try, cancel := context.WithTimeout(ctx, apiTimeout)
 		ack, err := s.js.PublishMsg(try, m)
 		cancel()
 		switch {
 		case err == nil:
-			l.stored(ack.Sequence, 0)
+			l.answered(ack.Sequence, 0)
 			return nil
 		case wrongSequence(err):
 			mine, err := s.isMine(l.last+1, name)
 			if err == nil && mine {
 				l.stored(l.last+1, 0)
-				return nil
+				continue // until one is answered: see put
 			}
 			if err == nil {
 				return errOvertaken
 			}
-			if !transient(err) && !errors.Is(err, errNoMessage) {
+			if gone = errors.Is(err, errNoMessage); !gone && !transient(err) {
 				return fmt.Errorf("store: fencing the log: %w", err)
 			}
 		case noSpace(err):
@@ -402,6 +449,9 @@ func (l *eventLog) publishMarker(ctx context.Context, s *Store, w *lease, m *nat
 		}
 		if !s.pause(ctx, 50*time.Millisecond) {
 			return context.Cause(ctx)
+		}
+		if gone { // or the end that was seen, which was not synced
+			return errOvertaken
 		}
 	}
 }

@@ -221,7 +221,7 @@ func (s *Store) moveLogAside(ctx context.Context) (aside string, err error) {
 func (s *Store) rewriteLog(src io.Reader, left remains) error {
 	w := &lease{store: s, nonce: rand.Text(), epoch: left.epoch, lost: make(chan struct{})}
 	l := &s.events
-	l.last, l.line = 0, left.from-1
+	l.last, l.synced, l.line = 0, 0, left.from-1
 	lines, batch := bufio.NewReaderSize(src, 1<<20), []byte(nil)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -237,13 +237,11 @@ func (s *Store) rewriteLog(src io.Reader, left remains) error {
 		if batch = append(batch, line...); !ended && len(batch) < logChunk {
 			continue
 		}
-		for _, m := range l.messages(s, w.epoch, [][]byte{batch}) {
-			if err := s.disk.room(len(m.Data)); err != nil {
-				return err
-			}
-			if err := l.publish(s, w, m); err != nil {
-				return err
-			}
+		if err := s.disk.room(len(batch)); err != nil {
+			return err
+		}
+		if _, err := l.put(s, w, l.messages(s, w.epoch, [][]byte{batch})); err != nil {
+			return err
 		}
 		l.line += int64(bytes.Count(batch, newline))
 		if batch = batch[:0]; ended {

@@ -163,6 +163,55 @@ func TestRenewalWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// A message that is found in place of its answer may not be synced: what is appended behind it is answered before anybody
+// counts on it. So is a writer's marker, and the last message of an append in several.
+func TestAppendWithoutAnAnswer(t *testing.T) {
+	s := open(t, Options{URL: startServer(t, func(o *server.Options) { o.MaxPayload = 64 << 10 }), Run: "append without an answer"})
+	l, w := &s.events, s.lease.Load()
+	enc := begin(t, s)
+	note := func(data string) []byte {
+		line, err := enc.AppendNote(nil, "note", data)
+		must(t, err)
+		return line
+	}
+	short, long := note("of one message"), note(strings.Repeat("of several ", 20_000))
+	for _, lines := range [][][]byte{{short}, {long}} {
+		last, synced, line, sent := l.last, l.synced, l.line, l.sent
+		must(t, s.Append(lines))
+		stored, whole := l.last, l.line
+		l.last, l.synced, l.line, l.sent = last, synced, line, sent // as if nothing had been answered
+		must(t, s.Append(lines))
+		m, err := s.leaderGet(t.Context(), s.names.log, stored+1)
+		if err != nil || len(m.data) > 0 || l.last != stored+1 || l.line != whole {
+			t.Fatalf("behind messages up to %d that were found: %v, %d bytes, the last is %d, and lines are %d of %d", stored, err, len(m.data), l.last, l.line, whole)
+		}
+	}
+	before := l.last
+	for range 2 { // the second time it finds the first one
+		l.last = before
+		must(t, l.publishMarker(t.Context(), s, w, s.logMessage(w.epoch, l.line+1, -1, nil)))
+	}
+	if l.last != before+2 {
+		t.Errorf("after a marker that was found the last message is %d, want %d", l.last, before+2)
+	}
+	l.last++ // as if the server had lost a message that was found
+	lost := s.logMessage(w.epoch, l.line+1, -1, nil)
+	if err := l.publish(s, w, lost); !errors.Is(err, errNotSynced) {
+		t.Errorf("behind a message that is lost: %v", err)
+	}
+	if err := l.publishMarker(t.Context(), s, w, lost); !errors.Is(err, errOvertaken) {
+		t.Errorf("a marker behind a message that is lost: %v", err)
+	}
+	l.last--
+	must(t, s.Append([][]byte{note("behind")}))
+	r, err := s.ReadLog(0)
+	must(t, err)
+	defer r.Close()
+	if text, err := io.ReadAll(r); err != nil || bytes.Count(text, newline) != 4 || !bytes.Contains(text, append(short, long...)) {
+		t.Errorf("the log has %d lines (%v), want 4", bytes.Count(text, newline), err)
+	}
+}
+
 // holdingIs waits until the writer counts on being it, or does not, and returns what it says: on a busy
 // machine a lease of a moment is late for a moment, and renewed.
 func holdingIs(t *testing.T, s *Store, want bool) error {
