@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -79,7 +81,7 @@ func (w *World) serveScribe(*machine.Host) error {
 	if err != nil {
 		return err
 	}
-	s := &scribe{file: f, next: 1}
+	s := &scribe{file: f, begun: &w.begun}
 	failed := make(chan error)
 	for _, a := range w.brokers() {
 		connection, err := nats.Connect(a.brokerURL(), nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1),
@@ -100,9 +102,17 @@ func (w *World) serveScribe(*machine.Host) error {
 
 // scribe is the copy of the log.
 type scribe struct {
-	mu   sync.Mutex
-	file *os.File
-	next uint64 // the number of the first line that is not copied
+	mu     sync.Mutex
+	file   *os.File
+	copied []copied      // the messages, by their numbers from 1
+	begun  *atomic.Int64 // how often a broker has begun
+	held   int64         // how often one had, when the copy was last held against the log
+}
+
+// copied is a message of the log in the copy.
+type copied struct {
+	name string // among all messages
+	from int64  // where it begins
 }
 
 // follow copies what one server of the broker gives, and returns when that can be no copy of the log any more.
@@ -113,10 +123,15 @@ func (s *scribe) follow(js jetstream.JetStream, logged <-chan struct{}) error {
 		log, err = streamOf(js)
 	}
 	for {
-		s.mu.Lock()
-		next := s.next
-		s.mu.Unlock()
-		m, err := lineOf(log, next)
+		begun := s.begun.Load()
+		err := s.hold(log, begun)
+		var m *jetstream.RawStreamMsg
+		if err == nil {
+			s.mu.Lock()
+			next := uint64(len(s.copied)) + 1
+			s.mu.Unlock()
+			m, err = lineOf(log, next)
+		}
 		if err != nil {
 			select {
 			case <-logged:
@@ -125,30 +140,72 @@ func (s *scribe) follow(js jetstream.JetStream, logged <-chan struct{}) error {
 			}
 			continue
 		}
-		if err := s.take(m); err != nil {
+		if err := s.take(m, begun); err != nil {
 			return err
 		}
 	}
 }
 
-// take writes down a line, unless that is done.
-func (s *scribe) take(m *jetstream.RawStreamMsg) error {
+// hold takes messages back that the log has no more, once a broker has begun anew. One that was killed before it synced a
+// message shows it when it has begun anew, and loses it with its power.
+func (s *scribe) hold(log jetstream.Stream, begun int64) error {
+	for {
+		s.mu.Lock()
+		last, done := len(s.copied), s.held >= begun
+		s.mu.Unlock()
+		if done {
+			return nil
+		}
+		var m *jetstream.RawStreamMsg
+		if last > 0 {
+			var err error
+			if m, err = lineOf(log, uint64(last)); err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+				return err
+			}
+		}
+		s.mu.Lock()
+		switch {
+		case len(s.copied) != last || s.held >= begun: // another server's connection was first
+		case last == 0, m != nil && m.Sequence > uint64(last), m != nil && nameOf(m) == s.copied[last-1].name: // planes remove lines
+			s.held = begun
+		default:
+			if err := s.file.Truncate(s.copied[last-1].from); err != nil {
+				s.mu.Unlock()
+				return err
+			}
+			s.copied = s.copied[:last-1]
+		}
+		s.mu.Unlock()
+	}
+}
+
+// nameOf tells a message of the log from all others.
+func nameOf(m *jetstream.RawStreamMsg) string { return m.Header.Get("Headway-Append") }
+
+// take writes down a line, unless that is done, or a broker has begun since it was asked for.
+func (s *scribe) take(m *jetstream.RawStreamMsg, begun int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	next := uint64(len(s.copied)) + 1
 	switch {
-	case m.Sequence < s.next:
+	case m.Sequence < next || s.begun.Load() != begun:
 		return nil
-	case m.Sequence > s.next:
-		return fmt.Errorf("the planes have removed lines %d to %d of the log before the scribe read them", s.next, m.Sequence-1)
+	case m.Sequence > next:
+		return fmt.Errorf("the planes have removed lines %d to %d of the log before the scribe read them", next, m.Sequence-1)
 	}
-	s.next++
-	_, err := s.file.Write(m.Data)
+	from, err := s.file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	s.copied = append(s.copied, copied{nameOf(m), from})
+	_, err = s.file.Write(m.Data)
 	return err
 }
 
 // wake has the scribe connect anew to a broker that begins: one that lost its power told nobody.
 func (w *World) wake(a *actor) {
 	if scribe := w.actors["scribe"]; scribe != nil && roleOf(a.name) == "broker" {
+		w.begun.Add(1)
 		w.machine.Reset(a.host.Load().IP, scribe.host.Load().IP)
 	}
 }

@@ -56,6 +56,8 @@ type World struct {
 	awaited []*awaited
 	// logged has a value for each write of a broker to the log, as long as the scribe has not asked since.
 	logged chan struct{}
+	// begun is how often a broker has begun, as far as the scribe has to know.
+	begun atomic.Int64
 	// unread is why the scribe's copy of the log is of no use.
 	unread atomic.Pointer[error]
 	// shares are the newest attempts in which ranks have done their shares, by lease, version and rank.
