@@ -195,13 +195,13 @@ func reopen(t *testing.T, o Options) *Store {
 }
 
 // Turns that a full disk lets nobody delete are not gone. Who is told that they are finds none of them once the server has begun
-// anew.
+// anew. It begins anew though nothing else is written.
 func TestUnkeptOnAFullDisk(t *testing.T) {
 	skipShort(t)
 	t.Parallel()
 	dir, room := smallDisk(t)
 	stands, again := make(chan struct{}, 1), make(chan struct{}, 1)
-	o := Options{Dir: filepath.Join(dir, "nats"), Run: "test", FreeBytesMin: -1, WriterTTL: 100 * time.Millisecond,
+	o := Options{Dir: filepath.Join(dir, "nats"), Run: "test", FreeBytesMin: -1, WriterTTL: time.Hour,
 		Logf: func(format string, args ...any) {
 			text := fmt.Sprintf(format, args...)
 			t.Log(text)
@@ -244,6 +244,8 @@ func TestUnkeptOnAFullDisk(t *testing.T) {
 			if gone++; !more {
 				t.Fatal("there was room for all")
 			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d are gone, and the server that takes no writes is not started anew", gone)
 		}
 	}
 	room()

@@ -6,9 +6,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -35,6 +35,7 @@ type embedded struct {
 
 	mutex   sync.Mutex
 	server  *server.Server // nil while there is none
+	log     *serverLog     // of that server
 	stopped bool
 }
 
@@ -52,7 +53,7 @@ func startEmbedded(o Options) (*embedded, error) {
 		e.entrance, err = openEntrance(o)
 	}
 	if err == nil {
-		e.server, err = newServer(o, e.entrance)
+		e.server, e.log, err = newServer(o, e.entrance)
 	}
 	if err != nil {
 		held.Release()
@@ -63,7 +64,7 @@ func startEmbedded(o Options) (*embedded, error) {
 
 // newServer starts a server, which verifies its files first, however long that takes. One that cannot begin returns from
 // its start as one that has, and is never ready: to wait for it would be in vain.
-func newServer(o Options, e *entrance) (*server.Server, error) {
+func newServer(o Options, e *entrance) (*server.Server, *serverLog, error) {
 	options := &server.Options{
 		ServerName: "headway",
 		DontListen: true,
@@ -81,21 +82,40 @@ func newServer(o Options, e *entrance) (*server.Server, error) {
 	}
 	if e != nil {
 		if err := e.listenOn(options, o); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	s, err := server.NewServer(options)
 	if err != nil {
-		return nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
+		return nil, nil, fmt.Errorf("store: embedded NATS server in %s: %w", o.Dir, err)
 	}
+	log := new(serverLog)
+	s.SetLogger(log, false, false)
 	s.Start()
 	if !s.ReadyForConnections(readyTimeout) || !s.JetStreamEnabled() {
 		s.Shutdown()
 		s.WaitForShutdown()
-		return nil, fmt.Errorf("store: the embedded NATS server in %s does not start: see whether its files can be read and written", o.Dir)
+		return nil, nil, fmt.Errorf("store: the embedded NATS server in %s does not start: see whether its files can be read and written", o.Dir)
 	}
-	return s, nil
+	return s, log, nil
 }
+
+// serverLog takes what a server logs, and keeps why its first write failed.
+type serverLog struct{ failed atomic.Pointer[string] }
+
+// Errorf implements server.Logger. The log alone tells of every such write: the server's health leaves out those of deletions.
+func (l *serverLog) Errorf(format string, args ...any) {
+	if strings.Contains(format, "ritical write error") {
+		text := fmt.Sprintf(format, args...)
+		l.failed.CompareAndSwap(nil, &text)
+	}
+}
+
+func (*serverLog) Noticef(string, ...any) {}
+func (*serverLog) Warnf(string, ...any)   {}
+func (*serverLog) Fatalf(string, ...any)  {}
+func (*serverLog) Debugf(string, ...any)  {}
+func (*serverLog) Tracef(string, ...any)  {}
 
 // InProcessConn implements nats.InProcessConnProvider: a connection finds the server that
 // took the place of the one it was made to.
@@ -121,12 +141,10 @@ func (e *embedded) failure() string {
 	case !e.server.JetStreamEnabled():
 		return "it has turned JetStream off"
 	}
-	found := e.server.Healthz(&server.HealthzOptions{Details: true}).Errors
-	i := slices.IndexFunc(found, func(h server.HealthzError) bool { return strings.Contains(h.Error, "write error") })
-	if i < 0 {
-		return ""
+	if failed := e.log.failed.Load(); failed != nil {
+		return *failed
 	}
-	return found[i].Error
+	return ""
 }
 
 // restart starts the server anew, on what its files hold: all that it had answered for.
@@ -145,7 +163,7 @@ func (e *embedded) restartAfter(do func() error) error {
 	}
 	failed := do()
 	var err error
-	e.server, err = newServer(e.options, e.entrance)
+	e.server, e.log, err = newServer(e.options, e.entrance)
 	return errors.Join(failed, err)
 }
 

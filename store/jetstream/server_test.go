@@ -15,7 +15,7 @@ func TestServerThatCannotBegin(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "jetstream"), nil, 0o600)) // where its files would be
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		s, err := newServer(Options{Dir: dir}, nil)
+		s, _, err := newServer(Options{Dir: dir}, nil)
 		if err == nil {
 			s.Shutdown()
 			t.Fatal("a server began without a directory")
