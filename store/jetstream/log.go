@@ -272,7 +272,7 @@ func (l *eventLog) put(s *Store, w *lease, messages []*nats.Msg) (stored int, er
 	for i := 0; i < len(messages); i++ {
 		err := l.publish(s, w, messages[i])
 		switch {
-		case errors.Is(err, errNotSynced):
+		case errors.Is(err, errNotSynced) && l.last-l.synced <= uint64(i):
 			i -= int(l.last-l.synced) + 1
 			l.last = l.synced
 		case i >= given && errors.Is(err, port.ErrNoSpace):
@@ -293,7 +293,7 @@ func (l *eventLog) put(s *Store, w *lease, messages []*nats.Msg) (stored int, er
 }
 
 // errNotSynced says that the log may end before a message that was found in place of its answer.
-var errNotSynced = errors.New("store: the log has lost what was not synced")
+var errNotSynced = errors.New("store: the event log has lost its end, which was never synced: start the control plane again")
 
 // publish stores one message as the log's next, once, however often it has to be sent.
 func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
