@@ -206,6 +206,14 @@ count: ## lines of product, test and lab code by folder; AGAINST=COMMIT: beside 
 test-alerts: ## the alert rules against Prometheus' own tool (promtool, of Debian's package prometheus)
 	cd deploy/prometheus && promtool check rules alerts.yaml && promtool test rules alerts_test.yaml
 
+.PHONY: test-upgrade
+test-upgrade: ## a rolling upgrade under load: the control plane and a cell, from AGAINST=COMMIT to this source, and back
+	@: "$${AGAINST:?say from which commit: make test-upgrade AGAINST=COMMIT}"
+	@tree=$$(mktemp -d) && trap 'rm -rf "$$tree"' EXIT && \
+	git archive "$(AGAINST)" | tar -x -C "$$tree" && \
+	$(GO) build -C "$$tree" -o "$$tree/headway" ./cmd/headway && \
+	HEADWAY_BEFORE="$$tree/headway" $(GO) test -count 1 -run TestUpgradeUnderLoad -v ./cmd/headway
+
 .PHONY: test-engines
 test-engines: $(VENV)/torch $(VENV)/reasoning_gym $(VENV)/chat $(ENVIRONMENTS)/installed test-python ## the suites of engines, trainers and environments alone: Python trainers learn their task; real servers are installed, started and tested (once 16 GB)
 	CGO_ENABLED=1 $(GO) test -race ./engine/... ./train/... ./env/...

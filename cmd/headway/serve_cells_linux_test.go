@@ -109,8 +109,14 @@ func (s *served) stepsInto(a, b *heldPolicy) (release func()) {
 // startCell starts the program as a cell of a document.
 func startCell(t *testing.T, dir, name string, arguments ...string) *served {
 	t.Helper()
+	return startCellOf(t, program(t), dir, name, arguments...)
+}
+
+// startCellOf starts one build of the program.
+func startCellOf(t *testing.T, build, dir, name string, arguments ...string) *served {
+	t.Helper()
 	c := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
-	c.cmd = exec.Command(program(t), append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r"}, arguments...)...)
+	c.cmd = exec.Command(build, append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r"}, arguments...)...)
 	c.cmd.Dir = dir
 	stderr, err := c.cmd.StderrPipe()
 	if err == nil {

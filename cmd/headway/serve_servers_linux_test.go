@@ -90,17 +90,33 @@ type served struct {
 	over   chan struct{}
 	ended  chan struct{}
 	killed atomic.Bool
+	// claimed has the rollouts that play was given.
+	claimed sync.Map
+	// next is the process that takes its place; nil while none does.
+	next atomic.Pointer[successor]
+}
+
+// successor is the process that takes another's place, from when ready is closed.
+type successor struct {
+	ready chan struct{}
+	*served
 }
 
 // startServe starts the program on a document and returns when it listens; nil url where it ended before.
 func startServe(t *testing.T, dir, document string, arguments ...string) *served {
+	t.Helper()
+	return startServeOf(t, program(t), dir, document, arguments...)
+}
+
+// startServeOf starts one build of the program.
+func startServeOf(t *testing.T, build, dir, document string, arguments ...string) *served {
 	t.Helper()
 	file := filepath.Join(dir, "run.yaml")
 	if err := os.WriteFile(file, []byte(document), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
-	s.cmd = exec.Command(program(t), append([]string{"serve", file, "--listen", "127.0.0.1:0", "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
+	s.cmd = exec.Command(build, append([]string{"serve", file, "--listen", "127.0.0.1:0", "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
 	s.cmd.Stdout = &s.stdout
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
@@ -175,7 +191,8 @@ func (s *served) text() string {
 	return strings.Join(s.said, "\n")
 }
 
-// call sends a request until it is answered with something else than that the plane is starting.
+// call sends a request until it is answered with something else than that the plane is starting. It goes on at the process that
+// takes this one's place.
 func (s *served) call(path, kind string, body []byte, header ...string) (int, []byte) {
 	s.t.Helper()
 	for {
@@ -198,6 +215,14 @@ func (s *served) call(path, kind string, body []byte, header ...string) (int, []
 		if err == nil {
 			text, err = io.ReadAll(res.Body)
 			res.Body.Close()
+		}
+		if next := s.next.Load(); err != nil && next != nil {
+			select {
+			case <-next.ready:
+				s = next.served
+				continue
+			case <-s.t.Context().Done():
+			}
 		}
 		if err != nil {
 			if !s.killed.Load() {
@@ -242,7 +267,10 @@ func servedPrompt(c protocol.Claim) []int32 {
 }
 
 // play plays rollouts until the run has ended: every other one by OpenAI's API.
-func (s *served) play() {
+func (s *served) play() { s.playBy(s.sample) }
+
+// playBy has sample play each rollout that is claimed. It says whether there is something to finish.
+func (s *served) playBy(sample func(protocol.Claim) bool) {
 	for {
 		var claims protocol.Claims
 		switch s.ask("/api/v1/rollouts/claim", protocol.ClaimRequest{Worker: "w", Max: 1, WaitS: 5}, &claims) {
@@ -253,7 +281,8 @@ func (s *served) play() {
 			return
 		}
 		for _, c := range claims.Rollouts {
-			if !s.sample(c) {
+			s.claimed.Store(port.RolloutID{Group: c.Group, Sample: c.Sample, Attempt: c.Attempt}, true)
+			if !sample(c) {
 				continue // it is not wanted any more, or the run has ended
 			}
 			reward := float32(c.Sample % 2)
