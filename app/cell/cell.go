@@ -222,12 +222,11 @@ func (c *Cell) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return failure.Run("", "cell %s: the log of the run %s: %w", c.opt.Cell, c.opt.Run, err)
 	}
-	merged, err := origin.Adopt(c.opt.Run, c.Dir, header, c.Cfg)
-	if err != nil {
-		return err
+	merged, rules, err := origin.Adopt(c.opt.Run, c.Dir, header, c.Cfg)
+	if err == nil {
+		c.Cfg, c.Rules = merged, rules
 	}
-	c.Cfg, c.Rules = merged, parts.ServeRules(merged)
-	return nil
+	return err
 }
 
 // assemble makes the cell's parts, in a directory that no other process of the cell has.

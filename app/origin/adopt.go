@@ -8,26 +8,28 @@ import (
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
 // Adopt returns the document that a run began with, by the header of its log. The present document may differ in how the run
-// is reached, watched and stored, and its words for that stand in the answer. Adopt refuses any other difference.
-func Adopt(name, dir string, header trace.Header, now config.Config) (config.Config, error) {
+// is reached, watched and stored, and its words for that stand in the answer. Adopt refuses any other difference. The rules are
+// those in the header, as another build may make others of one document.
+func Adopt(name, dir string, header trace.Header, now config.Config) (config.Config, loop.Config, error) {
 	began, err := config.ParseRecorded("config of the run "+name, []byte(header.Config))
 	if err == nil {
 		began = began.WithDefaults()
 		err = began.Validate()
 	}
 	if err != nil {
-		return now, failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
+		return now, loop.Config{}, failure.Run("was it made by another version of this program?", "the run's own document: %w", err)
 	}
 	merged := reachedAs(began, now)
 	if changed := changes(merged, now); len(changed) > 0 {
-		return now, failure.Usage("leave these as they were, or begin a run under another --name",
+		return now, loop.Config{}, failure.Usage("leave these as they were, or begin a run under another --name",
 			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", dir, strings.Join(changed, "\n  "))
 	}
-	return merged, nil
+	return merged, header.Loop, nil
 }
 
 // reachedAs is the document that a run began with, with what the present one says of how it is reached,

@@ -1,10 +1,12 @@
 package origin
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/trace"
 )
 
 // What differs between two documents is named by its key, also within a list.
@@ -29,5 +31,22 @@ func TestChangesOfADocument(t *testing.T) {
 		`filter.solve_rate.low began without a value, now "0.1"`, `filter.solve_rate.high began without a value, now "0.9"`}
 	if got := changes(before, now); !slices.Equal(got, want) {
 		t.Errorf("it says\n%q, want\n%q", got, want)
+	}
+}
+
+// A run that another build began goes on by its own rules, of which that build set some by itself.
+func TestAdoptTakesTheRulesOfTheRun(t *testing.T) {
+	c, err := config.Parse("test", []byte("engines: [{name: a, slots: 8}]\n"))
+	if err == nil {
+		c, err = c.Resolve()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := c.LoopConfig()
+	began.ResumeRestart = !began.ResumeRestart
+	merged, rules, err := Adopt("r", "runs/r", trace.Header{Loop: began, Config: string(c.YAML())}, c)
+	if err != nil || !reflect.DeepEqual(rules, began) || len(changes(merged, c)) > 0 {
+		t.Errorf("%v; the rules\n%+v, want\n%+v; changes %v", err, rules, began, changes(merged, c))
 	}
 }

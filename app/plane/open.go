@@ -151,13 +151,11 @@ const standbyAfter = 300 * time.Millisecond
 
 // adopt goes on with the settings that the run began with.
 func (p *Plane) adopt(header trace.Header) error {
-	merged, err := origin.Adopt(p.name, p.Dir, header, p.Cfg)
-	if err != nil {
-		return err
+	merged, rules, err := origin.Adopt(p.name, p.Dir, header, p.Cfg)
+	if err == nil {
+		p.Cfg, p.Rules = merged, rules
 	}
-	p.Cfg = merged
-	p.Rules = parts.ServeRules(merged)
-	return nil
+	return err
 }
 
 // recover rebuilds the run from its newest snapshot and the log after it.
