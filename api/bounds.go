@@ -10,8 +10,8 @@ const (
 	boundRequests    = "requests"
 )
 
-// bounds says how full the server's bounds are.
-func (s *Server) bounds() []protocol.Bound {
+// Bounds says how full the server's bounds are.
+func (s *Server) Bounds() []protocol.Bound {
 	newcomers, clients := s.connections.Rooms()
 	return []protocol.Bound{
 		s.bodiesBound(),

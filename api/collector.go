@@ -100,6 +100,16 @@ var planeFigures = []figure{
 	{"headway_state", "1 for the control plane's state.", gauge, []string{"state"}, func(s protocol.Status, emit func(float64, ...string)) {
 		oneOf(planeStates, func(w string) bool { return w == s.State }, emit)
 	}},
+	{"headway_cell_silent_seconds", "Time since a cell in another process was heard, -1 before its first word.", gauge, []string{"cell"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, c := range s.Cells {
+			emit(c.SilentS, c.Name)
+		}
+	}},
+	{"headway_limit_share", "Largest share of a bound that one of the run's processes has taken. Only with cells.", gauge, []string{"bound"}, func(s protocol.Status, emit func(float64, ...string)) {
+		for _, l := range s.Limits {
+			emit(l.Share, l.Name)
+		}
+	}},
 	one("headway_uptime_seconds", "Time since the process began.", gauge, func(s protocol.Status) float64 { return s.UptimeS }),
 	one("headway_policy_version", "Newest committed policy version.", gauge, func(s protocol.Status) float64 { return float64(s.Version) }),
 	one("headway_run_steps", "Train steps that the run is to make, 0 for no end.", gauge, func(s protocol.Status) float64 { return float64(s.Steps) }),

@@ -16,7 +16,7 @@ import (
 // bound is what the server says of one of its bounds.
 func (c *client) bound(name string) protocol.Bound {
 	c.t.Helper()
-	for _, b := range c.server.bounds() {
+	for _, b := range c.server.Bounds() {
 		if b.Name == name {
 			return b
 		}

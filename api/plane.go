@@ -93,7 +93,8 @@ func (s *Server) open(pattern string, h handler) {
 // current is the plane's status, with the drain that it may not know of.
 func (s *Server) current() protocol.Status {
 	status := s.ports().Plane.Status()
-	status.Bounds = append(slices.Clone(status.Bounds), s.bounds()...)
+	status.Bounds = append(slices.Clone(status.Bounds), s.Bounds()...)
+	status.Limits = limits(status.Bounds, status.Cells)
 	if s.draining() && status.State == "running" {
 		status.State = "draining"
 	}

@@ -224,6 +224,7 @@ func TestMetrics(t *testing.T) {
 		{Name: "e1", State: "lost", Stages: []protocol.EngineVersion{{Stage: 0, Version: 16}, {Stage: 1, Version: 17}}}}
 	c.plane.state.Staleness.Mean = math.NaN()
 	c.plane.state.Bounds = []protocol.Bound{{Name: "rollouts_bytes", Held: 5, Max: 8, Binding: true, Refused: 2}}
+	c.plane.state.Cells = []protocol.Cell{{Name: "b", SilentS: 3, Bounds: []protocol.Bound{{Name: "rollouts_bytes", Held: 1, Max: 8}}}}
 	auth := []string{"Authorization", "Bearer " + secrets["viewer"]}
 	c.do("GET", "/no/such/path/of/many", "", auth...)
 	c.do("GET", "/api/v1/status", "", auth...)
@@ -240,6 +241,7 @@ func TestMetrics(t *testing.T) {
 		`headway_engine_version{engine="e0",stage="0"} 17`, `headway_engine_version{engine="e1",stage="1"} 17`, `headway_engine_state{engine="e1",state="lost"} 1`,
 		`headway_http_requests_total{code="404",path="other"} 1`, `headway_http_requests_total{code="200",path="/api/v1/status"} 1`,
 		`headway_bound_held{bound="rollouts_bytes"} 5`, `headway_bound_max{bound="rollouts_bytes"} 8`, `headway_bound_binding{bound="rollouts_bytes"} 1`, `headway_bound_refused_total{bound="rollouts_bytes"} 2`,
+		`headway_cell_silent_seconds{cell="b"} 3`, `headway_limit_share{bound="rollouts_bytes"} 0.625`,
 		`headway_staleness_versions{statistic="mean"} 0`, `headway_ledger_balanced 1`,
 		`headway_control_state{state="correcting"} 1`, `headway_control_state{state="keeping"} 0`, `headway_control_target{of="mean"} 2`, `headway_control_target{of="share"} 0.95`,
 		`headway_control_measured{of="mean"} 2.5`, `headway_control_measured{of="share"} -1`, `headway_control_steps_total 40`, `headway_control_held_steps_total 30`,

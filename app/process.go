@@ -24,6 +24,8 @@ type Process struct {
 	// Now is the only wall clock of the command line. Figures that depend on
 	// it carry wall in their name.
 	Now func() time.Time
+	// Processor returns the processor time that this process has taken, of all its threads. Nil where the system does not tell.
+	Processor func() time.Duration
 }
 
 // Messages are what the operator of a process is told that goes on for long. The zero value is ready.

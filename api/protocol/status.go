@@ -33,6 +33,11 @@ type Status struct {
 	Environment *EnvironmentStatus `json:"environment,omitempty"`
 	// Bounds are on what clients together may take of this process; empty before it has any.
 	Bounds []Bound `json:"bounds,omitempty"`
+	// Cells are the run's cells in other processes, in the order of the document, as the control plane heard of them.
+	Cells []Cell `json:"cells,omitempty"`
+	// Limits are the bounds of this process and of its cells together, the one that is nearest to bind first. There are none
+	// without cells.
+	Limits []Limit `json:"limits,omitempty"`
 	// Staleness of the groups trained in the last steps, in versions.
 	Staleness Staleness `json:"staleness"`
 	// Control is the goal that the run keeps, and how; nil without one.
@@ -246,11 +251,47 @@ type Gateway struct {
 	Finding *Finding `json:"finding,omitempty"`
 }
 
+// Names of bounds. BoundProcessor is that of a process's processors: processor time in milliseconds a second. BoundRollouts is on
+// the text of all rollouts under way.
+const (
+	BoundProcessor = "processor_ms_per_s"
+	BoundRollouts  = "rollouts_bytes"
+)
+
+// Cell is a cell in another process.
+type Cell struct {
+	Name string `json:"name"`
+	// Build and Incarnation name the process that was heard last. They are empty and 0 before this control plane has heard any.
+	Build       string `json:"build,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"`
+	// SilentS is how long nothing was heard of it, -1 before the first word.
+	SilentS float64 `json:"silent_s"`
+	// Engines and Slots are how many the document gives to it.
+	Engines int `json:"engines"`
+	Slots   int `json:"slots"`
+	// Bounds are those of its process, as it said them within the last seconds. They are empty until it has.
+	Bounds []Bound `json:"bounds,omitempty"`
+}
+
+// Limit is a bound of several processes together.
+type Limit struct {
+	// Name is that of the bound. Held and Max are the sums over Processes, which have said it.
+	Name      string `json:"name"`
+	Held      int64  `json:"held"`
+	Max       int64  `json:"max"`
+	Processes int    `json:"processes"`
+	// Fullest is the cell whose share is the largest, "" for the control plane's own, and Share is that share of its bound.
+	Fullest string  `json:"fullest"`
+	Share   float64 `json:"share"`
+	// OneMore is what one more cell would add to Max: the mean of the cells that have said theirs.
+	OneMore int64 `json:"one_more"`
+}
+
 // Bound is on what clients together may take of a control plane.
 type Bound struct {
 	// Name says of what, with its unit: rollouts_bytes of all rollouts under way, rollout_bytes of the
 	// largest, and those of the server. They are bodies_bytes, connections (of clients), newcomers (connections
-	// without a request of a client), and requests (of the role that has most).
+	// without a request of a client), and requests (of the role that has most). BoundProcessor is that of its processors.
 	Name string `json:"name"`
 	// Held is how much of Max is taken. Binding: new work waits for it or is refused. Refused counts
 	// the calls that were.

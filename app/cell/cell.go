@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/gateway"
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/chat"
 	"github.com/headway-rl/headway/app/origin"
@@ -58,6 +60,7 @@ type Cell struct {
 	wire    *jetstream.Link
 	// own is the directory of this cell alone. follows: the cell has said hello.
 	own      string
+	used     parts.Processor
 	follows  bool
 	messages app.Messages
 }
@@ -277,7 +280,7 @@ func (c *Cell) askServers(ctx context.Context) error {
 
 // follower describes the cell that follows the log.
 func (c *Cell) follower(clock func() int64) drive.Options {
-	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.wire, Clock: clock, Logf: c.logf}
+	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.wire, Clock: clock, Load: c.load, Logf: c.logf}
 	own := 0
 	for i := range o.Engines {
 		if c.Owns(i) {
@@ -295,6 +298,24 @@ func (c *Cell) follower(clock func() int64) drive.Options {
 	}}
 	c.logf("cell %s of the run %s has %s", c.opt.Cell, c.opt.Run, report.Counted(own, "engine"))
 	return o
+}
+
+// load is what this process has taken of its bounds, for the control plane's status.
+func (c *Cell) load() json.RawMessage {
+	bounds := c.bounds()
+	if c.door != nil {
+		bounds = append(bounds, c.door.server.Bounds()...)
+	}
+	text, err := json.Marshal(bounds)
+	if err != nil { // these are plain values
+		return nil
+	}
+	return text
+}
+
+// bounds are those of the cell's rollouts and processors.
+func (c *Cell) bounds() []protocol.Bound {
+	return append(c.Workers.Bounds(), c.used.Bound(c.app.Now(), c.app.Processor)...)
 }
 
 // logf prints a line for the operator, with the time.

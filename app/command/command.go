@@ -75,6 +75,7 @@ func (p Program) Main(arguments []string, stdin io.Reader, stdout, stderr io.Wri
 		IsTerminal: isTerminal,
 		Getenv:     os.Getenv,
 		Now:        time.Now,
+		Processor:  processor,
 	}, arguments)
 }
 

@@ -53,6 +53,9 @@ type Plane struct {
 
 	// suspected asks for a look at the engines' servers.
 	suspected chan struct{}
+	// used measures the processor time of this process, cells has what is known of the cells in others.
+	used  parts.Processor
+	cells cells
 	// gateway is nil where the environment is embedded, which speaks to nobody.
 	gateway *gateway.Gateway
 	// player plays the rollouts here; nil where workers elsewhere do, or none.

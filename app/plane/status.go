@@ -75,6 +75,8 @@ func (p *Plane) Status() protocol.Status {
 	if p.Workers != nil {
 		s.Workers, s.Bounds = p.Workers.Status(), p.Workers.Bounds()
 	}
+	s.Bounds = append(s.Bounds, p.used.Bound(p.App.Now(), p.App.Processor)...)
+	s.Cells = p.cells.status(p.App.Now())
 	if p.gateway != nil {
 		g := p.gateway.Status()
 		s.Gateway = &g

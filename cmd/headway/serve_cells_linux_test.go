@@ -16,6 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -177,6 +178,9 @@ func TestServeCells(t *testing.T) {
 	s.steps(1)
 	if e := s.status().Engines; len(e) != 2 || e[0].Cell != "" || e[1].Cell != "b" || e[1].Server != nil || e[0].Server == nil {
 		t.Errorf("the status has the engines %+v", e)
+	}
+	if c := s.status().Cells; len(c) != 1 || c[0].Name != "b" || c[0].Slots != 4 || c[0].Build == "" || c[0].SilentS < 0 || !slices.ContainsFunc(c[0].Bounds, func(b protocol.Bound) bool { return b.Name == protocol.BoundProcessor && b.Max > 0 }) {
+		t.Errorf("the status has the cells %+v", c)
 	}
 
 	release := s.stepsInto(a, b)

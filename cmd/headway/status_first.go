@@ -47,6 +47,9 @@ func firstOfStatus(s protocol.Status) report.Answer {
 	if s.Disk.Full {
 		do("the disk is full: writes wait for room, of which the store may take %s", report.Bytes(s.Disk.BytesMax))
 	}
+	if len(s.Limits) > 0 && s.Limits[0].Share >= limitMuch {
+		do("%s: give some of its engines to another cell", limitText(s.Limits[0]))
+	}
 	for _, b := range s.Bounds {
 		if b.Binding {
 			do("bound %s binds: %s refused so far", b.Name, report.Count(b.Refused))

@@ -133,6 +133,7 @@ func (v *statusView) page(to io.Writer, s protocol.Status) {
 	}
 	p.control(s.Control)
 	p.engines(s.Engines)
+	p.cells(s)
 	if y := s.Sync; y != nil {
 		p.line("sync", "version %d was served everywhere %s after its publish (load %s, wait %s, switch %s)", y.Version,
 			shortSeconds(y.TotalS), shortSeconds(y.LoadS), shortSeconds(y.WaitS), shortSeconds(y.SwitchS))
@@ -150,11 +151,7 @@ func (p *statusPage) bounds(all []protocol.Bound) {
 		if !b.Binding {
 			continue
 		}
-		figure := report.Count
-		if strings.HasSuffix(b.Name, "_bytes") {
-			figure = report.Bytes
-		}
-		p.line("BOUND", "%s: %s of %s taken, %s refused so far", p.loud(report.Plain(b.Name)+" binds"), figure(b.Held), figure(b.Max), report.Count(b.Refused))
+		p.line("BOUND", "%s: %s of %s taken, %s refused so far", p.loud(report.Plain(b.Name)+" binds"), amountText(b.Name, b.Held), amountText(b.Name, b.Max), report.Count(b.Refused))
 	}
 }
 

@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -43,6 +44,8 @@ type Options struct {
 	// Joined is called once when the log has answered the hello, behind the rollouts that are taken up from a process before.
 	// It must not block. Nil tells no one.
 	Joined func()
+	// Load describes in JSON how much this process has taken of what it has, for [Event.Load]. Nil says nothing.
+	Load func() json.RawMessage
 	// Logf is told of failures that the cell survives, by any goroutine.
 	Logf func(format string, args ...any)
 }

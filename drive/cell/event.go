@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -27,6 +28,9 @@ type Event struct {
 	Origin trace.Origin
 	// Hello is what the process is, in its first event alone, if the cell is another process.
 	Hello *Hello
+	// Load is how much the process has taken of what it has, in a hello and its renewals. It is for people: nothing is decided
+	// by it. Empty where the process does not say.
+	Load json.RawMessage
 	// Payload is where the payload of a scored rollout is, for a writer in another process. It is empty where both have one
 	// store.
 	Payload string

@@ -83,11 +83,14 @@ func enginesText(engines []EngineHello) string {
 	return "[" + strings.Join(words, ", ") + "]"
 }
 
-// event is the first event of a process.
-func (h *Hello) event() Event {
-	ev := Event{Event: loop.Event{Kind: loop.EngineJoined}, Hello: h}
+// hello is the first event of a process.
+func (c *Cell) hello(h Hello) Event {
+	ev := Event{Event: loop.Event{Kind: loop.EngineJoined}, Hello: &h}
 	if len(h.Engines) > 0 {
 		ev.Engine = h.Engines[0].Engine
+	}
+	if c.opt.Load != nil {
+		ev.Load = c.opt.Load()
 	}
 	return ev
 }
@@ -95,14 +98,14 @@ func (h *Hello) event() Event {
 // Hello says what the process is. It is the cell's first event, and is answered in the log: the cell's engines join, and
 // the cell executes what follows.
 func (c *Cell) Hello(h Hello) {
-	ev := h.event()
+	ev := c.hello(h)
 	ev.Time = c.opt.Clock()
 	c.outbox.say(&ev)
 }
 
-// Renewal is the hello once more. A writer that has taken it takes from that alone that the process lives.
+// Renewal is the hello once more. A writer that has taken it takes from that alone that the process lives, and its load.
 func (c *Cell) Renewal(h Hello) Event {
-	ev := h.event()
+	ev := c.hello(h)
 	ev.Origin = trace.Origin{Cell: c.opt.Name, Incarnation: c.opt.Incarnation, Sequence: 1}
 	return ev
 }

@@ -102,7 +102,7 @@ func (e *Dispatcher) oldest() *session {
 // Names of the bounds in refusals, status and metrics.
 const (
 	// BoundRollouts is on what all rollouts under way hold, BoundRollout on what one does.
-	BoundRollouts = "rollouts_bytes"
+	BoundRollouts = protocol.BoundRollouts
 	BoundRollout  = "rollout_bytes"
 )
 

@@ -14,6 +14,8 @@ const complaintsMost = 64
 
 // Ear hears cells for a writer.
 type Ear struct {
+	// Heard is told of each event that is taken, also once more, by one goroutine at a time. It is set before the first word.
+	Heard   func(*cell.Event)
 	receive func(*cell.Event) error
 	logf    func(format string, args ...any)
 
@@ -23,7 +25,7 @@ type Ear struct {
 
 // NewEar returns what hands the events of cells to a writer's Receive. A refusal is logged once a process.
 func NewEar(receive func(*cell.Event) error, logf func(format string, args ...any)) *Ear {
-	return &Ear{receive: receive, logf: logf, said: map[string]bool{}}
+	return &Ear{Heard: func(*cell.Event) {}, receive: receive, logf: logf, said: map[string]bool{}}
 }
 
 // Take takes a word that came by the subject of a cell, from one goroutine at a time, and returns the answer, nil for none.
@@ -38,6 +40,7 @@ func (e *Ear) Take(name string, word []byte) (answer []byte) {
 	}
 	r, refused := errors.AsType[*cell.Refusal](e.receive(ev))
 	if !refused { // it is taken, or the run has ended
+		e.Heard(ev)
 		return nil
 	}
 	if r.Want == 0 {

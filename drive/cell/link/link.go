@@ -47,10 +47,8 @@ type Link struct {
 	wire  Wire
 	cell  *cell.Cell
 	hello cell.Hello
-	// renewal is the word that renews the cell's lease.
-	renewal []byte
-	log     *cell.Entries
-	wake    chan struct{}
+	log   *cell.Entries
+	wake  chan struct{}
 	// back has room for one: that there is a connection again.
 	back   chan struct{}
 	cancel context.CancelCauseFunc
@@ -94,11 +92,6 @@ func New(ctx context.Context, wire Wire, o cell.Options, build string) (*Link, e
 		ended(cause)
 	})
 	if l.cell, err = cell.New(playing, o); err != nil {
-		l.cancel(nil)
-		return nil, err
-	}
-	again := l.cell.Renewal(l.hello)
-	if l.renewal, err = again.Word(); err != nil {
 		l.cancel(nil)
 		return nil, err
 	}
@@ -199,7 +192,7 @@ func (l *Link) say() {
 	for {
 		select {
 		case <-lease.C:
-			_ = l.wire.Say(l.renewal) // without a connection the cell is silent
+			l.renew()
 		case <-l.wake:
 		case <-l.back: // the writer may be back later, and not hear what is said now
 			l.again()
@@ -223,6 +216,17 @@ func (l *Link) say() {
 		}
 		l.sayUnsent()
 	}
+}
+
+// renew renews the cell's lease.
+func (l *Link) renew() {
+	again := l.cell.Renewal(l.hello)
+	word, err := again.Word()
+	if err != nil {
+		l.cancel(err)
+		return
+	}
+	_ = l.wire.Say(word) // without a connection the cell is silent
 }
 
 // sayUnsent says what has not been said, as long as there is a connection.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -254,6 +255,47 @@ func TestNewRefuses(t *testing.T) {
 		if _, err := New(t.Context(), &wire{incarnation: 1}, cell.Options{Name: name}, "test"); err == nil {
 			t.Errorf("%q", name)
 		}
+	}
+}
+
+// TestLoads: what a process says of its load comes with the hello and each renewal, and is heard of events that are taken alone.
+func TestLoads(t *testing.T) {
+	refuse := false
+	ear := NewEar(func(*cell.Event) error {
+		if refuse {
+			return &cell.Refusal{Why: "it does not fit"}
+		}
+		return nil
+	}, t.Logf)
+	var heard []string
+	ear.Heard = func(ev *cell.Event) { heard = append(heard, string(ev.Load)) }
+	synctest.Test(t, func(t *testing.T) {
+		w := &wire{incarnation: 2}
+		load := 0
+		l, err := New(t.Context(), w, cell.Options{Name: "b", Clock: func() int64 { return 0 }, Load: func() json.RawMessage {
+			load++
+			return json.RawMessage(strconv.Itoa(load))
+		}}, "test")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.cell.Hello(l.hello)
+		l.sayUnsent()
+		l.renew()
+		l.renew()
+		for i, ev := range w.said {
+			word, err := ev.Word()
+			if err != nil {
+				t.Fatal(err)
+			}
+			refuse = i == 1
+			ear.Take("b", word)
+		}
+		l.cancel(nil)
+		l.cell.Wait()
+	})
+	if !slices.Equal(heard, []string{"1", "3"}) {
+		t.Errorf("it hears %q", heard)
 	}
 }
 
