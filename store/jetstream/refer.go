@@ -99,8 +99,44 @@ func (l *Link) PutReferred(sample port.Sample) (string, error) {
 	return r.String(), nil
 }
 
-// putMessage stores a message of a payload or a turn, however long that takes.
+// putMessage stores a message of a payload or a turn once, and has the server sync it, however long that takes. It returns the
+// message's sequence.
+//
+// The server answers what it has synced, with all before. A message that is found in place of its answer may be written alone: its
+// server was killed before the sync, began anew, and would lose it with its power. It counts where it is found behind the answer to a
+// later one.
 func (l *Link) putMessage(m *nats.Msg) (seq uint64, err error) {
+	for synced := uint64(0); ; {
+		seq, found, err := l.publish(m)
+		if err != nil || !found || seq < synced {
+			return seq, err
+		}
+		if synced, _, err = l.publish(l.behind(m.Subject)); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// behind is a message that has the server sync all before it in the stream of a subject: of an attempt that is none, or the first
+// half of a payload that has no second. The writer removes it.
+func (l *Link) behind(subject string) *nats.Msg {
+	if subject != l.store.names.dataSubject {
+		id, _ := l.store.names.attemptOf(subject)
+		id.Attempt = -1
+		return nats.NewMsg(l.store.names.turnsOf(id, l.cell))
+	}
+	return l.store.behind()
+}
+
+// behind is a message of the payload stream that has the server sync all before it, and is no payload: it lacks its second half.
+func (s *Store) behind() *nats.Msg {
+	m := nats.NewMsg(s.names.dataSubject)
+	m.Header[headerPayload] = []string{contents{chunks: 2, items: []item{{}}}.String()}
+	return m
+}
+
+// publish stores a message, and says whether it was found in place of its answer.
+func (l *Link) publish(m *nats.Msg) (seq uint64, found bool, err error) {
 	s := l.store
 	for {
 		try, cancel := context.WithTimeout(s.ctx, apiTimeout)
@@ -109,18 +145,22 @@ func (l *Link) putMessage(m *nats.Msg) (seq uint64, err error) {
 		lost := s.gone(s.ctx, m.Subject, err)
 		switch {
 		case err == nil:
-			return ack.Sequence, nil
+			return ack.Sequence, ack.Duplicate, nil
+		case wrongSequence(err):
+			if seq, err = l.putBefore(m); seq > 0 || err != nil {
+				return seq, true, err
+			}
 		case noSpace(err):
-			return 0, fmt.Errorf("%w: %w", port.ErrNoSpace, err)
+			return 0, false, fmt.Errorf("%w: %w", port.ErrNoSpace, err)
 		case s.ctx.Err() != nil:
-			return 0, ErrClosed
+			return 0, false, ErrClosed
 		case !transient(err):
-			return 0, err
+			return 0, false, err
 		case lost != nil:
-			return 0, fmt.Errorf("NATS has lost their stream: %w", lost)
+			return 0, false, fmt.Errorf("NATS has lost their stream: %w", lost)
 		}
 		if !s.pause(s.ctx, retryWait) {
-			return 0, ErrClosed
+			return 0, false, ErrClosed
 		}
 	}
 }

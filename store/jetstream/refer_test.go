@@ -189,3 +189,52 @@ func FuzzReference(f *testing.F) {
 		}
 	})
 }
+
+// TestPutWithoutAnAnswer: a payload or a turn that is found in place of its answer may not be synced. It counts once a message
+// behind it is answered, and it alone is read. The writer removes the other.
+func TestPutWithoutAnAnswer(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "unanswered"), Run: "unanswered", CellTurns: true}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "rack.1-b")
+	id := port.RolloutID{Group: 3, Sample: 1, Attempt: 1}
+	sample, kept := storetest.Sample(id, 5), keepInCell(t, l, id, 0, 3<<20, 6)
+	said := refer(t, s, l, sample)
+	again, err := l.PutReferred(sample)
+	must(t, err)
+	if n := messages(t, s); again != said || n != 2 {
+		t.Errorf("a payload that was found is %q in %d messages, want %q and one behind it", again, n, said)
+	}
+	behind := func(want int) {
+		t.Helper()
+		_, all, err := s.turnSubjects(t.Context(), ">")
+		if must(t, err); all[port.RolloutID{Group: 3, Sample: 1, Attempt: -1}] != want {
+			t.Errorf("turns are %v, want %d messages behind them", all, want)
+		}
+	}
+	behind(0)
+	l.turns.attempts[id.Group][id].last-- // as if the last had not been answered
+	must(t, l.KeepTurn(id, 1, kept[1]))
+	behind(1)
+	next := openCell(t, o, "rack.1-b")
+	readsTurns(t, next, id, kept)
+	behind(1)
+	readsTurns(t, next, id, kept) // its mark is found
+	behind(2)
+	must(t, s.Close())
+	s = open(t, o)
+	holds(t, s, 3, sample)
+	must(t, s.Refer(id, said))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != 1 {
+		t.Errorf("the stream has %d messages, want that of the payload", n)
+	}
+	holds(t, s, 3, sample)
+	s.hearsCells.Store(true)
+	must(t, s.Forget(3))
+	for left := 1; left > 0; {
+		_, all, err := s.turnSubjects(t.Context(), ">")
+		must(t, err)
+		left = len(all)
+	}
+}

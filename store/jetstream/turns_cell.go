@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -153,14 +154,6 @@ func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byt
 		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(a.last))
 		m.Data = data[int(part.part)*limit : min(int(part.part+1)*limit, len(data))]
 		seq, err := l.putMessage(m)
-		for wrongSequence(err) && seq == 0 {
-			if seq, err = l.putBefore(m, a.last); seq == 0 && err == nil { // it is on its way
-				if !l.store.pause(l.store.ctx, retryWait) {
-					return ErrClosed
-				}
-				seq, err = l.putMessage(m)
-			}
-		}
 		if err != nil {
 			return fmt.Errorf("store: turn %d of %v: %w", number, id, err)
 		}
@@ -186,7 +179,11 @@ func (l *Link) fullOfTurns() bool {
 
 // putBefore is the sequence of a message that was put and not answered, 0 while it may be on its way: the last of its subject is
 // the one that it expects. It fails if another process has put the last.
-func (l *Link) putBefore(m *nats.Msg, expected uint64) (seq uint64, err error) {
+func (l *Link) putBefore(m *nats.Msg) (seq uint64, err error) {
+	expected, err := strconv.ParseUint(m.Header.Get(jetstream.ExpectedLastSubjSeqHeader), 10, 64)
+	if err != nil {
+		return 0, err
+	}
 	last, err := l.lastTurn(m.Subject)
 	switch {
 	case errors.Is(err, errNoMessage) && expected > 0:

@@ -267,14 +267,16 @@ func TestTurnOnItsWay(t *testing.T) {
 	l := openCell(t, o, "b")
 	m := l.turnMessage(id, turnPart{incarnation: 5, parts: 1})
 	for _, expected := range []uint64{0, 1} {
-		if seq, err := l.putBefore(m, expected); seq != 0 || err != nil {
+		m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, fmt.Sprint(expected))
+		if seq, err := l.putBefore(m); seq != 0 || err != nil {
 			t.Errorf("a message that is not stored, behind %d, is said to be %d: %v", expected, seq, err)
 		}
 		if expected == 0 {
 			keepInCell(t, l, id, 0, 3)
 		}
 	}
-	if _, err := l.putBefore(m, 7); err == nil || !strings.Contains(err.Error(), "another process") {
+	m.Header.Set(jetstream.ExpectedLastSubjSeqHeader, "7")
+	if _, err := l.putBefore(m); err == nil || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("the last is another's: %v", err)
 	}
 }
