@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -28,6 +30,11 @@ const (
 // load reads what payloads the stream has.
 func (p *payloads) load(ctx context.Context) error {
 	info, err := p.store.streamInfo(ctx, p.store.data)
+	if err == nil && info.Msgs > 0 { // a turn may be its last that nothing has synced: see Link.putMessage
+		if err = p.store.publishChunk(ctx, p.store.behind()); err == nil || noSpace(err) || errors.Is(err, port.ErrNoSpace) {
+			info, err = p.store.streamInfo(ctx, p.store.data)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("store: payloads: %w", err)
 	}

@@ -155,3 +155,25 @@ func TestUnkept(t *testing.T) {
 	next.RetainTurns(func(port.RolloutID) bool { return true })
 	readTurns(t, next, stays, kept)
 }
+
+// A writer has synced what it finds before it counts on a turn: an answered message is behind it, which is no payload.
+func TestTurnsAreSynced(t *testing.T) {
+	o := Options{Dir: filepath.Join(t.TempDir(), "nats")}
+	s := open(t, o)
+	begin(t, s)
+	id := port.RolloutID{Group: 1, Attempt: 1}
+	kept := keep(t, s, id, 1)
+	found := messages(t, s)
+	for range 2 {
+		must(t, s.Close())
+		s = open(t, o)
+		if n := messages(t, s); n != found+1 {
+			t.Errorf("there are %d messages, want one behind the %d that were found", n, found)
+		}
+		readTurns(t, s, id, kept)
+		s.payloads.reclaim(t.Context(), true)
+		if n := messages(t, s); n != found {
+			t.Errorf("of %d messages are left %d", found, n)
+		}
+	}
+}
