@@ -29,9 +29,10 @@ type Link struct {
 	cell    string
 	subject string
 	answers string // the subject of answers
-	// next and lines are where Follow begins.
+	// next and lines are where Follow begins, and after names the message before.
 	next  uint64
 	lines assembler
+	after string
 	// unheard: nobody heard the last word, and the log has not gone on since.
 	unheard atomic.Bool
 	turns   cellTurns
@@ -161,7 +162,7 @@ func (l *Link) begin(ctx context.Context) (at trace.Position, err error) {
 		if at, err = trace.After(m.data[bytes.LastIndexByte(m.data[:len(m.data)-1], '\n')+1:], line); err != nil {
 			return at, fmt.Errorf("store: message %d of the log: %w", seq, err)
 		}
-		l.next, l.lines = seq+1, assembler{line: line, epoch: place.epoch}
+		l.next, l.lines, l.after = seq+1, assembler{line: line, epoch: place.epoch}, m.header.Get(headerAppend)
 		s.events.mutex.Lock()
 		defer s.events.mutex.Unlock()
 		return at, s.events.loadHeader(try, s)
@@ -190,13 +191,15 @@ func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
 }
 
 // Follow hands over the lines behind Begin's position as they are appended, those of a message at a time. It says whether
-// an append ends with them. It goes on through lost connections, until the context ends or take fails.
+// an append ends with them. It goes on through lost connections, until the context ends or take fails, or the log has lost what was
+// handed over. A server that is killed before it syncs a line shows it as it begins anew, and may lose it with its power.
 func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) error) error {
 	r, err := l.store.readMessages(ctx, l.next, 0, l.lines)
 	if err != nil {
 		return err
 	}
 	defer r.Close()
+	r.after = &l.after
 	for {
 		lines, err := r.message()
 		if err == nil && len(lines) > 0 { // else it is a writer's marker, or a piece

@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop/trace"
@@ -157,4 +160,70 @@ func TestLinkWaitsForARun(t *testing.T) {
 	if _, err := OpenLink(t.Context(), Options{Dir: t.TempDir(), Run: "late"}, "b"); err == nil {
 		t.Error("a link opens a server of its own")
 	}
+}
+
+// TestLinkReadAnEndThatIsLost: a server that is killed shows a line that it has not synced, and loses it with its power. A cell that
+// has read the line ends where another takes its place, and goes on where none does.
+func TestLinkReadAnEndThatIsLost(t *testing.T) {
+	port, dir, synced := -1, t.TempDir(), t.TempDir()
+	start := func(dir string) *server.Server {
+		return runServer(t, func(o *server.Options) { o.Port, o.StoreDir = port, dir })
+	}
+	stop := func(srv *server.Server) {
+		srv.Shutdown()
+		srv.WaitForShutdown()
+	}
+	srv := start(dir)
+	port = srv.Addr().(*net.TCPAddr).Port
+	o := Options{URL: srv.ClientURL(), Run: "lost", WriterTTL: 100 * time.Millisecond}
+	s := open(t, o)
+	enc := begin(t, s)
+	l := openCell(t, o, "b")
+	read, ended := make(chan string, 9), make(chan error, 1)
+	go func() {
+		ended <- l.Follow(t.Context(), func(lines []byte, _ bool) error { read <- string(lines); return nil })
+	}()
+	appends := func(n int64) {
+		t.Helper()
+		line := storetest.Event(enc, n)
+		must(t, s.Append([][]byte{line}))
+		if got := <-read; got != string(line) {
+			t.Errorf("line %d is read as %q", n, got)
+		}
+	}
+	appends(1)
+	stop(srv)
+	must(t, os.CopyFS(synced, os.DirFS(dir)))
+	srv = start(dir)
+	before := enc.Position()
+	appends(2)
+	must(t, s.Close())
+	stop(srv)
+	start(synced)
+	s = open(t, o)
+	if enc = trace.Resume(before); s.events.lines() != before.Line {
+		t.Fatalf("the log has %d lines, want %d", s.events.lines(), before.Line)
+	}
+	must(t, s.Append([][]byte{storetest.Event(enc, 3)}))
+	must(t, s.Append([][]byte{storetest.Event(enc, 4)}))
+	select {
+	case err := <-ended:
+		if !errors.Is(err, errOtherEnd) {
+			t.Errorf("behind a line that is lost: %v", err)
+		}
+	case text := <-read:
+		t.Fatalf("behind a line that is lost, %q is read", text)
+	}
+	last, name := s.events.last, "of another writer"
+	r := &logReader{store: s, ctx: t.Context(), next: last + 1, after: &name}
+	if err := r.goesOn("first"); !errors.Is(err, errOtherEnd) {
+		t.Errorf("behind another message: %v", err)
+	}
+	r.next++
+	if err := r.goesOn("second"); !errors.Is(err, ErrLogDamaged) {
+		t.Errorf("behind no message: %v", err)
+	}
+	must(t, s.log.Purge(t.Context(), jetstream.WithPurgeSequence(last)))
+	r.next = last
+	must(t, r.goesOn("third")) // behind one that the log has given up
 }

@@ -28,6 +28,10 @@ type logReader struct {
 	rest   []byte
 	// ends: the message that was read last ends an append.
 	ends bool
+	// after names the message before next, where the reader is to find that it is still there; else it is nil. consumer is the
+	// server's of the message that was read last.
+	after    *string
+	consumer string
 	// instead, if not nil, reads the lines after so many from elsewhere, where the log is damaged.
 	instead func(line int64) (io.ReadCloser, error)
 	mirror  io.ReadCloser // what instead returned
@@ -207,6 +211,12 @@ func (r *logReader) message() ([]byte, error) {
 	if meta.Sequence.Stream != r.next {
 		return nil, r.store.gap(r.ctx, r.next, r.lines.line)
 	}
+	if r.after != nil {
+		if err := r.goesOn(meta.Consumer); err != nil {
+			return nil, err
+		}
+		*r.after = m.Headers().Get(headerAppend)
+	}
 	r.next++
 	r.ends = m.Headers().Get(headerMore) == ""
 	at, err := logPlaceOf(m.Headers())
@@ -214,6 +224,33 @@ func (r *logReader) message() ([]byte, error) {
 		return nil, fmt.Errorf("store: message %d: %w", meta.Sequence.Stream, err)
 	}
 	return r.lines.add(at, m.Data())
+}
+
+// errOtherEnd says that a server has shown an end of the log that it had not synced, and lost it.
+var errOtherEnd = errors.New("the log has lost its end, which was read and never synced")
+
+// goesOn looks whether the log goes on behind what was read, where the server has another consumer for the reader: it may have
+// begun anew.
+func (r *logReader) goesOn(consumer string) error {
+	if r.consumer == consumer {
+		return nil
+	}
+	name := ""
+	err := r.store.again(r.ctx, func(ctx context.Context) error {
+		m, err := r.store.leaderGet(ctx, r.store.names.log, r.next-1)
+		name = m.header.Get(headerAppend)
+		return err
+	})
+	if errors.Is(err, errNoMessage) {
+		if err = r.store.gap(r.ctx, r.next-1, r.lines.line); errors.Is(err, port.ErrLogTrimmed) { // a snapshot has it
+			name, err = *r.after, nil
+		}
+	}
+	if err == nil && name != *r.after {
+		err = fmt.Errorf("store: message %d of the log: %w", r.next-1, errOtherEnd)
+	}
+	r.consumer = consumer
+	return err
 }
 
 // gap says why a message of the log is not there: it has been given up since, or is damaged.
