@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,13 @@ import (
 
 // beginWait is the time between two looks for a run that has not begun.
 const beginWait = 100 * time.Millisecond
+
+const (
+	// silenceOfWriter is how long a cell waits for an answer of the writer before it asks again.
+	silenceOfWriter = time.Second
+	// unsyncedMost is how long it asks. By then the server's kernel has written what was not synced. The run may have ended.
+	unsyncedMost = time.Minute
+)
 
 // Link is a cell's connection to its run. It follows the log and says words to the writer. It makes and changes no stream.
 type Link struct {
@@ -199,7 +207,7 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 		return err
 	}
 	defer r.Close()
-	r.after = &l.after
+	r.after, r.await = &l.after, func(seq uint64) error { return l.awaitSynced(ctx, seq) }
 	for {
 		lines, err := r.message()
 		if err == nil && len(lines) > 0 { // else it is a writer's marker, or a piece
@@ -214,6 +222,30 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 	}
 }
 
+// headerSynced is on a question of a cell, and on its answer: up to which message is the log synced?
+const headerSynced = "Headway-Synced"
+
+// awaitSynced returns once the writer says that the log is synced up to a message, or unsyncedMost later. Until then it may be lost.
+func (l *Link) awaitSynced(ctx context.Context, seq uint64) error {
+	for began := time.Now(); time.Since(began) < unsyncedMost; {
+		try, cancel := context.WithTimeout(ctx, silenceOfWriter)
+		m := nats.NewMsg(l.subject)
+		m.Header.Set(headerSynced, "")
+		answer, err := l.store.control.RequestMsgWithContext(try, m)
+		cancel()
+		if err == nil {
+			synced, err := strconv.ParseUint(answer.Header.Get(headerSynced), 10, 64)
+			if err != nil || synced >= seq { // one of an earlier build does not know
+				return nil
+			}
+		}
+		if !l.store.pause(ctx, retryWait) {
+			return errors.Join(context.Cause(ctx), ErrClosed)
+		}
+	}
+	return nil
+}
+
 // End has all calls that wait for NATS give up. The connection stays.
 func (l *Link) End() { l.store.cancel() }
 
@@ -225,6 +257,12 @@ func (l *Link) Close() error { return l.store.Close() }
 func (s *Store) HearCells(take func(cell string, word []byte) (answer []byte)) (stop func(), err error) {
 	sub, err := s.control.Subscribe(s.names.cells+".>", func(m *nats.Msg) {
 		s.hearsCells.Store(true)
+		if _, asks := m.Header[headerSynced]; asks {
+			answer := nats.NewMsg(m.Reply)
+			answer.Header.Set(headerSynced, strconv.FormatUint(s.events.proven.Load(), 10))
+			_ = m.RespondMsg(answer) // else it asks again
+			return
+		}
 		answer := take(strings.TrimPrefix(m.Subject, s.names.cells+"."), m.Data)
 		if answer == nil || m.Reply == "" {
 			return

@@ -6,11 +6,14 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop/trace"
@@ -195,12 +198,29 @@ func TestLinkReadAnEndThatIsLost(t *testing.T) {
 	stop(srv)
 	must(t, os.CopyFS(synced, os.DirFS(dir)))
 	srv = start(dir)
-	before := enc.Position()
+	before, asked := enc.Position(), atomic.Int32{}
+	hears, err := s.control.Subscribe(s.names.cells+".>", func(m *nats.Msg) {
+		answer, synced := nats.NewMsg(m.Reply), uint64(0)
+		if asked.Add(1) > 2 {
+			synced = s.events.proven.Load()
+		}
+		answer.Header.Set(headerSynced, strconv.FormatUint(synced, 10))
+		if len(read) > 0 {
+			t.Error("a line is read that may not be synced")
+		}
+		must(t, m.RespondMsg(answer))
+	})
+	must(t, err)
 	appends(2)
+	if must(t, hears.Unsubscribe()); asked.Load() < 3 {
+		t.Errorf("the line is read after %d answers, want three: the first two say that it is not synced", asked.Load())
+	}
 	must(t, s.Close())
 	stop(srv)
 	start(synced)
 	s = open(t, o)
+	_, err = s.HearCells(func(string, []byte) []byte { return nil })
+	must(t, err)
 	if enc = trace.Resume(before); s.events.lines() != before.Line {
 		t.Fatalf("the log has %d lines, want %d", s.events.lines(), before.Line)
 	}
@@ -215,15 +235,13 @@ func TestLinkReadAnEndThatIsLost(t *testing.T) {
 		t.Fatalf("behind a line that is lost, %q is read", text)
 	}
 	last, name := s.events.last, "of another writer"
-	r := &logReader{store: s, ctx: t.Context(), next: last + 1, after: &name}
-	if err := r.goesOn("first"); !errors.Is(err, errOtherEnd) {
+	r := &logReader{store: s, ctx: t.Context()}
+	if err := r.standsAt(last, name); !errors.Is(err, errOtherEnd) {
 		t.Errorf("behind another message: %v", err)
 	}
-	r.next++
-	if err := r.goesOn("second"); !errors.Is(err, ErrLogDamaged) {
+	if err := r.standsAt(last+1, name); !errors.Is(err, ErrLogDamaged) {
 		t.Errorf("behind no message: %v", err)
 	}
 	must(t, s.log.Purge(t.Context(), jetstream.WithPurgeSequence(last)))
-	r.next = last
-	must(t, r.goesOn("third")) // behind one that the log has given up
+	must(t, r.standsAt(last-1, name)) // which the log has given up
 }

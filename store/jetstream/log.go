@@ -50,6 +50,8 @@ type eventLog struct {
 	began  bool // header is there
 	// bytes are what the stream takes, sinceSnapshot what was appended since the last snapshot.
 	bytes, sinceSnapshot atomic.Int64
+	// proven is synced for who does not hold the mutex.
+	proven atomic.Uint64
 	// since is when the append under way began, nil while there is none.
 	since atomic.Pointer[time.Time]
 }
@@ -277,6 +279,7 @@ func (l *eventLog) put(s *Store, w *lease, messages []*nats.Msg) (stored int, er
 			l.last = l.synced
 		case i >= given && errors.Is(err, port.ErrNoSpace):
 			l.synced = l.last // the next append that finds room has them synced
+			l.proven.Store(l.last)
 			return given, nil
 		case err != nil:
 			return i, err
@@ -360,6 +363,7 @@ func (l *eventLog) full(s *Store, err error) error {
 func (l *eventLog) answered(seq uint64, size int) {
 	l.stored(seq, size)
 	l.synced = seq
+	l.proven.Store(seq)
 }
 
 func (l *eventLog) stored(seq uint64, size int) {

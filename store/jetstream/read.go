@@ -29,9 +29,10 @@ type logReader struct {
 	// ends: the message that was read last ends an append.
 	ends bool
 	// after names the message before next, where the reader is to find that it is still there; else it is nil. consumer is the
-	// server's of the message that was read last.
+	// server's of the message that was read last. await returns once the log is synced up to a message.
 	after    *string
 	consumer string
+	await    func(seq uint64) error
 	// instead, if not nil, reads the lines after so many from elsewhere, where the log is damaged.
 	instead func(line int64) (io.ReadCloser, error)
 	mirror  io.ReadCloser // what instead returned
@@ -212,10 +213,11 @@ func (r *logReader) message() ([]byte, error) {
 		return nil, r.store.gap(r.ctx, r.next, r.lines.line)
 	}
 	if r.after != nil {
-		if err := r.goesOn(meta.Consumer); err != nil {
+		name := m.Headers().Get(headerAppend)
+		if err := r.goesOn(meta, name); err != nil {
 			return nil, err
 		}
-		*r.after = m.Headers().Get(headerAppend)
+		*r.after = name
 	}
 	r.next++
 	r.ends = m.Headers().Get(headerMore) == ""
@@ -230,26 +232,38 @@ func (r *logReader) message() ([]byte, error) {
 var errOtherEnd = errors.New("the log has lost its end, which was read and never synced")
 
 // goesOn looks whether the log goes on behind what was read, where the server has another consumer for the reader: it may have
-// begun anew.
-func (r *logReader) goesOn(consumer string) error {
-	if r.consumer == consumer {
+// begun anew, with an end that is not synced yet.
+func (r *logReader) goesOn(at *jetstream.MsgMetadata, name string) error {
+	if r.consumer == at.Consumer {
 		return nil
 	}
-	name := ""
-	err := r.store.again(r.ctx, func(ctx context.Context) error {
-		m, err := r.store.leaderGet(ctx, r.store.names.log, r.next-1)
-		name = m.header.Get(headerAppend)
+	if r.consumer != "" {
+		if err := r.await(at.Sequence.Stream + at.NumPending); err != nil {
+			return err
+		}
+	}
+	if err := r.standsAt(r.next-1, *r.after); err != nil {
+		return err
+	}
+	r.consumer = at.Consumer
+	return r.standsAt(r.next, name)
+}
+
+// standsAt looks whether a message of the log has a name still, or a snapshot has it.
+func (r *logReader) standsAt(seq uint64, name string) error {
+	var m message
+	err := r.store.again(r.ctx, func(ctx context.Context) (err error) {
+		m, err = r.store.leaderGet(ctx, r.store.names.log, seq)
 		return err
 	})
 	if errors.Is(err, errNoMessage) {
-		if err = r.store.gap(r.ctx, r.next-1, r.lines.line); errors.Is(err, port.ErrLogTrimmed) { // a snapshot has it
-			name, err = *r.after, nil
+		if err = r.store.gap(r.ctx, seq, r.lines.line); errors.Is(err, port.ErrLogTrimmed) {
+			return nil
 		}
 	}
-	if err == nil && name != *r.after {
-		err = fmt.Errorf("store: message %d of the log: %w", r.next-1, errOtherEnd)
+	if err == nil && m.header.Get(headerAppend) != name {
+		err = fmt.Errorf("store: message %d of the log: %w", seq, errOtherEnd)
 	}
-	r.consumer = consumer
 	return err
 }
 
