@@ -51,6 +51,56 @@ func TestADeposedPlaneAnswersNothing(t *testing.T) {
 	}
 }
 
+// A plane that takes over from one that has ended answers from the log. It may lose the lease before it can write.
+func TestAPlaneThatTookOverAnswers(t *testing.T) {
+	const writer, other = "plane1", "plane0"
+	for _, test := range []struct {
+		what    string
+		kind    string
+		at      int64            // the second of the call
+		starts  map[int64]string // by the second
+		resumes bool
+		broken  bool
+	}{
+		{"it ends before the next writes", "touch", 7, map[int64]string{3: other, 5: writer, 8: other}, true, false},
+		{"it is deposed by the next", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, true, false},
+		{"it stands to the end", "touch", 7, map[int64]string{3: other, 5: writer}, true, false},
+		{"rollouts fail by a restart", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, false, true},
+		{"a version that is there", "publish", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false},
+		{"a lease that is there", "renew", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false},
+		{"a new lease", "lease", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true},
+		{"a lease given back", "nack", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true},
+		{"the writer goes on", "touch", 7, map[int64]string{3: other, 8: other}, true, true},
+		{"it answers behind the next", "touch", 10, map[int64]string{3: other, 5: writer, 12: other}, true, true},
+		{"it wrote before the writer", "touch", 7, map[int64]string{5: writer, 8: other}, true, true},
+		{"it wrote before, and stands to the end", "touch", 7, map[int64]string{5: writer}, true, true},
+	} {
+		c := &check{count: map[string]int{}, lines: []history.Line{{AtNS: 2 * second}, {AtNS: 4 * second}, {AtNS: 11 * second}}}
+		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10, 20}, attempts: map[attemptID]*attempt{}}
+		c.log.rules.ResumeRestart = test.resumes
+		for at, host := range test.starts {
+			c.lines = append(c.lines, history.Line{AtNS: at * second, Host: host, Kind: "start"})
+		}
+		c.said = &testimony{}
+		for n, at := range map[int64]int64{5: 2, 15: 4, 25: 11} { // an event of each writer, and when it was acknowledged
+			c.log.times[n] = at * second
+			id := attemptID{n, 0, 1}
+			c.log.attempts[id] = &attempt{id: id, state: scored, ended: n}
+			c.said.finishes = append(c.said.finishes, finish{call: call{began: at * second, at: at * second}, id: id, counted: true})
+		}
+		c.log.times[10], c.log.times[20] = 4*second, 9*second
+		c.writers = map[int]logTime{0: {to: other}, 1: {to: writer, line: 1}, 2: {to: writer, line: 2}}
+		n := named{call: call{to: other, began: test.at * second, at: test.at*second + 1, status: 200, whole: true}, kind: test.kind}
+		if test.kind != "touch" {
+			n.lease = 3
+		}
+		c.said.named = []named{n}
+		if c.checkDeposed(); says(c.found, RuleWriter) != test.broken {
+			t.Errorf("%s: %+v", test.what, c.found)
+		}
+	}
+}
+
 // A plane that is cut off, or ends, answers a publish or an ack before, since the version is durable. Its successor finds the
 // version seconds later: the answer says nothing of the successor's clock.
 func TestAVersionIsFoundLater(t *testing.T) {

@@ -250,10 +250,37 @@ func (c *check) checkDeposed() {
 	}
 }
 
-// tookOver says whether a plane may have answered in the place of a writer that had ended, with a rollout that it had taken up,
-// and ended itself before it wrote the log.
+// tookOver says whether a plane may have answered in the place of a writer that had ended, from what that one had written,
+// and never wrote itself: it ended before, or could not write until another one took over.
 func (c *check) tookOver(n *named, writer string, s span) bool {
-	return c.log.rules.ResumeRestart && n.lease == 0 && c.started(writer, s.from, n.at) && c.started(n.to, n.at, s.to)
+	known := c.log.rules.ResumeRestart // rollouts stand
+	switch n.kind {
+	case "lease", "nack": // they change the run
+		known = false
+	case "renew", "publish", "ack": // leases stand, and versions lie beside the log
+		known = true
+	}
+	return known && c.started(writer, s.from, n.at) && !c.wrote(n.to, n.at)
+}
+
+// wrote says whether the process that a host had at a time ever wrote the log.
+func (c *check) wrote(host string, at int64) bool {
+	life := span{math.MinInt64, math.MaxInt64}
+	for _, l := range c.lines {
+		switch {
+		case l.Kind != "start" || l.Host != host:
+		case l.AtNS <= at:
+			life.from = max(life.from, l.AtNS)
+		default:
+			life.to = min(life.to, l.AtNS)
+		}
+	}
+	for _, w := range c.writers {
+		if said := c.lines[w.line].AtNS; w.to == host && said >= life.from && said < life.to {
+			return true
+		}
+	}
+	return false
 }
 
 // seconds are those of a time in nanoseconds.
