@@ -32,11 +32,11 @@ func (c *Cell) openDoor() error {
 		return nil
 	}
 	d := &door{Cell: c, began: c.app.Now()}
-	opt, err := c.ServerOptions(c.opt.Run, c.opt.Version, c.app.Getenv("HEADWAY_DEBUG") != "")
+	opt, err := c.ServerOptions(c.opt.Run, c.opt.Cell, c.opt.Version, c.app.Getenv("HEADWAY_DEBUG") != "")
 	if err != nil {
 		return err
 	}
-	opt.Cell, opt.URL = c.opt.Cell, c.opt.URL
+	opt.URL = c.opt.URL
 	d.say("starting")
 	if d.server, err = api.New(opt, api.Ports{Plane: d}); err != nil {
 		return failure.Usage("", "%w", err)

@@ -47,9 +47,10 @@ func (p *Parts) carriesPolicy(memory int64) error {
 		"a smaller width, or fewer model.layers")
 }
 
-// ConnectionsMax is how many connections of clients the server of this run may have. The document says so. By default it
-// is as many as the process carries beside those to engines. It refuses more than there are descriptors for.
-func (p *Parts) ConnectionsMax(descriptors int) (int, error) {
+// ConnectionsMax is how many connections of clients the server of a cell may have, "" for the control plane's own. The document
+// says so. By default it is as many as the process carries beside those to its engines. It refuses more than there are descriptors
+// for.
+func (p *Parts) ConnectionsMax(cell string, descriptors int) (int, error) {
 	given, free := p.Cfg.Server.ConnectionsMax, descriptors-ownDescriptors
 	if given > max(free, clientsLeast) {
 		return 0, p.Cfg.Refuse("server.connections_max",
@@ -60,9 +61,23 @@ func (p *Parts) ConnectionsMax(descriptors int) (int, error) {
 		return given, nil
 	}
 	if p.Cfg.External() && !p.Cfg.Tinker() {
-		free -= p.Cfg.Rollout.Concurrency
+		free -= p.rolloutsOf(cell)
 	}
 	return max(min(connections.Most(descriptors, machine.Memory()), free), clientsLeast), nil
+}
+
+// rolloutsOf is how many rollouts the engines of a cell play at once, "" for the control plane's own.
+func (p *Parts) rolloutsOf(cell string) int {
+	if len(p.Cfg.Cells()) == 0 {
+		return p.Cfg.Rollout.Concurrency
+	}
+	sum := 0
+	for _, e := range p.Cfg.Engines {
+		if e.Cell == cell {
+			sum += e.Slots
+		}
+	}
+	return sum
 }
 
 // carriesConnections refuses more rollouts at once than this process may have connections to engines

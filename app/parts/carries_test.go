@@ -38,18 +38,20 @@ func TestConcurrencyIsCarried(t *testing.T) {
 	}
 	for _, c := range []struct {
 		settings    []string
+		cell        string
 		descriptors int
 		want        int
 		refused     string
 	}{
-		{nil, 512, 256, ""},
-		{nil, 64, 64, ""},
-		{[]string{"server.connections_max=300"}, 512, 300, ""},
-		{[]string{"server.connections_max=500"}, 512, 0, "at most 384,"},
-		{[]string{"server.connections_max=16"}, 64, 16, ""},
-		{[]string{"engines.0.kind=vllm", "engines.0.url=http://127.0.0.1:1", "rollout.concurrency=200", "model.path=x"}, 512, 184, ""}, // those to the engine are beside it
+		{nil, "", 512, 256, ""},
+		{nil, "", 64, 64, ""},
+		{[]string{"server.connections_max=300"}, "", 512, 300, ""},
+		{[]string{"server.connections_max=500"}, "", 512, 0, "at most 384,"},
+		{[]string{"server.connections_max=16"}, "", 64, 16, ""},
+		{[]string{"engines.0.kind=vllm", "engines.0.url=http://127.0.0.1:1", "rollout.concurrency=200", "model.path=x"}, "", 512, 184, ""}, // those to the engine are beside it
+		{[]string{"engines.0.kind=vllm", "engines.0.url=http://127.0.0.1:1", "engines.0.slots=200", "engines.1.kind=vllm", "engines.1.url=http://127.0.0.1:2", "engines.1.slots=100", "engines.1.cell=b", "store.nats.url=nats://n:4222", "model.path=x"}, "b", 400, 172, ""}, // those of the cell
 	} {
-		got, err := parts(c.settings...).ConnectionsMax(c.descriptors)
+		got, err := parts(c.settings...).ConnectionsMax(c.cell, c.descriptors)
 		if got != c.want || (err == nil) != (c.refused == "") || err != nil && !(strings.Contains(err.Error(), "server.connections_max") && strings.Contains(err.Error(), c.refused)) {
 			t.Errorf("%q under %d descriptors: %d %v", c.settings, c.descriptors, got, err)
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/headway-rl/headway/internal/pause"
 )
 
-// ServerOptions are those of the API of this process, of a run, as the document has them. They are checked before anything runs. With
-// debug the log has every request.
-func (p *Parts) ServerOptions(run, version string, debug bool) (api.Options, error) {
+// ServerOptions are those of the API of a run's cell, "" for the control plane's own, as the document has them. They are checked
+// before anything runs. With debug the log has every request.
+func (p *Parts) ServerOptions(run, cell, version string, debug bool) (api.Options, error) {
 	s := p.Cfg.Server
-	clients, err := p.ConnectionsMax(machine.Descriptors())
+	clients, err := p.ConnectionsMax(cell, machine.Descriptors())
 	if err != nil {
 		return api.Options{}, err
 	}
 	opt := api.Options{
-		Run: run, Version: version, Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
+		Run: run, Cell: cell, Version: version, Directories: s.Directories, BodyBytesMax: int64(s.BodyBytesMax), WeightsBytesMax: int64(s.WeightsBytesMax),
 		ConnectionsMax: clients, RequestsMax: s.RequestsMax,
 		Drain: 5 * time.Second, Logf: p.logf, LogPayloads: s.LogPayloads, RawIO: p.Cfg.Gateway.RawIO,
 	}

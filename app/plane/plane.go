@@ -111,7 +111,7 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir, nam
 	if !p.OwnsAny() {
 		p.player = nil // all is played in cells
 	}
-	opt, err := p.ServerOptions(name, around.Version, a.Getenv("HEADWAY_DEBUG") != "")
+	opt, err := p.ServerOptions(name, "", around.Version, a.Getenv("HEADWAY_DEBUG") != "")
 	if err == nil {
 		opt.Pages = dashboard.Pages()
 		p.server, err = api.New(opt, api.Ports{Plane: p})
