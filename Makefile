@@ -327,6 +327,10 @@ bench-weights: ## a gigabyte to 1 to 8 receivers, beside raw streams and over li
 bench-gateway: ## the gateway's cost per event, beside no gateway and the routers of vLLM and SGLang (installs both once); AGAINST=COMMIT: beside that commit instead
 	$(GO) run ./cmd/lab/bench/gateway $(if $(AGAINST),-against $(AGAINST))
 
+.PHONY: bench-scale
+bench-scale: ## what cells cost, 16,384 open streams, and what a run loses when a process of it dies (Linux, 10 minutes)
+	$(GO) run ./cmd/lab/bench/scale
+
 .PHONY: bench-sandboxes
 bench-sandboxes: ## what sandboxes cost: starts, warm boxes, what is left where a tenth of them fails
 	$(GO) run ./cmd/lab/bench/sandboxes

@@ -119,6 +119,7 @@ func startCellOf(t *testing.T, build, dir, name string, arguments ...string) *se
 	c := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd = exec.Command(build, append([]string{"cell", name, filepath.Join(dir, "run.yaml"), "--name", "r"}, arguments...)...)
 	c.cmd.Dir = dir
+	c.cmd.SysProcAttr = withTheTest
 	stderr, err := c.cmd.StderrPipe()
 	if err == nil {
 		err = c.cmd.Start()

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -108,6 +109,9 @@ func startServe(t *testing.T, dir, document string, arguments ...string) *served
 	return startServeOf(t, program(t), dir, document, arguments...)
 }
 
+// withTheTest ends a process with the test's, also where that runs out of time.
+var withTheTest = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+
 // startServeOf starts one build of the program.
 func startServeOf(t *testing.T, build, dir, document string, arguments ...string) *served {
 	t.Helper()
@@ -118,6 +122,7 @@ func startServeOf(t *testing.T, build, dir, document string, arguments ...string
 	s := &served{t: t, dir: dir, heard: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
 	s.cmd = exec.Command(build, append([]string{"serve", file, "--listen", "127.0.0.1:0", "--name", "r", "--dir", filepath.Join(dir, "runs")}, arguments...)...)
 	s.cmd.Stdout = &s.stdout
+	s.cmd.SysProcAttr = withTheTest
 	stderr, err := s.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

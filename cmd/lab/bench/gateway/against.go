@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 
 	"github.com/headway-rl/headway/cmd/lab/bench/paired"
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
+	"github.com/headway-rl/headway/cmd/lab/bench/played"
 )
 
 // compareCommits measures the gateway of a commit and that of the working tree, in front of the same engine and in turn.
@@ -19,11 +21,11 @@ func compareCommits(commit string, streams, events int, rates string, rounds int
 		return err
 	}
 	defer remove()
-	engine, err := newEngine()
+	engine, err := played.New()
 	if err != nil {
 		return err
 	}
-	defer engine.close()
+	defer engine.Close()
 	older, stopOlder, err := gatewayOf(sides.Old, engine, streams)
 	if err != nil {
 		return err
@@ -53,15 +55,15 @@ func compareCommits(commit string, streams, events int, rates string, rounds int
 }
 
 // gatewayOf starts the gateway of one side in a folder of its own; stop removes that.
-func gatewayOf(side paired.Side, e *engine, streams int) (a *arm, stop func(), err error) {
+func gatewayOf(side paired.Side, e *played.Engine, streams int) (a *arm, stop func(), err error) {
 	dir, err := os.MkdirTemp("", "headway-gateway-")
 	if err != nil {
 		return nil, nil, err
 	}
 	model := filepath.Join(dir, "model")
 	end := func() {}
-	if err = writeModel(model); err == nil {
-		a, end, err = headway(side.Program, dir, e.url(), model, streams)
+	if err = plane.WriteModel(model); err == nil {
+		a, end, err = headway(side.Program, dir, e.URL(), model, streams)
 	}
 	if err != nil {
 		_ = os.RemoveAll(dir)

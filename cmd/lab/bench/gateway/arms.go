@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
+	"github.com/headway-rl/headway/cmd/lab/bench/played"
 )
 
 // arm is one way from the agents to the engine.
@@ -30,9 +29,9 @@ type arm struct {
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}}
 
 // round has all streams run at once.
-func (a *arm) round(e *engine, s settings) (result, error) {
-	e.round(s)
-	before, err := processorTime(a.pid)
+func (a *arm) round(e *played.Engine, s settings) (result, error) {
+	e.Round(played.Round{Streams: s.streams, Pause: s.pause, Spread: s.spread})
+	before, err := plane.ProcessorTime(a.pid)
 	if err != nil {
 		return result{}, err
 	}
@@ -51,7 +50,7 @@ func (a *arm) round(e *engine, s settings) (result, error) {
 		r.events += len(latencies[i])
 		r.latencies = append(r.latencies, latencies[i]...)
 	}
-	after, err := processorTime(a.pid)
+	after, err := plane.ProcessorTime(a.pid)
 	r.cpu = after - before
 	slices.Sort(r.latencies)
 	return r, err
@@ -80,74 +79,9 @@ func (a *arm) stream(events int) ([]float64, error) {
 		text, _ := io.ReadAll(io.LimitReader(res.Body, 1000))
 		return nil, fmt.Errorf("%s: %s", res.Status, text)
 	}
-	latencies, err := follow(res.Body, events)
+	latencies, err := played.Follow(res.Body, events)
 	if err != nil {
 		return nil, err
 	}
 	return latencies, end()
-}
-
-// follow reads the events of a stream: the time of sending stands in each one's text.
-func follow(content io.Reader, events int) ([]float64, error) {
-	lines := bufio.NewReaderSize(content, 4<<20) // a gateway may put many tokens into one event
-	out := make([]float64, 0, events)
-	mark := []byte(`"text":"`)
-	for {
-		line, err := lines.ReadSlice('\n')
-		if err != nil {
-			return out, fmt.Errorf("the stream broke off after %d of %d events: %w", len(out), events, err)
-		}
-		if bytes.HasPrefix(line, []byte("data: [DONE]")) {
-			break
-		}
-		now := time.Now().UnixNano()
-		for at := bytes.Index(line, mark); at >= 0; at = bytes.Index(line, mark) {
-			line = line[at+len(mark):]
-			for len(line) > timeDigits && line[0] >= '0' && line[0] <= '9' { // an event may have several tokens
-				if sent, err := strconv.ParseInt(string(line[:timeDigits]), 10, 64); err == nil {
-					out = append(out, float64(now-sent)/1e6)
-				}
-				line = line[timeDigits:]
-			}
-		}
-	}
-	if len(out) != events {
-		return out, fmt.Errorf("%d tokens came of %d", len(out), events)
-	}
-	return out, nil
-}
-
-// processorTime is what a process and all its threads have used, in seconds.
-func processorTime(pid int) (float64, error) {
-	if pid == 0 {
-		return 0, nil
-	}
-	sum := 0.0
-	pids := []int{pid}
-	for len(pids) > 0 {
-		p := pids[0]
-		pids = pids[1:]
-		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p))
-		if err != nil {
-			return 0, err
-		}
-		_, rest, _ := strings.Cut(string(text), ") ")
-		fields := strings.Fields(rest)
-		for _, f := range fields[11:13] { // utime and stime, in hundredths
-			n, err := strconv.ParseFloat(f, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += n / 100
-		}
-		children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", p, p))
-		if err != nil {
-			continue
-		}
-		for _, c := range strings.Fields(string(children)) {
-			n, _ := strconv.Atoi(c)
-			pids = append(pids, n)
-		}
-	}
-	return sum, nil
 }

@@ -18,11 +18,12 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/cmd/lab/bench/plane"
+	"github.com/headway-rl/headway/cmd/lab/bench/played"
 	"github.com/headway-rl/headway/cmd/lab/bench/python"
 )
 
 // open starts everything that can stand between, and says what cannot.
-func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
+func open(e *played.Engine, streams int) (arms []*arm, stop func(), err error) {
 	var stops []func()
 	stop = func() {
 		for _, f := range stops {
@@ -33,17 +34,17 @@ func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
 	through := func(url string) func() (string, http.Header, func() error, error) {
 		return func() (string, http.Header, func() error, error) { return url, http.Header{}, none, nil }
 	}
-	arms = append(arms, &arm{name: "direct", prompt: ids, begin: through(e.url())})
+	arms = append(arms, &arm{name: "direct", prompt: ids, begin: through(e.URL())})
 	dir, err := os.MkdirTemp("", "headway-gateway-")
 	if err != nil {
 		return nil, stop, err
 	}
 	stops = append(stops, func() { _ = os.RemoveAll(dir) })
 	model := filepath.Join(dir, "model")
-	if err := writeModel(model); err != nil {
+	if err := plane.WriteModel(model); err != nil {
 		return nil, stop, err
 	}
-	ours, stopOurs, err := headway("", dir, e.url(), model, streams)
+	ours, stopOurs, err := headway("", dir, e.URL(), model, streams)
 	if err != nil {
 		return nil, stop, err
 	}
@@ -66,10 +67,10 @@ func open(e *engine, streams int) (arms []*arm, stop func(), err error) {
 		command func(port, other string) []string
 	}{
 		{"vllm-router", ids, func(port, other string) []string {
-			return []string{filepath.Join(filepath.Dir(interpreter), "vllm-router"), "--host", "127.0.0.1", "--port", port, "--worker-urls", e.url(), "--policy", "round_robin", "--log-level", "error"}
+			return []string{filepath.Join(filepath.Dir(interpreter), "vllm-router"), "--host", "127.0.0.1", "--port", port, "--worker-urls", e.URL(), "--policy", "round_robin", "--log-level", "error"}
 		}},
 		{"sglang router", "abc", func(port, other string) []string {
-			return []string{interpreter, "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", port, "--worker-urls", e.url(), "--policy", "round_robin", "--log-level", "error", "--prometheus-port", other}
+			return []string{interpreter, "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", port, "--worker-urls", e.URL(), "--policy", "round_robin", "--log-level", "error", "--prometheus-port", other}
 		}},
 	} {
 		port, err := freePort()
@@ -131,12 +132,12 @@ type relayed struct {
 }
 
 // copying starts this program as a relay to the engine.
-func copying(e *engine) (relayed, func(), error) {
+func copying(e *played.Engine) (relayed, func(), error) {
 	program, err := os.Executable()
 	if err != nil {
 		return relayed{}, nil, err
 	}
-	cmd := exec.Command(program, "-relay", e.listener.Addr().String())
+	cmd := exec.Command(program, "-relay", e.Address())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	plane.Own(cmd)
 	cmd.Stderr = os.Stderr
@@ -256,23 +257,4 @@ func post(url string, body, reply any) error {
 		return nil
 	}
 	return json.Unmarshal(text, reply)
-}
-
-// writeModel makes a directory as of a model of 64 tokens, whose weights nobody reads.
-func writeModel(dir string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	header := `{"model.embed_tokens.weight":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`
-	header += strings.Repeat(" ", (8-len(header)%8)%8)
-	file := append([]byte{byte(len(header)), 0, 0, 0, 0, 0, 0, 0}, header...)
-	for name, content := range map[string][]byte{
-		"config.json":       []byte(`{"architectures":["LlamaForCausalLM"],"model_type":"llama","vocab_size":64,"max_position_embeddings":131072,"hidden_size":2,"num_hidden_layers":1}`),
-		"model.safetensors": append(file, make([]byte, 8)...),
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o644); err != nil {
-			return err
-		}
-	}
-	return nil
 }

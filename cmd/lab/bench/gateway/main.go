@@ -17,6 +17,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/played"
 )
 
 // settings of an experiment.
@@ -62,11 +64,11 @@ func compare(streams, events int, rates string, rounds int) error {
 	if err != nil {
 		return err
 	}
-	engine, err := newEngine()
+	engine, err := played.New()
 	if err != nil {
 		return err
 	}
-	defer engine.close()
+	defer engine.Close()
 	arms, stop, err := open(engine, streams)
 	defer stop()
 	if err != nil {
@@ -121,7 +123,7 @@ type result struct {
 }
 
 // measure runs all arms in turn, so that what else the machine does meets them alike.
-func measure(engine *engine, arms []*arm, s settings) (map[*arm][]result, error) {
+func measure(engine *played.Engine, arms []*arm, s settings) (map[*arm][]result, error) {
 	out := map[*arm][]result{}
 	for round := range s.rounds + 1 {
 		for _, a := range arms {

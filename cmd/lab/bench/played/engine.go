@@ -1,8 +1,10 @@
-package main
+// Package played plays the engine of an experiment: it speaks vLLM's words over real sockets, and samples nothing.
+package played
 
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"strconv"
@@ -15,13 +17,25 @@ import (
 // timeDigits is the width of the time of sending in an event's text.
 const timeDigits = 19
 
+// Round says how streams go, from the next one on.
+type Round struct {
+	// Streams begin together, once as many have come. With 0 each begins when it comes.
+	Streams int
+	// Pause is the time between two events of one stream, 0 for none.
+	Pause time.Duration
+	// Spread has the streams' events come one after the other, not all at one instant.
+	Spread bool
+}
+
 // opening is the time that paced streams have to open, all at once, before their first event: no event waits for that.
 const opening = 250 * time.Millisecond
 
-// engine speaks vLLM's completions: as many events as max_tokens says, rendered beforehand.
-type engine struct {
+// Engine speaks vLLM's completions: as many events as max_tokens says, rendered beforehand.
+type Engine struct {
 	listener net.Listener
 	server   *http.Server
+	// tokens were sent, and active streams are open.
+	tokens, active atomic.Int64
 	// pause between two events of one stream, in nanoseconds.
 	pause atomic.Int64
 	// gate holds streams back until as many have come as a round has, so that they run together.
@@ -32,12 +46,14 @@ type engine struct {
 	gate    chan struct{}
 }
 
-func newEngine() (*engine, error) {
+// New returns an engine that listens on a port of its own.
+func New() (*Engine, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	e := &engine{listener: listener, gate: make(chan struct{})}
+	e := &Engine{listener: listener}
+	e.Round(Round{})
 	mux := http.NewServeMux()
 	reply := func(path, body string) {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
@@ -57,26 +73,45 @@ func newEngine() (*engine, error) {
 	return e, nil
 }
 
-func (e *engine) url() string { return "http://" + e.listener.Addr().String() }
-func (e *engine) close()      { _ = e.server.Close() }
+// Address is where it listens, as HOST:PORT.
+func (e *Engine) Address() string { return e.listener.Addr().String() }
 
-// round prepares for so many streams.
-func (e *engine) round(s settings) {
-	e.pause.Store(int64(s.pause))
+// URL is its address for clients.
+func (e *Engine) URL() string { return "http://" + e.Address() }
+
+// Tokens is how many were sent so far.
+func (e *Engine) Tokens() int64 { return e.tokens.Load() }
+
+// Active is how many streams are open.
+func (e *Engine) Active() int64 { return e.active.Load() }
+
+// Close ends it, with the streams that are open.
+func (e *Engine) Close() { _ = e.server.Close() }
+
+// Round has the next streams go so.
+func (e *Engine) Round(r Round) {
+	e.pause.Store(int64(r.Pause))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waiting, e.want, e.gate, e.spread = 0, s.streams, make(chan struct{}), s.spread
+	e.waiting, e.want, e.gate, e.spread = 0, r.Streams, make(chan struct{}), r.Spread
+	if r.Streams == 0 {
+		close(e.gate)
+	}
 }
 
 // enter waits until all streams of the round are there, and returns the part of a pause that this
 // one begins later.
-func (e *engine) enter() (phase float64) {
+func (e *Engine) enter() (phase float64) {
 	e.mu.Lock()
 	gate := e.gate
-	if e.spread {
-		phase = float64(e.waiting) / float64(e.want)
+	e.waiting++
+	switch {
+	case e.spread && e.want > 0:
+		phase = float64(e.waiting-1) / float64(e.want)
+	case e.spread:
+		phase = rand.Float64()
 	}
-	if e.waiting++; e.waiting == e.want {
+	if e.waiting == e.want {
 		close(gate)
 	}
 	e.mu.Unlock()
@@ -84,8 +119,15 @@ func (e *engine) enter() (phase float64) {
 	return phase
 }
 
+// together says whether streams begin together.
+func (e *Engine) together() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.want > 0
+}
+
 // complete answers one completion: with a stream where it is asked for and long, else at once.
-func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
+func (e *Engine) complete(w http.ResponseWriter, r *http.Request) {
 	var req struct {
 		MaxTokens int  `json:"max_tokens"`
 		Stream    bool `json:"stream"`
@@ -103,13 +145,16 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	flusher := w.(http.Flusher)
 	flusher.Flush()
-	long, phase := req.MaxTokens > 64, 0.0 // what is shorter is a probe
+	e.active.Add(1)
+	defer e.active.Add(-1)
+	together := e.together()
+	long, phase := req.MaxTokens > 64 || !together, 0.0 // what is shorter is a probe, for which no round waits
 	if long {
 		phase = e.enter()
 	}
 	pause := time.Duration(e.pause.Load())
 	next := time.Now().Add(time.Duration(phase * float64(pause)))
-	if pause > 0 {
+	if pause > 0 && together {
 		next = next.Add(opening)
 	}
 	before, after, _ := strings.Cut(event(0, 1, 1<<30), strings.Repeat("0", timeDigits))
@@ -131,6 +176,7 @@ func (e *engine) complete(w http.ResponseWriter, r *http.Request) {
 		if pause > 0 || i%16 == 15 {
 			flusher.Flush()
 		}
+		e.tokens.Add(1)
 	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 }
