@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// WriteModel makes a directory as of a model of 64 tokens, whose weights nobody reads.
+// WriteModel makes the directory of a model with 64 tokens. Its weights are never read.
 func WriteModel(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err

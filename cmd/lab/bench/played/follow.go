@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Follow reads the events of a stream to its end, and returns how long each took, in milliseconds: the time of sending stands in
-// each one's text. An error says how many came of those that were to come.
+// Follow reads the events of a stream to its end, and returns how long each took, in milliseconds. The time of sending stands in
+// its text. An error says how many came of those that were to come.
 func Follow(content io.Reader, events int) ([]float64, error) {
 	lines := bufio.NewReaderSize(content, 4<<20) // a gateway may put many tokens into one event
 	out := make([]float64, 0, events)

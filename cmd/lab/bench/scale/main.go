@@ -1,8 +1,8 @@
-// Command scale measures what cells cost, and what a run loses where a process of it dies.
+// Command scale measures the cost of cells, and the losses of a run when a process dies.
 //
 // It starts a control plane, cells, and for each cell a process that plays an engine and its agents over real sockets. Without
-// flags it measures one to eight cells, as many open streams as -open says over four, and then kills: the control plane, a cell,
-// and two of three NATS servers for a minute.
+// flags it measures one to eight cells, and many open streams over four. Then it kills the control plane, a cell, and two of three
+// NATS servers for a minute.
 package main
 
 import (
