@@ -352,3 +352,38 @@ func (d drawer) damage(p *Plan) bool {
 	}
 	return true
 }
+
+// unsynced ends the broker as its disk syncs a message, which it shows when it begins anew, and then takes its power away. The
+// process that reads the message, or has sent it, may begin anew as well. One world in twelve that could has it.
+func (d drawer) unsynced(p *Plan) {
+	hosts := p.hosts()
+	if p.Embedded || len(hosts["broker"]) != 1 || !d.chance(12) {
+		return
+	}
+	p.Durable = true
+	d.calm(p)
+	broker, cells := hosts["broker"][0], hosts["cell"]
+	p.Faults = append(p.Faults, Fault{AtMS: 500, Kind: Drag, Host: broker, ForMS: int64(p.span()), N: 20})
+	streams := []string{"_log/"}
+	if len(cells) > 0 {
+		streams = []string{"_log/", "_log/", "_payload/", "_turns/", "_turns/"}
+	}
+	for range 3 {
+		f := Fault{AtMS: d.soon(p), Kind: Kill, Host: broker, ForMS: 50, N: 1}
+		f.Await = Await{By: broker, Writes: streams[d.IntN(len(streams))], N: uint64(d.between(1, 12)), LaterMS: int64(d.of(25, 25, 30))}
+		dark := f
+		dark.Kind, dark.ForMS, dark.N, dark.Await.N, dark.Await.LaterMS = Power, 300, 0, f.Await.N+1, 0
+		p.Faults = append(p.Faults, f, dark)
+		also := f
+		switch also.ForMS = 300; d.IntN(4) {
+		case 0:
+			also.Host = d.one(hosts, "plane")
+			p.Faults = append(p.Faults, also)
+		case 1:
+			if len(cells) > 0 {
+				also.Host, also.Await = d.one(hosts, "cell"), dark.Await
+				p.Faults = append(p.Faults, also)
+			}
+		}
+	}
+}

@@ -61,6 +61,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x706c616365))}.placement(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x7265666572))}.references(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x63656c6c73))}.cells(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x756e73796e636564))}.unsynced(&p)
 	p.pace()
 	p.man()
 	p.flipOnce()
