@@ -20,6 +20,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -75,7 +76,7 @@ func (p Program) Main(arguments []string, stdin io.Reader, stdout, stderr io.Wri
 		IsTerminal: isTerminal,
 		Getenv:     os.Getenv,
 		Now:        time.Now,
-		Processor:  processor,
+		Processor:  machine.ProcessorTime,
 	}, arguments)
 }
 

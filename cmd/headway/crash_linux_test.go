@@ -22,18 +22,21 @@ import (
 )
 
 // binary builds the program once for all tests that start it as a process.
-var binary = sync.OnceValues(func() (string, error) {
+var binary = sync.OnceValues(func() (string, error) { return buildProgram() })
+
+// buildProgram builds the program with more flags.
+func buildProgram(flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "headway-test")
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "headway")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	out, err := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-o", path, "."})...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return path, nil
-})
+}
 
 func program(t *testing.T) string {
 	t.Helper()

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -22,16 +21,7 @@ var buildBefore = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv("HEADWAY_BEFORE"); path != "" {
 		return path, nil
 	}
-	dir, err := os.MkdirTemp("", "headway-test")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "headway")
-	const named = "-X github.com/headway-rl/headway/app/command.origin=wheel -X github.com/headway-rl/headway/app/command.version=0.0.0-before"
-	if out, err := exec.Command("go", "build", "-ldflags", named, "-o", path, ".").CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return path, nil
+	return buildProgram("-ldflags", "-X github.com/headway-rl/headway/app/command.origin=wheel -X github.com/headway-rl/headway/app/command.version=0.0.0-before")
 })
 
 // gives has another process take the place of one, which is told to end. No call to it is lost.

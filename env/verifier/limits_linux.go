@@ -6,6 +6,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/headway-rl/headway/internal/machine"
 )
 
 // limitMemory lets this process take so many bytes more than it has. The limit is on addresses: the Go runtime
@@ -26,10 +28,4 @@ func limitMemory(bytes uint64) error {
 }
 
 // processorTime is what this process has taken so far.
-func processorTime() time.Duration {
-	var spent syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &spent) != nil {
-		return 0
-	}
-	return time.Duration(spent.Utime.Nano() + spent.Stime.Nano())
-}
+func processorTime() time.Duration { return machine.ProcessorTime() }

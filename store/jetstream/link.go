@@ -259,7 +259,7 @@ func (s *Store) HearCells(take func(cell string, word []byte) (answer []byte)) (
 		s.hearsCells.Store(true)
 		if _, asks := m.Header[headerSynced]; asks {
 			answer := nats.NewMsg(m.Reply)
-			answer.Header.Set(headerSynced, strconv.FormatUint(s.events.proven.Load(), 10))
+			answer.Header.Set(headerSynced, strconv.FormatUint(s.events.synced.Load(), 10))
 			_ = m.RespondMsg(answer) // else it asks again
 			return
 		}

@@ -202,7 +202,7 @@ func TestLinkReadAnEndThatIsLost(t *testing.T) {
 	hears, err := s.control.Subscribe(s.names.cells+".>", func(m *nats.Msg) {
 		answer, synced := nats.NewMsg(m.Reply), uint64(0)
 		if asked.Add(1) > 2 {
-			synced = s.events.proven.Load()
+			synced = s.events.synced.Load()
 		}
 		answer.Header.Set(headerSynced, strconv.FormatUint(synced, 10))
 		if len(read) > 0 {

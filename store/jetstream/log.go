@@ -43,15 +43,14 @@ type eventLog struct {
 	err    error  // final
 	epoch  uint64 // of this process as the writer
 	last   uint64 // sequence of the stream's last message
-	synced uint64 // the last that the server has answered, so that it and all before are synced
 	line   int64  // lines appended
 	sent   uint64 // messages begun by this writer
 	header trace.Header
 	began  bool // header is there
 	// bytes are what the stream takes, sinceSnapshot what was appended since the last snapshot.
 	bytes, sinceSnapshot atomic.Int64
-	// proven is synced for who does not hold the mutex.
-	proven atomic.Uint64
+	// synced is the last message that the server has answered, so that it and all before are synced.
+	synced atomic.Uint64
 	// since is when the append under way began, nil while there is none.
 	since atomic.Pointer[time.Time]
 }
@@ -274,16 +273,15 @@ func (l *eventLog) put(s *Store, w *lease, messages []*nats.Msg) (stored int, er
 	for i := 0; i < len(messages); i++ {
 		err := l.publish(s, w, messages[i])
 		switch {
-		case errors.Is(err, errNotSynced) && l.last-l.synced <= uint64(i):
-			i -= int(l.last-l.synced) + 1
-			l.last = l.synced
+		case errors.Is(err, errNotSynced) && l.last-l.synced.Load() <= uint64(i):
+			i -= int(l.last-l.synced.Load()) + 1
+			l.last = l.synced.Load()
 		case i >= given && errors.Is(err, port.ErrNoSpace):
-			l.synced = l.last // the next append that finds room has them synced
-			l.proven.Store(l.last)
+			l.synced.Store(l.last) // the next append that finds room has them synced
 			return given, nil
 		case err != nil:
 			return i, err
-		case i == len(messages)-1 && l.synced < l.last:
+		case i == len(messages)-1 && l.synced.Load() < l.last:
 			end, err := logPlaceOf(messages[given-1].Header)
 			if err != nil {
 				return given, err
@@ -328,7 +326,7 @@ func (l *eventLog) publish(s *Store, w *lease, m *nats.Msg) error {
 			case !transient(err) && !errors.Is(err, errNoMessage):
 				return fmt.Errorf("store: the event log takes no more: %w", err)
 			}
-			gone = errors.Is(err, errNoMessage) && l.synced < l.last
+			gone = errors.Is(err, errNoMessage) && l.synced.Load() < l.last
 		} else if noSpace(err) {
 			return l.full(s, err)
 		} else if !transient(err) {
@@ -362,8 +360,7 @@ func (l *eventLog) full(s *Store, err error) error {
 // answered is stored, by the server's answer.
 func (l *eventLog) answered(seq uint64, size int) {
 	l.stored(seq, size)
-	l.synced = seq
-	l.proven.Store(seq)
+	l.synced.Store(seq)
 }
 
 func (l *eventLog) stored(seq uint64, size int) {

@@ -221,7 +221,8 @@ func (s *Store) moveLogAside(ctx context.Context) (aside string, err error) {
 func (s *Store) rewriteLog(src io.Reader, left remains) error {
 	w := &lease{store: s, nonce: rand.Text(), epoch: left.epoch, lost: make(chan struct{})}
 	l := &s.events
-	l.last, l.synced, l.line = 0, 0, left.from-1
+	l.last, l.line = 0, left.from-1
+	l.synced.Store(0)
 	lines, batch := bufio.NewReaderSize(src, 1<<20), []byte(nil)
 	for {
 		line, err := lines.ReadBytes('\n')

@@ -176,10 +176,11 @@ func TestAppendWithoutAnAnswer(t *testing.T) {
 	}
 	short, long := note("of one message"), note(strings.Repeat("of several ", 20_000))
 	for _, lines := range [][][]byte{{short}, {long}} {
-		last, synced, line, sent := l.last, l.synced, l.line, l.sent
+		last, synced, line, sent := l.last, l.synced.Load(), l.line, l.sent
 		must(t, s.Append(lines))
 		stored, whole := l.last, l.line
-		l.last, l.synced, l.line, l.sent = last, synced, line, sent // as if nothing had been answered
+		l.last, l.line, l.sent = last, line, sent // as if nothing had been answered
+		l.synced.Store(synced)
 		must(t, s.Append(lines))
 		m, err := s.leaderGet(t.Context(), s.names.log, stored+1)
 		if err != nil || len(m.data) > 0 || l.last != stored+1 || l.line != whole {

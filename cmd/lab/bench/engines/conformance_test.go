@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/engine/llamacpp"
 	"github.com/headway-rl/headway/engine/sglang"
@@ -38,7 +39,7 @@ const switches = 5
 // restarted is llama-server, which the suite starts itself on a port of its own: new weights come
 // with a restart alone.
 func restarted(t *testing.T, _ string) enginetest.Subject {
-	port, err := freePort()
+	port, err := plane.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

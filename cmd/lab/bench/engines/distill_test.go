@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 )
 
 const (
@@ -35,7 +37,7 @@ func TestDistillLearns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := plane.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

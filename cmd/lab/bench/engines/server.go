@@ -4,12 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 )
 
 // startMax is how long a server may take until it answers.
@@ -54,7 +55,7 @@ func (h *harness) startAt(ctx context.Context, e engine, p site, number int) (*s
 		return nil, err
 	}
 	p.python = python
-	if p.port, err = freePort(); err != nil {
+	if p.port, err = plane.FreePort(); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(os.RemoveAll(p.dir), os.MkdirAll(p.dir, 0o755)); err != nil {
@@ -127,13 +128,4 @@ func (s *server) stop() {
 		case <-time.After(20 * time.Second):
 		}
 	}
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

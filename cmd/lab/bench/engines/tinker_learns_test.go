@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/cmd/lab/bench/plane"
 	"github.com/headway-rl/headway/loop"
 )
 
@@ -59,7 +60,7 @@ func (s *tinkerSuite) learns(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "run.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	port, err := freePort()
+	port, err := plane.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

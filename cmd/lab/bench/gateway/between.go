@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -73,13 +73,13 @@ func open(e *played.Engine, streams int) (arms []*arm, stop func(), err error) {
 			return []string{interpreter, "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", port, "--worker-urls", e.URL(), "--policy", "round_robin", "--log-level", "error", "--prometheus-port", other}
 		}},
 	} {
-		port, err := freePort()
-		other, err2 := freePort()
+		port, err := plane.FreePort()
+		other, err2 := plane.FreePort()
 		if err := errors.Join(err, err2); err != nil {
 			return arms, stop, err
 		}
-		url := "http://127.0.0.1:" + port
-		cmd, err := start(p.command(port, other), url+"/health")
+		url := fmt.Sprint("http://127.0.0.1:", port)
+		cmd, err := start(p.command(strconv.Itoa(port), strconv.Itoa(other)), url+"/health")
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "%s does not come up, so not measured: %v\n", p.name, err)
 			continue
@@ -92,16 +92,6 @@ func open(e *played.Engine, streams int) (arms []*arm, stop func(), err error) {
 
 // ids is the prompt of every stream.
 var ids = []int{3, 4, 5}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
-}
 
 // start runs a program and waits until it answers.
 func start(command []string, health string) (*exec.Cmd, error) {

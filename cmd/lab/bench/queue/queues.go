@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
+	"github.com/headway-rl/headway/internal/machine"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/jetstream"
@@ -48,21 +48,13 @@ func measure(l load, run func() error) (figure, error) {
 	for _, s := range samplesOf(l) {
 		f.bytes += int64(len(payload.Append(nil, &s)))
 	}
-	cpu, start := cpuTime(), time.Now()
+	cpu, start := machine.ProcessorTime(), time.Now()
 	if err := run(); err != nil {
 		return f, err
 	}
 	n := float64(l.groups)
-	f.groupsPerS, f.cpuSPerGroup = n/time.Since(start).Seconds(), (cpuTime()-cpu).Seconds()/n
+	f.groupsPerS, f.cpuSPerGroup = n/time.Since(start).Seconds(), (machine.ProcessorTime()-cpu).Seconds()/n
 	return f, nil
-}
-
-func cpuTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // produce has l.producers goroutines call put for every group, and passes on what was put.

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -75,7 +74,7 @@ func begin(program string, cells, slots, servers int) (r *run, err error) {
 			return r, err
 		}
 		r.cells = append(r.cells, c)
-		port, err := freePort()
+		port, err := plane.FreePort()
 		if err != nil {
 			return r, err
 		}
@@ -106,7 +105,7 @@ func (r *run) startServers(n int) error {
 	ports := make([]int, n)
 	var routes []string
 	for i := range ports {
-		port, err := freePort()
+		port, err := plane.FreePort()
 		if err != nil {
 			return err
 		}
@@ -117,7 +116,7 @@ func (r *run) startServers(n int) error {
 		o := &server.Options{ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: filepath.Join(r.dir, "nats", strconv.Itoa(i)), NoLog: true, NoSigs: true,
 			JetStreamMaxStore: 1 << 40}
 		if n > 1 {
-			client, err := freePort()
+			client, err := plane.FreePort()
 			if err != nil {
 				return err
 			}
@@ -251,13 +250,4 @@ func (r *run) counts() (sum count) {
 		sum.P99 = max(sum.P99, n.P99)
 	}
 	return sum
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

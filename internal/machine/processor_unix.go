@@ -1,14 +1,14 @@
 //go:build unix
 
-package command
+package machine
 
 import (
 	"syscall"
 	"time"
 )
 
-// processor is the processor time of this process.
-func processor() time.Duration {
+// ProcessorTime is what this process has taken so far, of all its threads. It is nil on systems that do not tell.
+func ProcessorTime() time.Duration {
 	var spent syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &spent) != nil {
 		return 0

@@ -1,8 +1,0 @@
-//go:build !unix
-
-package command
-
-import "time"
-
-// processor is unknown on this system.
-var processor func() time.Duration
