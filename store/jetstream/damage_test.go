@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -48,6 +49,13 @@ func killed(t *testing.T, dir string) string {
 	copied := filepath.Join(t.TempDir(), "killed")
 	must(t, os.CopyFS(copied, os.DirFS(dir)))
 	return copied
+}
+
+// awaitMirror waits until the mirror, which is written beside the log, has its first lines.
+func awaitMirror(s *Store, lines int64) {
+	for s.mirror.covered(lines) < lines {
+		runtime.Gosched()
+	}
 }
 
 // stateAt is a snapshot as of a line, which can be told apart on the disk.
@@ -216,6 +224,7 @@ func TestFlippedBitInTheLog(t *testing.T) {
 					must(t, s.Append([][]byte{storetest.Event(enc, int64(1000+i))}))
 				}
 				if kill {
+					awaitMirror(s, enc.Position().Line)
 					dir = killed(t, dir)
 				} else {
 					must(t, s.Close())

@@ -6,7 +6,6 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -29,9 +28,7 @@ func damagedEnd(t *testing.T, text string) (o Options, lines int64) {
 		must(t, s.Append([][]byte{storetest.Event(enc, int64(1000+i))}))
 	}
 	lines = enc.Position().Line
-	for s.mirror.covered(lines) < lines { // it is written beside the log
-		runtime.Gosched()
-	}
+	awaitMirror(s, lines)
 	left := killed(t, dir)
 	if !flipBit(t, left, text) {
 		t.Fatal("the line is not on the disk")
