@@ -155,7 +155,10 @@ func faultText(f plan.Fault) string {
 	if f.Other != "" {
 		text += " – " + f.Other
 	}
-	if f.Both {
+	switch {
+	case f.Both && f.Kind == plan.Twin:
+		text += ", which clients reach"
+	case f.Both:
 		text += ", both ways"
 	}
 	if f.ForMS != 0 {

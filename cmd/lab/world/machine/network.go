@@ -26,14 +26,15 @@ type network struct {
 	cut       map[pair]bool
 	slows     sync.RWMutex // of slow: packets are timed with mu held, and without
 	slow      map[pair]int
-	dark      map[string]bool // addresses of hosts without power
+	dark      map[string]bool   // addresses of hosts without power
+	leads     map[string]string // where connections to an address go, if not to its host
 	troubles  map[pair][]*Trouble
 }
 
 func newNetwork(w *World) *network {
 	return &network{
 		w: w, listeners: map[string]*listener{}, ports: map[string]int{}, cut: map[pair]bool{}, slow: map[pair]int{}, dark: map[string]bool{},
-		troubles: map[pair][]*Trouble{},
+		leads: map[string]string{}, troubles: map[pair][]*Trouble{},
 	}
 }
 
@@ -131,7 +132,7 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	ip := n.place(h, name)
+	ip := n.lead(n.place(h, name))
 	at := net.JoinHostPort(ip, portText)
 	refuse := func(err error) error {
 		return &net.OpError{Op: "dial", Net: "tcp", Err: fmt.Errorf("%s: %w", at, err)}
@@ -170,6 +171,31 @@ func (n *network) dial(ctx context.Context, _, address string) (net.Conn, error)
 	l.backlog = append(l.backlog, b)
 	l.wake.Broadcast()
 	return a, nil
+}
+
+func (n *network) lead(ip string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if other := n.leads[ip]; other != "" {
+		return other
+	}
+	return ip
+}
+
+// Lead has new connections to an address go to another host, as an orchestrator does that has replaced a process. They do until
+// the function that it returns is called.
+func (w *World) Lead(from, to string) (end func()) {
+	n := w.network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leads[from] = to
+	return func() {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		if n.leads[from] == to {
+			delete(n.leads, from)
+		}
+	}
 }
 
 // pair is a direction between two hosts, by address.

@@ -354,15 +354,20 @@ func (d drawer) damage(p *Plan) bool {
 }
 
 // unsynced ends the broker as its disk syncs a message, which it shows when it begins anew, and then takes its power away. The
-// process that reads the message, or has sent it, may begin anew as well. One world in twelve that could has it.
+// process that reads the message, or has sent it, may begin anew as well. One world in twelve that could has it, and one in three
+// with cells.
 func (d drawer) unsynced(p *Plan) {
 	hosts := p.hosts()
-	if p.Embedded || len(hosts["broker"]) != 1 || !d.chance(12) {
+	cells, odds := hosts["cell"], 12
+	if len(cells) > 0 {
+		odds = 3
+	}
+	if p.Embedded || len(hosts["broker"]) != 1 || !d.chance(odds) {
 		return
 	}
 	p.Durable = true
 	d.calm(p)
-	broker, cells := hosts["broker"][0], hosts["cell"]
+	broker := hosts["broker"][0]
 	p.Faults = append(p.Faults, Fault{AtMS: 500, Kind: Drag, Host: broker, ForMS: int64(p.span()), N: 20})
 	streams := []string{"_log/"}
 	if len(cells) > 0 {
@@ -375,15 +380,14 @@ func (d drawer) unsynced(p *Plan) {
 		dark.Kind, dark.ForMS, dark.N, dark.Await.N, dark.Await.LaterMS = Power, 300, 0, f.Await.N+1, 0
 		p.Faults = append(p.Faults, f, dark)
 		also := f
-		switch also.ForMS = 300; d.IntN(4) {
-		case 0:
+		switch also.ForMS = 300; {
+		case f.Await.Writes == "_turns/", len(cells) > 0 && d.chance(4): // it reads what it has told
+			also.Host, also.Await = d.one(hosts, "cell"), dark.Await
+		case d.chance(2): // nobody has the line synced
 			also.Host = d.one(hosts, "plane")
-			p.Faults = append(p.Faults, also)
-		case 1:
-			if len(cells) > 0 {
-				also.Host, also.Await = d.one(hosts, "cell"), dark.Await
-				p.Faults = append(p.Faults, also)
-			}
+		default:
+			continue
 		}
+		p.Faults = append(p.Faults, also)
 	}
 }

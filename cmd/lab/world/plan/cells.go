@@ -80,7 +80,7 @@ func (d drawer) cells(p *Plan) {
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.Kind == Deaf }) // the next process could not know what an engine computed before
 	for range d.between(2, 6) {
 		f := d.deal(p, cellBlows[d.IntN(len(cellBlows))])
-		f.AtMS = d.when(p)
+		f.AtMS, f.Both = d.when(p), f.Both || f.Kind == Twin && d.chance(2)
 		switch {
 		case d.chance(6): // longer than a cell may be silent
 			f.ForMS = 17_000
@@ -117,7 +117,7 @@ func (d drawer) named(p *Plan) {
 // twins has another process take the place of one that stands still, or is not heard, and that goes on later.
 func (d drawer) twins(p *Plan) {
 	f := Fault{Kind: []string{Freeze, Cut, Slow}[d.IntN(3)], Host: d.one(p.hosts(), "cell"), AtMS: d.when(p), ForMS: int64(d.of(1000, 3000, 6000)), N: 1000, Both: true}
-	twin := Fault{Kind: Twin, Host: f.Host, AtMS: f.AtMS + int64(d.of(0, 300)), ForMS: f.ForMS + int64(d.of(-700, 300, 3000))}
+	twin := Fault{Kind: Twin, Host: f.Host, AtMS: f.AtMS + int64(d.of(0, 300)), ForMS: f.ForMS + int64(d.of(-700, 300, 3000)), Both: d.chance(2)}
 	if d.chance(2) {
 		f.Await = d.word(p, f.Host)
 		twin.Await = f.Await

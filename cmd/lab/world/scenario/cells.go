@@ -44,8 +44,9 @@ func (w *World) follow(h *machine.Host, name, dir string) error {
 }
 
 // twin starts another process of a cell for a while, on a host and in a directory of its own. The one that was there reads
-// of that, and ends. It is started again as after any end, and then takes its place back.
-func (w *World) twin(a *actor, lasts time.Duration) {
+// of that, and ends. It is started again as after any end, and then takes its place back. Clients that connect anew meanwhile
+// reach the twin, if led says so.
+func (w *World) twin(a *actor, led bool, lasts time.Duration) {
 	name := a.name + "-twin"
 	dir := filepath.Join(name, runName)
 	err := os.MkdirAll(dir, 0o755)
@@ -58,6 +59,9 @@ func (w *World) twin(a *actor, lasts time.Duration) {
 	}
 	h := w.machine.Host(name, w.plan.Durable)
 	h.Go(func() { w.note(name, "note", fmt.Sprint("ended: ", w.follow(h, a.name, dir))) })
+	if led {
+		defer w.machine.Lead(a.host.Load().IP, h.IP)()
+	}
 	time.Sleep(lasts)
 	h.Kill()
 }

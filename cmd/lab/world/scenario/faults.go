@@ -47,7 +47,7 @@ func (w *World) meet(f plan.Fault) {
 		}
 		return
 	case plan.Twin:
-		w.twin(a, lasts)
+		w.twin(a, f.Both, lasts)
 		return
 	case plan.Clock:
 		a.host.Load().Step(time.Duration(f.ByMS) * time.Millisecond)
