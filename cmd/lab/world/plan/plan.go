@@ -130,7 +130,7 @@ const (
 	Drop   = "drop"   // of the writes from Host to Other, one in N is lost with its connection, for ForMS; Path: only requests of it
 	Lag    = "lag"    // of the writes from Host to Other, one in N comes 200 ms late, for ForMS; Path: as of Drop
 	Abort  = "abort"  // the engine ends the responses that are under way
-	Twin   = "twin"   // another process of the host's cell begins beside it, on a host of its own, and ends after ForMS; Both: connections to the cell reach it
+	Twin   = "twin"   // another process of the host's cell begins beside it, on a host of its own, and ends after ForMS; Both: connections reach it
 	Deaf   = "deaf"   // the engine says that it has taken new weights, and goes on with the old ones, for ForMS
 )
 
