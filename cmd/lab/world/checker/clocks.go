@@ -12,8 +12,8 @@ import (
 
 const second = int64(1e9)
 
-// graceMost bounds the time for which claims and leases stand still after the plane could not write or answer.
-const graceMost = 10 * second
+// graceLeast and graceMost bound the time for which claims and leases stand still after the plane could not write or answer.
+const graceLeast, graceMost = 3 * second, 10 * second
 
 // blind is how long a plane may need to find out that it stood still. That it cannot write it knows by notice after its
 // lease was to be renewed, which it is after a third of its time. So much of an outage may count.

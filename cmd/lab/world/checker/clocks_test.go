@@ -147,6 +147,53 @@ func TestARefusalKeepsWithinATick(t *testing.T) {
 	}
 }
 
+// A holder that was refused for now and is silent then has what was left of its time, behind the stop and its grace. No
+// refusal renews anything, and each has the clock stand still for three seconds at least.
+func TestARefusalRenewsNothing(t *testing.T) {
+	freeze := []outage{{span{10 * second, 25 * second}, "broker", "freeze", ""}} // the clock stands still from 12.5 to 35 s
+	for _, test := range []struct {
+		what    string
+		outages []outage
+		refused []int64 // when, in seconds; the last word before is at 9 s
+		by      string
+		ended   int64
+		broken  bool
+	}{
+		{"what ran before the stop counts", freeze, []int64{13, 18, 23}, "plane0", 40, false},
+		{"the stop does not count", freeze, []int64{13, 18, 23}, "plane0", 18, true},
+		{"the grace does not count", freeze, []int64{13, 18, 23}, "plane0", 33, true},
+		{"it has not run out", freeze, []int64{13, 18, 23}, "plane0", 39, true},
+		{"a refusal alone stops the clock", nil, []int64{10, 12, 14, 16}, "plane0", 20, true},
+		{"for three seconds", nil, []int64{10, 12, 14, 16}, "plane0", 26, false},
+		{"not that of another plane", nil, []int64{10, 12, 14, 16}, "plane1", 18, false},
+	} {
+		c := &check{count: map[string]int{}, outages: test.outages, lines: []history.Line{{Host: "broker", Kind: "start"}}, writers: map[int]logTime{0: {to: "plane0"}}}
+		c.log = &ledger{c: c, times: []int64{0, second, test.ended * second}, steps: map[[2]int64]int64{}}
+		c.log.rules.writerS, c.log.rules.leaseS = 3, 8
+		c.said = &testimony{ranks: 1}
+		id, held := attemptID{1, 0, 1}, [2]int64{3, 1}
+		e := &expiry{check: c, clocks: clocks{{}}, stops: map[int][]span{}, claims: map[attemptID][]*named{}, leases: map[[2]int64][]*named{}}
+		e.given = map[attemptID]*claim{id: {call: call{to: "plane0", began: second}, id: id, worker: "worker0", deadlineS: 8}}
+		says := func(at int64, to string, status int) {
+			n := &named{call: call{to: to, began: at * second, at: at * second, status: status, whole: true}, message: "the writer's lease was not renewed for 9 s"}
+			e.claims[id], e.leases[held] = append(e.claims[id], n), append(e.leases[held], n)
+		}
+		says(9, "plane0", 200)
+		for _, at := range test.refused {
+			says(at, test.by, 503)
+		}
+		for what, end := range map[string]func(){
+			"claim": func() { e.claimEnded(&attempt{id: id, began: 1, ended: 2}) },
+			"lease": func() { e.leaseEnded(&lease{id: 3}, &giveBack{n: 2, kind: "expired", attempt: 1}) },
+		} {
+			c.found = nil
+			if end(); len(c.found) > 0 != test.broken {
+				t.Errorf("%s of a %s: %+v", test.what, what, c.found)
+			}
+		}
+	}
+}
+
 // One of a cluster's servers may be away, and a claim's time goes on; two are a cluster that nobody can write to.
 func TestClustersStopWithoutAMajority(t *testing.T) {
 	c := &check{log: &ledger{}}

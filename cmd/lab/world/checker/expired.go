@@ -119,13 +119,17 @@ func (e *expiry) claimEnded(a *attempt) {
 			e.fail(RuleExpired, n.line, "a %s of %v was answered, whose claim ended by event %d", n.kind, a.id, a.ended)
 		}
 	}
-	heard, line := lastWord(e.claims[a.id], ended, g.began, g.line)
-	heard = e.notBefore(heard, a.began)
-	still := e.still(a.ended)
+	calls, still, by := e.claims[a.id], e.still(a.ended), e.writers[e.log.segment(a.ended)].to
+	heard, line := lastWord(calls, ended, g.began, g.line)
+	word, _ := lastWord(unrefused(calls), ended, g.began, g.line)
 	if ofCell(g.to) {
-		still = e.frozen(g.to)
+		still, by = e.frozen(g.to), g.to
+	} else {
+		word = e.anew(word, a.ended)
 	}
-	if lasted := ended - heard - within(still, heard, ended); !e.twin(g.to) && float64(lasted) < g.deadlineS*float64(second) {
+	heard, word = e.notBefore(heard, a.began), e.notBefore(word, a.began)
+	lasted := max(ran(still, heard, ended), ran(withRefusals(still, calls, by), word, ended))
+	if !e.twin(g.to) && float64(lasted) < g.deadlineS*float64(second) {
 		e.fail(RuleExpired, line, "the claim of %v ended by event %d for its worker's silence, at most %.3f s after %s was heard at line %d, and lasts %g s",
 			a.id, a.ended, float64(lasted)/float64(second), g.worker, line, g.deadlineS)
 	}
@@ -168,6 +172,42 @@ func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 		}
 	}
 	return began, line
+}
+
+// unrefused are the calls that were not refused for now. A refusal renews nothing where the plane's clock stands still: what
+// had run before counts. A call that was let in, and failed there, renews: of both readings, the longer time holds.
+func unrefused(calls []*named) (out []*named) {
+	for _, n := range calls {
+		if n.status != 503 {
+			out = append(out, n)
+		}
+	}
+	return out
+}
+
+// withRefusals are a plane's stops and the times behind its refusals, in order: its clock stands still from the next tick on.
+func withRefusals(stops []span, calls []*named, by string) []span {
+	out := slices.Clone(stops)
+	for _, n := range calls {
+		if from, to := n.at+tick, n.began+graceLeast; n.status == 503 && n.to == by && !n.aside() && from < to {
+			out = append(out, span{from, to})
+		}
+	}
+	slices.SortFunc(out, func(a, b span) int { return cmp.Compare(a.from, b.from) })
+	return out
+}
+
+// ran is how much of the time from one to another a plane's clock has counted, at most.
+func ran(stops []span, from, to int64) int64 { return to - from - within(stops, from, to) }
+
+// anew is when a holder was heard last for a plane that wrote an event: one that has begun anew counts from then.
+func (e *expiry) anew(heard, event int64) int64 {
+	for _, n := range e.log.recovered {
+		if at, ok := e.log.latest(e.clocks, n); n < event && ok {
+			heard = max(heard, at)
+		}
+	}
+	return heard
 }
 
 // notBefore is when a holder was heard last, who was given what an event began: it was not given before that.
@@ -227,14 +267,14 @@ func (e *expiry) leaseEnded(l *lease, r *giveBack) {
 			e.fail(RuleExpired, n.line, "lease %d, attempt %d was renewed, and had gone back by event %d", l.id, r.attempt, r.n)
 		}
 	}
-	// A plane that has begun anew counts from then.
-	for _, n := range e.log.recovered {
-		if at, ok := e.log.latest(e.clocks, n); n < r.n && ok {
-			heard = max(heard, at)
-		}
+	word, _, _ := e.lastWordOfRanks(unrefused(calls), ended)
+	if word < 0 {
+		return // a rank was refused, and never answered
 	}
-	heard = e.notBefore(heard, e.log.steps[[2]int64{l.id, r.attempt}])
-	if lasted := ended - heard - within(e.still(r.n), heard, ended); float64(lasted) < e.log.rules.leaseS*float64(second) {
+	given, still, by := e.log.steps[[2]int64{l.id, r.attempt}], e.still(r.n), e.writers[e.log.segment(r.n)].to
+	heard, word = e.notBefore(e.anew(heard, r.n), given), e.notBefore(e.anew(word, r.n), given)
+	lasted := max(ran(still, heard, ended), ran(withRefusals(still, calls, by), word, ended))
+	if float64(lasted) < e.log.rules.leaseS*float64(second) {
 		e.fail(RuleExpired, line, "lease %d, attempt %d went back by event %d (%s), at most %.3f s after its trainer was heard at line %d, and lasts %g s",
 			l.id, r.attempt, r.n, r.kind, float64(lasted)/float64(second), line, e.log.rules.leaseS)
 	}
