@@ -149,16 +149,17 @@ func (r *Runtime) loseCell(number int, o trace.Origin, at int64, why error) {
 	}
 }
 
-// take has the loop take what a cell has said. While there is no room for it, nothing else is heard.
+// take has the loop take what a cell has said. While there is no room for it, nothing else is heard. A cell that follows
+// another writer says more than this one has asked for: words leave the inbox to the effects.
 func (r *Runtime) take(c completion) error {
 	select {
-	case r.inbox <- c:
+	case r.words <- c:
 		return nil
 	default:
 	}
 	defer r.leases.wait()()
 	select {
-	case r.inbox <- c:
+	case r.words <- c:
 		return nil
 	case <-r.ctx.Done():
 		return context.Cause(r.ctx)

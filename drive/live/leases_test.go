@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/loop"
@@ -107,15 +108,15 @@ func incarnated(n int64) func(*cell.Event) {
 	return func(ev *cell.Event) { ev.Origin.Incarnation = n }
 }
 
-// TestWordsWaitForRoom: while a word waits for room in the inbox, no cell is lost. The end of the run ends the wait.
+// TestWordsWaitForRoom: while a word waits for room, no cell is lost. The end of the run ends the wait.
 func TestWordsWaitForRoom(t *testing.T) {
 	r, now := hearing(t), int64(1e9)
 	r.leases.present = func() int64 { return now }
 	if err := r.Receive(said(1, loop.Event{}, greeting(r))); err != nil {
 		t.Fatal(err)
 	}
-	for len(r.inbox) < cap(r.inbox) {
-		r.inbox <- completion{}
+	for len(r.words) < cap(r.words) {
+		r.words <- completion{}
 	}
 	ended := make(chan error, 2)
 	wait := func(sequence int64) {
@@ -130,7 +131,7 @@ func TestWordsWaitForRoom(t *testing.T) {
 	if now += 60e9; len(r.leases.lose()) > 0 {
 		t.Error("a cell is lost while a word waits")
 	}
-	<-r.inbox
+	<-r.words
 	if err := <-ended; err != nil || len(r.leases.lose()) > 0 {
 		t.Errorf("%v, or a cell is lost once it has room", err)
 	}
@@ -139,6 +140,43 @@ func TestWordsWaitForRoom(t *testing.T) {
 	if err := <-ended; err != errPlanned {
 		t.Error(err)
 	}
+}
+
+// TestWordsLeaveRoom: what this process executes ends while words wait for room. A writer that another has deposed could not
+// end otherwise: nobody reads its inbox any more, and cells follow its successor.
+func TestWordsLeaveRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := hearing(t)
+		go func() {
+			err := r.Receive(said(1, loop.Event{}, greeting(r)))
+			for n := int64(2); err == nil; n++ {
+				err = r.Receive(said(n, loop.Event{Kind: loop.FirstToken, Slot: 1}))
+			}
+		}()
+		synctest.Wait()
+		if r.leases.waiting != 1 {
+			t.Fatal("no word waits for room")
+		}
+		posted := 0
+		go func() {
+			for range cap(r.inbox) - 1 {
+				r.heard(&cell.Event{Event: loop.Event{Kind: loop.RolloutFailed}})
+				posted++
+			}
+			r.effect(func() completion { return completion{} })
+			r.wg.Wait()
+			posted++
+		}()
+		synctest.Wait()
+		if posted != cap(r.inbox) {
+			t.Errorf("%d of %d effects end while a word waits", posted, cap(r.inbox))
+		}
+		r.cancel(errPlanned)
+		for len(r.inbox) > 0 {
+			<-r.inbox
+			synctest.Wait()
+		}
+	})
 }
 
 // TestSilentCellFails: with the loss of a cell the log has the loss of each of its engines, and then the end of what they
@@ -153,7 +191,7 @@ func TestSilentCellFails(t *testing.T) {
 			if err := r.Receive(ev); err != nil {
 				t.Fatal(err)
 			}
-			if c := <-r.inbox; c.hello != nil {
+			if c := <-r.words; c.hello != nil {
 				r.welcome(&c)
 			} else {
 				r.deliver(&c)
@@ -173,7 +211,7 @@ func TestSilentCellFails(t *testing.T) {
 		if r.lookDue() != loop.NoTick || r.rejoinDue() != loop.NoTick {
 			t.Error("something is due of a cell that is lost")
 		}
-		if err := r.Receive(said(1, loop.Event{}, greeting(r))); err != nil || len(r.inbox) > 0 || len(r.outside.signal) != 1 {
+		if err := r.Receive(said(1, loop.Event{}, greeting(r))); err != nil || len(r.words) > 0 || len(r.outside.signal) != 1 {
 			t.Errorf("the hello comes again: %v, or nobody looks at the cell that is back", err)
 		}
 		var got []loop.EventKind

@@ -102,8 +102,8 @@ func TestReceiveRefuses(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
 	}
-	if err := r.Receive(said(2, first)); err != nil || len(r.inbox) != 2 {
-		t.Errorf("%v, and %d events are taken, want the hello and one more", err, len(r.inbox))
+	if err := r.Receive(said(2, first)); err != nil || len(r.words) != 2 {
+		t.Errorf("%v, and %d events are taken, want the hello and one more", err, len(r.words))
 	}
 }
 
@@ -129,7 +129,7 @@ func TestReceiveTellsTime(t *testing.T) {
 		if err := r.Receive(test.ev); err != nil {
 			t.Fatal(err)
 		}
-		if c := <-r.inbox; c.event.Time < test.least || c.event.Time > test.least+test.included {
+		if c := <-r.words; c.event.Time < test.least || c.event.Time > test.least+test.included {
 			t.Errorf("%d: %d, want %d to %d later", i, c.event.Time, test.least, test.included)
 		}
 	}
@@ -147,8 +147,8 @@ func TestHelloIsAnswered(t *testing.T) {
 		if err := r.Receive(ev); err != nil {
 			t.Fatal(err)
 		}
-		for len(r.inbox) > 0 {
-			if c := <-r.inbox; c.hello != nil {
+		for len(r.words) > 0 {
+			if c := <-r.words; c.hello != nil {
 				r.welcome(&c)
 			} else {
 				r.deliver(&c)

@@ -46,7 +46,8 @@ type Runtime struct {
 	rec    *metrics.Recorder
 	source *attribution.Observer
 	enc    *trace.Encoder
-	inbox  chan completion
+	inbox  chan completion // of effects in this process
+	words  chan completion // of cells in other processes
 	wg     sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -190,6 +191,7 @@ func New(opt Options) (*Runtime, error) {
 	r.space = cell.Space{Clock: r.clock, Timer: opt.Timer, Changed: r.diskChanged}
 	r.publish()
 	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
+	r.words = make(chan completion, cap(r.inbox))
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
 	var err error
@@ -251,8 +253,9 @@ func (r *Runtime) serve(ctx context.Context) error {
 		due, disarm := r.armTick()
 		select {
 		case c := <-r.inbox:
-			r.outstanding -= outstandingOf(c.event.Kind)
-			first = append(first, c)
+			first = append(first, r.ended(c))
+		case c := <-r.words:
+			first = append(first, r.ended(c))
 		case <-due:
 		case <-r.outside.signal:
 		case <-r.view.timer:
@@ -300,12 +303,12 @@ func (r *Runtime) endStalled(err error) error {
 	return r.close()
 }
 
-// outstandingOf returns how many effects an event of this kind ends.
-func outstandingOf(k loop.EventKind) int {
-	if k == loop.FirstToken || k == loop.StopRequested {
-		return 0
+// ended counts the effect that has ended with what arrives, if one has, and returns that.
+func (r *Runtime) ended(c completion) completion {
+	if c.event.Kind != loop.FirstToken {
+		r.outstanding--
 	}
-	return 1
+	return c
 }
 
 // turn takes what has arrived through the loop: events to the log first, then the
@@ -317,8 +320,9 @@ drain:
 	for {
 		select {
 		case c := <-r.inbox:
-			r.outstanding -= outstandingOf(c.event.Kind)
-			r.pending = append(r.pending, c)
+			r.pending = append(r.pending, r.ended(c))
+		case c := <-r.words:
+			r.pending = append(r.pending, r.ended(c))
 		default:
 			break drain
 		}
