@@ -58,6 +58,7 @@ type Cell struct {
 	player  *player.Player
 	gateway *gateway.Gateway
 	wire    *jetstream.Link
+	kept    *payloads
 	// own is the directory of this cell alone. follows: the cell has said hello.
 	own      string
 	used     parts.Processor
@@ -255,6 +256,9 @@ func (c *Cell) assemble(ctx context.Context) error {
 	if err := c.Build(host); err != nil {
 		return err
 	}
+	if c.kept, err = c.newPayloads(); err != nil {
+		return err
+	}
 	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil || c.player == nil {
 		return err
 	}
@@ -280,7 +284,7 @@ func (c *Cell) askServers(ctx context.Context) error {
 
 // follower describes the cell that follows the log.
 func (c *Cell) follower(clock func() int64) drive.Options {
-	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.wire, Clock: clock, Load: c.load, Logf: c.logf}
+	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.kept, Clock: clock, Load: c.load, Logf: c.logf}
 	own := 0
 	for i := range o.Engines {
 		if c.Owns(i) {

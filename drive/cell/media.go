@@ -94,7 +94,10 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err erro
 		m.Blob, m.Data = number, nil
 	}
 	if c.referring != nil {
-		return c.referring.PutReferred(*s)
+		if reference, err = c.referring.PutReferred(*s); noSpace(err) && len(s.Channels) > 0 {
+			err = c.yieldRows(p, s, err)
+		}
+		return reference, err
 	}
 	return "", c.opt.Payloads.PutSample(*s)
 }

@@ -8,6 +8,9 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
+// blobsMost bounds the blobs of an attempt, so that a word has room for where all of them are.
+const blobsMost = 2048
+
 // sideRows gathers the side channels of one rollout, turn by turn. Their bytes go to the store as they come. It belongs
 // to the goroutine that plays, and to the engine while that generates.
 type sideRows struct {
@@ -73,6 +76,9 @@ func (s *sideRows) record(rows port.Rows) error {
 	}
 	if s.err != nil {
 		return s.err
+	}
+	if s.blobs >= blobsMost {
+		return fmt.Errorf("channel %s: the rollout has rows of %d answers, and more are not kept", rows.Name, s.blobs)
 	}
 	number := s.blobs
 	if err := s.put(number, rows.Data); err != nil {

@@ -136,7 +136,8 @@ func (r *Runtime) fits(ev *cell.Event, number int) error {
 	return nil
 }
 
-// refer tells the store where a payload is that a cell has put, before the event that names it is logged.
+// refer tells the store where a payload is that a cell has put, before the event that names it is logged. What an attempt without one
+// has put is removed.
 func (r *Runtime) refer(ev *cell.Event) error {
 	store, ok := port.As[port.Referred](r.opt.Store)
 	if !ok || ev.Payload == "" || ev.Hello != nil {
@@ -145,6 +146,9 @@ func (r *Runtime) refer(ev *cell.Event) error {
 	id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 	if err := store.Refer(id, ev.Payload); err != nil {
 		return refusalOf(ev, "the payload of %v: %v", id, err)
+	}
+	if ev.Kind != loop.RolloutScored {
+		return r.opt.Store.Discard(id)
 	}
 	return nil
 }

@@ -127,7 +127,7 @@ var rules = []rule{
 	{room: "app/sessions", may: []string{"env/episode", "env/episode/player", "loop", "loop/trace", "loop/workload/session"},
 		what: "recorded sessions: a file of another program's, or a run of this one",
 		why:  "a format of others is read without any run, and a run without the commands that show it"},
-	{room: "app/cell", may: []string{"api", "api/gateway", "api/protocol", "app", "app/chat", "app/origin", "app/parts", "app/player", "config", "drive/cell", "drive/cell/link", "engine/upstream", "env/taskset", "internal/failure", "internal/pause", "internal/private", "loop", "observe/report", "store/jetstream", "store/lock"},
+	{room: "app/cell", may: []string{"api", "api/gateway", "api/protocol", "app", "app/chat", "app/origin", "app/parts", "app/player", "config", "drive/cell", "drive/cell/link", "engine/upstream", "env/taskset", "internal/failure", "internal/pause", "internal/private", "loop", "loop/port", "observe/report", "store/file", "store/jetstream", "store/lock"},
 		what: "a cell in a process of its own: its engines, and the players of the rollouts on them",
 		why:  "it is made of what the control plane is made of, follows the log, and decides nothing"},
 	{room: "app/chat", may: []string{"api/calls", "api/gateway", "api/protocol", "app/parts", "config", "engine/upstream", "env", "loop/media", "loop/port"},

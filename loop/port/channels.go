@@ -54,13 +54,13 @@ type Blobs interface {
 }
 
 // Referring is implemented by stores of cells, whose writer is another process. PutReferred is PutSample, and returns the
-// reference by which the writer finds the payload.
+// reference by which the writer finds the payload. With an error it is of what was put without a payload, if anything was.
 type Referring interface {
 	PutReferred(s Sample) (reference string, err error)
 }
 
-// Referred is implemented by stores whose payloads other processes put too. Refer takes the reference of one that is durable,
-// as if PutSample had put it. It may come more than once. All methods are safe for concurrent use.
+// Referred is implemented by stores whose payloads other processes put too. Refer takes the reference of one that is durable, as if
+// PutSample and PutBlob had put what it names. It may come more than once. All methods are safe for concurrent use.
 type Referred interface {
 	Refer(id RolloutID, reference string) error
 }

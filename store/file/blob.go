@@ -304,6 +304,19 @@ func (s *Store) ReadBlob(id port.RolloutID, number int32, offset int64, dst []by
 	return nil
 }
 
+// Blob returns all bytes of a blob. The error is that of ReadBlob.
+func (s *Store) Blob(id port.RolloutID, number int32) ([]byte, error) {
+	p := s.payloads
+	p.mutex.Lock()
+	var length int64
+	if b := p.find(id, number); b != nil {
+		length = b.length
+	}
+	p.mutex.Unlock()
+	data := make([]byte, length)
+	return data, s.ReadBlob(id, number, 0, data)
+}
+
 // read fills dst from a blob's file, chunk by chunk.
 func (b *blob) read(f *os.File, offset int64, dst []byte) error {
 	if len(dst) == 0 {

@@ -216,13 +216,20 @@ func (p *payloads) takeChunk(seq uint64, c chunkOf, size int, parts map[chunkOf]
 }
 
 // takeTorn decides of blobs that lack chunks. Beside a payload, which was put after them, the server lost those: the others
-// still read. Else the process died, or was refused room, in the middle.
+// still read. Else the process died, or was refused room, in the middle. A cell may go on with its own.
 func (p *payloads) takeTorn(parts map[chunkOf]*blob) {
 	for _, b := range parts {
 		b.missing = 0
-		if p.keeps(b) && p.find(b.id, b.number) == nil {
+		switch kept := p.keeps(b); {
+		case b.epoch == 0 && (!kept || b.id.OfGroup()):
+			for _, seq := range b.seqs {
+				if seq != 0 {
+					p.room.doubt(seq)
+				}
+			}
+		case kept && p.find(b.id, b.number) == nil:
 			p.blobs.groups[b.id.Group] = append(p.blobs.groups[b.id.Group], b)
-		} else {
+		default:
 			p.unneeded(b)
 		}
 	}
@@ -275,12 +282,12 @@ func (p *payloads) drops(group loop.GroupID, unwanted func(b *blob) bool) {
 }
 
 // retainBlobs drops the blobs of every attempt whose payload is not kept. One that never had a payload is of a process
-// that died before its put, which nobody goes on with.
-func (p *payloads) retainBlobs() {
+// that died before its put, which nobody goes on with. A cell may still put its own, of an attempt that counts.
+func (p *payloads) retainBlobs(counts func(port.RolloutID) bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for group := range p.blobs.groups {
-		p.drops(group, func(b *blob) bool { return !b.ofTurn() && !p.keeps(b) }) // of turns RetainTurns decides
+		p.drops(group, func(b *blob) bool { return !b.ofTurn() && !p.keeps(b) && (b.epoch > 0 || !counts(b.id)) }) // of turns RetainTurns decides
 	}
 }
 

@@ -67,6 +67,14 @@ func (l *ledger) gap(seq uint64) {
 	}
 }
 
+// doubt takes back that a message is accounted for.
+func (l *ledger) doubt(seq uint64) {
+	if e := l.at(seq); e != nil && e.state == entryLive {
+		l.live -= int64(e.size)
+		*e = entry{}
+	}
+}
+
 // forget says that one payload of a message is no longer needed.
 func (l *ledger) forget(seq uint64) {
 	e := l.at(seq)

@@ -44,6 +44,7 @@ type Link struct {
 	// unheard: nobody heard the last word, and the log has not gone on since.
 	unheard atomic.Bool
 	turns   cellTurns
+	blobs   sentBlobs
 	// incarnation is this process's, 0 before it has one.
 	incarnation atomic.Int64
 

@@ -38,8 +38,10 @@ type payloads struct {
 	// reclaiming is held by whoever removes messages.
 	reclaiming sync.Mutex
 	blobs      blobs
-	// cells has the newest process of each cell of which a payload was referred.
-	cells map[string]int64
+	// cells has the newest process of each cell of which a payload was referred, and awaits the messages that cells may still refer to,
+	// by their headerCell.
+	cells  map[string]int64
+	awaits map[uint64]string
 }
 
 func (p *payloads) init(s *Store) {
@@ -178,7 +180,7 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (int, error) {
 	for _, g := range groups {
 		dropped += p.discard(g, func(id port.RolloutID) bool { return !counts(id) })
 	}
-	p.retainBlobs()
+	p.retainBlobs(counts)
 	s.retainCells(counts)
 	return dropped, nil
 }

@@ -86,9 +86,13 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 	for ; next <= last; next++ {
 		p.room.gap(next)
 	}
-	for _, at := range parts { // whose writer died in the middle
+	for _, at := range parts { // whose writer died in the middle, or whose cell has not sent the rest
 		for _, seq := range at.seqs {
-			if seq != 0 {
+			switch {
+			case seq == 0:
+			case at.epoch == 0:
+				p.room.doubt(seq)
+			default:
 				p.room.forget(seq)
 			}
 		}
@@ -273,6 +277,16 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 	if p.flying == 0 {
 		unknown = p.room.unknown()
 	}
+	looked := p.awaits
+	p.awaits = make(map[uint64]string, len(looked))
+	unknown = slices.DeleteFunc(unknown, func(seq uint64) bool {
+		by, known := looked[seq]
+		if known && p.awaited(by) {
+			p.awaits[seq] = by
+			return true
+		}
+		return false
+	})
 	p.mutex.Unlock()
 	for _, seq := range unknown {
 		try, cancel := context.WithTimeout(ctx, apiTimeout)
@@ -296,7 +310,9 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 			return ErrFenced
 		}
 		p.mutex.Lock()
-		if !p.awaited(m.header) {
+		if by := m.header.Get(headerCell); p.awaited(by) {
+			p.awaits[seq] = by
+		} else {
 			p.room.note(seq, stored(header, len(m.data)), 0)
 		}
 		p.mutex.Unlock()

@@ -20,21 +20,35 @@ import (
 // writer's epoch of such a message is 0.
 const headerCell = "Headway-Cell"
 
-// reference says where a payload is that a cell has put. As text it is the cell and its incarnation, the sequences of the messages
-// with commas between them, and the contents, with semicolons between the three.
+// reference says where a payload is that a cell has put, with the blobs that it names. As text it is the cell and its incarnation,
+// the sequences of the messages with commas between them, the contents, and the blobs with commas between them, with semicolons
+// between the four. Without blobs there are three. One that names blobs alone has no contents: nothing counts by it, and they are to
+// be removed.
 type reference struct {
 	cell        string
 	incarnation int64
 	seqs        []uint64
 	contents    contents
+	blobs       []sentBlob
 }
 
 func (r reference) String() string {
-	seqs := make([]string, len(r.seqs))
-	for i, seq := range r.seqs {
-		seqs[i] = strconv.FormatUint(seq, 10)
+	text := cellText(r.cell, r.incarnation) + ";" + joined(r.seqs, ",") + ";"
+	if len(r.contents.items) > 0 {
+		text += r.contents.String()
 	}
-	return cellText(r.cell, r.incarnation) + ";" + strings.Join(seqs, ",") + ";" + r.contents.String()
+	for i := range r.blobs {
+		text += ";,"[min(i, 1):min(i, 1)+1] + r.blobs[i].String()
+	}
+	return text
+}
+
+func joined(seqs []uint64, separator string) string {
+	texts := make([]string, len(seqs))
+	for i, seq := range seqs {
+		texts[i] = strconv.FormatUint(seq, 10)
+	}
+	return strings.Join(texts, separator)
 }
 
 func cellText(cell string, incarnation int64) string {
@@ -50,24 +64,27 @@ func parseCell(text string) (cell string, incarnation int64, err error) {
 	return cell, incarnation, nil
 }
 
-func parseReference(text string) (r reference, err error) {
+// parseReference reads the reference of what an attempt has put.
+func parseReference(id port.RolloutID, text string) (r reference, err error) {
 	fields := strings.Split(text, ";")
-	if len(fields) != 3 {
+	if len(fields) != 3 && len(fields) != 4 {
 		return r, fmt.Errorf("store: %.200q is no reference of a payload", text)
 	}
 	r.cell, r.incarnation, err = parseCell(fields[0])
-	if err == nil {
-		r.contents, err = parseContents(fields[2])
-	}
-	for seq := range strings.SplitSeq(fields[1], ",") {
-		number, wrong := strconv.ParseUint(seq, 10, 64)
-		if err == nil && (wrong != nil || number == 0) {
-			err = fmt.Errorf("%q is no message", seq)
+	if len(fields) == 4 && err == nil {
+		for entry := range strings.SplitSeq(fields[3], ",") {
+			b, wrong := parseSentBlob(id, entry)
+			err = errors.Join(err, wrong)
+			r.blobs = append(r.blobs, b)
 		}
-		r.seqs = append(r.seqs, number)
 	}
-	if err == nil && (len(r.contents.items) != 1 || r.contents.epoch != 0 || len(r.seqs) != r.contents.chunks) {
-		err = errors.New("its messages do not fit its contents")
+	if err == nil && (fields[1] != "" || fields[2] != "" || len(r.blobs) == 0) {
+		if r.contents, err = parseContents(fields[2]); err == nil {
+			r.seqs, err = parseSeqs(fields[1], ",")
+		}
+		if err == nil && (len(r.contents.items) != 1 || r.contents.epoch != 0 || len(r.seqs) != r.contents.chunks) {
+			err = errors.New("its messages do not fit its contents")
+		}
 	}
 	if err != nil {
 		return r, fmt.Errorf("store: %.200q is no reference of a payload: %w", text, err)
@@ -75,12 +92,37 @@ func parseReference(text string) (r reference, err error) {
 	return r, nil
 }
 
-// PutReferred makes a rollout's payload durable for the run's writer, and returns the reference by which that finds it. A
-// payload for which the stream has no room is an error that wraps port.ErrNoSpace. Incarnate comes first.
+func parseSeqs(text, separator string) (seqs []uint64, err error) {
+	for seq := range strings.SplitSeq(text, separator) {
+		number, wrong := strconv.ParseUint(seq, 10, 64)
+		if wrong != nil || number == 0 {
+			return nil, fmt.Errorf("%q is no message", seq)
+		}
+		seqs = append(seqs, number)
+	}
+	return seqs, nil
+}
+
+// PutReferred implements port.Referring. A payload for which the stream has no room is an error that wraps port.ErrNoSpace. Incarnate
+// comes first.
 func (l *Link) PutReferred(sample port.Sample) (string, error) {
-	body := payload.Append(nil, &sample)
-	limit := max(int(l.store.control.MaxPayload())-headerSlack, headerSlack)
-	r := reference{cell: l.cell, incarnation: l.incarnation.Load(), contents: contents{chunks: max(1, (len(body)+limit-1)/limit),
+	messages, r := l.payloadMessages(&sample)
+	for _, m := range messages {
+		seq, err := l.putMessage(m)
+		if err != nil {
+			return l.Unreferred(sample.ID), fmt.Errorf("store: the payload of %v: %w", sample.ID, err)
+		}
+		r.seqs = append(r.seqs, seq)
+	}
+	l.blobs.forget(sample.ID)
+	return r.String(), nil
+}
+
+// payloadMessages are what a payload is sent in, and its reference but for their sequences.
+func (l *Link) payloadMessages(sample *port.Sample) (messages []*nats.Msg, r reference) {
+	body := payload.Append(nil, sample)
+	limit := l.chunkBytes()
+	r = reference{cell: l.cell, incarnation: l.incarnation.Load(), blobs: l.blobs.of(sample), contents: contents{chunks: max(1, (len(body)+limit-1)/limit),
 		items: []item{{id: sample.ID, size: len(body), sum: crc32.Checksum(body, castagnoli)}}}}
 	for i := range r.contents.chunks {
 		m := nats.NewMsg(l.store.names.dataSubject)
@@ -90,13 +132,14 @@ func (l *Link) PutReferred(sample port.Sample) (string, error) {
 		// The server drops a second one of a name, which is sent because the answer to the first was lost.
 		m.Header[jetstream.MsgIDHeader] = []string{m.Header.Get(headerCell) + " " + at.String()}
 		m.Data = body[i*limit : min((i+1)*limit, len(body))]
-		seq, err := l.putMessage(m)
-		if err != nil {
-			return "", fmt.Errorf("store: the payload of %v: %w", sample.ID, err)
-		}
-		r.seqs = append(r.seqs, seq)
+		messages = append(messages, m)
 	}
-	return r.String(), nil
+	return messages, r
+}
+
+// chunkBytes is the most that a message of the payload stream may have.
+func (l *Link) chunkBytes() int {
+	return max(int(l.store.control.MaxPayload())-headerSlack, headerSlack)
 }
 
 // putMessage stores a message of a payload or a turn once, and has the server sync it, however long that takes. It returns the
@@ -179,13 +222,12 @@ func (s *Store) Refer(id port.RolloutID, text string) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
-	r, err := parseReference(text)
+	r, err := parseReference(id, text)
 	if err != nil {
 		return err
 	}
-	what := r.contents.items[0]
-	if what.id != id {
-		return fmt.Errorf("store: the reference %.200q is of %v, not of %v", text, what.id, id)
+	if len(r.contents.items) > 0 && r.contents.items[0].id != id {
+		return fmt.Errorf("store: the reference %.200q is of %v, not of %v", text, r.contents.items[0].id, id)
 	}
 	p := &s.payloads
 	p.mutex.Lock()
@@ -194,6 +236,13 @@ func (s *Store) Refer(id port.RolloutID, text string) error {
 		p.cells = map[string]int64{}
 	}
 	p.cells[r.cell] = max(p.cells[r.cell], r.incarnation)
+	for i := range r.blobs {
+		p.refer(&r.blobs[i])
+	}
+	if len(r.contents.items) == 0 {
+		return nil
+	}
+	what := r.contents.items[0]
 	for _, at := range p.groups[id.Group] {
 		if at.sample == id.Sample && slices.Equal(at.seqs, r.seqs) {
 			return nil // it was there when this process began to write, or is said again
@@ -212,13 +261,12 @@ func (p *payloads) tight() bool {
 	return len(p.cells) > 0 && p.room.garbage > 0 && p.room.used() > p.store.options.PayloadBytesMax/2
 }
 
-// awaited reports whether a message is of a cell's process that may still say what it is. One of a process in whose place another
-// has spoken never will. p.mutex must be held, and is.
-func (p *payloads) awaited(header nats.Header) bool {
-	text := header.Get(headerCell)
-	if text == "" {
+// awaited reports whether a message by its headerCell is of a cell's process that may still say what it is. One of a process in whose
+// place another has spoken never will. p.mutex must be held, and is.
+func (p *payloads) awaited(by string) bool {
+	if by == "" {
 		return false
 	}
-	cell, incarnation, err := parseCell(text)
+	cell, incarnation, err := parseCell(by)
 	return err == nil && incarnation >= p.cells[cell]
 }

@@ -178,12 +178,15 @@ func TestPutReferredWithoutRoom(t *testing.T) {
 // FuzzReference: whatever a stranger says, it is a reference that reads the same again, or none.
 func FuzzReference(f *testing.F) {
 	f.Add("b 1;1,2;0 0 2 1 0 1 5 7")
+	f.Add("b 1;1;0 0 1 1 0 1 5 7;0 4294967297 0 9 4 2+3+4,-1 4294967298 77 1 4 5")
+	f.Add("b 1;;;0 4294967297 0 9 4 2")
+	id := port.RolloutID{Group: 1, Attempt: 1}
 	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parseReference(text)
+		r, err := parseReference(id, text)
 		if err != nil {
 			return
 		}
-		again, err := parseReference(r.String())
+		again, err := parseReference(id, r.String())
 		if err != nil || !reflect.DeepEqual(again, r) {
 			t.Errorf("%q reads as %+v, then as %+v: %v", text, r, again, err)
 		}

@@ -8,7 +8,7 @@ func Rights(run, cell string) (publish, subscribe []string) {
 	n := namesOf(run)
 	publish = []string{n.cellSubject(cell), n.dataSubject, n.turnSubject + ".*.*.*." + cell, "$KV." + n.bucket + "." + cellKeys + cell}
 	for _, call := range []string{
-		"STREAM.INFO." + n.log, "STREAM.INFO." + n.turns, "STREAM.INFO.KV_" + n.bucket, "STREAM.NAMES",
+		"STREAM.INFO." + n.log, "STREAM.INFO." + n.data, "STREAM.INFO." + n.turns, "STREAM.INFO.KV_" + n.bucket, "STREAM.NAMES",
 		"STREAM.MSG.GET." + n.log, "STREAM.MSG.GET." + n.head, "STREAM.MSG.GET." + n.turns, "STREAM.MSG.DELETE." + n.turns,
 		"CONSUMER.CREATE." + n.log + ".>", "CONSUMER.MSG.NEXT." + n.log + ".*", "CONSUMER.DELETE." + n.log + ".*",
 	} {

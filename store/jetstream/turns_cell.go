@@ -382,6 +382,7 @@ func (l *Link) DropTurns(id port.RolloutID) {
 
 // Forget implements cell.Payloads: the writer drops payloads and turns by what the log says.
 func (l *Link) Forget(group loop.GroupID) error {
+	l.blobs.forgetGroup(group)
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
 	delete(l.turns.attempts, group)

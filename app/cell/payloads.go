@@ -1,0 +1,122 @@
+package cell
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/file"
+	"github.com/headway-rl/headway/store/jetstream"
+)
+
+const (
+	// rowsName is the directory in the cell's own where rows and media lie until their rollout ends.
+	rowsName = "rows"
+	// sending is how many rollouts send theirs at once: each holds one blob in memory.
+	sending = 4
+)
+
+// payloads keeps what rollouts of the cell have made. Rows of side channels and media lie on the cell's disk, and go to the run's
+// servers with the payload that names them: nothing is sent of a rollout that ends without one. It implements port.Blobs
+// and port.Referring.
+type payloads struct {
+	link  *jetstream.Link
+	rows  *file.Store
+	slots chan struct{}
+}
+
+var (
+	_ port.Blobs     = (*payloads)(nil)
+	_ port.Referring = (*payloads)(nil)
+)
+
+// newPayloads begins with an empty directory: what a process before has left is of rollouts that nobody goes on with.
+func (c *Cell) newPayloads() (*payloads, error) {
+	dir := filepath.Join(c.own, rowsName)
+	err := os.RemoveAll(dir)
+	p := &payloads{link: c.wire, slots: make(chan struct{}, sending)}
+	if err == nil {
+		p.rows, err = file.Create(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax)})
+	}
+	if err != nil {
+		return nil, failure.Run("", "cell %s: where rows lie until their rollout ends: %w", c.opt.Cell, err)
+	}
+	c.OnClose(p.rows.Close)
+	return p, nil
+}
+
+// PutReferred implements port.Referring.
+func (p *payloads) PutReferred(s port.Sample) (reference string, err error) {
+	if len(s.Channels)+len(s.Media) > 0 {
+		p.slots <- struct{}{}
+		err = p.send(&s)
+		<-p.slots
+	}
+	if err != nil {
+		return p.link.Unreferred(s.ID), err
+	}
+	if reference, err = p.link.PutReferred(s); err == nil {
+		err = p.rows.Discard(s.ID)
+	}
+	return reference, err
+}
+
+// send sends the blobs that a sample names.
+func (p *payloads) send(s *port.Sample) error {
+	for i := range s.Channels {
+		for _, part := range s.Channels[i].Parts {
+			if err := p.sendBlob(s.ID, part.Blob); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range s.Media {
+		if err := p.sendBlob(port.GroupMedia(s.ID.Group), s.Media[i].Blob); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sendBlob sends a blob, unless it is there.
+func (p *payloads) sendBlob(id port.RolloutID, number int32) error {
+	if p.link.Sent(id, number) {
+		return nil
+	}
+	data, err := p.rows.Blob(id, number)
+	if err != nil {
+		return fmt.Errorf("rows on the cell's disk: %w", err)
+	}
+	return p.link.PutBlob(id, number, data)
+}
+
+// Inner implements port.Wrapper: turns are the link's.
+func (p *payloads) Inner() any { return p.link }
+
+// PutBlob implements port.Blobs.
+func (p *payloads) PutBlob(id port.RolloutID, number int32, data []byte) error {
+	return p.rows.PutBlob(id, number, data)
+}
+
+// ReadBlob implements port.Blobs, for what the cell itself has put.
+func (p *payloads) ReadBlob(id port.RolloutID, number int32, offset int64, dst []byte) error {
+	return p.rows.ReadBlob(id, number, offset, dst)
+}
+
+// PutSample implements cell.Payloads.
+func (p *payloads) PutSample(s port.Sample) error {
+	_, err := p.PutReferred(s)
+	return err
+}
+
+// Discard implements cell.Payloads. The writer drops what was sent, by what the log says.
+func (p *payloads) Discard(id port.RolloutID) error { return p.rows.Discard(id) }
+
+// Forget implements cell.Payloads.
+func (p *payloads) Forget(group loop.GroupID) error {
+	return errors.Join(p.link.Forget(group), p.rows.Forget(group))
+}

@@ -1,0 +1,115 @@
+package cell
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/headway-rl/headway/app/parts"
+	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop/channel"
+	"github.com/headway-rl/headway/loop/media"
+	"github.com/headway-rl/headway/loop/port"
+	"github.com/headway-rl/headway/store/jetstream"
+	"github.com/headway-rl/headway/store/storetest"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writerAndCell are the store of a run's writer, and a cell that is linked to it.
+func writerAndCell(t *testing.T) (*jetstream.Store, *Cell) {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50})
+	must(t, err)
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	o := jetstream.Options{URL: srv.ClientURL(), Run: "r", Logf: t.Logf}
+	s, err := jetstream.Open(t.Context(), o)
+	must(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	_, _, err = s.Acquire(t.Context(), "a test")
+	must(t, err)
+	line, _ := storetest.Header(t)
+	must(t, s.Append([][]byte{line}))
+	c := &Cell{own: t.TempDir()}
+	c.Parts = &parts.Parts{Cfg: config.Config{}.WithDefaults()}
+	c.wire, err = jetstream.OpenLink(t.Context(), o, "b")
+	must(t, err)
+	t.Cleanup(func() { _ = c.wire.Close() })
+	_, _, err = c.wire.Begin(t.Context())
+	must(t, err)
+	_, err = c.wire.Incarnate(t.Context())
+	must(t, err)
+	return s, c
+}
+
+// TestRowsGoWithTheirPayload: rows and media lie on the cell's disk until the payload that names them is put. Then the writer has
+// them, and the disk has the media of groups that live alone.
+func TestRowsGoWithTheirPayload(t *testing.T) {
+	s, c := writerAndCell(t)
+	p, err := c.newPayloads()
+	must(t, err)
+	id, group := port.RolloutID{Group: 1, Attempt: 1}, port.GroupMedia(1)
+	sample := storetest.Sample(id, 5)
+	sample.Channels = []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}, Parts: []channel.Part{{Rows: 4, Blob: 0}, {Start: 4, Rows: 4, Blob: 1}}}}
+	sample.Media = []media.Item{{Modality: media.Image, Blob: 9}}
+	blobs := map[int32][]byte{0: storetest.Blob(id, 0, 70_000), 1: storetest.Blob(id, 1, 1<<20), 9: storetest.Blob(group, 9, 300)}
+	of := func(number int32) port.RolloutID {
+		if number == 9 {
+			return group
+		}
+		return id
+	}
+	reads := func(from port.Blobs, number int32) error {
+		got := make([]byte, len(blobs[number]))
+		err := from.ReadBlob(of(number), number, 0, got)
+		if err == nil && !bytes.Equal(got, blobs[number]) {
+			t.Errorf("blob %d is another", number)
+		}
+		return err
+	}
+	for number, data := range blobs {
+		must(t, p.PutBlob(of(number), number, data))
+		must(t, reads(p, number))
+		if err := reads(s, number); !errors.Is(err, port.ErrNoBlob) {
+			t.Errorf("the writer has blob %d before its payload: %v", number, err)
+		}
+	}
+	reference, err := p.PutReferred(sample)
+	must(t, err)
+	must(t, s.Refer(id, reference))
+	for number := range blobs {
+		must(t, reads(s, number))
+		if err := reads(p, number); (number == 9) != (err == nil) {
+			t.Errorf("blob %d on the cell's disk: %v", number, err)
+		}
+	}
+	must(t, p.Forget(1))
+	if err := reads(p, 9); !errors.Is(err, port.ErrNoBlob) {
+		t.Errorf("the medium of a group that has ended, on the cell's disk: %v", err)
+	}
+	sample.ID.Sample = 1
+	if _, err := p.PutReferred(sample); err == nil || !strings.Contains(err.Error(), "rows on the cell's disk") || !errors.Is(err, port.ErrNoBlob) {
+		t.Errorf("a payload whose rows the disk does not have: %v", err)
+	}
+	must(t, p.PutBlob(id, 2, []byte{1}))
+	must(t, p.rows.Close())
+	if p, err = c.newPayloads(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.ReadBlob(id, 2, 0, make([]byte, 1)); !errors.Is(err, port.ErrNoBlob) {
+		t.Errorf("the process that goes on has what the one before has left: %v", err)
+	}
+	if _, ok := port.As[port.Turns](p); !ok {
+		t.Error("turns are not kept any more")
+	}
+	must(t, p.rows.Close())
+}
