@@ -87,16 +87,34 @@ func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
 // TestServeSaysRows: the experts of every pass reach the trainer through switches of weights and two deaths of the
 // control plane. Each is that of the weights that sampled the token after it, or is absent and counted.
 func TestServeSaysRows(t *testing.T) {
+	t.Run("own", func(t *testing.T) { checkSaysRows(t, false) })
+	t.Run("cell", func(t *testing.T) { checkSaysRows(t, true) })
+}
+
+// checkSaysRows plays on two engines of the control plane, or on one of it and one of a cell.
+func checkSaysRows(t *testing.T, cell bool) {
+	t.Helper()
 	const steps = 9
 	dir := t.TempDir()
 	a, b := routedServer(t), routedServer(t)
 	engines := fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 4}, {kind: vllm, name: b, url: %q, slots: 4}", a.URL(), b.URL())
 	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), engines, steps)
 	document = strings.Replace(document, "rollout: {group_size: 4}", "rollout: {group_size: 4, channels: [routed_experts]}", 1)
+	var c *served
+	var workers sync.WaitGroup
+	if cell {
+		document = strings.Replace(document, fmt.Sprintf("url: %q, slots: 4}]", b.URL()), fmt.Sprintf("url: %q, slots: 4, cell: b}]", b.URL()), 1)
+		document = strings.Replace(document, "store: {", fmt.Sprintf("store: {nats: {listen: %q}, ", freeAddress(t)), 1)
+	}
 	present, absent, mixed := 0, 0, 0
 	for step := 0; step < steps; {
 		s := startServe(t, dir, document)
-		var workers sync.WaitGroup
+		if cell && c == nil {
+			c = startCell(t, dir, "b", "--listen", "127.0.0.1:0")
+			for range 8 {
+				workers.Go(c.play)
+			}
+		}
 		for range 8 {
 			workers.Go(s.play)
 		}
@@ -114,7 +132,18 @@ func TestServeSaysRows(t *testing.T) {
 			s.publish(batch, byte(step))
 		}
 		s.kill()
+		if !cell {
+			workers.Wait()
+		}
+	}
+	if cell {
+		c.kill()
 		workers.Wait()
+		played := 0
+		c.claimed.Range(func(any, any) bool { played++; return true })
+		if t.Logf("the cell has played %d rollouts", played); played == 0 {
+			t.Error("the cell has played nothing")
+		}
 	}
 	if present == 0 || absent > present/20 || mixed == 0 {
 		t.Errorf("%d rows are there, %d of sampled tokens lack, %d rollouts changed their version on the way", present, absent, mixed)

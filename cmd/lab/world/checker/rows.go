@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 )
@@ -85,7 +86,7 @@ func (c *check) checkRows() {
 // rowsOf checks the rows of one batch. The row of a pass is of the weights that sampled the token behind it. Behind it may
 // stand a token that the policy has not sampled, and then any version may have read it.
 func (c *check) rowsOf(n *names, r *rows, b *batch) {
-	left, seen := r.bytes, map[int64]bool{}
+	left, seen, without := r.bytes, map[int64]bool{}, c.wantsRows(b.body)
 	for _, part := range r.parts {
 		if part[0] < 0 || int(part[0]) >= len(b.body.groups) {
 			c.fail(RuleRows, r.line, "lease %d has rows of sequence %d, and has %d sequences", r.lease, part[0], len(b.body.groups))
@@ -100,6 +101,7 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 			}
 			row := left[:expertsBytes]
 			left, seen[next] = left[expertsBytes:], true
+			without[part[0]] = false
 			h := before(0)
 			for _, token := range b.body.tokens[from:next] {
 				h = h.and(token)
@@ -113,6 +115,23 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 	if len(left) > 0 {
 		c.fail(RuleRows, r.line, "lease %d has %d bytes of rows that are of no part", r.lease, len(left))
 	}
+	for sequence, none := range without {
+		if none {
+			c.fail(RuleRows, r.line, "lease %d has no row of sequence %d, and nothing has taken them", r.lease, sequence)
+		}
+	}
+}
+
+// wantsRows are the sequences of a share that have rows: where there is room, and no fault takes what was put.
+func (c *check) wantsRows(b *body) []bool {
+	wants := make([]bool, len(b.groups))
+	if !c.sampler.Rows || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "power" || o.kind == "flip" }) {
+		return wants
+	}
+	for i := range wants {
+		wants[i] = slices.Contains(b.mask[b.offsets[i]:b.offsets[i+1]], 1)
+	}
+	return wants
 }
 
 // chose says whether the weights of one of some versions choose a row.

@@ -16,6 +16,8 @@ type Sampler struct {
 	Start string
 	// TokenNS is how long a token takes at least, in nanoseconds.
 	TokenNS int64
+	// Rows: engines say rows, and there is room for all of them.
+	Rows bool
 }
 
 const (

@@ -37,7 +37,8 @@ func main() {
 		Seed: p.Seed, Plan: p, Steps: w.Steps(), Events: int64(len(w.History)), Faults: w.Faults, Pairs: w.Pairs, Stuck: w.Stuck, WorldS: w.Seconds(),
 		Trace: cmp.Or(w.Ending.Log, filepath.Join(w.Ending.Dir, "trace.ndjson.zst")),
 	}
-	sampler := checker.Sampler{Vocabulary: scenario.Policy.Vocabulary, EOS: scenario.Policy.EOS, Length: scenario.Policy.Length, Start: scenario.Start, TokenNS: tokenNS(p)}
+	sampler := checker.Sampler{Vocabulary: scenario.Policy.Vocabulary, EOS: scenario.Policy.EOS, Length: scenario.Policy.Length, Start: scenario.Start, TokenNS: tokenNS(p),
+		Rows: p.Rows && p.Store.PayloadBytesMax == 0}
 	for _, v := range checker.Check(sampler, w.History, w.Ending) {
 		r.Violations = append(r.Violations, outcome.Violation{Rule: v.Rule, Text: v.Text})
 	}

@@ -40,8 +40,8 @@ func (p Plan) checkCells() error {
 	if len(p.Cells()) == 0 {
 		return nil
 	}
-	if p.Embedded || p.Rows {
-		return errors.New("it has cells, which need a broker of their own, and no rows")
+	if p.Embedded {
+		return errors.New("it has cells, which need a broker of their own")
 	}
 	if homes := len(p.Homes()); p.Workers < homes {
 		return fmt.Errorf("it has %d workers, and %d places where rollouts are claimed", p.Workers, homes)
@@ -76,7 +76,6 @@ func (d drawer) cells(p *Plan) {
 		}
 	}
 	p.Workers = max(p.Workers, len(p.Homes()))
-	p.Rows = false
 	p.Faults = slices.DeleteFunc(p.Faults, func(f Fault) bool { return f.Kind == Deaf }) // the next process could not know what an engine computed before
 	for range d.between(2, 6) {
 		f := d.deal(p, cellBlows[d.IntN(len(cellBlows))])

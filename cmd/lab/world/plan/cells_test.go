@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Cells that have engines are hosts. They need a broker, players, and engines without receivers or rows.
+// Cells that have engines are hosts. They need a broker, players, and engines without receivers.
 func TestCells(t *testing.T) {
 	plan := func() Plan {
 		return Plan{
@@ -21,7 +21,6 @@ func TestCells(t *testing.T) {
 	for want, change := range map[string]func(p *Plan){
 		"a broker of their own": func(p *Plan) { p.Embedded = true },
 		"2 places where":        func(p *Plan) { p.Chat, p.Workers = nil, 1 },
-		"no rows":               func(p *Plan) { p.Rows = true },
 		"engine1 is of cell 2":  func(p *Plan) { p.Receivers = 2 },
 		"engine0 is of cell -1": func(p *Plan) { p.Engines[0].Cell = -1 },
 		`faults[0].host is "ce`: func(p *Plan) { p.Engines[1].Cell, p.Engines[2].Cell = 1, 1 },
