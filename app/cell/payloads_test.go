@@ -5,11 +5,13 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
@@ -17,7 +19,7 @@ import (
 	"github.com/headway-rl/headway/store/storetest"
 )
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +27,7 @@ func must(t *testing.T, err error) {
 }
 
 // writerAndCell are the store of a run's writer, and a cell that is linked to it.
-func writerAndCell(t *testing.T) (*jetstream.Store, *Cell) {
+func writerAndCell(t testing.TB) (*jetstream.Store, *Cell) {
 	t.Helper()
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true, JetStreamMaxStore: 1 << 50})
 	must(t, err)
@@ -112,4 +114,33 @@ func TestRowsGoWithTheirPayload(t *testing.T) {
 		t.Error("turns are not kept any more")
 	}
 	must(t, p.rows.Close())
+}
+
+// BenchmarkRows puts rows of 32,000 tokens of a large mixture of experts in a cell, from its disk to the writer's reference, and then
+// as the writer puts its own to the same server. The time of the cell over that of the writer is reported as "slowdown".
+func BenchmarkRows(b *testing.B) {
+	const rows = 25_000_000
+	s, c := writerAndCell(b)
+	p, err := c.newPayloads()
+	must(b, err)
+	defer p.rows.Close()
+	data := storetest.Blob(port.RolloutID{}, 0, rows)
+	var own time.Duration
+	b.SetBytes(rows)
+	for g := loop.GroupID(1); b.Loop(); g++ {
+		id := port.RolloutID{Group: g, Attempt: 1}
+		sample := storetest.Sample(id, 5)
+		sample.Channels = []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}, Parts: []channel.Part{{Rows: 1, Blob: 0}}}}
+		must(b, p.PutBlob(id, 0, data))
+		reference, err := p.PutReferred(sample)
+		must(b, err)
+		must(b, s.Refer(id, reference))
+		b.StopTimer()
+		began := time.Now()
+		must(b, s.PutBlob(port.RolloutID{Group: g, Sample: 1, Attempt: 1}, 0, data))
+		own += time.Since(began)
+		must(b, s.Forget(g))
+		b.StartTimer()
+	}
+	b.ReportMetric(float64(b.Elapsed())/float64(own), "slowdown")
 }
