@@ -103,6 +103,29 @@ func (c *check) checkStatus() {
 	}
 	c.sentVersions(polls)
 	c.backwards(polls)
+	c.outlived(polls)
+}
+
+// deposedWithin is how long a plane may take to notice that another has taken over, where nothing keeps it from that.
+const deposedWithin = 15 * second
+
+// outlived reports a plane that says that it runs long after another one did under a later epoch.
+func (c *check) outlived(polls []*poll) {
+	newest := map[string]*poll{} // by plane, the first under its latest epoch
+	for _, p := range polls {
+		if was := newest[p.to]; was == nil || was.word.Writer.Epoch < p.word.Writer.Epoch {
+			newest[p.to] = p
+		}
+	}
+	for _, p := range polls {
+		for _, to := range slices.Sorted(maps.Keys(newest)) {
+			n := newest[to]
+			if p.word.State == "running" && n.word.Writer.Epoch > p.word.Writer.Epoch && p.began > n.at+deposedWithin && c.quiet(p.began-deposedWithin, p.began) {
+				c.fail(RuleWriter, p.line, "%s says that it runs under epoch %d, and line %d said %.0f s before that %s runs under epoch %d",
+					p.to, p.word.Writer.Epoch, n.line, seconds(p.began-n.at), to, n.word.Writer.Epoch)
+			}
+		}
+	}
 }
 
 // sentVersions reports a status with a version that no trainer had begun to send.
