@@ -75,7 +75,4 @@ func (v *validator) besideCells() {
 	if c.Environment.Tasks.SettledAfter > 0 {
 		v.fail("environment.tasks.settled_after", c.Environment.Tasks.SettledAfter, "chooses tasks by what this process has counted, and each cell counts for itself", "0"+own)
 	}
-	if len(c.Scoring.Servers) > 0 {
-		v.fail("scoring.servers", nil, "is not asked by cells of other processes yet", "none"+own)
-	}
 }

@@ -106,7 +106,6 @@ func TestNotInCells(t *testing.T) {
 	for key, document := range map[string]string{
 		"environment.kind":                strings.Replace(cellDocument(clustered, ", cell: b"), played, "environment: {kind: openenv, openenv: {url: 'http://e:8000'}, verifier: {kind: none}}", 1),
 		"environment.tasks.settled_after": strings.Replace(cellDocument(clustered, ", cell: b"), "t.jsonl", "t.jsonl, settled_after: 9", 1),
-		"scoring.servers":                 cellDocument(clustered+"scoring: {servers: [{channel: teacher, kind: vllm, url: 'http://t:8000', slots: 4}]}\n", ", cell: b"),
 	} {
 		if err := refusalOf(document); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "or no engines.*.cell") {
 			t.Errorf("%s: %v", key, err)

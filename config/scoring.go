@@ -32,7 +32,7 @@ type ScoringServer struct {
 	ServedModel string `json:"served_model,omitempty"`
 	// Channel is what trainers get: under teacher, the channels teacher_ids and teacher_logprobs; under reference, ref_logprobs. Default teacher.
 	Channel string `json:"channel" allowed:"teacher reference"`
-	// Slots is how many calls the server gets at once; further ones wait here. Default 8.
+	// Slots is how many calls the server gets at once; further ones wait here. Cells share them by the slots of their engines, and each has one at least. Default 8.
 	Slots int `json:"slots" min:"1" max:"65536"`
 }
 

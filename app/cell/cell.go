@@ -279,12 +279,28 @@ func (c *Cell) askServers(ctx context.Context) error {
 			failures = append(failures, c.Judge(a.Engine, a.Caps))
 		}
 	}
+	if c.Scorer == nil {
+		return errors.Join(failures...)
+	}
+	down, unfit, warnings := c.ScorersText(c.ProbeScorers(ctx))
+	if len(down) > 0 {
+		c.logf("rollouts fail until they are scored: %s", strings.Join(down, "; "))
+	}
+	for _, text := range warnings {
+		c.logf("%s", text)
+	}
+	if len(unfit) > 0 {
+		failures = append(failures, parts.Unfit(unfit))
+	}
 	return errors.Join(failures...)
 }
 
 // follower describes the cell that follows the log.
 func (c *Cell) follower(clock func() int64) drive.Options {
 	o := drive.Options{Name: c.opt.Cell, Engines: slices.Clone(c.Engines), Rules: c.Rules, Environment: c.Environment, Payloads: c.kept, Clock: clock, Load: c.load, Logf: c.logf}
+	if c.Scorer != nil {
+		o.Scorer = c.Scorer
+	}
 	own := 0
 	for i := range o.Engines {
 		if c.Owns(i) {

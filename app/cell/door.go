@@ -110,7 +110,7 @@ func (d *door) Status() protocol.Status {
 		return s
 	}
 	s.Engines = d.engines(now)
-	s.Workers, s.Bounds = d.Workers.Status(), d.bounds()
+	s.Workers, s.Bounds, s.Scoring = d.Workers.Status(), d.bounds(), d.ScoringStatus()
 	g := d.gateway.Status()
 	s.Gateway = &g
 	if d.player != nil {

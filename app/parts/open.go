@@ -57,7 +57,7 @@ func (p *Parts) Build(h Host) error {
 	p.host = h
 	steps := []func() error{p.openWeights, p.openEngines, p.openScorer, p.openTrainer, p.openEnvironment}
 	if h.Cell != "" {
-		steps = []func() error{p.openWeights, p.openEngines, p.openEnvironment}
+		steps = []func() error{p.openWeights, p.openEngines, p.openScorer, p.openEnvironment}
 	}
 	for _, open := range steps {
 		if err := open(); err != nil {

@@ -1,13 +1,21 @@
 package parts
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/scorer"
 	"github.com/headway-rl/headway/engine/upstream"
+	"github.com/headway-rl/headway/internal/failure"
 )
+
+// scorersProbe is how long a server that scores may take to score three tokens before a run.
+const scorersProbe = 30 * time.Second
 
 // openScorer makes the pool of teachers and references, which are asked nothing yet.
 func (p *Parts) openScorer() error {
@@ -15,10 +23,62 @@ func (p *Parts) openScorer() error {
 		return nil
 	}
 	var err error
-	if p.Scorer, err = ScorerOf(p.Cfg, p.Vocabulary()); err == nil {
+	document := p.Cfg
+	if len(document.Cells()) > 0 {
+		document.Scoring.Servers = p.shareOfScorers()
+	}
+	if p.Scorer, err = ScorerOf(document, p.Vocabulary()); err == nil {
 		p.OnClose(p.Scorer.Close)
 	}
 	return err
+}
+
+// shareOfScorers are the servers of the document, with the slots of this process: as many as its engines have of all slots of
+// engines, and one at least.
+func (p *Parts) shareOfScorers() []config.ScoringServer {
+	all := 0
+	for _, e := range p.Cfg.Engines {
+		all += e.Slots
+	}
+	servers := slices.Clone(p.Cfg.Scoring.Servers)
+	for i := range servers {
+		servers[i].Slots = max(servers[i].Slots*p.rolloutsOf(p.host.Cell)/max(all, 1), 1)
+	}
+	return servers
+}
+
+// ProbeScorers has teachers and references score a few tokens.
+func (p *Parts) ProbeScorers(ctx context.Context) []scorer.Found {
+	ctx, cancel := context.WithTimeout(ctx, scorersProbe)
+	defer cancel()
+	return p.Scorer.Probe(ctx)
+}
+
+// ScorersText says of servers which do not answer, which could not score, and what others lack.
+func (p *Parts) ScorersText(found []scorer.Found) (down, unfit, warnings []string) {
+	limits := p.Limits()
+	need := limits.PromptTokens + limits.ResponseTokens
+	for i, f := range found {
+		s := p.Cfg.Scoring.Servers[i]
+		switch {
+		case f.Silent:
+			down = append(down, fmt.Sprintf("%s %s: %v", s.Channel, s.Name, f.Err))
+		case f.Err != nil:
+			unfit = append(unfit, fmt.Sprintf("%s %s: %v", s.Channel, s.Name, f.Err))
+		}
+		if f.Narrow != nil {
+			warnings = append(warnings, fmt.Sprintf("%s %s takes fewer token ids than the policy has, and could not score a rollout with one of the others: %v", s.Channel, s.Name, f.Narrow))
+		}
+		if room := f.Context - f.Spare; f.Context > 0 && room < need {
+			warnings = append(warnings, fmt.Sprintf("%s %s scores sequences of %d tokens, and a rollout may have %d: longer ones fail every time. Start it with a context that is longer by %d, or lower environment.prompt_tokens_max or response_tokens_max", s.Channel, s.Name, room, need, need-room))
+		}
+	}
+	return down, unfit, warnings
+}
+
+// Unfit is the error of servers that could not score.
+func Unfit(unfit []string) error {
+	return failure.Usage("headway doctor with this document says it again without starting anything", "rollouts cannot be scored: %s", strings.Join(unfit, "; "))
 }
 
 // ScorerOf makes the pool of a document that names servers, for a policy of so many token ids.

@@ -84,6 +84,13 @@ func (s *served) routed(b *batchtest.Tensors) (present, absent int) {
 	return len(seen), absent
 }
 
+// inCell is a document whose engine at an address is of the cell b, which the control plane's own NATS server takes in.
+func inCell(t *testing.T, document, url string) string {
+	t.Helper()
+	document = strings.Replace(document, fmt.Sprintf("url: %q, slots: 4}]", url), fmt.Sprintf("url: %q, slots: 4, cell: b}]", url), 1)
+	return strings.Replace(document, "store: {", fmt.Sprintf("store: {nats: {listen: %q}, ", freeAddress(t)), 1)
+}
+
 // TestServeSaysRows: the experts of every pass reach the trainer through switches of weights and two deaths of the
 // control plane. Each is that of the weights that sampled the token after it, or is absent and counted.
 func TestServeSaysRows(t *testing.T) {
@@ -103,8 +110,7 @@ func checkSaysRows(t *testing.T, cell bool) {
 	var c *served
 	var workers sync.WaitGroup
 	if cell {
-		document = strings.Replace(document, fmt.Sprintf("url: %q, slots: 4}]", b.URL()), fmt.Sprintf("url: %q, slots: 4, cell: b}]", b.URL()), 1)
-		document = strings.Replace(document, "store: {", fmt.Sprintf("store: {nats: {listen: %q}, ", freeAddress(t)), 1)
+		document = inCell(t, document, b.URL())
 	}
 	present, absent, mixed := 0, 0, 0
 	for step := 0; step < steps; {

@@ -133,6 +133,13 @@ func (s *served) scored(b *batchtest.Tensors) (rows int) {
 // TestServeScores: whatever a trainer leases has every row of teacher and reference, each as it was said of that token,
 // over servers that fail at times, and two deaths of the control plane.
 func TestServeScores(t *testing.T) {
+	t.Run("own", func(t *testing.T) { checkServeScores(t, false) })
+	t.Run("cell", func(t *testing.T) { checkServeScores(t, true) })
+}
+
+// checkServeScores plays on an engine of the control plane, or on one of a cell.
+func checkServeScores(t *testing.T, cell bool) {
+	t.Helper()
 	const steps = 6
 	dir := t.TempDir()
 	engine := routedServer(t)
@@ -140,12 +147,23 @@ func TestServeScores(t *testing.T) {
 	reference, _ := teacherServer(t, "reference", 0)
 	document := fmt.Sprintf(servedDocument, tinyModel(t, servedPolicy.Vocabulary), fmt.Sprintf("{kind: vllm, name: a, url: %q, slots: 4}", engine.URL()), steps)
 	document += fmt.Sprintf("scoring: {top_k: %d, servers: [{kind: vllm, url: %q, slots: 2}, {kind: vllm, url: %q, channel: reference}]}\n", teacherTop, teacher, reference)
+	if cell {
+		document = inCell(t, document, engine.URL())
+	}
+	var c *served
+	var workers sync.WaitGroup
 	rows := 0
 	for step := 0; step < steps; {
 		s := startServe(t, dir, document)
-		var workers sync.WaitGroup
+		player := s
+		if cell {
+			if c == nil {
+				c = startCell(t, dir, "b", "--listen", "127.0.0.1:0")
+			}
+			player = c
+		}
 		for range 4 {
-			workers.Go(s.play)
+			workers.Go(player.play)
 		}
 		s.connect()
 		for range 2 {
@@ -155,9 +173,15 @@ func TestServeScores(t *testing.T) {
 			s.publish(batch, byte(step))
 		}
 		if step == steps-2 {
-			s.scoresShown()
+			player.scoresShown()
 		}
 		s.kill()
+		if !cell {
+			workers.Wait()
+		}
+	}
+	if cell {
+		c.kill()
 		workers.Wait()
 	}
 	if rows == 0 || asked.Load() < 20 {

@@ -4,9 +4,11 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -94,12 +96,22 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err erro
 		m.Blob, m.Data = number, nil
 	}
 	if c.referring != nil {
-		if reference, err = c.referring.PutReferred(*s); noSpace(err) && len(s.Channels) > 0 {
-			err = c.yieldRows(p, s, err)
+		if reference, err = c.referring.PutReferred(*s); noSpace(err) {
+			p.leaveOut(s, err)
 		}
 		return reference, err
 	}
 	return "", c.opt.Payloads.PutSample(*s)
+}
+
+// leaveOut leaves the rows of engines out of a sample, for whose payload there is no room. Scores stay, and wait for it.
+func (p *rollout) leaveOut(s *port.Sample, why error) {
+	scores := slices.Clone(s.Channels) // the environment may hold its own
+	scores = slices.DeleteFunc(scores, func(c channel.Channel) bool { return !slices.Contains(p.scores, c.Name) })
+	if len(scores) < len(s.Channels) && p.side.refused != nil {
+		p.side.refused(why)
+	}
+	s.Channels = scores
 }
 
 // checkMedia refuses media whose placeholders are not among a sequence's tokens, or were sampled.

@@ -74,6 +74,8 @@ type rollout struct {
 	// told is how many of the resumes came with a response.
 	told int
 	side sideRows
+	// scores are the channels that the scorer has said.
+	scores []string
 	// returned: Play returned without an error, and somebody may wait to hear of it. stored: the payload is in the store.
 	returned, stored bool
 }

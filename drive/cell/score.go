@@ -51,6 +51,7 @@ func (c *Cell) keepScores(p *rollout, s *port.Sample, scores []port.Scores) erro
 			return err
 		}
 		part := channel.Part{Rows: int32(len(scores[i].Data) / scores[i].RowBytes()), Blob: number}
+		p.scores = append(p.scores, scores[i].Name)
 		kept = append(kept, channel.Channel{Header: scores[i].Header, Sequence: scores[i].Sequence, Parts: []channel.Part{part}})
 	}
 	slices.SortStableFunc(kept, func(a, b channel.Channel) int { return int(a.Sequence - b.Sequence) })

@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"time"
 
@@ -138,5 +139,41 @@ func TestMediaTakeTheRoomOfRows(t *testing.T) {
 	err := c.opt.Space.Write(p.ctx, nil, func() error { _, err := c.putSample(p, s); return err })
 	if err != nil || *waits != 1 || s.Channels != nil || len(store.blobs) != 1 || s.Media[0].Data != nil {
 		t.Errorf("%d waits, %+v in blobs %v: %v", *waits, s, store.blobs, err)
+	}
+}
+
+// fullOnce is a store of a cell that has no room for the first payload.
+type fullOnce struct {
+	port.Blobs
+	puts []port.Sample
+}
+
+func (*fullOnce) PutSample(port.Sample) error  { return nil }
+func (*fullOnce) Discard(port.RolloutID) error { return nil }
+func (*fullOnce) Forget(loop.GroupID) error    { return nil }
+func (f *fullOnce) PutReferred(s port.Sample) (string, error) {
+	if f.puts = append(f.puts, s); len(f.puts) == 1 {
+		return "what was put", port.ErrNoSpace
+	}
+	return "all", nil
+}
+
+// A payload for which a cell finds no room gives up the rows of engines, and keeps scores.
+func TestPayloadsTakeTheRoomOfRows(t *testing.T) {
+	c, p, s, _, waits := full(t)
+	store := &fullOnce{}
+	c.referring, c.opt.Payloads = store, store
+	refusals := 0
+	p.side.refused = func(error) { refusals++ }
+	p.scores = []string{channel.ReferenceLogprobs}
+	scores := channel.Channel{Header: channel.Header{Name: channel.ReferenceLogprobs}}
+	s.Channels = append(s.Channels, scores)
+	reference := ""
+	err := c.opt.Space.Write(p.ctx, nil, func() (err error) { reference, err = c.putSample(p, s); return err })
+	if err != nil || *waits != 1 || refusals != 1 || reference != "all" {
+		t.Errorf("%d waits, %d refusals, reference %q: %v", *waits, refusals, reference, err)
+	}
+	if len(store.puts) != 2 || len(store.puts[0].Channels) != 2 || !reflect.DeepEqual(store.puts[1].Channels, []channel.Channel{scores}) {
+		t.Errorf("it puts %+v", store.puts)
 	}
 }
