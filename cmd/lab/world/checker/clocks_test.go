@@ -236,6 +236,17 @@ func TestAWriterIsAwayFromItsRecoveryOn(t *testing.T) {
 			t.Errorf("recovered at %d s: %+v, want %+v", recovered, got, want)
 		}
 	}
+	for began, want := range map[int64][]span{5: {{12*second + second/2, 23*second + second/2}}, 15: {{15 * second, 21 * second}}, 20: nil} {
+		c := &check{count: map[string]int{}, outages: []outage{{span{10 * second, 18 * second}, "broker", "dead", "kill"}}}
+		c.log = &ledger{c: c, times: []int64{0, 100 * second, 101 * second}}
+		c.log.rules.writerS = 3
+		c.writers = map[int]logTime{0: {to: "plane1"}}
+		at := (began - 100) * second
+		e := &expiry{check: c, clocks: clocks{{at, at}}, stops: map[int][]span{}}
+		if got := e.still(2); !slices.Equal(got, want) {
+			t.Errorf("the run began at %d s: %+v, want %+v", began, got, want)
+		}
+	}
 	c := &check{log: &ledger{}, outages: []outage{{span{1 * second, 9 * second}, "broker0", "freeze", ""}, {span{3 * second, 8 * second}, "broker2", "dead", "kill"}}}
 	if got, want := c.stops("plane0", 7*second), []span{{7 * second, 9 * second}}; !slices.Equal(got, want) {
 		t.Errorf("without a majority: %+v, want %+v", got, want)

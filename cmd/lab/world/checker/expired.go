@@ -79,10 +79,11 @@ func (e *expiry) still(event int64) []span {
 	segment := e.log.segment(event)
 	stops, known := e.stops[segment]
 	if !known {
-		began := int64(0)
+		first := int64(1) // of the run, before which nothing was given out
 		if segment > 0 {
-			began, _ = e.log.latest(e.clocks, e.log.recovered[segment-1]) // known where the event's is
+			first = e.log.recovered[segment-1]
 		}
+		began, _ := e.log.latest(e.clocks, first) // known where the event's is
 		stops = e.check.stops(e.writers[segment].to, began)
 		e.stops[segment] = stops
 	}
