@@ -76,6 +76,7 @@ type receiver struct {
 type staged struct {
 	stages []*receiver   // in their order
 	moved  chan struct{} // closed when one of them is another, or in another state
+	calls  int           // of Load and Switch; the last one alone commands its stages
 }
 
 // Coordinator takes the stages of engines on other nodes through loads and switches. Every stage of
@@ -332,9 +333,11 @@ func (c *Coordinator) stages(engine string) []*receiver {
 var ErrNotOffered = errors.New("the version is not on offer in the form that a receiver wants")
 
 // Load has every stage of an engine fetch a version beside what it serves, and returns
-// when all of them hold it. An engine without receivers needs none.
+// when all of them hold it. An engine without receivers needs none. A Load or Switch that comes later ends it with an error: the
+// engine was lost meanwhile, and goes on with another version.
 func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Version) error {
 	c.mu.Lock()
+	call := c.begin(engine)
 	for _, r := range c.stages(engine) {
 		if r.loaded == version && r.state == StateServing {
 			continue
@@ -345,10 +348,21 @@ func (c *Coordinator) Load(ctx context.Context, engine string, version loop.Vers
 		}
 	}
 	c.mu.Unlock()
-	return c.await(ctx, engine, version, func(r *receiver) bool { return r.loaded == version }, func(r *receiver) error {
+	return c.await(ctx, engine, call, version, func(r *receiver) bool { return r.loaded == version }, func(r *receiver) error {
 		return c.load(r, version)
 	})
 }
+
+// begin begins a call of an engine, which ends those before. c.mu must be held.
+func (c *Coordinator) begin(engine string) (call int) {
+	e := c.engine(engine)
+	e.calls++
+	c.change(engine)
+	return e.calls
+}
+
+// errLater is the error of a call that another one has ended.
+var errLater = errors.New("the engine was told of another version meanwhile")
 
 // load has a receiver fetch a version. c.mu must be held.
 func (c *Coordinator) load(r *receiver, version loop.Version) error {
@@ -374,15 +388,16 @@ func (c *Coordinator) Switch(ctx context.Context, engine string, version loop.Ve
 			return fmt.Errorf("transfer: stage %d of engine %s does not hold version %d, so none of its stages switches", r.stage, engine, version)
 		}
 	}
+	call := c.begin(engine)
 	for _, r := range stages {
 		c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveSwitch, Version: version})
 		r.state = StateSwitching
 	}
 	c.mu.Unlock()
-	err := c.await(ctx, engine, version, func(r *receiver) bool { return r.served == version && r.state == StateServing }, func(*receiver) error {
+	err := c.await(ctx, engine, call, version, func(r *receiver) bool { return r.served == version && r.state == StateServing }, func(*receiver) error {
 		return errors.New("it joined meanwhile, and does not hold the version")
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errLater) {
 		c.quarantine(engine)
 	}
 	return err
@@ -422,11 +437,15 @@ func (c *Coordinator) parents(r *receiver, version loop.Version) []protocol.Rece
 
 // await waits until every stage of an engine is as wanted, one of them failed or is silent. idle is called,
 // with c.mu held, for a stage that is not as wanted and has nothing to do: it joined after the commands were given.
-func (c *Coordinator) await(ctx context.Context, engine string, version loop.Version, wanted func(*receiver) bool, idle func(*receiver) error) error {
+func (c *Coordinator) await(ctx context.Context, engine string, call int, version loop.Version, wanted func(*receiver) bool, idle func(*receiver) error) error {
 	look := time.NewTicker(c.opt.Silence / 10)
 	defer look.Stop()
 	for {
 		c.mu.Lock()
+		if c.engine(engine).calls != call {
+			c.mu.Unlock()
+			return fmt.Errorf("transfer: version %d at engine %s: %w", version, engine, errLater)
+		}
 		open, err := 0, error(nil)
 		because := func(r *receiver, why error) {
 			err = errors.Join(err, fmt.Errorf("transfer: version %d: stage %d of engine %s (receiver %s): %w", version, r.stage, engine, r.name, why))

@@ -287,6 +287,48 @@ func TestStageJoinsMeanwhile(t *testing.T) {
 	})
 }
 
+// A load that goes on when its engine was lost, and is told of another version, ends: it would have the stage give that up again.
+func TestLaterLoadEndsEarlier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
+		a := &stage{name: "a", engine: "e", fail: func(command protocol.ReceiverReply) string {
+			if command.Version == 1 { // it cannot be reached, and then it is not there any more
+				time.Sleep(10 * time.Second)
+				return "version 1 is not here"
+			}
+			return ""
+		}}
+		stop := start(t, c, a)
+		defer stop()
+		earlier, later := make(chan error, 1), make(chan error, 1)
+		go func() { earlier <- c.Load(t.Context(), "e", 1) }()
+		synctest.Wait()
+		go func() { later <- c.Load(t.Context(), "e", 3) }()
+		synctest.Wait()
+		select {
+		case err := <-earlier:
+			if err == nil || !strings.Contains(err.Error(), "told of another version meanwhile") {
+				t.Errorf("the earlier load ends with %v", err)
+			}
+		default:
+			t.Error("the earlier load goes on")
+		}
+		if err := <-later; err != nil {
+			t.Errorf("the later load: %v", err)
+		}
+		if err := c.Switch(t.Context(), "e", 3); err != nil {
+			t.Error(err)
+		}
+		var told []string
+		for _, command := range a.told {
+			told = append(told, fmt.Sprint(command.Kind, " ", command.Version))
+		}
+		if got, want := strings.Join(told, ", "), "load 1, load 3, switch 3"; got != want {
+			t.Errorf("the stage was told to %s, want %s", got, want)
+		}
+	})
+}
+
 // A receiver that comes during the load of its engine is told nothing before the version is on offer in its form.
 func TestNothingIsLoadedThatIsNotOnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
