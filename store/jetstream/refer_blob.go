@@ -221,17 +221,17 @@ func (p *payloads) refer(sent *sentBlob) {
 	if other != nil && other.epoch == 0 && other.put == sent.put {
 		return // it was there when this process began to write, or is said again
 	}
-	b := newBlob(sent.chunkOf)
-	b.missing = copy(b.seqs, sent.seqs)
+	needs := 0
+	if sent.whole() && other == nil {
+		needs = 1
+		p.blobs.groups[sent.id.Group] = append(p.blobs.groups[sent.id.Group], &blob{chunkOf: sent.chunkOf, seqs: sent.seqs})
+	}
 	for k, seq := range sent.seqs {
 		c := sent.chunkOf
 		c.chunk = int64(k)
-		p.room.note(seq, stored(c.String(), int(min(c.limit, c.size-c.chunk*c.limit))), 1)
+		p.room.note(seq, stored(c.String(), int(min(c.limit, c.size-c.chunk*c.limit))), needs)
 	}
-	if !sent.whole() || other != nil {
-		p.unneeded(b)
-		return
+	if p.room.due() {
+		p.poke()
 	}
-	b.missing = 0
-	p.blobs.groups[b.id.Group] = append(p.blobs.groups[b.id.Group], b)
 }
