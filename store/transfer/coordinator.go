@@ -364,7 +364,8 @@ func (c *Coordinator) begin(engine string) (call int) {
 // errLater is the error of a call that another one has ended.
 var errLater = errors.New("the engine was told of another version meanwhile")
 
-// load has a receiver fetch a version. c.mu must be held.
+// load has a receiver fetch a version. What the receiver held counts as held no more: this command takes its place, or the one
+// before, which may still be under way, has used it. c.mu must be held.
 func (c *Coordinator) load(r *receiver, version loop.Version) error {
 	offer := ""
 	if c.opt.Digest != nil {
@@ -373,7 +374,7 @@ func (c *Coordinator) load(r *receiver, version loop.Version) error {
 		}
 	}
 	c.command(r, protocol.ReceiverReply{Kind: protocol.ReceiveLoad, Version: version, Offer: offer, Parents: c.parents(r, version), Reload: r.reload})
-	r.state = StateLoading
+	r.state, r.loaded = StateLoading, loop.NoVersion
 	return nil
 }
 

@@ -329,6 +329,54 @@ func TestLaterLoadEndsEarlier(t *testing.T) {
 	})
 }
 
+// What a stage held before it was told of something else counts as held no more, and it is told to switch to nothing that it lacks.
+func TestHeldBeforeCountsNoMore(t *testing.T) {
+	slowly := func(protocol.ReceiverReply) string { time.Sleep(10 * time.Second); return "" }
+	for _, c := range []struct {
+		name  string
+		begin func(*transfer.Coordinator, context.Context, string, loop.Version) error // goes on when version 3 is to be served
+		of    loop.Version
+		loads bool // version 3, once more
+		want  string
+	}{
+		{"the version of a switch that goes on", (*transfer.Coordinator).Switch, 3, true, "load 3, switch 3, load 3, switch 3"},
+		{"the version before a load that goes on", (*transfer.Coordinator).Load, 4, true, "load 3, load 4, load 3, switch 3"},
+		{"a switch to the version before a load that goes on", (*transfer.Coordinator).Load, 4, false, "load 3, load 4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				coordinator := transfer.NewCoordinator(transfer.Options{Origin: "/t"})
+				a := &stage{name: "a", engine: "e", fail: slowly}
+				stop := start(t, coordinator, a)
+				defer stop()
+				if err := coordinator.Load(t.Context(), "e", 3); err != nil {
+					t.Fatal(err)
+				}
+				ended := make(chan error, 1)
+				go func() { ended <- c.begin(coordinator, t.Context(), "e", c.of) }()
+				synctest.Wait()
+				if c.loads {
+					if err := coordinator.Load(t.Context(), "e", 3); err != nil {
+						t.Error(err)
+					}
+				}
+				if err := coordinator.Switch(t.Context(), "e", 3); c.loads != (err == nil) {
+					t.Errorf("the switch: %v", err)
+				}
+				<-ended
+				time.Sleep(time.Minute)
+				var told []string
+				for _, command := range a.told {
+					told = append(told, fmt.Sprint(command.Kind, " ", command.Version))
+				}
+				if got := strings.Join(told, ", "); got != c.want {
+					t.Errorf("the stage was told to %s, want %s", got, c.want)
+				}
+			})
+		})
+	}
+}
+
 // A receiver that comes during the load of its engine is told nothing before the version is on offer in its form.
 func TestNothingIsLoadedThatIsNotOnOffer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
