@@ -141,12 +141,7 @@ func (p *payloads) sendChunks(w *lease, x *put, b *blob, data []byte, first, end
 	for i := range messages {
 		c := b.chunkOf
 		c.chunk = int64(first + i)
-		from := c.chunk * c.limit
-		m := nats.NewMsg(p.store.names.dataSubject)
-		m.Data = data[from:min(from+c.limit, c.size)]
-		c.sum = crc32.Checksum(m.Data, castagnoli)
-		m.Header[headerBlob] = []string{c.String()}
-		messages[i] = m
+		messages[i] = p.store.chunkMessage(c, data)
 	}
 	p.mutex.Lock()
 	p.flying += len(messages)
@@ -170,6 +165,16 @@ func (p *payloads) sendChunks(w *lease, x *put, b *blob, data []byte, first, end
 		}
 	}
 	return err
+}
+
+// chunkMessage is the message of a chunk of a blob that has these bytes.
+func (s *Store) chunkMessage(c chunkOf, data []byte) *nats.Msg {
+	from := c.chunk * c.limit
+	m := nats.NewMsg(s.names.dataSubject)
+	m.Data = data[from:min(from+c.limit, c.size)]
+	c.sum = crc32.Checksum(m.Data, castagnoli)
+	m.Header[headerBlob] = []string{c.String()}
+	return m
 }
 
 // find returns a blob of the index, nil for none.

@@ -128,13 +128,19 @@ func (l *Link) payloadMessages(sample *port.Sample) (messages []*nats.Msg, r ref
 		m := nats.NewMsg(l.store.names.dataSubject)
 		at := r.contents
 		at.chunk = i
-		m.Header[headerPayload], m.Header[headerCell] = []string{at.String()}, []string{cellText(r.cell, r.incarnation)}
-		// The server drops a second one of a name, which is sent because the answer to the first was lost.
-		m.Header[jetstream.MsgIDHeader] = []string{m.Header.Get(headerCell) + " " + at.String()}
+		m.Header[headerPayload] = []string{at.String()}
+		l.sign(m, at.String())
 		m.Data = body[i*limit : min((i+1)*limit, len(body))]
 		messages = append(messages, m)
 	}
 	return messages, r
+}
+
+// sign says on a message of the payload stream which process has put it, and names it by its contents. The server drops a second one
+// of a name, which is sent because the answer to the first was lost.
+func (l *Link) sign(m *nats.Msg, contents string) {
+	by := cellText(l.cell, l.incarnation.Load())
+	m.Header[headerCell], m.Header[jetstream.MsgIDHeader] = []string{by}, []string{by + " " + contents}
 }
 
 // chunkBytes is the most that a message of the payload stream may have.

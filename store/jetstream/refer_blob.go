@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -71,7 +67,6 @@ type sentBlobs struct {
 	mutex    sync.Mutex
 	attempts map[port.RolloutID][]*outgoing
 	puts     uint64
-	stream   jetstream.Stream
 }
 
 // of returns the blobs that a sample's reference names: all of the attempt, and the media of its group that the sample has.
@@ -149,11 +144,8 @@ func (l *Link) PutBlob(id port.RolloutID, number int32, data []byte) error {
 func (l *Link) sendChunk(b *outgoing, data []byte) error {
 	c := b.chunkOf
 	c.chunk = int64(len(b.seqs))
-	m := nats.NewMsg(l.store.names.dataSubject)
-	m.Data = data[c.chunk*c.limit : min((c.chunk+1)*c.limit, c.size)]
-	c.sum = crc32.Checksum(m.Data, castagnoli)
-	m.Header[headerBlob], m.Header[headerCell] = []string{c.String()}, []string{cellText(l.cell, l.incarnation.Load())}
-	m.Header[jetstream.MsgIDHeader] = []string{m.Header.Get(headerCell) + " " + c.String()}
+	m := l.store.chunkMessage(c, data)
+	l.sign(m, m.Header.Get(headerBlob))
 	seq, err := l.putMessage(m)
 	if err != nil {
 		return err
@@ -178,19 +170,9 @@ func (l *Link) roomFor(size int64) error {
 	s := l.store
 	var used, bound int64
 	err := s.again(s.ctx, func(ctx context.Context) (err error) {
-		l.blobs.mutex.Lock()
-		stream := l.blobs.stream
-		l.blobs.mutex.Unlock()
-		if stream == nil {
-			if stream, err = s.js.Stream(ctx, s.names.data); err != nil {
-				return err
-			}
-			l.blobs.mutex.Lock()
-			l.blobs.stream = stream
-			l.blobs.mutex.Unlock()
-		}
-		info, err := stream.Info(ctx)
+		stream, err := s.js.Stream(ctx, s.names.data)
 		if err == nil {
+			info := stream.CachedInfo() // as of this call
 			used, bound = int64(info.State.Bytes), info.Config.MaxBytes
 		}
 		return err

@@ -83,8 +83,8 @@ func TestReferredBlobs(t *testing.T) {
 	if n := messages(t, s); n != 0 {
 		t.Errorf("the stream has %d messages after its group has ended", n)
 	}
-	if b.Sent(port.GroupMedia(1), 77); b.Forget(1) != nil || b.Sent(port.GroupMedia(1), 77) {
-		t.Error("the cell keeps what it knows of a group that has ended")
+	if !b.Sent(port.GroupMedia(1), 77) || b.Forget(1) != nil || b.Sent(port.GroupMedia(1), 77) {
+		t.Error("want a cell that knows of a medium as long as its group lives")
 	}
 }
 
