@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -87,10 +88,17 @@ const errorNoSequence = 10043
 // server has begun anew.
 func (s *Store) deleteMessage(ctx context.Context, stream string, seq uint64) error {
 	r, err := s.askLeader(ctx, "DELETE."+stream, fmt.Sprintf(`{"seq":%d,"no_erase":true}`, seq))
-	if err != nil || r.Error == nil || r.Error.ErrorCode == errorNoSequence || strings.HasSuffix(r.Error.Description, "EOF") { // it is behind the last
+	if err != nil || r.Error == nil || r.Error.ErrorCode == errorNoSequence || outside(r.Error) {
 		return err
 	}
 	return r.Error
+}
+
+// outside reports whether a server deleted nothing because the message would be behind the last of the stream, or before the
+// first. It says both with the code of a full disk.
+func outside(e *jetstream.APIError) bool {
+	return e.ErrorCode == errorNotDeleted &&
+		(strings.HasSuffix(e.Description, server.ErrStoreEOF.Error()) || strings.HasSuffix(e.Description, server.ErrStoreMsgNotFound.Error()))
 }
 
 // headerChunks is on every chunk of what readChunks reads: "COUNT BYTES CHECKSUM".

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/store/storetest"
 )
@@ -154,6 +155,27 @@ func TestUnkept(t *testing.T) {
 	}
 	next.RetainTurns(func(port.RolloutID) bool { return true })
 	readTurns(t, next, stays, kept)
+}
+
+// TestDeleteGone: a message that is gone need not be deleted, wherever in the stream it would be.
+func TestDeleteGone(t *testing.T) {
+	s := open(t, Options{Dir: filepath.Join(t.TempDir(), "nats")})
+	begin(t, s)
+	for g := range loop.GroupID(4) {
+		must(t, s.KeepTurn(port.RolloutID{Group: g, Attempt: 1}, 0, []byte("turn")))
+	}
+	info, err := s.data.Info(t.Context())
+	must(t, err)
+	last := info.State.LastSeq
+	for _, gone := range [][]uint64{{last + 1}, {last - 1}, {last}, {1, last - 3}, {last - 2}} { // at the end there is none
+		for _, seq := range gone {
+			for range 2 {
+				if err := s.deleteMessage(t.Context(), s.names.data, seq); err != nil {
+					t.Errorf("message %d of %d: %v", seq, last, err)
+				}
+			}
+		}
+	}
 }
 
 // A writer has synced what it finds before it counts on a turn: an answered message is behind it, which is no payload.
