@@ -103,6 +103,11 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 			opt.Info.Engines = append(opt.Info.Engines, e.Name)
 		}
 	}
+	if rules.EngineCells != nil {
+		for _, e := range cfg.Engines[:len(opt.Info.Engines)] {
+			opt.Info.Cells = append(opt.Info.Cells, e.Cell)
+		}
+	}
 	return opt
 }
 

@@ -111,7 +111,11 @@ func (m *Model) engines() []EngineState {
 		if i < len(m.opt.Info.Engines) {
 			name = m.opt.Info.Engines[i]
 		}
-		out = append(out, EngineState{Name: name, State: e.State, Version: e.Version, Active: e.Active, Slots: e.Slots})
+		cell := ""
+		if i < len(m.opt.Info.Cells) {
+			cell = m.opt.Info.Cells[i]
+		}
+		out = append(out, EngineState{Name: name, Cell: cell, State: e.State, Version: e.Version, Active: e.Active, Slots: e.Slots})
 	}
 	return out
 }

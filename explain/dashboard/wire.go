@@ -16,15 +16,17 @@ type Info struct {
 	Config  string `json:"config"`
 	Task    string `json:"task"`
 	// The rules in short. Steps is how many the run is to make, 0 for no end.
-	Policy           string   `json:"policy"`
-	GroupSize        int      `json:"group_size"`
-	BatchGroups      int      `json:"batch_groups"`
-	QueueGroups      int      `json:"queue_groups"`
-	Concurrency      int      `json:"concurrency_rollouts"`
-	SyncMode         string   `json:"sync_mode"`
-	SyncEvery        int      `json:"sync_every"`
-	Steps            int      `json:"steps"`
-	Engines          []string `json:"engines"`
+	Policy      string   `json:"policy"`
+	GroupSize   int      `json:"group_size"`
+	BatchGroups int      `json:"batch_groups"`
+	QueueGroups int      `json:"queue_groups"`
+	Concurrency int      `json:"concurrency_rollouts"`
+	SyncMode    string   `json:"sync_mode"`
+	SyncEvery   int      `json:"sync_every"`
+	Steps       int      `json:"steps"`
+	Engines     []string `json:"engines"`
+	// Cells has the cell of each engine, "" for the control plane's own; nil for a run without cells.
+	Cells            []string `json:"cells,omitempty"`
 	MaxStaleness     int64    `json:"max_staleness"`
 	WarmupSteps      int64    `json:"warmup_steps"`
 	HasTokens        bool     `json:"has_tokens"`
@@ -129,7 +131,9 @@ type QueueState struct {
 
 // EngineState is one engine now.
 type EngineState struct {
-	Name    string       `json:"name"`
+	Name string `json:"name"`
+	// Cell plays on it, "" for the control plane.
+	Cell    string       `json:"cell,omitempty"`
 	State   string       `json:"state"`
 	Version loop.Version `json:"version"`
 	Active  int          `json:"active"`

@@ -3,7 +3,7 @@
 export interface Info {
   name: string; kind: "live" | "run" | "simulation"; program: string; config: string; task: string; policy: string;
   group_size: number; batch_groups: number; queue_groups: number; concurrency_rollouts: number;
-  sync_mode: string; sync_every: number; steps: number; engines: string[] | null; max_staleness: number; warmup_steps: number;
+  sync_mode: string; sync_every: number; steps: number; engines: string[] | null; cells?: string[]; max_staleness: number; warmup_steps: number;
   has_tokens: boolean; has_text: boolean; timeline_level_min: number; timeline_level_max: number;
 }
 export interface Health {
@@ -24,7 +24,11 @@ export interface Ledger {
   discarded: number; filtered: number; pruned: number; cancelled: number; failed: number;
 }
 export interface QueueState { groups: number; capacity_groups: number; held_groups: number; open_groups: number; batch_groups: number }
-export interface EngineState { name: string; state: string; version: number; active: number; slots: number }
+/** What the status of a control plane has of its cells. */
+export interface Bound { name: string; held: number; max: number; binding: boolean; refused: number }
+export interface Cell { name: string; build?: string; incarnation?: number; silent_s: number; engines: number; slots: number; bounds?: Bound[] }
+export interface Limit { name: string; held: number; max: number; processes: number; fullest: string; share: number; one_more: number }
+export interface EngineState { name: string; cell?: string; state: string; version: number; active: number; slots: number }
 export interface Predicted { before_mean: number | null; closed_form_mean: number | null; pqs: number | null; iqs: number | null; period_s: number | null }
 export interface ControlSetting { name: string; start: number; value: number; least: number; most: number; moves: number; why?: string }
 export interface ControlMove { at_ns: number; step: number; setting: string; from: number | null; to: number; reason: string }

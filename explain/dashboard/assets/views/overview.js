@@ -6,6 +6,7 @@ import { SOURCES, idleColour, sourceColour, versionColour } from "../core/colour
 import { count, fixed, known, lasting, many, percent, short, signed, version, words } from "../core/format.js";
 import { QueueHealth, over } from "./overview_health.js";
 import { QueuePlot } from "./queue_plot.js";
+import { CellsCard } from "./overview_cells.js";
 import { ControlCard, targetLines } from "./overview_control.js";
 
 /** @typedef {import("../app.js").Context} Context */
@@ -30,7 +31,7 @@ function Body({ context }) {
     return html`<div class="card wide"><${Empty} title="No group has been trained yet.">
       <span>${many(l.in_flight, "rollout")} in flight, ${many(q.open_groups, "group")} open, ${count(q.groups)} ready; the first batch takes ${count(q.batch_groups)}.${" "}
       ${summary.ended ? "The run ended before its first train step." : "Plots begin with the first train step."}</span></${Empty}></div>
-      <${LedgerCard} summary=${summary} /><${EnginesCard} summary=${summary} />`;
+      <${LedgerCard} summary=${summary} /><${CellsCard} context=${context} /><${EnginesCard} summary=${summary} />`;
   }
   return html`
     ${info?.kind === "simulation" && summary.reward.best === 0 && summary.reward.first === 0 ? html`<${QueueCard} context=${context} />` : html`<${RewardCard} context=${context} />`}
@@ -41,6 +42,7 @@ function Body({ context }) {
     <${OffPolicyCard} context=${context} />
     <${RolloutCard} summary=${summary} task=${info?.task ?? ""} />
     <${LedgerCard} summary=${summary} />
+    <${CellsCard} context=${context} />
     <${EnginesCard} summary=${summary} />`;
 }
 
@@ -214,11 +216,11 @@ function EnginesCard({ summary }) {
   const versions = engines.map(engine => engine.version).filter(v => v >= 0);
   const oldest = Math.min(...versions, summary.version), newest = Math.max(...versions, summary.version);
   const active = engines.reduce((sum, engine) => sum + engine.active, 0), slots = engines.reduce((sum, engine) => sum + engine.slots, 0);
-  const shown = engines.slice(0, 64);
+  const shown = engines.slice(0, 64), cells = engines.some(engine => engine.cell);
   return html`<${Card} title="Engines" say=${engines.length ? `${many(engines.length, "engine")}, ${count(active)} of ${many(slots, "slot")} busy` : ""}>
     ${engines.length === 0 ? html`<${Empty} title="No engine has joined."></${Empty}>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Table of engines"><table>
-      <thead><tr><th>name</th><th>state</th><th>version</th><th class="number">behind</th><th>slots busy</th></tr></thead>
-      <tbody>${shown.map(engine => html`<tr key=${engine.name}><td>${engine.name}</td><td>${engine.state || "–"}</td>
+      <thead><tr><th>name</th>${cells && html`<th>cell</th>`}<th>state</th><th>version</th><th class="number">behind</th><th>slots busy</th></tr></thead>
+      <tbody>${shown.map(engine => html`<tr key=${engine.name}><td>${engine.name}</td>${cells && html`<td>${engine.cell}</td>`}<td>${engine.state || "–"}</td>
         <td><i class="swatch" style=${{ "--swatch": versionColour(engine.version, oldest, newest) }}></i>${version(engine.version)}</td>
         <td class="number">${engine.version >= 0 ? count(Math.max(0, summary.version - engine.version)) : "–"}</td>
         <td><span class="stack engine-load" aria-hidden="true"><i style=${{ "--swatch": "var(--accent)", width: (engine.slots ? 100 * engine.active / engine.slots : 0) + "%" }}></i></span> ${count(engine.active)} of ${count(engine.slots)}</td></tr>`)}</tbody></table></div>
