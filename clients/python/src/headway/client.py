@@ -510,7 +510,8 @@ class Client:
     def nack(self, batch: Batch, reason: str = "", *, failed: bool = False) -> None:
         """Give a batch back untrained. `failed` counts it as a failed attempt of the step.
 
-        A batch that was lost meanwhile is no error: it is back already.
+        A batch that was lost meanwhile is no error: it is back already. Several ranks decide a nack together: one that
+        has published or acknowledged its share waits for the version, until the lease is over.
         """
         self._check_open(batch)
         with contextlib.suppress(errors.LeaseExpired):
