@@ -190,6 +190,10 @@ func (p *payloads) find(id port.RolloutID, number int32) *blob {
 // takeChunk accounts for a message that was found in the stream; a blob counts with its last chunk.
 func (p *payloads) takeChunk(seq uint64, c chunkOf, size int, parts map[chunkOf]*blob) {
 	p.room.note(seq, size, 1)
+	if c.number < 0 && p.before.late(c.epoch, seq) {
+		p.room.forget(seq)
+		return
+	}
 	key := c
 	key.chunk, key.sum = 0, 0
 	b := parts[key]

@@ -124,7 +124,15 @@ func (s *Store) takeOver(ctx context.Context, l *lease) error {
 	if err := s.fenceLog(ctx, l); err != nil {
 		return err
 	}
-	if err := s.payloads.load(ctx); err != nil {
+	before, revision, err := l.takeovers(ctx)
+	if err != nil {
+		return err
+	}
+	last, err := s.payloads.load(ctx, before)
+	if err != nil {
+		return err
+	}
+	if err := l.record(ctx, before, revision, last); err != nil {
 		return err
 	}
 	if err := s.scrub(ctx); err != nil {

@@ -29,6 +29,7 @@ type payloads struct {
 	mutex  sync.Mutex
 	groups map[loop.GroupID][]place
 	room   ledger
+	before takeovers // by earlier writers
 	wake   chan struct{}
 	// flying counts messages that have been sent and not answered.
 	flying int

@@ -27,8 +27,8 @@ const (
 	deletions = 16
 )
 
-// load reads what payloads the stream has.
-func (p *payloads) load(ctx context.Context) error {
+// load reads what payloads the stream has, and returns up to which message. Turns that are late by the takeovers before are none.
+func (p *payloads) load(ctx context.Context, before takeovers) (last uint64, err error) {
 	info, err := p.store.streamInfo(ctx, p.store.data)
 	if err == nil && info.Msgs > 0 { // a turn may be its last that nothing has synced: see Link.putMessage
 		if err = p.store.publishChunk(ctx, p.store.behind()); err == nil || noSpace(err) || errors.Is(err, port.ErrNoSpace) {
@@ -36,21 +36,22 @@ func (p *payloads) load(ctx context.Context) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("store: payloads: %w", err)
+		return 0, fmt.Errorf("store: payloads: %w", err)
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	p.before = before
 	p.room = ledger{base: max(info.FirstSeq, 1), step: min(reclaimStep, max(p.store.options.PayloadBytesMax/8, 1))}
 	p.room.purged = p.room.base
 	if info.Msgs == 0 {
 		p.room.base = info.LastSeq + 1
 		p.room.purged = p.room.base
-		return nil
+		return info.LastSeq, nil
 	}
 	if err := p.scan(ctx, info.FirstSeq, info.LastSeq); err != nil {
-		return fmt.Errorf("store: reading the index of payloads: %w", err)
+		return 0, fmt.Errorf("store: reading the index of payloads: %w", err)
 	}
-	return nil
+	return info.LastSeq, nil
 }
 
 // scan reads the headers of all messages between two sequences into the index.
