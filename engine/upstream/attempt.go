@@ -172,8 +172,13 @@ func ofServer(status int) bool {
 	return false
 }
 
-// read records the events of the stream until its end, or until it is to end.
+// tellMost is how many tokens are told of together at most, where the server has sent them faster than they were read.
+const tellMost = 16
+
+// read records the events of the stream until its end, or until it is to end. Tokens are told of as soon as no other event has
+// arrived whole.
 func (c *call) read(ctx context.Context) error {
+	defer c.r.tell()
 	body := io.Reader(c.body)
 	if c.side != nil {
 		body = c.side.read(ctx, body)
@@ -207,6 +212,9 @@ func (c *call) read(ctx context.Context) error {
 		if err := c.take(&d, vocabulary); err != nil {
 			return err
 		}
+		if len(c.r.tokens)-c.r.heard >= tellMost || !events.Arrived() {
+			c.r.tell()
+		}
 		if d.Finish != "" && c.s.caps.Unmarked {
 			c.regular = true
 			return nil
@@ -226,6 +234,7 @@ func reading(err error) error {
 // wanted waits at the gate and reports whether what arrives is to be recorded.
 func (c *call) wanted() bool {
 	if g := c.e.gate.Load(); g != nil {
+		c.r.tell() // of what came before
 		select {
 		case <-g.open:
 			if g.failed {

@@ -53,6 +53,9 @@ type response struct {
 	// late: the last tokens came without text, which the server may hold back.
 	late bool
 	told bool // OnTokens has been told of tokens of this call
+	// heard is how many tokens OnTokens has been told of, and unheard the text that it has not.
+	heard   int
+	unheard string
 	// known is the first row of passes that no call has brought yet.
 	known int
 }
@@ -141,7 +144,7 @@ func (e *Engine) checkBefore(req port.GenerateRequest, vocabulary int) error {
 // begin makes ready for the next call.
 func (r *response) begin() {
 	r.base, r.textBase, r.partialBase, r.sampled, r.finish, r.late, r.told = len(r.tokens), len(r.text), r.partial, 0, "", false, false
-	r.spans = r.spans[:0]
+	r.heard, r.spans = len(r.tokens), r.spans[:0]
 	r.tail.reset()
 }
 
@@ -241,9 +244,16 @@ func (r *response) add(d *Delta, version loop.Version, ends bool) {
 		text = text[:len(text)-(len(r.text)-end)]
 		r.text = r.text[:end]
 	}
-	if r.req.OnTokens != nil && (len(r.tokens) > before || text != "") {
+	r.unheard += text
+}
+
+// tell has OnTokens know what it has not heard of.
+func (r *response) tell() {
+	d := port.Delta{Tokens: r.tokens[r.heard:], Logprobs: r.logprobs[r.heard:], Text: r.unheard}
+	r.heard, r.unheard = len(r.tokens), ""
+	if r.req.OnTokens != nil && (len(d.Tokens) > 0 || d.Text != "") {
 		r.told = true
-		r.req.OnTokens(port.Delta{Tokens: r.tokens[before:], Logprobs: r.logprobs[before:], Text: text})
+		r.req.OnTokens(d)
 	}
 }
 
@@ -253,6 +263,7 @@ func (r *response) close(e *Engine, regular, cut bool, prompt int) error {
 	if regular && (r.finish == FinishStop || r.finish == FinishLength) && !r.pruned && !r.stopped {
 		r.truncated = r.finish == FinishLength
 		r.add(&r.tail, r.tailVersion, true)
+		r.tell()
 		r.truncated = r.truncated && !r.pruned && !r.stopped
 		if r.textBase > 0 && len(r.text) == r.textBase && (len(r.tokens)-r.base > 1 || r.truncated) {
 			r.partial = true // it gives no text, and what stood before was read
@@ -301,7 +312,7 @@ func (e *Engine) names() bool {
 // undo takes back what the present call has brought.
 func (r *response) undo() {
 	r.tokens, r.logprobs, r.versions = r.tokens[:r.base], r.logprobs[:r.base], r.versions[:r.base]
-	r.text, r.partial = r.text[:r.textBase], r.partialBase
+	r.heard, r.text, r.partial = r.base, r.text[:r.textBase], r.partialBase
 }
 
 // generation is the response as far as it has come.

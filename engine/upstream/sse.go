@@ -103,6 +103,12 @@ func (r *EventReader) Next() ([]byte, error) {
 	}
 }
 
+// Arrived reports whether the end of another event has been read already, so that Next does not wait.
+func (r *EventReader) Arrived() bool {
+	window := r.buffer[r.begin:r.end]
+	return bytes.Contains(window, []byte("\n\n")) || bytes.Contains(window, []byte("\n\r\n"))
+}
+
 // tooLong is the error of an event beyond the limit.
 func (r *EventReader) tooLong() error { return fmt.Errorf("%w: %d bytes", errEventTooLong, r.limit) }
 
