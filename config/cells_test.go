@@ -56,7 +56,6 @@ func TestBadCells(t *testing.T) {
 		"a dot":           {cellDocument(clustered, ", cell: 'a.b'"), "is no name of a cell", "lower-case letters"},
 		"embedded":        {clustered + "engines: [{slots: 8, cell: b}]\n", "is said of an embedded engine", "leave it out"},
 		"no broker":       {cellDocument("", ", cell: b"), "cannot be reached", "store.nats.url"},
-		"evaluates":       {cellDocument(clustered+"evaluate: {slots: 2, every: 1}\n", ", cell: b"), "evaluates on its engines", "evaluate.slots 0"},
 		"distributed":     {strings.ReplaceAll(cellDocument(clustered, ", cell: b, weights: distributed"), "vllm", "sglang"), "in a collective", "engines.0.weights disk"},
 		"stages":          {cellDocument(clustered, ", cell: b, stages: 2"), "engine with stages", "leave out engines.0.stages"},
 		"a fleet":         {cellDocument(clustered+"fleet: {driver: process}\n", ", cell: b"), "a fleet starts", "leave out fleet"},

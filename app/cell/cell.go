@@ -150,10 +150,17 @@ func (c *Cell) run(ctx context.Context) error {
 			end(err)
 		}
 	}
+	sharing, endShare := context.WithCancel(ctx)
+	defer endShare()
+	share, err := c.share(sharing, &o)
+	if err != nil {
+		return err
+	}
 	l, err := link.New(ctx, c.wire, o, c.opt.Program)
 	if err != nil {
 		return c.failed(err)
 	}
+	l.Plays(share)
 	playing, stop := context.WithCancel(ctx)
 	var players sync.WaitGroup
 	var played error
@@ -175,6 +182,8 @@ func (c *Cell) run(ctx context.Context) error {
 	}
 	stop()
 	players.Wait()
+	endShare()
+	share.Wait()
 	return errors.Join(c.failed(err), played)
 }
 
@@ -318,6 +327,18 @@ func (c *Cell) follower(clock func() int64) drive.Options {
 	}}
 	c.logf("cell %s of the run %s has %s", c.opt.Cell, c.opt.Run, report.Counted(own, "engine"))
 	return o
+}
+
+// share is the cell's part in evaluations, nil in a run without slots for them. The cell is to have its engines.
+func (c *Cell) share(ctx context.Context, o *drive.Options) (*drive.Share, error) {
+	if c.Cfg.Evaluate.Slots == 0 {
+		return nil, nil
+	}
+	s, err := drive.NewShare(ctx, drive.ShareOptions{Engines: o.Engines, Slots: c.EvaluationSlots(), Joining: true, Environment: c.Environment, Levels: c.Rules.Levels})
+	if err == nil {
+		o.Engines = s.Engines()
+	}
+	return s, err
 }
 
 // load is what this process has taken of its bounds, for the control plane's status.

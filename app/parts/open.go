@@ -70,6 +70,20 @@ func (p *Parts) Build(h Host) error {
 // Owns reports whether an engine is of this process, which alone speaks to it.
 func (p *Parts) Owns(engine int) bool { return p.Cfg.Engines[engine].Cell == p.host.Cell }
 
+// Present is the time in which this process could hear others, in nanoseconds; nil for a run in one process.
+func (p *Parts) Present() func() int64 { return p.host.Clock }
+
+// EvaluationSlots are the slots of evaluate.slots, by engine. Those of other processes have none here.
+func (p *Parts) EvaluationSlots() []int {
+	slots := make([]int, len(p.Engines))
+	for i, engine := range p.Engines {
+		if p.Owns(i) {
+			slots[i] = p.Cfg.EvaluationSlots(engine.Name())
+		}
+	}
+	return slots
+}
+
 // OwnsAny reports whether any engine is of this process.
 func (p *Parts) OwnsAny() bool {
 	return slices.ContainsFunc(p.Cfg.Engines, func(e config.Engine) bool { return e.Cell == p.host.Cell })

@@ -36,6 +36,7 @@ func (p *Plane) hearCells(run *live.Runtime) (stop func(), err error) {
 	}
 	ear := link.NewEar(run.Receive, p.logf)
 	ear.Heard = func(ev *cell.Event) { p.cells.heard(ev, p.App.Now()) }
+	ear.Deal = p.Deal
 	return p.log.HearCells(ear.Take)
 }
 

@@ -18,17 +18,19 @@ type beside struct {
 }
 
 // openBeside prepares evaluations by players or workers, where the document asks for them. It returns the engines that
-// the run is to use. The context ends evaluations.
-func (r *Record) openBeside(ctx context.Context) []port.Engine {
+// the run is to use. Those of a run that was resumed serve nothing yet. The context ends evaluations.
+func (r *Record) openBeside(ctx context.Context, resumed bool) []port.Engine {
 	if r.Cfg.Evaluate.Slots == 0 || r.Environment == nil {
 		return r.Engines
 	}
-	slots := make([]int, len(r.Engines))
-	for i, engine := range r.Engines {
-		slots[i] = r.Cfg.EvaluationSlots(engine.Name())
+	clock := r.Present()
+	if clock == nil {
+		clock = r.App.Clock(0)
 	}
-	evaluator, err := cell.NewEvaluator(cell.EvaluatorOptions{Engines: r.Engines, Slots: slots, Environment: r.Environment,
-		Attempts: r.Rules.MaxAttempts, Levels: r.Rules.Levels})
+	evaluator, err := cell.NewEvaluator(ctx, cell.EvaluatorOptions{
+		ShareOptions: cell.ShareOptions{Engines: r.Engines, Slots: r.EvaluationSlots(), Joining: resumed, Environment: r.Environment, Levels: r.Rules.Levels},
+		Cells:        len(r.Cfg.Cells()) > 0, Attempts: r.Rules.MaxAttempts, Clock: clock, Logf: r.Logf,
+	})
 	if err != nil {
 		r.Logf("evaluate.slots: %v", err)
 		return r.Engines
@@ -36,6 +38,14 @@ func (r *Record) openBeside(ctx context.Context) []port.Engine {
 	r.beside = &beside{Evaluator: evaluator}
 	r.beside.ctx, r.beside.end = context.WithCancel(ctx)
 	return evaluator.Engines()
+}
+
+// Deal answers a cell that asks for held-out prompts.
+func (r *Record) Deal(ev *cell.Event) cell.Deal {
+	if r.beside == nil {
+		return cell.Deal{Number: ev.Ask.Number}
+	}
+	return r.beside.Deal(ev.Origin.Cell, ev.Origin.Incarnation, *ev.Ask)
 }
 
 // evaluateBeside has the held-out prompts played that the document asks for.

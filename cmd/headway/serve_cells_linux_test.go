@@ -58,22 +58,28 @@ type heldPolicy struct {
 func newHeldPolicy(t *testing.T) *heldPolicy {
 	p := &heldPolicy{entered: make(chan struct{}, 1)}
 	p.url, p.PolicyServer = scriptedPolicy(t, func(r *http.Request, _ string) string {
-		p.mu.Lock()
-		held := p.held
-		p.mu.Unlock()
-		if held != nil {
-			select {
-			case p.entered <- struct{}{}:
-			default:
-			}
-			select {
-			case <-held:
-			case <-r.Context().Done():
-			}
-		}
+		p.await(r)
 		return "I cannot say"
 	})
 	return p
+}
+
+// await waits while responses are held. It reports whether the caller is still there.
+func (p *heldPolicy) await(r *http.Request) bool {
+	p.mu.Lock()
+	held := p.held
+	p.mu.Unlock()
+	if held != nil {
+		select {
+		case p.entered <- struct{}{}:
+		default:
+		}
+		select {
+		case <-held:
+		case <-r.Context().Done():
+		}
+	}
+	return r.Context().Err() == nil
 }
 
 // hold has responses held until release is called.

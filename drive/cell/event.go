@@ -31,6 +31,8 @@ type Event struct {
 	// Load is how much the process has taken of what it has, in a hello and its renewals. It is for people: nothing is decided
 	// by it. Empty where the process does not say.
 	Load json.RawMessage
+	// Ask is what the process says of held-out prompts, in renewals of its hello. The loop knows of none.
+	Ask *Ask
 	// Payload is where the payload of a scored rollout is, for a writer in another process. Of others it is where the writer finds what
 	// was put and is to be removed. It is empty where both have one store.
 	Payload string

@@ -35,6 +35,7 @@ func TestEventHasValuesAlone(t *testing.T) {
 	ev := Event{Event: loop.Event{Time: 7, Kind: loop.RolloutScored, Slot: 3, Group: 4, Attempt: 2, Tokens: 9, Reward: 0.1, Mark: loop.MarkSolved},
 		Facts:  Facts{GenerateNS: 1, EnvironmentNS: 2, ByVersion: []loop.VersionTokens{{Version: 5, Tokens: 9}}, VersionTokens: 45, Spans: 2, Resumed: true, StateLag: 1},
 		Origin: trace.Origin{Cell: "b", Incarnation: 2, Sequence: 9}, Age: 3, Payload: "there", Error: "said", Down: true, Fatal: true,
+		Ask:   &Ask{Number: 3, Slots: 2, Version: 8, Ended: []Outcome{{Try: Try{Prompt: 5, Attempt: 1}, Reward: 0.1, Exact: true, Oldest: 7, Newest: 8}, {Try: Try{Prompt: 6, Attempt: 2}, Failed: FailedInfra, Error: "gone"}}},
 		Hello: &Hello{Build: "one", Format: 1, Trace: 2, Run: "a", Rules: "b", Engines: []EngineHello{{Engine: 1, Name: "one", Slots: 4}}}}
 	text, err := ev.Word()
 	if err != nil {

@@ -156,6 +156,9 @@ func (c *Cell) owns(engine int32) bool {
 // letGo aborts what plays on an engine that is lost, unless the loop has it interrupted.
 func (c *Cell) letGo(engine int32) {
 	c.syncs[engine] = underWay{}
+	if shared, ok := port.As[*sharedEngine](c.opt.Engines[engine]); ok {
+		shared.serve(false) // until it joins
+	}
 	if c.opt.Rules.ResumeLost {
 		return
 	}

@@ -21,6 +21,7 @@ type word struct {
 	Fatal   bool            `json:"fatal,omitempty"`
 	Hello   *Hello          `json:"hello,omitempty"`
 	Load    json.RawMessage `json:"load,omitempty"`
+	Ask     *Ask            `json:"ask,omitempty"`
 }
 
 // Word is the event as it is sent. Its time is not in it, since clocks differ: the age is.
@@ -29,7 +30,7 @@ func (ev *Event) Word() ([]byte, error) {
 		Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Origin: ev.Origin}
 	line.Time, line.Made = 0, ev.ByVersion
 	text := new(trace.Encoder).AppendEvent(nil, line)
-	out, err := json.Marshal(word{Event: text[:len(text)-1], Age: ev.Age, Payload: ev.Payload, Error: ev.Error, Down: ev.Down, Fatal: ev.Fatal, Hello: ev.Hello, Load: ev.Load})
+	out, err := json.Marshal(word{Event: text[:len(text)-1], Age: ev.Age, Payload: ev.Payload, Error: ev.Error, Down: ev.Down, Fatal: ev.Fatal, Hello: ev.Hello, Load: ev.Load, Ask: ev.Ask})
 	if err == nil && len(out) > WordBytesMost {
 		err = fmt.Errorf("cell: event %d, %v, takes %d bytes, and a word may have %d", ev.Origin.Sequence, ev.Kind, len(out), WordBytesMost)
 	}
@@ -52,7 +53,7 @@ func ParseWord(text []byte) (*Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cell: no word of a cell: %w", err)
 	}
-	ev := &Event{Event: line.Event, Origin: line.Origin, Age: w.Age, Payload: w.Payload, Error: w.Error, Down: w.Down, Fatal: w.Fatal, Hello: w.Hello, Load: w.Load,
+	ev := &Event{Event: line.Event, Origin: line.Origin, Age: w.Age, Payload: w.Payload, Error: w.Error, Down: w.Down, Fatal: w.Fatal, Hello: w.Hello, Load: w.Load, Ask: w.Ask,
 		Facts: Facts{GenerateNS: line.GenerateNS, EnvironmentNS: line.EnvironmentNS, ByVersion: line.Made, VersionTokens: line.VersionTokens,
 			Spans: line.Spans, Resumed: line.Resumed, StateLag: line.StateLag}}
 	ev.Made = nil

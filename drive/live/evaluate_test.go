@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/drive/live"
@@ -19,11 +20,13 @@ import (
 // evaluating has an environment that plays held-out prompts beside those of the loop, and counts slots of engines.
 func evaluating(t *testing.T, w *world, env port.Environment, slots ...int) *cell.Evaluator {
 	t.Helper()
-	opt := cell.EvaluatorOptions{Slots: slots, Environment: env, Attempts: 2}
+	began := time.Now()
+	opt := cell.EvaluatorOptions{ShareOptions: cell.ShareOptions{Slots: slots, Environment: env}, Attempts: 2, Logf: t.Logf,
+		Clock: func() int64 { return time.Since(began).Nanoseconds() }}
 	for _, e := range w.engines {
 		opt.Engines = append(opt.Engines, e)
 	}
-	e, err := cell.NewEvaluator(opt)
+	e, err := cell.NewEvaluator(t.Context(), opt)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,6 +29,10 @@ type linkedWorld struct {
 	ended chan error
 	mu    sync.Mutex
 	loads map[string]int
+	// beside are the slots that each engine evaluates in, nil for none, and heldOut plays there. Deal answers the cell.
+	beside  []int
+	heldOut port.Environment
+	deal    func(*cell.Event) cell.Deal
 }
 
 func newLinkedWorld(cfg loop.Config, seed uint64, faults float64) *linkedWorld {
@@ -58,10 +62,11 @@ func (w *linkedWorld) startCell(t *testing.T) {
 	clock := func() int64 { return time.Hour.Nanoseconds() + time.Since(began).Nanoseconds() } // an hour off
 	o := cell.Options{Name: "b", Engines: []port.Engine{nil, w.engines[1], w.engines[2]}, Environment: w.env, Payloads: w.store,
 		Rules: w.cfg, Clock: clock, Space: &cell.Space{Clock: clock}, Logf: t.Logf}
-	ended := w.ended
+	ended, share := w.ended, w.share(t, ctx, &o)
 	go func() {
 		l, err := link.New(ctx, w.wire.connect("b"), o, "test")
 		if err == nil {
+			l.Plays(share)
 			err = l.Run()
 		}
 		ended <- err
@@ -86,6 +91,7 @@ func (w *linkedWorld) lead(t *testing.T, ctx context.Context) (live.Result, erro
 	}
 	r := w.runtime(t, resume)
 	ear := link.NewEar(r.Receive, t.Logf)
+	ear.Deal = w.deal
 	w.wire.hear(ear.Take)
 	defer w.wire.hear(nil)
 	return r.Run(ctx)

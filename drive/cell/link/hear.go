@@ -15,7 +15,9 @@ const complaintsMost = 64
 // Ear hears cells for a writer.
 type Ear struct {
 	// Heard is told of each event that is taken, also once more, by one goroutine at a time. It is set before the first word.
-	Heard   func(*cell.Event)
+	Heard func(*cell.Event)
+	// Deal answers those that ask for held-out prompts. It is set like Heard, and is nil for a writer that has none.
+	Deal    func(*cell.Event) cell.Deal
 	receive func(*cell.Event) error
 	logf    func(format string, args ...any)
 
@@ -41,7 +43,11 @@ func (e *Ear) Take(name string, word []byte) (answer []byte) {
 	r, refused := errors.AsType[*cell.Refusal](e.receive(ev))
 	if !refused { // it is taken, or the run has ended
 		e.Heard(ev)
-		return nil
+		if ev.Ask == nil || e.Deal == nil {
+			return nil
+		}
+		d := e.Deal(ev)
+		return written(reply{Deal: &d})
 	}
 	if r.Want == 0 {
 		e.complain(name, ev.Origin.Incarnation, r)
@@ -49,9 +55,17 @@ func (e *Ear) Take(name string, word []byte) (answer []byte) {
 	return refusal(r)
 }
 
-func refusal(r *cell.Refusal) []byte {
+// reply answers a word: a refusal, or a deal.
+type reply struct {
+	cell.Refusal
+	Deal *cell.Deal `json:"deal,omitempty"`
+}
+
+func refusal(r *cell.Refusal) []byte { return written(reply{Refusal: *r}) }
+
+func written(r reply) []byte {
 	text, err := json.Marshal(r)
-	if err != nil { // it is two plain values
+	if err != nil { // these are plain values
 		return nil
 	}
 	return text

@@ -47,6 +47,7 @@ type Link struct {
 	wire  Wire
 	cell  *cell.Cell
 	hello cell.Hello
+	share *cell.Share // nil for a cell without a part in evaluations
 	log   *cell.Entries
 	wake  chan struct{}
 	// back has room for one: that there is a connection again.
@@ -106,6 +107,9 @@ func slotsOf(o *cell.Options, i int, e port.Engine) int {
 	return e.Slots()
 }
 
+// Plays has the cell ask for held-out prompts, for a share. It is called before Run.
+func (l *Link) Plays(s *cell.Share) { l.share = s }
+
 // Run has the cell say hello and follow the log. It ends with the run, with the context of New, when the writer refuses the cell,
 // or when the cell cannot go on. The error says why. All of the cell has ended then.
 func (l *Link) Run() error {
@@ -130,6 +134,9 @@ func (l *Link) follow(lines []byte, ends bool) error {
 	for i := range entries {
 		if err == nil {
 			err = l.cell.Follow(&entries[i])
+		}
+		if entries[i].Event.Kind == loop.TrainStepEnded {
+			l.share.Look() // the writer may evaluate the version
 		}
 		if err == nil && slices.ContainsFunc(entries[i].Actions, func(a loop.Action) bool { return a.Kind == loop.FinishRun && a.Reason == loop.ReasonSteps }) {
 			err = ErrEnded
@@ -165,14 +172,18 @@ func (l *Link) again() {
 	poke(l.wake)
 }
 
-// answered takes a refusal. Words from a sequence on are said again once, however many that came behind were refused for it:
+// answered takes a refusal, or a deal. Words from a sequence on are said again once, however many that came behind were refused for it:
 // what is lost once more is found by the silence of the log.
 func (l *Link) answered(text []byte) {
-	var r cell.Refusal
+	var r reply
 	switch err := json.Unmarshal(text, &r); {
 	case err != nil, r.Want < 0: // of no writer
+	case r.Deal != nil:
+		if l.share != nil {
+			l.share.Take(*r.Deal)
+		}
 	case r.Want == 0:
-		l.cancel(&r)
+		l.cancel(&r.Refusal)
 	default:
 		l.mu.Lock()
 		if r.Want != l.wanted {
@@ -192,6 +203,8 @@ func (l *Link) say() {
 	for {
 		select {
 		case <-lease.C:
+			l.renew()
+		case <-l.share.News():
 			l.renew()
 		case <-l.wake:
 		case <-l.back: // the writer may be back later, and not hear what is said now
@@ -221,6 +234,10 @@ func (l *Link) say() {
 // renew renews the cell's lease.
 func (l *Link) renew() {
 	again := l.cell.Renewal(l.hello)
+	if l.share != nil {
+		ask := l.share.Ask()
+		again.Ask = &ask
+	}
 	word, err := again.Word()
 	if err != nil {
 		l.cancel(err)

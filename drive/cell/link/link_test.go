@@ -333,6 +333,7 @@ func FuzzTake(f *testing.F) {
 func FuzzAnswered(f *testing.F) {
 	f.Add([]byte(`{"want":3,"why":"missing"}`))
 	f.Add([]byte(`{"want":-3}`))
+	f.Add([]byte(`{"deal":{"number":1,"version":4,"hand":[{"prompt":1,"attempt":1}]}}`))
 	f.Add([]byte("rubbish"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		l := &Link{wake: make(chan struct{}, 1), sent: 5}
