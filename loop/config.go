@@ -127,7 +127,7 @@ type Config struct {
 	// EngineSlots is the number of concurrent rollouts of each engine; their sum is C.
 	// At least one engine, each with at least one slot.
 	EngineSlots []int
-	// EngineCells is the cell of each engine, see Owns. Nil is 0 for all. A pool's engines are all of cell 0.
+	// EngineCells is the cell of each engine, see Owns. Nil is 0 for all.
 	EngineCells []int `json:",omitempty"`
 	// Policy is the queue's rule; the zero value is PolicyDrop.
 	Policy Policy

@@ -89,6 +89,21 @@ func (l *Loop) releaseEmpty() {
 		if e.State != engineLost {
 			l.loseEngine(int32(i), ReasonCapacity)
 		}
+		l.leaveCell(int32(i))
+	}
+}
+
+// leaveCell fails what stands interrupted in the cell of an engine that was given back, if no other is left there: it could
+// go on nowhere.
+func (l *Loop) leaveCell(i int32) {
+	cell := l.cfg.CellOf(i)
+	for k := range l.s.Engines {
+		if e := &l.s.Engines[k]; l.cfg.CellOf(int32(k)) == cell && (e.Away == engineOurs || e.Away == engineLeaving) {
+			return
+		}
+	}
+	if l.cfg.StaysInCell {
+		l.failBacklog(cell, ReasonCapacity)
 	}
 }
 
@@ -129,11 +144,16 @@ func (l *Loop) beginFleet() {
 }
 
 // recoverFleet asks anew for what the process that ended had asked for, and gives back what was to leave:
-// nothing runs on it any more.
+// nothing runs on it any more. Rollouts of another cell go on, so that its engines leave as before.
 func (l *Loop) recoverFleet() {
 	s := &l.s
+	l.departs = false
 	for i := range s.Engines {
 		e := &s.Engines[i]
+		if e.Away == engineLeaving && !l.cfg.Owns(int32(i)) {
+			l.departs = true
+			continue
+		}
 		if e.Away == engineOurs {
 			continue
 		}
@@ -142,11 +162,11 @@ func (l *Loop) recoverFleet() {
 		case engineLeaving:
 			e.Away = engineAway
 			l.emit(Action{Kind: ReleaseEngine, Engine: int32(i)})
+			l.leaveCell(int32(i))
 		case engineStarting:
 			l.acquire(int32(i))
 		}
 	}
-	l.departs = false
 }
 
 // EngineState says what an engine is doing: serving, joining, lost, starting (asked for), leaving

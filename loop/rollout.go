@@ -404,7 +404,7 @@ func (l *Loop) failSample(gi, k int32, why Reason) {
 	s.Ledger.InFlight--
 	s.Ledger.Failed++
 	l.restamp(gi)
-	if why != ReasonRestart {
+	if why != ReasonRestart && why != ReasonCapacity {
 		smp.Failures++
 	}
 	if why != ReasonData && int(smp.Failures) < l.cfg.MaxAttempts {

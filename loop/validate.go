@@ -81,9 +81,6 @@ func (c Config) validateCells(bad *refusals) {
 		if cell < 0 || cell > concurrencyMax {
 			bad.add("EngineCells[%d] is %d, want 0 to %d", i, cell, concurrencyMax)
 		}
-		if cell > 0 && c.Control != nil && c.Control.Ranges[SettingEngines].Moves() {
-			bad.add("EngineCells[%d] is %d, and engines come from a pool: want 0, since a pool starts engines of cell 0 alone", i, cell)
-		}
 	}
 }
 

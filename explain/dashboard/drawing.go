@@ -119,6 +119,11 @@ func (d *drawing) action(a *loop.Action) {
 		d.endFleet()
 	}
 	d.run.Action(a)
+	if a.Kind == loop.ReleaseEngine {
+		for _, slot := range d.run.Left() {
+			d.drawSlot(slot, SpanFailed, 0)
+		}
+	}
 }
 
 // done ends a step.

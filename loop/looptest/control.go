@@ -306,19 +306,40 @@ func (c *Checker) depart() {
 			continue
 		}
 		c.expect(loop.Action{Kind: loop.ReleaseEngine, Engine: int32(i)})
+		before, cell := e.state, c.cellOf(int32(i))
 		e.pool = pooled
 		e.state, e.stage, e.served = gone, idle, loop.NoVersion
+		if before != gone && c.cellOver(cell) {
+			c.failCell(cell, loop.ReasonCapacity)
+		}
+		c.strand(cell)
+	}
+}
+
+// strand books that what stands interrupted in a cell whose engines were all given back is tried again elsewhere.
+func (c *Checker) strand(cell int) {
+	for i, e := range c.engines {
+		if c.cellOf(int32(i)) == cell && (e.pool == owned || e.pool == leaving) {
+			return
+		}
+	}
+	if c.cfg.StaysInCell {
+		c.failWaiting(cell, loop.ReasonCapacity)
 	}
 }
 
 // recoverPooled books what a restart makes of an engine that is not wholly the run's.
 func (c *Checker) recoverPooled(i int32) {
 	e := &c.engines[i]
+	if e.pool == leaving && c.elsewhere(i) {
+		return
+	}
 	e.state, e.stage, e.served = gone, idle, loop.NoVersion
 	switch e.pool {
 	case leaving:
 		e.pool = pooled
 		c.expect(loop.Action{Kind: loop.ReleaseEngine, Engine: i})
+		c.strand(c.cellOf(i))
 	case starting:
 		c.acquire(i)
 	}

@@ -444,6 +444,11 @@ func (c *Checker) failCell(cell int, why loop.Reason) {
 			c.failRollouts(int32(i), why)
 		}
 	}
+	c.failWaiting(cell, why)
+}
+
+// failWaiting books that what stands interrupted in a cell has failed.
+func (c *Checker) failWaiting(cell int, why loop.Reason) {
 	for _, r := range slices.Clone(c.backlog) {
 		g := c.groups[r.group]
 		if g == nil || g.samples[r.sample].state != interrupted || c.cellOf(g.samples[r.sample].engine) != cell {

@@ -146,7 +146,7 @@ func (c *Checker) failSample(g *groupModel, k int32, why loop.Reason) {
 	c.ends[loop.EndFailed]++
 	s := &g.samples[k]
 	s.state = retrying
-	if why != loop.ReasonRestart {
+	if why != loop.ReasonRestart && why != loop.ReasonCapacity {
 		s.failures++
 	}
 	if s.failures >= c.cfg.MaxAttempts || why == loop.ReasonData {

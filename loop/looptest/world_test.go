@@ -29,8 +29,9 @@ func explore(plan Plan, events int) (err error) {
 // as it says if it is a number above 1.
 func TestSwarm(t *testing.T) {
 	// Beyond the usual ones, those that have found something: engines given back in the middle of a sync, a hold
-	// that somebody had asked to be lower than it began, and a hold beside an engine that leaves.
-	seeds := append(upTo(1, 300), 501, 622, 772, 926, 5002)
+	// that somebody had asked to be lower than it began, a hold beside an engine that leaves, and one that was the last of its
+	// cell, where rollouts stood interrupted.
+	seeds := append(upTo(1, 300), 501, 622, 772, 926, 2169, 5002)
 	if s := os.Getenv("HEADWAY_SEED"); s != "" {
 		seed, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {

@@ -175,6 +175,8 @@ func (o *Observer) action(a *loop.Action) {
 		if a.Reason != loop.ReasonNone { // of its own, not with its group
 			o.leave(a.Group)
 		}
+	case loop.ReleaseEngine:
+		o.lost(o.run.Left())
 	case loop.GroupQueued, loop.GroupHeld:
 		o.ready(a)
 	case loop.GroupTrained:

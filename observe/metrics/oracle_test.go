@@ -53,6 +53,8 @@ type oracle struct {
 	filtered                                              map[loop.Reason]float64
 	groups, tokens                                        map[loop.End]float64
 	slotted                                               map[int32]attempt
+	// lost are the engines that were lost before the actions of a step.
+	lost map[int]bool
 	// served is the version that each engine served last, lost ones too.
 	served                                                  map[int]loop.Version
 	allSolved, noneSolved, solvedRollouts, completeRollouts float64
@@ -99,7 +101,9 @@ func (o *oracle) over(engine int) bool {
 
 func (o *oracle) observe(rec looptest.Record) {
 	dt := float64(rec.Event.Time - o.now)
+	o.lost = map[int]bool{}
 	for i, e := range o.l.Status().Engines {
+		o.lost[i] = o.l.Lost(i) || rec.Event.Kind == loop.EngineLost && int(rec.Event.Engine) == i || rec.Event.Kind == loop.Recovered && o.ends(i)
 		o.served[i] = max(o.served[i], e.Version)
 		if e.State != "away" && e.State != "starting" {
 			o.slots += dt * float64(e.Slots)
@@ -139,6 +143,29 @@ func (o *oracle) leave(c *life) {
 	o.occupied--
 	c.inSlot += float64(o.now) - c.since
 	c.slot = -1
+}
+
+// givenBack fails what waits in the cell of an engine that was given back, if nothing is left there.
+func (o *oracle) givenBack(engine int) {
+	if !o.cfg.StaysInCell {
+		return
+	}
+	left := false
+	for i, e := range o.l.Status().Engines {
+		left = left || o.cfg.EngineCells[i] == o.cfg.EngineCells[engine] && e.State != "away" && e.State != "starting"
+	}
+	over := o.over(engine) && !o.lost[engine]
+	for _, c := range o.lives {
+		switch {
+		case c.over:
+		case over && c.slot >= 0 && o.cfg.EngineCells[o.engineOf(c.slot)] == o.cfg.EngineCells[engine]:
+			o.leave(c)
+			o.finish(c, loop.EndFailed, c.tokens)
+		case (over || !left) && c.slot < 0 && o.cfg.EngineCells[c.engine] == o.cfg.EngineCells[engine]:
+			o.waiting--
+			o.finish(c, loop.EndFailed, c.tokens)
+		}
+	}
 }
 
 // finish ends an attempt with the tokens it has.
@@ -271,6 +298,8 @@ func (o *oracle) effect(a loop.Action, all []loop.Action) {
 				o.surplusRollouts++
 			}
 		}
+	case loop.ReleaseEngine:
+		o.givenBack(int(a.Engine))
 	case loop.LoadWeights:
 		if a.Version > 0 && !slices.Contains(o.synced, a.Version) {
 			o.synced = append(o.synced, a.Version)

@@ -398,8 +398,11 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.LoadWeights:
 		r.run.Action(a)
 		r.loads(a.Version)
-	case loop.StartTrainStep, loop.SwitchWeights, loop.ReleaseEngine:
+	case loop.StartTrainStep, loop.SwitchWeights:
 		r.run.Action(a)
+	case loop.ReleaseEngine:
+		r.run.Action(a)
+		r.lost(r.run.Left(), nil)
 	case loop.GroupTrained:
 		r.trained(a)
 	case loop.GroupEnded:

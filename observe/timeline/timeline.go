@@ -123,6 +123,11 @@ func (d *Drawing) Observe(ev loop.Event, environmentNS int64, actions []loop.Act
 		a := &actions[i]
 		d.run.Action(a)
 		d.act(a)
+		if a.Kind == loop.ReleaseEngine {
+			for _, slot := range d.run.Left() {
+				d.endRollout(slot, outcome{end: "lost"})
+			}
+		}
 	}
 	for _, slot := range d.run.Done(&ev) {
 		d.endRollout(slot, outcome{end: "lost"})

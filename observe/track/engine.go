@@ -194,6 +194,26 @@ func (r *Run) lose(i int32, goOn bool) {
 	}
 }
 
+// release has an engine be the pool's. What stands interrupted in its cell, or is to, ends where no engine is left there.
+func (r *Run) release(i int32) {
+	e := &r.Engines[i]
+	ends := !r.isLost(i) && r.endsCell(i)
+	r.lose(i, r.cfg.ResumeLost)
+	r.leaves(e, true)
+	left := false
+	for k := range r.Engines {
+		if other := &r.Engines[k]; r.cfg.CellOf(int32(k)) == r.cfg.CellOf(i) {
+			left = left || !other.Away
+			if ends {
+				r.vacateAll(other)
+			}
+		}
+	}
+	if ends || r.cfg.StaysInCell && !left {
+		r.dropped = r.Parked.drop(r.cfg.CellOf(i), r.dropped)
+	}
+}
+
 // Stand reports whether attempts at the engines that an event ends stand interrupted from then on, as another process takes
 // the place of theirs (loop.Config.ResumeRestart).
 func (r *Run) Stand(ev *loop.Event) bool {

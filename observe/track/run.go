@@ -147,7 +147,8 @@ func (r *Run) Event(ev *loop.Event) (left []int32) {
 	return r.left
 }
 
-// Action takes an action that followed from the event.
+// Action takes an action that followed from the event. With an engine that is given back its cell may be at its end: Left and
+// Dropped say then what ended there.
 func (r *Run) Action(a *loop.Action) {
 	switch a.Kind {
 	case loop.StartRollout:
@@ -164,8 +165,8 @@ func (r *Run) Action(a *loop.Action) {
 	case loop.SyncCompleted:
 		r.Sync, r.Synced = Sync{}, a.Version
 	case loop.ReleaseEngine:
-		r.lose(a.Engine, r.cfg.ResumeLost)
-		r.leaves(&r.Engines[a.Engine], true)
+		r.left, r.dropped = r.left[:0], r.dropped[:0]
+		r.release(a.Engine)
 	}
 }
 
@@ -311,7 +312,11 @@ func (r *Run) recovered(ev *loop.Event) {
 	r.empty()
 }
 
-// Dropped are the interrupted attempts that ended with their cell by the newest Event or Done, good until the next.
+// Left are the slots whose attempts left them with the engine of the newest ReleaseEngine, good until the next part of a step.
+func (r *Run) Left() []int32 { return r.left }
+
+// Dropped are the interrupted attempts that ended with their cell by the newest Event, ReleaseEngine or Done, good until the
+// next.
 func (r *Run) Dropped() []Parked { return r.dropped }
 
 // Touch reads slots and returns a sum that means nothing: an observer that knows which events come next has the slots
