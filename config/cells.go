@@ -50,8 +50,6 @@ func (v *validator) cells() {
 			v.fail(key, e.Cell, "is said of a service that trains as well, and stands alone", own)
 		case e.Weights == "distributed":
 			v.fail(key, e.Cell, "is said of an engine that takes its weights in a collective with the control plane", own+", or engines."+fmt.Sprint(i)+".weights disk")
-		case c.Fleet.said():
-			v.fail(key, e.Cell, "is said of an engine that a fleet starts, which knows the control plane's own alone", own+", or leave out fleet")
 		case c.Store.NATS.URL == "" && c.Store.NATS.Listen == "":
 			v.fail(key, e.Cell, "cannot be reached: the control plane's NATS server is in its process, and opens no port", "store.nats.listen, for that server to take cells in, store.nats.url, of servers that both reach, or leave it out")
 		case e.Stages > 0:

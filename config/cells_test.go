@@ -58,7 +58,6 @@ func TestBadCells(t *testing.T) {
 		"no broker":       {cellDocument("", ", cell: b"), "cannot be reached", "store.nats.url"},
 		"distributed":     {strings.ReplaceAll(cellDocument(clustered, ", cell: b, weights: distributed"), "vllm", "sglang"), "in a collective", "engines.0.weights disk"},
 		"stages":          {cellDocument(clustered, ", cell: b, stages: 2"), "engine with stages", "leave out engines.0.stages"},
-		"a fleet":         {cellDocument(clustered+"fleet: {driver: process}\n", ", cell: b"), "a fleet starts", "leave out fleet"},
 	} {
 		err := refusalOf(test.document)
 		if err == nil || strings.Count(err.Error(), "engines.0.cell") != 1 || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
@@ -111,6 +110,36 @@ func TestNotInCells(t *testing.T) {
 		}
 		if err := refusalOf(strings.ReplaceAll(document, ", cell: b", "")); err != nil {
 			t.Errorf("%s without a cell: %v", key, err)
+		}
+	}
+}
+
+// fleetOfCells is a document with a fleet whose engine has a cell.
+func fleetOfCells(fleet string) string {
+	return "model: {path: m}\n" + played + "\n" + clustered + "engines: [{kind: vllm, slots: 8, cell: 'c-{index}'}]\nfleet: {driver: process, most: 2, command: [vllm, '{port}']" + fleet + "}\n"
+}
+
+// TestFleetOfCells: cells are named by the number of the engine that a fleet starts, and a fleet says where they find it.
+func TestFleetOfCells(t *testing.T) {
+	parsed, err := Parse("test", []byte(fleetOfCells(", port: 18000, cell_command: [headway, cell, '{cell}', run.yaml]")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := parsed.WithDefaults()
+	if err := c.Validate(); err != nil || !slices.Equal(c.Cells(), []string{"c-0", "c-1"}) || c.EngineURL(1, nil) != "http://127.0.0.1:18001" {
+		t.Errorf("%v, cells %v", err, c.Cells())
+	}
+	kubernetes := "fleet: {driver: kubernetes, workload: statefulset/e, most: 2, cell_command: [headway]}\n"
+	for name, test := range map[string]struct{ document, want, instead string }{
+		"free ports":   {fleetOfCells(""), "fleet.port: is missing", "a port of this machine"},
+		"every alike":  {fleetOfCells(", port: 18000, cell_command: [headway, cell, b]"), "fleet.cell_command: a list starts every cell alike", "{cell}"},
+		"no program":   {fleetOfCells(", port: 18000, cell_command: ['', '{cell}']"), "fleet.cell_command: a list names no program", "headway, cell"},
+		"no cell":      {strings.Replace(fleetOfCells(", cell_command: [headway, '{cell}']"), ", cell: 'c-{index}'", "", 1), "fleet.cell_command: a list starts cells, and no engine is of one", "engines.*.cell"},
+		"other driver": {"model: {path: m}\n" + played + "\n" + clustered + "engines: [{kind: vllm, slots: 8, url: 'http://e-{index}', cell: b}]\n" + kubernetes, "fleet.cell_command: a list is of driver process", "leave it out"},
+		"no fleet":     {cellDocument(clustered, ", cell: 'c-{index}'"), "engines.0.cell: \"c-{index}\" is no name of a cell", "lower-case letters"},
+	} {
+		if err := refusalOf(test.document); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), test.instead) {
+			t.Errorf("%s: %v, want %q and %q", name, err, test.want, test.instead)
 		}
 	}
 }

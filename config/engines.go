@@ -17,7 +17,7 @@ type Engine struct {
 	Count int `json:"count,omitempty" min:"1" max:"4096"`
 	// Name in status and reports. Behind the name of several engines is the number of each: that of url's range, else 0, 1 and so on. Default engine-0, engine-1 and so on.
 	Name string `json:"name"`
-	// Cell is the name of the process that plays on the engine, with the rollouts and sandboxes of its slots. Engines with the same name have the same process. Default none: the control plane plays on it.
+	// Cell is the name of the process that plays on the engine, with the rollouts and sandboxes of its slots. Engines with the same name have the same process. With a fleet {index} stands for the engine's number. Default none: the control plane plays on it.
 	Cell string `json:"cell,omitempty"`
 	// URL of the server, such as http://host:8000, or http://host-{1..40}:8000 for 40 of them; for every kind but embedded. That of a service may have a path, which stands before /api/v1.
 	URL string `json:"url,omitempty"`

@@ -23,9 +23,11 @@ type Fleet struct {
 	StartTimeoutS float64 `json:"start_timeout_s,omitempty" above:"0" max:"86400"`
 	// StopTimeoutS is how long an engine may take to go, in seconds. Default 120.
 	StopTimeoutS float64 `json:"stop_timeout_s,omitempty" above:"0" max:"86400"`
-	// Command starts an engine with driver process: program and arguments, in which {port}, {index} and {name} stand for the engine's own.
+	// Command starts an engine with driver process: program and arguments, in which {port}, {index}, {name} and {cell} stand for the engine's own.
 	Command []string `json:"command,omitempty"`
-	// Port is that of engine 0 with driver process; engine i has the i-th after it. Default free ones.
+	// CellCommand starts the cell of an engine with driver process, before the first of its engines: program and arguments, in which {cell} stands for the cell's name and {index} for its number, from 0. Default none: cells are started otherwise.
+	CellCommand []string `json:"cell_command,omitempty"`
+	// Port is that of engine 0 with driver process; engine i has the i-th after it. Default free ones, which engines of cells cannot have.
 	Port int `json:"port,omitempty" min:"1024" max:"65535"`
 	// GraceS is how long a program may take to end when it is asked to, in seconds, before it is killed. Default 10.
 	GraceS float64 `json:"grace_s,omitempty" above:"0" max:"3600"`
@@ -84,6 +86,9 @@ func (c *Config) fleetDefaults() {
 		}
 		c.Engines = append(c.Engines, one)
 	}
+	for i := range c.Engines {
+		c.Engines[i].Cell = strings.ReplaceAll(c.Engines[i].Cell, "{index}", strconv.Itoa(i))
+	}
 }
 
 // fleetMost is the largest fleet.most, behind a value that Validate will refuse.
@@ -91,7 +96,7 @@ const fleetMost = 4096
 
 // said reports whether a fleet says anything.
 func (f Fleet) said() bool {
-	return f.Driver != "" || f.Least != 0 || f.Most != 0 || f.Start != 0 || f.Workload != "" || len(f.Command) > 0
+	return f.Driver != "" || f.Least != 0 || f.Most != 0 || f.Start != 0 || f.Workload != "" || len(f.Command) > 0 || len(f.CellCommand) > 0
 }
 
 // EngineURL is the address of an engine's server, with the words of a fleet filled in. Argument ports holds the ports
@@ -104,7 +109,7 @@ func (c Config) EngineURL(i int, ports []int) string {
 	if i < len(ports) {
 		port = ports[i]
 	}
-	return strings.NewReplacer("{index}", strconv.Itoa(i), "{name}", c.Engines[i].Name, "{port}", strconv.Itoa(port)).Replace(c.Engines[i].URL)
+	return strings.NewReplacer("{index}", strconv.Itoa(i), "{cell}", c.Engines[i].Cell, "{name}", c.Engines[i].Name, "{port}", strconv.Itoa(port)).Replace(c.Engines[i].URL)
 }
 
 // engineRange is what the number of engines may be moved within, before a controller's own limits.
@@ -153,6 +158,7 @@ func (v *validator) fleet() {
 	}
 	v.fleetCounts()
 	v.fleetKeys()
+	v.fleetCells()
 	for i, e := range c.Engines {
 		key := fmt.Sprintf("engines.%d.", i)
 		if e.Weights == "restart" {
@@ -183,7 +189,7 @@ func (v *validator) fleetKeys() {
 		key, driver string
 		given       bool
 	}{
-		{"command", "process", len(f.Command) > 0}, {"port", "process", f.Port != 0}, {"grace_s", "process", f.GraceS != 0},
+		{"command", "process", len(f.Command) > 0}, {"cell_command", "process", len(f.CellCommand) > 0}, {"port", "process", f.Port != 0}, {"grace_s", "process", f.GraceS != 0},
 		{"workload", "kubernetes", f.Workload != ""}, {"namespace", "kubernetes", f.Namespace != ""},
 		{"config", "kubernetes", f.Config != ""}, {"context", "kubernetes", f.Context != ""},
 	} {
@@ -200,6 +206,26 @@ func (v *validator) fleetKeys() {
 		v.fail("fleet.port", f.Port, fmt.Sprintf("leaves no room for %d ports", f.Most), fmt.Sprintf("at most %d", 65536-f.Most))
 	case f.Driver == "kubernetes" && f.Workload == "":
 		v.fail("fleet.workload", nil, "is missing: nothing is named that could be scaled", "statefulset/NAME, or leaderworkerset/NAME")
+	}
+}
+
+// fleetCells checks what is said of a fleet whose engines are of cells.
+func (v *validator) fleetCells() {
+	f, cells := v.config.Fleet, v.config.Cells()
+	if f.Driver != "process" {
+		return
+	}
+	names := func(word string) bool { return strings.Contains(word, "{cell}") }
+	switch command := f.CellCommand; {
+	case len(command) > 0 && len(cells) == 0:
+		v.fail("fleet.cell_command", nil, "starts cells, and no engine is of one", "leave it out, or say engines.*.cell")
+	case len(command) > 0 && command[0] == "":
+		v.fail("fleet.cell_command", nil, "names no program", "program and arguments, such as [headway, cell, \"{cell}\", run.yaml, --name, first]")
+	case len(command) > 0 && len(cells) > 1 && !slices.ContainsFunc(command, names):
+		v.fail("fleet.cell_command", nil, "starts every cell alike: each process is one of "+strings.Join(cells, ", "), "{cell} where the cell's name goes")
+	}
+	if len(cells) > 0 && f.Port == 0 {
+		v.fail("fleet.port", nil, "is missing: cells find the fleet's engines by the document, and free ports are in none", fmt.Sprintf("a port of this machine that %d are free from, such as 18000", f.Most))
 	}
 }
 

@@ -278,7 +278,11 @@ func (c *Cell) assemble(ctx context.Context) error {
 // that does not answer joins when it does.
 func (c *Cell) askServers(ctx context.Context) error {
 	var failures []error
-	for _, a := range c.Ask(ctx, c.Asked()) {
+	asked := c.Asked()
+	if c.Cfg.Elastic() { // the control plane's fleet asks each when it was started
+		asked = nil
+	}
+	for _, a := range c.Ask(ctx, asked) {
 		switch {
 		case errors.Is(a.Err, upstream.ErrKind):
 			failures = append(failures, parts.WrongKind(a.Err))

@@ -110,7 +110,7 @@ func (b *builder) modelName() string {
 // templates render chats by the engines that can, or by the server that the document names.
 func (b *builder) templates() (*upstream.Templates, error) {
 	if b.Cfg.Gateway.Template == "" {
-		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: b.OwnUpstreams(), Away: b.AwayOf})
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: b.OwnUpstreams(), Away: b.OwnAway})
 	}
 	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: b.Cfg.Gateway.Template, Slots: 1}
 	server, err := parts.ServerOf(e)

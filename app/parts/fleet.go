@@ -2,15 +2,19 @@ package parts
 
 import (
 	"context"
+	"fmt"
+	"time"
+
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/engine/fleet"
 	fleetkubernetes "github.com/headway-rl/headway/engine/fleet/kubernetes"
 	programs "github.com/headway-rl/headway/engine/fleet/process"
+	"github.com/headway-rl/headway/engine/upstream"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/kubernetes"
-	"time"
+	"github.com/headway-rl/headway/loop"
 )
 
 // EnginesDir is where programs of a fleet write to, in a run's directory.
@@ -23,6 +27,60 @@ func NamesOf(cfg config.Config) []string {
 		names[i] = e.Name
 	}
 	return names
+}
+
+// cellsOf are the cells of a document's engines, empty for the control plane's own.
+func cellsOf(cfg config.Config) []string {
+	names := make([]string, len(cfg.Engines))
+	for i, e := range cfg.Engines {
+		names[i] = e.Cell
+	}
+	return names
+}
+
+// guest asks the server of a cell's engine, which its cell uses, whether it has come.
+type guest struct {
+	engine *upstream.Engine
+	server *upstream.Server
+}
+
+// newGuest makes what asks the server of an engine that the fleet starts for a cell.
+func (p *Parts) newGuest(i int, e config.Engine) error {
+	made, home, err := p.newServer(i, e)
+	if err != nil {
+		return err
+	}
+	p.guests[i] = guest{made, home}
+	p.OnClose(made.Close)
+	return nil
+}
+
+// serverOf is where the server of an engine is, of the fleet's in cells too.
+func (p *Parts) serverOf(i int) *upstream.Server {
+	if p.Servers[i] == nil {
+		return p.guests[i].server
+	}
+	return p.Servers[i]
+}
+
+// admit asks an engine that was started what it can, and refuses one that the run cannot use. One of a cell has come once
+// its cell is heard.
+func (p *Parts) admit(ctx context.Context, i int) error {
+	ask := p.guests[i].engine
+	look := ask.Look
+	if p.Owns(i) {
+		look = p.Upstreams[i].Probe
+	} else if err := p.host.Heard(p.Cfg.Engines[i].Cell); err != nil {
+		return err
+	}
+	caps, err := look(ctx)
+	if err != nil {
+		return err
+	}
+	if err := p.Judge(i, caps); err != nil {
+		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
+	}
+	return nil
 }
 
 // fleetOf is a fleet over a driver, nil where the document has none. probe is the engines' own word, nil for none.
@@ -64,8 +122,27 @@ func ScaledWorkload(cfg config.Config) (*fleetkubernetes.Driver, error) {
 	return d, nil
 }
 
-// AwayOf reports whether an engine is a fleet's that has not started it.
-func (p *Parts) AwayOf(i int) bool { return p.Fleet != nil && p.Fleet.Status()[i].State == fleet.Away }
+// AwayOf reports whether an engine is a fleet's that has not started it. A cell takes one for away that serves nothing yet.
+func (p *Parts) AwayOf(i int) bool {
+	if p.host.Cell != "" {
+		return p.Cfg.Elastic() && p.Upstreams[i].Status().Version == loop.NoVersion
+	}
+	return p.Fleet != nil && p.Fleet.Status()[i].State == fleet.Away
+}
+
+// OwnAway is AwayOf for the k-th of OwnUpstreams.
+func (p *Parts) OwnAway(k int) bool {
+	for i := range p.Upstreams {
+		if p.Upstreams[i] == nil {
+			continue
+		}
+		if k == 0 {
+			return p.AwayOf(i)
+		}
+		k--
+	}
+	return false
+}
 
 // FleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
 func (p *Parts) FleetStatus(i int, now time.Time) *protocol.Started {

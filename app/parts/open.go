@@ -41,6 +41,8 @@ type Host struct {
 	Confirm func(ctx context.Context, name string, version loop.Version) error
 	// Traceparent tells a server whose call it is; nil where no spans are sent.
 	Traceparent func(port.RolloutID) string
+	// Heard says why a cell is not heard now, nil while it is; it is needed where a fleet starts engines of cells.
+	Heard func(cell string) error
 	// Rarely is logf for what would say the same at every try.
 	Rarely func(format string, args ...any)
 	// Staged has an engine hold a version when its stages on other nodes do; nil for none.

@@ -50,6 +50,7 @@ type Parts struct {
 	Greedy      Greedy
 	// Fleet starts and stops engines; nil where they are all there by themselves.
 	Fleet   *fleet.Fleet
+	guests  []guest // of the fleet's engines in cells
 	Weights *weights.Store
 	// Scorer has teachers and references score rollouts; nil where the document names none.
 	Scorer *scorer.Pool

@@ -32,13 +32,19 @@ func (p *Parts) buildServers() error {
 	}
 	if driver != nil {
 		p.Fleet = p.fleetOf(driver, p.admit)
+		p.guests = make([]guest, len(p.Cfg.Engines))
 	}
 	for i, e := range p.Cfg.Engines {
+		e.URL = p.Cfg.EngineURL(i, ports)
 		if !p.Owns(i) {
 			p.Engines, p.Upstreams, p.Servers = append(p.Engines, live.Elsewhere(e.Name, e.Slots)), append(p.Upstreams, nil), append(p.Servers, nil)
+			if p.Fleet != nil {
+				if err := p.newGuest(i, e); err != nil {
+					return err
+				}
+			}
 			continue
 		}
-		e.URL = p.Cfg.EngineURL(i, ports)
 		made, home, err := p.newServer(i, e)
 		if err != nil {
 			return err
@@ -198,7 +204,7 @@ func (p *Parts) Ask(ctx context.Context, engines []int) []ServerAnswer {
 // Judge says what a server lacks, and whether that ends the start.
 func (p *Parts) Judge(engine int, caps upstream.Capabilities) error {
 	e := p.Cfg.Engines[engine]
-	home := p.Servers[engine].URL()
+	home := p.serverOf(engine).URL()
 	p.logf("engine %s: %s at %s", e.Name, softwareOf(e, caps), home)
 	var fatal []string
 	for _, m := range caps.Lacks(upstream.Delivery(e.Weights)) {
@@ -229,30 +235,21 @@ func softwareOf(e config.Engine, caps upstream.Capabilities) string {
 // driverOfServers makes what starts the servers of a document, and the ports that they are to listen on.
 func (p *Parts) driverOfServers() (driver fleet.Driver, ports []int, err error) {
 	f := p.Cfg.Fleet
+	if p.host.Cell != "" { // which is started itself
+		return nil, nil, nil
+	}
 	switch f.Driver {
 	case "process":
 		if ports, err = fleetPorts(f); err != nil {
 			return nil, nil, err
 		}
 		driver, err = programs.New(programs.Options{
-			Command: f.Command, Names: NamesOf(p.Cfg), Ports: ports, Dir: filepath.Join(p.Dir, EnginesDir), Grace: config.Seconds(f.GraceS), Logf: p.logf,
+			Command: f.Command, Names: NamesOf(p.Cfg), Ports: ports, CellCommand: f.CellCommand, Cells: cellsOf(p.Cfg), Dir: filepath.Join(p.Dir, EnginesDir), Grace: config.Seconds(f.GraceS), Logf: p.logf,
 		})
 	case "kubernetes":
 		driver, err = ScaledWorkload(p.Cfg)
 	}
 	return driver, ports, err
-}
-
-// admit asks an engine that was started what it can, and refuses one that the run cannot use.
-func (p *Parts) admit(ctx context.Context, engine int) error {
-	caps, err := p.Upstreams[engine].Probe(ctx)
-	if err != nil {
-		return err
-	}
-	if err := p.Judge(engine, caps); err != nil {
-		return fmt.Errorf("%w: %w", fleet.ErrUnfit, err)
-	}
-	return nil
 }
 
 // ServerStatus is what a status says of the server that an engine is. It is nil for an embedded one, and for one of another

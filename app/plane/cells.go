@@ -32,7 +32,11 @@ func (p *Plane) hearCells(run *live.Runtime) (stop func(), err error) {
 			}
 		}
 		p.cells.add(protocol.Cell{Name: name, Engines: len(engines), Slots: slots})
-		p.logf("cell %s has %s: %s. headway cell %s with this document starts it", name, report.Counted(len(engines), "engine"), someOf(engines), name)
+		starts := fmt.Sprintf("headway cell %s with this document", name)
+		if len(p.Cfg.Fleet.CellCommand) > 0 {
+			starts = "the fleet"
+		}
+		p.logf("cell %s has %s: %s. %s starts it", name, report.Counted(len(engines), "engine"), someOf(engines), starts)
 	}
 	ear := link.NewEar(run.Receive, p.logf)
 	ear.Heard = func(ev *cell.Event) { p.cells.heard(ev, p.App.Now()) }
@@ -78,6 +82,20 @@ func (c *cells) heard(ev *cell.Event, now time.Time) {
 	if len(ev.Load) > 0 && json.Unmarshal(ev.Load, &bounds) == nil { // another build may say more, or something else
 		known.Bounds = bounds
 	}
+}
+
+// absent says why a cell is not heard now, nil while it is.
+func (c *cells) absent(name string, now time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.all, func(known heardCell) bool { return known.Name == name })
+	switch {
+	case i < 0 || c.all[i].at.IsZero():
+		return fmt.Errorf("its cell %s has not been heard: headway cell %s with this document starts it", name, name)
+	case now.Sub(c.all[i].at) > cell.Lease:
+		return fmt.Errorf("its cell %s has said nothing for %v", name, now.Sub(c.all[i].at).Round(time.Second))
+	}
+	return nil
 }
 
 // status are the cells as they are known now.

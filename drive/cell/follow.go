@@ -137,6 +137,12 @@ func (c *Cell) execute(a *loop.Action) {
 		if c.owns(a.Engine) {
 			c.sync(a)
 		}
+	case loop.ReleaseEngine:
+		if c.owns(a.Engine) {
+			if e, ok := port.As[port.Returned](c.opt.Engines[a.Engine]); ok {
+				e.Returned()
+			}
+		}
 	case loop.StartTrainStep:
 		c.trainerBusy(true)
 	case loop.GroupTrained:

@@ -153,7 +153,7 @@ func (r *Runtime) releaseEngine(engine int32) {
 
 // executeRelease executes ReleaseEngine, after a look whether the engine is as empty as the loop says.
 func (r *Runtime) executeRelease(engine int32) error {
-	if busy := r.playsOn(engine); busy != nil && !r.engines[engine].lost {
+	if busy := r.playsOn(engine); busy != nil && !r.engines[engine].lost && r.cfg.Owns(engine) { // a cell may have been lost with it
 		return fmt.Errorf("live: engine %s was to be given back while %v runs on it: this is a defect of the loop", r.opt.Engines[engine].Name(), *busy)
 	}
 	r.engines[engine] = quarantine{due: loop.NoTick}
@@ -200,9 +200,24 @@ func (r *Runtime) returned(c *completion) bool {
 	return false
 }
 
+// ensure has the fleet make sure of an engine whose cell may play on. The loop loses it if it does not come.
+func (r *Runtime) ensure(engine int) {
+	wait := r.askEngine(int32(engine))
+	go func() {
+		if err := wait(); err != nil && r.ctx.Err() == nil && !errors.Is(err, errCalledOff) {
+			r.loseEngine(r.opt.Engines[engine].Name(), err)
+		}
+	}()
+}
+
+// comesBack has an engine that the loop counts as lost brought back by the fleet at once.
+func (r *Runtime) comesBack(engine int) {
+	r.engines[engine] = quarantine{lost: true, due: r.clock(), planned: r.engines[engine].planned}
+}
+
 // acquireFirst has the engines started that are to be there from the start, all at once, and the others
 // given back that an earlier run may have left. It returns why those did not come that did not, and
-// whether a Stop came first.
+// whether a Stop came first. Engines of other cells come when the run has begun: their cells wait for it.
 func (r *Runtime) acquireFirst(ctx context.Context) (errs []error, stopped bool) {
 	errs = make([]error, len(r.opt.Engines))
 	if r.opt.Fleet == nil {
@@ -210,9 +225,13 @@ func (r *Runtime) acquireFirst(ctx context.Context) (errs []error, stopped bool)
 	}
 	var all sync.WaitGroup
 	over := make(chan struct{})
-	for _, i := range r.enginesOf(0) {
+	for i := range r.opt.Engines {
 		if i >= r.startsWith() {
 			r.releaseEngine(int32(i))
+			continue
+		}
+		if !r.cfg.Owns(int32(i)) {
+			r.comesBack(i)
 			continue
 		}
 		answer, wait := make(chan error, 1), r.askEngine(int32(i))
@@ -253,17 +272,22 @@ func (r *Runtime) startsWith() int {
 }
 
 // recoverFleet has the fleet make sure of the engines that the loop counts on, after a restart: those of
-// programs on this machine ended with the process before. It gives the others back: what was to give
-// them back may have ended before it did.
+// programs on this machine ended with the process before, and those of cells elsewhere may not. It gives the others back:
+// what was to give them back may have ended before it did.
 func (r *Runtime) recoverFleet() {
 	if r.opt.Fleet == nil || r.finished {
 		return
 	}
-	for _, i := range r.enginesOf(0) {
-		switch r.l.EngineState(i) {
-		case "away":
+	for i := range r.opt.Engines {
+		own := r.cfg.Owns(int32(i))
+		switch state := r.l.EngineState(i); {
+		case state == "away":
 			r.releaseEngine(int32(i))
-		case "serving", "joining":
+		case state == "lost" && !own:
+			r.comesBack(i)
+		case (state == "serving" || state == "joining") && !own:
+			r.ensure(i)
+		case state == "serving" || state == "joining":
 			r.loseEngine(r.opt.Engines[i].Name(), errRecovered)
 			r.engines[i].soon = true
 		}

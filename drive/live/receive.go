@@ -172,7 +172,8 @@ func (r *Runtime) helloOf(number int) (cell.Hello, error) {
 }
 
 // welcome has the engines of a cell join whose process has said hello. What another process of the cell had is lost with
-// that. The last line of the answer has the hello's place, so that the hello counts once all of it is in the log.
+// that. The last line of the answer has the hello's place, so that the hello counts once all of it is in the log. Engines that
+// the fleet has, or is bringing back, join when it says so. Where no other is left a Tick has the hello's place.
 func (r *Runtime) welcome(c *completion) {
 	number := slices.Index(r.opt.Cells, c.origin.Cell) + 1
 	engines := r.enginesOf(number)
@@ -180,16 +181,28 @@ func (r *Runtime) welcome(c *completion) {
 	begins := c.origin
 	begins.Sequence = 0
 	for _, i := range engines {
-		r.engines[i].soon = true // it joins with this very hello
+		r.engines[i].soon = !r.fleet.returning[i] // it joins with this very hello
 	}
 	r.loseCell(number, begins, c.event.Time, nil)
-	for k, i := range engines {
+	var join []int
+	for _, i := range engines {
+		if r.fleet.returning[i] {
+			continue
+		}
 		r.engines[i] = quarantine{due: loop.NoTick, planned: r.engines[i].planned}
+		if r.l.EngineState(i) == "lost" {
+			join = append(join, i)
+		}
+	}
+	for k, i := range join {
 		o := begins
-		if k == len(engines)-1 {
+		if k == len(join)-1 {
 			o = c.origin
 		}
 		r.deliver(&completion{event: loop.Event{Time: c.event.Time, Kind: loop.EngineJoined, Engine: int32(i)}, origin: o})
+	}
+	if len(join) == 0 {
+		r.deliver(&completion{event: loop.Event{Time: c.event.Time, Kind: loop.Tick}, origin: c.origin})
 	}
 }
 
@@ -209,7 +222,7 @@ func (r *Runtime) retained() func(id port.RolloutID) bool {
 // recoverCells has lost engines of cells in other processes tried again after the usual pause. Those of a cell that the log
 // has no hello of join with that.
 func (r *Runtime) recoverCells() {
-	if r.opt.RejoinAfter <= 0 {
+	if r.opt.RejoinAfter <= 0 || r.opt.Fleet != nil { // recoverFleet does so
 		return
 	}
 	for i := range r.opt.Engines {

@@ -82,7 +82,7 @@ func (r *Runtime) quarantine(engine int) {
 		}
 		q.due = r.clock() + q.pause.Nanoseconds()
 		again = fmt.Sprintf("it is tried again in %v, then ever less often, up to every %v", q.pause, rejoinMost*first)
-		if r.leases.lost(r.cfg.CellOf(int32(engine))) {
+		if r.opt.Fleet == nil && r.leases.lost(r.cfg.CellOf(int32(engine))) {
 			again = "it is tried again when its cell is heard"
 		}
 	}
@@ -131,10 +131,11 @@ func (r *Runtime) rejoin() {
 		q := &r.engines[i]
 		now := r.clock()
 		switch {
-		case !q.lost || q.due > now || r.leases.lost(r.cfg.CellOf(int32(i))):
-		case r.opt.Fleet != nil && r.cfg.Owns(int32(i)) && !r.finished:
+		case !q.lost || q.due > now:
+		case r.opt.Fleet != nil && !r.finished: // which may start its cell as well
 			q.due = loop.NoTick
 			r.bringBack(i)
+		case r.leases.lost(r.cfg.CellOf(int32(i))):
 		default:
 			q.lost, q.due = false, loop.NoTick
 			r.deliver(&completion{event: loop.Event{Time: now, Kind: loop.EngineJoined, Engine: int32(i)}})
@@ -146,7 +147,7 @@ func (r *Runtime) rejoin() {
 func (r *Runtime) rejoinDue() int64 {
 	due := loop.NoTick
 	for i := range r.engines {
-		if q := &r.engines[i]; q.lost && !r.leases.lost(r.cfg.CellOf(int32(i))) {
+		if q := &r.engines[i]; q.lost && (r.opt.Fleet != nil || !r.leases.lost(r.cfg.CellOf(int32(i)))) {
 			due = min(due, q.due)
 		}
 	}

@@ -241,6 +241,12 @@ func (e *Engine) forget(why error) {
 	e.notify()
 }
 
+// errReturned is why the weights of a server are unknown that was given back.
+var errReturned = errors.New("it was given back to its fleet")
+
+// Returned implements [port.Returned].
+func (e *Engine) Returned() { e.forget(errReturned) }
+
 // lose says that the server is gone, and ends all streams. What it can is asked anew when it is back.
 func (e *Engine) lose(why error) error {
 	e.mu.Lock()

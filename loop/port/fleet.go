@@ -14,3 +14,10 @@ type Fleet interface {
 	// Release gives an engine back, on which nothing runs. One that is not there is no error.
 	Release(ctx context.Context, engine int) error
 }
+
+// Returned is implemented by engines that forget the server that they had, since a fleet has taken it back: another may come
+// in its place.
+type Returned interface {
+	// Returned says that nothing plays there any more, and that the server ends. It does not block.
+	Returned()
+}

@@ -22,11 +22,16 @@ import (
 
 // Options of the driver.
 type Options struct {
-	// Command is a program and its arguments, in which {port}, {index} and {name} stand for the engine's.
+	// Command is a program and its arguments, in which {port}, {index}, {name} and {cell} stand for the engine's.
 	Command []string
-	// Names and Ports of the engines by their index.
+	// Names and Ports of the engines by their index. Cells are the processes that play on them, empty for this one; nil is that
+	// for all.
 	Names []string
 	Ports []int
+	Cells []string
+	// CellCommand starts a cell before the first of its engines, and {cell} and {index} stand for its name and its number.
+	// The cell ends with the last of them. Nil starts none.
+	CellCommand []string
 	// Dir is where logs go, one a name; it also tells this run's programs from those of another.
 	Dir string
 	// Grace is how long a program may take to end before it is killed; 0 means 10 s.
@@ -41,6 +46,10 @@ type Driver struct {
 	dir  string // absolute
 	mu   sync.Mutex
 	runs []*program // by engine, nil for none
+	// cells are those of engines that were started and not given back.
+	cells map[string]*cell
+	// ending are the programs of cells that were given back, by the cell's name.
+	ending map[string]*program
 }
 
 var _ fleet.Driver = (*Driver)(nil)
@@ -69,7 +78,10 @@ func New(o Options) (*Driver, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	d := &Driver{o: o, dir: dir, runs: make([]*program, len(o.Names))}
+	if o.Cells == nil {
+		o.Cells = make([]string, len(o.Names))
+	}
+	d := &Driver{o: o, dir: dir, runs: make([]*program, len(o.Names)), cells: map[string]*cell{}, ending: map[string]*program{}}
 	if left := sweep(mark(dir)); left > 0 {
 		o.Logf("%d processes of engines that an earlier process of this run had started were still there: they are ended", left)
 	}
@@ -103,14 +115,20 @@ func LookPath(command []string) (path string, err error) {
 
 // words puts an engine's own into a text.
 func (d *Driver) words(engine int, text string) string {
-	return strings.NewReplacer("{port}", strconv.Itoa(d.o.Ports[engine]), "{index}", strconv.Itoa(engine), "{name}", d.o.Names[engine]).Replace(text)
+	return strings.NewReplacer("{port}", strconv.Itoa(d.o.Ports[engine]), "{index}", strconv.Itoa(engine), "{name}", d.o.Names[engine], "{cell}", d.o.Cells[engine]).Replace(text)
 }
 
 // Start starts an engine's program, unless it runs.
 func (d *Driver) Start(ctx context.Context, engine int) error {
+	if err := d.awaitCell(ctx, engine); err != nil {
+		return err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := d.startCell(engine); err != nil {
 		return err
 	}
 	if p := d.runs[engine]; p != nil && p.ended() == nil {
@@ -120,21 +138,30 @@ func (d *Driver) Start(ctx context.Context, engine int) error {
 	if err := d.portFree(engine); err != nil {
 		return err
 	}
-	log, err := d.openLog(engine)
+	p, err := d.start(d.o.Names[engine], d.o.Command, func(word string) string { return d.words(engine, word) })
 	if err != nil {
 		return err
 	}
+	d.runs[engine] = p
+	return nil
+}
+
+// start starts a command that writes to the log of a name.
+func (d *Driver) start(name string, command []string, words func(string) string) (*program, error) {
+	log, err := d.openLog(name)
+	if err != nil {
+		return nil, err
+	}
 	defer log.Close() // the program has its own
-	argv := make([]string, len(d.o.Command))
-	for i, word := range d.o.Command {
-		argv[i] = d.words(engine, word)
+	argv := make([]string, len(command))
+	for i, word := range command {
+		argv[i] = words(word)
 	}
 	p, err := start(argv, append(os.Environ(), mark(d.dir)), log)
 	if err != nil {
-		return fmt.Errorf("starting %s: %w", argv[0], err)
+		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
-	d.runs[engine] = p
-	return nil
+	return p, nil
 }
 
 // portFree refuses to start a program where another already listens: that one would be taken for it.
@@ -147,12 +174,12 @@ func (d *Driver) portFree(engine int) error {
 }
 
 // LogPath is where an engine's program writes to.
-func (d *Driver) LogPath(engine int) string {
-	return filepath.Join(d.dir, d.o.Names[engine]+".log")
-}
+func (d *Driver) LogPath(engine int) string { return d.logOf(d.o.Names[engine]) }
 
-func (d *Driver) openLog(engine int) (*os.File, error) {
-	path := d.LogPath(engine)
+func (d *Driver) logOf(name string) string { return filepath.Join(d.dir, name+".log") }
+
+func (d *Driver) openLog(name string) (*os.File, error) {
+	path := d.logOf(name)
 	if info, err := os.Stat(path); err == nil && info.Size() > logBytesMax {
 		if err := os.Rename(path, path+".1"); err != nil {
 			return nil, err
@@ -161,12 +188,15 @@ func (d *Driver) openLog(engine int) (*os.File, error) {
 	return os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 }
 
-// Alive returns nil while an engine's program runs. Otherwise it tells how the program ended and
+// Alive returns nil while the programs of an engine and of its cell run. Otherwise it tells how one ended and
 // its last words.
 func (d *Driver) Alive(_ context.Context, engine int) error {
 	d.mu.Lock()
-	p := d.runs[engine]
+	p, err := d.runs[engine], d.cellAlive(engine)
 	d.mu.Unlock()
+	if err != nil {
+		return err
+	}
 	if p == nil {
 		return errors.New("its program was not started")
 	}
@@ -176,23 +206,29 @@ func (d *Driver) Alive(_ context.Context, engine int) error {
 	return nil
 }
 
-// Stop ends an engine's program: it is asked to, and killed after the grace.
+// Stop ends an engine's program: it is asked to, and killed after the grace. So is that of its cell with the last of its
+// engines.
 func (d *Driver) Stop(ctx context.Context, engine int) error {
 	d.mu.Lock()
-	p := d.runs[engine]
+	p, last := d.runs[engine], d.leaveCell(engine)
 	d.mu.Unlock()
-	if p == nil {
-		return nil
+	var ending sync.WaitGroup
+	var errs [2]error
+	for i, p := range []*program{p, last} {
+		if p != nil {
+			ending.Go(func() { errs[i] = p.end(ctx, d.o.Grace) })
+		}
 	}
-	if err := p.end(ctx, d.o.Grace); err != nil {
-		return err
+	ending.Wait()
+	if errs[0] != nil {
+		return errors.Join(errs[:]...)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.runs[engine] == p {
 		d.runs[engine] = nil
 	}
-	return nil
+	return errs[1]
 }
 
 // Close ends all programs at once.
