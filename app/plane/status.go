@@ -3,6 +3,7 @@ package plane
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headway-rl/headway/api"
@@ -77,6 +78,9 @@ func (p *Plane) Status() protocol.Status {
 	}
 	s.Bounds = append(s.Bounds, p.used.Bound(p.App.Now(), p.App.Processor)...)
 	s.Cells = p.cells.status(p.App.Now())
+	for i := range s.Cells {
+		s.Cells[i].Away = !slices.ContainsFunc(s.Engines, func(e protocol.Engine) bool { return e.Cell == s.Cells[i].Name && e.State != "away" })
+	}
 	if p.gateway != nil {
 		g := p.gateway.Status()
 		s.Gateway = &g

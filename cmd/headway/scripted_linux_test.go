@@ -36,12 +36,24 @@ func scriptedServer(t *testing.T, script func(r *http.Request, chat string) stri
 // scriptedPolicy is a scriptedServer, with what is behind it.
 func scriptedPolicy(t *testing.T, script func(r *http.Request, chat string) string) (string, *enginetest.PolicyServer) {
 	t.Helper()
-	policy := enginetest.NewPolicyServer(enginetest.PolicyOptions{
-		Policy: enginetest.Policy{Vocabulary: scriptedVocabulary, EOS: scriptedEnd, Length: 12}, Context: scriptedContext, Weights: "as started", Named: versionOfView})
+	policy := newScriptedPolicy()
 	t.Cleanup(policy.Close)
+	front := httptest.NewServer(scriptedFront(policy, script))
+	t.Cleanup(front.Close)
+	return front.URL, policy
+}
+
+// newScriptedPolicy is what is behind a scripted server.
+func newScriptedPolicy() *enginetest.PolicyServer {
+	return enginetest.NewPolicyServer(enginetest.PolicyOptions{
+		Policy: enginetest.Policy{Vocabulary: scriptedVocabulary, EOS: scriptedEnd, Length: 12}, Context: scriptedContext, Weights: "as started", Named: versionOfView})
+}
+
+// scriptedFront is a scripted server in front of a policy.
+func scriptedFront(policy *enginetest.PolicyServer, script func(r *http.Request, chat string) string) http.Handler {
 	behind, err := url.Parse(policy.URL())
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /tokenize", scriptedTokens)
@@ -49,9 +61,7 @@ func scriptedPolicy(t *testing.T, script func(r *http.Request, chat string) stri
 	proxy := httputil.NewSingleHostReverseProxy(behind)
 	mux.HandleFunc("POST /v1/completions", func(w http.ResponseWriter, r *http.Request) { scriptedCompletion(proxy, script, w, r) })
 	mux.Handle("/", proxy)
-	front := httptest.NewServer(mux)
-	t.Cleanup(front.Close)
-	return front.URL, policy
+	return mux
 }
 
 // scriptedModel is its model's directory.

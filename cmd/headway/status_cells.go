@@ -23,6 +23,8 @@ func (p *statusPage) cells(s protocol.Status) {
 		}
 		words := []string{report.Plain(c.Name), fmt.Sprintf("%s, %s", report.Counted(c.Engines, "engine"), report.Counted(c.Slots, "slot"))}
 		switch {
+		case c.Away:
+			words = append(words, "away")
 		case c.SilentS < 0:
 			words = append(words, p.loud("not heard of yet"))
 		case c.Bounds == nil:
