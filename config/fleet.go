@@ -25,7 +25,7 @@ type Fleet struct {
 	StopTimeoutS float64 `json:"stop_timeout_s,omitempty" above:"0" max:"86400"`
 	// Command starts an engine with driver process: program and arguments, in which {port}, {index}, {name} and {cell} stand for the engine's own.
 	Command []string `json:"command,omitempty"`
-	// CellCommand starts the cell of an engine with driver process, before the first of its engines: program and arguments, in which {cell} stands for the cell's name and {index} for its number, from 0. Default none: cells are started otherwise.
+	// CellCommand starts a cell with driver process, before the first of its engines. It is program and arguments, in which {cell} stands for the cell's name, and {index} for its number from 0. Default none: cells are started otherwise.
 	CellCommand []string `json:"cell_command,omitempty"`
 	// Port is that of engine 0 with driver process; engine i has the i-th after it. Default free ones, which engines of cells cannot have.
 	Port int `json:"port,omitempty" min:"1024" max:"65535"`

@@ -269,7 +269,7 @@ type Cell struct {
 	// Engines and Slots are how many the document gives to it.
 	Engines int `json:"engines"`
 	Slots   int `json:"slots"`
-	// Away: a fleet has all of its engines, and nobody waits for the cell.
+	// Away says that a fleet has all of its engines, so that no one waits for the cell.
 	Away bool `json:"away,omitempty"`
 	// Bounds are those of its process, as it said them within the last seconds. They are empty until it has.
 	Bounds []Bound `json:"bounds,omitempty"`
