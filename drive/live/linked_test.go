@@ -89,7 +89,11 @@ func (w *linkedWorld) lead(t *testing.T, ctx context.Context) (live.Result, erro
 		w.offset = resume.Loop.Status().TimeNS
 		w.trainer.restored = false
 	}
-	r := w.runtime(t, resume)
+	return w.leadBy(t, ctx, w.runtime(t, resume))
+}
+
+// leadBy runs a writer until it ends or the context does.
+func (w *linkedWorld) leadBy(t *testing.T, ctx context.Context, r *live.Runtime) (live.Result, error) {
 	ear := link.NewEar(r.Receive, t.Logf)
 	ear.Deal = w.deal
 	w.wire.hear(ear.Take)
