@@ -93,8 +93,8 @@ func TestFleetOfACellThatIsReplaced(t *testing.T) {
 					w.end()
 					<-w.ended
 					f.die(1)
+					after(pause, func() { w.startCell(t) })
 				})
-				after(3*time.Second+pause, func() { w.startCell(t) })
 				wish(t, r, 2900*time.Millisecond, 3) // it starts while the cell is replaced
 				wish(t, r, 40*time.Second, 1)
 				w.leadRuntime(t, t.Context(), r)
