@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/headway-rl/headway/api/calls"
@@ -110,7 +111,9 @@ func (b *builder) modelName() string {
 // templates render chats by the engines that can, or by the server that the document names.
 func (b *builder) templates() (*upstream.Templates, error) {
 	if b.Cfg.Gateway.Template == "" {
-		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: b.OwnUpstreams(), Away: b.OwnAway})
+		own := b.OwnUpstreams()
+		away := func(k int) bool { return b.AwayOf(slices.Index(b.Upstreams, own[k])) }
+		return upstream.NewTemplates(upstream.TemplatesOptions{Engines: own, Away: away})
 	}
 	e := config.Engine{Kind: "vllm", Name: "gateway.template", URL: b.Cfg.Gateway.Template, Slots: 1}
 	server, err := parts.ServerOf(e)

@@ -130,20 +130,6 @@ func (p *Parts) AwayOf(i int) bool {
 	return p.Fleet != nil && p.Fleet.Status()[i].State == fleet.Away
 }
 
-// OwnAway is AwayOf for the k-th of OwnUpstreams.
-func (p *Parts) OwnAway(k int) bool {
-	for i := range p.Upstreams {
-		if p.Upstreams[i] == nil {
-			continue
-		}
-		if k == 0 {
-			return p.AwayOf(i)
-		}
-		k--
-	}
-	return false
-}
-
 // FleetStatus is what the status says of a fleet's engine, nil where there is no fleet.
 func (p *Parts) FleetStatus(i int, now time.Time) *protocol.Started {
 	if p.Fleet == nil {

@@ -68,8 +68,8 @@ func NewEvaluator(ctx context.Context, opt EvaluatorOptions) (*Evaluator, error)
 func (e *Evaluator) Engines() []port.Engine { return e.own.Engines() }
 
 // Evaluate has that many held-out prompts played, from 1, beginning while engines serve version. It returns when all are
-// scored or have failed. It returns without the rest when no engine has been there to play it for a cell's lease. An error says that none could be
-// scored, or that the context ended.
+// scored or have failed. It returns without the rest when no engine has been there to play it for a cell's lease. An error
+// says that none could be scored, or that the context ended.
 func (e *Evaluator) Evaluate(ctx context.Context, version loop.Version, prompts int) (Evaluation, error) {
 	u, err := e.begin(version, prompts)
 	if err != nil {

@@ -2,14 +2,12 @@ package live_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/loop"
-	"github.com/headway-rl/headway/loop/port"
 )
 
 // elasticLinkedWorld is a world whose engines are a fleet's, two of them at the start. Engines 1 and 2 are of the cell b.
@@ -22,14 +20,7 @@ func elasticLinkedWorld(t *testing.T, steps loop.Version) (*linkedWorld, *fakeFl
 	w.change = func(o *live.Options) {
 		change(o)
 		o.Fleet, o.AcquireWithin, o.ReleaseWithin = f, 5*time.Second, time.Second
-		for i, e := range w.engines {
-			e.broken = func(loop.Version) error {
-				if !f.is(i) {
-					return fmt.Errorf("connection refused: %w", port.ErrEngineDown)
-				}
-				return nil
-			}
-		}
+		f.answers(w.engines)
 	}
 	return w, f
 }

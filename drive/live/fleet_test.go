@@ -141,7 +141,13 @@ func elasticWorld(t *testing.T, cfg loop.Config) (*world, *fakeFleet) {
 	w.change = func(o *live.Options) {
 		o.RejoinAfter, o.Fleet, o.AcquireWithin, o.ReleaseWithin = 300*time.Millisecond, f, 5*time.Second, time.Second
 	}
-	for i, e := range w.engines {
+	f.answers(w.engines)
+	return w, f
+}
+
+// answers has engines answer nothing unless they are there.
+func (f *fakeFleet) answers(engines []*fakeEngine) {
+	for i, e := range engines {
 		e.broken = func(loop.Version) error {
 			if !f.is(i) {
 				return fmt.Errorf("connection refused: %w", port.ErrEngineDown)
@@ -149,7 +155,6 @@ func elasticWorld(t *testing.T, cfg loop.Config) (*world, *fakeFleet) {
 			return nil
 		}
 	}
-	return w, f
 }
 
 // wish asks for a number of engines a while after the run has begun.

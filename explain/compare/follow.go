@@ -101,11 +101,9 @@ func ViewOptions(name string, header trace.Header) dashboard.Options {
 	for i, e := range cfg.Engines {
 		if i < len(rules.EngineSlots) {
 			opt.Info.Engines = append(opt.Info.Engines, e.Name)
-		}
-	}
-	if rules.EngineCells != nil {
-		for _, e := range cfg.Engines[:len(opt.Info.Engines)] {
-			opt.Info.Cells = append(opt.Info.Cells, e.Cell)
+			if rules.EngineCells != nil {
+				opt.Info.Cells = append(opt.Info.Cells, e.Cell)
+			}
 		}
 	}
 	return opt

@@ -118,11 +118,8 @@ func (d *drawing) action(a *loop.Action) {
 	case loop.SyncCompleted:
 		d.endFleet()
 	}
-	d.run.Action(a)
-	if a.Kind == loop.ReleaseEngine {
-		for _, slot := range d.run.Left() {
-			d.drawSlot(slot, SpanFailed, 0)
-		}
+	for _, slot := range d.run.Action(a) {
+		d.drawSlot(slot, SpanFailed, 0)
 	}
 }
 

@@ -91,8 +91,8 @@ func (o *Observer) Observe(ev *loop.Event, m *metrics.Measured, actions []loop.A
 	o.judged = false
 	o.event(ev, m)
 	for i := range actions {
-		o.run.Action(&actions[i])
-		o.action(&actions[i])
+		left := o.run.Action(&actions[i])
+		o.action(&actions[i], left)
 	}
 	o.s.Queued = m.QueueGroups
 	o.lost(o.run.Done(ev))
@@ -165,7 +165,8 @@ func (o *Observer) lost(slots []int32) {
 	}
 }
 
-func (o *Observer) action(a *loop.Action) {
+// action takes an action, with the slots that attempts left by it.
+func (o *Observer) action(a *loop.Action, left []int32) {
 	switch a.Kind {
 	case loop.StartRollout:
 		o.start(a)
@@ -176,7 +177,7 @@ func (o *Observer) action(a *loop.Action) {
 			o.leave(a.Group)
 		}
 	case loop.ReleaseEngine:
-		o.lost(o.run.Left())
+		o.lost(left)
 	case loop.GroupQueued, loop.GroupHeld:
 		o.ready(a)
 	case loop.GroupTrained:

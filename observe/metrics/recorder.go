@@ -401,8 +401,7 @@ func (r *Recorder) observeAction(a *loop.Action) {
 	case loop.StartTrainStep, loop.SwitchWeights:
 		r.run.Action(a)
 	case loop.ReleaseEngine:
-		r.run.Action(a)
-		r.lost(r.run.Left(), nil)
+		r.lost(r.run.Action(a), nil)
 	case loop.GroupTrained:
 		r.trained(a)
 	case loop.GroupEnded:

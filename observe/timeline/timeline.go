@@ -121,12 +121,10 @@ func (d *Drawing) Observe(ev loop.Event, environmentNS int64, actions []loop.Act
 	d.queue.event(&ev)
 	for i := range actions {
 		a := &actions[i]
-		d.run.Action(a)
+		left := d.run.Action(a)
 		d.act(a)
-		if a.Kind == loop.ReleaseEngine {
-			for _, slot := range d.run.Left() {
-				d.endRollout(slot, outcome{end: "lost"})
-			}
+		for _, slot := range left {
+			d.endRollout(slot, outcome{end: "lost"})
 		}
 	}
 	for _, slot := range d.run.Done(&ev) {

@@ -147,9 +147,9 @@ func (r *Run) Event(ev *loop.Event) (left []int32) {
 	return r.left
 }
 
-// Action takes an action that followed from the event. With an engine that is given back its cell may be at its end: Left and
-// Dropped say then what ended there.
-func (r *Run) Action(a *loop.Action) {
+// Action takes an action that followed from the event. It returns slots as Event does: with an engine that is given back its
+// cell may be at its end. Of other actions it returns none.
+func (r *Run) Action(a *loop.Action) (left []int32) {
 	switch a.Kind {
 	case loop.StartRollout:
 		r.start(a)
@@ -167,7 +167,9 @@ func (r *Run) Action(a *loop.Action) {
 	case loop.ReleaseEngine:
 		r.left, r.dropped = r.left[:0], r.dropped[:0]
 		r.release(a.Engine)
+		return r.left
 	}
+	return nil
 }
 
 // Done ends a step, after all its actions. It returns slots as Event does: those of an engine that was given up, which no
@@ -311,9 +313,6 @@ func (r *Run) recovered(ev *loop.Event) {
 	}
 	r.empty()
 }
-
-// Left are the slots whose attempts left them with the engine of the newest ReleaseEngine, good until the next part of a step.
-func (r *Run) Left() []int32 { return r.left }
 
 // Dropped are the interrupted attempts that ended with their cell by the newest Event, ReleaseEngine or Done, good until the
 // next.
