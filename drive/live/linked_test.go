@@ -460,7 +460,7 @@ func TestCellIsKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cfg := asyncConfig()
-				cfg.TrainSteps = 120
+				cfg.TrainSteps = 480 // of 0.1 s; the place is taken within 5 s where a hello is lost
 				w := newLinkedWorld(cfg, 4, 0.05)
 				w.startCell(t)
 				kills, replaced := 5, 0
