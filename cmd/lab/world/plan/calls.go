@@ -391,3 +391,29 @@ func (d drawer) unsynced(p *Plan) {
 		p.Faults = append(p.Faults, also)
 	}
 }
+
+// takenOver has a writer stand still, or be cut off, in a publish and in the middle of slow responses. The next writer has engines take
+// the version, and ends when the first is back, which then reads what it has put meanwhile. One world in twelve that could has it.
+func (d drawer) takenOver(p *Plan) {
+	if p.Planes < 2 || p.Brokers > 0 || !d.chance(12) {
+		return
+	}
+	d.calm(p)
+	p.silent()
+	p.Rules.WriterMS, p.Trainer.StepMS = 1000, d.of(20, 100, 300)
+	for i := range p.Engines {
+		p.Engines[i].TokenUS = d.of(100_000, 150_000, 200_000)
+	}
+	hosts := p.hosts()
+	for i := range 5 {
+		at, first := int64(2000+12_000*i), d.IntN(2)
+		away := Fault{Kind: Freeze, Host: hosts["plane"][first], AtMS: at, ForMS: int64(d.of(2000, 3000, 4000))}
+		away.Await = Await{By: away.Host, Writes: "/weights/", N: 1, LaterMS: int64(d.of(0, 5, 20))}
+		if d.chance(2) {
+			away.Kind, away.Other, away.Both = Cut, "broker", true
+		}
+		next := Fault{Kind: Kill, Host: hosts["plane"][1-first], AtMS: at, ForMS: 3000, N: uint64(d.of(1, 10)), Await: away.Await}
+		next.Await.LaterMS += away.ForMS + int64(d.of(100, 300, 1000))
+		p.Faults = append(p.Faults, away, next)
+	}
+}

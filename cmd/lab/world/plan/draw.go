@@ -62,6 +62,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x7265666572))}.references(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x63656c6c73))}.cells(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x756e73796e636564))}.unsynced(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x74616b656e))}.takenOver(&p)
 	p.pace()
 	p.man()
 	p.flipOnce()

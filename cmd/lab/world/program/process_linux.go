@@ -9,7 +9,7 @@ import (
 
 // memoryMax is how much memory one world may write to, in bytes: without a collector, one that runs away would take
 // all that the machine has.
-const memoryMax = 6 << 30
+const memoryMax = 8 << 30
 
 // apart has a program end with this process, and keeps a terminal's Ctrl-C from it: this process then ends it.
 func apart(cmd *exec.Cmd) {
