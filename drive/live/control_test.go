@@ -43,7 +43,7 @@ func (t *stoppingTrainer) Train(ctx context.Context, b port.Batch) (port.StepRep
 func TestControllerIsSilentWhenTheTrainerStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(controlledConfig(2))
-		var before, during *loop.ControlStatus
+		var before *loop.ControlStatus
 		w.change = func(o *live.Options) {
 			o.Trainer = &stoppingTrainer{Trainer: o.Trainer, from: 60, stands: time.Minute}
 			o.OnStep = func(d live.StepDone) {
@@ -53,11 +53,12 @@ func TestControllerIsSilentWhenTheTrainerStops(t *testing.T) {
 			}
 		}
 		r := w.runtime(t, nil)
-		time.AfterFunc(30*time.Second, func() { during = r.View().Status.Control })
+		seen := lookAt(30*time.Second, func() *loop.ControlStatus { return r.View().Status.Control })
 		res, err := r.Run(t.Context())
 		if err != nil || res.Reason != loop.ReasonSteps {
 			t.Fatalf("ended by %v: %v\n%s", res.Reason, err, w.logged)
 		}
+		during := <-seen
 		if before == nil || during == nil || during.State != loop.ControlSilent.String() {
 			t.Fatalf("while the trainer stands the controller is %+v, want it silent", during)
 		}

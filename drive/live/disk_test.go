@@ -94,8 +94,7 @@ func TestFullDisk(t *testing.T) {
 					time.AfterFunc(from, func() { full(s, w) })
 					time.AfterFunc(to, func() { s.set(false, false) })
 				}
-				var during live.View
-				time.AfterFunc(to-time.Second, func() { during = r.View() })
+				seen := lookAt(to-time.Second, r.View)
 				res, err := r.Run(t.Context())
 				if err != nil || res.Reason != loop.ReasonSteps || !res.Status.Ledger.Balanced() {
 					t.Fatalf("ended by %v: %v, ledger %+v", res.Reason, err, res.Status.Ledger)
@@ -103,6 +102,7 @@ func TestFullDisk(t *testing.T) {
 				if at := time.Duration(res.Status.TimeNS); at < to {
 					t.Errorf("the run was over at %v, before there was room again", at)
 				}
+				during := <-seen
 				mu.Lock()
 				defer mu.Unlock()
 				if len(told) == 0 || len(told)%2 != 0 || !told[0] || told[len(told)-1] {

@@ -387,10 +387,10 @@ func TestAnEngineIsGivenBackBehindASlowAcquisition(t *testing.T) {
 				})
 				const wished = 2 * time.Second // it is being brought back
 				wish(t, r, wished, 1)
-				before, after := -1, -1
-				time.AfterFunc(wished-time.Millisecond, func() { before = f.givenBack(1) })
-				time.AfterFunc(wished+c.within+time.Millisecond, func() { after = f.givenBack(1) })
+				given := func() int { return f.givenBack(1) }
+				early, late := lookAt(wished-time.Millisecond, given), lookAt(wished+c.within+time.Millisecond, given)
 				finish(t, w, r)
+				before, after := <-early, <-late
 				if before != 0 || after != 1 || f.released[1] != 1 || f.asked[1] != 2 {
 					t.Errorf("given back %d times when it was wished, %d times %v later, %d times at the end; asked for %d times\n%s",
 						before, after, c.within, f.released[1], f.asked[1], strings.Join(w.logged, "\n"))

@@ -20,6 +20,13 @@ import (
 // after does things at times from now on.
 func after(at time.Duration, do func()) { time.AfterFunc(at, do) }
 
+// lookAt looks at something at a time from now on, in a goroutine of its own. The channel has the answer then.
+func lookAt[T any](at time.Duration, look func() T) <-chan T {
+	seen := make(chan T, 1)
+	after(at, func() { seen <- look() })
+	return seen
+}
+
 // silences are what the log says of the cell's engines: how often one was lost by silence, and joined, and how many rollouts
 // of theirs were scored behind the last of these.
 func (w *linkedWorld) silences(t *testing.T) (lost, joined, scored int) {

@@ -89,22 +89,20 @@ func TestEngineReportedAsGone(t *testing.T) {
 		w := newWorld(cfg)
 		w.change = func(o *live.Options) { o.RejoinAfter = time.Second }
 		r := w.runtime(t, nil)
-		var states []string
 		time.AfterFunc(time.Second, func() {
 			for range 3 {
 				r.EngineLost("engine-0")
 				r.EngineLost("nobody")
 			}
 		})
-		for _, at := range []time.Duration{1500 * time.Millisecond, 2500 * time.Millisecond} {
-			time.AfterFunc(at, func() { states = append(states, r.View().Status.Engines[0].State) })
-		}
+		state := func() string { return r.View().Status.Engines[0].State }
+		lost, back := lookAt(1500*time.Millisecond, state), lookAt(2500*time.Millisecond, state)
 		res, err := r.Run(t.Context())
 		if err != nil || !res.Status.Ledger.Balanced() {
 			t.Fatal(err)
 		}
-		if len(states) != 2 || states[0] != "lost" || states[1] == "lost" {
-			t.Errorf("the engine was %v", states)
+		if lost, back := <-lost, <-back; lost != "lost" || back == "lost" {
+			t.Errorf("the engine was %s, and then %s", lost, back)
 		}
 		if said := strings.Join(w.logged, "\n"); strings.Count(said, "is lost") != 1 || !strings.Contains(said, "reported as gone") {
 			t.Errorf("the log says:\n%s", said)
