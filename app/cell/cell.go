@@ -160,6 +160,7 @@ func (c *Cell) run(ctx context.Context) error {
 	if err != nil {
 		return c.failed(err)
 	}
+	c.kept.retain()
 	l.Plays(share)
 	playing, stop := context.WithCancel(ctx)
 	var players sync.WaitGroup
@@ -259,13 +260,13 @@ func (c *Cell) assemble(ctx context.Context) error {
 	// Claims run out by the silence of workers alone, and not while this process stands still.
 	present := parts.Presence(ctx, c.app.Clock(0), func() bool { return true })
 	host := parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Rarely: c.logf}
-	if c.Rules.ResumeRestart {
-		host.Turns = c.wire
-	}
-	if err := c.Build(host); err != nil {
+	if c.kept, err = c.newPayloads(); err != nil {
 		return err
 	}
-	if c.kept, err = c.newPayloads(); err != nil {
+	if c.Rules.ResumeRestart {
+		host.Turns = c.kept
+	}
+	if err := c.Build(host); err != nil {
 		return err
 	}
 	if c.gateway, err = chat.NewGateway(c.Parts, func() {}, c.logf); err != nil || c.player == nil {

@@ -21,12 +21,15 @@ const (
 )
 
 // payloads keeps what rollouts of the cell have made. Rows of side channels and media lie on the cell's disk, and go to the run's
-// servers with the payload that names them: nothing is sent of a rollout that ends without one. It implements port.Blobs
-// and port.Referring.
+// servers with the payload that names them: nothing is sent of a rollout that ends without one. It implements port.Blobs,
+// port.Referring and port.Turns. Turns are the link's.
 type payloads struct {
+	port.Turns
 	link  *jetstream.Link
 	rows  *file.Store
 	slots chan struct{}
+	// keeps: rows of a rollout stay until its end is in the log, as another process may go on with it.
+	keeps bool
 }
 
 var (
@@ -34,19 +37,27 @@ var (
 	_ port.Referring = (*payloads)(nil)
 )
 
-// newPayloads begins with an empty directory: what a process before has left is of rollouts that nobody goes on with.
+// newPayloads has the rows that a process before has left, if rollouts of it may go on. See retain.
 func (c *Cell) newPayloads() (*payloads, error) {
+	p := &payloads{Turns: c.wire, link: c.wire, slots: make(chan struct{}, sending), keeps: c.Rules.ResumeRestart}
 	dir := filepath.Join(c.own, rowsName)
-	err := os.RemoveAll(dir)
-	p := &payloads{link: c.wire, slots: make(chan struct{}, sending)}
+	var err error
+	if !p.keeps {
+		err = os.RemoveAll(dir)
+	}
 	if err == nil {
-		p.rows, err = file.Create(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax)})
+		p.rows, err = file.OpenBlobs(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax), Always: p.keeps})
 	}
 	if err != nil {
 		return nil, failure.Run("", "cell %s: where rows lie until their rollout ends: %w", c.opt.Cell, err)
 	}
 	c.OnClose(p.rows.Close)
 	return p, nil
+}
+
+// retain removes rows of rollouts of which no turn is kept: nobody goes on with them. The link must have its incarnation.
+func (p *payloads) retain() {
+	p.rows.RetainBlobs(func(id port.RolloutID) bool { return p.KeptTurns(id) > 0 })
 }
 
 // PutReferred implements port.Referring.
@@ -59,7 +70,7 @@ func (p *payloads) PutReferred(s port.Sample) (reference string, err error) {
 	if err != nil {
 		return p.link.Unreferred(s.ID), err
 	}
-	if reference, err = p.link.PutReferred(s); err == nil {
+	if reference, err = p.link.PutReferred(s); err == nil && !p.keeps {
 		err = p.rows.Discard(s.ID)
 	}
 	return reference, err
@@ -94,8 +105,14 @@ func (p *payloads) sendBlob(id port.RolloutID, number int32) error {
 	return p.link.PutBlob(id, number, data)
 }
 
-// Inner implements port.Wrapper: turns are the link's.
-func (p *payloads) Inner() any { return p.link }
+// KeptBlobs implements port.Turns.
+func (p *payloads) KeptBlobs(id port.RolloutID) []int32 { return p.rows.KeptBlobs(id) }
+
+// DropTurns implements port.Turns. Rows go with the turns that name them.
+func (p *payloads) DropTurns(id port.RolloutID) {
+	p.Turns.DropTurns(id)
+	_ = p.rows.Discard(id) // the next call says what could not be deleted
+}
 
 // PutBlob implements port.Blobs.
 func (p *payloads) PutBlob(id port.RolloutID, number int32, data []byte) error {

@@ -3,6 +3,7 @@ package cell
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func writerAndCell(t testing.TB) (*jetstream.Store, *Cell) {
 	must(t, err)
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	o := jetstream.Options{URL: srv.ClientURL(), Run: "r", Logf: t.Logf}
+	o := jetstream.Options{URL: srv.ClientURL(), Run: "r", Logf: t.Logf, CellTurns: true}
 	s, err := jetstream.Open(t.Context(), o)
 	must(t, err)
 	t.Cleanup(func() { _ = s.Close() })
@@ -116,11 +117,45 @@ func TestRowsGoWithTheirPayload(t *testing.T) {
 	must(t, p.rows.Close())
 }
 
+// TestRowsOutliveTheProcess: where rollouts go on in the cell's next process, rows of those of which a turn is kept are there until
+// the end of the rollout is in the log.
+func TestRowsOutliveTheProcess(t *testing.T) {
+	_, c := writerAndCell(t)
+	c.Rules.ResumeRestart = true
+	p, err := c.newPayloads()
+	must(t, err)
+	kept, other := port.RolloutID{Group: 1, Attempt: 1}, port.RolloutID{Group: 1, Sample: 1, Attempt: 1}
+	rows := storetest.Blob(kept, 0, 70_000)
+	must(t, p.PutBlob(kept, 0, rows))
+	must(t, p.PutBlob(other, 0, rows))
+	must(t, p.KeepTurn(kept, 0, []byte("a turn")))
+	must(t, p.rows.Close())
+	_, err = c.wire.Incarnate(t.Context())
+	must(t, err)
+	p, err = c.newPayloads()
+	must(t, err)
+	p.retain()
+	if there, gone := p.KeptBlobs(kept), p.KeptBlobs(other); !slices.Equal(there, []int32{0}) || len(gone) > 0 {
+		t.Errorf("blobs %v of a rollout that goes on, and %v of one of which nothing is kept", there, gone)
+	}
+	sample := storetest.Sample(kept, 5)
+	sample.Channels = []channel.Channel{{Header: channel.Header{Name: channel.RoutedExperts}, Parts: []channel.Part{{Rows: 4, Blob: 0}}}}
+	_, err = p.PutReferred(sample)
+	must(t, err)
+	storetest.CheckBlob(t, p, kept, 0, rows, 0, len(rows)) // the next process may have to send them again
+	p.DropTurns(kept)
+	if there := p.KeptBlobs(kept); len(there) > 0 {
+		t.Errorf("blobs %v of a rollout whose end is in the log", there)
+	}
+	must(t, p.rows.Close())
+}
+
 // BenchmarkRows puts rows of 32,000 tokens of a large mixture of experts in a cell, from its disk to the writer's reference, and then
 // as the writer puts its own to the same server. The time of the cell over that of the writer is reported as "slowdown".
 func BenchmarkRows(b *testing.B) {
 	const rows = 25_000_000
 	s, c := writerAndCell(b)
+	c.Rules.ResumeRestart = true
 	p, err := c.newPayloads()
 	must(b, err)
 	defer p.rows.Close()
@@ -135,6 +170,7 @@ func BenchmarkRows(b *testing.B) {
 		reference, err := p.PutReferred(sample)
 		must(b, err)
 		must(b, s.Refer(id, reference))
+		p.DropTurns(id)
 		b.StopTimer()
 		began := time.Now()
 		must(b, s.PutBlob(port.RolloutID{Group: g, Sample: 1, Attempt: 1}, 0, data))

@@ -156,8 +156,7 @@ func RunRules(cfg config.Config) loop.Config {
 func ServeRules(cfg config.Config) loop.Config {
 	rules := RunRules(cfg)
 	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
-	// Players, tools and sandboxes end with the process, and side channels are in no turn.
-	rules.ResumeRestart = cfg.Environment.Kind == "remote" && len(cfg.Rollout.Channels) == 0 && len(cfg.Scoring.Servers) == 0
+	rules.ResumeRestart = cfg.Environment.Kind == "remote" // players, tools and sandboxes end with the process
 	return rules
 }
 

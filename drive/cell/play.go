@@ -15,6 +15,7 @@ func (c *Cell) play(p *rollout) {
 	began := c.opt.Clock()
 	s, err := c.opt.Environment.Play(p.ctx, p.task, p)
 	environmentNS := max(c.opt.Clock()-began-p.sampleNS, 0)
+	p.side.lacks(&s)
 	if c.opt.Scorer != nil && err == nil && !s.Pruned {
 		err = c.score(p, &s)
 	}

@@ -30,7 +30,9 @@ func (c *Cell) Restore(attempts []loop.Action) (taken int) {
 	turns.RetainTurns(func(id port.RolloutID) bool { return standing[id] != nil })
 	for _, p := range standing {
 		c.running.Go(func() {
-			p.restored(environment.Restore(p.task))
+			progress := environment.Restore(p.task)
+			p.side.goesOn(turns.KeptBlobs(p.task.ID), progress.Blobs)
+			p.restored(progress)
 			c.play(p)
 		})
 	}

@@ -1,6 +1,7 @@
 package cell
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,9 @@ type sideRows struct {
 	put func(number int32, data []byte) error
 	// blobs is how many the attempt has put.
 	blobs int32
+	// before are blobs that a process before this one has put, of numbers below first.
+	before map[int32]bool
+	first  int32
 	// prompt and known are those of the present turn, channels what it has brought.
 	prompt, known int
 	channels      []channel.Channel
@@ -25,6 +29,35 @@ type sideRows struct {
 	refused func(error)
 	// err is why the store keeps no blobs any more; lack of room is no such reason.
 	err error
+}
+
+// goesOn goes on behind the blobs that a process before this one has put: there are those of numbers, and turns name some below
+// named.
+func (s *sideRows) goesOn(numbers []int32, named int32) {
+	s.before, s.blobs = map[int32]bool{}, named
+	for _, number := range numbers {
+		s.before[number] = true
+		s.blobs = max(s.blobs, number+1)
+	}
+	s.first = s.blobs
+}
+
+// lacks leaves out the rows of turns of a process before this one that are not there any more, as on another disk.
+func (s *sideRows) lacks(sample *port.Sample) {
+	if s.before == nil || len(sample.Channels) == 0 {
+		return
+	}
+	kept, lost := make([]channel.Channel, 0, len(sample.Channels)), 0
+	for _, c := range sample.Channels {
+		parts := slices.DeleteFunc(slices.Clone(c.Parts), func(p channel.Part) bool { return p.Blob < s.first && !s.before[p.Blob] })
+		lost += len(c.Parts) - len(parts)
+		if c.Parts = parts; len(parts) > 0 {
+			kept = append(kept, c)
+		}
+	}
+	if sample.Channels = kept; lost > 0 && s.refused != nil {
+		s.refused(errors.New("turns were kept, and their rows lay on a disk that this process does not have"))
+	}
 }
 
 // begin makes ready for a turn after so many tokens, of which rows of passes are known before a row.

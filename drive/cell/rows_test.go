@@ -233,3 +233,42 @@ func TestRowsThatAreRefused(t *testing.T) {
 		t.Errorf("a store that fails: %v, %v", s.err, s.channels)
 	}
 }
+
+// TestRowsGoOn: a rollout goes on behind the blobs that its turns name, and behind others that are there. Rows of turns that are gone
+// are left out of its sample, and its operator is told.
+func TestRowsGoOn(t *testing.T) {
+	sample := func() port.Sample {
+		return port.Sample{Channels: []channel.Channel{
+			{Header: routedRows, Parts: []channel.Part{{Rows: 2, Blob: 0}, {Start: 2, Rows: 2, Blob: 1}, {Start: 4, Rows: 2, Blob: 5}}},
+			{Header: routedRows, Sequence: 1, Parts: []channel.Part{{Rows: 2, Blob: 1}}},
+		}}
+	}
+	said := 0
+	side := func() sideRows { return sideRows{refused: func(error) { said++ }} }
+	for name, c := range map[string]struct {
+		there       []int32
+		named, next int32
+		parts       []int // of each channel that is left
+	}{
+		"the same disk":            {[]int32{1, 0}, 2, 2, []int{3, 1}},
+		"a turn that was not kept": {[]int32{0, 1, 2, 4}, 2, 5, []int{3, 1}},
+		"another disk":             {nil, 2, 2, []int{1}},
+		"one is lost":              {[]int32{1}, 2, 2, []int{2, 1}},
+	} {
+		s, x := side(), sample()
+		said = 0
+		s.goesOn(c.there, c.named)
+		s.lacks(&x)
+		var parts []int
+		for _, k := range x.Channels {
+			parts = append(parts, len(k.Parts))
+		}
+		if s.blobs != c.next || !slices.Equal(parts, c.parts) || (said > 0) != (len(c.there) < 2) {
+			t.Errorf("%s: blobs from %d on, %v parts are left, told %d times", name, s.blobs, parts, said)
+		}
+	}
+	s, x := side(), sample()
+	if s.lacks(&x); len(x.Channels) != 2 || len(x.Channels[0].Parts) != 3 {
+		t.Errorf("of a rollout that began here %v are left", x.Channels)
+	}
+}

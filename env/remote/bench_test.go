@@ -48,6 +48,7 @@ type nowhere struct{}
 func (nowhere) KeepTurn(port.RolloutID, int32, []byte) error { return nil }
 func (nowhere) KeptTurns(port.RolloutID) int                 { return 0 }
 func (nowhere) ReadTurns(port.RolloutID) ([][]byte, error)   { return nil, nil }
+func (nowhere) KeptBlobs(port.RolloutID) []int32             { return nil }
 func (nowhere) UnkeepTurns(port.RolloutID) error             { return nil }
 func (nowhere) DropTurns(port.RolloutID)                     {}
 func (nowhere) RetainTurns(stands func(port.RolloutID) bool) {}

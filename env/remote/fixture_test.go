@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop"
+	"github.com/headway-rl/headway/loop/channel"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -32,6 +33,8 @@ type slot struct {
 	err   error
 	mu    sync.Mutex
 	asked []port.SampleRequest
+	// rows: each response has some, in a blob of its own.
+	rows bool
 	// stopped: Check had stopped the response, or it was dropped. A deaf slot never hears of it; one
 	// that is slow to hear only when it has a token.
 	stopped, deaf, slow bool
@@ -61,7 +64,11 @@ func (s *slot) Sample(ctx context.Context, req port.SampleRequest) (port.Generat
 	if s.err != nil {
 		return port.Generation{}, s.err
 	}
-	return port.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}, nil
+	g := port.Generation{Tokens: []int32{n, n + 1}, Logprobs: []float32{-0.5, -0.25}, Versions: []loop.Version{1, 2}, Truncated: n == 2}
+	if s.rows {
+		g.Channels = []channel.Channel{{Header: channel.Header{Name: "scores", DType: channel.F32, Align: channel.Sampled}, Parts: []channel.Part{{Rows: 2, Blob: n - 1}}}}
+	}
+	return g, nil
 }
 
 // dropped is closed when a response is to end at once, as far as the slot hears of it.

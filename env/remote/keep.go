@@ -163,6 +163,11 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 		for _, m := range b.mask {
 			p.Sampled += int(m)
 		}
+		for i := range b.channels {
+			for _, part := range b.channels[i].Parts {
+				p.Blobs = max(p.Blobs, part.Blob+1)
+			}
+		}
 	}
 	p.Turns = s.record.others + len(s.record.turns)
 	return p

@@ -16,12 +16,16 @@ type Turns interface {
 	KeptTurns(id RolloutID) int
 	// ReadTurns returns them, by rising number from 0.
 	ReadTurns(id RolloutID) ([][]byte, error)
+	// KeptBlobs returns the numbers of an attempt's blobs ([Blobs]), in any order. A process that goes on with the attempt uses
+	// higher ones.
+	KeptBlobs(id RolloutID) []int32
 	// UnkeepTurns has the attempt end with this process: once it returns, no other finds a turn of it. An error says that one
 	// goes on with it, or may.
 	UnkeepTurns(id RolloutID) error
 	// DropTurns says that the turns of an attempt are no longer needed. A restart may find them again.
 	DropTurns(id RolloutID)
-	// RetainTurns drops, after a restart and before anything else is kept, the turns of every attempt that does not stand.
+	// RetainTurns drops, after a restart and before anything else is kept, the turns of every attempt that does not stand. So it
+	// does with blobs of one that has no payload. Those of an attempt that stands are there until it ends.
 	RetainTurns(stands func(RolloutID) bool)
 }
 
@@ -35,5 +39,9 @@ type Restorer interface {
 	Restore(task RolloutRequest) Progress
 }
 
-// Progress is how far a rollout has come: how many turns have ended, and how many tokens the policy has sampled in them.
-type Progress struct{ Turns, Sampled int }
+// Progress is how far a rollout has come: how many turns have ended, and how many tokens the policy has sampled in them. Blobs is
+// above the numbers of all blobs that they name.
+type Progress struct {
+	Turns, Sampled int
+	Blobs          int32
+}

@@ -221,6 +221,29 @@ func (p *payloads) dropBlobs(group loop.GroupID, unwanted func(b *blob) bool) {
 	p.blobs.groups[group] = kept
 }
 
+// KeptBlobs returns the numbers of an attempt's blobs, in any order.
+func (s *Store) KeptBlobs(id port.RolloutID) (all []int32) {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, b := range p.blobs.groups[id.Group] {
+		if b.id == id {
+			all = append(all, b.number)
+		}
+	}
+	return all
+}
+
+// RetainBlobs drops, after a restart, the blobs of every attempt that does not stand.
+func (s *Store) RetainBlobs(stands func(port.RolloutID) bool) {
+	p := s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for group := range p.blobs.groups {
+		p.dropBlobs(group, func(b *blob) bool { return !stands(b.id) })
+	}
+}
+
 // retainBlobs drops the blobs of every attempt whose payload is not kept. One that never had a payload is of a process
 // that died before its put, which nobody goes on with.
 func (p *payloads) retainBlobs() {

@@ -139,6 +139,22 @@ func Open(dir string, o Options) (*Store, error) {
 	return s, nil
 }
 
+// OpenBlobs opens a directory for blobs alone, which is made if it is missing: it has no log. Blobs of a process
+// before are there.
+func OpenBlobs(dir string, o Options) (*Store, error) {
+	s, err := newStore(dir, o)
+	if err != nil {
+		return nil, err
+	}
+	if s.payloads, err = openPayloads(s.stateDir(), s.options); err == nil {
+		err = s.syncDirs()
+	}
+	if err != nil {
+		return nil, s.abandon(err)
+	}
+	return s, nil
+}
+
 // newStore makes the directories and takes the lock.
 func newStore(dir string, o Options) (*Store, error) {
 	if err := o.Validate(); err != nil {
@@ -222,6 +238,19 @@ func (s *Store) Close() error {
 	defer s.snapshotMutex.Unlock()
 	s.logMutex.Lock()
 	defer s.logMutex.Unlock()
+	if errors.Is(s.logErr, ErrClosed) {
+		return nil
+	}
+	err := errors.Join(s.closeLog(), s.payloads.close())
+	s.log, s.logErr = nil, ErrClosed
+	s.unlock()
+	if err != nil {
+		return fmt.Errorf("store: closing: %w", err)
+	}
+	return nil
+}
+
+func (s *Store) closeLog() error {
 	if s.log == nil {
 		return nil
 	}
@@ -232,11 +261,5 @@ func (s *Store) Close() error {
 	if noSpace(finished) {
 		finished = nil // every line is there
 	}
-	err := errors.Join(finished, s.logFile.Sync(), s.logFile.Close(), s.payloads.close())
-	s.log, s.logErr = nil, ErrClosed
-	s.unlock()
-	if err != nil {
-		return fmt.Errorf("store: closing: %w", err)
-	}
-	return nil
+	return errors.Join(finished, s.logFile.Sync(), s.logFile.Close())
 }

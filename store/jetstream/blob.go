@@ -291,12 +291,15 @@ func (p *payloads) drops(group loop.GroupID, unwanted func(b *blob) bool) {
 }
 
 // retainBlobs drops the blobs of every attempt whose payload is not kept. One that never had a payload is of a process
-// that died before its put, which nobody goes on with. A cell may still put its own, of an attempt that counts.
+// that died before its put. A cell may still put its own, of an attempt that counts. Of turns, and of attempts that have any,
+// RetainTurns decides.
 func (p *payloads) retainBlobs(counts func(port.RolloutID) bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for group := range p.blobs.groups {
-		p.drops(group, func(b *blob) bool { return !b.ofTurn() && !p.keeps(b) && (b.epoch > 0 || !counts(b.id)) }) // of turns RetainTurns decides
+		p.drops(group, func(b *blob) bool {
+			return !b.ofTurn() && !p.keeps(b) && (b.epoch > 0 || !counts(b.id)) && len(p.whole(b.id)) == 0
+		})
 	}
 }
 

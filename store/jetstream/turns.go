@@ -99,6 +99,19 @@ func (b *blob) ofTurn() bool { return b.number < 0 }
 // KeptTurns implements port.Turns.
 func (s *Store) KeptTurns(id port.RolloutID) int { return len(s.payloads.turns(id)) }
 
+// KeptBlobs implements port.Turns.
+func (s *Store) KeptBlobs(id port.RolloutID) (all []int32) {
+	p := &s.payloads
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	for _, b := range p.blobs.groups[id.Group] {
+		if b.id == id && !b.ofTurn() {
+			all = append(all, b.number)
+		}
+	}
+	return all
+}
+
 // ReadTurns implements port.Turns. The error is that of ReadBlob.
 func (s *Store) ReadTurns(id port.RolloutID) (all [][]byte, err error) {
 	for _, b := range s.payloads.turns(id) {
@@ -116,7 +129,8 @@ func (s *Store) DropTurns(id port.RolloutID) {
 	s.payloads.dropBlobs(id.Group, func(b *blob) bool { return b.id == id && b.ofTurn() })
 }
 
-// RetainTurns implements port.Turns. It drops turns behind a missing one too: their numbers are used again.
+// RetainTurns implements port.Turns. It drops turns behind a missing one too: their numbers are used again. A blob of a cell
+// stays, as in retainBlobs.
 func (s *Store) RetainTurns(stands func(port.RolloutID) bool) {
 	p := &s.payloads
 	p.mutex.Lock()
@@ -128,6 +142,11 @@ func (s *Store) RetainTurns(stands func(port.RolloutID) bool) {
 				turns[b.id] = len(p.whole(b.id))
 			}
 		}
-		p.drops(group, func(b *blob) bool { return b.ofTurn() && int(turnOf(b.number)) >= turns[b.id] })
+		p.drops(group, func(b *blob) bool {
+			if b.ofTurn() {
+				return int(turnOf(b.number)) >= turns[b.id]
+			}
+			return b.epoch > 0 && turns[b.id] == 0 && !p.keeps(b)
+		})
 	}
 }

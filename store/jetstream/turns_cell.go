@@ -257,6 +257,9 @@ func (l *Link) ReadTurns(id port.RolloutID) (all [][]byte, err error) {
 	return r.upToGap(), nil
 }
 
+// KeptBlobs implements port.Turns. There are none: blobs that a process before has sent go with its own payload.
+func (*Link) KeptBlobs(port.RolloutID) []int32 { return nil }
+
 // UnkeepTurns implements port.Turns: it deletes the first message, without which there is no claim. A process that has marked
 // the attempt before may have read it.
 func (l *Link) UnkeepTurns(id port.RolloutID) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -53,7 +54,9 @@ func TestTurns(t *testing.T) {
 	kept := keep(t, s, stands, 4)
 	keep(t, s, falls, 2)
 	keep(t, s, ended, 2)
-	must(t, s.PutBlob(ended, 0, []byte("rows")))
+	for _, id := range []port.RolloutID{stands, falls, ended} {
+		must(t, s.PutBlob(id, 0, []byte("rows")))
+	}
 	must(t, s.PutSample(storetest.Sample(ended, 10)))
 	readTurns(t, s, stands, kept)
 	if err := s.KeepTurn(stands, 3, nil); err == nil || !strings.Contains(err.Error(), "turn 3 of g1/0, attempt 2 was put before") {
@@ -74,6 +77,11 @@ func TestTurns(t *testing.T) {
 		readTurns(t, s, falls, nil)
 		readTurns(t, s, ended, nil)
 		storetest.CheckBlob(t, s, ended, 0, []byte("rows"), 0, 4)
+		storetest.CheckBlob(t, s, stands, 0, []byte("rows"), 0, 4)
+		if there, gone := s.KeptBlobs(stands), s.KeptBlobs(falls); !slices.Equal(there, []int32{0}) || len(gone) > 0 {
+			t.Errorf("blobs %v of an attempt that stands, and %v of one that does not", there, gone)
+		}
+		must(t, s.PutBlob(falls, 0, []byte("rows")))
 		must(t, s.KeepTurn(stands, int32(len(kept)), []byte("one more")))
 		kept = append(kept, []byte("one more"))
 		readTurns(t, s, stands, kept)
