@@ -392,6 +392,27 @@ func (d drawer) unsynced(p *Plan) {
 	}
 }
 
+// midChat has planes and cells begin anew between turns of chats, whose answers have rows. One world in sixteen that could has it.
+func (d drawer) midChat(p *Plan) {
+	hosts := p.hosts()
+	if p.Store.PayloadBytesMax > 0 || p.Store.Prompt > 0 || p.dropsLong() || !d.chance(16) {
+		return
+	}
+	d.calm(p)
+	p.rows()
+	if p.Chat == nil {
+		p.Chat = &Chat{Choices: 1, WaitMS: d.of(500, 1000)}
+	}
+	p.Chat.Turns = 3
+	for range 3 {
+		f := Fault{Kind: Kill, AtMS: d.soon(p), ForMS: int64(d.of(50, 300)), N: 1}
+		f.Await = Await{By: "worker", Hears: "v1 completions", N: uint64(d.of(1, 2, 3)), LaterMS: int64(d.of(0, 1, 5))}
+		for _, f.Host = range append(slices.Clone(hosts["plane"]), hosts["cell"]...) {
+			p.Faults = append(p.Faults, f)
+		}
+	}
+}
+
 // takenOver has a writer stand still, or be cut off, in a publish and in the middle of slow responses. The next writer has engines take
 // the version, and ends when the first is back, which then reads what it has put meanwhile. One world in twelve that could has it.
 func (d drawer) takenOver(p *Plan) {
