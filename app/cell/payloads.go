@@ -111,7 +111,7 @@ func (p *payloads) KeptBlobs(id port.RolloutID) []int32 { return p.rows.KeptBlob
 // DropTurns implements port.Turns. Rows go with the turns that name them.
 func (p *payloads) DropTurns(id port.RolloutID) {
 	p.Turns.DropTurns(id)
-	_ = p.rows.Discard(id) // the next call says what could not be deleted
+	_ = p.rows.Discard(id) // a file that cannot be deleted takes room, and no more
 }
 
 // PutBlob implements port.Blobs.

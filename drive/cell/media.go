@@ -96,15 +96,21 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err erro
 		m.Blob, m.Data = number, nil
 	}
 	if c.referring != nil {
-		if reference, err = c.referring.PutReferred(*s); noSpace(err) {
+		reference, err = c.referring.PutReferred(*s)
+		switch {
+		case noSpace(err):
 			p.leaveOut(s, err)
+		case errors.Is(err, port.ErrBlobDamaged) || errors.Is(err, port.ErrNoBlob): // of rows, or else again
+			p.leaveOut(s, err)
+			reference, err = c.referring.PutReferred(*s)
 		}
 		return reference, err
 	}
 	return "", c.opt.Payloads.PutSample(*s)
 }
 
-// leaveOut leaves the rows of engines out of a sample, for whose payload there is no room. Scores stay, and wait for it.
+// leaveOut leaves the rows of engines out of a sample, for whose payload there is no room, or which the cell's disk has lost. Scores
+// stay.
 func (p *rollout) leaveOut(s *port.Sample, why error) {
 	scores := slices.Clone(s.Channels) // the environment may hold its own
 	scores = slices.DeleteFunc(scores, func(c channel.Channel) bool { return !slices.Contains(p.scores, c.Name) })

@@ -3,6 +3,7 @@ package cell
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"testing"
 	"time"
@@ -142,9 +143,10 @@ func TestMediaTakeTheRoomOfRows(t *testing.T) {
 	}
 }
 
-// fullOnce is a store of a cell that has no room for the first payload.
+// fullOnce is a store of a cell that fails with the first payload.
 type fullOnce struct {
 	port.Blobs
+	by   error
 	puts []port.Sample
 }
 
@@ -153,15 +155,22 @@ func (*fullOnce) Discard(port.RolloutID) error { return nil }
 func (*fullOnce) Forget(loop.GroupID) error    { return nil }
 func (f *fullOnce) PutReferred(s port.Sample) (string, error) {
 	if f.puts = append(f.puts, s); len(f.puts) == 1 {
-		return "what was put", port.ErrNoSpace
+		return "what was put", fmt.Errorf("a test: %w", f.by)
 	}
 	return "all", nil
 }
 
-// A payload for which a cell finds no room gives up the rows of engines, and keeps scores.
+// A payload for which a cell finds no room, or whose rows its disk has lost, gives up the rows of engines, and keeps scores.
 func TestPayloadsTakeTheRoomOfRows(t *testing.T) {
+	for by, waited := range map[error]int{port.ErrNoSpace: 1, port.ErrBlobDamaged: 0, port.ErrNoBlob: 0} {
+		checkGivesUpRows(t, by, waited)
+	}
+}
+
+func checkGivesUpRows(t *testing.T, by error, waited int) {
+	t.Helper()
 	c, p, s, _, waits := full(t)
-	store := &fullOnce{}
+	store := &fullOnce{by: by}
 	c.referring, c.opt.Payloads = store, store
 	refusals := 0
 	p.side.refused = func(error) { refusals++ }
@@ -170,8 +179,8 @@ func TestPayloadsTakeTheRoomOfRows(t *testing.T) {
 	s.Channels = append(s.Channels, scores)
 	reference := ""
 	err := c.opt.Space.Write(p.ctx, nil, func() (err error) { reference, err = c.putSample(p, s); return err })
-	if err != nil || *waits != 1 || refusals != 1 || reference != "all" {
-		t.Errorf("%d waits, %d refusals, reference %q: %v", *waits, refusals, reference, err)
+	if err != nil || *waits != waited || refusals != 1 || reference != "all" {
+		t.Errorf("%v: %d waits, %d refusals, reference %q: %v", by, *waits, refusals, reference, err)
 	}
 	if len(store.puts) != 2 || len(store.puts[0].Channels) != 2 || !reflect.DeepEqual(store.puts[1].Channels, []channel.Channel{scores}) {
 		t.Errorf("it puts %+v", store.puts)
