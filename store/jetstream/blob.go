@@ -297,8 +297,9 @@ func (p *payloads) retainBlobs(counts func(port.RolloutID) bool) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for group := range p.blobs.groups {
+		turns := p.turnsOf(group)
 		p.drops(group, func(b *blob) bool {
-			return !b.ofTurn() && !p.keeps(b) && (b.epoch > 0 || !counts(b.id)) && len(p.whole(b.id)) == 0
+			return !b.ofTurn() && !p.keeps(b) && (b.epoch > 0 || !counts(b.id)) && turns[b.id] == 0
 		})
 	}
 }

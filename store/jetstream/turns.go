@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -93,6 +95,17 @@ func (p *payloads) whole(id port.RolloutID) (all []*blob) {
 	return all
 }
 
+// turnsOf is how many turns each attempt of a group has, up to the first that is missing. p.mutex must be held.
+func (p *payloads) turnsOf(group loop.GroupID) map[port.RolloutID]int {
+	turns := map[port.RolloutID]int{}
+	for _, b := range p.blobs.groups[group] {
+		if _, counted := turns[b.id]; b.ofTurn() && !counted {
+			turns[b.id] = len(p.whole(b.id))
+		}
+	}
+	return turns
+}
+
 // ofTurn reports whether the blob holds a turn.
 func (b *blob) ofTurn() bool { return b.number < 0 }
 
@@ -135,13 +148,9 @@ func (s *Store) RetainTurns(stands func(port.RolloutID) bool) {
 	p := &s.payloads
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	for group, all := range p.blobs.groups {
-		turns := map[port.RolloutID]int{}
-		for _, b := range all {
-			if _, counted := turns[b.id]; b.ofTurn() && !counted && stands(b.id) {
-				turns[b.id] = len(p.whole(b.id))
-			}
-		}
+	for group := range p.blobs.groups {
+		turns := p.turnsOf(group)
+		maps.DeleteFunc(turns, func(id port.RolloutID, _ int) bool { return !stands(id) })
 		p.drops(group, func(b *blob) bool {
 			if b.ofTurn() {
 				return int(turnOf(b.number)) >= turns[b.id]

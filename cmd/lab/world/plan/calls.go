@@ -394,10 +394,10 @@ func (d drawer) unsynced(p *Plan) {
 
 // midChat has planes and cells begin anew between turns of chats, whose answers have rows. One world in sixteen that could has it.
 func (d drawer) midChat(p *Plan) {
-	hosts := p.hosts()
 	if p.Store.PayloadBytesMax > 0 || p.Store.Prompt > 0 || p.dropsLong() || !d.chance(16) {
 		return
 	}
+	hosts := p.hosts()
 	d.calm(p)
 	p.rows()
 	if p.Chat == nil {
