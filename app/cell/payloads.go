@@ -49,7 +49,7 @@ func (c *Cell) newPayloads() (*payloads, error) {
 		p.rows, err = file.OpenBlobs(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax), Always: p.keeps})
 	}
 	if err != nil {
-		return nil, failure.Run("", "cell %s: where rows lie until their rollout ends: %w", c.opt.Cell, err)
+		return nil, failure.Run("give the cell a disk that it can write, or remove "+dir+": rollouts go on without the rows in it", "cell %s: where rows lie until their rollout ends: %w", c.opt.Cell, err)
 	}
 	c.OnClose(p.rows.Close)
 	return p, nil
