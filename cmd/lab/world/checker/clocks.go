@@ -36,11 +36,13 @@ func (c *check) clocks() clocks {
 		out[i] = span{math.MinInt64, math.MaxInt64}
 	}
 	for _, e := range c.acknowledged() {
-		s := &out[c.log.segment(e.n)]
+		segment := c.log.segment(e.n)
+		s := &out[segment]
 		t := c.log.time(e.n)
 		s.from = max(s.from, e.began-t)
-		if w, known := c.writers[c.log.segment(e.n)]; !known || e.what == "finish" || w.to == e.to && !c.started(e.to, e.at, c.lines[w.line].AtNS) {
-			s.to = min(s.to, e.at-t) // else a process before has answered, and its successor found the version later
+		w, known := c.writers[segment]
+		if segment == 0 || e.what == "finish" || known && w.to == e.to && !c.started(e.to, e.at, c.lines[w.line].AtNS) {
+			s.to = min(s.to, e.at-t) // else a process before may have answered, and its successor found the version later
 		}
 	}
 	return out
