@@ -41,11 +41,19 @@ func (c *check) clocks() clocks {
 		t := c.log.time(e.n)
 		s.from = max(s.from, e.began-t)
 		w, known := c.writers[segment]
-		if segment == 0 || e.what == "finish" || known && w.to == e.to && !c.started(e.to, e.at, c.lines[w.line].AtNS) {
+		if e.what == "finish" || !c.stood(e) && (segment == 0 || known && w.to == e.to && !c.started(e.to, e.at, c.lines[w.line].AtNS)) {
 			s.to = min(s.to, e.at-t) // else a process before may have answered, and its successor found the version later
 		}
 	}
 	return out
+}
+
+// stood says whether the plane that answered a publish may have stood still before it took the version through its loop, which
+// it does right after the answer.
+func (c *check) stood(e logTime) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool {
+		return o.host == e.to && (o.kind == "freeze" || o.kind == "drag") && o.from <= e.at+second && o.to >= e.began
+	})
 }
 
 // started says whether a host was started after a time, and at another at the latest.

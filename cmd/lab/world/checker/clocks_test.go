@@ -123,6 +123,14 @@ func TestAVersionIsFoundLater(t *testing.T) {
 		if got := c.clocks()[1].to; got != want {
 			t.Errorf("%v: at most %d, want %d", said, got, want)
 		}
+		c.outages = []outage{{span{2 * second, 3 * second}, "plane1", "freeze", ""}}
+		if got := c.clocks()[1].to; said[1] == "plane1" && got != 10*second {
+			t.Errorf("%v of a plane that stood still then: at most %d, want what the finish says", said, got)
+		}
+		c.outages, c.writers = nil, nil
+		if got := c.clocks()[1].to; got != 10*second {
+			t.Errorf("%v, and nobody heard the writer: at most %d, want what the finish says", said, got)
+		}
 	}
 }
 
