@@ -17,6 +17,7 @@ import (
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/store/storetest"
 )
 
@@ -501,4 +502,58 @@ func TestCellIsKilled(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestWordsWaitForOthers: a word of a cell begins a turn of the loop when the turn before is 20 ms old, and no word waits longer. One
+// of weights does not wait.
+func TestWordsWaitForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const apart = 20 * time.Millisecond
+		w := newLinkedWorld(asyncConfig(), 1, 0)
+		type turn struct {
+			at         time.Time
+			own, words int
+		}
+		var turns []turn
+		change := w.change
+		w.change = func(o *live.Options) {
+			change(o)
+			o.Observe = func(ev *loop.Event, _ *metrics.Measured, _ []loop.Action) {
+				if now := time.Now(); len(turns) == 0 || !turns[len(turns)-1].at.Equal(now) {
+					turns = append(turns, turn{at: now})
+				}
+				last := &turns[len(turns)-1]
+				switch {
+				case ev.Kind == loop.Tick:
+				case ev.Slot >= 2 || ev.Engine > 0:
+					last.words++
+					if ev.Kind == loop.WeightsLoaded || ev.Kind == loop.WeightsSwitched {
+						last.own++
+						if waited := o.Clock() - ev.Time; waited > int64(apart/10) { // the first says itself once it is heard
+							t.Errorf("%v at %v waited for %v", ev.Kind, last.at, time.Duration(waited))
+						}
+					}
+					if waited := time.Duration(o.Clock() - ev.Time); waited > apart {
+						t.Errorf("%v at %v waited for %v", ev.Kind, last.at, waited)
+					}
+				default:
+					last.own++
+				}
+			}
+		}
+		w.startCell(t)
+		w.leadsWithoutLoss(t)
+		gathered := 0
+		for i, at := range turns[2:] { // the run's beginning is no turn
+			if apartOf := at.at.Sub(turns[i+1].at); at.own == 0 && at.words > 0 && apartOf < apart {
+				t.Errorf("turn %d has words alone, and begins %v after the one before", i+2, apartOf)
+			}
+			if at.words > 1 {
+				gathered++
+			}
+		}
+		if gathered < 5 {
+			t.Errorf("%d of %d turns have several words", gathered, len(turns))
+		}
+	})
 }

@@ -88,6 +88,10 @@ func (r *Runtime) Receive(ev *cell.Event) error {
 		c := r.completionOf(ev)
 		c.hello = ev.Hello
 		err = r.take(c)
+		switch ev.Kind {
+		case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed, loop.EngineLost, loop.EngineJoined:
+			r.outside.wake() // engines wait for what follows
+		}
 	}
 	if refusal, refused := errors.AsType[*cell.Refusal](err); (!refused || refusal.Want > 0) && r.leases.hear(number) {
 		r.outside.wake() // the engines of a cell that was lost are tried again, unless a hello has had them join

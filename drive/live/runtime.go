@@ -79,6 +79,8 @@ type Runtime struct {
 	reason   loop.Reason
 	// tick is the instant at which the loop wants a Tick.
 	tick int64
+	// wordsAt is the instant before which words of cells do not begin a turn.
+	wordsAt int64
 	// outstanding counts effects under way.
 	outstanding int
 	// ends counts what ended since the last train step, against a stall.
@@ -245,17 +247,28 @@ func (r *Runtime) Run(ctx context.Context) (res Result, err error) {
 	return res, nil
 }
 
+// wordsApart is how old a turn is before words of cells begin the next one, in nanoseconds: each turn wakes the log, its mirror and
+// those who follow it, which costs more than the words do.
+const wordsApart = 20e6
+
 // serve takes what arrives, one turn after the other, until the loop has finished.
 func (r *Runtime) serve(ctx context.Context) error {
-	stop, one := r.stop, [1]completion{}
+	stop, first := r.stop, []completion(nil)
 	for !r.finished {
-		first := one[:0]
-		due, disarm := r.armTick()
+		words, tick := r.words, r.tick
+		if len(first) > 0 { // a word waits for others
+			words, tick = nil, r.wordsAt
+		}
+		due, disarm := r.armTick(tick)
 		select {
 		case c := <-r.inbox:
 			first = append(first, r.ended(c))
-		case c := <-r.words:
+		case c := <-words:
 			first = append(first, r.ended(c))
+			if r.clock() < r.wordsAt {
+				disarm()
+				continue
+			}
 		case <-due:
 		case <-r.outside.signal:
 		case <-r.view.timer:
@@ -274,14 +287,15 @@ func (r *Runtime) serve(ctx context.Context) error {
 		if err := r.turn(first...); err != nil {
 			return err
 		}
+		first = first[:0]
 	}
 	return nil
 }
 
 // armTick starts a timer for the instant at which the loop wants a Tick, a lost
 // engine is to be tried again, or a cell may be lost.
-func (r *Runtime) armTick() (due <-chan time.Time, disarm func()) {
-	at := min(r.tick, r.rejoinDue(), r.plannedDue(), r.lookDue())
+func (r *Runtime) armTick(tick int64) (due <-chan time.Time, disarm func()) {
+	at := min(r.tick, tick, r.rejoinDue(), r.plannedDue(), r.lookDue())
 	if at == loop.NoTick {
 		return nil, func() {}
 	}
@@ -315,6 +329,7 @@ func (r *Runtime) ended(c completion) completion {
 // actions. A Tick is delivered before what came after its instant, and not before
 // that instant has come.
 func (r *Runtime) turn(first ...completion) error {
+	r.wordsAt = r.clock() + wordsApart
 	r.pending = append(r.pending[:0], first...)
 drain:
 	for {

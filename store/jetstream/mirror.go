@@ -19,6 +19,10 @@ const (
 	mirrorBuffer = 16 << 20
 	// mirrorRetry is after how long a mirror that could not be written is tried again.
 	mirrorRetry = time.Second
+	// mirrorEvery is for how long lines gather before they are written to the mirror.
+	mirrorEvery = 100 * time.Millisecond
+	// mirrorMuch is how much is written at once.
+	mirrorMuch = 64 << 10
 )
 
 // mirror writes the log's lines to a file as well. A nil mirror does nothing.
@@ -45,6 +49,7 @@ type mirror struct {
 	dead    bool   // the file is written no more
 	ending  bool
 	wake    chan struct{}
+	hurry   chan struct{} // does not let lines gather
 	done    chan struct{}
 }
 
@@ -54,7 +59,7 @@ func openMirror(s *Store) (*mirror, error) {
 		return nil, nil
 	}
 	m := &mirror{store: s, path: s.options.TracePath, epoch: s.events.epoch, own: s.embedded == nil,
-		offered: s.events.lines(), wake: make(chan struct{}, 1), done: make(chan struct{})}
+		offered: s.events.lines(), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if m.own {
 		err = m.place()
@@ -65,7 +70,7 @@ func openMirror(s *Store) (*mirror, error) {
 		// The run goes on without it, as it does where the mirror cannot be written later on.
 		s.options.Logf("store: the mirror %s: %v; it is completed when it can be written", m.path, err)
 		m.behind, err = true, nil
-		m.poke()
+		m.poke(m.wake)
 	}
 	if err != nil {
 		m.free()
@@ -224,13 +229,17 @@ func (m *mirror) offer(first int64, text []byte) {
 	default:
 		m.waiting = append(m.waiting, text...)
 	}
+	much := len(m.waiting) > mirrorMuch
 	m.mutex.Unlock()
-	m.poke()
+	m.poke(m.wake)
+	if much {
+		m.poke(m.hurry)
+	}
 }
 
-func (m *mirror) poke() {
+func (m *mirror) poke(whom chan struct{}) {
 	select {
-	case m.wake <- struct{}{}:
+	case whom <- struct{}{}:
 	default:
 	}
 }
@@ -247,6 +256,7 @@ func (m *mirror) run() {
 		case <-m.store.ctx.Done():
 			return
 		}
+		m.gather()
 		m.mutex.Lock()
 		ending := m.ending
 		text := m.waiting
@@ -272,7 +282,7 @@ func (m *mirror) run() {
 			if ending || !m.store.pause(m.store.ctx, mirrorRetry) {
 				return
 			}
-			m.poke()
+			m.poke(m.wake)
 		}
 		failing = err != nil
 		m.mutex.Lock()
@@ -282,8 +292,25 @@ func (m *mirror) run() {
 			return
 		}
 		if ending {
-			m.poke()
+			m.poke(m.wake)
 		}
+	}
+}
+
+// gather waits for more lines, which are packed and written together, unless there are many or the mirror is closed.
+func (m *mirror) gather() {
+	m.mutex.Lock()
+	hurries := m.ending || m.behind
+	m.mutex.Unlock()
+	if hurries {
+		return
+	}
+	timer := time.NewTimer(mirrorEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-m.hurry:
+	case <-m.store.ctx.Done():
 	}
 }
 
@@ -330,7 +357,8 @@ func (m *mirror) close() error {
 	m.mutex.Lock()
 	m.ending = true
 	m.mutex.Unlock()
-	m.poke()
+	m.poke(m.hurry)
+	m.poke(m.wake)
 	<-m.done
 	defer m.free()
 	m.mutex.Lock()
