@@ -37,21 +37,29 @@ func TestPolicyServerChat(t *testing.T) {
 
 // An abort of all ends every response with its reason and the mark of the end. A deaf server says that it has taken weights.
 func TestPolicyServerLies(t *testing.T) {
-	deaf, asked := true, make(chan string, 1)
+	deaf, answered := true, make(chan string, 1)
 	s := NewPolicyServer(PolicyOptions{Policy: Policy{Vocabulary: 64, EOS: 4, Length: 1 << 40}, Context: 1 << 20, Weights: "v0", Step: time.Millisecond,
-		Deaf: func() bool { return deaf }, Asked: func(id string) { asked <- id }})
+		Deaf: func() bool { return deaf }, Answered: func(id string) { answered <- id }})
 	defer s.Close()
 	res := long(t, s)
 	defer res.Body.Close()
-	if id := <-asked; id != "cmpl-long-0" {
-		t.Errorf("asked for %q", id)
-	}
 	if _, err := res.Body.Read(make([]byte, 1)); err != nil { // it is under way
 		t.Fatal(err)
 	}
 	s.AbortAll()
 	if text, _ := io.ReadAll(res.Body); !bytes.Contains(text, []byte(`"abort"`)) || !bytes.HasSuffix(text, []byte("data: [DONE]\n\n")) {
 		t.Errorf("aborted: %.300s", text)
+	}
+	short := NewPolicyServer(PolicyOptions{Policy: Policy{Vocabulary: 64, EOS: 4, Length: 2}, Context: 1 << 20, Weights: "v0",
+		Answered: func(id string) { answered <- id + " in full" }})
+	defer short.Close()
+	whole := long(t, short)
+	defer whole.Body.Close()
+	if _, err := io.ReadAll(whole.Body); err != nil {
+		t.Fatal(err)
+	}
+	if id := <-answered; id != "cmpl-long-0 in full" {
+		t.Errorf("answered %q, want the response that was not aborted", id)
 	}
 	for _, want := range []string{"v0", "v1"} {
 		status, _ := post(t, s.URL()+"/collective_rpc", `{"method":"reload_weights","kwargs":{"weights_path":"/somewhere/v1"}}`)

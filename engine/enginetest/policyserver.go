@@ -54,10 +54,10 @@ type PolicyOptions struct {
 	Step time.Duration
 	// Chat: it renders chats, and its text leaves out the EOS.
 	Chat bool
-	// Deaf reports, for an update of weights, whether the server only says that it has taken it. Asked is called with the
-	// id of each streamed response that is asked for. Nil for neither.
-	Deaf  func() bool
-	Asked func(id string)
+	// Deaf reports, for an update of weights, whether the server only says that it has taken it. Answered is called with
+	// the id of each streamed response that has reached its end, while its caller is there. Nil for neither.
+	Deaf     func() bool
+	Answered func(id string)
 	// Named is the name of the weights in a directory, or why they cannot be read; nil for its last element.
 	Named func(dir string) (string, error)
 }

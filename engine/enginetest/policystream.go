@@ -241,9 +241,6 @@ func (o *sampling) run(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s := o.server
-	if s.opt.Asked != nil {
-		s.opt.Asked(o.id)
-	}
 	aborted := &underway{stop: make(chan struct{})}
 	s.mu.Lock()
 	s.running[o.id] = aborted
@@ -277,6 +274,9 @@ func (o *sampling) run(w http.ResponseWriter, r *http.Request) {
 	}
 	if o.send(w, o.last()) == nil {
 		_, _ = w.Write([]byte("data: [DONE]\n\n"))
+		if s.opt.Answered != nil && r.Context().Err() == nil {
+			s.opt.Answered(o.id)
+		}
 	}
 }
 

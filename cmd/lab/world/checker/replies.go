@@ -23,11 +23,14 @@ type reply struct {
 // checkReplies reports calls that were sent again under their key, to one plane between two starts of it, and got
 // another reply.
 func (c *check) checkReplies() {
-	started, first := map[string]int{}, map[string]reply{}
+	started, first, twins := map[string]int{}, map[string]reply{}, map[string]bool{}
 	for i := range c.lines {
 		l := &c.lines[i]
 		if l.Kind == "start" {
 			started[l.Host] = i
+		}
+		if l.Kind == "fault" && strings.HasPrefix(l.Text, "twin ") {
+			twins[l.Host] = true // from here on another program may answer
 		}
 		x := l.Exchange
 		if x == nil || x.Key == "" || !strings.HasPrefix(x.Path, "/api/v1/") || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
@@ -35,7 +38,7 @@ func (c *check) checkReplies() {
 			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
 			continue
 		}
-		if x.BeganNS < c.lines[started[x.To]].AtNS {
+		if twins[x.To] || x.BeganNS < c.lines[started[x.To]].AtNS {
 			continue // the program before may have answered it
 		}
 		r := reply{line: i, program: started[x.To], began: x.BeganNS, text: x.Response}

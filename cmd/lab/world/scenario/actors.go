@@ -111,7 +111,7 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 			time.Sleep(time.Duration(e.LoadMS) * time.Millisecond)
 			return weightsOf(dir)
 		},
-		Asked: l.asked, Deaf: l.deaf,
+		Answered: l.answered, Deaf: l.deaf,
 	})
 	w.mu.Lock()
 	w.servers[h.Name] = server
@@ -138,10 +138,10 @@ func verify(rw http.ResponseWriter, r *http.Request) {
 type liar struct {
 	w            *World
 	engine, user string       // user is the role or the name of the hosts whose programs use the engine
-	seenBy       atomic.Value // the programs that had it serve, as a string
+	seenBy       atomic.Value // the programs that it has answered, as a string
 }
 
-func (l *liar) asked(id string) {
+func (l *liar) answered(id string) {
 	if strings.Contains(id, "hw-") { // a rollout's, and no question of what the engine can
 		l.seenBy.Store(l.w.programs(l.user))
 	}
