@@ -7,14 +7,19 @@ import (
 	"fmt"
 	"io"
 	"sort"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// readAhead is how many messages of the log a reader is sent before it asks for more.
-const readAhead = 64
+const (
+	// readAhead is how many messages of the log a reader is sent before it asks for more.
+	readAhead = 64
+	// silenceOfReader is more than the 10 s within which a reader that waits finds that the server says nothing.
+	silenceOfReader = 15 * time.Second
+)
 
 // logReader reads the log's lines from one on, message by message.
 type logReader struct {
@@ -193,12 +198,26 @@ func (s *Store) seekLine(ctx context.Context, line int64) (uint64, error) {
 	return first + uint64(n), nil
 }
 
+// next returns a reader's next message. A connection that is tried often while nobody waits here fills the places that the client
+// library has for that, and the word that it is back is lost. The reader then waits for that word alone, and would do so for ever.
+// Waiting anew, it looks whether the server says anything.
+func next(ctx context.Context, it jetstream.MessagesContext) (jetstream.Msg, error) {
+	for {
+		try, cancel := context.WithTimeout(ctx, silenceOfReader)
+		m, err := it.Next(jetstream.NextContext(try))
+		cancel()
+		if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+			return m, err
+		}
+	}
+}
+
 // message returns the next whole lines, which may be none, io.EOF after the last message.
 func (r *logReader) message() ([]byte, error) {
 	if r.end != 0 && r.next > r.end {
 		return nil, io.EOF
 	}
-	m, err := r.it.Next(jetstream.NextContext(r.ctx))
+	m, err := next(r.ctx, r.it)
 	if err != nil {
 		if r.ctx.Err() != nil && r.store.ctx.Err() != nil {
 			return nil, ErrClosed

@@ -62,9 +62,9 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 	}
 	defer it.Stop()
 	parts, torn := map[string]*place{}, map[chunkOf]*blob{}
-	next := first
-	for next <= last {
-		m, err := it.Next(jetstream.NextContext(ctx))
+	at := first
+	for at <= last {
+		m, err := next(ctx, it)
 		if err != nil {
 			return err
 		}
@@ -72,10 +72,10 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 		if err != nil {
 			return err
 		}
-		for seq := meta.Sequence.Stream; next < seq; next++ {
-			p.room.gap(next)
+		for seq := meta.Sequence.Stream; at < seq; at++ {
+			p.room.gap(at)
 		}
-		next++
+		at++
 		size, _ := strconv.Atoi(m.Headers().Get(headerSize))
 		if err := p.takeMessage(meta.Sequence.Stream, m.Headers(), size, parts, torn); err != nil {
 			return fmt.Errorf("message %d: %w", meta.Sequence.Stream, err)
@@ -84,8 +84,8 @@ func (p *payloads) scan(ctx context.Context, first, last uint64) error {
 			break
 		}
 	}
-	for ; next <= last; next++ {
-		p.room.gap(next)
+	for ; at <= last; at++ {
+		p.room.gap(at)
 	}
 	for _, at := range parts { // whose writer died in the middle, or whose cell has not sent the rest
 		for _, seq := range at.seqs {
