@@ -223,6 +223,11 @@ func (c *check) twin(cell string) bool {
 	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "twin" && o.host == cell })
 }
 
+// twinBetween says whether a cell had a second process at some time between two.
+func (c *check) twinBetween(cell string, from, to int64) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "twin" && o.host == cell && o.from <= to && o.to >= from })
+}
+
 // lags says whether a cell gave out a claim whose attempt had ended by the log, and may not have heard of that.
 func (c *check) lags(k *claim) bool {
 	a := c.log.attempts[k.id]

@@ -151,3 +151,29 @@ func TestClaimOfACellThatLags(t *testing.T) {
 		}
 	}
 }
+
+// A second process of a cell has replies of its own.
+func TestReplyOfATwin(t *testing.T) {
+	for _, test := range []struct {
+		what  string
+		o     outage
+		wrong int
+	}{
+		{"it came between the two calls", outage{span{2 * second, 3 * second}, "cell0", "twin", ""}, 0},
+		{"it was there at both", outage{span{second / 2, 8 * second}, "cell0", "twin", ""}, 0},
+		{"it came later", outage{span{6 * second, 8 * second}, "cell0", "twin", ""}, 1},
+		{"it was gone before", outage{span{second / 4, second / 2}, "cell0", "twin", ""}, 1},
+		{"of another cell", outage{span{2 * second, 3 * second}, "cell1", "twin", ""}, 1},
+		{"another fault", outage{span{2 * second, 3 * second}, "cell0", "freeze", ""}, 1},
+	} {
+		ask := func(began, at int64, reply string) history.Line {
+			return history.Line{AtNS: at, Host: "worker0", Kind: "exchange", Exchange: &history.Exchange{
+				BeganNS: began, To: "cell0", Method: "POST", Path: "/api/v1/rollouts/claim", Key: "k", Status: 200, Response: []byte(reply)}}
+		}
+		c := &check{count: map[string]int{}, outages: []outage{test.o}}
+		c.lines = []history.Line{{Host: "cell0", Kind: "start"}, ask(second, 3*second/2, "a"), ask(4*second, 5*second, "b")}
+		if c.checkReplies(); len(c.found) != test.wrong {
+			t.Errorf("%s: %v", test.what, c.found)
+		}
+	}
+}

@@ -21,16 +21,13 @@ type reply struct {
 }
 
 // checkReplies reports calls that were sent again under their key, to one plane between two starts of it, and got
-// another reply.
+// another reply. A twin of a cell knows none of the replies of the process before it.
 func (c *check) checkReplies() {
-	started, first, twins := map[string]int{}, map[string]reply{}, map[string]bool{}
+	started, first := map[string]int{}, map[string]reply{}
 	for i := range c.lines {
 		l := &c.lines[i]
 		if l.Kind == "start" {
 			started[l.Host] = i
-		}
-		if l.Kind == "fault" && strings.HasPrefix(l.Text, "twin ") {
-			twins[l.Host] = true // from here on another program may answer
 		}
 		x := l.Exchange
 		if x == nil || x.Key == "" || !strings.HasPrefix(x.Path, "/api/v1/") || x.Lost == nil && (x.Status != 200 || x.Error != "") ||
@@ -38,7 +35,7 @@ func (c *check) checkReplies() {
 			slices.ContainsFunc(keyless, func(path string) bool { return strings.HasPrefix(x.Path, path) }) {
 			continue
 		}
-		if twins[x.To] || x.BeganNS < c.lines[started[x.To]].AtNS {
+		if x.BeganNS < c.lines[started[x.To]].AtNS {
 			continue // the program before may have answered it
 		}
 		r := reply{line: i, program: started[x.To], began: x.BeganNS, text: x.Response}
@@ -51,7 +48,7 @@ func (c *check) checkReplies() {
 			first[call] = r
 			continue
 		}
-		if was.program == r.program && l.AtNS-was.began < repliesLast && !bytes.Equal(was.text, r.text) {
+		if was.program == r.program && l.AtNS-was.began < repliesLast && !bytes.Equal(was.text, r.text) && !c.twinBetween(x.To, was.began, l.AtNS) {
 			c.fail(RuleReply, i, "%s asked %s of %s again under one key, and got the reply %.200q instead of %.200q, which line %d got", l.Host, x.Path, x.To, r.text, was.text, was.line)
 		}
 	}
