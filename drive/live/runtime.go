@@ -255,11 +255,11 @@ const wordsApart = 20e6
 func (r *Runtime) serve(ctx context.Context) error {
 	stop, first := r.stop, []completion(nil)
 	for !r.finished {
-		words, tick := r.words, r.tick
+		words, at := r.words, int64(loop.NoTick)
 		if len(first) > 0 { // a word waits for others
-			words, tick = nil, r.wordsAt
+			words, at = nil, r.wordsAt
 		}
-		due, disarm := r.armTick(tick)
+		due, disarm := r.armTick(at)
 		select {
 		case c := <-r.inbox:
 			first = append(first, r.ended(c))
@@ -293,9 +293,9 @@ func (r *Runtime) serve(ctx context.Context) error {
 }
 
 // armTick starts a timer for the instant at which the loop wants a Tick, a lost
-// engine is to be tried again, or a cell may be lost.
-func (r *Runtime) armTick(tick int64) (due <-chan time.Time, disarm func()) {
-	at := min(r.tick, tick, r.rejoinDue(), r.plannedDue(), r.lookDue())
+// engine is to be tried again, or a cell may be lost, and for one beside these.
+func (r *Runtime) armTick(at int64) (due <-chan time.Time, disarm func()) {
+	at = min(at, r.tick, r.rejoinDue(), r.plannedDue(), r.lookDue())
 	if at == loop.NoTick {
 		return nil, func() {}
 	}

@@ -262,7 +262,7 @@ func (p *payloads) unneeded(b *blob) {
 		}
 	}
 	if p.room.due() {
-		p.poke()
+		poke(p.wake)
 	}
 }
 

@@ -70,7 +70,7 @@ func openMirror(s *Store) (*mirror, error) {
 		// The run goes on without it, as it does where the mirror cannot be written later on.
 		s.options.Logf("store: the mirror %s: %v; it is completed when it can be written", m.path, err)
 		m.behind, err = true, nil
-		m.poke(m.wake)
+		poke(m.wake)
 	}
 	if err != nil {
 		m.free()
@@ -231,16 +231,17 @@ func (m *mirror) offer(first int64, text []byte) {
 	}
 	much := len(m.waiting) > mirrorMuch
 	m.mutex.Unlock()
-	m.poke(m.wake)
+	poke(m.wake)
 	if much {
-		m.poke(m.hurry)
+		poke(m.hurry)
 	}
 }
 
-func (m *mirror) poke(whom chan struct{}) {
+// poke wakes whoever waits at a channel with room for one, now or when it looks.
+func poke(wake chan struct{}) {
 	select {
-	case whom <- struct{}{}:
-	default:
+	case wake <- struct{}{}:
+	default: // it has been poked already
 	}
 }
 
@@ -282,7 +283,7 @@ func (m *mirror) run() {
 			if ending || !m.store.pause(m.store.ctx, mirrorRetry) {
 				return
 			}
-			m.poke(m.wake)
+			poke(m.wake)
 		}
 		failing = err != nil
 		m.mutex.Lock()
@@ -292,7 +293,7 @@ func (m *mirror) run() {
 			return
 		}
 		if ending {
-			m.poke(m.wake)
+			poke(m.wake)
 		}
 	}
 }
@@ -357,8 +358,8 @@ func (m *mirror) close() error {
 	m.mutex.Lock()
 	m.ending = true
 	m.mutex.Unlock()
-	m.poke(m.hurry)
-	m.poke(m.wake)
+	poke(m.hurry)
+	poke(m.wake)
 	<-m.done
 	defer m.free()
 	m.mutex.Lock()

@@ -94,15 +94,7 @@ func (p *payloads) drop(at place) {
 	}
 	p.cached -= int64(cap(at.body))
 	if p.room.due() || p.tight() {
-		p.poke()
-	}
-}
-
-// poke has the reclaimer look.
-func (p *payloads) poke() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
+		poke(p.wake)
 	}
 }
 

@@ -113,15 +113,8 @@ func (b *batch) add(x *put) bool {
 		return false
 	}
 	b.waiting = append(b.waiting, x)
-	b.poke()
+	poke(b.wake)
 	return true
-}
-
-func (b *batch) poke() {
-	select {
-	case b.wake <- struct{}{}:
-	default:
-	}
 }
 
 // next takes what goes into one message, nothing if nobody waits.
@@ -137,7 +130,7 @@ func (b *batch) next(limit int) []*put {
 	clear(b.waiting[:n])
 	b.waiting = append(b.waiting[:0], b.waiting[n:]...)
 	if len(b.waiting) > 0 {
-		b.poke()
+		poke(b.wake)
 	}
 	return out
 }
@@ -163,7 +156,7 @@ func (p *payloads) commitSmall(w *lease) {
 			if rest == 0 {
 				return
 			}
-			p.batch.poke()
+			poke(p.batch.wake)
 			continue
 		}
 		if puts := p.batch.next(limit); len(puts) > 0 {
@@ -272,7 +265,7 @@ func (p *payloads) send(w *lease, messages []*nats.Msg, seqs []uint64) error {
 		case failed == nil:
 			return nil
 		case noSpace(failed):
-			p.poke()
+			poke(p.wake)
 			return fmt.Errorf("store: %w: payloads: %w", port.ErrNoSpace, failed)
 		case !transient(failed):
 			return fmt.Errorf("store: payloads take no more: %w", failed)

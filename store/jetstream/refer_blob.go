@@ -214,6 +214,6 @@ func (p *payloads) refer(sent *sentBlob) {
 		p.room.note(seq, stored(c.String(), int(min(c.limit, c.size-c.chunk*c.limit))), needs)
 	}
 	if p.room.due() {
-		p.poke()
+		poke(p.wake)
 	}
 }

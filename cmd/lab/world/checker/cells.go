@@ -1,6 +1,7 @@
 package checker
 
 import (
+	"math"
 	"slices"
 	"strings"
 )
@@ -220,7 +221,7 @@ func (c *check) cutOff(cell string, from, to int64) bool {
 
 // twin says whether a cell had a second process beside the first, which answers and has nothing to say any more.
 func (c *check) twin(cell string) bool {
-	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "twin" && o.host == cell })
+	return c.twinBetween(cell, math.MinInt64, math.MaxInt64)
 }
 
 // twinBetween says whether a cell had a second process at some time between two.
