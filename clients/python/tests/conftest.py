@@ -92,6 +92,12 @@ class Serve:
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
+    def end(self) -> None:
+        """SIGTERM: it ends in order, and its files have all that happened."""
+        assert self._process is not None
+        self._process.terminate()
+        self._process.wait()
+
     def stop(self) -> None:
         """End it, whatever it does."""
         if self._process is not None and self._process.poll() is None:

@@ -235,6 +235,7 @@ def test_it_is_said(
     heard = [line for line in server.output if "nats off the engines" in line]
     assert len(heard) == 1
     assert "at version 3" in heard[0]
+    server.end()
     findings = headway.load(tmp_path / "runs" / "serve").diagnose().findings
     finding = next(f for f in findings if f.code == "forward_pass")
     assert "Likely temperature" in finding.evidence[0]
