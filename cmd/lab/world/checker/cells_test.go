@@ -93,12 +93,16 @@ func TestAClaimMayBeLostWithWhoGaveIt(t *testing.T) {
 		host   string
 		broken bool
 	}{{1, "cell0", false}, {1, "worker0", false}, {1, "plane0", true}, {0, "plane0", false}, {0, "cell0", true}} {
-		c := &check{count: map[string]int{}, outages: []outage{{span{2 * second, 3 * second}, test.host, "power", ""}}, ending: history.Ending{Finished: true}}
+		c := &check{count: map[string]int{}, said: &testimony{}, outages: []outage{{span{2 * second, 3 * second}, test.host, "power", ""}}, ending: history.Ending{Finished: true}}
 		c.log = &ledger{c: c, times: []int64{0, second, 5 * second}}
 		c.log.rules.EngineCells = []int{0, 1}
 		e := &expiry{check: c, clocks: clocks{{0, 0}}}
 		if e.givenToNobody(&attempt{began: 1, ended: 2, engine: test.engine}); says(c.found, RuleClaim) != test.broken {
 			t.Errorf("engine %d, %s: %+v", test.engine, test.host, c.found)
+		}
+		c.found, c.said = nil, &testimony{unkept: []call{{to: "plane1", began: 2 * second, at: 6 * second}}}
+		if e.givenToNobody(&attempt{began: 1, ended: 2, engine: test.engine}); says(c.found, RuleClaim) != (test.broken && test.engine != 0) {
+			t.Errorf("engine %d, %s, with a claim that could not be kept: %+v", test.engine, test.host, c.found)
 		}
 	}
 }

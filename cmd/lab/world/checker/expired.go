@@ -137,7 +137,8 @@ func (e *expiry) claimEnded(a *attempt) {
 }
 
 // givenToNobody reports an attempt that ended for its worker's silence, though no worker had it and no answer to one can
-// have been lost. A cell gives out the claims of its own engines, and a plane those of the others.
+// have been lost. A cell gives out the claims of its own engines, and a plane those of the others. Whoever could not keep a
+// claim may have kept it for the next process.
 func (e *expiry) givenToNobody(a *attempt) {
 	from, ok := e.log.earliest(e.clocks, a.began)
 	to, ok2 := e.log.latest(e.clocks, a.ended)
@@ -148,7 +149,8 @@ func (e *expiry) givenToNobody(a *attempt) {
 	if e.log.rules.cellOf(a.engine) != 0 {
 		gives = "cell"
 	}
-	if !slices.ContainsFunc(e.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && o.between("worker", gives) }) {
+	lost := slices.ContainsFunc(e.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && o.between("worker", gives) })
+	if !lost && !slices.ContainsFunc(e.said.unkept, func(n call) bool { return n.began <= to && n.at >= from && strings.HasPrefix(n.to, gives) }) {
 		e.fail(RuleClaim, -1, "%v ended by event %d for its worker's silence, and no worker had been given it", a.id, a.ended)
 	}
 }

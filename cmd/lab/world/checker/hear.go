@@ -140,8 +140,9 @@ type testimony struct {
 	ranks int
 	// connecting are all calls of trainers that connect, and asks those for a batch, whatever came of them.
 	connecting, asks []call
-	// ended are the calls that were told that the run has ended.
+	// ended are the calls that were told that the run has ended, unkept those for claims that could not be kept.
 	ended     []call
+	unkept    []call
 	manifests []versionSaid
 	files     []fileSaid
 	named     []named
@@ -392,6 +393,9 @@ func (t *testimony) claim(at call, x *history.Exchange) {
 		t.unanswered[at.host] = at.began
 	case at.whole && at.status < 300:
 		delete(t.unanswered, at.host)
+	}
+	if at.status == 503 && bytes.Contains(x.Response, []byte("claims cannot be kept")) {
+		t.unkept = append(t.unkept, at)
 	}
 	if !t.read(at, x.Response, &reply) {
 		return
