@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
 	"net/http"
 	"runtime/debug"
 	"slices"
@@ -181,7 +181,9 @@ func (c *call) first() {
 
 // choice is one response of a request.
 type choice struct {
-	index      int
+	index int
+	// key begins the names of its calls.
+	key        historyKey
 	transcript transcript
 	scanner    *calls.Scanner
 	reply      protocol.TurnReply
@@ -200,6 +202,7 @@ func (c *call) newChoice(index int) *choice {
 	ch := &choice{index: index, transcript: transcript{gateway: c.gateway}, hidden: c.req.hidden}
 	if c.req.chat {
 		ch.transcript.dialect = c.gateway.opt.Calls
+		ch.key = c.prompt.history().next(fmt.Append(nil, c.rollout, index))
 	}
 	ch.scanner = calls.NewScanner(ch.transcript.dialect, c.req.offered, c.req.callable)
 	if ch.transcript.dialect.Thinks(c.prompt.tokens) {
@@ -232,7 +235,7 @@ func (c *choice) hear(parts []part, last bool, s *calls.Out) {
 func (c *choice) note(d *calls.Delta) {
 	if d.Name != "" {
 		if d.ID == "" {
-			d.ID = "call_" + rand.Text()
+			d.ID = c.key.call(len(c.calls))
 		}
 		c.calls = append(c.calls, toolCall{ID: d.ID, Type: "function", Function: calledByName{Name: d.Name}})
 	}

@@ -3,8 +3,10 @@ package gateway
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/binary"
 	"encoding/json"
+	"strconv"
 )
 
 // historyKey stands for a chat up to one of its messages, tools included: two chats have the same
@@ -22,6 +24,12 @@ func (k historyKey) next(message []byte) historyKey {
 	var next historyKey
 	hash.Sum(next[:0])
 	return next
+}
+
+// call names the n-th call of a tool behind a history. A response that is told again has its calls by the same names.
+func (k historyKey) call(n int) string {
+	key := k.next(strconv.AppendInt(nil, int64(n), 10))
+	return "call_" + base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(key[:16])
 }
 
 // tokensKey stands for a prompt of tokens.
