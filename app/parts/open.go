@@ -165,15 +165,21 @@ func (p *Parts) openTrainer() (err error) {
 	return nil
 }
 
+// PlayerName is what players inside a control plane or a cell call themselves.
+const PlayerName = "headway-serve"
+
 // openEnvironment makes the environment of workers in other processes; the embedded one was made before.
 func (p *Parts) openEnvironment() (err error) {
 	if p.Cfg.Environment.Kind == "embedded" {
 		return nil
 	}
-	g := p.Cfg.Gateway
+	g, player := p.Cfg.Gateway, ""
+	if p.Cfg.Environment.Played() {
+		player = PlayerName
+	}
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Turns: p.host.Turns,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Turns: p.host.Turns, Player: player,
 	})
 	if err != nil {
 		return err

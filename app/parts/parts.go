@@ -156,7 +156,7 @@ func RunRules(cfg config.Config) loop.Config {
 func ServeRules(cfg config.Config) loop.Config {
 	rules := RunRules(cfg)
 	rules.TrainerAsks = cfg.Trainer.Kind == "remote"
-	rules.ResumeRestart = cfg.Environment.Kind == "remote" // players, tools and sandboxes end with the process
+	rules.ResumeRestart = cfg.Environment.Kind != "embedded"
 	return rules
 }
 

@@ -26,9 +26,6 @@ import (
 	"github.com/headway-rl/headway/internal/replace"
 )
 
-// playerName is what the workers inside a control plane call themselves.
-const playerName = "headway-serve"
-
 // tasksFile says in a run's directory which tasks it plays.
 const tasksFile = "tasks.json"
 
@@ -175,7 +172,7 @@ func (s *Player) keepTasks(dir string) error {
 func (s *Player) Run(ctx context.Context, rollouts player.Rollouts, gateway http.Handler, clock func() int64) error {
 	e := s.cfg.Environment
 	players, err := player.New(player.Options{
-		Rollouts: rollouts, Gateway: gateway, Name: playerName, Workers: e.Players + s.cfg.Evaluate.Slots, Task: s.task, World: s.world, Verifier: s.verifierPort(),
+		Rollouts: rollouts, Gateway: gateway, Name: parts.PlayerName, Workers: e.Players + s.cfg.Evaluate.Slots, Task: s.task, World: s.world, Verifier: s.verifierPort(),
 		TurnsMax: e.TurnsMax, Timeout: config.Seconds(e.TimeoutS), FailOn: parts.FailOn(e.OnLimit), Clock: clock, Record: s.record, Ended: s.ended, Logf: s.logf,
 	})
 	if err != nil {

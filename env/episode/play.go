@@ -34,6 +34,11 @@ type Options struct {
 	Timeout time.Duration
 	// Clock is nanoseconds since the run's start. Nil is the time since Play was called.
 	Clock func() int64
+	// Earlier are steps that a process before this one played, up to the last message that is known. They are played again:
+	// the policy has to say the same, and the world has to answer alike. The chat goes on with what it answered then.
+	Earlier []Step
+	// Note is told of each step that is new, before the policy is asked for the next message. It may be nil.
+	Note func(Step)
 }
 
 // rewardMax is the largest reward of a step that can still be added up and kept as a float32.
@@ -50,6 +55,7 @@ type play struct {
 
 	out      Outcome
 	said     bool
+	earlier  []Step // those that are still to be taken again
 	tokens   []TurnTokens
 	steps    []float64
 	rewarded bool
@@ -79,7 +85,7 @@ func Play(ctx context.Context, task *taskset.Task, policy Policy, world World, j
 	if task.TimeoutS > 0 {
 		o.Timeout = time.Duration(task.TimeoutS * float64(time.Second))
 	}
-	p := &play{task: task, policy: policy, world: world, judge: judge, o: o, spans: newRecorder(o.Clock)}
+	p := &play{task: task, policy: policy, world: world, judge: judge, o: o, earlier: o.Earlier, spans: newRecorder(o.Clock)}
 	p.out.Messages = slices.Clone(task.Messages)
 	p.out.StateLow, p.out.StateHigh = -1, -1
 	limited, cancel := context.WithCancel(p.spans.in(ctx))
@@ -107,21 +113,25 @@ func (p *play) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if len(p.earlier) > 0 {
+		return p.otherwise("the chat has ended")
+	}
 	p.spans.turn(max(p.out.Turns-1, 0))
 	return p.verdict(ctx)
 }
 
 func (p *play) begin(ctx context.Context) error {
-	if p.world == nil {
-		return nil
+	first := Step{Task: p.task.ID}
+	if p.world != nil {
+		p.spans.enter(Tool, "begin")
+		var err error
+		if first.Heard, err = p.world.Begin(ctx, p.task); err != nil {
+			return worldFailed("begin", err)
+		}
 	}
-	p.spans.enter(Tool, "begin")
-	messages, err := p.world.Begin(ctx, p.task)
-	if err != nil {
-		return worldFailed("begin", err)
-	}
+	messages, err := p.heard(first)
 	p.out.Messages = append(p.out.Messages, messages...)
-	return nil
+	return err
 }
 
 // turn has the policy speak and the world answer. It reports whether the chat ends with it.
@@ -178,7 +188,11 @@ func (p *play) act(ctx context.Context, message Message) (done bool, err error) 
 		}
 	}
 	p.steps = append(p.steps, step)
-	p.out.Messages = append(p.out.Messages, answer.Messages...)
+	messages, err := p.heard(Step{Heard: answer.Messages})
+	if err != nil {
+		return false, err
+	}
+	p.out.Messages = append(p.out.Messages, messages...)
 	if answer.Done || len(answer.Messages) == 0 {
 		return true, nil
 	}

@@ -48,6 +48,9 @@ type Options struct {
 	Newest func() loop.Version
 	// Turns keeps claims and turns, so that rollouts go on after a restart; nil keeps none.
 	Turns port.Turns
+	// Player is the name of players in this process, empty without any. They end with it. Those of the next process claim their
+	// rollouts again, and ask for each turn again (Notes).
+	Player string
 	// Clock returns nanoseconds, never falling, and may stand still: claims age by it. Nil means the process's
 	// monotonic clock.
 	Clock func() int64
@@ -189,8 +192,13 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 	for len(s.queue) > 0 {
 		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
-		if s.answers(t) {
+		again := e.plays(s.worker) && len(s.untold) > 0
+		switch {
+		case s.answers(t):
 			continue
+		case again:
+			e.forsake(s, errors.New("its player asks otherwise than before the restart"))
+			return move{over: true, err: s.err}
 		}
 		goesOn, _ := s.record.goesOn(t.agent, t.prompt, t.media)
 		t.known = goesOn.known(len(t.prompt))
@@ -237,7 +245,7 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 		}
 		e.count(s)
 		if t.isDropped() {
-			s.untold = t
+			s.untold = []*turn{t}
 		}
 		close(t.done)
 	}

@@ -11,10 +11,11 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn.
+// kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn, with the note of a player here.
 type kept struct {
-	Worker string    `json:"worker,omitempty"`
-	Turn   *keptTurn `json:"turn,omitempty"`
+	Worker string          `json:"worker,omitempty"`
+	Turn   *keptTurn       `json:"turn,omitempty"`
+	Note   json.RawMessage `json:"note,omitempty"`
 }
 
 // keptTurn is a turn that has ended. Number is that of a worker's call, -1 for an agent's. Branch is the place of the
@@ -39,6 +40,9 @@ func (e *Dispatcher) keepClaims(got []*session) error {
 	var wg sync.WaitGroup
 	for i, s := range got {
 		e.open(s)
+		if e.plays(s.worker) { // which ends with the process
+			continue
+		}
 		if number, keeps := s.nextKept(); keeps {
 			data, _ := json.Marshal(kept{Worker: s.worker})
 			wg.Go(func() {
@@ -115,7 +119,8 @@ func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number
 	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
 	response := *g
 	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
-	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}})
+	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}, Note: s.note})
+	s.note = nil
 	if err != nil || len(t.media) > 0 { // media are kept with the payload alone
 		t.keeps, data = false, nil
 	}
@@ -146,18 +151,21 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	}
 	if err != nil {
 		err = fmt.Errorf("its turns cannot be read: %w", err)
-	} else if s.worker == "" {
+	} else if s.worker == "" && e.opt.Player == "" {
 		err = errors.New("no claim is among its turns")
 	}
 	if err != nil {
-		s.worker, s.err = "", fmt.Errorf("env/remote: %w: %s: %w", port.ErrUnkept, s.id, err)
-		e.end(s, outcome{kind: outcomeUnkept, reason: err.Error()})
+		s.worker = ""
+		e.forsake(s, err)
 		return p
 	}
-	s.kept = int32(len(entries))
-	e.workers.enter(s.worker, e.opt.Clock())
-	e.workers.leave(s.worker, e.opt.Clock())
-	e.grant(s, s.worker)
+	if s.kept = int32(len(entries)); s.worker == "" {
+		e.offerSession(s)
+	} else {
+		e.workers.enter(s.worker, e.opt.Clock())
+		e.workers.leave(s.worker, e.opt.Clock())
+		e.grant(s, s.worker)
+	}
 	e.count(s)
 	for _, b := range s.record.branches {
 		for _, m := range b.mask {
@@ -173,7 +181,8 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	return p
 }
 
-// take takes what was kept of a rollout, in its order.
+// take takes what was kept of a rollout, in its order. Of a worker's, the last turn may be asked for again; of a player's, which
+// keeps no claim, all are.
 func (s *session) take(data []byte) error {
 	var k kept
 	if err := json.Unmarshal(data, &k); err != nil {
@@ -201,10 +210,13 @@ func (s *session) take(data []byte) error {
 	}
 	r.sampled(t, &x.Response)
 	close(t.done)
-	if s.untold = nil; t.numbered() {
-		r.turns = append(r.turns, t)
-	} else {
-		s.untold = t
+	switch {
+	case s.worker == "":
+		s.untold, s.notes = append(s.untold, t), append(s.notes, k.Note)
+	case t.numbered():
+		r.turns, s.untold = append(r.turns, t), nil
+	default:
+		s.untold = []*turn{t}
 	}
 	return nil
 }
@@ -212,9 +224,13 @@ func (s *session) take(data []byte) error {
 // answers answers a turn by one that was recorded and whose end nobody may have been told, if it asks for the same. Such a
 // call is a repeated one.
 func (s *session) answers(t *turn) bool {
-	u := s.untold
-	s.untold = nil
-	if u == nil || t.numbered() || u.agent != t.agent || u.maxTokens != t.maxTokens || len(t.media) > 0 || u.end != len(u.branch.tokens) || !slices.Equal(u.branch.tokens[:u.first], t.prompt) {
+	if len(s.untold) == 0 {
+		return false
+	}
+	u := s.untold[0]
+	s.untold = s.untold[1:]
+	if t.numbered() || u.agent != t.agent || u.maxTokens != t.maxTokens || len(t.media) > 0 || !slices.Equal(u.branch.tokens[:u.first], t.prompt) {
+		s.untold = nil
 		return false
 	}
 	t.branch, t.place, t.first, t.end, t.text, t.finish = u.branch, u.place, u.first, u.end, u.text, u.finish

@@ -3,6 +3,7 @@ package remote
 import (
 	"container/list"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -78,12 +79,15 @@ type session struct {
 	pending, counted int64
 	// grant is the place of its claim among all claims.
 	grant int64
-	// kept is how much is kept of it for a process after this one; unkept: nothing is any more. untold is a turn that is recorded, and
-	// whose end nobody may have been told; nil for none. restored is closed when it is read what was kept, nil for a rollout
+	// kept is how much is kept of it for a process after this one; unkept: nothing is any more. untold are turns that are recorded, and
+	// whose end nobody may have been told. restored is closed when it is read what was kept, nil for a rollout
 	// that began in this process.
-	kept     int32
-	unkept   bool
-	untold   *turn
+	kept   int32
+	unkept bool
+	untold []*turn
+	// note is kept with the next turn, notes were kept with the turns of an earlier process.
+	note     json.RawMessage
+	notes    []json.RawMessage
 	restored chan struct{}
 	// running is the turn that the sampler is asked for, queue those after it.
 	running *turn
@@ -109,18 +113,23 @@ func newSession(task port.RolloutRequest) *session {
 // e.mu must be held.
 func (e *Dispatcher) offer(task port.RolloutRequest) *session {
 	s := newSession(task)
-	e.numbers++
-	s.number = e.numbers
 	if old := e.latest[keyOf(task.ID)]; old != nil {
 		e.supersede(old, s)
 	}
 	e.sessions[s.id], e.latest[keyOf(task.ID)] = s, s
+	e.offerSession(s)
+	return s
+}
+
+// offerSession offers a rollout behind all others. e.mu must be held.
+func (e *Dispatcher) offerSession(s *session) {
+	e.numbers++
+	s.state, s.number = stateOffered, e.numbers
 	if w := e.firstWaiter(); w != nil {
 		e.hand(s, w)
-		return s
+		return
 	}
 	s.place = e.offers.PushBack(s)
-	return s
 }
 
 // supersede ends an attempt that another has taken the place of.

@@ -2,6 +2,7 @@ package player
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"sync"
@@ -16,11 +17,16 @@ import (
 	"github.com/headway-rl/headway/internal/pause"
 )
 
-// Rollouts is where rollouts are claimed: the words of workers elsewhere.
+// Rollouts is where rollouts are claimed: the words of workers elsewhere, and notes for the players of the next process.
 type Rollouts interface {
 	Claim(ctx context.Context, req protocol.ClaimRequest) (protocol.Claims, error)
 	Touch(ctx context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error)
 	Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error)
+	// Note has a note be kept with the next turn, Notes returns those that were kept before a restart, one a turn. A rollout that
+	// has some is played again: each turn is answered as before. Forsake ends one with which that fails.
+	Note(id string, note json.RawMessage)
+	Notes(id string) []json.RawMessage
+	Forsake(id string, why error)
 }
 
 // Options of players. All but those that say so are needed.

@@ -32,7 +32,21 @@ type plane struct {
 	// wanted is asked at every touch; refuse answers calls to finish.
 	wanted func() bool
 	refuse func(protocol.FinishRequest) error
+	// earlier are notes of a process before this one, noted those of this one, forsaken why it gave the rollout up.
+	earlier, noted []string
+	forsaken       []string
 }
+
+func (p *plane) Note(_ string, note json.RawMessage) { p.noted = append(p.noted, string(note)) }
+
+func (p *plane) Notes(string) (notes []json.RawMessage) {
+	for _, note := range p.earlier {
+		notes = append(notes, json.RawMessage(note))
+	}
+	return notes
+}
+
+func (p *plane) Forsake(id string, why error) { p.forsaken = append(p.forsaken, id+": "+why.Error()) }
 
 func (p *plane) Claim(context.Context, protocol.ClaimRequest) (protocol.Claims, error) {
 	p.mu.Lock()
@@ -380,5 +394,52 @@ func TestOptionsAreChecked(t *testing.T) {
 		if _, err := New(o); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
+	}
+}
+
+// A rollout that an earlier process played is played again, up to where its world answers otherwise. Then it is given up, and
+// nothing of it is judged.
+func TestPlayedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		earlier  []string
+		forsaken string
+	}{
+		"nothing before":      {},
+		"as before":           {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"12 files in 0.25s"}]}`}},
+		"another answer":      {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"13 files in 0.25s"}]}`}, forsaken: "in turn 1 of 2: an answer has changed"},
+		"another task":        {earlier: []string{`{"task":"t2"}`}, forsaken: "it was played at task t2"},
+		"damaged":             {earlier: []string{`{"task":`}, forsaken: "its notes cannot be read"},
+		"a chat that is over": {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"12 files in 3 s"}]}`, `{"heard":[{"role":"tool"}]}`, `{}`}, forsaken: "in turn 2 of 4: an answer has changed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				turns := 0
+				f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said("42")) })
+				f.plane.earlier = test.earlier
+				f.world.act = func(context.Context, episode.Message) (episode.Answer, error) {
+					if turns++; turns == 2 {
+						return episode.Answer{Done: true}, nil
+					}
+					return episode.Answer{Messages: []json.RawMessage{json.RawMessage(`{"role":"tool","content":"12 files in 1.5s"}`)}}, nil
+				}
+				f.run(t, t.Context())
+				if test.forsaken != "" {
+					if len(f.plane.forsaken) != 1 || !strings.Contains(f.plane.forsaken[0], test.forsaken) || len(f.plane.finished) != 0 || f.records[0].Failure != episode.Unwanted {
+						t.Errorf("given up %q, finished %+v, recorded %+v", f.plane.forsaken, f.plane.finished, f.records[0])
+					}
+					return
+				}
+				heard, noted := "1.5s", []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"12 files in 1.5s"}]}`, `{}`}
+				if len(test.earlier) > 0 {
+					heard = "0.25s"
+				}
+				if last := f.asked[len(f.asked)-1]; len(f.asked) != 2 || !strings.Contains(last, heard) {
+					t.Errorf("asked %q, want the last with %s", f.asked, heard)
+				}
+				if got := append(slices.Clone(test.earlier), f.plane.noted...); len(f.plane.forsaken)+len(got)-len(noted) != 0 || got[2] != noted[2] || f.plane.finished[0].Reward == nil {
+					t.Errorf("given up %q, noted %q, finished %+v", f.plane.forsaken, got, f.plane.finished)
+				}
+			})
+		})
 	}
 }

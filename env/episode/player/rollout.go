@@ -73,8 +73,16 @@ func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *task
 
 // episode plays the chat, and takes for a failure what the run says that a limit is.
 func (p *Players) episode(ctx context.Context, policy *chatPolicy, task *taskset.Task, world episode.World) (episode.Outcome, error) {
+	earlier, err := p.earlier(policy.rollout)
+	if err != nil {
+		return episode.Outcome{Record: episode.Record{Rollout: policy.rollout}}, err
+	}
 	outcome, err := episode.Play(ctx, task, policy, world, p.opt.Verifier, episode.Options{
-		Rollout: policy.rollout, TurnsMax: p.opt.TurnsMax, Timeout: p.opt.Timeout, Clock: p.opt.Clock,
+		Rollout: policy.rollout, TurnsMax: p.opt.TurnsMax, Timeout: p.opt.Timeout, Clock: p.opt.Clock, Earlier: earlier, Note: func(s episode.Step) {
+			if note, err := json.Marshal(s); err == nil { // of a world's messages, which are JSON
+				p.opt.Rollouts.Note(policy.rollout, note)
+			}
+		},
 	})
 	if err != nil {
 		return outcome, err
@@ -86,6 +94,18 @@ func (p *Players) episode(ctx context.Context, policy *chatPolicy, task *taskset
 		}
 	}
 	return outcome, nil
+}
+
+// earlier are the steps that players of a process before this one noted.
+func (p *Players) earlier(rollout string) (steps []episode.Step, err error) {
+	notes := p.opt.Rollouts.Notes(rollout)
+	steps = make([]episode.Step, len(notes))
+	for i, note := range notes {
+		if err := json.Unmarshal(note, &steps[i]); err != nil {
+			return nil, fmt.Errorf("%w: its notes cannot be read: %w", episode.ErrOtherwise, err)
+		}
+	}
+	return steps, nil
 }
 
 // finish tells the control plane how it ended, and notes it down as it returns it.
@@ -106,6 +126,10 @@ func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskse
 	case err == nil:
 	case errors.Is(err, errUnwanted):
 		record.Reward, record.Failure, record.Note = nil, episode.Unwanted, brief(err)
+	case errors.Is(err, episode.ErrOtherwise):
+		record.Reward, record.Failure, record.Note = nil, episode.Unwanted, brief(err)
+		p.opt.Logf("players: %s is played anew: %v", claim.ID, err)
+		p.opt.Rollouts.Forsake(claim.ID, err)
 	default:
 		record.Reward, record.Failure, record.Note = nil, classOf(err), brief(err)
 		p.opt.Logf("players: %s failed: %s", claim.ID, record.Failure)

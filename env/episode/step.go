@@ -1,0 +1,63 @@
+package episode
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+)
+
+// ErrOtherwise is wrapped by the error of an episode that was played before ([Options.Earlier]), and whose world answers
+// otherwise this time. The policy's later messages were about what is not there now.
+var ErrOtherwise = errors.New("the world answers otherwise than before the restart")
+
+// Step is the world's answer to a message of the policy. The first step of an episode is before any message.
+type Step struct {
+	// Task is the id of the task, in the first step alone.
+	Task string `json:"task,omitempty"`
+	// Heard are the messages that the world added to the chat.
+	Heard []json.RawMessage `json:"heard,omitempty"`
+}
+
+// heard notes a step that is new. It holds one that was played before a restart against what was noted then, and goes on with
+// that, as the policy saw it.
+func (p *play) heard(s Step) ([]json.RawMessage, error) {
+	if len(p.earlier) == 0 {
+		if p.o.Note != nil {
+			p.o.Note(s)
+		}
+		return s.Heard, nil
+	}
+	was := p.earlier[0]
+	p.earlier = p.earlier[1:]
+	switch {
+	case s.Task != was.Task:
+		return nil, p.otherwise(fmt.Sprintf("it was played at task %s", brief(was.Task)))
+	case !alike(s.Heard, was.Heard):
+		return nil, p.otherwise("an answer has changed")
+	}
+	return was.Heard, nil
+}
+
+func (p *play) otherwise(why string) error {
+	return fmt.Errorf("%w, in turn %d of %d: %s", ErrOtherwise, p.out.Turns, len(p.o.Earlier), why)
+}
+
+// passing is what two runs of one command say differently though they do the same: times, dates, durations and addresses.
+var passing = regexp.MustCompile(`\d+(\.\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?)\b|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?|\d{4}-\d{2}-\d{2}|\b[A-Z][a-z]{2} [ 0-9]\d\b|0x[0-9a-f]+`)
+
+// alike reports whether two answers are the same, up to what passes.
+func alike(a, b []json.RawMessage) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		x, err := json.Marshal(a[i]) // in one form
+		y, err2 := json.Marshal(b[i])
+		if err != nil || err2 != nil || !bytes.Equal(passing.ReplaceAll(x, []byte("~")), passing.ReplaceAll(y, []byte("~"))) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,46 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// plays reports whether a claim's worker is a player in this process.
+func (e *Dispatcher) plays(worker string) bool { return worker != "" && worker == e.opt.Player }
+
+// Note has a note be kept with the next turn of a rollout, for the player of the process after this one (Options.Player).
+func (e *Dispatcher) Note(id string, note json.RawMessage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[id]; s != nil && e.opt.Turns != nil {
+		s.note = note
+	}
+}
+
+// Notes are those that were kept with the turns of a rollout, one a turn, if a process before this one played it. Its player asks
+// for these turns again, in their order, and gets the responses that were recorded.
+func (e *Dispatcher) Notes(id string) (notes []json.RawMessage) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[id]; s != nil {
+		notes, s.notes = s.notes, nil
+	}
+	return notes
+}
+
+// Forsake ends a rollout that cannot go on from its notes. It is tried again as another attempt.
+func (e *Dispatcher) Forsake(id string, why error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[id]; s != nil && s.state == stateClaimed {
+		e.forsake(s, why)
+	}
+}
+
+// forsake ends a rollout that a restart has ended. e.mu must be held.
+func (e *Dispatcher) forsake(s *session, why error) {
+	s.err = fmt.Errorf("env/remote: %w: %s: %w", port.ErrUnkept, s.id, why)
+	e.end(s, outcome{kind: outcomeUnkept, reason: why.Error()})
+}

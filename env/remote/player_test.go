@@ -1,0 +1,110 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/port"
+)
+
+// TestPlayedAgain: the rollouts of players are claimed again after a restart. Their turns are answered as they were, in their
+// order, and the rollout comes to what it would have come to. Nothing is kept of one that has no turn.
+func TestPlayedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		players := func(o *Options) { keeping(kept)(o); o.Player, o.Limits.PromptTokens = "p", 200 }
+		e := open(t, players)
+		before := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "p")
+		if n := kept.KeptTurns(id(1, 0, 1)); n != 0 {
+			t.Errorf("%d are kept of a claim", n)
+		}
+		beside := play(t, e, id(2, 0, 1))
+		elsewhere := claim(t, e, "w").ID // workers may help players
+		ask(t, e, elsewhere, 20)
+		prompts := [][]int32{{20}, {20, 1, 2, 21}, {20, 1, 2, 21, 2, 3, 22}}
+		for i, prompt := range prompts[:2] {
+			e.Note(c.ID, json.RawMessage{'"', byte('a' + i), '"'})
+			ask(t, e, c.ID, prompt...)
+		}
+		for _, restart := range []string{"first", "second"} {
+			before.stop(port.ErrEnded)
+			beside.stop(port.ErrEnded)
+			synctest.Wait()
+			e = open(t, players)
+			beside, _ = again(t, e, id(2, 0, 1))
+			if notes := e.Notes(elsewhere); len(notes) > 0 {
+				t.Errorf("%s: a worker's rollout has the notes %q", restart, notes)
+			}
+			ask(t, e, elsewhere, 21) // a new turn, and the last one told again
+			var progress port.Progress
+			before, progress = again(t, e, id(1, 0, 1))
+			if want := (port.Progress{Turns: 2, Sampled: 4}); progress != want {
+				t.Errorf("%s: it had come to %+v, want %+v", restart, progress, want)
+			}
+			_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: prompts[0]}, nil)
+			refused(t, err, protocol.CodeConflict, "is not claimed")
+			if c = claim(t, e, "p"); c.ID != "g1-s0-a1" {
+				t.Errorf("%s: %s is claimed", restart, c.ID)
+			}
+			if notes := e.Notes(c.ID); len(notes) != 2 || string(notes[0])+string(notes[1]) != `"a""b"` {
+				t.Errorf("%s: notes %q", restart, notes)
+			}
+			for i, prompt := range prompts[:2] {
+				if reply := ask(t, e, c.ID, prompt...); !slices.Equal(reply.Tokens, []int32{int32(1 + i), int32(2 + i)}) || reply.Branches != 1 {
+					t.Errorf("%s: turn %d is answered by %+v", restart, i, reply)
+				}
+			}
+		}
+		ask(t, e, c.ID, prompts[2]...)
+		go e.Finish(t.Context(), c.ID, protocol.FinishRequest{Worker: "p", Reward: new(float32(1))})
+		<-before.done
+		if want := []int32{20, 1, 2, 21, 2, 3, 22, 3, 4}; before.err != nil || !slices.Equal(before.sample.Tokens, want) {
+			t.Errorf("tokens %v, %v, want %v", before.sample.Tokens, before.err, want)
+		}
+		e.Logged(id(1, 0, 1), true)
+		if s := finish(t, e, beside, elsewhere); !slices.Equal(s.Tokens, []int32{20, 1, 2, 21, 2, 3}) {
+			t.Errorf("a worker's rollout has the tokens %v", s.Tokens)
+		}
+		synctest.Wait()
+		empty(t, e)
+	})
+}
+
+// TestForsaken: a rollout ends with the restart where its player asks otherwise than before, or says that it cannot go on.
+func TestForsaken(t *testing.T) {
+	for name, end := range map[string]func(t *testing.T, e *Dispatcher, rollout string){
+		"another prompt": func(t *testing.T, e *Dispatcher, rollout string) {
+			_, err := e.Turn(t.Context(), rollout, protocol.TurnRequest{Prompt: []int32{21}}, nil)
+			refused(t, err, protocol.CodeExpired, "its player asks otherwise")
+		},
+		"given up": func(_ *testing.T, e *Dispatcher, rollout string) {
+			e.Forsake(rollout, errors.New("a tool answers otherwise"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				kept := newShelf()
+				players := func(o *Options) { keeping(kept)(o); o.Player = "p" }
+				e := open(t, players)
+				p := play(t, e, id(1, 0, 1))
+				ask(t, e, claim(t, e, "p").ID, 20)
+				p.stop(port.ErrEnded)
+				synctest.Wait()
+				e = open(t, players)
+				p, _ = again(t, e, id(1, 0, 1))
+				end(t, e, claim(t, e, "p").ID)
+				if <-p.done; !errors.Is(p.err, port.ErrUnkept) {
+					t.Errorf("it ended with %v", p.err)
+				}
+				e.Logged(id(1, 0, 1), false)
+				e.Forsake("g1-s0-a1", errors.New("once more"))
+				empty(t, e)
+			})
+		})
+	}
+}
