@@ -61,19 +61,22 @@ func TestAPlaneThatTookOverAnswers(t *testing.T) {
 		starts  map[int64]string // by the second
 		resumes bool
 		broken  bool
+		away    int64 // seconds for which the writer is cut off, up to the call
 	}{
-		{"it ends before the next writes", "touch", 7, map[int64]string{3: other, 5: writer, 8: other}, true, false},
-		{"it is deposed by the next", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, true, false},
-		{"it stands to the end", "touch", 7, map[int64]string{3: other, 5: writer}, true, false},
-		{"rollouts fail by a restart", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, false, true},
-		{"a version that is there", "publish", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false},
-		{"a lease that is there", "renew", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false},
-		{"a new lease", "lease", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true},
-		{"a lease given back", "nack", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true},
-		{"the writer goes on", "touch", 7, map[int64]string{3: other, 8: other}, true, true},
-		{"it answers behind the next", "touch", 10, map[int64]string{3: other, 5: writer, 12: other}, true, true},
-		{"it wrote before the writer", "touch", 7, map[int64]string{5: writer, 8: other}, true, true},
-		{"it wrote before, and stands to the end", "touch", 7, map[int64]string{5: writer}, true, true},
+		{"it ends before the next writes", "touch", 7, map[int64]string{3: other, 5: writer, 8: other}, true, false, 0},
+		{"it is deposed by the next", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, true, false, 0},
+		{"it stands to the end", "touch", 7, map[int64]string{3: other, 5: writer}, true, false, 0},
+		{"rollouts fail by a restart", "touch", 7, map[int64]string{3: other, 5: writer, 12: other}, false, true, 0},
+		{"a version that is there", "publish", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false, 0},
+		{"a lease that is there", "renew", 7, map[int64]string{3: other, 5: writer, 12: other}, false, false, 0},
+		{"a new lease", "lease", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true, 0},
+		{"a lease given back", "nack", 7, map[int64]string{3: other, 5: writer, 12: other}, true, true, 0},
+		{"the writer goes on", "touch", 7, map[int64]string{3: other, 8: other}, true, true, 0},
+		{"it answers behind the next", "touch", 10, map[int64]string{3: other, 5: writer, 12: other}, true, true, 0},
+		{"it wrote before the writer", "touch", 7, map[int64]string{5: writer, 8: other}, true, true, 0},
+		{"it wrote before, and stands to the end", "touch", 7, map[int64]string{5: writer}, true, true, 0},
+		{"the writer is cut off", "touch", 7, map[int64]string{3: other, 12: other}, true, false, 2},
+		{"the writer is cut off for less than its lease", "touch", 7, map[int64]string{3: other, 12: other}, true, true, 0},
 	} {
 		c := &check{count: map[string]int{}, lines: []history.Line{{AtNS: 2 * second}, {AtNS: 4 * second}, {AtNS: 11 * second}}}
 		c.log = &ledger{c: c, times: make([]int64, 30), recovered: []int64{10, 20}, attempts: map[attemptID]*attempt{}}
@@ -88,6 +91,7 @@ func TestAPlaneThatTookOverAnswers(t *testing.T) {
 			c.log.attempts[id] = &attempt{id: id, state: scored, ended: n}
 			c.said.finishes = append(c.said.finishes, finish{call: call{began: at * second, at: at * second}, id: id, counted: true})
 		}
+		c.outages = []outage{{span{(test.at - test.away) * second, test.at*second + 1}, writer, "cut", "broker"}}
 		c.log.times[10], c.log.times[20] = 4*second, 9*second
 		c.writers = map[int]logTime{0: {to: other}, 1: {to: writer, line: 1}, 2: {to: writer, line: 2}}
 		n := named{call: call{to: other, began: test.at * second, at: test.at*second + 1, status: 200, whole: true}, kind: test.kind}

@@ -273,8 +273,8 @@ func (c *check) checkDeposed() {
 	}
 }
 
-// tookOver says whether a plane may have answered in the place of a writer that had ended, from what that one had written,
-// and never wrote itself: it ended before, or could not write until another one took over.
+// tookOver says whether a plane may have answered in the place of a writer that had ended or was away, from what that one had
+// written, and never wrote itself: it ended before, or could not write until another one took over.
 func (c *check) tookOver(n *named, writer string, s span) bool {
 	known := c.log.rules.ResumeRestart // rollouts stand
 	switch n.kind {
@@ -283,7 +283,12 @@ func (c *check) tookOver(n *named, writer string, s span) bool {
 	case "renew", "publish", "ack": // leases stand, and versions lie beside the log
 		known = true
 	}
-	return known && c.started(writer, s.from, n.at) && !c.wrote(n.to, n.at)
+	return known && (c.started(writer, s.from, n.at) || c.away(writer, n.at)) && !c.wrote(n.to, n.at)
+}
+
+// away says whether something had kept a plane from its broker for as long as the shortest lease of a writer is.
+func (c *check) away(plane string, at int64) bool {
+	return slices.ContainsFunc(c.outages, func(o outage) bool { return (o.host == plane || o.other == plane) && min(o.to, at)-o.from >= second })
 }
 
 // wrote says whether the process that a host had at a time ever wrote the log.
