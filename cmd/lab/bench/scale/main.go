@@ -18,8 +18,8 @@ import (
 
 func main() {
 	plays := flag.Bool("play", false, "be a process of players: the program starts itself so")
-	parts := flag.String("parts", "cells,open,plane,cell,nats", "what is measured: cells, open, plane, cell, nats")
-	cells := flag.String("cells", "1,2,4,8", "numbers of cells, of 64 streams each")
+	parts := flag.String("parts", "cells,split,open,plane,cell,nats", "what is measured: cells, split, open, plane, cell, nats")
+	cells := flag.String("cells", "1,2,4,8", "numbers of cells, of 64 streams each, or of 512 together")
 	streams := flag.Int("open", 16384, "streams that are open at once over four cells")
 	live := flag.Int("live", 2000, "rollouts that play at four cells when a process is killed")
 	tokens := flag.Float64("tokens", 4000, "tokens a second of all streams together, where as many are open")
@@ -49,7 +49,11 @@ func measure(parts, cells string, streams, live int, tokens float64, window, out
 	for part := range strings.SplitSeq(parts, ",") {
 		switch part {
 		case "cells":
-			err = loads(program, cells, window)
+			fmt.Printf("\n%d streams a cell, %g tokens/s each, over %v\n", perCell, perStream, window)
+			err = loads(program, cells, func(n int) int { return n * perCell }, window)
+		case "split":
+			fmt.Printf("\n%d streams over all cells, %g tokens/s each, over %v\n", ofAll, perStream, window)
+			err = loads(program, cells, func(int) int { return ofAll }, window)
 		case "open":
 			err = opened(program, streams, tokens, window)
 		case "plane":
@@ -59,7 +63,7 @@ func measure(parts, cells string, streams, live int, tokens float64, window, out
 		case "nats":
 			err = deaths(program, live, 3, tokens, fmt.Sprintf("two of three NATS servers are away for %v", outage), func(r *run) error { return r.serversAway(outage) })
 		default:
-			err = fmt.Errorf("-parts has %q: want some of cells, open, plane, cell, nats", part)
+			err = fmt.Errorf("-parts has %q: want some of cells, split, open, plane, cell, nats", part)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", part, err)
@@ -68,22 +72,23 @@ func measure(parts, cells string, streams, live int, tokens float64, window, out
 	return nil
 }
 
-// perCell is how many streams a cell has, and perStream the tokens a second of each, where numbers of cells are compared.
+// perCell is how many streams a cell has, ofAll how many all have together, and perStream the tokens a second of each, where
+// numbers of cells are compared.
 const (
 	perCell   = 64
+	ofAll     = 512
 	perStream = 10.0
 )
 
-// loads measures each number of cells.
-func loads(program, cells string, window time.Duration) error {
-	fmt.Printf("\n%d streams a cell, %g tokens/s each, over %v\n", perCell, perStream, window)
+// loads measures each number of cells, with so many streams.
+func loads(program, cells string, streams func(cells int) int, window time.Duration) error {
 	header()
 	for text := range strings.SplitSeq(cells, ",") {
 		n, err := strconv.Atoi(text)
 		if err != nil || n < 1 {
 			return fmt.Errorf("-cells has %q: want numbers above 0, such as 1,2,4,8", text)
 		}
-		if err := load(program, n, n*perCell, perStream, shortS, window); err != nil {
+		if err := load(program, n, streams(n), perStream, shortS, window); err != nil {
 			return err
 		}
 	}
