@@ -56,19 +56,7 @@ func (v *validator) cells() {
 			v.fail(key, e.Cell, "is said of an engine with stages, whose receivers know the control plane alone", own+fmt.Sprintf(", or leave out engines.%d.stages", i))
 		}
 	}
-	if len(c.Cells()) > 0 {
-		v.besideCells()
-	}
-}
-
-// besideCells refuses what a cell of another process does not carry yet.
-func (v *validator) besideCells() {
-	c := v.config
-	const own = ", or no engines.*.cell"
-	if k := c.Environment.Kind; k != "tasks" && k != "remote" {
-		v.fail("environment.kind", k, "reaches no engine of a cell in another process", "tasks, which a cell plays itself, or remote, for workers that claim there"+own)
-	}
-	if c.Environment.Tasks.SettledAfter > 0 {
-		v.fail("environment.tasks.settled_after", c.Environment.Tasks.SettledAfter, "chooses tasks by what this process has counted, and each cell counts for itself", "0"+own)
+	if len(c.Cells()) > 0 && c.Environment.Tasks.SettledAfter > 0 {
+		v.fail("environment.tasks.settled_after", c.Environment.Tasks.SettledAfter, "chooses tasks by what this process has counted, and each cell counts for itself", "0, or no engines.*.cell")
 	}
 }

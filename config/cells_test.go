@@ -101,8 +101,11 @@ func refusalOf(document string) error {
 
 // TestNotInCells: what a cell of another process does not carry yet is refused by its key.
 func TestNotInCells(t *testing.T) {
+	openenv := strings.Replace(cellDocument(clustered, ", cell: b"), played, "environment: {kind: openenv, openenv: {url: 'http://e:8000'}, verifier: {kind: none}}", 1)
+	if err := refusalOf(openenv); err != nil {
+		t.Errorf("an OpenEnv server: %v", err)
+	}
 	for key, document := range map[string]string{
-		"environment.kind":                strings.Replace(cellDocument(clustered, ", cell: b"), played, "environment: {kind: openenv, openenv: {url: 'http://e:8000'}, verifier: {kind: none}}", 1),
 		"environment.tasks.settled_after": strings.Replace(cellDocument(clustered, ", cell: b"), "t.jsonl", "t.jsonl, settled_after: 9", 1),
 	} {
 		if err := refusalOf(document); err == nil || !strings.Contains(err.Error(), key) || !strings.Contains(err.Error(), "or no engines.*.cell") {

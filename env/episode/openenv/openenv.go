@@ -97,7 +97,9 @@ func New(o Options) (*Server, error) {
 	withDefault(&o.Message, 16<<20)
 	withDefault(&o.Shown, 64<<10)
 	withDefault(&o.Backoff, 100*time.Millisecond)
-	return &Server{o: o, base: base, client: http.DefaultClient}, nil
+	// A client of its own shares its connections with nothing else in the process.
+	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
+	return &Server{o: o, base: base, client: client}, nil
 }
 
 func withDefault[T ~int | ~int64](v *T, otherwise T) {
