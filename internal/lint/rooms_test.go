@@ -109,7 +109,7 @@ var rules = []rule{
 	{room: "cmd/lab/world/shrink", claim: pure, may: []string{"cmd/lab/world/plan"},
 		what: "a plan that fails, made smaller as long as it fails",
 		why:  "it is handed a function that runs a plan"},
-	{room: "cmd/lab/world/scenario", may: []string{"app", "app/cell", "app/parts", "app/plane", "app/record", "cmd/lab/world/client", "cmd/lab/world/history", "cmd/lab/world/machine", "cmd/lab/world/plan", "config", "engine/enginetest", "explain/dashboard", "internal/connections", "loop", "loop/trace", "store/lock", "store/transfer", "store/weights"}, modules: []string{"github.com/nats-io/nats-server/", "github.com/nats-io/nats.go"},
+	{room: "cmd/lab/world/scenario", may: []string{"app", "app/cell", "app/parts", "app/plane", "app/record", "cmd/lab/world/client", "cmd/lab/world/history", "cmd/lab/world/machine", "cmd/lab/world/plan", "config", "engine/enginetest", "explain/dashboard", "internal/connections", "loop", "loop/trace", "store/lock", "store/transfer", "store/weights"}, modules: []string{"github.com/coder/websocket", "github.com/nats-io/nats-server/", "github.com/nats-io/nats.go"},
 		what: "planes, broker, trainer, workers, engines and receivers on hosts of the machine, by a plan",
 		why:  "it wires what production wires, and judges nothing"},
 	{room: "cmd/lab/world/soak", may: []string{"cmd/lab/world/plan", "cmd/lab/world/program", "internal/failure", "internal/replace"},

@@ -90,7 +90,7 @@ func (l *ledger) header(data []byte) {
 	l.rules.writerS, _ = strconv.ParseFloat(setting("  writer_s"), 64)
 	l.rules.responseMax, _ = strconv.Atoi(setting("response_tokens_max"))
 	l.rules.normalizeStd = setting("normalize_std") == "true"
-	l.rules.played = strings.Contains(h.Config, "\n  kind: tasks\n")
+	l.rules.played = strings.Contains(h.Config, "\n  kind: tasks\n") || strings.Contains(h.Config, "\n  kind: openenv\n")
 	l.rules.durability = setting("durability")
 }
 

@@ -64,6 +64,7 @@ func drawn(seed uint64) Plan {
 	drawer{rand.New(rand.NewPCG(seed, 0x756e73796e636564))}.unsynced(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x74616b656e))}.takenOver(&p)
 	drawer{rand.New(rand.NewPCG(seed, 0x6d696463686174))}.midChat(&p)
+	drawer{rand.New(rand.NewPCG(seed, 0x6f70656e656e76))}.environment(&p)
 	p.pace()
 	p.man()
 	p.flipOnce()

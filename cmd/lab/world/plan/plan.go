@@ -107,6 +107,8 @@ type Chat struct {
 	LeaveMS int `json:"leave_ms,omitempty"`
 	// Players is how many rollouts at once each plane plays itself, beside the workers; 0 for none.
 	Players int `json:"players,omitempty"`
+	// Environment: they play on a server that answers each message, and not in tasks of one turn.
+	Environment bool `json:"environment,omitempty"`
 	// WaitMS is how long the gateway waits for the first token before it says "later", in milliseconds.
 	WaitMS int `json:"wait_ms"`
 }

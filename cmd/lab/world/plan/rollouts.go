@@ -116,3 +116,11 @@ func (d drawer) writes(p *Plan) {
 	}
 	p.Faults = append(p.Faults, f)
 }
+
+// environment has planes and cells play where each message is answered, in half of the worlds in which they play.
+func (d drawer) environment(p *Plan) {
+	if p.Chat == nil || p.Chat.Players == 0 || !d.chance(2) {
+		return
+	}
+	p.Chat.Environment, p.Chat.Turns = true, max(p.Chat.Turns, d.between(2, 4))
+}

@@ -35,6 +35,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 		count("cells", len(p.Cells()) > 0)
 		count("chat", p.Chat != nil)
 		count("players", p.Chat != nil && p.Chat.Players > 0)
+		count("environment", p.Chat != nil && p.Chat.Environment)
 		count("rows", p.Rows)
 		count("slow", p.Engines[0].TokenUS >= 50_000)
 		for _, kind := range []string{Drop, Lag, Abort, Deaf} {
@@ -52,7 +53,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 			t.Fatalf("seed %d: %v: %s reads as %s", seed, err, text, other)
 		}
 	}
-	for _, what := range []string{"cells", "chat", "players", "rows", "slow", Drop, Lag, Abort, Deaf} {
+	for _, what := range []string{"cells", "chat", "players", "environment", "rows", "slow", Drop, Lag, Abort, Deaf} {
 		if n := met[what]; n < seeds/40 || n > seeds/3 {
 			t.Errorf("%d of %d seeds have %s", n, seeds, what)
 		}

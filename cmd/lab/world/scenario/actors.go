@@ -117,7 +117,10 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 	w.servers[h.Name] = server
 	w.mu.Unlock()
 	if w.plan.Chat != nil && w.plan.Chat.Players > 0 && i == 0 {
-		return http.ListenAndServe(verifierPort, http.HandlerFunc(verify))
+		mux := http.NewServeMux()
+		mux.HandleFunc("/verify", verify)
+		mux.Handle("/", (&environment{turns: w.plan.Chat.Turns}).handler())
+		return http.ListenAndServe(verifierPort, mux)
 	}
 	select {}
 }

@@ -82,8 +82,11 @@ func (w *World) writeDocuments() error {
 	if p.Chat != nil { // all turns but the last are in the prompt
 		gateway, promptMost = fmt.Sprintf("gateway: {wait_s: %g}\n", float64(p.Chat.WaitMS)/1000), 200
 		if p.Chat.Players > 0 {
-			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: http, url: "http://%s%s/verify"}`, p.Chat.Players,
-				w.actors["engine0"].host.Load().IP, verifierPort)
+			address := fmt.Sprint("http://", w.actors["engine0"].host.Load().IP, verifierPort)
+			kind = fmt.Sprintf(`tasks, players: %d, tasks: {file: tasks.jsonl}, verifier: {kind: http, url: "%s/verify"}`, p.Chat.Players, address)
+			if p.Chat.Environment {
+				kind = fmt.Sprintf(`openenv, openenv: {url: "%s", observation: text}, `, address) + strings.TrimPrefix(kind, "tasks, ")
+			}
 		}
 	}
 	channels := ""

@@ -218,7 +218,8 @@ func plainerChats(p plan.Plan) []candidate {
 		return &c
 	}
 	plainer("without chats", nil)
-	plainer("without players in planes", with(func(c *plan.Chat) { c.Players = 0 }))
+	plainer("without players in planes", with(func(c *plan.Chat) { c.Players, c.Environment = 0, false }))
+	plainer("without an environment", with(func(c *plan.Chat) { c.Environment = false }))
 	plainer("without hurry", with(func(c *plan.Chat) { c.LeaveMS = 0 }))
 	plainer("without streams", with(func(c *plan.Chat) { c.Stream = false }))
 	plainer("chats of 1 turn", with(func(c *plan.Chat) { c.Turns = 1 }))
