@@ -328,7 +328,7 @@ bench-gateway: ## the gateway's cost per event, beside no gateway and the router
 	$(GO) run ./cmd/lab/bench/gateway $(if $(AGAINST),-against $(AGAINST))
 
 .PHONY: bench-scale
-bench-scale: ## what cells cost, 16,384 open streams, and what a run loses when a process of it dies (Linux, 10 minutes)
+bench-scale: ## what cells cost, 16,384 open streams, and what a run loses when a process of it dies (Linux, 15 minutes)
 	$(GO) run ./cmd/lab/bench/scale
 
 .PHONY: bench-sandboxes
