@@ -1,10 +1,10 @@
 package episode
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"regexp"
 )
 
@@ -44,8 +44,12 @@ func (p *play) otherwise(why string) error {
 	return fmt.Errorf("%w, in turn %d of %d: %s", ErrOtherwise, p.out.Turns, len(p.o.Earlier), why)
 }
 
-// passing is what two runs of one command say differently though they do the same: times, dates, durations and addresses.
-var passing = regexp.MustCompile(`\d+(\.\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?)\b|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?|\d{4}-\d{2}-\d{2}|\b[A-Z][a-z]{2} [ 0-9]\d\b|0x[0-9a-f]+`)
+// passing is what two runs of one command say differently though they do the same: dates, times of day, durations and addresses.
+var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?` +
+	`|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 0-9]?\d\b` +
+	`|(^|[\s("[])\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\b` +
+	`|\b\d+(\.\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?)\b` +
+	`|\b0x[0-9a-f]+\b`)
 
 // alike reports whether two answers are the same, up to what passes.
 func alike(a, b []json.RawMessage) bool {
@@ -53,11 +57,27 @@ func alike(a, b []json.RawMessage) bool {
 		return false
 	}
 	for i := range a {
-		x, err := json.Marshal(a[i]) // in one form
-		y, err2 := json.Marshal(b[i])
-		if err != nil || err2 != nil || !bytes.Equal(passing.ReplaceAll(x, []byte("~")), passing.ReplaceAll(y, []byte("~"))) {
+		var x, y any
+		if json.Unmarshal(a[i], &x) != nil || json.Unmarshal(b[i], &y) != nil || !reflect.DeepEqual(lasting(x), lasting(y)) {
 			return false
 		}
 	}
 	return true
+}
+
+// lasting is a JSON value whose texts do not have what passes.
+func lasting(v any) any {
+	switch v := v.(type) {
+	case string:
+		return passing.ReplaceAllString(v, "~")
+	case []any:
+		for i := range v {
+			v[i] = lasting(v[i])
+		}
+	case map[string]any:
+		for key := range v {
+			v[key] = lasting(v[key])
+		}
+	}
+	return v
 }

@@ -38,11 +38,14 @@ func (e *Dispatcher) Claim(ctx context.Context, req protocol.ClaimRequest) (prot
 	e.workers.enter(req.Worker, e.opt.Clock())
 	defer func() { e.workers.leave(req.Worker, e.opt.Clock()) }()
 	var got []*session
-	if e.offers.Len() == 0 && req.WaitS > 0 {
+	if e.firstOffer(req.Worker) == nil && req.WaitS > 0 {
 		got = e.await(ctx, &req)
 	}
-	for len(got) < req.Max && e.offers.Len() > 0 && e.claimErr == nil {
-		s := e.offers.Front().Value.(*session)
+	for len(got) < req.Max && e.claimErr == nil {
+		s := e.firstOffer(req.Worker)
+		if s == nil {
+			break
+		}
 		e.grant(s, req.Worker)
 		got = append(got, s)
 	}
@@ -123,13 +126,25 @@ func (e *Dispatcher) await(ctx context.Context, req *protocol.ClaimRequest) []*s
 	return w.got
 }
 
-// firstWaiter takes the waiter that has waited longest, nil if there is none.
-func (e *Dispatcher) firstWaiter() *waiter {
-	front := e.waiters.Front()
-	if front == nil || e.claimErr != nil {
-		return nil
+// firstOffer is the oldest offer that a worker may be given, nil if there is none.
+func (e *Dispatcher) firstOffer(worker string) *session {
+	for at := e.offers.Front(); at != nil; at = at.Next() {
+		if s := at.Value.(*session); e.mayPlay(worker, s) {
+			return s
+		}
 	}
-	return e.waiters.Remove(front).(*waiter)
+	return nil
+}
+
+// firstWaiter takes the waiter that has waited longest of those who may be given an offer, nil if there is none.
+func (e *Dispatcher) firstWaiter(s *session) *waiter {
+	for at := e.waiters.Front(); at != nil && e.claimErr == nil; at = at.Next() {
+		if w := at.Value.(*waiter); e.mayPlay(w.worker, s) {
+			e.waiters.Remove(at)
+			return w
+		}
+	}
+	return nil
 }
 
 // grant makes an offer a worker's claim.
@@ -164,12 +179,12 @@ func (e *Dispatcher) giveBack(got []*session) {
 			s.place = e.offers.InsertBefore(s, behind)
 		}
 	}
-	for e.offers.Len() > 0 {
-		w := e.firstWaiter()
-		if w == nil {
-			return
+	for at := e.offers.Front(); at != nil && e.waiters.Len() > 0; {
+		s := at.Value.(*session)
+		at = at.Next()
+		if w := e.firstWaiter(s); w != nil {
+			e.hand(s, w)
 		}
-		e.hand(e.offers.Front().Value.(*session), w)
 	}
 }
 

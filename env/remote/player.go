@@ -10,6 +10,11 @@ import (
 // plays reports whether a claim's worker is a player in this process.
 func (e *Dispatcher) plays(worker string) bool { return worker != "" && worker == e.opt.Player }
 
+// mayPlay reports whether a worker may be given an offer. One that is to be played again is for players here, which know its notes.
+func (e *Dispatcher) mayPlay(worker string, s *session) bool {
+	return len(s.untold) == 0 || e.plays(worker)
+}
+
 // Note has a note be kept with the next turn of a rollout, for the player of the process after this one (Options.Player).
 func (e *Dispatcher) Note(id string, note json.RawMessage) {
 	e.mu.Lock()

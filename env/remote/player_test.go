@@ -48,6 +48,9 @@ func TestPlayedAgain(t *testing.T) {
 			}
 			_, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: prompts[0]}, nil)
 			refused(t, err, protocol.CodeConflict, "is not claimed")
+			if got, err := e.Claim(t.Context(), protocol.ClaimRequest{Worker: "w"}); err != nil || len(got.Rollouts) > 0 {
+				t.Errorf("%s: another worker is given %+v, %v", restart, got, err)
+			}
 			if c = claim(t, e, "p"); c.ID != "g1-s0-a1" {
 				t.Errorf("%s: %s is claimed", restart, c.ID)
 			}

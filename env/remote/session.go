@@ -125,7 +125,7 @@ func (e *Dispatcher) offer(task port.RolloutRequest) *session {
 func (e *Dispatcher) offerSession(s *session) {
 	e.numbers++
 	s.state, s.number = stateOffered, e.numbers
-	if w := e.firstWaiter(); w != nil {
+	if w := e.firstWaiter(s); w != nil {
 		e.hand(s, w)
 		return
 	}
