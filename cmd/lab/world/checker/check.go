@@ -40,6 +40,8 @@ const (
 	RuleBatch = "batch"
 	// RuleReward: a batch has the rewards that workers gave.
 	RuleReward = "reward"
+	// RulePlayed: a chat that a plane or a cell plays is one, goes on with the environment's answers, and is judged by its end.
+	RulePlayed = "played"
 	// RulePrompt: the rollouts of a group have the prompt that their workers sent.
 	RulePrompt = "prompt"
 	// RuleToken: each token is one that the version it is stamped with samples.

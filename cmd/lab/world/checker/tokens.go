@@ -74,6 +74,7 @@ func (t *tokens) check(b *batch) {
 func (t *tokens) rollout(b *batch, sequences []sequence) {
 	t.prompt(b, &sequences[0])
 	t.logged(b, sequences)
+	t.played(b, sequences)
 }
 
 // sequence is one of a batch.
