@@ -202,7 +202,8 @@ func (c *call) newChoice(index int) *choice {
 	ch := &choice{index: index, transcript: transcript{gateway: c.gateway}, hidden: c.req.hidden}
 	if c.req.chat {
 		ch.transcript.dialect = c.gateway.opt.Calls
-		ch.key = c.prompt.history().next(fmt.Append(nil, c.rollout, index))
+		history := c.prompt.history()
+		ch.key = history.next(fmt.Append(nil, c.rollout, " ", index, " ", c.talk.times(history)))
 	}
 	ch.scanner = calls.NewScanner(ch.transcript.dialect, c.req.offered, c.req.callable)
 	if ch.transcript.dialect.Thinks(c.prompt.tokens) {

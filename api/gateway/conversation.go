@@ -59,8 +59,8 @@ type conversation struct {
 	// order has the turns, oldest first; tokens counts theirs.
 	order  []*turn
 	tokens int
-	// asked are histories that a response was sampled after, branches the numbers that were seen.
-	asked    map[historyKey]bool
+	// asked are histories by how many responses were sampled after them, branches the numbers that were seen.
+	asked    map[historyKey]int
 	branches map[int]bool
 	// agents are those that a branch was begun for.
 	agents map[string]bool
@@ -71,7 +71,7 @@ type conversation struct {
 
 func newConversation(ended <-chan struct{}, turnsMax, tokensMax int) *conversation {
 	return &conversation{ended: ended, turnsMax: turnsMax, tokensMax: tokensMax,
-		turns: make(map[historyKey]*turn), asked: make(map[historyKey]bool), branches: make(map[int]bool), agents: make(map[string]bool), pictures: make(map[media.Hash]bool)}
+		turns: make(map[historyKey]*turn), asked: make(map[historyKey]int), branches: make(map[int]bool), agents: make(map[string]bool), pictures: make(map[media.Hash]bool)}
 }
 
 // longest returns the turn that the chat goes on from, and how many of its messages that covers.
@@ -122,7 +122,7 @@ func (c *conversation) note(p *prompt, agent string, index int, reply *protocol.
 			why = beganAgent
 		case p.unfit:
 			why = beganFallback
-		case p.before != nil || c.asked[p.history()]:
+		case p.before != nil || c.asked[p.history()] > 0:
 			why = beganRepeated
 		default:
 			why = beganChanged
@@ -132,8 +132,15 @@ func (c *conversation) note(p *prompt, agent string, index int, reply *protocol.
 	if len(c.asked) >= 2*c.turnsMax {
 		clear(c.asked) // it only tells a repeated history from a changed one
 	}
-	c.asked[p.history()] = true
+	c.asked[p.history()]++
 	return why
+}
+
+// times is how many responses were sampled after a history.
+func (c *conversation) times(history historyKey) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked[history]
 }
 
 // remember keeps a response under the histories of chats that say it, so that a chat can go on from it. With

@@ -126,7 +126,7 @@ func (p *play) begin(ctx context.Context) error {
 		p.spans.enter(Tool, "begin")
 		var err error
 		if first.Heard, err = p.world.Begin(ctx, p.task); err != nil {
-			return worldFailed("begin", err)
+			return p.failed(ctx, "begin", err)
 		}
 	}
 	messages, err := p.heard(first)
@@ -174,7 +174,7 @@ func (p *play) act(ctx context.Context, message Message) (done bool, err error) 
 	p.spans.enter(Tool, "")
 	answer, err := p.world.Act(ctx, message)
 	if err != nil {
-		return false, worldFailed("act", err)
+		return false, p.failed(ctx, "act", err)
 	}
 	if answer.Limit != "" {
 		p.spans.markOnce(answer.Limit)

@@ -1,6 +1,8 @@
 package episode
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,16 +42,24 @@ func (p *play) heard(s Step) ([]json.RawMessage, error) {
 	return was.Heard, nil
 }
 
+// failed is a failure of the world. One that comes while it is played again ends the attempt with the restart.
+func (p *play) failed(ctx context.Context, op string, err error) error {
+	if len(p.earlier) > 0 && ctx.Err() == nil {
+		return p.otherwise(err.Error())
+	}
+	return worldFailed(op, err)
+}
+
 func (p *play) otherwise(why string) error {
 	return fmt.Errorf("%w, in turn %d of %d: %s", ErrOtherwise, p.out.Turns, len(p.o.Earlier), why)
 }
 
-// passing is what two runs of one command say differently though they do the same: dates, times of day, durations and addresses.
-var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?(Z|[+-]\d{2}:?\d{2})?)?` +
-	`|\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 0-9]?\d\b` +
-	`|(^|[\s("[])\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?\b` +
-	`|\b\d+(\.\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?)\b` +
-	`|\b0x[0-9a-f]+\b`)
+// passing is what two runs of one command say differently though they do the same: times, durations and addresses.
+var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.,]\d+)?)?( ?(Z|[+-]\d{2}:?\d{2}))?\b` +
+	`|\b((Mon|Tue|Wed|Thu|Fri|Sat|Sun),? )?(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 0-9]?\d \d{2}:\d{2}(:\d{2})?( [A-Z]{3,4})?( \d{4})?\b` +
+	`|\b\d{1,2}:\d{2}:\d{2}([.,]\d+)?\b` +
+	`|\b\d+(\.\d+)?\s?(ns|µs|us|ms|s|secs?|seconds?|minutes?)\b` +
+	`|\bat 0x[0-9a-f]{4,}\b`)
 
 // alike reports whether two answers are the same, up to what passes.
 func alike(a, b []json.RawMessage) bool {
@@ -57,8 +67,9 @@ func alike(a, b []json.RawMessage) bool {
 		return false
 	}
 	for i := range a {
-		var x, y any
-		if json.Unmarshal(a[i], &x) != nil || json.Unmarshal(b[i], &y) != nil || !reflect.DeepEqual(lasting(x), lasting(y)) {
+		x, err := lasting(a[i])
+		y, err2 := lasting(b[i])
+		if err != nil || err2 != nil || !reflect.DeepEqual(x, y) {
 			return false
 		}
 	}
@@ -66,17 +77,25 @@ func alike(a, b []json.RawMessage) bool {
 }
 
 // lasting is a JSON value whose texts do not have what passes.
-func lasting(v any) any {
+func lasting(raw json.RawMessage) (v any, err error) {
+	numbers := json.NewDecoder(bytes.NewReader(raw))
+	numbers.UseNumber()
+	err = numbers.Decode(&v)
+	return without(v), err
+}
+
+// without is a value whose texts do not have what passes.
+func without(v any) any {
 	switch v := v.(type) {
 	case string:
 		return passing.ReplaceAllString(v, "~")
 	case []any:
 		for i := range v {
-			v[i] = lasting(v[i])
+			v[i] = without(v[i])
 		}
 	case map[string]any:
 		for key := range v {
-			v[key] = lasting(v[key])
+			v[key] = without(v[key])
 		}
 	}
 	return v

@@ -192,7 +192,7 @@ func (e *Dispatcher) next(ctx context.Context, s *session) move {
 	for len(s.queue) > 0 {
 		t := s.queue[0]
 		s.queue = slices.Delete(s.queue, 0, 1)
-		again := e.plays(s.worker) && len(s.untold) > 0
+		again := e.playsAgain(s)
 		switch {
 		case s.answers(t):
 			continue

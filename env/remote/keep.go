@@ -11,11 +11,13 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn, with the note of a player here.
+// kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn, with the note of a player here. Or it is that
+// a player plays it again.
 type kept struct {
 	Worker string          `json:"worker,omitempty"`
 	Turn   *keptTurn       `json:"turn,omitempty"`
 	Note   json.RawMessage `json:"note,omitempty"`
+	Again  bool            `json:"again,omitempty"`
 }
 
 // keptTurn is a turn that has ended. Number is that of a worker's call, -1 for an agent's. Branch is the place of the
@@ -151,8 +153,10 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	}
 	if err != nil {
 		err = fmt.Errorf("its turns cannot be read: %w", err)
-	} else if s.worker == "" && e.opt.Player == "" {
+	} else if s.worker == "" && (e.opt.Player == "" || len(s.untold) == 0) {
 		err = errors.New("no claim is among its turns")
+	} else if s.agains >= againsMax {
+		err = fmt.Errorf("it was played again %d times, and came no further", s.agains)
 	}
 	if err != nil {
 		s.worker = ""
@@ -188,10 +192,17 @@ func (s *session) take(data []byte) error {
 	if err := json.Unmarshal(data, &k); err != nil {
 		return err
 	}
-	if k.Turn == nil {
+	switch {
+	case k.Again:
+		s.agains++
+		return nil
+	case k.Turn == nil:
 		s.worker = k.Worker
 		return nil
+	case len(k.Note) > 0: // a player's, whoever was given the rollout before
+		s.worker = ""
 	}
+	s.agains = 0
 	x, r := k.Turn, &s.record
 	if x.Branch < 0 || x.Branch > len(r.branches) {
 		return fmt.Errorf("a turn goes on with sequence %d of %d", x.Branch, len(r.branches))

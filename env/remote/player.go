@@ -10,6 +10,9 @@ import (
 // plays reports whether a claim's worker is a player in this process.
 func (e *Dispatcher) plays(worker string) bool { return worker != "" && worker == e.opt.Player }
 
+// playsAgain reports whether a player is to be told a recorded turn next.
+func (e *Dispatcher) playsAgain(s *session) bool { return e.plays(s.worker) && len(s.untold) > 0 }
+
 // mayPlay reports whether a worker may be given an offer. One that is to be played again is for players here, which know its notes.
 func (e *Dispatcher) mayPlay(worker string, s *session) bool {
 	return len(s.untold) == 0 || e.plays(worker)
@@ -24,13 +27,24 @@ func (e *Dispatcher) Note(id string, note json.RawMessage) {
 	}
 }
 
+// againsMax is how often a rollout is played again without a turn more: what it does may have ended the process.
+const againsMax = 2
+
 // Notes are those that were kept with the turns of a rollout, one a turn, if a process before this one played it. Its player asks
 // for these turns again, in their order, and gets the responses that were recorded.
-func (e *Dispatcher) Notes(id string) (notes []json.RawMessage) {
+func (e *Dispatcher) Notes(id string) []json.RawMessage {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	if s := e.sessions[id]; s != nil {
-		notes, s.notes = s.notes, nil
+	s := e.sessions[id]
+	if s == nil || len(s.notes) == 0 {
+		e.mu.Unlock()
+		return nil
+	}
+	notes := s.notes
+	s.notes = nil
+	number, keeps := s.nextKept()
+	e.mu.Unlock()
+	if data, err := json.Marshal(kept{Again: true}); keeps && err == nil {
+		_ = e.opt.Turns.KeepTurn(s.task.ID, number, data) // without it the rollout may be played again once more
 	}
 	return notes
 }

@@ -1,9 +1,11 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -109,5 +111,115 @@ func TestForsaken(t *testing.T) {
 				empty(t, e)
 			})
 		})
+	}
+}
+
+// TestNotPlayedAgain: a rollout ends with the restart where nothing is kept of it, and where it was played again twice without a
+// turn more. A turn more begins the count anew.
+func TestNotPlayedAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		players := func(o *Options) { keeping(kept)(o); o.Player, o.Limits.PromptTokens = "p", 200 }
+		e := open(t, players)
+		if p, _ := again(t, e, id(2, 0, 1)); !ends(p) || !errors.Is(p.err, port.ErrUnkept) {
+			t.Errorf("nothing is kept of it: %v", p.err)
+		}
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "p")
+		prompts := [][]int32{{20}, {20, 1, 2, 21}}
+		note := func(prompt []int32) {
+			e.Note(c.ID, json.RawMessage("1"))
+			ask(t, e, c.ID, prompt...)
+		}
+		note(prompts[0])
+		for restart, turns := range []int{1, 1, 2, 2, 2} {
+			p.stop(port.ErrEnded)
+			synctest.Wait()
+			e = open(t, players)
+			if p, _ = again(t, e, id(1, 0, 1)); restart == 4 {
+				break
+			}
+			c = claim(t, e, "p")
+			if n := len(e.Notes(c.ID)); n != turns {
+				t.Fatalf("restart %d: %d notes, want %d", restart, n, turns)
+			}
+			if restart == 1 {
+				ask(t, e, c.ID, prompts[0]...)
+				note(prompts[1])
+			}
+		}
+		if !ends(p) || !errors.Is(p.err, port.ErrUnkept) || !strings.Contains(p.err.Error(), "played again 2 times") {
+			t.Errorf("it ended with %v", p.err)
+		}
+	})
+}
+
+// TestPlayersAfterWorkers: the claim of a worker that never heard of it does not take a player's rollout.
+func TestPlayersAfterWorkers(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		players := func(o *Options) { keeping(kept)(o); o.Player = "p" }
+		e := open(t, players)
+		p := play(t, e, id(1, 0, 1))
+		hold := make(chan struct{})
+		kept.change(hold, nil)
+		ctx, leave := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		go func() {
+			_, err := e.Claim(ctx, protocol.ClaimRequest{Worker: "w"})
+			left <- err
+		}()
+		synctest.Wait()
+		leave()
+		kept.change(nil, nil)
+		close(hold)
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Errorf("who left was told %v", err)
+		}
+		c := claim(t, e, "p")
+		e.Note(c.ID, json.RawMessage("1"))
+		ask(t, e, c.ID, 20)
+		p.stop(port.ErrEnded)
+		synctest.Wait()
+		e = open(t, players)
+		again(t, e, id(1, 0, 1))
+		if c := claim(t, e, "p"); c.ID != "g1-s0-a1" || len(e.Notes(c.ID)) != 1 {
+			t.Errorf("%s is claimed", c.ID)
+		}
+	})
+}
+
+// TestWhatIsToldAgainNeedsNoRoom: the record has it.
+func TestWhatIsToldAgainNeedsNoRoom(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		players := func(o *Options) {
+			keeping(kept)(o)
+			o.Player, o.Limits.PromptTokens, o.RoomBytesMax, o.RolloutBytesMax = "p", 2000, 1<<20, 60_000
+		}
+		e := open(t, players)
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "p")
+		prompt := make([]int32, 1000)
+		e.Note(c.ID, json.RawMessage("1"))
+		ask(t, e, c.ID, prompt...)
+		p.stop(port.ErrEnded)
+		synctest.Wait()
+		e = open(t, players)
+		again(t, e, id(1, 0, 1))
+		if reply := ask(t, e, claim(t, e, "p").ID, prompt...); len(reply.Tokens) != 2 {
+			t.Errorf("it is told %+v", reply)
+		}
+	})
+}
+
+// ends reports whether a rollout has ended.
+func ends(p *played) bool {
+	synctest.Wait()
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
 	}
 }

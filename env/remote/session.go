@@ -85,9 +85,11 @@ type session struct {
 	kept   int32
 	unkept bool
 	untold []*turn
-	// note is kept with the next turn, notes were kept with the turns of an earlier process.
+	// note is kept with the next turn, notes were kept with the turns of earlier processes. Since the last of these it was played
+	// again agains times.
 	note     json.RawMessage
 	notes    []json.RawMessage
+	agains   int
 	restored chan struct{}
 	// running is the turn that the sampler is asked for, queue those after it.
 	running *turn

@@ -104,8 +104,10 @@ func (e *Dispatcher) enqueue(id string, t *turn) (*session, error) {
 	if err := s.checkAgent(t.agent); err != nil {
 		return nil, err
 	}
-	if err := e.admit(s, t.agent, t.prompt, t.media); err != nil {
-		return nil, err
+	if !e.playsAgain(s) { // which adds nothing
+		if err := e.admit(s, t.agent, t.prompt, t.media); err != nil {
+			return nil, err
+		}
 	}
 	s.queue = append(s.queue, t)
 	s.pending += promptBytes(t.asked)

@@ -3,7 +3,6 @@
 // They finish each with a reward or with the failure.
 //
 // A claim is kept while its rollout is played, also while a tool or a verifier is at work. One
-// that is no longer wanted is given up at once. Nothing is remembered between processes. The process
-// that goes on offers an episode that a crash left open as another attempt, and the pool removes its
-// sandbox.
+// that is no longer wanted is given up at once. An episode that the end of the process left open is
+// played again by the next one. Its sandbox is new, and its turns are those that were recorded.
 package player

@@ -339,7 +339,7 @@ func TestLimitIsScored(t *testing.T) {
 	}
 }
 
-// A process that stops gives up what it plays, and the world is closed all the same.
+// A process that stops ends no attempt: it writes nothing down and finishes nothing. The world is closed all the same.
 func TestStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -347,9 +347,13 @@ func TestStopped(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		f.run(t, ctx)
-		if f.records[0].Failure != episode.Unwanted || len(f.plane.finished) != 0 {
-			t.Errorf("recorded %+v, finished %+v", f.records[0], f.plane.finished)
+		players, err := New(f.opt)
+		if err != nil {
+			t.Fatal(err)
+		}
+		players.Run(ctx)
+		if len(f.records)+len(f.plane.finished) != 0 || f.world.closed != 1 {
+			t.Errorf("recorded %+v, finished %+v, and the world was closed %d times", f.records, f.plane.finished, f.world.closed)
 		}
 	})
 }
@@ -403,7 +407,11 @@ func TestPlayedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		earlier  []string
 		forsaken string
+		fails    error // of the world
+		refuses  bool  // the gateway does
 	}{
+		"the world fails":     {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool"}]}`}, forsaken: "in turn 1 of 2: no server", fails: errors.New("no server")},
+		"another prompt":      {earlier: []string{`{"task":"t1"}`}, forsaken: "it asks otherwise", refuses: true},
 		"nothing before":      {},
 		"as before":           {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"12 files in 0.25s"}]}`}},
 		"another answer":      {earlier: []string{`{"task":"t1"}`, `{"heard":[{"role":"tool","content":"13 files in 0.25s"}]}`}, forsaken: "in turn 1 of 2: an answer has changed"},
@@ -414,9 +422,18 @@ func TestPlayedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				turns := 0
-				f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said("42")) })
+				f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) {
+					if test.refuses {
+						protocol.WriteCompletionError(w, protocol.Refuse(protocol.CodeExpired, "it asks otherwise").With("outcome", "not kept"))
+						return
+					}
+					_, _ = io.WriteString(w, said("42"))
+				})
 				f.plane.earlier = test.earlier
 				f.world.act = func(context.Context, episode.Message) (episode.Answer, error) {
+					if test.fails != nil {
+						return episode.Answer{}, test.fails
+					}
 					if turns++; turns == 2 {
 						return episode.Answer{Done: true}, nil
 					}

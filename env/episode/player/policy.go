@@ -98,8 +98,11 @@ func refused(w *replyWriter) (time.Duration, error) {
 
 // over is what the refusal of a rollout that has ended says: its engine was lost, or nobody wants it.
 func over(r *protocol.Refusal) error {
-	if r.Detail["outcome"] == "engine failed" {
+	switch r.Detail["outcome"] {
+	case "engine failed":
 		return sandbox.Fail(episode.PolicyFailed, "say", "", "%s", r.Message)
+	case "not kept":
+		return fmt.Errorf("%w: %s", episode.ErrOtherwise, r.Message)
 	}
 	return fmt.Errorf("%w: %s", errUnwanted, r.Message)
 }

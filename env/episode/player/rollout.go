@@ -112,8 +112,9 @@ func (p *Players) earlier(rollout string) (steps []episode.Step, err error) {
 func (p *Players) finish(ctx context.Context, claim protocol.Claim, task *taskset.Task, outcome episode.Outcome, err error) episode.Record {
 	record := outcome.Record
 	switch {
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%w: the control plane stops", errUnwanted)
+	case ctx.Err() != nil: // the process ends, and the next one may go on
+		record.Reward, record.Failure, record.Note = nil, episode.Unwanted, "the control plane stops"
+		return record
 	case err == nil:
 		err = p.send(ctx, claim, scored(task, outcome))
 		if err != nil && protocol.RefusalOf(err).Code == protocol.CodeInvalid { // such as an episode in which the policy said nothing
