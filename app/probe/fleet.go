@@ -37,7 +37,15 @@ func lookForProgram(f config.Fleet) *doctor.Fleet {
 	if err != nil {
 		return &doctor.Fleet{Err: err.Error(), Do: "correct the first word of fleet.command, or install the program"}
 	}
-	return &doctor.Fleet{Where: fmt.Sprintf("%s on this machine, %d to %d of them", path, f.Least, f.Most)}
+	where := fmt.Sprintf("%s on this machine, %d to %d of them", path, f.Least, f.Most)
+	if len(f.CellCommand) > 0 {
+		cell, err := programs.LookPath(f.CellCommand)
+		if err != nil {
+			return &doctor.Fleet{Err: err.Error(), Do: "correct the first word of fleet.cell_command, or install the program"}
+		}
+		where += ", and cells by " + cell
+	}
+	return &doctor.Fleet{Where: where}
 }
 
 func askCluster(ctx context.Context, document config.Config) *doctor.Fleet {
