@@ -124,6 +124,10 @@ func TestNotPlayedAgain(t *testing.T) {
 		if p, _ := again(t, e, id(2, 0, 1)); !ends(p) || !errors.Is(p.err, port.ErrUnkept) {
 			t.Errorf("nothing is kept of it: %v", p.err)
 		}
+		kept.all[id(3, 0, 1)] = [][]byte{[]byte(`{"worker":"p"}`)}
+		if p, _ := again(t, e, id(3, 0, 1)); !ends(p) || !errors.Is(p.err, port.ErrUnkept) {
+			t.Errorf("a player of an earlier release played it: %v", p.err)
+		}
 		p := play(t, e, id(1, 0, 1))
 		c := claim(t, e, "p")
 		prompts := [][]int32{{20}, {20, 1, 2, 21}}
