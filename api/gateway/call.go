@@ -202,6 +202,8 @@ func (c *call) newChoice(index int) *choice {
 	ch := &choice{index: index, transcript: transcript{gateway: c.gateway}, hidden: c.req.hidden}
 	if c.req.chat {
 		ch.transcript.dialect = c.gateway.opt.Calls
+	}
+	if c.req.callable {
 		history := c.prompt.history()
 		ch.key = history.next(fmt.Append(nil, c.rollout, " ", index, " ", c.talk.times(history)))
 	}

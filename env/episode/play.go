@@ -261,13 +261,6 @@ func (p *play) sum() error {
 	return nil
 }
 
-func worldFailed(op string, err error) error {
-	if sandbox.ClassOf(err) == "" {
-		return sandbox.Fail(WorldFailed, op, "", "%w", err)
-	}
-	return err
-}
-
 // failure says whose end an error is: the caller's, the episode's own time, or that of what failed.
 func (p *play) failure(ctx, limited context.Context, err error) error {
 	name := p.o.Rollout

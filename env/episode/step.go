@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+
+	"github.com/headway-rl/headway/env/sandbox"
 )
 
 // ErrOtherwise is wrapped by the error of an episode that was played before ([Options.Earlier]), and whose world answers
@@ -44,10 +46,13 @@ func (p *play) heard(s Step) ([]json.RawMessage, error) {
 
 // failed is a failure of the world. One that comes while it is played again ends the attempt with the restart.
 func (p *play) failed(ctx context.Context, op string, err error) error {
-	if len(p.earlier) > 0 && ctx.Err() == nil {
+	switch {
+	case len(p.earlier) > 0 && ctx.Err() == nil:
 		return p.otherwise(err.Error())
+	case sandbox.ClassOf(err) == "":
+		return sandbox.Fail(WorldFailed, op, "", "%w", err)
 	}
-	return worldFailed(op, err)
+	return err
 }
 
 func (p *play) otherwise(why string) error {

@@ -151,13 +151,14 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 	for i := 0; i < len(entries) && err == nil; i++ {
 		err = s.take(entries[i])
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		err = fmt.Errorf("its turns cannot be read: %w", err)
-	} else if s.worker == "" && (e.opt.Player == "" || len(s.untold) == 0) {
+	case s.worker == "" && (e.opt.Player == "" || len(s.untold) == 0):
 		err = errors.New("no claim is among its turns")
-	} else if e.plays(s.worker) {
+	case e.plays(s.worker):
 		err = errors.New("a release that notes nothing played it")
-	} else if s.agains >= againsMax {
+	case s.agains >= againsMax:
 		err = fmt.Errorf("it was played again %d times, and came no further", s.agains)
 	}
 	if err != nil {
