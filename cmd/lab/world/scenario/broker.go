@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,9 @@ const (
 	scribed = "scribe.ndjson"
 	// scribeWait is how long the scribe waits before it asks again, unless a broker has written to the log.
 	scribeWait = 100 * time.Millisecond
+	// scribeAhead is how many lines the scribe asks for at once, where it is behind: a cluster without a leader of its own
+	// takes messages and gives none, and planes remove the lines as soon as it has one.
+	scribeAhead = 64
 )
 
 // brokers are the hosts of the broker, or of the servers of its cluster.
@@ -122,17 +126,18 @@ func (s *scribe) follow(js jetstream.JetStream, logged <-chan struct{}) error {
 		time.Sleep(scribeWait)
 		log, err = streamOf(js)
 	}
-	for {
+	for ahead := 1; ; {
 		begun := s.begun.Load()
 		err := s.hold(log, begun)
-		var m *jetstream.RawStreamMsg
+		var lines []*jetstream.RawStreamMsg
 		if err == nil {
 			s.mu.Lock()
 			next := uint64(len(s.copied)) + 1
 			s.mu.Unlock()
-			m, err = lineOf(log, next)
+			lines, err = linesOf(log, next, ahead)
 		}
 		if err != nil {
+			ahead = 1
 			select {
 			case <-logged:
 				time.Sleep(time.Millisecond)
@@ -140,9 +145,12 @@ func (s *scribe) follow(js jetstream.JetStream, logged <-chan struct{}) error {
 			}
 			continue
 		}
-		if err := s.take(m, begun); err != nil {
-			return err
+		for _, m := range lines {
+			if err := s.take(m, begun); err != nil {
+				return err
+			}
 		}
+		ahead = min(2*ahead, scribeAhead)
 	}
 }
 
@@ -200,6 +208,20 @@ func (s *scribe) take(m *jetstream.RawStreamMsg, begun int64) error {
 	s.copied = append(s.copied, copied{nameOf(m), from})
 	_, err = s.file.Write(m.Data)
 	return err
+}
+
+// linesOf are up to n lines of the log from a number on, asked for at once. It fails where there is not even one.
+func linesOf(log jetstream.Stream, from uint64, n int) ([]*jetstream.RawStreamMsg, error) {
+	lines, errs := make([]*jetstream.RawStreamMsg, n), make([]error, n)
+	var asked sync.WaitGroup
+	for i := range n {
+		asked.Go(func() { lines[i], errs[i] = lineOf(log, from+uint64(i)) })
+	}
+	asked.Wait()
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return lines[:i], errs[0]
+	}
+	return lines, nil
 }
 
 // wake has the scribe connect anew to a broker that begins: one that lost its power told nobody.
