@@ -57,9 +57,13 @@ class ProgramHook(BuildHookInterface[Any]):
         go = shutil.which("go")
         if go is None:
             raise _refusal("building the program needs Go 1.26, and no go is on the PATH: install Go, or a wheel")
-        self.folder = Path(tempfile.mkdtemp(prefix="headway-wheel-"))
         build = Build(root, go, self.metadata.version)
-        build.into(self.folder)
+        self.folder = Path(tempfile.mkdtemp(prefix="headway-wheel-"))
+        try:
+            build.into(self.folder)
+        except BaseException:
+            shutil.rmtree(self.folder)
+            raise
         build_data["pure_python"] = False
         build_data["tag"] = TAGS[build.platform]
         build_data["shared_scripts"][str(self.folder / "headway")] = "headway"

@@ -24,12 +24,24 @@ import (
 // binary builds the program once for all tests that start it as a process.
 var binary = sync.OnceValues(func() (string, error) { return buildProgram() })
 
-// buildProgram builds the program with more flags.
+// programs are the directories of the programs that tests have built. The tests' main removes them.
+var programs []string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for _, dir := range programs {
+		_ = os.RemoveAll(dir)
+	}
+	os.Exit(code)
+}
+
+// buildProgram builds the program with more flags. Tests call it one at a time.
 func buildProgram(flags ...string) (string, error) {
 	dir, err := os.MkdirTemp("", "headway-test")
 	if err != nil {
 		return "", err
 	}
+	programs = append(programs, dir)
 	path := filepath.Join(dir, "headway")
 	out, err := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-o", path, "."})...).CombinedOutput()
 	if err != nil {

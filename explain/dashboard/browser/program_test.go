@@ -106,6 +106,7 @@ func serve(t *testing.T, arguments ...string) *server {
 func serveProgram(t *testing.T, path string, arguments ...string) *server {
 	t.Helper()
 	s := &server{command: exec.Command(path, arguments...), ended: make(chan struct{})}
+	s.command.Env = append(os.Environ(), "TMPDIR="+theDirectory) // one that is killed clears nothing up
 	read, write := io.Pipe()
 	s.command.Stdout, s.command.Stderr = write, write
 	if err := s.command.Start(); err != nil {
