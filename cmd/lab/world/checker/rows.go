@@ -122,14 +122,17 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 	}
 }
 
-// wantsRows are the sequences of a share that have rows: where there is room, and no fault takes what was put.
+// wantsRows are the sequences of a share that have rows: where there is room, and no fault takes what was put. A twin of a cell
+// has another disk, without the rows of turns that the process before it has kept.
 func (c *check) wantsRows(b *body) []bool {
 	wants := make([]bool, len(b.groups))
 	if !c.sampler.Rows || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "power" || o.kind == "flip" }) {
 		return wants
 	}
 	for i := range wants {
-		wants[i] = slices.Contains(b.mask[b.offsets[i]:b.offsets[i+1]], 1)
+		a := c.log.newest[attemptID{b.groups[i], b.samples[i], 0}]
+		otherDisk := a != nil && c.twin(c.log.cells.names[c.log.rules.cellOf(a.engine)])
+		wants[i] = !otherDisk && slices.Contains(b.mask[b.offsets[i]:b.offsets[i+1]], 1)
 	}
 	return wants
 }
