@@ -18,13 +18,11 @@ type aim struct {
 	blow blow
 }
 
-// aims are all of them. Worlds with cells have no rows, which are what is asked for in one of the calls.
+// aims are all of them.
 var aims = func() (all []aim) {
 	for _, b := range slices.Concat(struck, cellBlows) {
 		for _, m := range called {
-			if b.role != "cell" || m.call != "batches channels" {
-				all = append(all, aim{m, b})
-			}
+			all = append(all, aim{m, b})
 		}
 	}
 	return all
