@@ -37,8 +37,10 @@ func (c *check) checkBatches() {
 		c.leased(b)
 		c.stamps(b)
 		c.rows(b)
+		c.counted(b)
 		tokens.check(b)
 	}
+	c.checkWhole(first)
 }
 
 // shares reports a share that its rank has done, and groups that another rank has as well.
@@ -112,11 +114,7 @@ func sort(ids []int64) []int64 {
 // stamps checks what a batch says of the staleness of its groups.
 func (c *check) stamps(b *batch) {
 	w := &b.body.lease
-	sum, most := int64(0), int64(0)
 	for _, s := range w.Stamps {
-		stale := w.Version - s.Start
-		sum += stale
-		most = max(most, stale)
 		if s.Start < 0 || s.Start > s.Ready || s.Ready > w.Version {
 			c.fail(RuleBatch, b.line, "group %d of lease %d has the stamps %d and %d, and is trained from version %d", s.Group, w.Lease, s.Start, s.Ready, w.Version)
 		}
@@ -127,7 +125,7 @@ func (c *check) stamps(b *batch) {
 	if b.world > 1 {
 		return
 	}
-	if mean := float64(sum) / float64(max(len(w.Stamps), 1)); most != w.StalenessMax || math.Abs(mean-w.StalenessMean) > 1e-9 {
+	if most, mean := staleness(w.Version, w.Stamps); most != w.StalenessMax || math.Abs(mean-w.StalenessMean) > 1e-9 {
 		c.fail(RuleBatch, b.line, "lease %d says a staleness of %g and at most %d, and its stamps say %g and %d", w.Lease, w.StalenessMean, w.StalenessMax, mean, most)
 	}
 	ones := bytes.Count(b.body.mask, []byte{1})

@@ -25,6 +25,10 @@ type leaseWord struct {
 	StalenessMean  float64 `json:"staleness_mean"`
 	StalenessMax   int64   `json:"staleness_max"`
 	Stamps         []stamp `json:"stamps"`
+	Channels       []struct {
+		Name         string `json:"name"`
+		Rows, Absent int
+	} `json:"channels"`
 }
 
 type stamp struct {

@@ -113,6 +113,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkCounted()
 	c.checkOrder()
 	c.checkBatches()
+	c.checkGroups()
 	c.checkRows()
 	c.checkTrained()
 	c.checkVersions()

@@ -152,9 +152,15 @@ func kills(kind string) bool { return kind == "kill" || kind == "power" || kind 
 // settles is for how long a fault may have effects when it is over.
 const settles = 11 * second
 
-// quiet says whether no fault has effects at any time from one to another.
-func (c *check) quiet(from, to int64) bool {
-	return !slices.ContainsFunc(c.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from })
+// keeps says whether an outage is of a host that keeps what rollouts have made, or of its way to the broker.
+func (o *outage) keeps() bool {
+	return slices.ContainsFunc([]string{"plane", "broker", "cell"}, func(role string) bool { return strings.HasPrefix(o.host, role) }) || strings.HasPrefix(o.other, "broker")
+}
+
+// undisturbed says whether no fault of whoever runs rollouts, or of a host that asks them, has effects at any time from one to
+// another.
+func (c *check) undisturbed(host string, from, to int64) bool {
+	return !slices.ContainsFunc(c.outages, func(o outage) bool { return o.from <= to && o.to+settles >= from && (o.keeps() || o.host == host) })
 }
 
 // stops are the times in which a plane, and so the run that it writes, could not write or answer, with the grace after

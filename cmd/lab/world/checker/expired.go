@@ -116,7 +116,7 @@ func (e *expiry) claimEnded(a *attempt) {
 		e.fail(RuleExpired, n.line, "the claim of %v ended by event %d for its worker's silence, while %s waited for the answer of line %d", a.id, a.ended, g.worker, n.line)
 	})
 	for _, n := range e.claims[a.id] {
-		if n.whole && n.status == 200 && n.kind != "finish" && n.began > ended+prompt && e.quiet(ended, n.at) {
+		if n.whole && n.status == 200 && n.kind != "finish" && n.began > ended+prompt && e.undisturbed(n.host, ended, n.at) {
 			e.fail(RuleExpired, n.line, "a %s of %v was answered, whose claim ended by event %d", n.kind, a.id, a.ended)
 		}
 	}
@@ -234,7 +234,7 @@ func (e *expiry) open(calls []*named, event, latest int64, tell func(n *named)) 
 		return
 	}
 	for _, n := range calls {
-		if n.whole && n.at > latest && n.began+prompt < earliest && e.quiet(n.began, n.at) {
+		if n.whole && n.at > latest && n.began+prompt < earliest && e.undisturbed(n.host, n.began, n.at) {
 			tell(n)
 		}
 	}
@@ -335,7 +335,7 @@ func (e *expiry) begunAnewSince(at int64) bool {
 // early says whether a refusal came before an event that would explain it.
 func (e *expiry) early(n *named, event int64) bool {
 	at, ok := e.log.earliest(e.clocks, event)
-	return ok && at > n.at+prompt && e.quiet(n.began, at)
+	return ok && at > n.at+prompt && e.undisturbed(n.host, n.began, at)
 }
 
 // mute says whether the plane that refused a call wrote nothing after that, until another recovered the run by an event.

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strconv"
 
 	"github.com/headway-rl/headway/cmd/lab/world/history"
 )
@@ -31,16 +32,36 @@ func readLease(raw []byte, form string) (*body, []reference, error) {
 	return b, append([]reference{}, said.References...), err
 }
 
-// group keeps the body of a group by its hash.
+// groupSaid is a reference to a group that was announced, or that of a body that came.
+type groupSaid struct {
+	line int
+	reference
+}
+
+// group keeps the body of a group by its hash, or the references to groups that are announced.
 func (t *testimony) group(at call, x *history.Exchange, parts []string) {
-	if x.Method != "GET" || len(parts) != 1 || !at.whole || at.status != 200 {
-		return
+	switch {
+	case len(parts) != 1 || !at.whole || at.status != 200:
+	case parts[0] == "ready":
+		var reply struct {
+			Groups []reference `json:"groups"`
+		}
+		if t.read(at, x.Response, &reply) {
+			for _, r := range reply.Groups {
+				t.announced = append(t.announced, groupSaid{at.line, r})
+			}
+		}
+	case x.Method == "GET":
+		if t.bodies == nil {
+			t.bodies = map[string][]byte{}
+		}
+		sum := sha256.Sum256(x.Response)
+		hash := hex.EncodeToString(sum[:])
+		t.bodies[hash] = x.Response
+		if g, err := strconv.ParseInt(parts[0], 10, 64); err == nil {
+			t.came = append(t.came, groupSaid{at.line, reference{g, int64(len(x.Response)), hash}})
+		}
 	}
-	if t.bodies == nil {
-		t.bodies = map[string][]byte{}
-	}
-	hash := sha256.Sum256(x.Response)
-	t.bodies[hex.EncodeToString(hash[:])] = x.Response
 }
 
 // gather makes the shares that were leased by reference of the bodies that came. A share of which one never came is none:
@@ -74,6 +95,34 @@ func (t *testimony) gather() {
 		*b.body = *whole
 		return false
 	})
+	t.leased = named
+}
+
+// checkGroups reports bodies that came under a hash that no reference to their group has, and groups that were announced by
+// another hash than they were leased by. A plane may announce a group before the log has it: another one makes it again.
+func (c *check) checkGroups() {
+	t := c.said
+	all := map[groupHash]bool{}
+	for g, hash := range t.leased {
+		all[groupHash{g, hash}] = true
+	}
+	for _, a := range t.announced {
+		all[groupHash{a.Group, a.SHA256}] = true
+		if was := t.leased[a.Group]; was != "" && was != a.SHA256 && len(c.log.recovered) == 0 {
+			c.fail(RuleLeaseContent, a.line, "group %d is announced by the hash %.12s, and leased by %.12s", a.Group, a.SHA256, was)
+		}
+	}
+	for _, b := range t.came {
+		if !all[groupHash{b.Group, b.SHA256}] {
+			c.fail(RuleBatch, b.line, "the body of group %d has the hash %.12s, and no reference to it says so", b.Group, b.SHA256)
+		}
+	}
+}
+
+// groupHash is a group and the hash of its body.
+type groupHash struct {
+	group int64
+	hash  string
 }
 
 // join appends the rollouts of a group.

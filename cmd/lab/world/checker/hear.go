@@ -123,8 +123,12 @@ type named struct {
 
 // testimony is all that the exchanges say.
 type testimony struct {
-	// bodies are those of groups, by their hash.
-	bodies    map[string][]byte
+	// bodies are those of groups, by their hash; came says which came, announced which were announced. leased are the hashes
+	// by which groups were leased.
+	bodies          map[string][]byte
+	came, announced []groupSaid
+	leased          map[int64]string
+
 	c         *check
 	claims    []claim
 	finishes  []finish
@@ -445,7 +449,7 @@ func (t *testimony) leases(at call, x *history.Exchange, parts []string) {
 		return
 	}
 	if len(parts) == 3 && parts[1] == "channels" {
-		t.channel(at, x, id)
+		t.channel(at, x, id, parts[2])
 	}
 	if len(parts) != 2 {
 		return

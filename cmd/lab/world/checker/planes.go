@@ -49,9 +49,9 @@ func (c *check) checkClaims() {
 	}
 }
 
-// unkept says whether a process may not have kept what it gave out: it found no room, or a disk lost what it had.
+// unkept says whether a process may not have kept what it gave out: it found no room.
 func (c *check) unkept() bool {
-	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "flip" || o.kind == "rot" })
+	return slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" })
 }
 
 // checkKept reports claims whose attempts failed with the process that had given them out, and was to keep them. One that is
@@ -120,7 +120,7 @@ func (c *check) outlived(polls []*poll) {
 	for _, p := range polls {
 		for _, to := range slices.Sorted(maps.Keys(newest)) {
 			n := newest[to]
-			if p.word.State == "running" && n.word.Writer.Epoch > p.word.Writer.Epoch && p.began > n.at+deposedWithin && c.quiet(p.began-deposedWithin, p.began) {
+			if p.word.State == "running" && n.word.Writer.Epoch > p.word.Writer.Epoch && p.began > n.at+deposedWithin && c.undisturbed(p.host, p.began-deposedWithin, p.began) {
 				c.fail(RuleWriter, p.line, "%s says that it runs under epoch %d, and line %d said %.0f s before that %s runs under epoch %d",
 					p.to, p.word.Writer.Epoch, n.line, seconds(p.began-n.at), to, n.word.Writer.Epoch)
 			}

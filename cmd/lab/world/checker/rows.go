@@ -14,6 +14,7 @@ import (
 // rows are those of a channel of a batch, as its trainer was given them.
 type rows struct {
 	call
+	name           string
 	lease, attempt int64
 	rank, world    int
 	// parts are sequence, first row and number of rows, of which bytes has all.
@@ -22,7 +23,7 @@ type rows struct {
 }
 
 // channel reads the rows of a channel.
-func (t *testimony) channel(at call, x *history.Exchange, lease int64) {
+func (t *testimony) channel(at call, x *history.Exchange, lease int64, name string) {
 	var request struct {
 		Attempt int64 `json:"attempt"`
 		Rank    int   `json:"rank"`
@@ -31,7 +32,7 @@ func (t *testimony) channel(at call, x *history.Exchange, lease int64) {
 	if !at.whole || at.status != 200 || json.Unmarshal(x.Request, &request) != nil {
 		return
 	}
-	r := rows{call: at, lease: lease, attempt: request.Attempt, rank: request.Rank, world: max(request.World, 1)}
+	r := rows{call: at, name: name, lease: lease, attempt: request.Attempt, rank: request.Rank, world: max(request.World, 1)}
 	if err := r.read(x.Response); err != nil {
 		t.c.fail(RuleRows, at.line, "the rows of lease %d cannot be read: %v", lease, err)
 		return
@@ -86,7 +87,7 @@ func (c *check) checkRows() {
 // rowsOf checks the rows of one batch. The row of a pass is of the weights that sampled the token behind it. Behind it may
 // stand a token that the policy has not sampled, and then any version may have read it.
 func (c *check) rowsOf(n *names, r *rows, b *batch) {
-	left, seen, without := r.bytes, map[int64]bool{}, c.wantsRows(b.body)
+	left, seen := r.bytes, map[int64]bool{}
 	for _, part := range r.parts {
 		if part[0] < 0 || int(part[0]) >= len(b.body.groups) {
 			c.fail(RuleRows, r.line, "lease %d has rows of sequence %d, and has %d sequences", r.lease, part[0], len(b.body.groups))
@@ -101,7 +102,6 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 			}
 			row := left[:expertsBytes]
 			left, seen[next] = left[expertsBytes:], true
-			without[part[0]] = false
 			h := before(0)
 			for _, token := range b.body.tokens[from:next] {
 				h = h.and(token)
@@ -115,9 +115,37 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 	if len(left) > 0 {
 		c.fail(RuleRows, r.line, "lease %d has %d bytes of rows that are of no part", r.lease, len(left))
 	}
-	for sequence, none := range without {
-		if none {
-			c.fail(RuleRows, r.line, "lease %d has no row of sequence %d, and nothing has taken them", r.lease, sequence)
+	c.missing(r, b.body, seen)
+}
+
+// missing reports a turn without a row, and rows that are fewer than their lease says, where nothing took them.
+func (c *check) missing(r *rows, b *body, seen map[int64]bool) {
+	wants := c.wantsRows(b)
+	for i, wanted := range wants {
+		s := sequence{mask: b.mask[b.offsets[i]:b.offsets[i+1]]}
+		for from, to := range s.turns() {
+			none := wanted
+			for at := from; at < to; at++ {
+				none = none && !seen[b.offsets[i]+int64(at)]
+			}
+			if none {
+				c.fail(RuleRows, r.line, "lease %d has no row of the turn at token %d of sequence %d, and nothing has taken them", r.lease, from, i)
+				return
+			}
+		}
+	}
+	for _, w := range b.lease.Channels {
+		if w.Name == r.name && (len(seen) > w.Rows || len(seen) < w.Rows && slices.Contains(wants, true)) {
+			c.fail(RuleRows, r.line, "lease %d says %d rows of %s, and has %d", r.lease, w.Rows, w.Name, len(seen))
+		}
+	}
+}
+
+// counted checks what a share says of its side channels: each of its tokens but the first of a sequence has a row, or lacks it.
+func (c *check) counted(b *batch) {
+	for _, w := range b.body.lease.Channels {
+		if passes := len(b.body.tokens) - len(b.body.groups); w.Rows < 0 || w.Absent < 0 || w.Rows+w.Absent != passes {
+			c.fail(RuleRows, b.line, "lease %d says %d rows of %s and %d absent ones, and has %d tokens in %d sequences", b.body.lease.Lease, w.Rows, w.Name, w.Absent, len(b.body.tokens), len(b.body.groups))
 		}
 	}
 }
@@ -126,7 +154,7 @@ func (c *check) rowsOf(n *names, r *rows, b *batch) {
 // has another disk, without the rows of turns that the process before it has kept.
 func (c *check) wantsRows(b *body) []bool {
 	wants := make([]bool, len(b.groups))
-	if !c.sampler.Rows || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "power" || o.kind == "flip" }) {
+	if !c.sampler.Rows || slices.ContainsFunc(c.outages, func(o outage) bool { return o.kind == "full" || o.kind == "power" && o.keeps() }) {
 		return wants
 	}
 	for i := range wants {

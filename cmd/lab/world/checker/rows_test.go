@@ -60,7 +60,7 @@ func TestRows(t *testing.T) {
 		k := &check{sampler: s, count: map[string]int{}}
 		k.said = hear(k, nil)
 		k.said.batches = []batch{{body: &b}}
-		k.said.channel(call{whole: true, status: 200}, &history.Exchange{Request: []byte(`{"attempt":1}`), Response: rowsFile(c.parts, c.rows)}, 5)
+		k.said.channel(call{whole: true, status: 200}, &history.Exchange{Request: []byte(`{"attempt":1}`), Response: rowsFile(c.parts, c.rows)}, 5, "routed_experts")
 		k.checkRows()
 		if c.broken == "" && len(k.found) > 0 || !strings.Contains(fmt.Sprint(k.found), c.broken) {
 			t.Errorf("%s: found %v, want %q", name, k.found, c.broken)
