@@ -11,24 +11,28 @@ import (
 
 // leaseWord is what the header of a batch says of it.
 type leaseWord struct {
-	Lease          int64   `json:"lease"`
-	Attempt        int64   `json:"attempt"`
-	Kind           string  `json:"kind"`
-	Version        int64   `json:"version"`
-	DeadlineS      float64 `json:"deadline_s"`
-	Rank           int     `json:"rank"`
-	WorldSize      int     `json:"world_size"`
-	Tokens         int     `json:"tokens"`
-	ResponseTokens int     `json:"response_tokens"`
-	Rollouts       int     `json:"rollouts"`
-	Groups         int     `json:"groups"`
-	StalenessMean  float64 `json:"staleness_mean"`
-	StalenessMax   int64   `json:"staleness_max"`
-	Stamps         []stamp `json:"stamps"`
-	Channels       []struct {
-		Name         string `json:"name"`
-		Rows, Absent int
-	} `json:"channels"`
+	Lease          int64      `json:"lease"`
+	Attempt        int64      `json:"attempt"`
+	Kind           string     `json:"kind"`
+	Version        int64      `json:"version"`
+	DeadlineS      float64    `json:"deadline_s"`
+	Rank           int        `json:"rank"`
+	WorldSize      int        `json:"world_size"`
+	Tokens         int        `json:"tokens"`
+	ResponseTokens int        `json:"response_tokens"`
+	Rollouts       int        `json:"rollouts"`
+	Groups         int        `json:"groups"`
+	StalenessMean  float64    `json:"staleness_mean"`
+	StalenessMax   int64      `json:"staleness_max"`
+	Stamps         []stamp    `json:"stamps"`
+	Channels       []rowsSaid `json:"channels"`
+}
+
+// rowsSaid is what a lease says of a side channel.
+type rowsSaid struct {
+	Name   string `json:"name"`
+	Rows   int    `json:"rows"`
+	Absent int    `json:"absent"`
 }
 
 type stamp struct {

@@ -123,6 +123,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkKept()
 	c.checkStatus()
 	c.checkDeposed()
+	c.checkDrains()
 	c.checkConnects()
 	c.checkReceivers()
 	c.checkReplies()

@@ -52,6 +52,8 @@ func (c *check) checkExpired() {
 			e.givenToNobody(a)
 		}
 	}
+	e.stillWanted()
+	e.overdue()
 	var leases []*lease
 	for _, l := range c.log.leases {
 		leases = append(leases, l)

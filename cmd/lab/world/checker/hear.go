@@ -117,6 +117,7 @@ type named struct {
 	attempt int64
 	rank    int
 	kind    string // sample, touch, finish, completion, renew, ack, nack, publish
+	wanted  bool   // by the answer to a touch
 	outcome string
 	message string
 }
@@ -329,7 +330,14 @@ func (t *testimony) rollouts(at call, x *history.Exchange, parts []string) {
 	case "sample":
 		t.sample(at, x, id)
 	}
-	t.names(at, x, named{id: id, kind: parts[1]})
+	n := named{id: id, kind: parts[1]}
+	if n.kind == "touch" {
+		var reply struct {
+			Wanted bool `json:"wanted"`
+		}
+		n.wanted = t.read(at, x.Response, &reply) && reply.Wanted
+	}
+	t.names(at, x, n)
 }
 
 // names keeps a call that names a claim or a lease, with the refusal that it met.

@@ -186,7 +186,7 @@ func (c *check) manifest(line int, v int64, m *manifestWord) {
 	}
 }
 
-// held compares what receivers hold.
+// held compares what receivers hold, and engines read.
 func (c *check) held() {
 	for i := range c.lines {
 		l := &c.lines[i]
@@ -194,8 +194,12 @@ func (c *check) held() {
 			continue
 		}
 		words := strings.Fields(l.Text)
-		if len(words) != 4 || words[0] != "holds" {
+		if len(words) != 4 || words[0] != "holds" && words[0] != "reads" {
 			continue
+		}
+		rule := RuleReceiver
+		if words[0] == "reads" {
+			rule = RuleVersion
 		}
 		v, err := strconv.ParseInt(words[1], 10, 64)
 		if err != nil {
@@ -204,7 +208,7 @@ func (c *check) held() {
 		if words[3] == "absent" {
 			c.fail(RuleReceiver, i, "%s holds version %d without its %s", l.Host, v, words[2])
 		} else if _, known := c.version(v).hashes[words[2]]; known {
-			c.says(RuleReceiver, i, v, words[2], words[3])
+			c.says(rule, i, v, words[2], words[3])
 		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/headway-rl/headway/engine/enginetest"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/loop/trace"
+	"github.com/headway-rl/headway/store/weights"
 )
 
 // Start is the name of the weights that an engine starts with, which stand for version 0.
@@ -109,7 +110,9 @@ func (w *World) serveEngine(h *machine.Host, i int) error {
 		Step: time.Duration(e.TokenUS) * time.Microsecond,
 		Named: func(dir string) (string, error) {
 			time.Sleep(time.Duration(e.LoadMS) * time.Millisecond)
-			return weightsOf(dir)
+			return weightsOf(dir, func(version, hash string) {
+				w.note(h.Name, "note", fmt.Sprintf("reads %s %s %s", strings.TrimLeft(version, "v0"), weights.ModelName, hash))
+			})
 		},
 		Answered: l.answered, Deaf: l.deaf,
 	})

@@ -1,0 +1,72 @@
+package checker
+
+import (
+	"cmp"
+	"slices"
+)
+
+// stillWanted reports a touch that was told that its rollout is wanted, long after its attempt had ended otherwise than by its
+// worker.
+func (e *expiry) stillWanted() {
+	for i := range e.said.named {
+		n := &e.said.named[i]
+		a := e.log.attempts[n.id]
+		if !n.wanted || a == nil || a.inFlight() || a.state == scored {
+			continue
+		}
+		ended, ok := e.log.latest(e.clocks, a.ended)
+		if ok && n.began > ended+prompt && !e.twin(n.to) && e.undisturbed(n.host, ended, n.at) {
+			e.fail(RuleExpired, n.line, "%s was told that %v is wanted, which ended %.3f s before, by event %d", n.host, a.id, seconds(n.began-ended), a.ended)
+		}
+	}
+}
+
+// writtenAgain is how long after a full disk has room a broker may refuse.
+const writtenAgain = 6 * second
+
+// overdueAfter is how long a claim that has run out may still be there.
+const overdueAfter = 5 * second
+
+// overdue reports a claim that was never ended for its worker's silence.
+func (e *expiry) overdue() {
+	last := int64(len(e.log.times) - 1)
+	end, ok := e.log.earliest(e.clocks, last)
+	if !ok {
+		return
+	}
+	ids := make([]attemptID, 0, len(e.given))
+	for id := range e.given {
+		ids = append(ids, id)
+	}
+	slices.SortFunc(ids, func(a, b attemptID) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.sample, b.sample), cmp.Compare(a.attempt, b.attempt))
+	})
+	for _, id := range ids {
+		g, a := e.given[id], e.log.attempts[id]
+		if a == nil || !a.inFlight() {
+			continue
+		}
+		heard := g.at
+		for _, n := range e.claims[id] {
+			heard = max(heard, n.at)
+		}
+		for _, n := range e.log.recovered {
+			if at, known := e.log.latest(e.clocks, n); known {
+				heard = max(heard, at)
+			}
+		}
+		allowed := int64(g.deadlineS*float64(second)) + overdueAfter
+		for _, o := range e.outages {
+			to := o.to
+			if o.kind == "full" { // what could not be written is tried again later
+				to += writtenAgain
+			}
+			if during := min(to, end) - max(o.from, heard); o.keeps() && during > 0 {
+				allowed += during + min(during+2*second, graceMost+2*second)
+			}
+		}
+		if silent := end - heard; silent > allowed {
+			e.fail(RuleExpired, g.line, "the claim of %v by %s goes on at the end, %.3f s after it was heard of, and lasts %g s", id, g.worker, seconds(silent), g.deadlineS)
+		}
+	}
+}

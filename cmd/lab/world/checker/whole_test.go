@@ -1,0 +1,178 @@
+package checker
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/headway-rl/headway/cmd/lab/world/history"
+)
+
+// found says whether a check has found one thing, or nothing where want is empty.
+func found(t *testing.T, name string, c *check, want string) {
+	t.Helper()
+	if want == "" && len(c.found) > 0 || !strings.Contains(fmt.Sprint(c.found), want) {
+		t.Errorf("%s: found %v, want %q", name, c.found, want)
+	}
+}
+
+// All ranks have the whole batch between them, and each is told of all of it.
+func TestWhole(t *testing.T) {
+	for name, change := range map[string]struct {
+		of   func(w *leaseWord, b *body)
+		want string
+	}{
+		"":             {func(*leaseWord, *body) {}, ""},
+		"a group less": {func(_ *leaseWord, b *body) { b.groups[0] = 8 }, "have the groups [8] between them"},
+		"tokens":       {func(w *leaseWord, _ *body) { w.Tokens = 3 }, "all ranks have 7, 3 and 2"},
+		"sampled ones": {func(w *leaseWord, _ *body) { w.ResponseTokens = 1 }, "all ranks have 7, 3 and 2"},
+		"rollouts":     {func(w *leaseWord, _ *body) { w.Rollouts = 1 }, "all ranks have 7, 3 and 2"},
+		"staleness":    {func(w *leaseWord, _ *body) { w.StalenessMean = 1 }, "say 1.5 and 2"},
+		"the largest":  {func(w *leaseWord, _ *body) { w.StalenessMax = 1 }, "say 1.5 and 2"},
+	} {
+		c := &check{count: map[string]int{}, log: &ledger{leases: map[int64]*lease{4: {id: 4, groups: []int64{9, 8}}}}}
+		shares := map[share]*batch{}
+		for rank, s := range []stamp{{Group: 8, Start: 1}, {Group: 9, Start: 2}} {
+			b := &body{groups: []int64{int64(8 + rank)}, samples: []int32{0}, tokens: make([]int32, 3+rank), mask: []byte{0, 1, byte(1 - rank), 0}[:3+rank]}
+			b.lease = leaseWord{Lease: 4, Version: 3, Tokens: 7, ResponseTokens: 3, Rollouts: 2, StalenessMean: 1.5, StalenessMax: 2, Stamps: []stamp{s}}
+			if rank == 1 {
+				change.of(&b.lease, b)
+			}
+			shares[share{4, rank, 2}] = &batch{rank: rank, world: 2, body: b}
+		}
+		c.checkWhole(shares)
+		found(t, name, c, change.want)
+	}
+}
+
+// A plane that was told to stop gives out what it had given out before, and nothing else.
+func TestDrains(t *testing.T) {
+	lines := []history.Line{{AtNS: 9 * second, Host: "plane0", Kind: "dead", Text: "stop"}}
+	for name, k := range map[string]struct {
+		began, at int64
+		to        string
+		want      string
+	}{
+		"before":          {2, 4, "plane0", ""},
+		"after":           {4, 5, "plane0", "was told to stop at 3.000 s"},
+		"by another":      {4, 5, "plane1", ""},
+		"by the next one": {8, 10, "plane0", ""},
+	} {
+		c := &check{count: map[string]int{}, lines: lines, outages: []outage{{span{3 * second, 4 * second}, "plane0", "stop", ""}}, said: &testimony{}}
+		at := call{to: k.to, began: k.began * second, at: k.at * second}
+		c.said.claims = []claim{{call: at, name: "g1-s0-a1"}}
+		c.checkDrains()
+		found(t, "claim "+name, c, k.want)
+		c.found, c.said = nil, &testimony{batches: []batch{{call: at, body: &body{lease: leaseWord{Lease: 7}}}}}
+		c.checkDrains()
+		found(t, "lease "+name, c, k.want)
+		c.found, c.said.batches = nil, append(c.said.batches, batch{call: call{began: second}, body: &body{lease: leaseWord{Lease: 7}}})
+		c.checkDrains()
+		found(t, "lease again "+name, c, "")
+	}
+}
+
+// Claims end for their worker's silence, and a touch says so.
+func TestOverdue(t *testing.T) {
+	id := attemptID{1, 0, 1}
+	for name, k := range map[string]struct {
+		state         string
+		outage        string
+		heard, touch  int64
+		want, wanting string
+	}{
+		"heard of":       {running, "", 25, 8, "", ""},
+		"silent":         {running, "", 8, 8, "goes on at the end, 22.000 s after it was heard of", ""},
+		"in an outage":   {running, "plane0", 8, 8, "", ""},
+		"of a worker":    {running, "worker1", 8, 8, "goes on at the end", ""},
+		"ended":          {failed, "", 8, 8, "", ""},
+		"ended, touched": {failed, "", 8, 20, "", "was told that {1 0 1} is wanted, which ended 8.000 s before"},
+		"near a fault":   {failed, "plane0", 8, 20, "", ""},
+		"scored":         {scored, "", 8, 20, "", ""},
+	} {
+		a := &attempt{id: id, state: k.state, ended: 2}
+		c := &check{count: map[string]int{}, said: &testimony{named: []named{{call: call{host: "worker0", began: k.touch * second, at: k.touch * second}, id: id, kind: "touch", wanted: true}}}}
+		c.log = &ledger{c: c, times: []int64{0, second, 12 * second, 30 * second}, attempts: map[attemptID]*attempt{id: a}}
+		if k.outage != "" {
+			c.outages = []outage{{span{9 * second, 19 * second}, k.outage, "dead", ""}}
+		}
+		e := &expiry{check: c, clocks: clocks{{}}, given: map[attemptID]*claim{id: {deadlineS: 10}}, claims: map[attemptID][]*named{id: {{call: call{at: k.heard * second}}}}}
+		e.overdue()
+		found(t, name, c, k.want)
+		c.found = nil
+		e.stillWanted()
+		found(t, name+", a touch", c, k.wanting)
+	}
+}
+
+// Bodies of groups have the hash by which a lease or an announcement named them.
+func TestGroupBodies(t *testing.T) {
+	for name, k := range map[string]struct {
+		leased, announced, came string
+		recovered               []int64
+		want                    string
+	}{
+		"leased":                {"a", "", "a", nil, ""},
+		"announced":             {"", "a", "a", nil, ""},
+		"otherwise":             {"a", "", "b", nil, "no reference to it says so"},
+		"leased otherwise":      {"a", "b", "a", nil, "is announced by the hash b, and leased by a"},
+		"made by another plane": {"a", "b", "b", []int64{3}, ""},
+	} {
+		c := &check{count: map[string]int{}, log: &ledger{recovered: k.recovered}, said: &testimony{leased: map[int64]string{}}}
+		if k.leased != "" {
+			c.said.leased[5] = k.leased
+		}
+		if k.announced != "" {
+			c.said.announced = []groupSaid{{1, reference{5, 10, k.announced}}}
+		}
+		c.said.came = []groupSaid{{2, reference{5, 10, k.came}}}
+		c.checkGroups()
+		found(t, name, c, k.want)
+	}
+}
+
+// A turn without rows is missed, though other turns have some, and a lease counts its rows.
+func TestMissingRows(t *testing.T) {
+	for name, k := range map[string]struct {
+		kind string
+		seen []int64
+		rows int
+		want string
+	}{
+		"all":               {"", []int64{1, 2, 3, 4}, 4, ""},
+		"one of each":       {"", []int64{1, 4}, 2, ""},
+		"none of a turn":    {"", []int64{1, 2, 3}, 3, "no row of the turn at token 4 of sequence 0"},
+		"a full disk":       {"full", []int64{1, 2, 3}, 4, ""},
+		"more than counted": {"full", []int64{1, 4}, 1, "says 1 rows of routed, and has 2"},
+		"less than counted": {"", []int64{1, 4}, 3, "says 3 rows of routed, and has 2"},
+	} {
+		c := &check{count: map[string]int{}, sampler: Sampler{Rows: true}, log: &ledger{newest: map[attemptID]*attempt{}}}
+		if k.kind != "" {
+			c.outages = []outage{{span{0, second}, "broker", k.kind, ""}}
+		}
+		b := &body{mask: []byte{0, 1, 1, 0, 1}, tokens: make([]int32, 5), offsets: []int64{0, 5}, groups: []int64{3}, samples: []int32{0}}
+		b.lease.Channels = append(b.lease.Channels, rowsSaid{"routed", k.rows, 4 - k.rows})
+		seen := map[int64]bool{}
+		for _, at := range k.seen {
+			seen[at] = true
+		}
+		c.missing(&rows{name: "routed", lease: 7}, b, seen)
+		found(t, name, c, k.want)
+		c.found = nil
+		c.counted(&batch{body: b})
+		found(t, name+", counted", c, "")
+		b.lease.Channels[0].Absent++
+		c.counted(&batch{body: b})
+		found(t, name+", counted wrongly", c, "has 5 tokens in 1 sequences")
+	}
+}
+
+// An engine reads the bytes of the version that its directory names.
+func TestReads(t *testing.T) {
+	for hash, want := range map[string]string{"sha256:a": "", "sha256:b": "file model.safetensors of version 3 is sha256:b"} {
+		c := &check{count: map[string]int{}, versions: map[int64]*content{}, lines: []history.Line{{Host: "engine0", Kind: "note", Text: "reads 3 model.safetensors " + hash}}}
+		c.version(3).hashes["model.safetensors"] = hashSaid{"sha256:a", 1}
+		c.held()
+		found(t, hash, c, want)
+	}
+}
