@@ -183,7 +183,7 @@ func lastWord(calls []*named, before, began int64, line int) (int64, int) {
 // had run before counts. A call that was let in, and failed there, renews: of both readings, the longer time holds.
 func unrefused(calls []*named) (out []*named) {
 	for _, n := range calls {
-		if n.status != 503 {
+		if n.status != 503 || n.late() {
 			out = append(out, n)
 		}
 	}
@@ -194,7 +194,7 @@ func unrefused(calls []*named) (out []*named) {
 func withRefusals(stops []span, calls []*named, by string) []span {
 	out := slices.Clone(stops)
 	for _, n := range calls {
-		if from, to := n.at+tick, n.began+graceLeast; n.status == 503 && n.to == by && !n.aside() && from < to {
+		if from, to := n.at+tick, n.began+graceLeast; n.status == 503 && n.to == by && !n.aside() && !n.late() && from < to {
 			out = append(out, span{from, to})
 		}
 	}
@@ -222,6 +222,9 @@ func (e *expiry) notBefore(heard, event int64) int64 {
 	}
 	return heard
 }
+
+// late says whether a call was let in, and told to come again because engines were busy.
+func (n *named) late() bool { return strings.Contains(n.message, "has had no token for") }
 
 // aside says whether a plane answered that another one is the run's writer, or that its run does not stand yet: the call
 // changed nothing.

@@ -176,3 +176,13 @@ func TestReads(t *testing.T) {
 		found(t, hash, c, want)
 	}
 }
+
+// A call that was let in and found engines busy has renewed its claim, and is no word of a plane that cannot write.
+func TestLate(t *testing.T) {
+	for message, want := range map[string][2]int{"rollout g1-s0-a1 has had no token for 1s": {1, 0}, "store: the writer's lease was not renewed": {0, 1}} {
+		calls := []*named{{call: call{to: "plane0", status: 503, began: second, at: 2 * second}, message: message}}
+		if got := [2]int{len(unrefused(calls)), len(withRefusals(nil, calls, "plane0"))}; got != want {
+			t.Errorf("%s: %v, want %v", message, got, want)
+		}
+	}
+}
