@@ -221,20 +221,28 @@ func (c *check) disk() {
 		c.fail(RuleVersion, -1, "%v", err)
 		return
 	}
-	newest := int64(-1)
+	newest, there := int64(-1), map[int64]bool{}
 	for _, entry := range entries {
 		digits, ok := strings.CutPrefix(entry.Name(), "v")
 		v, err := strconv.ParseInt(digits, 10, 64)
 		if !ok || err != nil || entry.Name() != fmt.Sprintf("v%06d", v) {
 			continue
 		}
-		newest = max(newest, v)
+		newest, there[v] = max(newest, v), true
 		c.onDisk(filepath.Join(dir, entry.Name()), v)
 	}
 	if last := int64(len(c.log.versions) - 1); newest > last && !c.lastOf(newest) || newest < last && c.version(last).sent {
 		c.fail(RuleVersion, -1, "version %d is the newest on the disk, and version %d in the log", newest, last)
 	}
+	for v := max(newest-versionsKept, 1); v < newest; v++ {
+		if c.version(v).sent && !there[v] {
+			c.fail(RuleVersion, -1, "version %d was sent, and is gone from the disk, whose newest is version %d", v, newest)
+		}
+	}
 }
+
+// versionsKept is store.keep_versions: as many versions before the newest are there.
+const versionsKept = 3
 
 func (c *check) onDisk(dir string, v int64) {
 	text, err := os.ReadFile(filepath.Join(dir, "manifest.json"))

@@ -2,6 +2,8 @@ package checker
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -184,5 +186,35 @@ func TestLate(t *testing.T) {
 		if got := [2]int{len(unrefused(calls)), len(withRefusals(nil, calls, "plane0"))}; got != want {
 			t.Errorf("%s: %v, want %v", message, got, want)
 		}
+	}
+}
+
+// Versions that were sent lie on the disk beside the newest.
+func TestVersionsKept(t *testing.T) {
+	for name, k := range map[string]struct {
+		there []int
+		want  string
+	}{
+		"all":           {[]int{1, 2, 3, 4, 5}, ""},
+		"three":         {[]int{2, 3, 4, 5}, ""},
+		"two":           {[]int{3, 4, 5}, "version 2 was sent, and is gone"},
+		"one is absent": {[]int{2, 4, 5}, "version 3 was sent, and is gone"},
+	} {
+		c := &check{count: map[string]int{}, versions: map[int64]*content{}, log: &ledger{versions: make([]made, 6)}, said: &testimony{}}
+		c.ending.Dir = t.TempDir()
+		for v := range int64(6) {
+			c.version(v).sent = v > 0
+		}
+		for _, v := range k.there {
+			dir := filepath.Join(c.ending.Dir, "weights", fmt.Sprintf("v%06d", v))
+			if err := os.MkdirAll(dir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "manifest.json"), fmt.Appendf(nil, `{"version":%d}`, v), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.disk()
+		found(t, name, c, k.want)
 	}
 }
