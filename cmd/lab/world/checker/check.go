@@ -70,6 +70,8 @@ const (
 	RuleStatus = "status"
 	// RuleWriter: one plane at a time acknowledges.
 	RuleWriter = "one-writer"
+	// RuleDurable: nothing is said of a claim, an end or a lease before the broker has it.
+	RuleDurable = "durable"
 	// RuleCell: an event of a cell counts once, in its turn, of the newest process alone. A cell that is heard is not lost.
 	RuleCell = "cell"
 	// RuleReceiver: a receiver holds exactly a version's bytes, and is told and believed accordingly.
@@ -124,6 +126,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkStatus()
 	c.checkDeposed()
 	c.checkDrains()
+	c.checkDurable()
 	c.checkConnects()
 	c.checkReceivers()
 	c.checkReplies()

@@ -218,3 +218,46 @@ func TestVersionsKept(t *testing.T) {
 		found(t, name, c, k.want)
 	}
 }
+
+// What a broker that stands still cannot have taken is told to nobody.
+func TestDurable(t *testing.T) {
+	id := attemptID{1, 0, 1}
+	for name, k := range map[string]struct {
+		broker    string
+		outage    outage
+		began, at int64
+		ended     int64 // the event
+		want      string
+	}{
+		"in it":            {"broker", outage{span{2 * second, 8 * second}, "broker", "freeze", ""}, 3, 4, 2, "of {1 0 1}, which the broker could not take from 2.000 to 8.000 s"},
+		"cut off":          {"broker", outage{span{2 * second, 8 * second}, "plane0", "cut", "broker"}, 3, 4, 2, "could not take"},
+		"another cut off":  {"broker", outage{span{2 * second, 8 * second}, "plane1", "cut", "broker"}, 3, 4, 2, ""},
+		"begun before":     {"broker", outage{span{2 * second, 8 * second}, "broker", "dead", ""}, 1, 4, 2, ""},
+		"told behind it":   {"broker", outage{span{2 * second, 8 * second}, "broker", "dead", ""}, 3, 9, 2, ""},
+		"there before":     {"broker", outage{span{2 * second, 8 * second}, "broker", "dead", ""}, 3, 4, 1, ""},
+		"a broker inside":  {"plane0", outage{span{2 * second, 8 * second}, "plane0", "cut", ""}, 3, 4, 2, ""},
+		"slow, no more":    {"broker", outage{span{2 * second, 8 * second}, "broker", "drag", ""}, 3, 4, 2, ""},
+		"one of a cluster": {"broker0", outage{span{2 * second, 8 * second}, "broker0", "freeze", ""}, 3, 4, 2, ""},
+	} {
+		c := &check{count: map[string]int{}, lines: []history.Line{{Host: k.broker, Kind: "start"}}, outages: []outage{k.outage}}
+		c.log = &ledger{c: c, times: []int64{0, second, 9 * second}, attempts: map[attemptID]*attempt{id: {id: id, state: scored, ended: k.ended}}, steps: map[[2]int64]int64{{7, 1}: k.ended}}
+		at := call{host: "worker0", to: "plane0", began: k.began * second, at: k.at * second}
+		b := &body{}
+		b.lease.Lease, b.lease.Attempt = 7, 1
+		c.said = &testimony{finishes: []finish{{call: at, id: id, counted: true}}, batches: []batch{{call: at, body: b}}}
+		if k.ended == 1 {
+			c.said.finishes = append(c.said.finishes, finish{id: id, call: call{began: second}})
+			c.said.asks = append(c.said.asks, call{began: second, at: 5 * second})
+		}
+		c.checkDurable()
+		found(t, name, c, k.want)
+		if k.want != "" && len(c.found) != 2 {
+			t.Errorf("%s: %v, want the end and the lease", name, c.found)
+		}
+		if k.ended == 2 { // a claim is of no event
+			c.found, c.said = nil, &testimony{claims: []claim{{call: at, name: "{1 0 1}"}}}
+			c.checkDurable()
+			found(t, name+", claim", c, k.want)
+		}
+	}
+}
