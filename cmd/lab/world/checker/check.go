@@ -72,6 +72,8 @@ const (
 	RuleWriter = "one-writer"
 	// RuleDurable: nothing is said of a claim, an end or a lease before the broker has it.
 	RuleDurable = "durable"
+	// RuleBack: a run goes on soon after what kept it from that.
+	RuleBack = "back"
 	// RuleCell: an event of a cell counts once, in its turn, of the newest process alone. A cell that is heard is not lost.
 	RuleCell = "cell"
 	// RuleReceiver: a receiver holds exactly a version's bytes, and is told and believed accordingly.
@@ -127,6 +129,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkDeposed()
 	c.checkDrains()
 	c.checkDurable()
+	c.checkBack()
 	c.checkConnects()
 	c.checkReceivers()
 	c.checkReplies()

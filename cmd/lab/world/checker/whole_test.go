@@ -261,3 +261,32 @@ func TestDurable(t *testing.T) {
 		}
 	}
 }
+
+// A run is back soon after what kept planes from it.
+func TestBack(t *testing.T) {
+	for name, k := range map[string]struct {
+		kind, host string
+		again      int64
+		want       string
+	}{
+		"at once":      {"", "", 2, ""},
+		"late":         {"", "", 40, "no plane has said that it runs for 39.000 s"},
+		"an outage":    {"dead", "broker", 40, ""},
+		"long behind":  {"dead", "broker", 60, "for 40.000 s"},
+		"of a trainer": {"dead", "trainer", 60, "for 59.000 s"},
+	} {
+		c := &check{count: map[string]int{}, said: &testimony{}, log: &ledger{}}
+		if k.kind != "" {
+			c.outages = []outage{{span{3 * second, 20 * second}, k.host, k.kind, ""}}
+		}
+		for _, at := range []int64{1, 30, k.again} {
+			p := poll{call: call{to: "plane0", began: at * second, at: at * second}}
+			if p.word.State = "running"; at == 30 {
+				p.word.State = "standby"
+			}
+			c.said.polls = append(c.said.polls, p)
+		}
+		c.checkBack()
+		found(t, name, c, k.want)
+	}
+}
