@@ -6,8 +6,9 @@ import "slices"
 const drainsWithin = second / 2
 
 // checkDrains reports rollouts and batches that a plane gave out after it was told to stop, in order. A batch that it had given
-// out before may be asked for again, or by other ranks.
+// out before may be asked for again, or by other ranks, and the train step that it had begun may be taken.
 func (c *check) checkDrains() {
+	clocks := c.clocks()
 	for i := range c.outages {
 		o := &c.outages[i]
 		if o.kind != "stop" || ofCell(o.host) {
@@ -28,7 +29,8 @@ func (c *check) checkDrains() {
 		for j := range c.said.batches {
 			b := &c.said.batches[j]
 			before := func(other batch) bool { return other.began <= told && other.body.lease.Lease == b.body.lease.Lease }
-			if within(&b.call) && !slices.ContainsFunc(c.said.batches, before) {
+			begun, known := c.log.earliest(clocks, c.log.steps[[2]int64{b.body.lease.Lease, b.body.lease.Attempt}])
+			if within(&b.call) && !(known && begun <= told) && !slices.ContainsFunc(c.said.batches, before) {
 				c.fail(RuleWriter, b.line, "%s gave out lease %d, and was told to stop at %.3f s", o.host, b.body.lease.Lease, seconds(o.from))
 			}
 		}

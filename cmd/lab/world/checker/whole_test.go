@@ -60,7 +60,7 @@ func TestDrains(t *testing.T) {
 		"by another":      {4, 5, "plane1", ""},
 		"by the next one": {8, 10, "plane0", ""},
 	} {
-		c := &check{count: map[string]int{}, lines: lines, outages: []outage{{span{3 * second, 4 * second}, "plane0", "stop", ""}}, said: &testimony{}}
+		c := &check{count: map[string]int{}, lines: lines, outages: []outage{{span{3 * second, 4 * second}, "plane0", "stop", ""}}, said: &testimony{}, log: &ledger{}}
 		at := call{to: k.to, began: k.began * second, at: k.at * second}
 		c.said.claims = []claim{{call: at, name: "g1-s0-a1"}}
 		c.checkDrains()
