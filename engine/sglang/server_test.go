@@ -361,7 +361,7 @@ func TestFailedUpdate(t *testing.T) {
 	if err := New().Resume(limited(t), s, caps); err != nil {
 		t.Fatal(err)
 	}
-	if upstream.StatusOf(err) != http.StatusBadRequest || !strings.Contains(err.Error(), "config.json") {
+	if upstream.StatusOf(err) != http.StatusBadRequest || !strings.Contains(err.Error(), u.Dir) {
 		t.Errorf("from an empty directory: %v", err)
 	}
 	r.until(t, all)
