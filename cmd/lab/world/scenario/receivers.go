@@ -115,14 +115,15 @@ func writeSynced(path string, content []byte) error {
 }
 
 // weightsOf is the name of the weights in a directory that an engine is to read: the version's. What lies at a receiver
-// has to have the bytes that its manifest names. The hash is told of the others.
+// has to have the bytes that its manifest names. What lies elsewhere is told with its hash.
 func weightsOf(dir string, tell func(version, hash string)) (string, error) {
 	content, err := os.ReadFile(filepath.Join(dir, weights.ModelName))
 	if err != nil {
 		return "", err
 	}
 	above := filepath.Dir(dir)
-	if tell(filepath.Base(above), sum(content)); roleOf(filepath.Base(filepath.Dir(above))) != "receiver" {
+	if roleOf(filepath.Base(filepath.Dir(above))) != "receiver" {
+		tell(filepath.Base(above), sum(content))
 		return filepath.Base(above), nil
 	}
 	hash, err := listed(above)
