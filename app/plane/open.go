@@ -109,8 +109,10 @@ func (p *Plane) foreign(dir string, newest loop.Version, err error) error {
 func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) error {
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%s-%d", host, os.Getpid())
+	inside, said := p.Cfg.Store.NATS.Inside(), make(chan struct{})
 	standby := time.AfterFunc(standbyAfter, func() {
-		if p.Cfg.Store.NATS.Inside() {
+		defer close(said)
+		if inside {
 			return // nobody else can have the directory: it only takes its time to read it
 		}
 		p.awaits("the run's writer to give it up", "")
@@ -118,8 +120,9 @@ func (p *Plane) acquire(ctx context.Context, cancel context.CancelCauseFunc) err
 		p.logf("standing by: another process is the writer of %s", p.name)
 	})
 	epoch, lost, err := p.log.Acquire(ctx, name)
-	if !standby.Stop() && !p.Cfg.Store.NATS.Inside() {
-		p.takeover = true
+	if !standby.Stop() {
+		<-said // or it would say so later
+		p.takeover = p.takeover || !inside
 	}
 	if err != nil {
 		return failure.Run(p.damageHint(err), "the lease of %s: %w", p.name, err)
