@@ -15,7 +15,7 @@ func (c *check) checkWhole(first map[share]*batch) {
 		return cmp.Or(cmp.Compare(a.lease, b.lease), cmp.Compare(a.world, b.world), cmp.Compare(a.rank, b.rank))
 	})
 	for _, k := range keys {
-		if k.rank != 0 || k.world < 2 {
+		if k.rank != 0 {
 			continue
 		}
 		shares := []*batch{}
