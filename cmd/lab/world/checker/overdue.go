@@ -51,8 +51,8 @@ func (e *expiry) overdue() {
 			heard = max(heard, n.at)
 		}
 		for _, n := range e.log.recovered {
-			if at, known := e.log.latest(e.clocks, n); known {
-				heard = max(heard, at)
+			if at, known := e.log.latest(e.clocks, n); known { // the next process may have been absent all the while
+				heard = max(heard, at+graceMost)
 			}
 		}
 		allowed := int64(g.deadlineS*float64(second)) + overdueAfter

@@ -80,25 +80,28 @@ func TestOverdue(t *testing.T) {
 	for name, k := range map[string]struct {
 		state         string
 		outage        string
+		recovered     []int64
 		heard, touch  int64
 		want, wanting string
 	}{
-		"heard of":       {running, "", 25, 8, "", ""},
-		"silent":         {running, "", 8, 8, "goes on at the end, 22.000 s after it was heard of", ""},
-		"in an outage":   {running, "plane0", 8, 8, "", ""},
-		"of a worker":    {running, "worker1", 8, 8, "goes on at the end", ""},
-		"ended":          {failed, "", 8, 8, "", ""},
-		"ended, touched": {failed, "", 8, 20, "", "was told that {1 0 1} is wanted, which ended 8.000 s before"},
-		"near a fault":   {failed, "plane0", 8, 20, "", ""},
-		"scored":         {scored, "", 8, 20, "", ""},
+		"heard of":             {running, "", nil, 25, 8, "", ""},
+		"silent":               {running, "", nil, 8, 8, "goes on at the end, 22.000 s after it was heard of", ""},
+		"in an outage":         {running, "plane0", nil, 8, 8, "", ""},
+		"of a worker":          {running, "worker1", nil, 8, 8, "goes on at the end", ""},
+		"since a restart":      {running, "", []int64{2}, 8, 8, "", ""}, // 18 s, of which the process may have given 10
+		"since an earlier one": {running, "", []int64{1}, 0, 8, "goes on at the end, 19.000 s after it was heard of", ""},
+		"ended":                {failed, "", nil, 8, 8, "", ""},
+		"ended, touched":       {failed, "", nil, 8, 20, "", "was told that {1 0 1} is wanted, which ended 8.000 s before"},
+		"near a fault":         {failed, "plane0", nil, 8, 20, "", ""},
+		"scored":               {scored, "", nil, 8, 20, "", ""},
 	} {
 		a := &attempt{id: id, state: k.state, ended: 2}
 		c := &check{count: map[string]int{}, said: &testimony{named: []named{{call: call{host: "worker0", began: k.touch * second, at: k.touch * second}, id: id, kind: "touch", wanted: true}}}}
-		c.log = &ledger{c: c, times: []int64{0, second, 12 * second, 30 * second}, attempts: map[attemptID]*attempt{id: a}}
+		c.log = &ledger{c: c, times: []int64{0, second, 12 * second, 30 * second}, attempts: map[attemptID]*attempt{id: a}, recovered: k.recovered}
 		if k.outage != "" {
 			c.outages = []outage{{span{9 * second, 19 * second}, k.outage, "dead", ""}}
 		}
-		e := &expiry{check: c, clocks: clocks{{}}, given: map[attemptID]*claim{id: {deadlineS: 10}}, claims: map[attemptID][]*named{id: {{call: call{at: k.heard * second}}}}}
+		e := &expiry{check: c, clocks: clocks{{}, {}}, given: map[attemptID]*claim{id: {deadlineS: 10}}, claims: map[attemptID][]*named{id: {{call: call{at: k.heard * second}}}}}
 		e.overdue()
 		found(t, name, c, k.want)
 		c.found = nil
