@@ -36,9 +36,9 @@ type ControlPlane struct {
 // within is how long a part may take to answer; the machine may be busy.
 const within = 3 * time.Minute
 
-// controllers are those that tests need: pods of StatefulSets, an account in every namespace, quotas, and
+// controllers are those that tests need: pods of StatefulSets and Deployments, an account in every namespace, quotas, and
 // what goes with its owner.
-const controllers = "statefulset-controller,serviceaccount-controller,resourcequota-controller,garbage-collector-controller"
+const controllers = "statefulset-controller,deployment-controller,replicaset-controller,serviceaccount-controller,resourcequota-controller,garbage-collector-controller"
 
 // Start starts a control plane of its own for a test, and skips the test where no program is named.
 func Start(t testing.TB) *ControlPlane {

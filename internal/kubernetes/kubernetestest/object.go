@@ -75,8 +75,38 @@ func (c *ControlPlane) Namespace(t testing.TB, name string) {
 	})
 }
 
-// Apply makes the objects of a file of manifests in a namespace. Before, where it is not nil, may change one.
+// Apply makes the objects of a file of manifests in a namespace, which may have no unknown field. Before, where it is not nil, may
+// change one.
 func (c *ControlPlane) Apply(t testing.TB, namespace, file string, before func(Object)) {
+	t.Helper()
+	for _, o := range objects(t, file) {
+		if before != nil {
+			before(o)
+		}
+		c.strictly(t, kubernetes.Request{Method: http.MethodPost, Path: collection(namespace, o), Body: o})
+	}
+}
+
+// Patch changes the objects of a namespace as a file says, as kubectl patch --patch-file does.
+func (c *ControlPlane) Patch(t testing.TB, namespace, file string) {
+	t.Helper()
+	for _, o := range objects(t, file) {
+		path := collection(namespace, o) + "/" + o["metadata"].(Object)["name"].(string)
+		c.strictly(t, kubernetes.Request{Method: http.MethodPatch, Path: path, Body: o, Type: "application/strategic-merge-patch+json"})
+	}
+}
+
+// strictly has a request refused for a field that the API does not know.
+func (c *ControlPlane) strictly(t testing.TB, r kubernetes.Request) {
+	t.Helper()
+	r.Query = map[string]string{"fieldValidation": "Strict"}
+	if err := c.Admin.Do(t.Context(), r, nil); err != nil {
+		t.Fatalf("%s %s: %v", r.Method, r.Path, err)
+	}
+}
+
+// objects are those of a file.
+func objects(t testing.TB, file string) (all []Object) {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -87,15 +117,12 @@ func (c *ControlPlane) Apply(t testing.TB, namespace, file string, before func(O
 		var o Object
 		err := documents.Decode(&o)
 		if err == io.EOF {
-			return
+			return all
 		}
 		if err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		if before != nil {
-			before(o)
-		}
-		c.Do(t, http.MethodPost, collection(namespace, o), o, nil)
+		all = append(all, o)
 	}
 }
 
@@ -108,8 +135,11 @@ func collection(namespace string, o Object) string {
 	}
 	path += version
 	kind := strings.ToLower(fmt.Sprint(o["kind"]))
-	if kind != "customresourcedefinition" {
+	if kind != "customresourcedefinition" && kind != "namespace" {
 		path += "/namespaces/" + namespace
+	}
+	if stem, ok := strings.CutSuffix(kind, "y"); ok {
+		return path + "/" + stem + "ies"
 	}
 	return path + "/" + kind + "s"
 }
