@@ -8,25 +8,30 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
 // kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn, with the note of a player here. Or it is that
-// a player plays it again.
+// a player plays it again. Seen is a turn with media. A release that keeps none goes on with no rollout that has one: it would leave
+// them out.
 type kept struct {
 	Worker string          `json:"worker,omitempty"`
 	Turn   *keptTurn       `json:"turn,omitempty"`
+	Seen   *keptTurn       `json:"seen,omitempty"`
 	Note   json.RawMessage `json:"note,omitempty"`
 	Again  bool            `json:"again,omitempty"`
 }
 
 // keptTurn is a turn that has ended. Number is that of a worker's call, -1 for an agent's. Branch is the place of the
-// sequence that it goes on with, Added is what its prompt adds to that.
+// sequence that it goes on with, Added is what its prompt adds to that. So does Media, whose bytes are those of an earlier turn where
+// it has none.
 type keptTurn struct {
 	Number    int             `json:"number"`
 	Agent     port.Agent      `json:"agent"`
 	Branch    int             `json:"branch"`
 	Added     []int32         `json:"added"`
+	Media     []media.Item    `json:"media,omitempty"`
 	MaxTokens int             `json:"max_tokens"`
 	Response  port.Generation `json:"response"`
 }
@@ -121,9 +126,14 @@ func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number
 	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
 	response := *g
 	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
-	data, err := json.Marshal(kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], t.maxTokens, response}, Note: s.note})
+	added := s.record.withoutKnown(t.media[len(b.media):])
+	k := kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], added, t.maxTokens, response}, Note: s.note}
+	if len(t.media) > 0 {
+		k.Turn, k.Seen = nil, k.Turn
+	}
+	data, err := json.Marshal(k)
 	s.note = nil
-	if err != nil || len(t.media) > 0 { // media are kept with the payload alone
+	if err != nil {
 		t.keeps, data = false, nil
 	}
 	return number, data, true
@@ -195,6 +205,9 @@ func (s *session) take(data []byte) error {
 	if err := json.Unmarshal(data, &k); err != nil {
 		return err
 	}
+	if k.Seen != nil {
+		k.Turn = k.Seen
+	}
 	switch {
 	case k.Again:
 		s.agains++
@@ -210,13 +223,19 @@ func (s *session) take(data []byte) error {
 	if x.Branch < 0 || x.Branch > len(r.branches) {
 		return fmt.Errorf("a turn goes on with sequence %d of %d", x.Branch, len(r.branches))
 	}
-	var prompt []int32
+	var before branch
 	if x.Branch < len(r.branches) {
-		prompt = r.branches[x.Branch].tokens
+		before = *r.branches[x.Branch]
 	}
-	t := newTurn(x.Number, append(slices.Clone(prompt), x.Added...), x.MaxTokens, nil)
-	t.agent = x.Agent
-	if _, place := r.goesOn(t.agent, t.prompt, nil); place != x.Branch {
+	t := newTurn(x.Number, append(slices.Clone(before.tokens), x.Added...), x.MaxTokens, nil)
+	t.agent, t.media = x.Agent, append(slices.Clone(before.media), x.Media...)
+	if err := r.withBytes(t.media); err != nil {
+		return err
+	}
+	if err := media.Check(t.media, len(t.prompt)); err != nil {
+		return err
+	}
+	if _, place := r.goesOn(t.agent, t.prompt, t.media); place != x.Branch {
 		return fmt.Errorf("a turn goes on with sequence %d, and was kept as one of sequence %d", place, x.Branch)
 	}
 	if g := &x.Response; len(g.Tokens) != len(g.Logprobs) || len(g.Tokens) != len(g.Versions) {
@@ -243,7 +262,7 @@ func (s *session) answers(t *turn) bool {
 	}
 	u := s.untold[0]
 	s.untold = s.untold[1:]
-	if t.numbered() || u.agent != t.agent || u.maxTokens != t.maxTokens || len(t.media) > 0 || !slices.Equal(u.branch.tokens[:u.first], t.prompt) {
+	if t.numbered() || u.agent != t.agent || u.maxTokens != t.maxTokens || !u.branch.begins(u.first, t) {
 		s.untold = nil
 		return false
 	}

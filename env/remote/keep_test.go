@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
+	"github.com/headway-rl/headway/loop/media"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -166,6 +167,7 @@ func TestRestoreNumbered(t *testing.T) {
 
 // TestRestoreAnywhere: whatever an agent says, and wherever a restart falls between its calls, the rollout comes to the same.
 func TestRestoreAnywhere(t *testing.T) {
+	images := 0
 	for seed := range uint64(50) {
 		inBubble(t, func(t *testing.T) {
 			at := rand.New(rand.NewPCG(seed, 1)).IntN(5)
@@ -178,6 +180,7 @@ func TestRestoreAnywhere(t *testing.T) {
 				p.slot.rows = true
 				c := claim(t, e, "w")
 				var said [][]int32
+				var seen [][]media.Item
 				for turn := range 5 {
 					if restarts == 1 && turn == at {
 						p.stop(port.ErrEnded)
@@ -190,23 +193,32 @@ func TestRestoreAnywhere(t *testing.T) {
 						}
 					}
 					prompt := []int32{int32(20 + turn)} // no two calls are the same
+					var images []media.Item
 					if len(said) > 0 && r.IntN(4) > 0 {
-						prompt = append(slices.Clone(said[r.IntN(len(said))]), int32(20+turn))
+						earlier := r.IntN(len(said))
+						prompt, images = append(slices.Clone(said[earlier]), prompt...), slices.Clone(seen[earlier])
 					}
-					req := protocol.TurnRequest{Prompt: prompt, Agent: []string{"a", "b"}[r.IntN(2)]}
+					for range r.IntN(3) {
+						prompt, images = append(prompt, 29), append(images, imageAt(int32(len(prompt)), 'a'+byte(r.IntN(3))))
+					}
+					req := protocol.TurnRequest{Prompt: prompt, Media: images, Agent: []string{"a", "b"}[r.IntN(2)]}
 					reply, err := e.Turn(t.Context(), c.ID, req, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
-					said = append(said, append(slices.Clone(prompt), reply.Tokens...))
+					said, seen = append(said, append(slices.Clone(prompt), reply.Tokens...)), append(seen, images)
 				}
 				samples[restarts] = finish(t, e, p, c.ID)
 				empty(t, e)
 			}
+			images += len(samples[1].Media)
 			if len(samples[0].Channels) == 0 || !reflect.DeepEqual(samples[0], samples[1]) {
 				t.Errorf("seed %d: with a restart before turn %d it came to %+v, without one to %+v", seed, at, samples[1], samples[0])
 			}
 		})
+	}
+	if images < 50 {
+		t.Errorf("%d images in 50 rollouts", images)
 	}
 }
 

@@ -1,11 +1,17 @@
 package remote
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/loop/media"
+	"github.com/headway-rl/headway/loop/port"
 )
 
 // imageAt is an image of one token.
@@ -52,6 +58,68 @@ func TestTurnsWithImages(t *testing.T) {
 		}
 		if second := s.Breaks[0]; !slices.Equal(got, []int32{1, 4, second + 1, second + 4}) || s.Media[3].Hash != (media.Hash{'c'}) {
 			t.Errorf("images at %v of %v, breaks %v", got, s.Tokens, s.Breaks)
+		}
+	})
+}
+
+// TestImagesAreKept: with the turn that they first stand in, and once for all of the rollout. A repeated call has the same images.
+// Turns whose images have no bytes are another attempt.
+func TestImagesAreKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		p := play(t, e, id(1, 0, 1))
+		c := claim(t, e, "w")
+		look := func(images []media.Item, prompt ...int32) protocol.TurnReply {
+			reply, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: prompt, Media: images}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return reply
+		}
+		look([]media.Item{imageAt(1, 'a')}, 20, 29)                            // answered with 1 2
+		look([]media.Item{imageAt(1, 'a'), imageAt(4, 'b')}, 20, 29, 1, 2, 29) // with 2 3
+		look([]media.Item{imageAt(0, 'b'), imageAt(1, 'a')}, 29, 29)           // another branch
+		entries, err := kept.ReadTurns(id(1, 0, 1))
+		if err != nil || len(entries) != 4 {
+			t.Fatalf("%d entries, %v", len(entries), err)
+		}
+		for i, want := range []string{"a", "b", ""} {
+			var k struct{ Turn, Seen *keptTurn }
+			if err := json.Unmarshal(entries[i+1], &k); err != nil || k.Turn != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			for _, m := range k.Seen.Media {
+				got += string(m.Data)
+			}
+			if got != want {
+				t.Errorf("turn %d has the bytes of %q, want %q", i, got, want)
+			}
+		}
+		p.stop(port.ErrEnded)
+		synctest.Wait()
+
+		e = open(t, keeping(kept))
+		p, _ = again(t, e, id(1, 0, 1))
+		if reply := look([]media.Item{imageAt(0, 'a'), imageAt(1, 'b')}, 29, 29); reply.Branches != 3 {
+			t.Errorf("other images are answered by what was kept: %+v", reply)
+		}
+		p.stop(port.ErrEnded)
+		synctest.Wait()
+
+		e = open(t, keeping(kept))
+		p, _ = again(t, e, id(1, 0, 1))
+		if reply := look([]media.Item{imageAt(0, 'a'), imageAt(1, 'b')}, 29, 29); reply.Branches != 3 || len(p.slot.asked) != 4 {
+			t.Errorf("a call that is repeated: %+v", reply)
+		}
+		finish(t, e, p, c.ID)
+
+		kept.all[id(1, 0, 1)] = [][]byte{entries[0], bytes.Replace(entries[1], []byte(`"YQ=="`), []byte("null"), 1)}
+		e = open(t, keeping(kept))
+		p, _ = again(t, e, id(1, 0, 1))
+		if <-p.done; !errors.Is(p.err, port.ErrUnkept) || !strings.Contains(p.err.Error(), "no turn has its bytes") {
+			t.Errorf("without the bytes: %v", p.err)
 		}
 	})
 }
