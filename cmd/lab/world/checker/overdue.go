@@ -50,12 +50,10 @@ func (e *expiry) overdue() {
 		for _, n := range e.claims[id] {
 			heard = max(heard, n.at)
 		}
-		for _, n := range e.log.recovered {
-			if at, known := e.log.latest(e.clocks, n); known { // the next process may have been absent all the while
-				heard = max(heard, at+graceMost)
-			}
-		}
 		allowed := int64(g.deadlineS*float64(second)) + overdueAfter
+		if at, known := e.latestRecovery(); known && at > heard { // the next process may have been absent all the while
+			heard, allowed = at, allowed+graceMost
+		}
 		for _, o := range e.outages {
 			to := o.to
 			if o.kind == "full" { // what could not be written is tried again later
@@ -69,4 +67,14 @@ func (e *expiry) overdue() {
 			e.fail(RuleExpired, g.line, "the claim of %v by %s goes on at the end, %.3f s after it was heard of, and lasts %g s", id, g.worker, seconds(silent), g.deadlineS)
 		}
 	}
+}
+
+// latestRecovery is the latest time at which a process can have taken over, where it is known.
+func (e *expiry) latestRecovery() (latest int64, known bool) {
+	for _, n := range e.log.recovered {
+		if at, ok := e.log.latest(e.clocks, n); ok {
+			latest, known = max(latest, at), true
+		}
+	}
+	return latest, known
 }

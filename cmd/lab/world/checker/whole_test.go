@@ -89,7 +89,8 @@ func TestOverdue(t *testing.T) {
 		"in an outage":         {running, "plane0", nil, 8, 8, "", ""},
 		"of a worker":          {running, "worker1", nil, 8, 8, "goes on at the end", ""},
 		"since a restart":      {running, "", []int64{2}, 8, 8, "", ""}, // 18 s, of which the process may have given 10
-		"since an earlier one": {running, "", []int64{1}, 0, 8, "goes on at the end, 19.000 s after it was heard of", ""},
+		"since an earlier one": {running, "", []int64{1}, 0, 8, "goes on at the end, 29.000 s after it was heard of", ""},
+		"an outage behind it":  {running, "plane0", []int64{1}, 0, 8, "", ""},
 		"ended":                {failed, "", nil, 8, 8, "", ""},
 		"ended, touched":       {failed, "", nil, 8, 20, "", "was told that {1 0 1} is wanted, which ended 8.000 s before"},
 		"near a fault":         {failed, "plane0", nil, 8, 20, "", ""},
