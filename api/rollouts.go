@@ -20,19 +20,23 @@ func (s *Server) rolloutRoutes() {
 
 // claimRollouts waits for rollouts to play; 204 says that none came in time.
 func (s *Server) claimRollouts(w http.ResponseWriter, r *http.Request) error {
-	port, err := s.rollouts()
-	if err != nil {
-		return err
-	}
 	var req protocol.ClaimRequest
-	if err := readWaiting(r, &req, &req.WaitS); err != nil {
-		return err
+	var claims protocol.Claims
+	port, err := s.rollouts()
+	if err == nil {
+		err = readWaiting(r, &req, &req.WaitS)
 	}
-	claims, err := port.Claim(r.Context(), req)
+	if err == nil {
+		claims, err = port.Claim(r.Context(), req)
+	}
+	none := err == nil && len(claims.Rollouts) == 0
+	if s.opt.URL != "" && (err != nil || none) { // others answer for the address: the worker's next call may come to one of them
+		w.Header().Set("Connection", "close")
+	}
 	if err != nil {
 		return err
 	}
-	if len(claims.Rollouts) == 0 {
+	if none {
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}

@@ -142,6 +142,42 @@ func TestRolloutPaths(t *testing.T) {
 }
 
 // TestRolloutRefusals: status and code of what workers do wrong.
+// TestClaimsElsewhere: where several answer for the address that workers claim at, one that has nothing to play lets its worker go.
+func TestClaimsElsewhere(t *testing.T) {
+	for url, want := range map[string]bool{"": false, "http://cell-1.cells:7070": true} {
+		w := newWorkplace(t)
+		s, err := api.New(api.Options{URL: url}, api.Ports{Plane: readyPlane{}, Rollouts: w.env})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener := httptest.NewServer(s.Handler())
+		t.Cleanup(listener.Close)
+		claims := func(want int) bool {
+			t.Helper()
+			reply, err := http.Post(listener.URL+"/api/v1/rollouts/claim", "application/json", strings.NewReader(`{"worker":"w","wait_s":0}`))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reply.Body.Close()
+			if reply.StatusCode != want {
+				t.Errorf("%d, want %d", reply.StatusCode, want)
+			}
+			return reply.Close
+		}
+		if got := claims(http.StatusNoContent); got != want {
+			t.Errorf("%q: after no rollout the connection closes: %t", url, got)
+		}
+		w.play(1)
+		if claims(http.StatusOK) {
+			t.Errorf("%q: the connection closes after a claim", url)
+		}
+		w.env.Drain()
+		if got := claims(http.StatusServiceUnavailable); got != want {
+			t.Errorf("%q: after a refusal the connection closes: %t", url, got)
+		}
+	}
+}
+
 func TestRolloutRefusals(t *testing.T) {
 	w := newWorkplace(t)
 	w.play(1)

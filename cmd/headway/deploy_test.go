@@ -312,6 +312,41 @@ func TestDeployedCells(t *testing.T) {
 	}
 }
 
+// documentLine is a line of a document that a manifest's comment has for the ConfigMap of control-plane.yaml.
+var documentLine = regexp.MustCompile(`(?m)^#   ((?:model|engines|fleet):.*|  - .*)$`)
+
+// What comments add to the document of the control plane makes a document.
+func TestDeployedComments(t *testing.T) {
+	all := manifests(t)
+	for _, file := range []string{"fleet.yaml", "fleet-cells.yaml", "cells.yaml"} {
+		text, err := os.ReadFile(deployDir + "kubernetes/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		document := ""
+		for _, line := range documentLine.FindAllSubmatch(text, -1) {
+			document += string(line[1]) + "\n"
+		}
+		for _, m := range all["control-plane.yaml"] {
+			if m.Kind == "ConfigMap" {
+				document = m.Data["headway.yaml"] + document
+			}
+		}
+		path := filepath.Join(t.TempDir(), "headway.yaml")
+		if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg, err := config.LoadWith(path)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+			continue
+		}
+		if cells := len(cfg.Cells()); len(cfg.Engines) < 4 || (cells > 0) != (file != "fleet.yaml") || !strings.HasPrefix(cfg.Model.Path, "/runs/") {
+			t.Errorf("%s: %d engines of %d cells with the model %s", file, len(cfg.Engines), cells, cfg.Model.Path)
+		}
+	}
+}
+
 // The default port is the one that every file names.
 func TestDeployedPorts(t *testing.T) {
 	cfg, err := config.LoadWith("")

@@ -84,7 +84,21 @@ func TestDeployedOnAControlPlane(t *testing.T) {
 		}
 		return false
 	}
-	list := pods("headway-nats-0", "headway-nats-2", "headway-", "headway-workers-", "cell-0", "cell-1", "engines-0")
+	list := pods("headway-nats-0", "headway-nats-2", "headway-workers-", "cell-0", "cell-1", "engines-0")
+	kubernetestest.Until(t, "two control planes", func() error {
+		var found struct{ Items []labelled }
+		c.Do(t, http.MethodGet, "/api/v1/namespaces/headway/pods", nil, &found)
+		planes := 0
+		for _, p := range found.Items {
+			if p.Metadata.Labels["app"] == "headway" {
+				planes++
+			}
+		}
+		if planes != 2 {
+			return fmt.Errorf("%d", planes)
+		}
+		return nil
+	})
 	if !heard("cell-1", list) || heard("engines-0", list) {
 		t.Errorf("NATS hears a cell: %t; an engine without one: %t", heard("cell-1", list), heard("engines-0", list))
 	}

@@ -84,6 +84,8 @@ type Dispatcher struct {
 	claimed int
 	numbers int64 // of rollouts that were offered
 	room    room
+	// restoring has a mutex of its own.
+	restoring restoring
 	// claimErr, once set, answers every claim; noClaims is closed with it.
 	claimErr error
 	noClaims chan struct{}
@@ -118,7 +120,7 @@ func New(opt Options) (*Dispatcher, error) {
 	return &Dispatcher{
 		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[port.RolloutID]*session),
 		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
-		noClaims: make(chan struct{}), over: make(chan struct{}),
+		noClaims: make(chan struct{}), over: make(chan struct{}), restoring: restoring{slots: make(chan struct{}, restoringMost)},
 	}, nil
 }
 

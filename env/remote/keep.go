@@ -13,8 +13,7 @@ import (
 )
 
 // kept is what is kept of a rollout at a time: that a worker has claimed it, or a turn, with the note of a player here. Or it is that
-// a player plays it again. Seen is a turn with media. A release that keeps none goes on with no rollout that has one: it would leave
-// them out.
+// a player plays it again. Seen is a turn with media. A release that keeps none takes it for no turn: it would leave them out.
 type kept struct {
 	Worker string          `json:"worker,omitempty"`
 	Turn   *keptTurn       `json:"turn,omitempty"`
@@ -85,14 +84,15 @@ func (s *session) nextKept() (number int32, keeps bool) {
 // process goes on with the rollout, perhaps without the response: then nobody is told, and the error comes once this process
 // ends.
 func (e *Dispatcher) keepTurn(ctx context.Context, s *session, t *turn, g *port.Generation) (err error) {
-	number, data, keeps := e.turnToKeep(s, t, g)
+	number, k, keeps := e.turnToKeep(s, t, g)
 	if !keeps {
 		return nil
 	}
-	if data != nil {
+	data, unsaid := json.Marshal(k)
+	if unsaid == nil {
 		err = e.opt.Turns.KeepTurn(s.task.ID, number, data)
 	}
-	if data == nil || errors.Is(err, port.ErrNoSpace) {
+	if unsaid != nil || errors.Is(err, port.ErrNoSpace) {
 		err = e.opt.Turns.UnkeepTurns(s.task.ID)
 		e.unkeep(s)
 	}
@@ -113,30 +113,26 @@ func (e *Dispatcher) unkeep(s *session) {
 	s.unkept = true
 }
 
-// turnToKeep is a turn as it is to be kept, with its number; no data for one that cannot be. Keeps is false where nothing is kept.
-func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number int32, data []byte, keeps bool) {
+// turnToKeep is a turn as it is to be kept, with its number. Keeps is false where nothing is kept.
+func (e *Dispatcher) turnToKeep(s *session, t *turn, g *port.Generation) (number int32, k kept, keeps bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.opt.Turns == nil || s.state != stateClaimed || t.isDropped() {
-		return 0, nil, false
+		return 0, k, false
 	}
 	if number, t.keeps = s.nextKept(); !t.keeps {
-		return 0, nil, false
+		return 0, k, false
 	}
 	b, place := s.record.goesOn(t.agent, t.prompt, t.media)
 	response := *g
 	response.Resumes = append(slices.Clone(s.record.carried), g.Resumes...)
 	added := s.record.withoutKnown(t.media[len(b.media):])
-	k := kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], added, t.maxTokens, response}, Note: s.note}
+	k = kept{Turn: &keptTurn{t.number, t.agent, place, t.prompt[len(b.tokens):], added, t.maxTokens, response}, Note: s.note}
 	if len(t.media) > 0 {
 		k.Turn, k.Seen = nil, k.Turn
 	}
-	data, err := json.Marshal(k)
 	s.note = nil
-	if err != nil {
-		t.keeps, data = false, nil
-	}
-	return number, data, true
+	return number, k, true
 }
 
 // Restoring implements port.Restorer: calls for the rollout wait until Restore has its worker and its turns.
@@ -146,11 +142,13 @@ func (e *Dispatcher) Restoring(task port.RolloutRequest) {
 	s := newSession(task)
 	s.state, s.restored = stateRestoring, make(chan struct{})
 	e.sessions[s.id], e.latest[keyOf(task.ID)], e.started[task.ID] = s, s, s
+	e.restoring.begin()
 }
 
 // Restore implements port.Restorer.
 func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
-	entries, err := e.opt.Turns.ReadTurns(task.ID)
+	entries, err := e.restoring.read(e.opt.Turns, task.ID)
+	defer e.restoring.end()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := e.started[task.ID]
@@ -200,14 +198,7 @@ func (e *Dispatcher) Restore(task port.RolloutRequest) (p port.Progress) {
 
 // take takes what was kept of a rollout, in its order. Of a worker's, the last turn may be asked for again; of a player's, which
 // keeps no claim, all are.
-func (s *session) take(data []byte) error {
-	var k kept
-	if err := json.Unmarshal(data, &k); err != nil {
-		return err
-	}
-	if k.Seen != nil {
-		k.Turn = k.Seen
-	}
+func (s *session) take(k kept) error {
 	switch {
 	case k.Again:
 		s.agains++

@@ -62,6 +62,39 @@ func TestTurnsWithImages(t *testing.T) {
 	})
 }
 
+// TestRestoredImagesAreShared: rollouts that are restored together hold an image once. Nothing of it stays where they have ended.
+func TestRestoredImagesAreShared(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		ids := []port.RolloutID{id(1, 0, 1), id(1, 1, 1)}
+		for _, id := range ids {
+			p := play(t, e, id)
+			c := claim(t, e, "w")
+			if _, err := e.Turn(t.Context(), c.ID, protocol.TurnRequest{Prompt: []int32{20, 29}, Media: []media.Item{imageAt(1, 'a')}}, nil); err != nil {
+				t.Fatal(err)
+			}
+			p.stop(port.ErrEnded)
+		}
+		synctest.Wait()
+		e = open(t, keeping(kept))
+		var bytes []*byte
+		for _, id := range ids {
+			e.Restoring(port.RolloutRequest{ID: id, Level: 2})
+		}
+		for _, id := range ids {
+			e.Restore(port.RolloutRequest{ID: id, Level: 2})
+			bytes = append(bytes, &e.sessions[claimID(id)].record.branches[0].media[0].Data[0])
+		}
+		if bytes[0] != bytes[1] {
+			t.Error("two rollouts have an image of their own")
+		}
+		if len(e.restoring.bytes) > 0 {
+			t.Errorf("%d images are held for nobody", len(e.restoring.bytes))
+		}
+	})
+}
+
 // TestImagesAreKept: with the turn that they first stand in, and once for all of the rollout. A repeated call has the same images.
 // Turns whose images have no bytes are another attempt.
 func TestImagesAreKept(t *testing.T) {

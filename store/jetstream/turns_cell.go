@@ -142,7 +142,7 @@ func (l *Link) KeepTurn(id port.RolloutID, number int32, data []byte) error {
 }
 
 func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byte) error {
-	if l.fullOfTurns() {
+	if l.fullOfTurns(int64(len(data))) {
 		return fmt.Errorf("%w: turns take up to %d of %d bytes of the stream %s, so that they can be taken up", port.ErrNoSpace, l.turns.most-l.turns.most/marksShare, l.turns.most, l.store.names.turns)
 	}
 	a.mutex.Lock()
@@ -162,8 +162,8 @@ func (l *Link) keepTurn(a *standing, id port.RolloutID, number int32, data []byt
 	return nil
 }
 
-// fullOfTurns says whether only marks find room any more. It looks once a second.
-func (l *Link) fullOfTurns() bool {
+// fullOfTurns says whether marks alone find room behind a turn of so many bytes. It looks once a second, and counts turns meanwhile.
+func (l *Link) fullOfTurns(size int64) bool {
 	t := &l.turns
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
@@ -174,7 +174,11 @@ func (l *Link) fullOfTurns() bool {
 			t.used, t.looked = int64(info.State.Bytes), now
 		}
 	}
-	return t.most > 0 && t.used > t.most-t.most/marksShare
+	if t.most > 0 && t.used+size > t.most-t.most/marksShare {
+		return true
+	}
+	t.used += size
+	return false
 }
 
 // putBefore is the sequence of a message that was put and not answered, 0 while it may be on its way: the last of its subject is
