@@ -63,7 +63,7 @@ func (s *Store) leaderRequest(ctx context.Context, stream, body string) (message
 	m := message{seq: r.Message.Sequence, data: r.Message.Data}
 	if len(r.Message.Header) > 0 {
 		if m.header, err = nats.DecodeHeadersMsg(r.Message.Header); err != nil {
-			return message{}, fmt.Errorf("store: message %d of %s: %w", m.seq, stream, err)
+			return message{}, fmt.Errorf("store: message %d of %s: %w: %w", m.seq, stream, err, errDamaged)
 		}
 	}
 	return m, nil

@@ -293,7 +293,7 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 		try, cancel := context.WithTimeout(ctx, apiTimeout)
 		m, err := p.store.leaderGet(try, p.store.names.data, seq)
 		cancel()
-		if errors.Is(err, errNoMessage) {
+		if errors.Is(err, errNoMessage) || errors.Is(err, errDamaged) { // nobody finds what it was
 			p.mutex.Lock()
 			p.room.gap(seq)
 			p.mutex.Unlock()

@@ -1,11 +1,14 @@
 package jetstream
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"math"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -146,4 +149,47 @@ func TestLostStreamOfSnapshots(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A snapshot whose message has a header that cannot be read is damaged, and keeps nobody from the run: the one before it counts.
+func TestSnapshotWithoutItsHeader(t *testing.T) {
+	t.Parallel()
+	url := startServer(t, nil)
+	s := open(t, Options{URL: url, Run: "headless"})
+	enc := begin(t, s)
+	fill(t, s, enc, 100)
+	before := enc.Position().Line
+	fill(t, s, enc, 100)
+	there, err := s.snapshots(t.Context())
+	if err != nil || len(there) < 2 {
+		t.Fatalf("%d snapshots, %v", len(there), err)
+	}
+	newest := there[len(there)-1]
+	putHeadless(t, url, newest.subject()+".0")
+	if line, _ := newestGood(t, s); newest.line != enc.Position().Line || line != before {
+		t.Errorf("the newest is as of line %d, want %d", line, before)
+	}
+	must(t, s.scrub(t.Context()))
+	fill(t, s, enc, 100)
+	if line, _ := newestGood(t, s); line != enc.Position().Line {
+		t.Errorf("the next is as of line %d, want %d", line, enc.Position().Line)
+	}
+}
+
+// putHeadless stores a message with a header that is none, as a flipped byte leaves it. No client sends one.
+func putHeadless(t *testing.T, url, subject string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(url, "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const header = "NATS/1.0\r\nHeadway-Chunks 1 5 0\r\n\r\n"
+	fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false,\"pedantic\":false}\r\nHPUB %s %d %d\r\n%sstate\r\nPING\r\n", subject, len(header), len(header)+5, header)
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		if lines.Text() == "PONG" {
+			return
+		}
+	}
+	t.Fatal("the server closed the connection")
 }
