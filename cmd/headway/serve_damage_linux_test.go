@@ -143,25 +143,45 @@ func mirrored(t *testing.T, dir string, version loop.Version) bool {
 	return false
 }
 
+// killedWithItsMirror kills a control plane behind its 20th step, when the mirror of the log has the newest version. It is written
+// every 100 ms, so that this takes some tries. It returns the folder and the version.
+func killedWithItsMirror(t *testing.T, document string) (dir string, version loop.Version) {
+	t.Helper()
+	for {
+		dir = t.TempDir()
+		run := filepath.Join(dir, "runs", "r")
+		s := startServe(t, dir, document)
+		version = s.reaches(20).Version
+		for !mirrored(t, run, version) {
+			s.reaches(version)
+		}
+		s.kill()
+		newest, err := filepath.Glob(filepath.Join(run, "weights", "v*"))
+		if err != nil || len(newest) == 0 {
+			t.Fatalf("no versions: %v", err)
+		}
+		if _, err := fmt.Sscanf(filepath.Base(newest[len(newest)-1]), "v%d", &version); err != nil {
+			t.Fatal(err)
+		}
+		if mirrored(t, run, version) {
+			return dir, version
+		}
+	}
+}
+
 // The end of the log is damaged, and the control plane was killed: the next start names what helps, the log is written anew
 // from its mirror, and the run goes on to its end as if nothing had been.
 func TestRestoreLog(t *testing.T) {
 	const steps = 120
-	dir := t.TempDir()
-	run := filepath.Join(dir, "runs", "r")
 	document := fmt.Sprintf(damageDocument, steps, "full")
 	document = strings.Replace(document, "snapshot_every: 3", "snapshot_every: 15", 1) // none behind the step that is damaged
-	s := startServe(t, dir, document)
-	version := s.reaches(20).Version
-	for !mirrored(t, run, version) { // it is written beside the log
-		s.reaches(version)
-	}
-	s.kill()
+	dir, version := killedWithItsMirror(t, document)
+	run := filepath.Join(dir, "runs", "r")
 	// Not the very last step: what the mirror did not have yet is lost without a sign.
 	if !flipNewest(t, dir, "headway_r_log", fmt.Sprintf(`"lease":%d,"v":%d,"crc`, version-1, version-1)) {
 		t.Fatalf("train step %d is not in the log on the disk", version-1)
 	}
-	s = startServe(t, dir, document)
+	s := startServe(t, dir, document)
 	<-s.ended
 	if text := s.text(); !strings.Contains(text, "headway restore-log "+run) {
 		t.Fatalf("the start says:\n%s", text)

@@ -325,7 +325,7 @@ func (s *Store) ReadBlob(id port.RolloutID, number int32, offset int64, dst []by
 		return nil
 	}
 	err := s.readChunksOf(b, offset, dst)
-	if errors.Is(err, errNoMessage) {
+	if errors.Is(err, errNoMessage) || errors.Is(err, errDamaged) {
 		p.mutex.Lock()
 		gone := b.unwanted
 		p.mutex.Unlock()
