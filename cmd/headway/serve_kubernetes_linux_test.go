@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -187,7 +186,7 @@ func (k *kubelet) kill(pod string, program int) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	old := k.pods[pod][program]
-	if err := errors.Join(old.Process.Kill()); err != nil {
+	if err := old.Process.Kill(); err != nil {
 		k.t.Fatal(err)
 	}
 	_ = old.Wait()
@@ -219,7 +218,7 @@ trainer: {steps: %d}
 failures: {max_attempts: 20}
 `
 
-// decade is the first nine digits' worth of free ports: engine i has the i-th.
+// decade is the beginning of two free ports that differ in their last digit, which is the engine's number.
 func decade(t *testing.T) string {
 	t.Helper()
 	for first := 2_000 + os.Getpid()%500; first < 3_000; first++ {
