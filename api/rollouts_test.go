@@ -141,7 +141,6 @@ func TestRolloutPaths(t *testing.T) {
 	}
 }
 
-// TestRolloutRefusals: status and code of what workers do wrong.
 // TestClaimsElsewhere: where several answer for the address that workers claim at, one that has nothing to play lets its worker go.
 func TestClaimsElsewhere(t *testing.T) {
 	for url, want := range map[string]bool{"": false, "http://cell-1.cells:7070": true} {
@@ -178,6 +177,7 @@ func TestClaimsElsewhere(t *testing.T) {
 	}
 }
 
+// TestRolloutRefusals: status and code of what workers do wrong.
 func TestRolloutRefusals(t *testing.T) {
 	w := newWorkplace(t)
 	w.play(1)

@@ -112,12 +112,17 @@ func TestServeStartsItsCells(t *testing.T) {
 	s.wantEngines(`{"value":2}`, http.StatusOK)
 	s.serving(1, 3)
 	s.steps(steps - 8)
-	status := s.final()
-	if !status.Ledger.Balanced || status.Ledger.Trained != 8*steps {
-		t.Errorf("the ledger is %+v", status.Ledger)
+	s.trained(8 * steps)
+}
+
+// trained waits for the end of a run that has trained so many rollouts. The ledger balances, and the run replays.
+func (s *served) trained(rollouts int64) {
+	s.t.Helper()
+	if status := s.final(); !status.Ledger.Balanced || status.Ledger.Trained != rollouts {
+		s.t.Errorf("the ledger is %+v", status.Ledger)
 	}
-	if code, _, stderr := headway(t, "replay", filepath.Join(s.dir, "runs", "r")); code != failure.ExitDone {
-		t.Errorf("replay: %s", stderr)
+	if code, _, stderr := headway(s.t, "replay", filepath.Join(s.dir, "runs", "r")); code != failure.ExitDone {
+		s.t.Errorf("replay: %s", stderr)
 	}
 }
 

@@ -79,8 +79,11 @@ func (r *restoring) share(items []media.Item) {
 	}
 }
 
-// medium is the bytes of a medium that stands in the record, nil for others.
-func (r *record) medium(hash media.Hash) []byte {
+// medium is the bytes of a medium that stands among earlier ones of a turn, or in the record, nil for others.
+func (r *record) medium(earlier []media.Item, hash media.Hash) []byte {
+	if data := bytesOf(earlier, hash); data != nil {
+		return data
+	}
 	for _, b := range r.branches {
 		if data := bytesOf(b.media, hash); data != nil {
 			return data
@@ -103,7 +106,7 @@ func bytesOf(items []media.Item, hash media.Hash) []byte {
 func (r *record) withoutKnown(items []media.Item) []media.Item {
 	out := slices.Clone(items)
 	for i := range out {
-		if hash := out[i].Hash; r.medium(hash) != nil || bytesOf(out[:i], hash) != nil {
+		if r.medium(out[:i], out[i].Hash) != nil {
 			out[i].Data = nil
 		}
 	}
@@ -115,10 +118,7 @@ func (r *record) withBytes(items []media.Item) error {
 	for i := range items {
 		m := &items[i]
 		if m.Data == nil {
-			m.Data = bytesOf(items[:i], m.Hash)
-		}
-		if m.Data == nil {
-			m.Data = r.medium(m.Hash)
+			m.Data = r.medium(items[:i], m.Hash)
 		}
 		if m.Data == nil {
 			return fmt.Errorf("a turn names %s %v, and no turn has its bytes", m.Modality, m.Hash)
