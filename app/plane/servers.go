@@ -15,11 +15,21 @@ import (
 )
 
 // serversWait is how long a new run waits for its engines: servers are often started at the same time,
-// and take minutes to load a model. serversAgain is the time between two looks.
+// and take minutes to load a model. serversAgain is the time between two looks. answersWait is how long one that goes on
+// waits for the answers of all: a server may hang, or stay paused by a control plane that is gone.
 const (
 	serversWait  = 10 * time.Minute
 	serversAgain = 2 * time.Second
+	answersWait  = 20 * time.Second
 )
+
+// asking bounds what is asked of servers at a start.
+func asking(ctx context.Context, goesOn bool) (context.Context, context.CancelFunc) {
+	if goesOn {
+		return context.WithTimeout(ctx, answersWait)
+	}
+	return context.WithCancel(ctx)
+}
 
 // awaitServers asks the servers what they can, says what they lack, and ends the start where nothing
 // could be trained on without it. A new run waits for servers that do not answer; one that goes on
