@@ -127,7 +127,7 @@ func New(options Options) (*Gateway, error) {
 	}
 	g := &Gateway{opt: o, mux: http.NewServeMux(), metrics: newMetrics(), started: o.Clock(),
 		conversations: make(map[string]*conversation), closing: make(chan struct{}),
-		pictures: &pictures{mark: o.mark, most: o.MediaBytesMax, kept: make(map[media.Hash]*picture)}}
+		pictures: &pictures{mark: o.mark, most: o.MediaBytesMax, kept: make(map[media.Hash]*picture), holders: make(map[*conversation]int64)}}
 	if o.Templates != nil {
 		g.templates = newTemplates(o.Templates, o.RenderedTokensMax, g.pictures)
 	}

@@ -162,6 +162,9 @@ type pictures struct {
 	mu    sync.Mutex
 	kept  map[media.Hash]*picture
 	bytes int64
+	// holders are the conversations that hold some, each with the number at which it came.
+	holders map[*conversation]int64
+	came    int64
 }
 
 // picture is the bytes of one medium, and how many conversations have it.
@@ -185,15 +188,16 @@ func (p *pictures) hold(c *conversation, req *request) error {
 func (p *pictures) take(c *conversation, m *media.Item) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	known := p.kept[m.Hash]
-	switch {
-	case c.released:
+	if c.released {
 		return protocol.Refuse(protocol.CodeExpired, "the rollout is over: claim another")
-	case known != nil:
+	}
+	known := p.kept[m.Hash]
+	if known != nil {
 		m.Data = known.item.Data
-	case p.bytes+m.Size > p.most:
-		return protocol.Refuse(protocol.CodeBusy, "the images of all conversations together have %d bytes, of at most %d: send the call again when some have ended", p.bytes, p.most).With("bytes_max", p.most)
-	default:
+	} else {
+		if err := p.admit(c, m.Size); err != nil {
+			return err
+		}
 		known = &picture{item: *m}
 		p.kept[m.Hash], p.bytes = known, p.bytes+m.Size
 	}
@@ -201,7 +205,41 @@ func (p *pictures) take(c *conversation, m *media.Item) error {
 		c.pictures[m.Hash] = true
 		known.held++
 	}
+	if p.holders[c] == 0 {
+		p.came++
+		p.holders[c] = p.came
+	}
 	return nil
+}
+
+// admit says whether a conversation may hold so many bytes more. Where all together have too many, the one that has held some
+// for longest goes on: else all could wait for each other. Alone it may hold as many as all.
+func (p *pictures) admit(c *conversation, adds int64) error {
+	if p.bytes+adds <= p.most {
+		return nil
+	}
+	own := adds
+	for hash := range c.pictures {
+		own += p.kept[hash].item.Size
+	}
+	switch {
+	case own > p.most:
+		return protocol.Refuse(protocol.CodeTooLarge, "the images of this rollout have %d bytes, of at most %d: send smaller ones", own, p.most).With("bytes_max", p.most)
+	case !p.eldest(c):
+		return protocol.Refuse(protocol.CodeBusy, "the images of all conversations together have %d bytes, of at most %d: send the call again", p.bytes, p.most).With("bytes_max", p.most)
+	}
+	return nil
+}
+
+// eldest reports whether no other conversation has held media for longer.
+func (p *pictures) eldest(c *conversation) bool {
+	own := p.holders[c]
+	for _, came := range p.holders {
+		if own == 0 || came < own {
+			return false
+		}
+	}
+	return true
 }
 
 // release forgets what a conversation has held.
@@ -217,6 +255,7 @@ func (p *pictures) release(c *conversation) {
 		}
 	}
 	clear(c.pictures)
+	delete(p.holders, c)
 	c.released = true
 }
 

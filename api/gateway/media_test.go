@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"image"
 	"image/color"
 	"image/gif"
@@ -145,13 +146,47 @@ func TestImagesAreKeptOnce(t *testing.T) {
 		t.Errorf("%d images of %d bytes are kept", len(p.kept), p.bytes)
 	}
 	full, _ := json.Marshal(object{"messages": []any{userSays(imagePart(pngOf(t, 9)))}})
-	if w := h.post("/v1/chat/completions", string(full)); w.Code != http.StatusTooManyRequests || !strings.Contains(w.Body.String(), "images of all conversations") {
+	if w := h.post("/v1/chat/completions", string(full)); w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "images of this rollout") {
 		t.Errorf("beyond the bound: %d %s", w.Code, w.Body)
 	}
 	close(h.port.ended)
 	h.gateway.watching.Wait()
 	if len(p.kept) != 0 || p.bytes != 0 {
 		t.Errorf("%d images of %d bytes are kept after the rollout's end", len(p.kept), p.bytes)
+	}
+}
+
+// Where the images of all conversations have too many bytes, the one that has held some for longest goes on, and then the next.
+func TestTheEldestConversationGoesOnBeyondTheBound(t *testing.T) {
+	p := &pictures{most: 100, kept: make(map[media.Hash]*picture), holders: make(map[*conversation]int64)}
+	n := byte(0)
+	asks := func(c *conversation, size int64) protocol.Code {
+		n++
+		err := p.take(c, &media.Item{Hash: media.Hash{n}, Size: size})
+		if refusal, ok := errors.AsType[*protocol.Refusal](err); ok {
+			return refusal.Code
+		}
+		return ""
+	}
+	first, second, third := newConversation(nil, 1, 1), newConversation(nil, 1, 1), newConversation(nil, 1, 1)
+	for i, step := range []struct {
+		by   *conversation
+		size int64
+		want protocol.Code
+	}{
+		{first, 40, ""}, {second, 50, ""}, {second, 20, protocol.CodeBusy}, {third, 20, protocol.CodeBusy}, {first, 20, ""}, {first, 50, protocol.CodeTooLarge}, {first, 40, ""},
+	} {
+		if code := asks(step.by, step.size); code != step.want {
+			t.Errorf("step %d: %q, want %q", i, code, step.want)
+		}
+	}
+	p.release(first)
+	if code := asks(second, 50); code != "" || p.bytes != 100 {
+		t.Errorf("behind the eldest: %q, with %d bytes", code, p.bytes)
+	}
+	p.release(second)
+	if code := asks(third, 100); code != "" || len(p.kept) != 1 || len(p.holders) != 1 {
+		t.Errorf("behind both: %q, %d kept, %d holders", code, len(p.kept), len(p.holders))
 	}
 }
 

@@ -339,7 +339,7 @@ func (c *Cell) share(ctx context.Context, o *drive.Options) (*drive.Share, error
 	if c.Cfg.Evaluate.Slots == 0 {
 		return nil, nil
 	}
-	s, err := drive.NewShare(ctx, drive.ShareOptions{Engines: o.Engines, Slots: c.EvaluationSlots(), Joining: true, Environment: c.Environment, Levels: c.Rules.Levels})
+	s, err := drive.NewShare(ctx, drive.ShareOptions{Engines: o.Engines, Slots: c.EvaluationSlots(), Environment: c.Environment, Levels: c.Rules.Levels})
 	if err == nil {
 		o.Engines = s.Engines()
 	}

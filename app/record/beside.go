@@ -18,8 +18,8 @@ type beside struct {
 }
 
 // openBeside prepares evaluations by players or workers, where the document asks for them. It returns the engines that
-// the run is to use. Those of a run that was resumed serve nothing yet. The context ends evaluations.
-func (r *Record) openBeside(ctx context.Context, resumed bool) []port.Engine {
+// the run is to use. The context ends evaluations.
+func (r *Record) openBeside(ctx context.Context) []port.Engine {
 	if r.Cfg.Evaluate.Slots == 0 || r.Environment == nil {
 		return r.Engines
 	}
@@ -28,7 +28,7 @@ func (r *Record) openBeside(ctx context.Context, resumed bool) []port.Engine {
 		clock = r.App.Clock(0)
 	}
 	evaluator, err := cell.NewEvaluator(ctx, cell.EvaluatorOptions{
-		ShareOptions: cell.ShareOptions{Engines: r.Engines, Slots: r.EvaluationSlots(), Joining: resumed, Environment: r.Environment, Levels: r.Rules.Levels},
+		ShareOptions: cell.ShareOptions{Engines: r.Engines, Slots: r.EvaluationSlots(), Environment: r.Environment, Levels: r.Rules.Levels},
 		Cells:        len(r.Cfg.Cells()) > 0, Attempts: r.Rules.MaxAttempts, Clock: clock, Logf: r.Logf,
 	})
 	if err != nil {

@@ -18,7 +18,7 @@ func (r *Record) Options(ctx context.Context, store port.Store, resume *live.Res
 		offset = resume.Loop.Status().TimeNS
 	}
 	opt := live.Options{
-		Header: r.Header(), Engines: r.openBeside(ctx, resume != nil), Environment: r.Environment, Trainer: r.Trainer, Weights: r.Published(), Store: store, Resume: resume,
+		Header: r.Header(), Engines: r.openBeside(ctx), Environment: r.Environment, Trainer: r.Trainer, Weights: r.Published(), Store: store, Resume: resume,
 		Clock: r.App.Clock(offset), Losses: r.plannedLosses(), Logf: r.Logf,
 		OnStep: func(d live.StepDone) { r.onStep(ctx, d, view) },
 		OnBatch: func(b port.Batch) {

@@ -53,8 +53,9 @@ type sharedEngine struct {
 	// and idle is closed when there is none any more.
 	stop, switched, idle chan struct{}
 	running              int
-	// serves: it has a version to evaluate.
+	// serves: it has a version to evaluate. gone is how often it was lost or given back.
 	serves bool
+	gone   int
 }
 
 // Inner implements port.Wrapper.
@@ -65,6 +66,7 @@ func (e *sharedEngine) Switch(ctx context.Context, version loop.Version, hold bo
 	e.switching.Lock()
 	defer e.switching.Unlock()
 	e.mu.Lock()
+	gone := e.gone
 	e.switched = make(chan struct{})
 	close(e.stop)
 	idle := make(chan struct{})
@@ -84,19 +86,30 @@ func (e *sharedEngine) Switch(ctx context.Context, version loop.Version, hold bo
 		return ctx.Err()
 	}
 	err := e.Engine.Switch(ctx, version, hold)
-	e.serve(err == nil)
+	e.serve(err == nil, gone)
 	return err
 }
 
-// serve takes that the engine serves a version, or is lost.
-func (e *sharedEngine) serve(serves bool) {
+// serve takes that the engine serves a version, or does not, unless it has gone since it was so often gone.
+func (e *sharedEngine) serve(serves bool, gone int) {
 	e.mu.Lock()
-	changed := e.serves != serves
-	e.serves = serves
+	changed := e.serves != serves && e.gone == gone
+	if changed {
+		e.serves = serves
+	}
 	e.mu.Unlock()
 	if changed {
 		e.changed()
 	}
+}
+
+// leave takes that the engine is lost or given back. It serves again from its next switch on.
+func (e *sharedEngine) leave() {
+	e.mu.Lock()
+	e.gone++
+	gone := e.gone
+	e.mu.Unlock()
+	e.serve(false, gone)
 }
 
 func (e *sharedEngine) isServing() bool {

@@ -98,7 +98,7 @@ func (a answering) Play(context.Context, port.RolloutRequest, port.Sampler) (por
 func TestShareAsks(t *testing.T) {
 	engines := []port.Engine{nil, &scripted{name: "one"}, &scripted{name: "two"}}
 	long := answering{err: &lengthy{}}
-	s, err := NewShare(t.Context(), ShareOptions{Engines: engines, Slots: []int{5, 1, 2000}, Joining: true, Environment: long})
+	s, err := NewShare(t.Context(), ShareOptions{Engines: engines, Slots: []int{5, 1, 2000}, Environment: long})
 	if err != nil {
 		t.Fatal(err)
 	}

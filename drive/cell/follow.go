@@ -142,6 +142,7 @@ func (c *Cell) execute(a *loop.Action) {
 			if e, ok := port.As[port.Returned](c.opt.Engines[a.Engine]); ok {
 				e.Returned()
 			}
+			c.leave(a.Engine)
 		}
 	case loop.StartTrainStep:
 		c.trainerBusy(true)
@@ -159,12 +160,17 @@ func (c *Cell) owns(engine int32) bool {
 	return engine >= 0 && int(engine) < len(c.opt.Engines) && c.opt.Engines[engine] != nil
 }
 
+// leave has an engine play no held-out prompts until it joins.
+func (c *Cell) leave(engine int32) {
+	if shared, ok := port.As[*sharedEngine](c.opt.Engines[engine]); ok {
+		shared.leave()
+	}
+}
+
 // letGo aborts what plays on an engine that is lost, unless the loop has it interrupted.
 func (c *Cell) letGo(engine int32) {
 	c.syncs[engine] = underWay{}
-	if shared, ok := port.As[*sharedEngine](c.opt.Engines[engine]); ok {
-		shared.serve(false) // until it joins
-	}
+	c.leave(engine)
 	if c.opt.Rules.ResumeLost {
 		return
 	}

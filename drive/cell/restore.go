@@ -1,6 +1,8 @@
 package cell
 
 import (
+	"slices"
+
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
@@ -49,13 +51,20 @@ func (c *Cell) takeUp(e *Entry) {
 	}
 	var standing []loop.Action
 	for i := range e.Actions {
-		if a := &e.Actions[i]; a.Kind == loop.InterruptRollout && a.Slot < 0 && c.owns(a.Engine) {
+		if a := &e.Actions[i]; a.Kind == loop.InterruptRollout && a.Slot < 0 && c.owns(a.Engine) && !passed(a, e.Actions) {
 			standing = append(standing, *a)
 		}
 	}
 	if len(standing) > 0 {
 		c.opt.Logf("cell %s: %d of %d rollouts that were under way go on from their turns", c.opt.Name, c.Restore(standing), len(standing))
 	}
+}
+
+// passed reports whether actions end an attempt's group, or start another attempt of its sample.
+func passed(a *loop.Action, actions []loop.Action) bool {
+	return slices.ContainsFunc(actions, func(b loop.Action) bool {
+		return b.Group == a.Group && (b.Kind == loop.GroupEnded || b.Kind == loop.StartRollout && b.Sample == a.Sample && b.Attempt > a.Attempt)
+	})
 }
 
 // restored takes how far a rollout had come before a restart.

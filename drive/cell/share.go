@@ -63,13 +63,12 @@ type Deal struct {
 	Hand    []Try        `json:"hand,omitempty"`
 }
 
-// ShareOptions say where a process plays held-out prompts.
+// ShareOptions say where a process plays held-out prompts. An engine plays them from its first switch on, until it is lost or
+// given back.
 type ShareOptions struct {
 	// Engines are the run's, nil for those of another process. Slots are those of each that the loop does not know of.
 	Engines []port.Engine
 	Slots   []int
-	// Joining: engines serve nothing before their first switch.
-	Joining bool
 	// Environment plays held-out prompts as it plays others. Its rollouts have a group below 0, which is the
 	// version evaluated with its sign changed.
 	Environment port.Environment
@@ -112,7 +111,7 @@ func NewShare(ctx context.Context, opt ShareOptions) (*Share, error) {
 	for i, engine := range opt.Engines {
 		var shared *sharedEngine
 		if engine != nil {
-			shared = &sharedEngine{Engine: engine, stop: make(chan struct{}), slots: opt.Slots[i], serves: !opt.Joining, changed: s.slotsChanged}
+			shared = &sharedEngine{Engine: engine, stop: make(chan struct{}), slots: opt.Slots[i], changed: s.slotsChanged}
 			s.most += opt.Slots[i]
 		}
 		s.engines = append(s.engines, shared)

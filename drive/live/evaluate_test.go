@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -144,10 +145,14 @@ func TestEvaluationsFailures(t *testing.T) {
 			}
 			return s.Sample(ctx, port.SampleRequest{Prompt: []int32{7}, MaxTokens: 2})
 		}
-		if err := errors.Join(w.engines[0].Load(t.Context(), 3), w.engines[0].Switch(t.Context(), 3, false)); err != nil {
-			t.Fatal(err)
+		serving := func() *cell.Evaluator {
+			e := evaluating(t, w, env, 2)
+			if err := errors.Join(e.Engines()[0].Load(t.Context(), 3), e.Engines()[0].Switch(t.Context(), 3, false)); err != nil {
+				t.Fatal(err)
+			}
+			return e
 		}
-		got, err := evaluating(t, w, env, 2).Evaluate(t.Context(), 7, 5)
+		got, err := serving().Evaluate(t.Context(), 7, 5)
 		want := cell.Evaluation{Scored: 3, Infra: 1, Data: 1, Reward: 1, Accuracy: 2. / 3, Oldest: 3, Newest: 3}
 		if err != nil || got != want {
 			t.Errorf("%+v, %v, want %+v", got, err, want)
@@ -158,8 +163,8 @@ func TestEvaluationsFailures(t *testing.T) {
 		env.play = func(context.Context, port.RolloutID, port.Sampler) (port.Generation, error) {
 			return port.Generation{}, errors.New("no route to the machine")
 		}
-		if got, err := evaluating(t, w, env, 2).Evaluate(t.Context(), 7, 5); err == nil {
-			t.Errorf("nothing was scored: %+v", got)
+		if got, err := serving().Evaluate(t.Context(), 7, 5); err == nil || !strings.Contains(err.Error(), "no route to the machine") {
+			t.Errorf("nothing was scored: %+v, %v", got, err)
 		}
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/loop"
@@ -30,10 +31,14 @@ type fleet struct {
 	asked []call
 	// returning: a lost engine is being brought back, which the loop has not asked for.
 	returning []bool
+	// again is when engines are asked for that the fleet could not give, loop.NoTick for never.
+	again int64
+	// kept has an element above 0 for an engine that the fleet could not take back: when that is tried again. Any goroutine sets it.
+	kept []atomic.Int64
 }
 
 func newFleet(engines int) fleet {
-	f := fleet{asked: make([]call, engines), returning: make([]bool, engines)}
+	f := fleet{asked: make([]call, engines), returning: make([]bool, engines), again: loop.NoTick, kept: make([]atomic.Int64, engines)}
 	for i := range f.asked {
 		f.asked[i] = newCall(func(error) {})
 		close(f.asked[i].over)
@@ -140,10 +145,17 @@ func (r *Runtime) acquire(a loop.Action) {
 }
 
 // releaseEngine gives an engine back, whose acquisition is called off if it is under way. Nothing of it is
-// told to the loop.
+// told to the loop. One that fails is tried again after ReleaseWithin.
 func (r *Runtime) releaseEngine(engine int32) {
+	r.fleet.kept[engine].Store(0)
 	r.fleet.asked[engine].callOff(errCalledOff)
-	wait := r.askFleet(engine, r.opt.ReleaseWithin, true, r.opt.Fleet.Release)
+	wait := r.askFleet(engine, r.opt.ReleaseWithin, true, func(ctx context.Context, i int) error {
+		err := r.opt.Fleet.Release(ctx, i)
+		if err != nil {
+			r.fleet.kept[i].Store(r.clock() + r.opt.ReleaseWithin.Nanoseconds())
+		}
+		return err
+	})
 	go func() {
 		if err := wait(); err != nil && r.ctx.Err() == nil {
 			r.logf("live: giving engine %s back: %v", r.opt.Engines[engine].Name(), err)
@@ -208,6 +220,64 @@ func (r *Runtime) ensure(engine int) {
 			r.loseEngine(r.opt.Engines[engine].Name(), err)
 		}
 	}()
+}
+
+// tendFleet looks for engines that nothing else would move: those that are lost and that nobody brings back, those that the
+// fleet could not take back, and those that it could not give where no other is there.
+func (r *Runtime) tendFleet() {
+	if r.opt.Fleet == nil || r.finished {
+		return
+	}
+	now := r.clock()
+	for i := range r.engines {
+		switch q := &r.engines[i]; r.l.EngineState(i) {
+		case "lost":
+			if !q.lost && !q.planned && !r.fleet.returning[i] { // it was lost while it left, and is to stay
+				r.quarantine(i)
+			}
+		case "away":
+			if due := r.fleet.kept[i].Load(); due > 0 && due <= now {
+				r.releaseEngine(int32(i))
+			}
+		}
+	}
+	switch {
+	case r.opt.RejoinAfter == 0 || !r.deserted():
+		r.fleet.again = loop.NoTick
+	case r.fleet.again > now && r.fleet.again != loop.NoTick:
+	default:
+		if r.fleet.again != loop.NoTick {
+			r.deliver(&completion{event: loop.Request(loop.SettingEngines, r.wished(), now)})
+		}
+		r.fleet.again = now + rejoinMost*r.opt.RejoinAfter.Nanoseconds()
+	}
+}
+
+// deserted reports whether no engine is there or to come, and the fleet has some that are wished for. It could not give them.
+// The loop asks again after train steps, of which there are none.
+func (r *Runtime) deserted() bool {
+	wanted := false
+	for i := range r.engines {
+		switch r.l.EngineState(i) {
+		case "serving", "joining", "starting", "leaving":
+			return false
+		case "away":
+			wanted = wanted || float64(i) < r.wished()
+		}
+	}
+	return wanted
+}
+
+// wished is how many engines the run wants of its fleet.
+func (r *Runtime) wished() float64 {
+	if st := r.l.ControlStatus(); st != nil {
+		for _, set := range st.Settings {
+			if set.Name == loop.SettingEngines.String() {
+				return set.Value
+			}
+		}
+	}
+	return 0
 }
 
 // comesBack has an engine that the loop counts as lost brought back by the fleet at once.

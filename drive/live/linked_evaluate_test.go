@@ -21,7 +21,7 @@ func (w *linkedWorld) share(t *testing.T, ctx context.Context, o *cell.Options) 
 	if w.beside == nil {
 		return nil
 	}
-	s, err := cell.NewShare(ctx, cell.ShareOptions{Engines: o.Engines, Slots: append([]int{0}, w.beside[1:]...), Joining: true, Environment: w.heldOut})
+	s, err := cell.NewShare(ctx, cell.ShareOptions{Engines: o.Engines, Slots: append([]int{0}, w.beside[1:]...), Environment: w.heldOut})
 	if err != nil {
 		t.Fatal(err)
 	}

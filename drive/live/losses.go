@@ -83,7 +83,7 @@ func (r *Runtime) loseAsPlanned() {
 			}
 		case !gone && q.planned:
 			q.planned = false
-			if r.l.Lost(i) {
+			if r.l.EngineState(i) == "lost" { // and not the fleet's
 				q.lost, q.due = true, now // rejoin takes it from here
 			}
 		}

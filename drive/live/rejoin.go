@@ -127,6 +127,7 @@ func (r *Runtime) letGo(engine int32) {
 // rejoin tells the loop of lost engines whose pause is over: it has them load the
 // newest version in full. Where there is a fleet, that brings them back first.
 func (r *Runtime) rejoin() {
+	r.tendFleet()
 	for i := range r.engines {
 		q := &r.engines[i]
 		now := r.clock()
@@ -145,7 +146,7 @@ func (r *Runtime) rejoin() {
 
 // rejoinDue is when the next lost engine is to be tried again, loop.NoTick for never.
 func (r *Runtime) rejoinDue() int64 {
-	due := loop.NoTick
+	due := r.fleet.again
 	for i := range r.engines {
 		if q := &r.engines[i]; q.lost && (r.opt.Fleet != nil || !r.leases.lost(r.cfg.CellOf(int32(i)))) {
 			due = min(due, q.due)
