@@ -153,6 +153,11 @@ func (v *validator) server() {
 	if (n.TLSCert == "") != (n.TLSKey == "") {
 		v.fail("store.nats.tls_cert", n.TLSCert, "stands without its other half", "both store.nats.tls_cert and store.nats.tls_key, or neither")
 	}
+	for address := range strings.SplitSeq(n.URL, ",") { // which may have a password
+		if scheme, _, said := strings.Cut(strings.TrimSpace(address), "://"); said && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, scheme) {
+			v.fail("store.nats.url", scheme+"://…", "is no address of a NATS server", "nats://HOST:4222, several with commas between them; tls, ws and wss are known too")
+		}
+	}
 	if n.Inside() && n.Replicas > 1 {
 		v.fail("store.nats.replicas", n.Replicas, "is more than the one server inside the process", "1, or store.nats.url of a cluster")
 	}

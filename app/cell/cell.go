@@ -2,6 +2,7 @@ package cell
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,6 +69,10 @@ type Cell struct {
 
 // endEvery is the time between two looks whether the run has ended.
 const endEvery = time.Second
+
+// lookWait is how long a start waits for the answers of all servers. One may hang, or stand paused by the cell's process before,
+// and until the cell says hello the control plane waits a lease for it.
+const lookWait = drive.Lease / 3
 
 // storeWait is how long a cell that ends waits for NATS to take what was sampled.
 const storeWait = 5 * time.Second
@@ -218,18 +223,18 @@ func (c *Cell) failed(err error) error {
 
 // connect reaches the run, waits until it has begun, and goes on with its document.
 func (c *Cell) connect(ctx context.Context) (err error) {
+	o := parts.CellStore(c.Cfg, c.Dir, c.opt.Cell)
+	o.Logf = c.logf
 	waits := time.AfterFunc(time.Second, func() {
+		if _, err := os.Stat(o.CellFile); o.CellFile != "" && err != nil {
+			c.logf("cell %s waits for %s, which the control plane writes when it starts: its --name and --dir are the same, on a disk that both reach", c.opt.Cell, o.CellFile)
+			return
+		}
 		c.logf("cell %s waits for the run %s to begin at %s: headway serve with this document and --name %s begins it", c.opt.Cell, c.opt.Run, c.Cfg.Public().Store.NATS.URL, c.opt.Run)
 	})
 	defer waits.Stop()
-	o := parts.CellStore(c.Cfg, c.Dir, c.opt.Cell)
-	o.Logf = c.logf
 	if c.wire, err = jetstream.OpenLink(ctx, o, c.opt.Cell); err != nil {
-		hint := ""
-		if o.CellFile != "" {
-			hint = "start the control plane with the same document: it writes " + o.CellFile
-		}
-		return failure.Run(hint, "cell %s: %w", c.opt.Cell, err)
+		return failure.Run(entryHint(o.CellFile, err), "cell %s: %w", c.opt.Cell, err)
 	}
 	c.OnClose(c.wire.Close)
 	header, _, err := c.wire.Begin(ctx)
@@ -241,6 +246,19 @@ func (c *Cell) connect(ctx context.Context) (err error) {
 		c.Cfg, c.Rules = merged, rules
 	}
 	return err
+}
+
+// entryHint says what to do about a NATS server that does not let the cell in, which has a file for it if it is the control
+// plane's own.
+func entryHint(file string, err error) string {
+	_, stranger := errors.AsType[*tls.CertificateVerificationError](err)
+	switch {
+	case file == "":
+		return ""
+	case stranger:
+		return fmt.Sprintf("%s is not of the server there: it is of another run, or from before new secrets; give --name and --dir of the control plane", file)
+	}
+	return "start the control plane with the same document: it writes " + file
 }
 
 // assemble makes the cell's parts, in a directory that no other process of the cell has.
@@ -283,12 +301,14 @@ func (c *Cell) askServers(ctx context.Context) error {
 	if c.Cfg.Elastic() { // the control plane's fleet asks each when it was started
 		asked = nil
 	}
-	for _, a := range c.Ask(ctx, asked) {
+	within, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	for _, a := range c.Ask(within, asked) {
 		switch {
 		case errors.Is(a.Err, upstream.ErrKind):
 			failures = append(failures, parts.WrongKind(a.Err))
 		case a.Err != nil:
-			c.logf("engine %s is unreachable, and joins when it answers: %v", c.Cfg.Engines[a.Engine].Name, a.Err)
+			c.logf("engine %s has not said what it can, and joins when it does: %v", c.Cfg.Engines[a.Engine].Name, a.Err)
 		default:
 			failures = append(failures, c.Judge(a.Engine, a.Caps))
 		}

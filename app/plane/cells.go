@@ -32,11 +32,11 @@ func (p *Plane) hearCells(run *live.Runtime) (stop func(), err error) {
 			}
 		}
 		p.cells.add(protocol.Cell{Name: name, Engines: len(engines), Slots: slots})
-		starts := fmt.Sprintf("headway cell %s with this document", name)
+		starts := fmt.Sprintf("headway cell %s FILE --name %s, with this document,", name, p.name)
 		if len(p.Cfg.Fleet.CellCommand) > 0 {
 			starts = "the fleet"
 		}
-		p.logf("cell %s has %s: %s. %s starts it", name, report.Counted(len(engines), "engine"), someOf(engines), starts)
+		p.logf("cell %s has %s: %s. %s starts the cell", name, report.Counted(len(engines), "engine"), someOf(engines), starts)
 	}
 	ear := link.NewEar(run.Receive, p.logf)
 	ear.Heard = func(ev *cell.Event) { p.cells.heard(ev, p.App.Now()) }
@@ -91,7 +91,7 @@ func (c *cells) absent(name string, now time.Time) error {
 	i := slices.IndexFunc(c.all, func(known heardCell) bool { return known.Name == name })
 	switch {
 	case i < 0 || c.all[i].at.IsZero():
-		return fmt.Errorf("its cell %s has not been heard: headway cell %s with this document starts it", name, name)
+		return fmt.Errorf("its cell %s has not been heard: headway cell %s FILE, with this document, starts the cell", name, name)
 	case now.Sub(c.all[i].at) > cell.Lease:
 		return fmt.Errorf("its cell %s has said nothing for %v", name, now.Sub(c.all[i].at).Round(time.Second))
 	}

@@ -43,8 +43,8 @@ func (c *cellCmd) Run(a *app.Process) (err error) {
 	if err != nil {
 		return err
 	}
-	if cfg.Store.NATS.URL == "" {
-		return cfg.Refuse("store.nats.url", "is missing: a cell reaches its run over NATS servers", "the address of servers that control plane and cell reach, or --nats")
+	if cfg.Store.NATS.URL == "" && len(cfg.Cells()) > 0 {
+		return cfg.Refuse("store.nats.url", "is missing: a cell reaches its run over NATS servers", "store.nats.listen, for the control plane's own server, or the address of servers that both reach")
 	}
 	around := surround(a)
 	opt := cell.Options{Cell: c.Cell, Run: c.Name, Dir: filepath.Join(cfg.Store.Dir, c.Name), Program: programName(), Columns: around.Columns, URL: c.URL, Version: around.Version}

@@ -1,7 +1,6 @@
 package cell
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
@@ -74,7 +73,7 @@ func (c *Cell) join(e *Entry) error {
 	}
 	switch {
 	case o.Incarnation > c.opt.Incarnation:
-		return errors.New(Replaced(o.Cell, c.opt.Incarnation, o.Incarnation))
+		return &Refusal{Why: Replaced(o.Cell, c.opt.Incarnation, o.Incarnation)}
 	case c.joined:
 	case o.Incarnation == c.opt.Incarnation:
 		c.joined, c.joining, c.followed = true, true, e.Seq-1

@@ -112,7 +112,7 @@ func (c *Cell) Renewal(h Hello) Event {
 
 // Replaced tells a process of a cell that a newer one has taken its place.
 func Replaced(cell string, incarnation, newest int64) string {
-	return fmt.Sprintf("cell %s: this process, incarnation %d, is replaced by incarnation %d, and stops: let one process at a time have the name %s, or give this one a name of its own",
+	return fmt.Sprintf("cell %s: this process, incarnation %d, is replaced by incarnation %d, and stops: leave it stopped or end the other first, for one process at a time has the name %s",
 		cell, incarnation, newest, cell)
 }
 

@@ -125,7 +125,7 @@ func (e *entrance) listenOn(s *server.Options, o Options) error {
 	// The server would say nothing of an address that it cannot have.
 	trial, err := net.Listen("tcp", o.Listen)
 	if err != nil {
-		return fmt.Errorf("store: the NATS server for cells: %w: is the address this machine's, and nothing else listens there?", err)
+		return fmt.Errorf("store: the NATS server for cells: %w: give store.nats.listen an address of this machine at which nothing else listens", err)
 	}
 	if err := trial.Close(); err != nil {
 		return fmt.Errorf("store: %w", err)
