@@ -3,11 +3,15 @@ package main
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headway-rl/headway/api/protocol"
@@ -102,4 +106,56 @@ func (s *served) finish(c protocol.Claim) (reply protocol.FinishReply) {
 	s.t.Helper()
 	s.ask("/api/v1/rollouts/"+c.ID+"/finish", protocol.FinishRequest{Worker: "w", Secret: c.Secret, Reward: new(float32(1))}, &reply)
 	return reply
+}
+
+// A cell that was killed goes on at once, though its server answers nothing: the process before may have left it paused.
+func TestCellIsKilledAtAServerThatHangs(t *testing.T) {
+	n := newNATSServer(t)
+	const steps = 1
+	dir, a, b := t.TempDir(), newHeldPolicy(t), newHeldPolicy(t)
+	behind, err := url.Parse(b.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy, hangs := httputil.NewSingleHostReverseProxy(behind), atomic.Pointer[chan struct{}]{}
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if until := hangs.Load(); until != nil && r.Method == http.MethodPost {
+			select {
+			case <-*until:
+			case <-r.Context().Done():
+				return
+			}
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	s := startServe(t, dir, fmt.Sprintf(cellsDocument, scriptedModel(t), n.server.ClientURL(), a.url, front.URL, "remote", steps), "--json")
+	c := startCell(t, dir, "b", "--listen", "127.0.0.1:0")
+	c.says("the run has it join")
+	own := c.claim()
+	if code, text := c.chat(own.Key); code != http.StatusOK {
+		t.Fatalf("an agent of the cell: %d %s", code, text)
+	}
+	answers := make(chan struct{})
+	hangs.Store(&answers)
+	c.kill()
+	c = startCell(t, dir, "b", "--listen", "127.0.0.1:0")
+	c.says("engine b has not said what it can, and joins when it does")
+	c.says("1 of 4 rollouts that were under way go on from their turns")
+	close(answers)
+	if code, text := c.chat(own.Key); code != http.StatusOK {
+		t.Errorf("an agent of the cell: %d %s", code, text)
+	}
+	if counted := c.finish(own); !counted.Counted {
+		t.Errorf("the rollout that the killed cell had begun: %+v", counted)
+	}
+	var playing sync.WaitGroup
+	playing.Go(s.play)
+	playing.Go(c.play)
+	s.train(steps)
+	if status := s.final(); !status.Ledger.Balanced {
+		t.Errorf("the ledger is %+v", status.Ledger)
+	}
+	<-c.over
+	playing.Wait()
 }
