@@ -210,11 +210,8 @@ type scale struct {
 // are for an engine that is to come, never more for one that is to go. Where the API fails, or
 // others change the scale at the same time, it tries again.
 func (d *Driver) want(ctx context.Context, engine int, w wish) (replicas int, err error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.wish[engine] = w
 	for wait := lookFirst; ; wait = min(2*wait, lookMost) {
-		replicas, err = d.setScale(ctx, w)
+		replicas, err = d.tryWant(ctx, engine, w)
 		failure, is := errors.AsType[*kubernetes.Error](err)
 		if !is || failure.Kind != kubernetes.Conflict && failure.Kind != kubernetes.Down && failure.Kind != kubernetes.Quota {
 			return replicas, err
@@ -223,6 +220,14 @@ func (d *Driver) want(ctx context.Context, engine int, w wish) (replicas int, er
 			return 0, err
 		}
 	}
+}
+
+// tryWant tries once. Between two tries other engines have theirs: one that goes may make room in the quota.
+func (d *Driver) tryWant(ctx context.Context, engine int, w wish) (replicas int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.wish[engine] = w
+	return d.setScale(ctx, w)
 }
 
 // setScale tries once. d.mu is held.

@@ -95,6 +95,35 @@ func TestItTriesAgain(t *testing.T) {
 	}
 }
 
+// An engine that the API does not let come, as with an exhausted quota, holds up nobody else.
+func TestARefusedEngineHoldsUpNoOther(t *testing.T) {
+	c, url := newCluster(t, 2)
+	refused := make(chan struct{}, 1)
+	c.answer = func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodPut {
+			return false
+		}
+		select {
+		case refused <- struct{}{}:
+		default:
+		}
+		problem(w, 500, "InternalError", "etcdserver: leader changed")
+		return true
+	}
+	d := driver(t, url, 0)
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- d.Start(ctx, 3) }()
+	<-refused
+	if err := d.Stop(t.Context(), 1); err != nil || len(over) > 0 {
+		t.Errorf("an engine that goes meanwhile: %v", err)
+	}
+	cancel()
+	if err := <-over; err == nil {
+		t.Error("the engine that could not come has come")
+	}
+}
+
 // What a pod waits for is said by whoever gives it up.
 func TestPodsThatAreNotReady(t *testing.T) {
 	for want, status := range map[string]map[string]any{
