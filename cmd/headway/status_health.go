@@ -7,6 +7,7 @@ import (
 
 	"github.com/headway-rl/headway/api/protocol"
 	"github.com/headway-rl/headway/app/plane"
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/observe/report"
 )
@@ -74,6 +75,17 @@ func missingText(s protocol.Status) (words string, stands bool) {
 		add(true, "%s lost: no rollouts are made until %s back", isOrAre("engine", lost), map[bool]string{true: "it is", false: "one is"}[of == 1])
 	} else if len(lost) > 0 {
 		add(false, "%s lost, of %d", isOrAre("engine", lost), of)
+	}
+	for _, c := range s.Cells {
+		switch {
+		case c.Away:
+		case c.SilentS < 0:
+			add(false, "cell %s has not been heard yet: start it", c.Name)
+		case c.SilentS > cell.Lease.Seconds():
+			add(false, "cell %s is silent for %s", c.Name, shortSeconds(c.SilentS))
+		case c.SilentS > cell.Lease.Seconds()/2: // it says something each third
+			add(false, "cell %s is silent for %s, and newer weights wait for it", c.Name, shortSeconds(c.SilentS))
+		}
 	}
 	if x := s.Sender; x != nil && x.State != collective.StateServing && len(x.Waiting) > 0 {
 		add(false, "no sender of weights is there, and %s for it", waitText(len(x.Waiting), "engine"))
