@@ -182,10 +182,11 @@ func (c *Cell) resume(a *loop.Action) {
 		p.abort() // the loop takes it as failed
 	}
 	ev := loop.Event{Time: c.opt.Clock(), Kind: loop.RolloutFailed, Slot: a.Slot, Group: a.Group, Sample: a.Sample, Attempt: a.Attempt, Reason: loop.ReasonEngine}
-	if p == nil && c.opt.Rules.ResumeRestart { // nothing of it was kept
-		ev.Reason = loop.ReasonRestart
+	why := "cell: it does not stand interrupted, so it cannot be resumed"
+	if p == nil && c.opt.Rules.ResumeRestart {
+		ev.Reason, why = loop.ReasonRestart, "no turn of it was kept over the restart: it begins anew as the next attempt"
 	}
-	c.outbox.say(&Event{Event: ev, Error: "cell: it does not stand interrupted, so it cannot be resumed"})
+	c.outbox.say(&Event{Event: ev, Error: why})
 }
 
 // attempt returns the attempt that an action names, nil if it is not the last of its sample that was started here.
