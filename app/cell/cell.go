@@ -303,6 +303,11 @@ func (c *Cell) askServers(ctx context.Context) error {
 	}
 	within, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
+	var down, unfit, warnings []string
+	var scorers sync.WaitGroup
+	if c.Scorer != nil {
+		scorers.Go(func() { down, unfit, warnings = c.ScorersText(c.ProbeScorers(within)) })
+	}
 	for _, a := range c.Ask(within, asked) {
 		switch {
 		case errors.Is(a.Err, upstream.ErrKind):
@@ -313,18 +318,12 @@ func (c *Cell) askServers(ctx context.Context) error {
 			failures = append(failures, c.Judge(a.Engine, a.Caps))
 		}
 	}
-	if c.Scorer == nil {
-		return errors.Join(failures...)
-	}
-	down, unfit, warnings := c.ScorersText(c.ProbeScorers(ctx))
-	if len(down) > 0 {
-		c.logf("rollouts fail until they are scored: %s", strings.Join(down, "; "))
+	scorers.Wait()
+	if len(down)+len(unfit) > 0 { // the control plane has begun with them
+		c.logf("rollouts fail until they are scored: %s", strings.Join(append(down, unfit...), "; "))
 	}
 	for _, text := range warnings {
 		c.logf("%s", text)
-	}
-	if len(unfit) > 0 {
-		failures = append(failures, parts.Unfit(unfit))
 	}
 	return errors.Join(failures...)
 }

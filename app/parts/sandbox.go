@@ -54,7 +54,7 @@ func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func
 		most = len(s.URLs) * max(s.ServerBoxes, 1)
 	}
 	return pool.Options{
-		Driver: driver, Spec: SpecOf(s), Owner: SandboxOwner(cfg, dir), File: filepath.Join(dir, sandboxesFile),
+		Driver: driver, Spec: SpecOf(s), Owner: SandboxOwner(cfg, dir), Earlier: ownerNamed(cfg, dir, filepath.Base(dir)), File: filepath.Join(dir, sandboxesFile),
 		Max: most, Starting: s.Starting, WarmMin: s.WarmMin, WarmMax: s.WarmMax, Reuse: pool.Reuse(s.Reuse), Uses: s.Uses,
 		StartTimeout: config.Seconds(s.StartTimeoutS), Retries: retries, BreakAfter: s.BreakAfter, BreakFor: config.Seconds(s.BreakForS), Logf: logf,
 	}
@@ -63,7 +63,16 @@ func poolOptions(cfg config.Config, driver sandbox.Driver, dir string, logf func
 // SandboxOwner names a run among all that may have sandboxes in one place. The name is of its directory and host, or
 // of the cluster that has its log, so that a standby elsewhere has the same.
 func SandboxOwner(cfg config.Config, dir string) string {
-	place := cfg.Public().Store.NATS.URL + "\n" + filepath.Base(dir)
+	name := filepath.Base(dir)
+	if above := filepath.Dir(dir); filepath.Base(above) == cellsDir { // cells of other runs have the same names
+		name = filepath.Base(filepath.Dir(above)) + "/" + name
+	}
+	return ownerNamed(cfg, dir, name)
+}
+
+// ownerNamed is the owner of a directory, which is called so among those of its cluster.
+func ownerNamed(cfg config.Config, dir, name string) string {
+	place := cfg.Public().Store.NATS.URL + "\n" + name
 	if cfg.Store.NATS.Inside() {
 		host, _ := os.Hostname()
 		whole, err := filepath.Abs(dir)

@@ -7,8 +7,10 @@ import (
 	"github.com/headway-rl/headway/store/jetstream"
 )
 
+const cellsDir = "cells"
+
 // CellDir is the directory of a cell of a run, in the run's.
-func CellDir(dir, cell string) string { return filepath.Join(dir, "cells", cell) }
+func CellDir(dir, cell string) string { return filepath.Join(dir, cellsDir, cell) }
 
 // cellFile is by which a cell enters the NATS server of its control plane, in the cell's directory.
 const cellFile = "nats.pem"

@@ -166,9 +166,9 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	if err := p.assemble(resume); err != nil {
 		return err
 	}
-	within, asked := asking(ctx, resume != nil)
-	defer asked()
 	for _, await := range []func(context.Context, bool) error{p.awaitServers, p.awaitScorers} {
+		within, asked := asking(ctx, resume != nil)
+		defer asked()
 		if err := await(within, resume != nil); err != nil && ctx.Err() == nil {
 			return err
 		}

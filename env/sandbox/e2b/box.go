@@ -95,7 +95,8 @@ func (b *box) script(ctx context.Context, op, text string, output int64, longest
 	e = &execution{script: text, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output}, over: func() { meets <- sandbox.Output }, longest: longest + 30*time.Second}
 	done := make(chan struct{})
 	var watching sync.WaitGroup
-	watching.Go(func() { limit = b.watch(ctx, longest, meets, done, end) })
+	reached := true
+	watching.Go(func() { limit, reached = b.watch(ctx, longest, meets, done, end) })
 	exit, signal, err = b.start(running, op, e)
 	close(done)
 	watching.Wait()
@@ -106,37 +107,46 @@ func (b *box) script(ctx context.Context, op, text string, output int64, longest
 		}
 	default:
 	}
+	if limit != "" && !reached { // it has met no limit that anybody saw
+		return e, 0, "", "", sandbox.Fail(sandbox.Lost, op, b.id, "the sandbox has not answered for %v, nor when the command was to be ended", longest)
+	}
 	if limit != "" {
 		return e, 137, "SIGKILL", limit, nil
 	}
 	return e, exit, signal, "", inContext(ctx, op, b.id, err)
 }
 
-// watch ends what runs when it meets a limit, when the box is closed or when nobody waits any more.
-func (b *box) watch(ctx context.Context, longest time.Duration, meets <-chan sandbox.Class, done <-chan struct{}, end context.CancelFunc) (limit sandbox.Class) {
+// watch ends what runs when it meets a limit, when the box is closed or when nobody waits any more. It reports whether the sandbox
+// has answered it.
+func (b *box) watch(ctx context.Context, longest time.Duration, meets <-chan sandbox.Class, done <-chan struct{}, end context.CancelFunc) (limit sandbox.Class, reached bool) {
 	timer := time.NewTimer(longest)
 	defer timer.Stop()
 	select {
 	case <-done:
-		return ""
+		return "", true
 	case <-b.closing:
 		end() // the machine goes
-		return ""
+		return "", true
 	case limit = <-meets:
 	case <-timer.C:
 		limit = sandbox.Timeout
 	case <-ctx.Done():
 	}
-	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	b.endAll(ending)
+	reached = b.endAll(context.WithoutCancel(ctx))
 	end()
-	return limit
+	return limit, reached
 }
 
-// endAll ends all processes of the user. That the asking ends with them is no error.
-func (b *box) endAll(ctx context.Context) {
-	_, _, _ = b.start(ctx, "run", &execution{script: ender, over: func() {}, longest: 30 * time.Second})
+// endTime is how long the sandbox may take to end all processes of the user.
+const endTime = 30 * time.Second
+
+// endAll ends all processes of the user, and reports whether the sandbox has answered. That the asking ends with them is no error.
+func (b *box) endAll(ctx context.Context) (answered bool) {
+	ctx, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	killer := &execution{script: ender, over: func() {}, longest: endTime}
+	_, _, _ = b.start(ctx, "run", killer)
+	return killer.answered
 }
 
 // prepare makes the box's directory, of which no template knows.

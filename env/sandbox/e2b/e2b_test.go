@@ -34,6 +34,7 @@ type service struct {
 	says   func(script string) []string // the envelopes' messages, the last the end of the stream
 	status func(r *http.Request) int    // of an answer in the service's place; 0 for none
 	hangs  chan struct{}                // closed to end scripts for which says returns nil
+	silent bool                         // envd answers nothing
 }
 
 func newFake(t testing.TB) *service {
@@ -195,8 +196,12 @@ func (s *service) envd(w http.ResponseWriter, r *http.Request) {
 		s.t.Errorf("headers %v", r.Header)
 	}
 	s.mu.Lock()
-	says := s.says
+	says, silent := s.says, s.silent
 	s.mu.Unlock()
+	if silent {
+		<-r.Context().Done()
+		return
+	}
 	messages := says(ask.Process.Args[1])
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
@@ -320,6 +325,22 @@ func TestCommandsThatDoNotEnd(t *testing.T) {
 		}
 		if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); sandbox.ClassOf(err) != sandbox.Lost {
 			t.Errorf("after it: %v", err)
+		}
+	})
+}
+
+// A sandbox that hangs is lost. That its command had time enough is not known.
+func TestASandboxThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, d := inMemory(t)
+		b := box1(t, d)
+		s.mu.Lock()
+		s.silent = true
+		s.mu.Unlock()
+		began := time.Now()
+		result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}, Time: time.Minute})
+		if sandbox.ClassOf(err) != sandbox.Lost || time.Since(began) != 90*time.Second {
+			t.Errorf("%+v, %v, after %v", result, err, time.Since(began))
 		}
 	})
 }

@@ -83,6 +83,8 @@ type execution struct {
 	over func()
 	// longest is when envd itself ends the command, should nobody here.
 	longest time.Duration
+	// answered: envd has begun with it.
+	answered bool
 }
 
 // header is what envd asks for: its token, and the user by the name of basic authentication.
@@ -117,6 +119,7 @@ func (b *box) start(ctx context.Context, op string, e *execution) (exit int, sig
 	if response.StatusCode != http.StatusOK {
 		return 0, "", refusal(op, b.id, response)
 	}
+	e.answered = true
 	return b.receive(op, e, response.Body)
 }
 

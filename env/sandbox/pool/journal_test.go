@@ -151,6 +151,13 @@ func TestFileOfAnotherRun(t *testing.T) {
 	if _, err := Open(t.Context(), Options{Driver: d, Owner: "run", File: file}); err == nil || !strings.Contains(err.Error(), "other.1") {
 		t.Errorf("opened with another run's file: %v", err)
 	}
+	p, err := Open(t.Context(), Options{Driver: d, Owner: "run", Earlier: "other", File: file})
+	if err != nil || len(p.Lost()) != 1 {
+		t.Fatalf("opened with a file by an earlier name: %v", err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Orphans that do not end keep a pool from opening, with their names.

@@ -31,6 +31,8 @@ type Options struct {
 	// Letters, digits and '-', at most 32 of them, beginning with a letter. Two pools at once with one owner would
 	// remove each other's boxes.
 	Owner string
+	// Earlier is a name that Owner had in an earlier release, empty for none: boxes of File may have it.
+	Earlier string
 	// File is where the boxes that are open are written down, with their leases, so that the next
 	// process knows them; empty for none.
 	File string

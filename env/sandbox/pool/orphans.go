@@ -27,7 +27,7 @@ func removeOrphans(ctx context.Context, o Options) ([]Orphan, error) {
 	}
 	orphans := make([]Orphan, 0, len(open))
 	for id, holder := range open {
-		if !strings.HasPrefix(string(id), o.Owner+".") {
+		if !id.OwnedBy(o.Owner) && !(o.Earlier != "" && id.OwnedBy(o.Earlier)) {
 			return nil, fmt.Errorf("sandbox pool: %s names the box %s, which is not of %s: expected names that begin with %s. (is the file another run's?)", o.File, id, o.Owner, o.Owner)
 		}
 		orphans = append(orphans, Orphan{id, holder})

@@ -171,7 +171,7 @@ func (b *box) await(ctx context.Context, job, file string) (reply, error) {
 			}
 		}
 		var read struct{ Content string }
-		err := b.server.post(using, "run", b.id, "/read_file", map[string]any{"path": file}, &read)
+		err := b.server.post(using, "run", b.id, "/read_file", useTime, map[string]any{"path": file}, &read)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

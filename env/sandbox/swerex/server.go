@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"mime/multipart"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
@@ -36,9 +37,48 @@ const (
 // attempts of a request that no answer came to. Requests may be repeated: see supervise.py.
 const attempts = 3
 
+// Times in which a server is to answer. askTime is for what it does at once, useTime for what it does with a box beside what a
+// command takes. A server that was silent for that long is not asked for a box for silentFor, and then first whether it lives.
+const (
+	askTime   = 10 * time.Second
+	useTime   = 90 * time.Second
+	silentFor = time.Minute
+)
+
 // server is one swerex-remote.
 type server struct {
 	url, key, store string
+	// askTime is that of all servers, or less.
+	askTime time.Duration
+	// silent is when it may be asked for boxes again, in Unix nanoseconds; 0 where it has answered the last request.
+	silent atomic.Int64
+}
+
+// ready reports whether the server is to be asked for a box.
+func (s *server) ready(ctx context.Context) bool {
+	until := s.silent.Load()
+	if until == 0 {
+		return true
+	}
+	if time.Now().UnixNano() < until {
+		return false
+	}
+	var alive struct{}
+	return s.get(ctx, "/is_alive", &alive) == nil
+}
+
+// within bounds one request, by what it is for; heard takes whether it was answered.
+func (s *server) within(ctx context.Context, limit time.Duration) (asking context.Context, heard func(err error)) {
+	asking, cancel := context.WithTimeout(ctx, limit)
+	return asking, func(err error) {
+		switch {
+		case err == nil:
+			s.silent.Store(0)
+		case ctx.Err() == nil && asking.Err() != nil:
+			s.silent.Store(time.Now().Add(silentFor).UnixNano())
+		}
+		cancel()
+	}
 }
 
 // request is what supervise.py is asked for; its Verb decides which fields it has.
@@ -112,7 +152,11 @@ func (s *server) ask(ctx context.Context, op string, id sandbox.ID, r request) (
 		ExitCode       *int `json:"exit_code"`
 	}
 	body := map[string]any{"command": command, "shell": false, "timeout": 60 + r.Wait}
-	if err := s.post(ctx, op, id, "/execute", body, &done); err != nil {
+	limit := s.askTime
+	if gone(op) == sandbox.Lost {
+		limit = useTime + time.Duration(r.Wait*float64(time.Second))
+	}
+	if err := s.post(ctx, op, id, "/execute", limit, body, &done); err != nil {
 		return reply{}, err
 	}
 	var a reply
@@ -145,15 +189,15 @@ func (a reply) failure(op string, id sandbox.ID) error {
 
 // post sends a request until there is an answer. All attempts have one X-Request-ID: a server that has
 // answered the last one answers it again without doing it again.
-func (s *server) post(ctx context.Context, op string, id sandbox.ID, path string, body, into any) error {
+func (s *server) post(ctx context.Context, op string, id sandbox.ID, path string, limit time.Duration, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
 		return sandbox.Fail(sandbox.Refused, op, id, "%w", err)
 	}
-	return s.send(ctx, op, id, path, "application/json", text, into)
+	return s.send(ctx, op, id, path, limit, "application/json", text, into)
 }
 
-func (s *server) send(ctx context.Context, op string, id sandbox.ID, path, kind string, body []byte, into any) error {
+func (s *server) send(ctx context.Context, op string, id sandbox.ID, path string, limit time.Duration, kind string, body []byte, into any) error {
 	name := rand.Text()
 	var failed error
 	for attempt := range attempts {
@@ -161,7 +205,11 @@ func (s *server) send(ctx context.Context, op string, id sandbox.ID, path, kind 
 			_ = pause.For(ctx, 100*time.Millisecond<<attempt)
 		}
 		again := false
-		if again, failed = s.once(ctx, op, id, path, kind, name, body, into); !again || ctx.Err() != nil {
+		asking, heard := s.within(ctx, limit)
+		again, failed = s.once(asking, op, id, path, kind, name, body, into)
+		silent := asking.Err() != nil
+		heard(failed)
+		if !again || silent {
 			break
 		}
 	}
@@ -264,7 +312,7 @@ func (s *server) upload(ctx context.Context, op string, id sandbox.ID, content [
 	_ = form.WriteField("unzip", "false")
 	_ = form.Close()
 	var done struct{}
-	return target, s.send(ctx, op, id, "/upload", form.FormDataContentType(), body.Bytes(), &done)
+	return target, s.send(ctx, op, id, "/upload", useTime, form.FormDataContentType(), body.Bytes(), &done)
 }
 
 func (s *server) make(ctx context.Context, id sandbox.ID, nonce string, boxes int, link string) error {
@@ -305,7 +353,9 @@ func (s *server) check(ctx context.Context) error {
 	return err
 }
 
-func (s *server) get(ctx context.Context, path string, into any) error {
+func (s *server) get(ctx context.Context, path string, into any) (err error) {
+	ctx, heard := s.within(ctx, s.askTime)
+	defer func() { heard(err) }()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
 	if err != nil {
 		return sandbox.Fail(sandbox.Refused, "check", "", "%w", err)

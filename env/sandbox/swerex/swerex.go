@@ -12,12 +12,15 @@
 package swerex
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/headway-rl/headway/env/sandbox"
@@ -84,7 +87,7 @@ func New(o Options) (*Driver, error) {
 			return nil, fmt.Errorf("swerex: %s is named twice", address)
 		}
 		seen[address] = true
-		d.servers = append(d.servers, &server{url: address, key: o.Key, store: d.o.Directory})
+		d.servers = append(d.servers, &server{url: address, key: o.Key, store: d.o.Directory, askTime: askTime})
 	}
 	return d, nil
 }
@@ -92,14 +95,17 @@ func New(o Options) (*Driver, error) {
 // Name is swerex.
 func (d *Driver) Name() string { return "swerex" }
 
-// Check asks every server whether it is alive, has what is asked of it and takes the key.
+// Check asks every server whether it is alive, has what is asked of it and takes the key. Boxes are made where others do not
+// answer, if one does: Why says so.
 func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
-	for _, s := range d.servers {
-		if err := s.check(ctx); err != nil {
-			return sandbox.Boundary{}, err
-		}
+	errs := d.each(func(_ int, s *server) error { return s.check(ctx) })
+	if err := known(errs); err != nil {
+		return sandbox.Boundary{}, err
 	}
 	b := d.o.Boundary
+	if err := errors.Join(errs...); err != nil {
+		b.Why = fmt.Sprintf("%v; boxes are made on the others; %s", err, b.Why)
+	}
 	if d.o.Boxes > 1 {
 		b.Files, b.Processes = false, false
 	}
@@ -124,6 +130,10 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 	var failed error
 	for i := range uint64(len(d.servers)) {
 		s := d.servers[(first+i)%uint64(len(d.servers))]
+		if !s.ready(ctx) {
+			failed = cmp.Or(failed, error(sandbox.Fail(sandbox.BackendDown, "create", id, "%s was silent when it was asked last", s.url)))
+			continue
+		}
 		err := s.make(ctx, id, nonce, d.o.Boxes, d.link)
 		if err == nil {
 			return newBox(s, id, spec, d.link), nil
@@ -160,35 +170,67 @@ func checkSpec(id sandbox.ID, spec sandbox.Spec) error {
 
 // List names an owner's boxes on all servers.
 func (d *Driver) List(ctx context.Context, owner string) ([]sandbox.ID, error) {
-	var ids []sandbox.ID
-	for _, s := range d.servers {
+	found := make([][]string, len(d.servers))
+	errs := d.each(func(i int, s *server) error {
 		a, err := s.ask(ctx, "list", "", request{Verb: "list"})
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range a.Boxes {
-			if id := sandbox.ID(name); id.OwnedBy(owner) {
-				ids = append(ids, id)
-			}
+		found[i] = a.Boxes
+		return err
+	})
+	var ids []sandbox.ID
+	for _, name := range slices.Concat(found...) {
+		if id := sandbox.ID(name); id.OwnedBy(owner) {
+			ids = append(ids, id)
 		}
 	}
-	return ids, nil
+	return ids, known(errs)
 }
 
-// Destroy ends a box wherever it is.
+// each does something with all servers at once.
+func (d *Driver) each(do func(i int, s *server) error) []error {
+	errs := make([]error, len(d.servers))
+	var all sync.WaitGroup
+	for i, s := range d.servers {
+		all.Go(func() { errs[i] = do(i, s) })
+	}
+	all.Wait()
+	return errs
+}
+
+// known is the error of servers together. Silence of some is none while another has answered.
+func known(errs []error) error {
+	silent := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+		case sandbox.ClassOf(err) != sandbox.BackendDown:
+			return err
+		default:
+			silent++
+		}
+	}
+	if silent < len(errs) {
+		return nil
+	}
+	return errors.Join(errs...)
+}
+
+// Destroy ends a box wherever it is. It is gone where a server says so of it, or all say that they have none.
 func (d *Driver) Destroy(ctx context.Context, id sandbox.ID) error {
 	if err := id.Check("destroy"); err != nil {
 		return err
 	}
-	var failed error
-	for _, s := range d.servers {
+	var ended atomic.Bool
+	errs := d.each(func(_ int, s *server) error {
 		a, err := s.ask(ctx, "destroy", id, request{Verb: "destroy", ID: id, Link: d.link})
 		if err == nil && !a.Absent {
-			return nil
+			ended.Store(true)
 		}
-		failed = errors.Join(failed, err)
+		return err
+	})
+	if ended.Load() {
+		return nil
 	}
-	return failed
+	return errors.Join(errs...)
 }
 
 // Attach returns a box that an earlier process made.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
 )
@@ -115,8 +116,40 @@ func TestGoesRoundServers(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := d.List(t.Context(), "a"); sandbox.ClassOf(err) != sandbox.BackendDown {
-		t.Errorf("a list that is not whole: %v", err)
+	if ids, err := d.List(t.Context(), "a"); err != nil || len(ids) > 0 {
+		t.Errorf("the list of those that answer: %v, %v", ids, err)
+	}
+	if _, err := mustDriver(t, Options{URLs: []string{down.URL}}).List(t.Context(), "a"); sandbox.ClassOf(err) != sandbox.BackendDown {
+		t.Errorf("a list of none that answers: %v", err)
+	}
+}
+
+// A server that hangs is left out, and keeps nothing from being made, listed or ended on another.
+func TestAServerThatHangs(t *testing.T) {
+	up := httptest.NewServer(answers(200, said(`{}`)))
+	defer up.Close()
+	var asked atomic.Int64
+	hangs := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = io.Copy(io.Discard, r.Body) // so that the end of the request is noticed
+		<-r.Context().Done()
+	}))
+	defer hangs.Close()
+	d := mustDriver(t, Options{URLs: []string{hangs.URL, up.URL}})
+	d.servers[0].askTime = 50 * time.Millisecond
+	for _, id := range []sandbox.ID{"a.1", "a.2", "a.3", "a.4"} {
+		if _, err := d.Create(t.Context(), id, sandbox.Spec{}); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("it was asked for %d boxes", n)
+	}
+	if err := d.Destroy(t.Context(), "a.1"); err != nil {
+		t.Error(err)
+	}
+	if _, err := d.List(t.Context(), "a"); err != nil {
+		t.Error(err)
 	}
 }
 
