@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -344,6 +345,22 @@ def test_a_defect_in_a_reply(plane: Plane, sender: Sender, monkeypatch: pytest.M
     plane.weights = {0: {"w": np.ones(2, np.float32)}}
     assert "error" not in plane.do("hold", "engine-0", 0)
     assert sender._thread.is_alive()
+
+
+def test_a_forked_child_ends(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It runs what its parent registered for the end, and does not say that its parent's sender leaves."""
+    registered: list[Any] = []
+    monkeypatch.setattr(threading, "_register_atexit", registered.append)
+    with Sender(plane.url) as sender:
+        (at_exit,) = registered
+        child = os.getpid() + 1
+        with monkeypatch.context() as forked:
+            forked.setattr(os, "getpid", lambda: child)
+            at_exit()
+        sender.hold(1, state())
+        assert plane.holds == [1]
+        at_exit()
+        assert plane.left
 
 
 def test_beside_a_group_of_the_trainers(plane: Plane, sender: Sender) -> None:

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import json
 import logging
+import os
 import threading
 import time
 import uuid
@@ -500,13 +501,14 @@ class Sender:
 def _at_exit(sender: Sender) -> None:
     """Close it before the interpreter ends: a thread that is in torch's code by then would take the process down.
 
-    That is early, while threads may still be started, as leaving a group needs one.
+    That is early, while threads may still be started, as leaving a group needs one. A forked child has the callback
+    too, such as a worker of a DataLoader: the sender is not its own, and stays.
     """
-    alive = weakref.ref(sender)
+    alive, owner = weakref.ref(sender), os.getpid()
 
     def close() -> None:
         left = alive()
-        if left is not None:
+        if left is not None and os.getpid() == owner:
             left.close()
 
     getattr(threading, "_register_atexit", atexit.register)(close)
