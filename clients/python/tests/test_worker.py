@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from conftest import ROOT, Serve
 
@@ -299,6 +300,8 @@ def test_as_many_as_said(serve: Start, asynchronous: bool) -> None:
         (float("inf"), "finite"),
         (headway.Result(1, tokens=[1, 2], loss_mask=[0, 1], logprobs=[0.0]), "one length"),
         (headway.Result(1, tokens=[1], loss_mask=[1], logprobs=[float("nan")], versions=[0]), "not finite"),
+        (headway.Result(1, answer_text=np.int64(7)), "answer_text .*7.* of type int64: want a str"),  # type: ignore[arg-type]
+        (headway.Result(1, response_text=b""), "response_text b'' of type bytes"),  # type: ignore[arg-type]
     ],
 )  # fmt: skip
 def test_no_result(played: object, message: str) -> None:
@@ -321,12 +324,21 @@ def test_loading(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 def answering(status: int) -> Worker:
     """A worker whose server answers every touch alike."""
-    worker = Worker("http://nowhere", plain, worker="w")
+    worker = Worker("http://nowhere", plain, 1, worker="w")
     refusal = {"error": {"code": "expired", "message": "it is not wanted"}} if status != 200 else {"wanted": True}
     worker._transport._http = httpx.Client(
         transport=httpx.MockTransport(lambda request: httpx.Response(status, json=refusal))
     )
     return worker
+
+
+def plays_one(worker: Worker, environment: headway.Environment) -> None:
+    """Have the worker play one rollout, in this thread."""
+    worker._environments = {environment.name: environment}
+    task = headway.Task("g1-s0-a1", environment.name, 1, 0, 7, 1, 0, 1, _transport=worker._transport)
+    worker._running[task.id] = (task, 0.0)
+    worker._free.acquire()
+    worker._play({"task": task}, None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("touched", "failed"), [(410, 0), (200, 1)])
@@ -342,15 +354,51 @@ def test_an_agents_call_is_gone(touched: int, failed: int) -> None:
         return 1.0
 
     worker = answering(touched)
-    worker._environments = {"reverse": play}
-    worker._running["g1-s0-a1"] = (headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1, _transport=worker._transport), 0.0)
-    task = worker._running["g1-s0-a1"][0]
-    worker._free.acquire()
     posted: list[str] = []
     worker._finish = lambda task, said: posted.append(said.get("failed", ""))  # type: ignore[method-assign]
-    worker._play({"task": task}, None)  # type: ignore[arg-type]
+    plays_one(worker, play)
     assert (worker.failed, worker.given_up, worker.finished) == (failed, 1 - failed, 0)
     assert len(posted) == failed
+
+
+class Outcome(BaseException):
+    """As pytest.fail() raises one."""
+
+
+def cancels() -> float:
+    async def agent() -> None:
+        raise asyncio.CancelledError
+
+    asyncio.run(agent())
+    return 1.0
+
+
+def fails() -> float:
+    raise Outcome("assert 1 == 2")
+
+
+@pytest.mark.parametrize(("ends", "name"), [(cancels, "CancelledError"), (fails, "Outcome"), (sys.exit, "SystemExit")])
+def test_no_exception_is_lost(ends: Callable[[], float], name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever play raises is a failure that is finished, logged and counted."""
+    worker = answering(200)
+    posted: list[dict[str, Any]] = []
+    worker._finish = lambda task, said: posted.append(said)  # type: ignore[method-assign]
+    plays_one(worker, headway.environment("reverse")(lambda task: ends()))
+    assert (worker.failed, worker.finished) == (1, 0)
+    assert [said["reason"] for said in posted] == ["environment"]
+    assert posted[0]["failed"].startswith(name)
+    assert "g1-s0-a1 failed" in caplog.text
+    assert worker._failures.wait_s() > 0
+
+
+def test_a_finish_that_cannot_be_said() -> None:
+    """The worker pauses after defects as after failures."""
+    worker = answering(200)
+    worker._finish = lambda task, said: said["missing"]  # type: ignore[method-assign]
+    plays_one(worker, headway.environment("reverse")(lambda task: 1.0))
+    assert (worker.failed, worker.finished) == (1, 0)
+    assert worker._failures.wait_s() > 0
+    assert not worker._running
 
 
 def test_who_samples() -> None:

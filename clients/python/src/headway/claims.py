@@ -157,9 +157,12 @@ class Worker:
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
             self._count("given_up")
             _log.info("%s is lost: %s", task.id, error)
-        except Exception:
+        except errors.HeadwayError:
             self._count("failed")
             _log.exception("%s could not be finished", task.id)
+        except BaseException as error:  # a defect, which may come with every rollout
+            self._count("failed")
+            self._failures.add(task.id, error)
         finally:
             with self._lock:
                 self._running.pop(task.id, None)
@@ -205,7 +208,7 @@ class Worker:
             return self._failure(task, error, "timeout")
         except DataFailure as error:
             return self._failure(task, error, "data")
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # this is no main thread: none of them ends the process
             if self._closing.is_set() or not task.wanted or (_gone(error) and self._lost(task)):
                 return None
             return self._failure(task, error, "environment")
@@ -293,5 +296,5 @@ async def _await(found: Environment, task: Task, sample: Sampler) -> Any:
 
     try:
         return await found(task, sampled)
-    except SystemExit as error:  # it would end the event loop
+    except (SystemExit, KeyboardInterrupt) as error:  # it would end the event loop
         raise RuntimeError(repr(error)) from error

@@ -244,8 +244,11 @@ def ending(played: object) -> dict[str, Any]:
         raise errors.Invalid(f"play returned the reward {reward}: want a finite number that a float32 can be")
     said: dict[str, Any] = {"reward": reward, "exact": bool(result.exact)}
     for key in ("prompt_text", "response_text", "answer_text"):
-        if getattr(result, key):
-            said[key] = getattr(result, key)
+        text = getattr(result, key)
+        if text is not None and not isinstance(text, str):
+            raise errors.Invalid(f"a result has the {key} {text!r:.80} of type {type(text).__name__}: want a str")
+        if text:
+            said[key] = text
     given = {key: getattr(result, key) for key in ("tokens", "loss_mask", "logprobs", "versions")}
     if any(value is not None for value in given.values()):
         lengths = {key: -1 if value is None else len(value) for key, value in given.items()}
