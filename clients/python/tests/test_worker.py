@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -399,6 +400,26 @@ def test_a_finish_that_cannot_be_said() -> None:
     assert (worker.failed, worker.finished) == (1, 0)
     assert worker._failures.wait_s() > 0
     assert not worker._running
+
+
+def test_a_refused_turn_is_asked_for_again() -> None:
+    """A prompt that is too long can be shortened: the server has not counted it."""
+    turns: list[int] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        said = json.loads(request.content)
+        turns.append(said["turn"])
+        if len(said["prompt"]) > 3:
+            return httpx.Response(413, json={"error": {"code": "too_large", "message": "shorten the prompt"}})
+        return httpx.Response(200, json={"tokens": [2]})
+
+    transport = Transport("http://nowhere")
+    transport._http = httpx.Client(transport=httpx.MockTransport(answer))
+    sample = Sampler(headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1, _transport=transport), "w")
+    for prompt in ([0], [0] * 4, [0] * 5, [0, 2], [0, 2, 2]):
+        with contextlib.suppress(headway.TooLarge):
+            sample(prompt, 6)
+    assert turns == [0, 1, 1, 1, 2]
 
 
 def test_who_samples() -> None:

@@ -163,7 +163,8 @@ class Sampler:
 
     def __init__(self, task: Task, worker: str) -> None:
         self._task, self._worker = task, worker
-        self._turn = 0
+        self._lock = threading.Lock()
+        self._answered = self._asked = 0  # turns that have their response, and calls that wait for theirs
 
     def __call__(self, prompt_ids: Sequence[int], max_tokens: int, agent: str = "", train: bool = True) -> Sampled:
         """One response. The prompt of a later turn begins with the prompt and response of the turn before.
@@ -174,17 +175,31 @@ class Sampler:
             raise Unwanted(f"{self._task.id} is not wanted any more")
         if max_tokens < 1 or len(prompt_ids) < 1:
             raise errors.Invalid(f"sample of {max_tokens} tokens after {len(prompt_ids)}: want at least one of each")
-        turn, self._turn = self._turn, self._turn + 1
         message = {
-            "worker": self._worker, "secret": self._task._secret, "turn": turn,
+            "worker": self._worker, "secret": self._task._secret,
             "prompt": [operator.index(t) for t in prompt_ids], "max_tokens": int(max_tokens),
         }  # fmt: skip
         if agent or not train:  # the server refuses an agent that is not trained and has no name
             message |= {"agent": agent, "train": bool(train)}
-        reply = self._task._ask(f"/api/v1/rollouts/{self._task.id}/sample", message)
+        reply = self._next(message)
         return Sampled(
             reply.get("tokens") or [], reply.get("logprobs") or [], reply.get("versions") or [], reply.get("finish", "")
         )
+
+    def _next(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask for the next turn. One that is refused, such as for its prompt, is asked for again by the next call."""
+        with self._lock:
+            turn = self._answered + self._asked
+            self._asked += 1
+        answered = 0
+        try:
+            reply = self._task._ask(f"/api/v1/rollouts/{self._task.id}/sample", {**message, "turn": turn})
+            answered = 1
+            return reply
+        finally:
+            with self._lock:
+                self._asked -= 1
+                self._answered += answered
 
 
 @dataclass(frozen=True)
