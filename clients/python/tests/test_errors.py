@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import pytest
 from faulty import Reply, refusal, serving
 
 import headway
 from headway import errors
+from headway.single_turn import VerifierTimeout
+from headway.view import Result
 
 CODES = {
     "invalid": (400, headway.Invalid), "unauthorized": (401, headway.Unauthorized),
@@ -40,6 +45,26 @@ def test_no_body(status: int, kind: type[headway.HeadwayError]) -> None:
         server.routes["POST /api/v1/trainers/connect"] = lambda _: Reply(status, b"<html>a proxy</html>")
         with pytest.raises(kind, match="a proxy"):
             headway.connect(server.url, patience_s=0)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        headway.Conflict("m", detail={"limit": 7}, status=409),
+        headway.Refused("m", hint="h", faults=[{"key": "a.b"}], exit_code=2, command=["run"]),
+        headway.NotSettled("m", result=Result({"a": 1}), hint="h"),
+        headway.Died("m", exit_code=-9, log="the end"),
+        errors.MissingLibrary("m"),
+        VerifierTimeout("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_between_processes(error: headway.HeadwayError) -> None:
+    """An error that cannot be unpickled hangs multiprocessing.Pool."""
+    for found in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+        assert type(found) is type(error)
+        assert (found.args, str(found)) == (error.args, str(error))
+        assert found.__dict__ == error.__dict__
 
 
 def test_unknown_code() -> None:

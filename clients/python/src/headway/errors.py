@@ -37,6 +37,17 @@ class HeadwayError(Exception):
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For pickle, as between processes of a pool: without the constructor, whose arguments differ by class."""
+        return _bare, (type(self), self.args), self.__dict__
+
+
+def _bare(kind: type[HeadwayError], arguments: tuple[Any, ...]) -> HeadwayError:
+    """An error without its attributes."""
+    made = kind.__new__(kind)
+    made.args = arguments
+    return made
+
 
 class Invalid(HeadwayError):
     """The request cannot be meant. Sending it again does not help."""
