@@ -22,7 +22,7 @@ import pytest
 from conftest import ROOT, Serve
 
 import headway
-from headway.claims import Worker
+from headway.claims import _TOUCHES_MAX, Worker
 from headway.play import Sampler, ending
 from headway.transport import Transport
 from headway.worker import load, main
@@ -400,6 +400,30 @@ def test_a_finish_that_cannot_be_said() -> None:
     assert (worker.failed, worker.finished) == (1, 0)
     assert worker._failures.wait_s() > 0
     assert not worker._running
+
+
+def test_touches_outlive_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started for one touch, claims are touched all the same, soon after."""
+    worker, started, tries = answering(200), threading.Event(), 0
+
+    def scarce(call: Callable[..., object], *arguments: object) -> None:
+        nonlocal tries
+        tries += 1
+        if tries <= 2 * _TOUCHES_MAX:
+            raise RuntimeError("can't start new thread")
+        call(*arguments)
+        started.set()
+
+    monkeypatch.setattr("headway.claims.in_thread", scarce)
+    task = headway.Task("g1-s0-a1", "reverse", 1, 0, 7, 1, 0, 1, _transport=worker._transport)
+    worker._running[task.id] = (task, 0.0)
+    worker._deadline_s = 0.16
+    touching = threading.Thread(target=worker._touch, daemon=True)
+    touching.start()
+    assert started.wait(20)
+    worker._closing.set()
+    touching.join(20)
+    assert not touching.is_alive()
 
 
 def test_a_refused_turn_is_asked_for_again() -> None:

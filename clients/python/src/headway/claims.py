@@ -244,10 +244,14 @@ class Worker:
             self._failures.tell()
             for task in self._due():
                 room.acquire()
-                in_thread(self._touch_one, task, room)
+                try:
+                    in_thread(self._touch_one, task, room)
+                except RuntimeError:  # no thread can be started now: it is tried again soon
+                    room.release()
+                    self._touch_again(task, time.monotonic() + self._deadline_s / 8)
 
     def _due(self) -> list[Task]:
-        """The rollouts whose touch is due. Each is due again when `_touch_one` says so."""
+        """The rollouts whose touch is due. Each is due again when `_touch_again` says so."""
         now = time.monotonic()
         with self._lock:
             found = [task for task, moment in self._running.values() if moment <= now and task.wanted]
@@ -264,9 +268,12 @@ class Worker:
             pass  # the control plane is away: it is asked again soon
         finally:
             room.release()
-            with self._lock:
-                if task.id in self._running:
-                    self._running[task.id] = (task, began + self._deadline_s / share)
+            self._touch_again(task, began + self._deadline_s / share)
+
+    def _touch_again(self, task: Task, moment: float) -> None:
+        with self._lock:
+            if task.id in self._running:
+                self._running[task.id] = (task, moment)
 
     def _drain(self) -> None:
         until = time.monotonic() + self._grace_s
