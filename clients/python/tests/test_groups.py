@@ -6,6 +6,7 @@ import dataclasses
 import hashlib
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,6 +188,29 @@ def test_bounded(server: Server) -> None:
         assert not groups._room(len(BODIES[9]))
     finally:
         transport.close()
+
+
+def test_a_small_bound(server: Server, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of groups that are announced together, those that fit come ahead; one that never fits is said once."""
+    monkeypatch.setattr("headway.groups._FULL_S", 0.01)
+    refs = [Reference.read(refer(number)) for number in (7, 9)]
+    large = [Reference(number, 10**6, "0" * 64) for number in (1, 2)]
+    transport = Transport(server.url, patience_s=1.0)
+    try:
+        groups = Groups(transport, max(ref.size for ref in refs) + 5)
+        keeping = threading.Thread(target=groups._keep_all, args=([large[0], *refs, large[1]],), daemon=True)
+        keeping.start()
+        server.wait_for("/api/v1/groups/ready", 1)  # there is no room for the second
+        assert groups._cache.get(refs[0]) == BODIES[7]
+        assert groups._cache.get(refs[1]) is None
+        groups.drop([refs[0]])
+        keeping.join(20)
+        assert groups._cache.get(refs[1]) == BODIES[9]
+    finally:
+        transport.close()
+    said = [record.getMessage() for record in caplog.records if record.name == "headway"]
+    bound = groups._ahead / 1e6
+    assert said == [f"group 1 has 1 MB: with prefetch_mb={bound:g} groups of this size are not fetched ahead"]
 
 
 def test_directory(

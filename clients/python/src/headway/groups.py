@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import logging
 import re
 import threading
@@ -188,7 +189,7 @@ class Groups:
         self._transport, self._ahead = transport, ahead
         self._cache: Memory | Directory = Memory() if directory is None else Directory(directory)
         self._began = False
-        self._told = False
+        self._told = self._said_large = False
 
     def bodies(self, refs: Sequence[Reference]) -> list[bytes]:
         """The body of each group, verified."""
@@ -243,8 +244,7 @@ class Groups:
             except (errors.HeadwayError, RuntimeError):
                 self._transport.stopped.wait(_PAUSE_S)
                 continue
-            for at in range(0, len(groups), _PARALLEL):
-                self._keep_all(groups[at : at + _PARALLEL])
+            self._keep_all(groups)
 
     def _announced(self, after: str, wait_s: float) -> tuple[str, list[Reference]]:
         reply = self._transport.post(
@@ -253,12 +253,38 @@ class Groups:
         return str(reply.get("next", "")), [Reference.read(one) for one in reply.get("groups") or ()]
 
     def _keep_all(self, refs: Sequence[Reference]) -> None:
-        """Fetch groups ahead, once there is room."""
-        while not self._room(sum(ref.size for ref in refs)):
-            if self._transport.stopped.wait(_FULL_S):
+        """Fetch groups ahead, each once there is room."""
+        left = [ref for ref in refs if not self._too_large(ref)]
+        while left:
+            some = self._first(left)
+            if not some and self._transport.stopped.wait(_FULL_S):
                 return
-        for done in [in_thread(self._keep, ref) for ref in refs]:
-            done.result()
+            for done in [in_thread(self._keep, ref) for ref in some]:
+                done.result()
+            left = left[len(some) :]
+
+    def _too_large(self, ref: Reference) -> bool:
+        """There can be no room for the group. The first one is said."""
+        if ref.size <= self._ahead:
+            return False
+        if not self._said_large:
+            _log.warning(
+                "group %d has %g MB: with prefetch_mb=%g groups of this size are not fetched ahead",
+                ref.group, ref.size / 1e6, self._ahead / 1e6,
+            )  # fmt: skip
+        self._said_large = True
+        return True
+
+    def _first(self, refs: Sequence[Reference]) -> Sequence[Reference]:
+        """The groups in front that there is room for, at most so many as are fetched at once."""
+        if not self._room(refs[0].size):
+            return []
+        try:
+            free = self._ahead - self._cache.size()
+        except OSError:
+            return []
+        ends = itertools.accumulate(ref.size for ref in refs[:_PARALLEL])
+        return refs[: sum(end <= free for end in ends)]
 
     def _keep(self, ref: Reference) -> None:
         """Fetch a group ahead. What goes wrong here is no loss: the lease fetches it, if it is not gone."""
