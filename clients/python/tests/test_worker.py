@@ -20,6 +20,7 @@ import httpx
 import numpy as np
 import pytest
 from conftest import ROOT, Serve
+from faulty import Reply, Request, refusal, serving
 
 import headway
 from headway.claims import _TOUCHES_MAX, Worker
@@ -400,6 +401,22 @@ def test_a_finish_that_cannot_be_said() -> None:
     assert (worker.failed, worker.finished) == (1, 0)
     assert worker._failures.wait_s() > 0
     assert not worker._running
+
+
+@pytest.mark.parametrize(("code", "status"), [("unavailable", 503), ("busy", 429), ("disk_full", 507)])
+def test_stopped_in_an_outage(code: str, status: int) -> None:
+    """A worker that is to stop while nobody answers its claim ends in order."""
+    stop = threading.Event()
+
+    def away(_: Request) -> Reply:
+        stop.set()
+        return refusal(code, status)
+
+    with serving() as server:
+        server.routes["POST /api/v1/rollouts/claim"] = away
+        assert headway.work(server.url, plain, stop=stop) == 0
+        with pytest.raises(headway.HeadwayError, match=code):
+            headway.work(server.url, plain, patience_s=0)
 
 
 def test_touches_outlive_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,8 @@ _LOOP_ENDS_S = 1.0
 #: claim's, so that there is time to ask another address.
 _TOUCHES_MAX = 32
 _TOUCH_MIN_S, _TOUCH_MAX_S = 1.0, 5.0
+#: How a claim ends that is tried again until `stop`.
+_TRIED_AGAIN = (errors.Unavailable, errors.Busy, errors.DiskFull, errors.Internal)
 
 
 def work(
@@ -40,10 +42,17 @@ def work(
     After `stop`, running rollouts have `grace_s` to finish. What still runs then is left behind: it ends with the
     process, and is played again elsewhere when its claim has run out.
     """
-    return Worker(
+    made = Worker(
         url, environments, concurrency, token=token, worker=worker, patience_s=patience_s, verify=verify, stop=stop,
         grace_s=grace_s,
-    ).run()  # fmt: skip
+    )  # fmt: skip
+    try:
+        return made.run()
+    except _TRIED_AGAIN as error:
+        if stop is None or not stop.is_set():
+            raise
+        _log.info("the worker was stopped while it waited for the control plane: %s", error)
+        return made.finished
 
 
 class Worker:
