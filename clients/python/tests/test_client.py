@@ -14,6 +14,7 @@ from faulty import CONNECTED, Reply, Request, Server, as_json, body, refusal, se
 
 import headway
 from headway import errors, tensors
+from headway.publication import measured
 
 LEASE, RENEW = "/api/v1/batches/lease", "/api/v1/batches/11/renew"
 WEIGHTS = {"w": np.ones(3, np.float32)}
@@ -189,6 +190,7 @@ def test_nack(server: Server) -> None:
         ({"state_dict": WEIGHTS, "metrics": {"loss": float("nan")}}, "metric 'loss'"),
         ({"state_dict": WEIGHTS, "metrics": {"loss": "abc"}}, "metric 'loss' is 'abc'"),
         ({"state_dict": WEIGHTS, "metrics": {"loss": [1, 2]}}, "metric 'loss' is"),
+        ({"state_dict": WEIGHTS, "metrics": {"loss": 10**400}}, "metric 'loss' is"),
         ({"weights_dir": "/nonexistent"}, "no .*safetensors"),
     ],
 )
@@ -199,6 +201,32 @@ def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], me
             hw.publish(batch, **arguments)
         assert server.seen("/api/v1/weights") == []
         hw.publish(batch, WEIGHTS)  # the batch is still ours
+
+
+class OnDevice:
+    """As a tensor on an accelerator: a number for Python, and none for numpy."""
+
+    def __float__(self) -> float:
+        return 0.5
+
+    def __array__(self, *_: object, **__: object) -> np.ndarray:
+        raise RuntimeError("can't convert to numpy")
+
+
+def test_metrics_of_any_library() -> None:
+    numbers: list[Any] = [0.5, np.float32(0.5), np.array(0.5), OnDevice()]
+    assert [measured({"loss": number}) for number in numbers] == [{"metrics": {"loss": 0.5}}] * 4
+
+
+@pytest.mark.filterwarnings("error")
+def test_metrics_of_torch() -> None:
+    """A loss with its gradient, and of a type that numpy has not."""
+    torch = pytest.importorskip("torch")
+    with_gradient = torch.ones(1, requires_grad=True).sum() / 2
+    for number in (with_gradient, torch.tensor(0.5, dtype=torch.bfloat16)):
+        assert measured({"loss": number}) == {"metrics": {"loss": 0.5}}
+    with pytest.raises(headway.Invalid, match="metric 'loss' is"):
+        measured({"loss": torch.ones(2)})
 
 
 def test_must_load_first(server: Server) -> None:

@@ -97,6 +97,18 @@ def test_reconnects() -> None:
     assert seen == [(1, {"a/b": 2.0}), (2, {"a/b": 3.0})]
 
 
+def test_the_callers_event() -> None:
+    """`stop` ends the follow, and the end of a run does not set it: it may be that of other threads, too."""
+    stop = threading.Event()
+    with serving() as server:
+        server.routes["GET /api/v1/stream"] = lambda _: Reply(body=b'data: {"state":"stopped"}\n\n')
+        assert metrics.follow(server.url, stop=stop) == 0
+        assert not stop.is_set()
+        steps = b"".join(b'data: {"step":%d}\n\n' % step for step in (1, 2, 3))
+        server.routes["GET /api/v1/stream"] = lambda _: Reply(body=steps)
+        assert metrics.follow(server.url, lambda step, _: stop.set(), stop=stop) == 1
+
+
 def test_a_silent_server() -> None:
     """One that takes the connection and never says anything is not waited for longer than the patience."""
     with socket.socket() as silent:

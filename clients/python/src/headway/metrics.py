@@ -33,7 +33,7 @@ def events(
     `stop` is seen with the next event, or after 20 s. `patience_s` is how long a server may say nothing.
     """
     ended = stop or threading.Event()
-    transport = Transport(url, token, verify=verify, stopped=ended)
+    transport = Transport(url, token, verify=verify)  # its own event: closing it sets that
     word, last = time.monotonic(), ""
 
     def heard(lines: Iterator[str]) -> Iterator[str]:

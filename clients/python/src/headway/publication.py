@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from . import errors, tensors
 from .batch import Batch
 from .transport import Transport
@@ -107,8 +105,9 @@ def measured(metrics: Mapping[str, float] | None) -> dict[str, dict[str, float]]
     out: dict[str, float] = {}
     for name, value in metrics.items():
         try:
-            number = float(np.asarray(value))
-        except (TypeError, ValueError):
+            # So it is for a tensor of torch, on whatever device. float() of one with a gradient has torch warn.
+            number = float(value.item() if hasattr(value, "item") else value)
+        except (TypeError, ValueError, OverflowError, RuntimeError):  # torch's, of a tensor with several numbers
             raise errors.Invalid(
                 f"the metric {name!r} is {value!r:.80}: metrics are numbers", detail={"metric": name}
             ) from None
