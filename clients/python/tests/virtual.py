@@ -179,6 +179,9 @@ class Future:
         self._result: Any = None
         self._error: BaseException | None = None
 
+    def set_running_or_notify_cancel(self) -> bool:
+        return True
+
     def set_result(self, result: Any) -> None:
         self._result = result
         self._event.set()

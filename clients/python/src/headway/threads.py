@@ -11,10 +11,15 @@ _T = TypeVar("_T")
 
 
 def in_thread(call: Callable[..., _T], *arguments: object) -> Future[_T]:
-    """Call it in a thread of its own. A pool's threads would keep the process until the last tool has ended."""
+    """Call it in a thread of its own. A pool's threads would keep the process until the last tool has ended.
+
+    A call that has begun cannot be cancelled.
+    """
     done: Future[_T] = Future()
 
     def run() -> None:
+        if not done.set_running_or_notify_cancel():
+            return
         try:
             done.set_result(call(*arguments))
         except BaseException as error:
