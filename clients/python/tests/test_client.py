@@ -6,6 +6,7 @@ import hashlib
 import json
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -393,4 +394,20 @@ def test_a_download_is_checked(server: Server, tmp_path: Any) -> None:
         bodies += [flipped] * 3
         with pytest.raises(errors.Internal, match="headway weights verify"):
             hw.download(tmp_path / "again")
-    assert not (tmp_path / "again" / "model.safetensors").exists()
+    assert not list((tmp_path / "again").iterdir())
+
+
+def test_downloads_into_one_directory(server: Server, tmp_path: Path) -> None:
+    """Ranks of a node may all download there: one ends while another is in the middle of the same file."""
+    whole, other = model(), threading.Semaphore(1)
+
+    def file(_: Request) -> Reply:
+        if other.acquire(blocking=False):
+            assert hw.download(tmp_path) == 3
+        return Reply(body=whole)
+
+    server.routes["GET /api/v1/weights/3/files/model.safetensors"] = file
+    with headway.connect(server.url) as hw:
+        hw.download(tmp_path)
+    files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert files == {"model.safetensors": whole, "optimizer.safetensors": model(2)}

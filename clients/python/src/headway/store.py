@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import httpx
 
@@ -91,22 +92,28 @@ class Store:
             return number, found
 
     def _download(self, file: _Listed, path: Path) -> None:
-        part = path.with_name(path.name + ".part")
-        with part.open("w+b") as out:
+        """Put a file in its place once it is whole. Others may be at the same file, such as further ranks."""
+        part = path.with_name(f"{path.name}.{uuid.uuid4().hex}.part")
+        try:
+            with part.open("w+b") as out:
+                self._fetch_to(file, out)
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
-            def again() -> None:
-                out.seek(0)
-                out.truncate()
+    def _fetch_to(self, file: _Listed, out: BinaryIO) -> None:
+        def again() -> None:
+            out.seek(0)
+            out.truncate()
 
-            def hashed() -> str:
-                digest = hashlib.sha256()
-                out.seek(0)
-                while chunk := out.read(_CHUNK):
-                    digest.update(chunk)
-                return "sha256:" + digest.hexdigest()
+        def hashed() -> str:
+            digest = hashlib.sha256()
+            out.seek(0)
+            while chunk := out.read(_CHUNK):
+                digest.update(chunk)
+            return "sha256:" + digest.hexdigest()
 
-            self._fetch(file, out.tell, out.write, again, hashed)
-        part.replace(path)
+        self._fetch(file, out.tell, out.write, again, hashed)
 
     def _content(self, file: _Listed) -> bytearray:
         """A file in memory, once."""
