@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +154,29 @@ def test_a_group_that_is_gone(server: Server) -> None:
     with client(server) as hw, pytest.raises(errors.NotFound):
         hw.lease()
     assert len(server.seen("/api/v1/batches/lease")) == 2
+
+
+def test_an_error_ends_the_fetches(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The groups that are not being fetched by then are left."""
+
+    def at_once(call: Callable[[], None]) -> Future[None]:
+        done: Future[None] = Future()
+        try:
+            done.set_result(call())
+        except errors.HeadwayError as error:
+            done.set_exception(error)
+        return done
+
+    monkeypatch.setattr("headway.groups.in_thread", at_once)
+    refs = [Reference.read(refer(number)) for number in (7, 9)]
+    refs[1:1] = [dataclasses.replace(refs[0], group=number) for number in range(20, 40)]
+    transport = Transport(server.url, patience_s=1.0)
+    try:
+        with pytest.raises(errors.NotFound):
+            Groups(transport).bodies(refs)
+    finally:
+        transport.close()
+    assert [request.path for request in server.requests] == ["/api/v1/groups/7", "/api/v1/groups/20"]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -192,17 +192,21 @@ class Groups:
         self._told = self._said_large = False
 
     def bodies(self, refs: Sequence[Reference]) -> list[bytes]:
-        """The body of each group, verified."""
+        """The body of each group, verified. After an error no further one is fetched."""
         found: list[bytes] = [b""] * len(refs)
-        places, lock = iter(range(len(refs))), threading.Lock()
+        places, lock, failed = iter(range(len(refs))), threading.Lock(), threading.Event()
 
         def work() -> None:
-            while True:
+            while not failed.is_set():
                 with lock:
                     at = next(places, None)
                 if at is None:
                     return
-                found[at] = self._cache.get(refs[at]) or self._fetch(refs[at])
+                try:
+                    found[at] = self._cache.get(refs[at]) or self._fetch(refs[at])
+                except BaseException:
+                    failed.set()
+                    raise
 
         if len(refs) == 1:
             work()
