@@ -44,6 +44,15 @@ def test_a_script_trains_and_leaves_nothing(tmp_path: Path) -> None:
         headway.serve(SMALL, dir=tmp_path, trainer__steps=4)
 
 
+def test_a_proxy_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not for a control plane of this machine."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    with headway.serve(SMALL, dir=tmp_path, ready_s=30) as plane:
+        assert plane.client.newest == 0
+
+
 def test_tokens_are_taken_from_their_file(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
     tokens.write_text("trainer " + "t" * 32 + "\nadmin " + "a" * 32 + "\n")

@@ -47,6 +47,17 @@ def test_again(failure: Callable[[], Reply]) -> None:
         assert all(r.json == server.requests[0].json for r in server.requests)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_no_proxy_is_asked_for_this_machine(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with serving() as proxy, serving() as server:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        with headway.connect(server.url.replace("127.0.0.1", host), patience_s=0) as hw:
+            assert hw.newest == 3
+        assert not proxy.requests
+
+
 def test_defects_are_bounded() -> None:
     with serving() as server:
         server.routes["POST /api/v1/trainers/connect"] = lambda _: refusal("internal", 500)

@@ -19,6 +19,7 @@ import httpx
 from . import errors
 from .call import Document, Overrides, answer_of, end, settings, start, together, written
 from .client import Client, connect
+from .transport import DIRECT
 
 # What is kept of the log, and how much of it an error shows.
 _LINES_MAX, _TAIL_LINES = 2000, 25
@@ -134,13 +135,17 @@ class Plane:
 
     def _await(self, ready_s: float, verify: bool | str) -> None:
         """Wait until it can be worked with."""
+        with httpx.Client(timeout=_LOOK_S, verify=verify, mounts=DIRECT) as looking:
+            self._look(looking, ready_s)
+
+    def _look(self, looking: httpx.Client, ready_s: float) -> None:
         until = time.monotonic() + ready_s
         said = "it does not listen"
         while self._listening.wait(max(until - time.monotonic(), 0)) and time.monotonic() < until:
             if not self.url or not self.running:
                 raise self._death()
             try:
-                reply = httpx.get(f"{self.url}/readyz", timeout=_LOOK_S, verify=verify)
+                reply = looking.get(f"{self.url}/readyz")
                 if reply.status_code == httpx.codes.OK:
                     return
                 said = reply.text.strip()

@@ -37,6 +37,8 @@ _NOTHING_DONE = frozenset({429, 507})
 _DEFECT_TRIES = 3
 _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
 _CONNECT_MAX_S = 10.0
+#: No proxy of the environment is asked for this machine's own addresses, as by the program.
+DIRECT: dict[str, httpx.BaseTransport | None] = dict.fromkeys(("all://127.0.0.1", "all://[::1]", "all://localhost"))
 
 Body = Callable[[], Iterator[bytes]]
 
@@ -69,7 +71,9 @@ class Transport:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
             checked = _authority(verify) if isinstance(verify, str) else verify
-            self._http = httpx.Client(headers=headers, limits=limits, verify=checked, follow_redirects=False)
+            self._http = httpx.Client(
+                headers=headers, limits=limits, verify=checked, follow_redirects=False, mounts=DIRECT
+            )
         except OSError as error:  # ssl.SSLError is one
             raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
 
