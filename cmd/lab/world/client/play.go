@@ -46,7 +46,8 @@ type Task struct {
 	secret    string
 	unwanted  *event
 	mu        sync.Mutex
-	turn      int
+	// answered are turns that have their response, asked are calls that wait for theirs.
+	answered, asked int
 }
 
 // Wanted is false once the loop has given the rollout up.
@@ -98,13 +99,18 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 		return found, refuse(Invalid, "sample of %d tokens after %d: want at least one of each", most, len(prompt))
 	}
 	t.mu.Lock()
-	turn := t.turn
-	t.turn++
+	turn := t.answered + t.asked
+	t.asked++
 	t.mu.Unlock()
 	message := map[string]any{
 		"worker": t.worker.name, "secret": t.secret, "turn": turn, "prompt": prompt, "max_tokens": most,
 	}
 	err := t.ask(ctx, call{path: "/api/v1/rollouts/" + t.ID + "/sample", message: message}, &found)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.asked--; err == nil {
+		t.answered++
+	}
 	return found, err
 }
 
