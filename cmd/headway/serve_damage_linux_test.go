@@ -99,18 +99,19 @@ func TestServeOutlivesDamagedSnapshots(t *testing.T) {
 	}
 }
 
-// A bit in the middle of the log changes, without a mirror to read it from, and the control plane is killed: the next
+// The control plane is killed, and a bit in the middle of its log changes, without a mirror to read it from: the next
 // start says what is lost and where, and leaves every version where it is.
 func TestServeSaysThatItsLogIsDamaged(t *testing.T) {
 	dir := t.TempDir()
 	document := fmt.Sprintf(damageDocument, 4000, "none")
+	document = strings.Replace(document, "snapshot_every: 3", "snapshot_every: 2000", 1) // none behind the step that is damaged
 	s := startServe(t, dir, document)
-	s.reaches(9)
-	if !flipNewest(t, dir, "headway_r_log", `"kind":"train-step-ended"`) && !flipNewest(t, dir, "headway_r_log", "train-step-ended") {
-		t.Fatal("no train step is in the log on the disk")
-	}
 	s.reaches(20)
 	s.kill()
+	version := newestVersion(t, filepath.Join(dir, "runs", "r"))
+	if !flipNewest(t, dir, "headway_r_log", fmt.Sprintf(`"lease":%d,"v":%d,"crc`, version-1, version-1)) {
+		t.Fatalf("train step %d is not in the log on the disk", version-1)
+	}
 	versions := func() []string {
 		names, err := filepath.Glob(filepath.Join(dir, "runs", "r", "weights", "*"))
 		if err != nil {
@@ -129,6 +130,19 @@ func TestServeSaysThatItsLogIsDamaged(t *testing.T) {
 			t.Errorf("%s was set aside; before there were %v", name, before)
 		}
 	}
+}
+
+// newestVersion is that of a run's directory.
+func newestVersion(t *testing.T, run string) (version loop.Version) {
+	t.Helper()
+	newest, err := filepath.Glob(filepath.Join(run, "weights", "v*"))
+	if err != nil || len(newest) == 0 {
+		t.Fatalf("no versions: %v", err)
+	}
+	if _, err := fmt.Sscanf(filepath.Base(newest[len(newest)-1]), "v%d", &version); err != nil {
+		t.Fatal(err)
+	}
+	return version
 }
 
 // mirrored says whether the mirror of a run's log has the train step that made a version.
@@ -156,14 +170,7 @@ func killedWithItsMirror(t *testing.T, document string) (dir string, version loo
 			s.reaches(version)
 		}
 		s.kill()
-		newest, err := filepath.Glob(filepath.Join(run, "weights", "v*"))
-		if err != nil || len(newest) == 0 {
-			t.Fatalf("no versions: %v", err)
-		}
-		if _, err := fmt.Sscanf(filepath.Base(newest[len(newest)-1]), "v%d", &version); err != nil {
-			t.Fatal(err)
-		}
-		if mirrored(t, run, version) {
+		if version = newestVersion(t, run); mirrored(t, run, version) {
 			return dir, version
 		}
 	}
