@@ -91,7 +91,7 @@ func (c *cells) absent(name string, now time.Time) error {
 	i := slices.IndexFunc(c.all, func(known heardCell) bool { return known.Name == name })
 	switch {
 	case i < 0 || c.all[i].at.IsZero():
-		return fmt.Errorf("its cell %s has not been heard: headway cell %s FILE, with this document, starts the cell", name, name)
+		return fmt.Errorf("its cell %s has not been heard yet", name)
 	case now.Sub(c.all[i].at) > cell.Lease:
 		return fmt.Errorf("its cell %s has said nothing for %v", name, now.Sub(c.all[i].at).Round(time.Second))
 	}

@@ -80,7 +80,7 @@ func missingText(s protocol.Status) (words string, stands bool) {
 		switch {
 		case c.Away:
 		case c.SilentS < 0:
-			add(false, "cell %s has not been heard yet: start it", c.Name)
+			add(false, "cell %s has not been heard yet", c.Name)
 		case c.SilentS > cell.Lease.Seconds():
 			add(false, "cell %s is silent for %s", c.Name, shortSeconds(c.SilentS))
 		case c.SilentS > cell.Lease.Seconds()/2: // it says something each third

@@ -295,7 +295,7 @@ func TestStatusSaysFirstWhoIsMissing(t *testing.T) {
 			s.Engines, s.Throughput = []protocol.Engine{s.Engines[1], {Name: "e2", State: "away"}}, protocol.Throughput{}
 		},
 		"health     trainer torch is gone, last heard of 1.2 s ago\n": func(s *protocol.Status) { s.Engines, s.Trainer.State = s.Engines[:1], "absent" },
-		"health     engine e1 is lost: no rollouts are made until it is back; cell b has not been heard yet:\n           start it\n": func(s *protocol.Status) {
+		"health     engine e1 is lost: no rollouts are made until it is back; cell b has not been heard yet\n": func(s *protocol.Status) {
 			s.Engines, s.Cells = s.Engines[1:], []protocol.Cell{{Name: "b", SilentS: -1}, {Name: "c", SilentS: 5}, {Name: "d", SilentS: -1, Away: true}}
 		},
 		"health     cell b is silent for 9.0 s, and newer weights wait for it; cell c is silent for 20.0 s\n": func(s *protocol.Status) {

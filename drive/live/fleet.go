@@ -204,6 +204,7 @@ func (r *Runtime) returned(c *completion) bool {
 		return false
 	}
 	if c.err == nil {
+		r.engines[engine].lost = false // it may be lost again before it serves
 		return true
 	}
 	r.engines[engine].err = c.err

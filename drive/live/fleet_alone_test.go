@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 )
 
@@ -176,6 +178,35 @@ func TestGivingBackIsTriedAgain(t *testing.T) {
 		finish(t, w, r)
 		if f.is(2) || f.givenBack(2) != 1 {
 			t.Errorf("engine 2 was given back %d times, and is there: %t\n%s", f.givenBack(2), f.is(2), strings.Join(w.logged, "\n"))
+		}
+	})
+}
+
+// An engine that the fleet has brought back, and that is lost again before it serves, is brought back again.
+func TestAnEngineThatIsLostAsItReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, f := elasticWorld(t, elasticConfig())
+		var died atomic.Bool
+		var fails atomic.Int64
+		down := w.engines[0].broken
+		w.engines[0].broken = func(v loop.Version) error {
+			if err := down(v); err != nil {
+				return err
+			}
+			if died.Load() && fails.Add(1) <= 4 {
+				return errors.New("out of memory")
+			}
+			return nil
+		}
+		r := w.runtime(t, nil)
+		time.AfterFunc(time.Second, func() {
+			died.Store(true)
+			f.die(0)
+			r.EngineLost("engine-0")
+		})
+		finish(t, w, r)
+		if fails.Load() <= 4 {
+			t.Errorf("it was lost %d times as it returned", fails.Load())
 		}
 	})
 }

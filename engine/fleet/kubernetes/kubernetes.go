@@ -227,17 +227,17 @@ func (d *Driver) tryWant(ctx context.Context, engine int, w wish) (replicas int,
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.wish[engine] = w
-	return d.setScale(ctx, w)
+	return d.setScale(ctx, engine, w)
 }
 
 // setScale tries once. d.mu is held.
-func (d *Driver) setScale(ctx context.Context, w wish) (replicas int, err error) {
+func (d *Driver) setScale(ctx context.Context, engine int, w wish) (replicas int, err error) {
 	var now scale
 	if err = d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.scalePath()}, &now); err != nil {
 		return 0, d.explain("reading", err)
 	}
 	needs := d.needs(now.Spec.Replicas)
-	if w == wanted && needs <= now.Spec.Replicas || w == unwanted && needs >= now.Spec.Replicas {
+	if w == wanted && min(needs, engine+1) <= now.Spec.Replicas || w == unwanted && needs >= now.Spec.Replicas {
 		return now.Spec.Replicas, nil
 	}
 	now.Spec.Replicas = needs

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -157,6 +158,26 @@ func TestFileOfAnotherRun(t *testing.T) {
 	}
 	if err := p.Close(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// Orphans of a backend that does not answer end when it does.
+func TestOrphansOfASilentBackend(t *testing.T) {
+	d := newBackend(t)
+	d.boxes["run.old"] = &fakeBox{d: d, id: "run.old", dead: make(chan struct{})}
+	var tries atomic.Int64
+	d.destroyErr = func(id sandbox.ID) error {
+		if tries.Add(1) <= 2 {
+			return sandbox.Fail(sandbox.BackendDown, "destroy", id, "no answer")
+		}
+		return nil
+	}
+	p, err := Open(t.Context(), Options{Driver: d, Owner: "run", File: filepath.Join(t.TempDir(), "boxes.jsonl")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(t.Context()); err != nil || tries.Load() < 2 {
+		t.Errorf("closed after %d tries: %v", tries.Load(), err)
 	}
 }
 

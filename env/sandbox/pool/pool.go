@@ -92,7 +92,7 @@ func Open(ctx context.Context, o Options) (*Pool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sandbox pool: no boxes of %s can be made here: %w", o.Driver.Name(), err)
 	}
-	lost, err := removeOrphans(ctx, o)
+	lost, late, err := removeOrphans(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +110,13 @@ func Open(ctx context.Context, o Options) (*Pool, error) {
 	if o.WarmMax > 0 {
 		p.background.Go(p.tend)
 	}
-	p.wake()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, id := range late { // as often as it takes
+		p.journal.opened(id)
+		p.end(&member{id: id})
+	}
+	p.supply()
 	return p, nil
 }
 

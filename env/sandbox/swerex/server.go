@@ -37,10 +37,12 @@ const (
 // attempts of a request that no answer came to. Requests may be repeated: see supervise.py.
 const attempts = 3
 
-// Times in which a server is to answer. askTime is for what it does at once, useTime for what it does with a box beside what a
-// command takes. A server that was silent for that long is not asked for a box for silentFor, and then first whether it lives.
+// Times in which a server is to answer. askTime is for what it does at once, makeTime for boxes that begin and end, useTime for
+// what it does with a box beside what a command takes. A server that was silent for that long is not asked for a box for
+// silentFor, and then first whether it lives.
 const (
 	askTime   = 10 * time.Second
+	makeTime  = 20 * time.Second
 	useTime   = 90 * time.Second
 	silentFor = time.Minute
 )
@@ -48,8 +50,8 @@ const (
 // server is one swerex-remote.
 type server struct {
 	url, key, store string
-	// askTime is that of all servers, or less.
-	askTime time.Duration
+	// askTime and makeTime are those of all servers, or less.
+	askTime, makeTime time.Duration
 	// silent is when it may be asked for boxes again, in Unix nanoseconds; 0 where it has answered the last request.
 	silent atomic.Int64
 }
@@ -74,7 +76,7 @@ func (s *server) within(ctx context.Context, limit time.Duration) (asking contex
 		switch {
 		case err == nil:
 			s.silent.Store(0)
-		case ctx.Err() == nil && asking.Err() != nil:
+		case errors.Is(asking.Err(), context.DeadlineExceeded):
 			s.silent.Store(time.Now().Add(silentFor).UnixNano())
 		}
 		cancel()
@@ -153,8 +155,11 @@ func (s *server) ask(ctx context.Context, op string, id sandbox.ID, r request) (
 	}
 	body := map[string]any{"command": command, "shell": false, "timeout": 60 + r.Wait}
 	limit := s.askTime
-	if gone(op) == sandbox.Lost {
+	switch {
+	case gone(op) == sandbox.Lost:
 		limit = useTime + time.Duration(r.Wait*float64(time.Second))
+	case op == "create" || op == "destroy" || op == "close":
+		limit = s.makeTime
 	}
 	if err := s.post(ctx, op, id, "/execute", limit, body, &done); err != nil {
 		return reply{}, err

@@ -87,7 +87,7 @@ func New(o Options) (*Driver, error) {
 			return nil, fmt.Errorf("swerex: %s is named twice", address)
 		}
 		seen[address] = true
-		d.servers = append(d.servers, &server{url: address, key: o.Key, store: d.o.Directory, askTime: askTime})
+		d.servers = append(d.servers, &server{url: address, key: o.Key, store: d.o.Directory, askTime: askTime, makeTime: makeTime})
 	}
 	return d, nil
 }
@@ -103,9 +103,6 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 		return sandbox.Boundary{}, err
 	}
 	b := d.o.Boundary
-	if err := errors.Join(errs...); err != nil {
-		b.Why = fmt.Sprintf("%v; boxes are made on the others; %s", err, b.Why)
-	}
 	if d.o.Boxes > 1 {
 		b.Files, b.Processes = false, false
 	}
@@ -115,6 +112,13 @@ func (d *Driver) Check(ctx context.Context) (sandbox.Boundary, error) {
 		if d.o.Boxes > 1 {
 			b.Why = fmt.Sprintf("%d boxes share a server, its files and its processes; one box a server keeps them apart as its container does", d.o.Boxes)
 		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		outage := fmt.Sprintf("boxes are made on the other servers, for %v", err)
+		if b.Why != "" {
+			outage = b.Why + "; " + outage
+		}
+		b.Why = outage
 	}
 	return b, nil
 }
@@ -142,6 +146,9 @@ func (d *Driver) Create(ctx context.Context, id sandbox.ID, spec sandbox.Spec) (
 			// It may be there, half or whole.
 			s.undo(ctx, id, d.link)
 			return nil, fmt.Errorf("swerex: create %s: %w", id, cause)
+		}
+		if s.silent.Load() != 0 { // it may make the box yet: one of another name is made elsewhere
+			return nil, err
 		}
 		// Of several reasons, that a server is full is the one that waiting helps.
 		if failed == nil || sandbox.ClassOf(err) == sandbox.Quota {
