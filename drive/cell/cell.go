@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -72,7 +73,9 @@ type Cell struct {
 	joined   bool
 	joining  bool
 	syncs    []underWay
-	outbox   outbox
+	// gone says of each engine that the loop has lost it. In a process of its own that holds until it joins.
+	gone   []bool
+	outbox outbox
 	// acks is the environment if it wants word of logged ends, blobs the store if it keeps side channels, referring the store
 	// if its writer is another process.
 	acks      port.Acknowledger
@@ -96,7 +99,7 @@ const nameLetters = "abcdefghijklmnopqrstuvwxyz0123456789.-"
 
 // New returns a cell that has not been told anything. All that it runs ends with ctx, whose cause its rollouts see.
 func New(ctx context.Context, opt Options) (*Cell, error) {
-	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, joined: opt.Name == "", syncs: make([]underWay, len(opt.Engines)),
+	c := &Cell{opt: opt, ctx: ctx, groups: make(map[loop.GroupID]liveGroup), followed: opt.Followed, joined: opt.Name == "", syncs: make([]underWay, len(opt.Engines)), gone: slices.Repeat([]bool{opt.Name != ""}, len(opt.Engines)),
 		ended: make(map[port.RolloutID]*rollout)}
 	c.outbox = outbox{post: opt.Post, eventsMost: outboxEventsMost, bytesMost: outboxBytesMost,
 		last: trace.Origin{Cell: opt.Name, Incarnation: opt.Incarnation}}

@@ -117,7 +117,7 @@ func TestShareAsks(t *testing.T) {
 	if a := s.Ask(); a.Slots != 2001 {
 		t.Errorf("while all serve it asks %+v", a)
 	}
-	c.letGo(1)
+	c.letGo(1, loop.ReasonEngine)
 	a := s.Ask()
 	if a.Slots != 2000 {
 		t.Errorf("while one is lost it asks %+v", a)

@@ -54,7 +54,7 @@ func (c *Cell) Follow(e *Entry) error {
 	}
 	c.takeUp(e)
 	if lost >= 0 {
-		c.letGo(lost)
+		c.letGo(lost, e.Event.Reason)
 	}
 	return nil
 }
@@ -105,6 +105,10 @@ func (c *Cell) hear(e *Entry) (lost int32) {
 		if c.owns(ev.Engine) {
 			return ev.Engine
 		}
+	case loop.EngineJoined:
+		if c.owns(ev.Engine) {
+			c.gone[ev.Engine] = false
+		}
 	case loop.WeightsLoaded, loop.WeightsSwitched, loop.SyncFailed:
 		if !c.owns(ev.Engine) || !c.syncs[ev.Engine].answers(ev) {
 			break
@@ -141,6 +145,7 @@ func (c *Cell) execute(a *loop.Action) {
 			if e, ok := port.As[port.Returned](c.opt.Engines[a.Engine]); ok {
 				e.Returned()
 			}
+			c.gone[a.Engine] = true
 			c.leave(a.Engine)
 		}
 	case loop.StartTrainStep:
@@ -166,18 +171,30 @@ func (c *Cell) leave(engine int32) {
 	}
 }
 
-// letGo aborts what plays on an engine that is lost, unless the loop has it interrupted.
-func (c *Cell) letGo(engine int32) {
-	c.syncs[engine] = underWay{}
+// letGo aborts what plays on an engine that is lost, unless the loop has it interrupted. With its last engine all ends that stays
+// in the cell, unless that is for a restart of its process.
+func (c *Cell) letGo(engine int32, why loop.Reason) {
+	c.syncs[engine], c.gone[engine] = underWay{}, true
 	c.leave(engine)
-	if c.opt.Rules.ResumeLost {
+	ends := c.opt.Name != "" && c.opt.Rules.StaysInCell && why != loop.ReasonRestart && !c.hasEngine()
+	if c.opt.Rules.ResumeLost && !ends {
 		return
 	}
 	for _, group := range c.groups {
 		for _, p := range group {
-			if p.playsOn(engine) {
+			if ends || p.playsOn(engine) {
 				p.abort()
 			}
 		}
 	}
+}
+
+// hasEngine reports whether the loop has an engine of the cell that is not lost.
+func (c *Cell) hasEngine() bool {
+	for i, gone := range c.gone {
+		if !gone && c.owns(int32(i)) {
+			return true
+		}
+	}
+	return false
 }
