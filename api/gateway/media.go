@@ -192,15 +192,14 @@ func (p *pictures) take(c *conversation, m *media.Item) error {
 		return protocol.Refuse(protocol.CodeExpired, "the rollout is over: claim another")
 	}
 	known := p.kept[m.Hash]
-	if known != nil {
-		m.Data = known.item.Data
-	} else {
+	if known == nil {
 		if err := p.admit(c, m.Size); err != nil {
 			return err
 		}
 		known = &picture{item: *m}
 		p.kept[m.Hash], p.bytes = known, p.bytes+m.Size
 	}
+	m.Data = known.item.Data
 	if !c.pictures[m.Hash] {
 		c.pictures[m.Hash] = true
 		known.held++

@@ -168,8 +168,9 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	}
 	for _, await := range []func(context.Context, bool) error{p.awaitServers, p.awaitScorers} {
 		within, asked := asking(ctx, resume != nil)
-		defer asked()
-		if err := await(within, resume != nil); err != nil && ctx.Err() == nil {
+		err := await(within, resume != nil)
+		asked()
+		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}

@@ -242,31 +242,38 @@ func (r *Runtime) tendFleet() {
 			}
 		}
 	}
-	switch {
-	case r.opt.RejoinAfter == 0 || !r.deserted():
+	wished := r.deserted()
+	switch pause := rejoinMost * r.opt.RejoinAfter.Nanoseconds(); {
+	case wished == 0 || pause == 0:
 		r.fleet.again = loop.NoTick
-	case r.fleet.again > now && r.fleet.again != loop.NoTick:
-	default:
-		if r.fleet.again != loop.NoTick {
-			r.deliver(&completion{event: loop.Request(loop.SettingEngines, r.wished(), now)})
-		}
-		r.fleet.again = now + rejoinMost*r.opt.RejoinAfter.Nanoseconds()
+	case r.fleet.again == loop.NoTick:
+		r.fleet.again = now + pause
+	case r.fleet.again <= now:
+		r.deliver(&completion{event: loop.Request(loop.SettingEngines, wished, now)})
+		r.fleet.again = now + pause
 	}
 }
 
-// deserted reports whether no engine is there or to come, and the fleet has some that are wished for. It could not give them.
-// The loop asks again after train steps, of which there are none.
-func (r *Runtime) deserted() bool {
-	wanted := false
+// deserted returns how many engines the run wants of its fleet, where none is there or to come and the fleet has one of those.
+// It could not give it, and the loop asks again after train steps, of which there are none. Else it returns 0.
+func (r *Runtime) deserted() float64 {
+	first := -1 // that the fleet has
 	for i := range r.engines {
 		switch r.l.EngineState(i) {
 		case "serving", "joining", "starting", "leaving":
-			return false
+			return 0
 		case "away":
-			wanted = wanted || float64(i) < r.wished()
+			if first < 0 {
+				first = i
+			}
 		}
 	}
-	return wanted
+	if first >= 0 {
+		if wished := r.wished(); float64(first) < wished {
+			return wished
+		}
+	}
+	return 0
 }
 
 // wished is how many engines the run wants of its fleet.
