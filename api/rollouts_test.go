@@ -151,9 +151,10 @@ func TestClaimsElsewhere(t *testing.T) {
 		}
 		listener := httptest.NewServer(s.Handler())
 		t.Cleanup(listener.Close)
-		claims := func(want int) bool {
+		claims := func(want, waitS int) bool {
 			t.Helper()
-			reply, err := http.Post(listener.URL+"/api/v1/rollouts/claim", "application/json", strings.NewReader(`{"worker":"w","wait_s":0}`))
+			body := fmt.Sprintf(`{"worker":"w","wait_s":%d}`, waitS)
+			reply, err := http.Post(listener.URL+"/api/v1/rollouts/claim", "application/json", strings.NewReader(body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -163,15 +164,15 @@ func TestClaimsElsewhere(t *testing.T) {
 			}
 			return reply.Close
 		}
-		if got := claims(http.StatusNoContent); got != want {
+		if got := claims(http.StatusNoContent, 0); got != want {
 			t.Errorf("%q: after no rollout the connection closes: %t", url, got)
 		}
 		w.play(1)
-		if claims(http.StatusOK) {
+		if claims(http.StatusOK, 60) { // it is offered a moment later
 			t.Errorf("%q: the connection closes after a claim", url)
 		}
 		w.env.Drain()
-		if got := claims(http.StatusServiceUnavailable); got != want {
+		if got := claims(http.StatusServiceUnavailable, 0); got != want {
 			t.Errorf("%q: after a refusal the connection closes: %t", url, got)
 		}
 	}
