@@ -18,6 +18,8 @@ const (
 	// tendEvery is how often the boxes that stand ready are looked after, and checkEvery how often one of
 	// them is checked.
 	tendEvery, checkEvery = time.Second, 10 * time.Second
+	// stuckAfter so many tries a box counts as one that does not end.
+	stuckAfter = 4
 )
 
 // giveBack takes a box from its lease. In the background it ends, or is reset and stands ready.
@@ -92,13 +94,24 @@ func (p *Pool) destroy(m *member) bool {
 		if err == nil {
 			return true
 		}
-		if try == 3 {
+		if try == stuckAfter-1 {
 			p.o.Logf("sandbox pool: the box %s does not end, it is tried again until it does: %v", m.id, err)
+			p.sticks(1)
+			defer p.sticks(-1)
 		}
 		if pause.For(p.endCtx, min(100*time.Millisecond<<min(try, 10), 30*time.Second)) != nil {
 			return false
 		}
 	}
+}
+
+// sticks counts a box that does not end, or that has ended after all. Who waits for its room does so for as long as for a
+// start: nobody knows when it ends.
+func (p *Pool) sticks(boxes int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.stuck += boxes
+	p.supply()
 }
 
 func (p *Pool) destroyOnce(m *member, try int) error {

@@ -46,7 +46,8 @@ type Options struct {
 	Reuse            Reuse // default Never
 	Uses             int   // of one box under Reset; default 100
 	// StartTimeout is the longest a lease waits once there is room for its box. It covers other starts, its own and
-	// those that are tried again. The wait for room is not in it. Default 30 s.
+	// those that are tried again. The wait for room is not in it, except for the room of boxes that do not end.
+	// Default 30 s.
 	StartTimeout time.Duration
 	// Retries of a start that failed. Default 2; a negative number is none. Where the backend has no room
 	// (class Quota) it is asked until StartTimeout.

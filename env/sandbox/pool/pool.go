@@ -54,6 +54,7 @@ type Pool struct {
 	checking int
 	out      map[*member]struct{}
 	ending   int
+	stuck    int       // of those that end, so many have refused to for several tries
 	starts   []*start  // under way
 	waiters  []*waiter // by their place
 	places   int64

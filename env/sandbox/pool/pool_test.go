@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -452,6 +453,39 @@ func TestClose(t *testing.T) {
 		if _, err := p.Lease(t.Context(), "d"); !errors.Is(err, ErrClosed) {
 			t.Errorf("a lease of a closed pool: %v", err)
 		}
+	})
+}
+
+// Who waits for the room of a box that does not end hears of it, and gets that room when the box ends after all.
+func TestRoomOfABoxThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBackend(t)
+		stubborn := atomic.Bool{}
+		stubborn.Store(true)
+		d.destroyErr = func(sandbox.ID) error {
+			if stubborn.Load() {
+				return errStart
+			}
+			return nil
+		}
+		p := opened(t, d, Options{Max: 1})
+		l := lease(t, p, "a")
+		if err := l.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		_ = l.Close(t.Context())
+		began := time.Now()
+		err := lease(t, p, "b").Ready(t.Context())
+		if waited := time.Since(began); sandbox.ClassOf(err) != sandbox.StartTimeout || waited > time.Minute {
+			t.Errorf("without room for %v: %v", waited, err)
+		} else if !strings.Contains(err.Error(), "boxes that do not end take the room of 1") {
+			t.Errorf("the error does not say why there is no room: %v", err)
+		}
+		stubborn.Store(false)
+		if err := lease(t, p, "c").Ready(t.Context()); err != nil {
+			t.Errorf("the box has ended, and its room is not used: %v", err)
+		}
+		ended(t, p, d)
 	})
 }
 

@@ -85,7 +85,7 @@ func (p *Pool) supply() {
 // startForWaiters sees that as many boxes are on their way as are waited for, as far as they may.
 func (p *Pool) startForWaiters(now time.Time) {
 	for i, w := range p.waiters {
-		if w.late == nil && (p.o.Max == 0 || i < p.o.Max-len(p.out)-p.ending) {
+		if w.late == nil && (p.o.Max == 0 || i < p.o.Max-len(p.out)-p.ending+p.stuck) {
 			w.late = time.AfterFunc(p.o.StartTimeout, func() { p.expire(w) })
 		}
 		if w.start != nil {
@@ -266,7 +266,7 @@ func (p *Pool) refuse(err *sandbox.Failure) {
 	}
 }
 
-// expire ends the wait of one for whom there was room, and no box in time.
+// expire ends the wait of one for whom there was room, or would be if boxes ended, and no box in time.
 func (p *Pool) expire(w *waiter) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -275,6 +275,8 @@ func (p *Pool) expire(w *waiter) {
 	}
 	class, last := sandbox.StartTimeout, w.last
 	switch {
+	case last == nil && w.start == nil && p.stuck > 0:
+		last = fmt.Errorf("boxes that do not end take the room of %d: %w", p.stuck, context.DeadlineExceeded)
 	case last == nil:
 		last = context.DeadlineExceeded
 	case sandbox.ClassOf(last) == sandbox.Quota:
