@@ -54,6 +54,24 @@ def test_bfloat16() -> None:
         headway.bfloat16(values)
 
 
+def test_bfloat16_is_not_reckoned_with() -> None:
+    bits = headway.narrow(np.array([1.0, 2.0, -4.0], np.float32))
+    for reckoned in (
+        lambda: bits * 2, lambda: bits + bits, lambda: np.add(1.0, bits), lambda: bits.mean(), lambda: bits.max(),
+        lambda: bits < bits, lambda: bits == 1.0, lambda: bits.astype(np.float32), lambda: np.isnan(bits),
+    ):  # fmt: skip
+        with pytest.raises(headway.Invalid, match=r"headway\.widen before"):
+            reckoned()
+    with pytest.raises(headway.Invalid, match=r"headway\.narrow after"):
+        bits -= 1
+    np.testing.assert_array_equal(headway.widen(bits), [1, 2, -4])
+    assert np.array_equal(bits, bits.copy()) and not np.array_equal(bits, bits[::-1])
+    assert type(bits == headway.narrow(np.ones(3))) is np.ndarray and type(bits.astype(np.uint16)) is np.ndarray
+    odd = np.ones(3, np.float32).view(headway.BFloat16)
+    with pytest.raises(headway.Invalid, match="BFloat16 of float32"):
+        tensors.to_numpy("w", odd)
+
+
 def test_narrow_rounds_to_even() -> None:
     torch = pytest.importorskip("torch")
     rng = np.random.default_rng(2)

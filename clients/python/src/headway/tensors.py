@@ -31,7 +31,24 @@ _CHUNK = 1 << 20
 
 
 class BFloat16(np.ndarray[Any, np.dtype[np.uint16]]):
-    """An array of uint16 that holds the bits of bfloat16 numbers."""
+    """An array of uint16 that holds the bits of bfloat16 numbers.
+
+    Two may be compared for equality of their bits. Arithmetic is refused, since numpy would do it on the
+    bits: `widen` before, `narrow` after. `numpy.asarray` has the bits.
+    """
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if ufunc not in (np.equal, np.not_equal) or any(np.asarray(i).dtype != np.uint16 for i in inputs):
+            raise Invalid(_ON_BITS.format(ufunc.__name__))
+        return getattr(ufunc, method)(*map(np.asarray, inputs), **options)
+
+    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+        if np.dtype(dtype) != np.uint16:
+            raise Invalid(_ON_BITS.format(f"astype {np.dtype(dtype)}"))
+        return np.asarray(self).astype(dtype, *args, **options)
+
+
+_ON_BITS = "{} of a BFloat16 would take its bits for numbers: use headway.widen before, headway.narrow after"
 
 
 def bfloat16(bits: Array) -> BFloat16:
@@ -77,6 +94,8 @@ def to_numpy(name: str, value: Any) -> Array:
         raise Invalid(f"tensor {name!r} is a {type(value).__name__}: want a numpy, torch or jax array")
     if array.dtype.name == "bfloat16":  # ml_dtypes, which jax brings
         array = np.asarray(array, order="C").view(np.uint16).view(BFloat16)
+    if isinstance(array, BFloat16) and array.dtype != np.uint16:
+        raise Invalid(f"tensor {name!r} is a BFloat16 of {array.dtype}: want the bits of bfloat16 as uint16")
     if not isinstance(array, BFloat16) and array.dtype.newbyteorder("<") not in _OF_DTYPE:
         raise Invalid(
             f"tensor {name!r} has the type {array.dtype}, which cannot be published: want one of "
