@@ -56,6 +56,9 @@ func Pages(ctx context.Context, s Scrape) (measure.Findings, error) {
 			return measure.Findings{}, failure.Usage("give the address of a server, or files of its /metrics pages with a line of their time before each", "--metrics: %w", err)
 		}
 	}
+	if s.Keep != nil && len(addresses) == 0 {
+		return measure.Findings{}, failure.Usage("leave --keep out, or name a server by --metrics http://host:8000", "--keep keeps the pages of servers, and no --metrics is a URL")
+	}
 	if len(addresses) > 0 {
 		if err := s.scrape(ctx, addresses, take, leave); err != nil {
 			return measure.Findings{}, err

@@ -59,10 +59,11 @@ func rollouts(file io.Closer, reader *trace.Reader, path string, promptTokens in
 	return func(yield func(session.Session, error) bool) {
 		defer file.Close()
 		now, began := int64(0), map[attempt]int64{}
+		var torn *trace.Error
 		for {
 			record, err := reader.Next()
 			switch {
-			case errors.Is(err, io.EOF):
+			case errors.Is(err, io.EOF), errors.As(err, &torn) && torn.Torn: // of a run that goes on, what it has written so far
 				return
 			case err != nil:
 				yield(session.Session{}, fmt.Errorf("%s: %w", path, err))

@@ -98,6 +98,14 @@ func TestTrace(t *testing.T) {
 			t.Errorf("%s: %+v\nwant %+v", at, all, want)
 		}
 	}
+	text, err := os.ReadFile(path)
+	torn := filepath.Join(t.TempDir(), trace.PlainName) // of a run that goes on
+	if err := errors.Join(err, os.WriteFile(torn, text[:bytes.LastIndexByte(text[:len(text)-1], '\n')-9], 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, some := list(t, torn, 600); len(some) == 0 || !reflect.DeepEqual(some, want[:len(some)]) {
+		t.Errorf("of a trace whose last line is half written %+v", some)
+	}
 	r, all := list(t, path, 600)
 	again := converted(t, r, all, session.Rollouts)
 	for i := range want { // the format has neither starts nor the time of calls

@@ -137,6 +137,9 @@ func (c *calibrateCmd) check() error {
 		if at, err := os.Stat(filepath.Dir(path)); err != nil || !at.IsDir() {
 			return failure.Usage("make the directory first", "%s %s: there is no directory %s", flag, path, filepath.Dir(path))
 		}
+		if _, err := os.Lstat(path); err == nil {
+			return failure.Usage("name a file that does not exist yet", "%s %s: the file exists, and nothing is overwritten", flag, path)
+		}
 	}
 	return nil
 }

@@ -65,13 +65,17 @@ func (c *calibrateCmd) pages(ctx context.Context, told func(float64, string)) (m
 	if c.Keep == "" {
 		return calibrate.Pages(ctx, scrape)
 	}
-	kept, err := os.Create(c.Keep)
+	kept, err := createFile("--keep", c.Keep)
 	if err != nil {
-		return measure.Findings{}, failure.Usage("name a file that can be written", "--keep: %w", err)
+		return measure.Findings{}, err
 	}
 	scrape.Keep = kept
 	found, err := calibrate.Pages(ctx, scrape)
-	return found, errors.Join(err, kept.Close())
+	err = errors.Join(err, kept.Close())
+	if info, statErr := os.Stat(c.Keep); statErr == nil && info.Size() == 0 {
+		err = errors.Join(err, os.Remove(c.Keep)) // no page came
+	}
+	return found, err
 }
 
 // printFound prints for people.

@@ -119,6 +119,10 @@ func TestCalibrateFromRefuses(t *testing.T) {
 		{nil, failure.ExitUsage, "nothing to calibrate from"},
 		{[]string{"http://127.0.0.1:1", "--run", page}, failure.ExitUsage, "leave one of them out"},
 		{[]string{"--metrics", page, "--plot", "x.svg"}, failure.ExitUsage, "--plot draws a measurement"},
+		{[]string{"--metrics", page, "--keep", page}, failure.ExitUsage, "nothing is overwritten"},
+		{[]string{"--metrics", page, "--out", page}, failure.ExitUsage, "nothing is overwritten"},
+		{[]string{"--metrics", page, "--keep", filepath.Join(filepath.Dir(page), "kept.txt")}, failure.ExitUsage, "no --metrics is a URL"},
+		{[]string{"--metrics", "http://127.0.0.1:1", "--keep", filepath.Join(filepath.Dir(page), "kept.txt")}, failure.ExitFailure, "refused"},
 		{[]string{"--metrics", page, "--every", "0s"}, failure.ExitUsage, "--for, --every"},
 		{[]string{"--metrics", page}, failure.ExitFailure, ":1)"},
 		{[]string{"--metrics", filepath.Join(t.TempDir(), "none")}, failure.ExitUsage, "no such file"},
@@ -130,5 +134,11 @@ func TestCalibrateFromRefuses(t *testing.T) {
 		if code != c.code || !strings.Contains(stderr, c.want) {
 			t.Errorf("%q: code %d: %s, want %d with %q", c.arguments, code, stderr, c.code, c.want)
 		}
+	}
+	if have := entries(t, filepath.Dir(page)); len(have) != 1 {
+		t.Errorf("pages that did not come were kept: %v", have)
+	}
+	if text, err := os.ReadFile(page); err != nil || len(text) == 0 {
+		t.Errorf("the file to be read is empty: %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -67,6 +68,43 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// One run has its figures, and how long it was is no setting of it. Of a trace with a name of its own nobody knows that
+// the metrics beside it are of that run.
+func TestCompareOne(t *testing.T) {
+	path := traceOfSimulation(t)
+	if text := first(t, "compare", path); !strings.Contains(text, "staleness") || !strings.Contains(text, "rollouts/s trained") || !strings.Contains(text, "an update every") {
+		t.Errorf("one run:\n%s", text)
+	}
+	said := ""
+	for step, clip := range []float64{0.9, 0.9, 0.125, 0.125} {
+		said += fmt.Sprintf(`{"step":%d,"clip_fraction":%v,"effective_sample_size":1}`+"\n", []int{1, 2, 1000, 1001}[step], clip)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "metrics.jsonl"), []byte(said), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(path)
+	loose := filepath.Join(filepath.Dir(path), "other.ndjson")
+	if err := errors.Join(err, os.WriteFile(loose, text, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		path string
+		want any
+	}{{filepath.Dir(path), 0.125}, {path, 0.125}, {loose, nil}} {
+		var doc struct {
+			Runs []struct {
+				Figures map[string]struct{ Value any }
+			}
+		}
+		if err := json.Unmarshal([]byte(first(t, "compare", c.path, "--json")), &doc); err != nil {
+			t.Fatal(err)
+		}
+		if got := doc.Runs[0].Figures["clip_fraction"].Value; got != c.want {
+			t.Errorf("%s: clip fraction %v, want %v of the steps after the warm-up", c.path, got, c.want)
+		}
+	}
+}
+
 // The same run twice differs in nothing.
 func TestCompareWithItself(t *testing.T) {
 	path := traceOfSimulation(t)
@@ -89,6 +127,7 @@ func TestCompareRefuses(t *testing.T) {
 	}{
 		{[]string{path, none}, none},
 		{[]string{path, bad}, bad},
+		{[]string{path, ""}, "an empty path"},
 		{[]string{path, path, "--html", path}, "--html"},
 	} {
 		code, _, stderr := headway(t, append([]string{"compare"}, c.arguments...)...)

@@ -43,6 +43,9 @@ type begun struct {
 // Run asks for what no flag says, and writes the files.
 func (c *initCmd) Run(a *app.Process) error {
 	choice := starter.Choice{Trainer: c.Trainer, Engine: c.Engine, Environment: c.Environment}
+	if c.Dir == "" {
+		return failure.Usage("name a directory, such as my-run, or . for this one", "the directory's name is empty")
+	}
 	if err := choice.Check(); err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func TestInitOverwritesNothing(t *testing.T) {
 	if have := entries(t, "there"); !slices.Equal(have, []string{"README.md", "notes", "run.yaml", "tasks.jsonl"}) {
 		t.Errorf("there are %v", have)
 	}
-	for _, bad := range []string{"file", "file/new", "none/new"} {
+	for _, bad := range []string{"", "file", "file/new", "none/new"} {
 		if code, _, stderr := headway(t, append([]string{"init", bad}, append(flags, "tasks")...)...); code != failure.ExitUsage {
 			t.Errorf("%s: code %d, %s", bad, code, stderr)
 		}

@@ -73,6 +73,8 @@ func TestResimulateRefuses(t *testing.T) {
 		{"--arm=queue.factor", "expected KEY=VALUE"},
 		{"--set=times.decode=0", "above 0"},
 		{"--set=times.train_step=-1", "factor on the measured times"},
+		{"--set=times.train_step=1e12", "from 1e-06 to 1e+06"},
+		{"--set=times.decode=1e-300", "from 1e-06 to 1e+06"},
 		{"--set=modelled.length.cap_tokens=0", "length in tokens"},
 		{"--grid=queue.factor=1..900/0.5", "more than 1000"},
 		{"--set=queue.factr=2", "queue.factor"},
@@ -81,6 +83,9 @@ func TestResimulateRefuses(t *testing.T) {
 		if code != failure.ExitUsage || !strings.Contains(stderr, c.says) {
 			t.Errorf("%s: code %d, %q", c.arguments, code, stderr)
 		}
+	}
+	if code, _, stderr := headway(t, "resimulate", path, "--set=train.batch=1024000"); code == failure.ExitDone || !strings.Contains(stderr, "make no batch of") {
+		t.Errorf("a batch that the run has no rollouts for: code %d, %s", code, stderr)
 	}
 	// One arm that cannot be made leaves the others.
 	code, stdout, stderr := headway(t, "resimulate", path, "--arm", "queue.factor=2", "--arm", "rollout.group_size=16 rollout.concurrency=64 train.batch=64")

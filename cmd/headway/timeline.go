@@ -176,8 +176,10 @@ func drawTrace(path string, options timelineOptions) (f *timelineFile, err error
 	if err != nil {
 		return f, err
 	}
-	if f.parts, err = episodeParts(filepath.Dir(file.Name())); err != nil {
-		return f, err
+	if trace.Is(file.Name()) { // what lies beside any other file may be of another run
+		if f.parts, err = episodeParts(filepath.Dir(file.Name())); err != nil {
+			return f, err
+		}
 	}
 	f.begin(path, rules, reader.Header.Warmup)
 	for {

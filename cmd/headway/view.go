@@ -131,6 +131,9 @@ func listenToView(address string) (net.Listener, error) {
 // isDocument reports whether a path names a document, which is simulated to be shown.
 func isDocument(path string) bool {
 	suffix := strings.ToLower(filepath.Ext(path))
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return false
+	}
 	return suffix == ".yaml" || suffix == ".yml"
 }
 

@@ -138,10 +138,15 @@ func TestViewRefuses(t *testing.T) {
 	if err := os.WriteFile(other, []byte(strings.Replace(string(text), `"format":2`, `"format":9`, 1)), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	named := filepath.Join(dir, "run.yaml") // a run may be named so
+	if err := os.Mkdir(named, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		arguments []string
 		want      string
 	}{
+		{[]string{"view", named}, "is not a run directory"},
 		{[]string{"view", filepath.Join(dir, "none")}, "does not exist"},
 		{[]string{"view", other}, "trace"},
 		{[]string{"view", other, "--set", "a=b"}, "--set changes a document"},

@@ -201,6 +201,10 @@ func (r *Recording) config(s Settings) (sim.Config, *work, error) {
 		cfg.SyncTimes, cfg.SyncNS = nil, *s.SyncNS
 	}
 	steps := cmp.Or(s.Steps, int(float64(r.Version)*scale))
+	if steps < 1 {
+		return sim.Config{}, nil, fmt.Errorf("replay: the run has trained on %d groups, which make no batch of %d: ask for a smaller train.batch",
+			int64(r.Version)*int64(r.Header.Loop.BatchGroups), rules.BatchGroups)
+	}
 	cfg.Warmup = min(int(float64(r.Header.Warmup)*scale), steps-1)
 	cfg.Measured = steps - cfg.Warmup
 	cfg.PruneTokens = s.PruneTokens

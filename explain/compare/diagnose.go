@@ -35,7 +35,7 @@ func Diagnose(ctx context.Context, path string, quick bool, progress func(what s
 		}
 		return f, info.Size(), nil
 	}
-	learned, err := Learned(filepath.Dir(name))
+	learned, err := learnedOf(name)
 	if err != nil {
 		return diagnosis.Report{}, err
 	}
@@ -59,6 +59,21 @@ func diagnoseError(name string, err error) error {
 		return failure.Run("restore the file from a copy; nothing after that place can be trusted", "%s: %w", name, err)
 	}
 	return failure.Run("", "%s: %w", name, err)
+}
+
+// learnedOf is what the trainer of a run said, by its directory or its trace. A file of another name may lie beside
+// another run's.
+func learnedOf(path string) ([]diagnosis.Learned, error) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return Learned(path)
+	case trace.Is(path):
+		return Learned(filepath.Dir(path))
+	}
+	return nil, nil
 }
 
 // Learned reads what the trainer said of each step from metrics.jsonl, where there is one.

@@ -38,11 +38,28 @@ func (doc *Comparison) verdict() string {
 	if fast != nil {
 		parts = append(parts, fmt.Sprintf("fastest is %s, %s rollouts/s trained", fast.Name, report.Short(fast.Figures[throughputKey].Value)))
 	}
+	if len(doc.Runs) == 1 {
+		return doc.Runs[0].says()
+	}
 	if len(parts) == 0 {
 		return "Neither staleness nor throughput differs, or is known of every run."
 	}
 	text := strings.Join(parts, "; ") + "."
 	return report.Capital(text)
+}
+
+// says is a run's own figures in a sentence.
+func (r *Run) says() string {
+	var parts []string
+	for _, f := range []struct{ key, form string }{{stalenessKey, "staleness %s"}, {throughputKey, "%s rollouts/s trained"}, {periodKey, "an update every %s s"}} {
+		if known, ok := r.Figures[f.key]; ok {
+			parts = append(parts, fmt.Sprintf(f.form, report.Short(known.Value)))
+		}
+	}
+	if len(parts) == 0 {
+		return r.Name + ": neither staleness nor throughput is known."
+	}
+	return r.Name + ": " + strings.Join(parts, ", ") + "."
 }
 
 // best is the run with the best of a figure; nil where a run lacks it or all have the same.

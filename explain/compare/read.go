@@ -13,6 +13,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/metrics"
 	"github.com/headway-rl/headway/predict/experiment"
@@ -72,7 +73,7 @@ func readOwn(ctx context.Context, path string, header trace.Header, show Meter) 
 	if run.prediction, err = forecast.Read(path); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	run.learned(path)
+	run.learned(path, header.Warmup)
 	return run, nil
 }
 
@@ -97,12 +98,12 @@ func (r *Run) summarise(s metrics.Summary) {
 	}
 }
 
-// learned adds how far training was off policy, where the trainer said.
-func (r *Run) learned(path string) {
-	lines, err := Learned(path)
+// learned adds how far training was off policy, where the trainer said: means over the steps after the warm-up.
+func (r *Run) learned(path string, warmup loop.Version) {
+	lines, err := learnedOf(path)
 	var clip, ratio, effective, n float64
 	for _, l := range lines {
-		if l.EffectiveSampleSize == 0 { // it gave a verdict on its forward pass alone
+		if l.Step <= warmup || l.EffectiveSampleSize == 0 { // 0: it gave a verdict on its forward pass alone
 			continue
 		}
 		n++
@@ -117,7 +118,7 @@ func (r *Run) learned(path string) {
 }
 
 // notSettings are keys of a document that say where and for how long a run was, not how.
-var notSettings = []string{"store.", "server.", "steps.", "seed"}
+var notSettings = []string{"store.", "server.", "steps.", "trainer.steps", "seed"}
 
 // settingsOf are the keys of a run's document, and what its task is.
 func settingsOf(header trace.Header) (settings map[string]string, task string, err error) {

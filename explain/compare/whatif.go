@@ -89,12 +89,17 @@ func ParseWhatIf(header trace.Header, set []string) (WhatIf, error) {
 	return w, err
 }
 
+// factorMost bounds factors on times, and its inverse does: beyond it times are none that a run has.
+const factorMost = 1e6
+
 // factor reads a factor on times.
 func factor(text, value string, zero bool) (float64, error) {
 	v, err := strconv.ParseFloat(value, 64)
 	switch {
 	case err != nil || math.IsInf(v, 0) || !(v >= 0):
 		return 0, failure.Usage("0.5 is half the time, 2 twice as long", "%s: expected a factor on the measured times", text)
+	case v > factorMost || v > 0 && v < 1/factorMost:
+		return 0, failure.Usage("0.5 is half the time, 2 twice as long", "%s: expected a factor from %g to %g", text, 1/factorMost, factorMost)
 	case v == 0 && !zero:
 		return 0, failure.Usage("0.5 is half the time, 2 twice as long", "%s: nothing takes no time: expected a factor above 0", text)
 	}

@@ -135,7 +135,7 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		if !math.IsNaN(at.timeS) {
 			step.TimeS = Figure{Value: at.timeS - c.zero, Origin: Logged, From: "the log's clock"}
 			if !step.PeriodS.Known() && !math.IsNaN(beforeS) && at.timeS > beforeS && at.last > beforeStep {
-				step.PeriodS = Figure{Value: (at.timeS - beforeS) / float64(at.last-beforeStep), Origin: Inferred, From: clockFormula}
+				step.PeriodS = Figure{Value: (at.timeS - beforeS) / float64((at.last-beforeStep)*inner), Origin: Inferred, From: clockFormula}
 				inferred[Period.Name] = Period.Name + " = " + clockFormula
 			}
 			beforeS, beforeStep = at.timeS, at.last

@@ -39,6 +39,10 @@ func TestConversions(t *testing.T) {
 			config:  "actor_rollout_ref: {rollout: {n: 8}}\nasync_training: {trigger_parameter_sync_step: 2}\n",
 			rows:    `{"_step":1,"trainer/idle_ratio":0.5,"rollouter/idle_ratio":0.1,"timing_s/step":40,"timing_s/gen":20,"timing_s/param_sync":4}`,
 			figures: []wantFigure{{Period, 22, Inferred}, {Train, 10, Inferred}, {TrainerIdle, 0.5, Logged}, {RolloutIdle, 0.1, Logged}}},
+		{name: "verl FA by the log's clock, a row for four steps", framework: "verl-fa",
+			config:  "actor_rollout_ref: {rollout: {n: 8}}\nasync_training: {trigger_parameter_sync_step: 4}\n",
+			rows:    `{"_step":1,"_timestamp":100,"fully_async/trainer/idle_ratio":0.5}` + "\n" + `{"_step":2,"_timestamp":140,"fully_async/trainer/idle_ratio":0.5}`,
+			figures: []wantFigure{{Period, 10, Inferred}}},
 		{name: "verl v1 counts syncs", framework: "verl-v1",
 			config: "data: {train_batch_size: 64}\nactor_rollout_ref: {rollout: {n: 4}}\ntrainer: {v1: {trainer_mode: separate_async, separate_async: {parameter_sync_step: 4, num_warmup_batches: 2}, sampler: {max_off_policy_threshold: 8}}}\n",
 			rows: `{"step":3,"data":{"training/global_step":3,"training/off_policy/trajectory_staleness/mean":0.5,"training/off_policy/trajectory_staleness_worst/mean":1.5,` +

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -77,9 +78,9 @@ func readPrimeTraces(ctx context.Context, file string, taker Taker) error {
 	})
 }
 
-// primeStep reads the step of rollouts/step_N/train/effective/traces.jsonl.
+// primeStep reads the step of rollouts/step_N/train/effective/traces.jsonl: of a path with several, the last.
 func primeStep(file string) (int64, bool) {
-	for element := range strings.SplitSeq(filepath.ToSlash(file), "/") {
+	for _, element := range slices.Backward(strings.Split(filepath.ToSlash(file), "/")) {
 		if rest, is := strings.CutPrefix(element, "step_"); is {
 			if step, err := strconv.ParseInt(rest, 10, 64); err == nil {
 				return step, true

@@ -69,6 +69,14 @@ var quirks = []quirk{
 	{"ROLL: a prompt in the log is no metric", "roll", "run.log", "pipeline step 0 start...\n[{\"prompt\": \"{\\\"time/step_train\\\": 99}\"}]\n{\"time/step_model_update\": 1.0, \"time/step_train\": 5.0}\npipeline step 0 finished", nil, 0, Train, 5},
 }
 
+func TestStepOfPrimesPath(t *testing.T) {
+	for path, want := range map[string]int64{"run/rollouts/step_4/train/traces.jsonl": 4, "/logs/step_9/run/rollouts/step_12/train/effective/traces.jsonl": 12, "step_x/traces.jsonl": -1} {
+		if step, numbered := primeStep(path); numbered != (want >= 0) || numbered && step != want {
+			t.Errorf("%s: step %d, %t", path, step, numbered)
+		}
+	}
+}
+
 func TestQuirks(t *testing.T) {
 	for _, q := range quirks {
 		t.Run(q.name, func(t *testing.T) {

@@ -31,6 +31,9 @@ func Read(ctx context.Context, paths []string, options Options) (*Log, error) {
 	if err := checkGiven(options.Given); err != nil {
 		return nil, err
 	}
+	if slices.Contains(paths, "") {
+		return nil, errors.New("an empty path names no log")
+	}
 	found, err := expand(ctx, paths, options.Run)
 	if err != nil {
 		return nil, err
