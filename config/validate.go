@@ -105,6 +105,9 @@ func (v *validator) value(known field, value reflect.Value, path string) {
 		v.section(known.fields, value, path)
 		return
 	case reflect.Slice:
+		if known.fields == nil {
+			known.unset = false // an element that is there is given
+		}
 		for i := range value.Len() {
 			v.value(known, value.Index(i), join(path, strconv.Itoa(i)))
 		}

@@ -220,6 +220,7 @@ func (l *logFindings) trainer() {
 	if gpus, batch := l.log.Settings.TrainGPUs, l.log.Settings.BatchRollouts; ok && gpus.Known() && batch.Known() && step > 0 && !l.log.Settings.SharedGPUs {
 		speed := batch.Value * length / step / gpus.Value
 		l.add("training, response tokens/s a GPU", "hardware.train_tokens_per_s_per_gpu", speed, speed*off/step, "batch × mean response ÷ train step ÷ GPUs that train")
+		l.add("prompt tokens in that", "hardware.prompt_tokens", 0, 0, "responses alone")
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 // folded is what a trace of ours says of times and lengths.
 type folded struct {
 	rules                     loop.Config
-	now, stepBegan, stepEnded int64
+	now, stepBegan, syncBegan int64
+	syncing                   loop.Version // the newest that engines were told to fetch
 	updated                   int64
 	training                  bool
 	steps, syncs, periods     series
@@ -38,7 +39,7 @@ func ofTrace(path string) (measure.Findings, error) {
 	if err != nil {
 		return measure.Findings{}, compare.TraceError(file.Name(), err)
 	}
-	f := &folded{rules: reader.Header.Loop, stepEnded: -1, updated: -1, groups: map[loop.GroupID][]int{}}
+	f := &folded{rules: reader.Header.Loop, updated: -1, groups: map[loop.GroupID][]int{}}
 	for {
 		record, err := reader.Next()
 		var torn *trace.Error
@@ -81,9 +82,6 @@ func (f *folded) event(ev *trace.Event) {
 	f.now = ev.Time
 	switch ev.Kind {
 	case loop.TrainStepEnded:
-		if f.stepEnded < 0 {
-			f.stepEnded = f.now
-		}
 		if f.training {
 			f.training = false
 			f.steps.add(f.now - f.stepBegan)
@@ -110,10 +108,13 @@ func (f *folded) action(a loop.Action) {
 	switch a.Kind {
 	case loop.StartTrainStep:
 		f.training, f.stepBegan = true, f.now
+	case loop.LoadWeights:
+		if a.Version > f.syncing {
+			f.syncing, f.syncBegan = a.Version, f.now
+		}
 	case loop.SyncCompleted:
-		if f.stepEnded >= 0 {
-			f.syncs.add(f.now - f.stepEnded)
-			f.stepEnded = -1
+		if a.Version == f.syncing {
+			f.syncs.add(f.now - f.syncBegan)
 		}
 	}
 }

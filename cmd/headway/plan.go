@@ -57,6 +57,9 @@ func (c *planCmd) Run(application *app.Process) error {
 	if len(c.Calibrate) > 0 {
 		return renamedFlag("plan --calibrate")
 	}
+	if c.Write != "" && (c.Presets || c.Schedules) {
+		return failure.Usage("headway plan without --schedules and --presets writes the document", "--write writes the plan's setting, and something else is asked for")
+	}
 	if c.Presets {
 		return c.presets(application)
 	}
@@ -85,10 +88,8 @@ func (c *planCmd) Run(application *app.Process) error {
 		made.Assumed = fmt.Sprintf("no budget was given: the built-in example's mean staleness of at most %s versions is taken; --budget sets another", report.Figure(made.Budget.StalenessMean, 0))
 	}
 	if c.Schedules {
-		return c.schedules(application, &problem, made)
-	}
-	err = c.print(application, made, made.First(), made.Text)
-	if err == nil {
+		err = c.schedules(application, &problem, made)
+	} else if err = c.print(application, made, made.First(), made.Text); err == nil {
 		err = c.files(application, &problem, made)
 	}
 	if err == nil && !made.Met {

@@ -234,6 +234,9 @@ func TestPlanRefuses(t *testing.T) {
 		{[]string{"--measured", "none"}, []string{"none"}},
 		{[]string{"--prefer", "cost", "--set", "prices.gpu_hour=0"}, []string{"prices.gpu_hour", "search.prefer cost"}},
 		{[]string{"--prefer", "cost", "--set", "prices=null"}, []string{"prices.gpu_hour", "search.prefer cost"}},
+		{[]string{"--set", "search.sync_every=[0]"}, []string{"search.sync_every.0", "0 is not allowed"}},
+		{[]string{"--set", "search.slots_per_gpu=[0]"}, []string{"search.slots_per_gpu.0"}},
+		{[]string{"--schedules", "--write", filepath.Join(t.TempDir(), "w.yaml")}, []string{"--write writes the plan's setting"}},
 		{[]string{"--set", "search.batch_min=200"}, []string{"search.batch.0: 128", "search.batch_min (200)"}},
 		{[]string{"--prefer", "fame"}, []string{"search.prefer", "speed, cost"}},
 	} {
@@ -286,7 +289,7 @@ func TestPlanFromARun(t *testing.T) {
 	skipShort(t)
 	trace := filepath.Join(t.TempDir(), "trace")
 	code, _, stderr := headway(t, "simulate", "--set", "steps={warmup: 0, measured: 60}", "--set", "modelled.decode_tokens_per_s=40", "--set", "modelled.train.step_s=30",
-		"--set", "modelled.sync.time_s=1.5", "--accept-unsettled", "--trace", trace)
+		"--set", "modelled.sync.time_s=1.5", "--set", "sync.every=3", "--accept-unsettled", "--trace", trace)
 	if code != failure.ExitDone {
 		t.Fatal(stderr)
 	}

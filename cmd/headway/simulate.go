@@ -202,6 +202,9 @@ func (c *simulateCmd) several(application *app.Process) error {
 		return failure.Usage("--out FILE.csv or FILE.parquet takes any number", "%s simulations are more than can be printed at once (%s)",
 			report.Count(g.Simulations()), report.Count(experiment.ReportMax))
 	}
+	if c.Bias && (c.Out != "" || !c.JSON) {
+		return failure.Usage("leave --bias out, add --json without --out, or simulate one setting with one seed", "--bias is of one simulation, or of each in --json")
+	}
 	if c.Resume && c.Out == "" {
 		return failure.Usage(experiment.FlagsHint, "--resume goes on with the file that --out names")
 	}

@@ -175,6 +175,7 @@ func TestSimulateRefuses(t *testing.T) {
 		{[]string{file, "--set", "modelled.length={kind: empirical, groups: []}"}, failure.ExitUsage, []string{"modelled.length"}},
 		{[]string{file, "--grid", "rho=1,2"}, failure.ExitUsage, []string{"modelled.train.utilization"}},
 		{[]string{file, "--grid", "queue.factor=0.1,2"}, failure.ExitUsage, []string{"--grid: queue.factor: 0.1 is not allowed"}},
+		{[]string{file, "--seeds", "2", "--bias"}, failure.ExitUsage, []string{"--bias is of one simulation"}},
 		{[]string{file, "--seeds", "2", "--trace", "x.ndjson"}, failure.ExitUsage, []string{"--trace"}},
 		{[]string{file, "--trace", existing}, failure.ExitUsage, []string{"exists"}},
 		{[]string{file, "--trace", filepath.Join(existing, "x")}, failure.ExitUsage, []string{"--trace"}},

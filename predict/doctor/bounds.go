@@ -104,10 +104,10 @@ func (e *examination) thresholdMean() {
 	exact := true
 	switch {
 	case left == 0:
-	case !e.rules.TrainerBlocked && (e.document.Modelled.Sync.TimeS > 0 || e.rules.Sync == loop.SyncDrain):
+	case !e.rules.TrainerBlocked:
 		exact = false
 		f.What = fmt.Sprintf("the mean staleness is about %s weight syncs, not exactly", short(mean))
-		f.Why += "; but the trainer goes on while a sync takes its time, and trains on what was to be carried over"
+		f.Why += "; but the trainer goes on while engines take the version, and trains on what was to be carried over"
 	case e.rules.Sync == loop.SyncDrain:
 		exact = false
 		f.What = fmt.Sprintf("the mean staleness is at most %s weight syncs", short(mean))

@@ -32,10 +32,15 @@ const actsRarely = 1.0 / 1000
 // starts: K−1 before the last step of a sync cycle, and K through a sync that takes
 // time while the trainer is free to go on.
 func (e *examination) behind() int {
-	if e.document.Modelled.Sync.TimeS > 0 && !e.rules.TrainerBlocked {
+	if e.syncS() > 0 && !e.rules.TrainerBlocked {
 		return e.rules.SyncEvery
 	}
 	return e.rules.SyncEvery - 1
+}
+
+// syncS is how long engines are behind the version of a sync, in seconds: while they fetch it, and while they switch.
+func (e *examination) syncS() float64 {
+	return e.document.Modelled.Sync.LoadS + e.document.Modelled.Sync.TimeS
 }
 
 func (e *examination) budgetStarves() {
@@ -56,7 +61,7 @@ func (e *examination) budgetStarves() {
 	case budget < behind:
 		what = fmt.Sprintf("a staleness budget of %d discards what is generated while the trainer works towards a sync, and during it", budget)
 		why = fmt.Sprintf("from the start of the last train step before a sync until that sync of %s s is done, engines serve a version that is %d behind the one the next step starts from",
-			short(e.document.Modelled.Sync.TimeS), behind)
+			short(e.syncS()), behind)
 	case budget == 0 && e.rules.Abort && e.rules.Policy == loop.PolicyMax:
 		what = "a staleness budget of 0 with abort cancels every rollout that runs while a train step does"
 		why = "the earliest step that could train on it starts from the next version, when it is one version old"
@@ -183,9 +188,9 @@ func (e *examination) stalest() (versions int, why string) {
 	step := e.setting.StepS
 	group := (1 + rounds) * longest
 	inStep := math.Floor(group/step) + 1
-	during := math.Floor(e.document.Modelled.Sync.TimeS / step)
+	during := math.Floor(e.syncS() / step)
 	behind := float64(r.SyncEvery - 1)
-	if e.document.Modelled.Sync.TimeS > 0 {
+	if e.syncS() > 0 {
 		behind = max(float64(r.SyncEvery), during+1) + during
 	}
 	waits := math.Ceil(float64(room) / float64(r.BatchGroups))

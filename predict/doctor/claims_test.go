@@ -19,10 +19,10 @@ func TestBoundHolds(t *testing.T) {
 	for _, length := range []string{fixed, lengths} {
 		for _, shape := range []string{"concurrency: 64", "concurrency: 200", "concurrency: 3", "concurrency: 64, start: gang"} {
 			for _, queue := range []string{"factor: 1", "factor: 3", "factor: 1, select: newest", "policy: bounded, eta: 2.5", "policy: threshold, staleness_threshold: 1"} {
-				// A sync's seconds, and the train steps for each.
-				for _, sync := range [][2]string{{"0", "1"}, {"3", "1"}, {"70", "1"}, {"0", "3"}, {"40", "2"}} {
+				// A sync's seconds, the train steps for each, and seconds of loading.
+				for _, sync := range [][3]string{{"0", "1", "0"}, {"3", "1", "0"}, {"70", "1", "0"}, {"0", "3", "0"}, {"40", "2", "0"}, {"3", "1", "67"}} {
 					for _, rho := range []float64{0.6, 1.4} {
-						c := caseOf(t, length, "rollout={"+shape+"}", "queue={"+queue+"}", "sync={mode: in_flight, every: "+sync[1]+"}", "modelled.sync.time_s="+sync[0], fmt.Sprintf("modelled.train.utilization=%g", rho))
+						c := caseOf(t, length, "rollout={"+shape+"}", "queue={"+queue+"}", "sync={mode: in_flight, every: "+sync[1]+"}", "modelled.sync={time_s: "+sync[0]+", load_s: "+sync[2]+"}", fmt.Sprintf("modelled.train.utilization=%g", rho))
 						bound, why := newExamination(c).stalest()
 						if bound < 0 {
 							t.Fatalf("%s, %s, %s, %s: no bound", length, shape, queue, sync)
@@ -32,7 +32,7 @@ func TestBoundHolds(t *testing.T) {
 						if int(seen) > bound {
 							t.Errorf("%s, %s, %s, %s, ρ %g: staleness %d, more than %d: %s", length, shape, queue, sync, rho, seen, bound, why)
 						}
-						if length == fixed && sync == [2]string{"0", "1"} && strings.HasPrefix(queue, "factor") && 4*(int(seen)+1) < bound {
+						if length == fixed && sync == [3]string{"0", "1", "0"} && strings.HasPrefix(queue, "factor") && 4*(int(seen)+1) < bound {
 							t.Errorf("%s, %s, %s, ρ %g: the bound %d is far from %d", length, shape, queue, rho, bound, seen)
 						}
 					}
@@ -40,7 +40,7 @@ func TestBoundHolds(t *testing.T) {
 			}
 		}
 	}
-	if covered != 400 {
+	if covered != 480 {
 		t.Errorf("%d settings", covered)
 	}
 }

@@ -49,7 +49,7 @@ var paceChecks = []check{
 
 func (e *examination) slowSync() {
 	rho, ok := e.load()
-	time := e.document.Modelled.Sync.TimeS
+	time := e.syncS()
 	if !ok || time == 0 || e.rules.TrainerBlocked || e.rules.Policy == loop.PolicySynchronous {
 		return
 	}

@@ -59,7 +59,11 @@ func (e *examination) waste() {
 	enough := float64(e.rules.Concurrency()) * (1 - share)
 	f.Do = fmt.Sprintf("about %.0f rollouts in flight would feed the trainer as well; or policy block or bounded, which wait instead", max(enough, float64(e.stride())))
 	if key == keyBudget {
-		f.Do = fmt.Sprintf("raise %s (mean staleness without it is about %s), or lower rollout.concurrency", keyBudget, e.staleness())
+		without := ""
+		if mean := e.staleness(); mean != "" {
+			without = " (mean staleness without it is about " + mean + ")"
+		}
+		f.Do = "raise " + keyBudget + without + ", or lower rollout.concurrency"
 	}
 	f.Figures = Figures{{"lost_share", share}, {"evicted_share", evicted}, {"enough_rollouts", enough}}
 	if closed {
@@ -67,14 +71,14 @@ func (e *examination) waste() {
 	}
 }
 
-// staleness prints what queue-drop's mean staleness would be.
+// staleness prints what queue-drop's mean staleness would be, "" where no closed form knows.
 func (e *examination) staleness() string {
 	if p, ok := e.predict(); ok && e.alikePrompts() {
 		if mean, known := p.Corrected.Mean.Value(); known {
 			return short(mean)
 		}
 	}
-	return "unknown"
+	return ""
 }
 
 // predictedWaste is the closed form of what a full queue drops: arrivals
@@ -90,7 +94,7 @@ func (e *examination) predictedWaste() (share float64, ok bool) {
 	}
 	// In units of the effective step, which a blocked trainer lengthens along with ρ.
 	period, known := p.Corrected.Period.RelativeToStep.Value()
-	if !known || e.document.Modelled.Sync.TimeS > 0 && e.setting.SyncTrainer == theory.TrainerBlocked {
+	if !known || e.syncS() > 0 && e.setting.SyncTrainer == theory.TrainerBlocked {
 		return 0, false
 	}
 	return max(1-1/(p.Utilization*period), 0), true

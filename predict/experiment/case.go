@@ -62,9 +62,6 @@ func Input(document config.Config) (theory.Input, error) {
 		SyncTrainer:         document.Sync.Trainer,
 		SyncEvery:           document.Sync.Every,
 	}
-	if document.Sync.Mode == theory.SyncInFlight {
-		in.SyncTimeS += document.Modelled.Sync.LoadS
-	}
 	if h := document.Hardware; h.GPUs > h.RolloutGPUs && h.RolloutGPUs > 0 {
 		// β* of these GPUs, so that a lever that moves them starts from where they are.
 		in.SpeedRatio = float64(h.RolloutGPUs) / float64(h.GPUs-h.RolloutGPUs) / utilization

@@ -61,6 +61,8 @@ func beside(d config.Config) string {
 		return "finished rollouts wait for the verifier"
 	case d.Modelled.Scorer.Concurrency > 0:
 		return "finished rollouts wait for the scorers"
+	case scoringShare(d) > scoringMost:
+		return "long rollouts take scorers long"
 	case d.Modelled.PromptTokens > 0 && prefillNS(d) > 0:
 		return "prompts are read before the first token"
 	case d.Modelled.Tools.OutputTokens > 0 && (d.Modelled.Prefill.Mode == "engine" || d.Modelled.Prefill.Mode == "pool"):
@@ -81,6 +83,18 @@ func beside(d config.Config) string {
 		return "a sync loads while engines generate, and switches while they stand still"
 	}
 	return ""
+}
+
+// scoringMost is the largest scoringShare of which closed forms take no notice: they take the time of scorers to be as
+// long for short rollouts as for long ones. At 0.05 the mean staleness is 3 % off, at 0.2 it is 9 %.
+const scoringMost = 0.05
+
+// scoringShare is the time that scorers take for a token against the time that it takes to generate.
+func scoringShare(d config.Config) float64 {
+	if d.Modelled.Scorer.TokensPerS == 0 {
+		return 0
+	}
+	return d.DecodeThroughputTokensPerS() / float64(max(d.Rollout.Concurrency, 1)) / d.Modelled.Scorer.TokensPerS
 }
 
 // emptySlots says why some of an engine's slots generate nothing while others do,

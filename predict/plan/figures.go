@@ -128,6 +128,9 @@ func (e *evaluator) point(c *Candidate) theory.Point {
 		Acceptance: d.Modelled.Filter.Acceptance,
 		SyncTimeS:  c.SyncS, SyncMode: d.Sync.Mode, SyncTrainer: d.Sync.Trainer, SyncEvery: c.SyncEvery,
 	}
+	if p.SyncMode == theory.SyncInFlight {
+		p.SyncTimeS += d.Modelled.Sync.LoadS // engines generate through it
+	}
 	if p.SyncMode == theory.SyncRestart || p.SyncMode == theory.SyncDrain {
 		p.SyncMode = theory.SyncInFlight // the nearest there is, to choose what is simulated: [Problem.Uncovered]
 	}

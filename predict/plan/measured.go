@@ -23,8 +23,9 @@ type Measured struct {
 	// generated tokens and the time they took in slots.
 	tokens, generateNS         int64
 	stepTokens, stepNS         int64
-	now, stepBegan, stepEnded  int64
+	now, stepBegan, syncBegan  int64
 	training                   bool
+	syncing                    loop.Version // the newest that engines were told to fetch
 	syncNS, syncs              int64
 	environmentNS, environment int64
 }
@@ -37,7 +38,7 @@ type rollout struct {
 
 // newMeasured begins one, under the rules that the run had.
 func newMeasured(rules loop.Config) *Measured {
-	return &Measured{rules: rules, groups: map[loop.GroupID][]rollout{}, cells: map[int][2]int64{}, stepEnded: -1}
+	return &Measured{rules: rules, groups: map[loop.GroupID][]rollout{}, cells: map[int][2]int64{}}
 }
 
 // event folds an event; generateNS and environmentNS split a scored rollout's time.
@@ -45,9 +46,6 @@ func (m *Measured) event(ev loop.Event, generateNS, environmentNS int64) {
 	m.now = ev.Time
 	switch ev.Kind {
 	case loop.TrainStepEnded:
-		if m.stepEnded < 0 {
-			m.stepEnded = ev.Time
-		}
 		if m.training {
 			m.training, m.stepNS = false, m.stepNS+ev.Time-m.stepBegan
 		}
@@ -64,8 +62,8 @@ func (m *Measured) event(ev loop.Event, generateNS, environmentNS int64) {
 	}
 }
 
-// action folds an action: a train step begins, a group was trained on, a completed
-// sync ends what its train step began.
+// action folds an action: a train step begins, a group was trained on, a sync begins with the first engine that fetches
+// its version, or is complete.
 func (m *Measured) action(a loop.Action) {
 	switch a.Kind {
 	case loop.StartTrainStep:
@@ -74,9 +72,13 @@ func (m *Measured) action(a loop.Action) {
 		for _, r := range m.groups[a.Group] {
 			m.stepTokens += int64(r.tokens)
 		}
+	case loop.LoadWeights:
+		if a.Version > m.syncing {
+			m.syncing, m.syncBegan = a.Version, m.now
+		}
 	case loop.SyncCompleted:
-		if m.stepEnded >= 0 {
-			m.syncNS, m.syncs, m.stepEnded = m.syncNS+m.now-m.stepEnded, m.syncs+1, -1
+		if a.Version == m.syncing {
+			m.syncNS, m.syncs = m.syncNS+m.now-m.syncBegan, m.syncs+1
 		}
 	}
 }

@@ -25,5 +25,5 @@ func (p *Problem) rolloutGPUsPerHour(s Setting) float64 {
 // priced reports whether the document says what anything costs.
 func (p *Problem) priced() bool {
 	prices := p.Document.Prices
-	return prices.GPUHour > 0 || prices.RolloutGPUHour > 0 || prices.CPUHour > 0
+	return prices.GPUHour > 0 || prices.RolloutGPUHour > 0 || prices.CPUHour*prices.CPUsPerSandbox > 0
 }

@@ -104,7 +104,8 @@ func (s *search) services(add answerer) {
 	if f.PeriodS <= 0 {
 		return
 	}
-	rate := float64(c.BatchRollouts) / f.PeriodS / math.Max(1-f.WasteShare, 1e-9) / s.eval.acceptance()
+	waste := math.Max(f.WasteShare, 1-s.eval.acceptance()) // which is in it, but for the synchronous closed form
+	rate := float64(c.BatchRollouts) / f.PeriodS / math.Max(1-waste, 1e-9)
 	running := math.Min(rate*(s.eval.tokens/c.DecodeTokensPerS+s.eval.meanS), float64(c.Concurrency()))
 	if d.Sandbox.Start.MeanS > 0 || d.Sandbox.Limit > 0 || d.Tools.Calls > 0 || s.plan.Prices.CPUsPerSandbox > 0 {
 		add("sandboxes", float64(c.Concurrency()), "sandboxes", "sandboxes: %.0f at work on average, one for each of %d slots at most, %.3g starts a second (docs/sandbox-count.md)", running, c.Concurrency(), rate)

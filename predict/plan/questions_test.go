@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"strings"
@@ -46,6 +47,32 @@ func TestTheNextUnitIsAFiniteDifference(t *testing.T) {
 	}
 	if helped == 0 {
 		t.Error("neither side would be faster")
+	}
+}
+
+// Services do what the recommended setting makes: groups that a filter rejects count once.
+func TestServicesCountWhatIsFiltered(t *testing.T) {
+	p := made(t, small, "modelled.filter.acceptance=0.5", "modelled.verifier={time: {kind: fixed, mean_s: 10}}")
+	f := p.Recommended.Best()
+	if f.WasteShare < 0.5 {
+		t.Fatalf("%.3f of the groups are wasted, of which half is filtered", f.WasteShare)
+	}
+	verdicts := 10 * float64(p.Recommended.BatchRollouts) / f.PeriodS / (1 - f.WasteShare)
+	if a := answered(p, "judges"); math.Abs(a.Value-math.Ceil(verdicts+2*math.Sqrt(verdicts))) > 0 {
+		t.Errorf("%v verdicts at once of %.1f on average: %s", a.Value, verdicts, a.Text)
+	}
+}
+
+// A price of what nothing has costs nothing, and nothing is divided by it.
+func TestAPriceOfNothing(t *testing.T) {
+	p := made(t, small, "prices={cpu_hour: 0.05}")
+	if _, err := json.Marshal(p); err != nil {
+		t.Error(err)
+	}
+	for _, n := range p.Next {
+		if text := n.words("USD"); strings.Contains(text, "NaN") || strings.Contains(text, "net") {
+			t.Error(text)
+		}
 	}
 }
 

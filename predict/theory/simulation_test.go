@@ -69,7 +69,7 @@ func TestThresholdAgrees(t *testing.T) {
 			s.Loop.QueueGroups = max(s.Loop.LiveGroupsMax(), s.Loop.BatchGroups)
 		})
 		got := e.Estimate(theory.Point{ConcurrencyRollouts: 64, BatchRollouts: 64, Utilization: c.rho, Policy: theory.PolicyThreshold,
-			StalenessThreshold: c.theta, PartialRollout: true, SyncEvery: c.every})
+			StalenessThreshold: c.theta, PartialRollout: true, SyncEvery: c.every, SyncTrainer: theory.TrainerBlocked})
 		name := fmt.Sprintf("ρ %g, θ %g, K %d", c.rho, c.theta, c.every)
 		if !got.Covered {
 			t.Errorf("%s is not covered: %s", name, got.Reason)
@@ -79,6 +79,15 @@ func TestThresholdAgrees(t *testing.T) {
 		if c.rho > 1 {
 			exact := theory.ThresholdLag(c.theta, float64(c.every), 16)
 			within(t, name+": syncs", exact, measured.Staleness.MeanSyncs, 1e-3)
+		}
+	}
+	for why, p := range map[string]theory.Point{
+		"a trainer that goes on through a sync of no time": {SyncTrainer: theory.TrainerFree},
+		"a filter":                                         {SyncTrainer: theory.TrainerBlocked, Acceptance: 0.5},
+	} {
+		p.ConcurrencyRollouts, p.BatchRollouts, p.Utilization, p.Policy, p.StalenessThreshold, p.PartialRollout = 64, 64, 3, theory.PolicyThreshold, 1, true
+		if got := e.Estimate(p); got.Covered {
+			t.Errorf("%s is covered: %+v", why, got)
 		}
 	}
 	drained := theory.Point{ConcurrencyRollouts: 64, BatchRollouts: 64, Utilization: 2, Policy: theory.PolicyThreshold, StalenessThreshold: 0.5}

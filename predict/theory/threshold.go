@@ -43,8 +43,9 @@ func estimateThreshold(p *Point, t *tail, overhead float64, with Corrections) Es
 	inside := (every - 1) / 2
 	answer := Estimate{Utilization: out.Utilization, Published: out.Published, SettlingSteps: out.SettlingSteps,
 		PeriodRelative: out.PeriodRelative, PeriodS: out.PeriodS}
-	// A trainer that goes on during a sync holds a batch that the rule does not count.
-	uncounted := p.SyncTrainer == TrainerFree && p.SyncTimeS > 0
+	// A trainer that goes on during a sync holds a batch that the rule does not count. Groups that a filter rejects are
+	// admitted, and carried over by nobody.
+	uncounted := p.SyncTrainer == TrainerFree || p.Acceptance < 1 && loose >= bound
 	switch {
 	case !p.PartialRollout || uncounted || math.Abs(loose-bound) < nearThreshold*max(loose, bound):
 		answer.Reason = ReasonThreshold
