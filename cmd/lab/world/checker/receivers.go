@@ -125,10 +125,10 @@ func (c *check) believed(p *poll, s stageWord) {
 	c.fail(RuleReceiver, p.line, "the status of %s says that stage %d of %s serves version %d, and its process, which %s heard by line %d, had not said so", p.to, s.Stage, s.Engine, s.Version, p.to, of.line)
 }
 
-// unsound reports an engine that goes on though a stage of it serves nothing.
+// unsound reports an engine that goes on though a stage of it serves nothing. Before the first group none has work.
 func (c *check) unsound(last map[string]*poll, p *poll, e *engineWord, s stageWord) {
 	key := p.to + " " + s.Engine + " " + strconv.Itoa(s.Stage)
-	if p.word.State != "running" || e.State != "serving" || s.State != "quarantined" && s.State != "lost" {
+	if p.word.State != "running" || p.word.Ledger.Admitted == 0 || e.State != "serving" || s.State != "quarantined" && s.State != "lost" {
 		delete(last, key)
 		return
 	}

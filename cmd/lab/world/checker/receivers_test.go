@@ -48,6 +48,9 @@ func (r *recording) hold(lines conversation) {
 		}
 		x := history.Exchange{BeganNS: from + began*1e6, To: "plane0", Method: "POST", Path: "/api/v1/receivers/receiver0", Status: 200, Request: []byte(l[2]), Response: []byte(l[3])}
 		if engines, ok := strings.CutPrefix(l[2], "#"); ok {
+			if of, begins := strings.CutPrefix(engines, "0"); begins { // nothing has been admitted
+				engines, said["ledger"] = of, json.RawMessage(`{"balanced":true}`)
+			}
 			said["engines"] = json.RawMessage(engines)
 			x.Method, x.Path, x.Request = "GET", "/api/v1/status", nil
 			x.Response, _ = json.Marshal(said)
@@ -81,6 +84,9 @@ func TestReceivers(t *testing.T) {
 		}},
 		{"an engine goes on for as long as it takes to see that", false, conversation{
 			{"0", "1", "#" + unsound, ""}, {"1000", "1001", "#" + unsound, ""}, {"2000", "2001", "#" + cleared, ""}, {"3000", "3001", "#" + unsound, ""},
+		}},
+		{"an engine of a run whose start waits for another", false, conversation{
+			{"0", "1", "#0" + unsound, ""}, {"1000", "1001", "#0" + unsound, ""}, {"2000", "2001", "#0" + unsound, ""},
 		}},
 		{"an engine whose stage loads beside what it serves", false, conversation{
 			{"0", "1", "#" + unsound, ""}, {"1000", "1001", "#" + underway, ""}, {"2000", "2001", "#" + unsound, ""},
