@@ -3,6 +3,7 @@ package parts
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -29,8 +30,8 @@ func UnmetWants(set *taskset.Set, cfg config.Config) []string {
 		}
 		list[at].tasks++
 	}
-	for i := range min(set.Len(), wantsLooked) {
-		notHonoured(set.At(int64(i)+1, 0), cfg, note)
+	for task := range looked(set) {
+		notHonoured(task, cfg, note)
 	}
 	var said []string
 	for _, u := range list[:min(len(list), unmetShown)] {
@@ -55,9 +56,31 @@ const (
 	testsTimeoutS = 600
 )
 
+// looked are the tasks of a set that are looked at, and as many of those that are held out.
+func looked(set *taskset.Set) iter.Seq[*taskset.Task] {
+	return func(yield func(*taskset.Task) bool) {
+		for i := range min(set.Len(), wantsLooked) {
+			if !yield(set.At(int64(i)+1, 0)) {
+				return
+			}
+		}
+		for i := range min(set.HeldOutLen(), wantsLooked) {
+			if !yield(set.HeldOut(i)) {
+				return
+			}
+		}
+	}
+}
+
 // notHonoured notes what one task asks for in vain.
 func notHonoured(task *taskset.Task, cfg config.Config, note func(*taskset.Task, string, ...any)) {
-	w, s := task.Wants, cfg.Sandbox
+	w, s, e := task.Wants, cfg.Sandbox, cfg.Environment
+	if task.TurnsMax > e.TurnsMax {
+		note(task, "may take %d turns, and environment.turns_max is %d", task.TurnsMax, e.TurnsMax)
+	}
+	if task.TimeoutS > e.TimeoutS {
+		note(task, "may take %g s, and environment.timeout_s is %g", task.TimeoutS, e.TimeoutS)
+	}
 	if !cfg.UsesSandbox() {
 		if len(task.Files) > 0 {
 			note(task, "has files, and nothing of this run has a sandbox: set environment.tools, or verifier.kind tests")
@@ -94,15 +117,17 @@ func madeOf(s config.Sandbox) string {
 	return "what " + s.Driver + " has by itself"
 }
 
-// LongestTest is the longest time that a task gives its tests, as far as the verifier waits for them; 0 where no
-// task says. The programs of the policy have sandbox.timeout_s.
+// LongestTest is the longest time that a test may take, as far as the verifier waits for it: what its task says, else
+// as long as the verifier waits. 0 where no task has a test. The programs of the policy have sandbox.timeout_s.
 func LongestTest(set *taskset.Set, cfg config.Config) time.Duration {
 	if set == nil || cfg.Environment.Verifier.Kind != "tests" {
 		return 0
 	}
-	longest := 0.0
-	for i := range min(set.Len(), wantsLooked) {
-		longest = max(longest, set.At(int64(i)+1, 0).Wants.VerifierTimeoutS)
+	waits, longest := cmp.Or(cfg.Environment.Verifier.TimeoutS, testsTimeoutS), 0.0
+	for task := range looked(set) {
+		if task.Test != "" {
+			longest = max(longest, cmp.Or(task.Wants.VerifierTimeoutS, waits))
+		}
 	}
-	return config.Seconds(min(longest, cmp.Or(cfg.Environment.Verifier.TimeoutS, testsTimeoutS)))
+	return config.Seconds(min(longest, waits))
 }

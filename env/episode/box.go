@@ -1,11 +1,13 @@
 package episode
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/headway-rl/headway/env/sandbox"
@@ -76,13 +78,34 @@ func (b *box) fill(ctx context.Context) error {
 		return nil
 	}
 	back := Enter(ctx, Tool, "files")
-	for _, name := range slices.Sorted(maps.Keys(b.task.Files)) {
-		if err := b.Box.Write(ctx, inBox(name), b.task.Files[name], 0o644); err != nil {
+	names := slices.Sorted(maps.Keys(b.task.Files))
+	if err := b.mayHold(ctx, names); err != nil {
+		return err
+	}
+	for _, name := range names {
+		content, mode := b.task.Files[name], fs.FileMode(0o644)
+		if bytes.HasPrefix(content, []byte("#!")) {
+			mode = 0o755
+		}
+		if err := b.Box.Write(ctx, inBox(name), content, mode); err != nil {
 			return fmt.Errorf("the task's file %s cannot be put into the sandbox: %w", name, err)
 		}
 	}
 	back()
 	return nil
+}
+
+// mayHold refuses files outside of Work where the box has no files of its own there: they would be the host's.
+func (b *box) mayHold(ctx context.Context, names []string) error {
+	at := slices.IndexFunc(names, func(name string) bool { return !strings.HasPrefix(inBox(name), sandbox.Work+"/") })
+	if at < 0 {
+		return nil
+	}
+	result, err := b.Box.Run(ctx, sandbox.Command{Argv: []string{"/bin/sh", "-c", `[ "$(pwd -P)" = ` + sandbox.Work + ` ]`}})
+	if err == nil && result.Exit != 0 {
+		err = sandbox.Fail(sandbox.BadTask, "files", b.ID(), "the task's file %s lies outside of %s, where this sandbox has no files of its own", names[at], sandbox.Work)
+	}
+	return err
 }
 
 // Run implements sandbox.Box.

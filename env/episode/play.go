@@ -73,7 +73,7 @@ func Play(ctx context.Context, task *taskset.Task, policy Policy, world World, j
 		began := time.Now()
 		o.Clock = func() int64 { return time.Since(began).Nanoseconds() }
 	}
-	if task.TurnsMax > 0 {
+	if task.TurnsMax > 0 && (o.TurnsMax <= 0 || task.TurnsMax < o.TurnsMax) {
 		o.TurnsMax = task.TurnsMax
 	}
 	if o.TurnsMax <= 0 {
@@ -82,8 +82,8 @@ func Play(ctx context.Context, task *taskset.Task, policy Policy, world World, j
 			o.TurnsMax = 16
 		}
 	}
-	if task.TimeoutS > 0 {
-		o.Timeout = time.Duration(task.TimeoutS * float64(time.Second))
+	if own := time.Duration(task.TimeoutS * float64(time.Second)); own > 0 && (o.Timeout <= 0 || own < o.Timeout) {
+		o.Timeout = own
 	}
 	p := &play{task: task, policy: policy, world: world, judge: judge, o: o, earlier: o.Earlier, spans: newRecorder(o.Clock)}
 	p.out.Messages = slices.Clone(task.Messages)
@@ -247,7 +247,8 @@ func (p *play) ask(ctx context.Context, c verifier.Case) (verifier.Verdict, erro
 }
 
 func (p *play) sum() error {
-	if !p.rewarded {
+	// One that was ended before the world could say what it is worth is worth what it was given: nothing, mostly.
+	if !p.rewarded && !p.out.Truncated && !p.out.TurnsSpent {
 		return sandbox.Fail(sandbox.VerifierProtocol, "verify", "", "there is no verifier, and the world rewarded no step: what is the rollout worth?")
 	}
 	v := verifier.Verdict{Steps: p.steps}

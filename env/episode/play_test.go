@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -285,6 +286,42 @@ func TestStepRewards(t *testing.T) {
 		if o, err := play(test.rewards, nil); sandbox.ClassOf(err) != test.class || o.Record.Reward != nil || o.Record.Failure != test.class || o.Verdict.Reward != 0 {
 			t.Errorf("%s: %+v, %v", name, o.Record, err)
 		}
+	}
+}
+
+// A rollout that ends before the world has rewarded anything is worth nothing: the policy has spent its tokens or turns.
+func TestEndsBeforeARewards(t *testing.T) {
+	more := world{act: func(context.Context, episode.Message) (episode.Answer, error) {
+		return episode.Answer{Messages: []json.RawMessage{user("more")}}, nil
+	}}
+	for name, lines := range map[string][]line{"cut": {{text: "a", finish: "length"}}, "turns": {{text: "a"}, {text: "b"}}} {
+		o, err := episode.Play(t.Context(), question(), &script{lines: lines}, more, nil, episode.Options{TurnsMax: 2})
+		if err != nil || o.Verdict.Reward != 0 || o.Record.Reward == nil {
+			t.Errorf("%s: %+v, %v", name, o.Verdict, err)
+		}
+	}
+}
+
+// A task bounds its rollouts below the run's bounds, and not above them.
+func TestBoundsOfATask(t *testing.T) {
+	for _, bounds := range []struct{ run, task, want int }{{2, 9, 2}, {9, 2, 2}, {0, 3, 3}, {3, 0, 3}} {
+		synctest.Test(t, func(t *testing.T) {
+			more := world{act: func(context.Context, episode.Message) (episode.Answer, error) {
+				return episode.Answer{Messages: []json.RawMessage{user("more")}}, nil
+			}}
+			task := question()
+			task.TurnsMax = bounds.task
+			o, err := episode.Play(t.Context(), task, &script{lines: slices.Repeat([]line{{text: "0"}}, 10)}, more, says(t), episode.Options{TurnsMax: bounds.run})
+			if err != nil || o.Turns != bounds.want {
+				t.Errorf("%+v: %d turns, %v", bounds, o.Turns, err)
+			}
+			task.TimeoutS = float64(bounds.task)
+			began := time.Now()
+			_, err = episode.Play(t.Context(), task, &script{lines: []line{{takes: time.Hour}}}, nil, says(t), episode.Options{Timeout: time.Duration(bounds.run) * time.Second})
+			if took := time.Since(began); sandbox.ClassOf(err) != sandbox.Timeout || took != time.Duration(bounds.want)*time.Second {
+				t.Errorf("%+v: %v, %v", bounds, took, err)
+			}
+		})
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -462,4 +463,24 @@ func FuzzArguments(f *testing.F) {
 			t.Errorf("%+v, %v", a, err)
 		}
 	})
+}
+
+// Files of a task keep what makes them programs. A box of plain processes has none outside of its folder: it would be the host's.
+func TestFilesOfATask(t *testing.T) {
+	for name, box := range map[string]sandbox.Box{"process": processBox(t, sandbox.Limits{}), "bwrap": bwrapBox(t, sandbox.Limits{})} {
+		task := question()
+		task.Files = map[string][]byte{"/work/run.sh": []byte("#!/bin/sh\necho it runs\n")}
+		policy := &script{lines: []line{call("shell", map[string]string{"command": "./run.sh"}), {text: "1"}}}
+		if _, err := episode.Play(t.Context(), task, policy, sandboxed(t, box, episode.SandboxedOptions{}), says(t), episode.Options{}); err != nil || !strings.Contains(fmt.Sprintf("%s", policy.saw[1]), "it runs") {
+			t.Errorf("%s: %s, %v", name, policy.saw, err)
+		}
+	}
+	outside := filepath.Join(t.TempDir(), "x")
+	task := question()
+	task.Files = map[string][]byte{outside: []byte("1")}
+	policy := &script{lines: []line{call("shell", map[string]string{"command": "true"}), {text: "1"}}}
+	_, err := episode.Play(t.Context(), task, policy, sandboxed(t, processBox(t, sandbox.Limits{}), episode.SandboxedOptions{}), says(t), episode.Options{})
+	if _, there := os.Stat(outside); sandbox.ClassOf(err) != sandbox.BadTask || there == nil {
+		t.Errorf("a file of the host's: %v, %v", err, there)
+	}
 }

@@ -302,8 +302,13 @@ const levelMax = 10_000
 func (r *row) level(value json.RawMessage) int {
 	word := string(value)
 	if value[0] == '"' {
-		word = r.text(partLevel, "the level", value)
-		word = word[len(strings.TrimRight(word, "0123456789")):]
+		word = strings.TrimSpace(r.text(partLevel, "the level", value))
+		if _, err := strconv.ParseFloat(word, 64); err != nil {
+			before := strings.TrimRight(word, "0123456789")
+			if last, _ := utf8.DecodeLastRuneInString(before); !strings.ContainsRune(".,-+", last) {
+				word = word[len(before):]
+			}
+		}
 	}
 	level, err := strconv.ParseFloat(word, 64)
 	if err != nil || level < 0 || level > levelMax || level != math.Trunc(level) {
@@ -356,6 +361,13 @@ func (r *row) files(part int) map[string][]byte {
 		files[at] = []byte(text)
 		return true
 	})
+	for at := range files {
+		for folder := path.Dir(at); folder != "/"; folder = path.Dir(folder) {
+			if _, file := files[folder]; file {
+				r.report(part, "%s: %s is a file, and the folder of %s", r.whole[part], folder, at)
+			}
+		}
+	}
 	return files
 }
 

@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -287,6 +288,9 @@ func (h *harborFolder) environment() {
 	h.task.Wants.Image = h.file.Environment.DockerImage
 }
 
+// harborTestS is how long Harbor's tests may take where the task does not say, in seconds.
+const harborTestS = 600
+
 // settings reads the rest of task.toml.
 func (h *harborFolder) settings() {
 	f, e, wants := &h.file, &h.file.Environment, &h.task.Wants
@@ -295,7 +299,10 @@ func (h *harborFolder) settings() {
 			h.report(0, "%s is %g: want seconds from 0", name, seconds)
 		}
 	}
-	h.task.TimeoutS, wants.VerifierTimeoutS = f.Agent.TimeoutSec, f.Verifier.TimeoutSec
+	wants.VerifierTimeoutS = f.Verifier.TimeoutSec
+	if f.Agent.TimeoutSec > 0 { // the tests' time is not the agent's, and a rollout has both
+		h.task.TimeoutS = f.Agent.TimeoutSec + cmp.Or(f.Verifier.TimeoutSec, harborTestS)
+	}
 	if !(e.CPUs >= 0) || e.MemoryMB < 0 || e.StorageMB < 0 {
 		h.report(0, "environment: cpus, memory_mb and storage_mb are %g, %d and %d: want none below 0", e.CPUs, e.MemoryMB, e.StorageMB)
 	}

@@ -32,7 +32,7 @@ func TestHarbor(t *testing.T) {
 	if got := slices.Sorted(maps.Keys(ledger.Files)); !slices.Equal(got, []string{"/work/ledger/july.csv", "/work/ledger/june.csv"}) {
 		t.Error(got)
 	}
-	if w := ledger.Wants; w.Image != "python:3.12-slim" || w.CPUs != 2 || w.MemoryMB != 1024 || w.Network || w.VerifierTimeoutS != 60 || w.Env["LANG"] != "C.UTF-8" || ledger.TimeoutS != 300 {
+	if w := ledger.Wants; w.Image != "python:3.12-slim" || w.CPUs != 2 || w.MemoryMB != 1024 || w.Network || w.VerifierTimeoutS != 60 || w.Env["LANG"] != "C.UTF-8" || ledger.TimeoutS != 360 {
 		t.Errorf("%+v", w)
 	}
 	if w := mend.Wants; w.MemoryMB != 1024 || w.DiskMB != 2048 || w.VerifierEnv["ROUNDS"] != "200" {

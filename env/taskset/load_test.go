@@ -115,6 +115,9 @@ func TestMistakes(t *testing.T) {
 		`{"id": "k", "prompt": "\ud83d"}`,
 		`{"id": "l", "prompt": "x", "prompt": "y"}`,
 		`{"id": "m", "prompt": [{"role": "user"}]}`,
+		`{"id": "o", "prompt": "x", "files": {"a": "1", "a/b": "2"}}`,
+		`{"id": "p", "prompt": "x", "level": "3.5"}`,
+		`{"id": "q", "prompt": "x", "level": "-3"}`,
 		`{"id": "n", "system": "s", "prompt": [{"role": "system", "content": "x"}]}`,
 	}, "\n"))
 	want := []string{
@@ -131,7 +134,8 @@ func TestMistakes(t *testing.T) {
 		"bad.jsonl:10: the prompt is an object", "bad.jsonl:10: the id is 1.5",
 		`bad.jsonl:11: files: the path "../a" has ".."`, `bad.jsonl:11: files: the file "b" is a number`, `bad.jsonl:11: files: the path "" names no file`, `bad.jsonl:11: files: the path "./b/" names no file`,
 		"bad.jsonl:12: the prompt is empty", "bad.jsonl:13: the prompt is an empty list", "bad.jsonl:14: the prompt has half a surrogate pair",
-		`bad.jsonl:15: the field "prompt" stands twice`, "bad.jsonl:16: message 1 of the prompt has no content", "bad.jsonl:17: there is a system text",
+		`bad.jsonl:15: the field "prompt" stands twice`, "bad.jsonl:16: message 1 of the prompt has no content",
+		"bad.jsonl:17: files: /work/a is a file, and the folder of /work/a/b", `bad.jsonl:18: the level is "3.5"`, `bad.jsonl:19: the level is "-3"`, "bad.jsonl:20: there is a system text",
 	}
 	got := mistakes(t, Options{Paths: []string{path}})
 	for i := range max(len(got), len(want)) {
@@ -280,6 +284,12 @@ func TestHeldOutFiles(t *testing.T) {
 }
 
 func TestLevels(t *testing.T) {
+	for text, want := range map[string]int{"3": 3, "3.0": 3, `"3"`: 3, `"3.0"`: 3, `" 3 "`: 3, `"Level 3"`: 3, `"L3"`: 3, `"1e3"`: 1000} {
+		one := loaded(t, Options{Paths: []string{written(t, "level.jsonl", `{"prompt": "x", "level": `+text+`}`)}})
+		if got := one.At(1, 0).Level; got != want {
+			t.Errorf("%s is level %d, want %d", text, got, want)
+		}
+	}
 	path := written(t, "set.jsonl", `{"prompt": "1", "level": 1}`+"\n"+`{"prompt": "3", "level": 3}`+"\n"+`{"prompt": [{"role": "user", "content": "0"}, {"role": "assistant", "content": "a"}]}`)
 	if got := mistakes(t, Options{Paths: []string{path}, Levels: 3}); len(got) != 1 || got[0] != "the curriculum has 3 levels, and no training task is of level 2: the highest is 3" {
 		t.Errorf("%q", got)

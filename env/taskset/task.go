@@ -17,7 +17,7 @@ type Task struct {
 	Files, Hidden map[string][]byte
 	// Test is the command that judges in the sandbox, by a shell; empty for none.
 	Test string
-	// TurnsMax and TimeoutS bound a rollout of this task; 0 is the run's own bound.
+	// TurnsMax and TimeoutS bound a rollout of this task below the run's own bounds; 0 is those.
 	TurnsMax int
 	TimeoutS float64
 	// Wants is what the task asks of its sandbox.
@@ -38,7 +38,7 @@ type Wants struct {
 	Network bool `json:"network,omitempty"`
 	// VerifierTimeoutS bounds the Test command, in seconds.
 	VerifierTimeoutS float64 `json:"verifier_timeout_s,omitempty"`
-	// Env is for the commands of the policy, VerifierEnv for the Test command.
+	// Env is for the commands of the policy and the Test command, VerifierEnv for the Test command alone.
 	Env         map[string]string `json:"env,omitempty"`
 	VerifierEnv map[string]string `json:"verifier_env,omitempty"`
 }

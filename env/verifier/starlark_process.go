@@ -73,6 +73,7 @@ func (s *scripts) Verify(ctx context.Context, c Case) (Verdict, error) {
 		case err == nil:
 			s.trust.add(true)
 		case ctx.Err() != nil || again: // the time or the process ended, whatever the response is
+		case sandbox.ClassOf(err) == sandbox.BadTask: // whatever the response is
 		case s.trust.add(false):
 			return Verdict{Reward: s.o.Range[0], Limit: Raised, Note: err.Error()}, nil
 		}

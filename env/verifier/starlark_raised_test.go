@@ -31,7 +31,10 @@ def verify(response, answer, task, messages):
 			t.Errorf("%.10s: %v, %v; want %q", response, v, err, says)
 		}
 	}
-	if s := j.Status(); s.Limits[verifier.Raised] != 6 || len(s.Failures) > 0 {
+	if _, err := j.Verify(t.Context(), caseOf("2", `1e999`)); sandbox.ClassOf(err) != sandbox.BadTask {
+		t.Errorf("an answer that is no number: %v", err)
+	}
+	if s := j.Status(); s.Limits[verifier.Raised] != 6 || s.Failures[sandbox.BadTask] != 1 || len(s.Failures) > 1 {
 		t.Errorf("%+v", s)
 	}
 }

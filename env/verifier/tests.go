@@ -147,6 +147,8 @@ func (t *tests) judge(ctx context.Context, r *testRun, result sandbox.Result, to
 		v = t.tampered(result, "the tests' result line: %v", err)
 	case found && result.Limit == "" && (result.Signal != "" || result.Exit > 128):
 		v = t.tampered(result, "the tests were ended by a signal (exit code %d) after their result line", result.Exit)
+	case !found && result.StdoutCut:
+		v.Note = strings.TrimPrefix(v.Note+"; ", "; ") + fmt.Sprintf("no result line is in the first %d bytes that the tests wrote, and more is not kept", len(result.Stdout))
 	case !found && result.Exit == 0 && result.Limit == "":
 		v.Note = "the tests wrote no result line"
 	}

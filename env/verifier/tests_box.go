@@ -255,10 +255,12 @@ func (r *testRun) probe(ctx context.Context) (sandbox.Class, error) {
 
 // bare is a command in the surroundings of tests.
 func (r *testRun) bare() sandbox.Command {
-	command := sandbox.Command{Dir: r.dir, Env: map[string]string{
+	command := sandbox.Command{Dir: r.dir, Env: map[string]string{}}
+	maps.Copy(command.Env, r.wants.Env)
+	maps.Copy(command.Env, map[string]string{
 		"PATH": testPath, WorkVariable: r.work,
 		"PYTHONPATH": r.real, "PYTHONSAFEPATH": "1", "PYTHONNOUSERSITE": "1", "PYTHONDONTWRITEBYTECODE": "1",
-	}}
+	})
 	if r.dir == testsDir { // plain processes are known by their HOME
 		command.Env["HOME"], command.Env["TMPDIR"] = testsDir+"/.home", testsDir+"/.tmp"
 	}

@@ -69,6 +69,16 @@ func testsCase(box sandbox.Box, test string, hidden map[string]string) verifier.
 	return verifier.Case{Task: task, Rollout: "g1-s0-a0", Box: box}
 }
 
+// Tests see the variables of their sandbox, below those of their own, and what the verifier needs stays.
+func TestTestsSeeTheirSandboxsVariables(t *testing.T) {
+	c := testsCase(processBox(t), `[ "$DATA $MORE" = "7 own" ] && [ "$PATH" != nowhere ]`, nil)
+	c.Task.Wants.Env = map[string]string{"DATA": "7", "MORE": "sandbox", "PATH": "nowhere"}
+	c.Task.Wants.VerifierEnv = map[string]string{"MORE": "own"}
+	if v, err := newBounded(t, verifier.Options{Kind: verifier.Tests, Source: "exit"}).Verify(t.Context(), c); err != nil || !v.Exact {
+		t.Errorf("%s, %v", told(v), err)
+	}
+}
+
 // What tests are worth, in a real box.
 func TestTests(t *testing.T) {
 	box := processBox(t)
@@ -93,6 +103,7 @@ func TestTests(t *testing.T) {
 		{"a program that is there and ends like one that is not", "sh -c 'exit 127'", verifier.Options{}, "0 map[passed:0] exit code 127:"},
 		{"a result and a signal", `read -r t; echo "headway-result $t 4/4"; kill -9 $$`, verifier.Options{}, "0 tampered the tests were ended by a signal"},
 		{"ended by a signal", "kill -9 $$", verifier.Options{}, "0 map[passed:0] exit code 137:"},
+		{"more than is kept", `read -r t; yes | head -c 2000000; echo "headway-result $t 4/4"`, verifier.Options{}, "0 map[passed:0] no result line is in the first"},
 		{"binary output", `head -c 300 /dev/urandom >&2; exit 1`, verifier.Options{}, "0 map[passed:0] exit code 1:"},
 
 		{"a file", "echo 0.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "0.5"},

@@ -263,3 +263,20 @@ func TestFailuresOfTheEnvironment(t *testing.T) {
 		}
 	})
 }
+
+// A field to show that is null shows nothing, and nothing else of the observation.
+func TestShowNull(t *testing.T) {
+	s := mustServer(t, Options{URL: "http://127.0.0.1:1", Show: "prompt", Shown: 100})
+	for text, want := range map[string]string{`{"prompt":null,"secret":"42"}`: "", `{"prompt":"p","secret":"42"}`: "p"} {
+		var o observation
+		if err := json.Unmarshal([]byte(`{"observation":`+text+`}`), &o); err != nil {
+			t.Fatal(err)
+		}
+		if shown, err := s.show(o); err != nil || shown != want {
+			t.Errorf("%s is shown as %q, %v", text, shown, err)
+		}
+	}
+	if shown, err := s.show(observation{}); err == nil {
+		t.Errorf("a field that is not there is shown as %q", shown)
+	}
+}

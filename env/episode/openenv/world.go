@@ -222,13 +222,13 @@ func (o observation) reward() (float64, bool, error) {
 	return reward, true, nil
 }
 
-// show is what the policy sees of an observation.
+// show is what the policy sees of an observation. A field that is null has nothing to see.
 func (s *Server) show(o observation) (string, error) {
-	text := string(mustMarshal(o.Observation))
-	if s.o.Show != "" {
-		if err := json.Unmarshal(o.Observation[s.o.Show], &text); err != nil {
-			return "", sandbox.Fail(sandbox.Protocol, "step", "", "the observation has no text %q to show; it has %s", s.o.Show, fields(o.Observation))
-		}
+	var text string
+	if s.o.Show == "" {
+		text = string(mustMarshal(o.Observation))
+	} else if err := json.Unmarshal(o.Observation[s.o.Show], &text); err != nil {
+		return "", sandbox.Fail(sandbox.Protocol, "step", "", "the observation has no text %q to show; it has %s", s.o.Show, fields(o.Observation))
 	}
 	return cut(text, s.o.Shown), nil
 }
