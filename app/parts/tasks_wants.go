@@ -117,8 +117,8 @@ func madeOf(s config.Sandbox) string {
 	return "what " + s.Driver + " has by itself"
 }
 
-// LongestTest is the longest time that a test may take, as far as the verifier waits for it: what its task says, else
-// as long as the verifier waits. 0 where no task has a test. The programs of the policy have sandbox.timeout_s.
+// LongestTest is the longest time that a test may take, as far as the verifier waits for it. A task that names no time
+// has all of that. It is 0 where no task has a test. The programs of the policy have sandbox.timeout_s.
 func LongestTest(set *taskset.Set, cfg config.Config) time.Duration {
 	if set == nil || cfg.Environment.Verifier.Kind != "tests" {
 		return 0
