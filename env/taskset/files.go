@@ -19,6 +19,11 @@ import (
 // endings are of files that are read of a directory; others in it are left alone.
 var endings = []string{".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz", ".jsonl.zst", ".ndjson.zst", ".json.zst", ".parquet"}
 
+// holdsTasks reports whether a file of a directory is read, by its name in any case.
+func holdsTasks(name string) bool {
+	return slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(strings.ToLower(name), e) })
+}
+
 // path reads a file or a directory.
 func (l *loader) path(path string) {
 	info, err := os.Stat(path)
@@ -61,7 +66,7 @@ func (l *loader) directory(path string) {
 			if d.IsDir() {
 				return fs.SkipDir
 			}
-		case !d.IsDir() && slices.ContainsFunc(endings, func(e string) bool { return strings.HasSuffix(name, e) }):
+		case !d.IsDir() && holdsTasks(name):
 			files = append(files, at)
 		}
 		return nil

@@ -87,6 +87,8 @@ func (l *loader) harbor(dir string) {
 			folder := filepath.Join(dir, e.Name())
 			if exists(filepath.Join(folder, "task.toml")) || exists(filepath.Join(folder, "instruction.md")) {
 				folders = append(folders, folder)
+			} else if holdsTasks(e.Name()) && !e.IsDir() {
+				l.set.warnings = append(l.set.warnings, fmt.Sprintf("%s is not read: it lies beside folders with a task.toml, which are the tasks", folder))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -112,5 +113,18 @@ func TestBrokenHarbor(t *testing.T) {
 	}
 	if got := loaded(t, Options{Paths: []string{dir}}).Warnings(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
+	}
+}
+
+// Files of tasks beside Harbor's folders are not read, and that is said.
+func TestFilesBesideHarbor(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.CopyFS(filepath.Join(dir, "one"), os.DirFS("testdata/harbor/longest-word")),
+		os.WriteFile(filepath.Join(dir, "Train.jsonl"), []byte(`{"prompt": "x"}`), 0o600), os.WriteFile(filepath.Join(dir, "README.md"), nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	set := loaded(t, Options{Paths: []string{dir}})
+	if w := strings.Join(set.Warnings(), "\n"); set.Len() != 1 || !strings.Contains(w, "Train.jsonl is not read") || strings.Contains(w, "README") {
+		t.Errorf("%d tasks: %s", set.Len(), w)
 	}
 }
