@@ -47,7 +47,7 @@ func (p *Parts) buildEngines() error {
 			return err
 		}
 		p.Engines = append(p.Engines, made)
-		if p.Greedy == nil {
+		if p.Greedy == nil && p.Cfg.Environment.Kind == "embedded" { // whose held-out prompts are known
 			p.Greedy = made
 		}
 	}

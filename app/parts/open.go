@@ -220,7 +220,7 @@ func (p *Parts) documentJSON() string {
 // validation answers held-out prompts greedily with the newest version that has weights.
 func (p *Parts) validation(ctx context.Context, prompts int) ([]port.Sample, error) {
 	if p.Greedy == nil {
-		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts: its engines are servers, and only your environment knows its prompts; evaluate there")
+		return nil, protocol.Refuse(protocol.CodeNotFound, "this run has no held-out prompts that it can ask: only its environment knows its prompts; evaluate there, or set evaluate.slots")
 	}
 	if prompts <= 0 || prompts > len(p.HeldOut) {
 		prompts = min(p.Cfg.Evaluate.Prompts, len(p.HeldOut))

@@ -43,7 +43,7 @@ type Parts struct {
 	// CodeTask is of the task code, nil else.
 	CodeTask *CodeTask
 
-	// Environment, Engines and Trainer are the loop's. Greedy answers held-out prompts, nil where engines are servers.
+	// Environment, Engines and Trainer are the loop's. Greedy answers held-out prompts, nil where engines are servers or the environment alone knows its prompts.
 	Environment port.Environment
 	Engines     []port.Engine
 	Trainer     port.Trainer

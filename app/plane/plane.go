@@ -333,7 +333,7 @@ func (p *Plane) summary(err error, print func(protocol.Status) error) error {
 	if err != nil {
 		return nil
 	}
-	how, next := s.State, "headway serve with the same --name goes on with it"
+	how, next := s.State, "the same command goes on with it"
 	if p.finished() {
 		how, next = "finished", FinishedHint(p.Dir)
 	}

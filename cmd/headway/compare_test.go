@@ -128,6 +128,7 @@ func TestCompareRefuses(t *testing.T) {
 		{[]string{path, none}, none},
 		{[]string{path, bad}, bad},
 		{[]string{path, ""}, "an empty path"},
+		{[]string{filepath.Dir(filepath.Dir(path))}, filepath.Dir(path)},
 		{[]string{path, path, "--html", path}, "--html"},
 	} {
 		code, _, stderr := headway(t, append([]string{"compare"}, c.arguments...)...)

@@ -137,6 +137,9 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 		show.update("reading the log", float64(done)/math.Max(float64(total), 1))
 	}})
 	if err != nil {
+		if one := compare.RunWithin(c.Paths[0]); one != "" {
+			return diagnosis.Report{}, failure.Usage("name one of its runs, such as "+one, "%s is a folder of runs", c.Paths[0])
+		}
 		return diagnosis.Report{}, failure.Usage("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
 	}
 	return diagnosis.OfLog(ctx, log, diagnosis.Options{Run: c.Paths[0], Given: fitted, ClosedForms: c.Quick, Progress: show.update})

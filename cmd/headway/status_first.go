@@ -62,7 +62,11 @@ func firstOfStatus(s protocol.Status) report.Answer {
 		a.Notes = append(a.Notes, says+".")
 	}
 	if _, stands := missingText(s); len(a.Advice) == 0 && !stands && s.Throughput.Steps > 0 {
-		if says := bindingText(s.Binding); says != "" {
+		switch says := bindingOf(s); {
+		case says == "":
+		case workersBind(s):
+			a.Notes = append(a.Notes, says+".")
+		default:
 			a.Notes = append(a.Notes, says+"; headway diagnose says what to change.")
 		}
 	}

@@ -52,7 +52,7 @@ func (p *statusPage) health(s protocol.Status) {
 	}
 	say("%s%s -> queue %d/%d groups (%+.2g a step) -> %s/s trained%s", before, made,
 		s.Queue.Groups, s.Queue.CapacityGroups, t.QueueTrendGroupsPerStep, rateText(t.ConsumptionRolloutsPerWallS), lost)
-	if says := bindingText(s.Binding); says != "" && !stands {
+	if says := bindingOf(s); says != "" && !stands {
 		p.line("", "%s", says)
 	}
 	p.line("", "idle: trainer %s, engines %s · a step every %s, %s of it training",
@@ -173,6 +173,22 @@ var bindingSays = map[string]string{
 	"sync":        "weight syncs bind: both sides wait for versions",
 	"validation":  "validation binds: it takes the time of training",
 	"admission":   "the rules bind: admission has both sides wait",
+}
+
+// bindingOf says what binds a run that goes on. Rollouts that wait for a worker count as in the environment. Where they
+// are many, the number of workers binds.
+func bindingOf(s protocol.Status) string {
+	if workersBind(s) {
+		w := s.Workers
+		return fmt.Sprintf("workers bind: %d of %d rollouts wait for one; start more, or raise their --concurrency", w.Offered, w.Offered+w.Claimed)
+	}
+	return bindingText(s.Binding)
+}
+
+// workersBind reports whether a quarter of the rollouts that are for workers wait for one.
+func workersBind(s protocol.Status) bool {
+	w := s.Workers
+	return s.Binding == "environment" && w.Known > 0 && w.Offered > w.Claimed/3
 }
 
 func bindingText(binding string) string {

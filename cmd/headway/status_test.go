@@ -343,7 +343,16 @@ func TestStatusOfAStall(t *testing.T) {
 	}
 }
 
-// A weight sync that waits for an engine is said before what is well; a stall says it in its own words.
+// Where rollouts wait for workers, their number binds, and nothing that diagnose could price.
+func TestStatusOfTooFewWorkers(t *testing.T) {
+	for offered, want := range map[int]string{48: "workers bind: 48 of 64 rollouts wait for one", 2: "environments bind"} {
+		s := protocol.Status{Binding: "environment", Workers: protocol.Workers{Known: 1, Claimed: 64 - offered, Offered: offered}}
+		if says := bindingOf(s); !strings.HasPrefix(says, want) {
+			t.Errorf("%d of 64 wait: %s", offered, says)
+		}
+	}
+}
+
 // A bound on clients that binds is named, with what is taken of it; others are not.
 func TestStatusOfABound(t *testing.T) {
 	status := busyStatus()
@@ -354,6 +363,7 @@ func TestStatusOfABound(t *testing.T) {
 	}
 }
 
+// A weight sync that waits for an engine is said before what is well; a stall says it in its own words.
 func TestStatusOfASyncThatIsHeldUp(t *testing.T) {
 	s := busyStatus()
 	s.Held = &protocol.Finding{Code: "engine_paused", Subject: "e1", Message: "engine e1 has been loading version 18 for 25s."}

@@ -185,7 +185,7 @@ func (v *topView) flow() []string {
 	}
 	rows := []string{"in the steps before"}
 	if _, stands := missingText(s); !stands {
-		rows = v.wrapped(v.styles.good, "", bindingText(s.Binding))
+		rows = v.wrapped(v.styles.good, "", bindingOf(s))
 	}
 	gauge := (&statusPage{v: &statusView{width: v.width}}).bar(s.Queue.Groups, s.Queue.CapacityGroups)
 	return append(rows,

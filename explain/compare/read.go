@@ -33,6 +33,8 @@ func readRun(ctx context.Context, path, from string, show Meter) (*Run, error) {
 	switch {
 	case foreignErr == nil:
 		return ofForeign(path, log), nil
+	case RunWithin(path) != "":
+		return nil, failure.Usage("name its runs, such as "+RunWithin(path), "%s is a folder of runs", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, failure.Usage("name run directories, traces, or logs of another framework", "%s: neither a run of ours nor a log: %w", path, foreignErr)
 	}

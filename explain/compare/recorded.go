@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/replay"
@@ -39,6 +41,18 @@ func HoldsTrace(path string) (bool, error) {
 		return trace.Is(path), nil
 	}
 	return string(begin) == trace.Begins, nil
+}
+
+// RunWithin is a run of ours in a folder of runs, the newest by name; empty where it has none.
+func RunWithin(folder string) string {
+	entries, _ := os.ReadDir(folder)
+	for _, e := range slices.Backward(entries) {
+		run := filepath.Join(folder, e.Name())
+		if own, err := HoldsTrace(run); e.IsDir() && err == nil && own {
+			return run
+		}
+	}
+	return ""
 }
 
 // Meter shows how far something long is. It gets the name of the counted things. It

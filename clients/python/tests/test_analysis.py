@@ -147,7 +147,7 @@ def test_runs_are_diagnosed_resimulated_and_compared(run: Path) -> None:
     asked = headway.resimulate(run, arms=[{"queue.factor": 2}, {"queue": {"factor": 2, "select": "newest"}}])
     assert [arm.set for arm in asked.arms] == [["queue.factor=2"], ["queue.factor=2", "queue.select=newest"]]
     assert list(undeclared(asked)) == []
-    beside = headway.compare(run, run)
+    beside = headway.compare([run, run])
     assert beside.runs[0].figures["staleness_mean"].value >= 0
     assert list(undeclared(beside)) == []
 
@@ -203,6 +203,13 @@ def test_bad_arguments_are_refused() -> None:
         headway.diagnose([])
     with pytest.raises(headway.Refused, match="cannot be read"):
         headway.diagnose("no-such-run")
+    with pytest.raises(headway.Refused, match="'concurency': did you mean concurrency"):
+        headway.predict(concurency=128, batch=128, group=8, utilization=1.07, tail_multiplier=1.44)
+    for wrong in (3, [3], None):
+        with pytest.raises(headway.Refused, match="is no path"):
+            headway.diagnose(wrong)  # type: ignore[arg-type]
+    with pytest.raises(headway.Refused, match=r"\[1\] is no path"):
+        headway.simulate([1])  # type: ignore[arg-type]
 
 
 def test_unsettled_means_are_an_error_with_the_rest() -> None:

@@ -193,6 +193,9 @@ def test_nack(server: Server) -> None:
         ({"state_dict": WEIGHTS, "metrics": {"loss": [1, 2]}}, "metric 'loss' is"),
         ({"state_dict": WEIGHTS, "metrics": {"loss": 10**400}}, "metric 'loss' is"),
         ({"weights_dir": "/nonexistent"}, "no .*safetensors"),
+        ({"state_dict": [np.ones(1)]}, "state_dict is a list"),
+        ({"state_dict": WEIGHTS, "optimizer": 3}, "optimizer is a int"),
+        ({"state_dict": WEIGHTS, "metrics": ["loss"]}, "metrics is a list"),
     ],
 )
 def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], message: str) -> None:
@@ -200,6 +203,8 @@ def test_refused_before_it_is_sent(server: Server, arguments: dict[str, Any], me
         batch = hw.lease()
         with pytest.raises(headway.Invalid, match=message):
             hw.publish(batch, **arguments)
+        with pytest.raises(headway.Invalid, match="3 is no batch"):
+            hw.publish(3, WEIGHTS)  # type: ignore[arg-type]
         assert server.seen("/api/v1/weights") == []
         hw.publish(batch, WEIGHTS)  # the batch is still ours
 
@@ -231,8 +236,11 @@ def test_metrics_of_torch() -> None:
 
 
 def test_must_load_first(server: Server) -> None:
-    with headway.connect(server.url) as hw, pytest.raises(headway.Conflict, match="load first"):
-        hw.lease()
+    with headway.connect(server.url) as hw:
+        with pytest.raises(headway.Conflict, match="load first"):
+            hw.lease()
+        with pytest.raises(headway.Invalid, match=r"load\(\) first"):
+            hw.optimizer()
 
 
 def test_initialize(server: Server) -> None:

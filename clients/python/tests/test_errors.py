@@ -80,7 +80,15 @@ def test_not_headway() -> None:
             headway.connect(server.url)
 
 
-@pytest.mark.parametrize("url", ["localhost:7070", "", []])
+def test_nobody_listens() -> None:
+    """The message says all: nothing of the HTTP library stands before it."""
+    with pytest.raises(headway.Unavailable, match="no answer") as found:
+        headway.connect("http://127.0.0.1:1", patience_s=0)
+    assert found.value.__suppress_context__
+    assert found.value.__cause__ is None
+
+
+@pytest.mark.parametrize("url", ["localhost:7070", "", [], None, 7070])
 def test_url(url: str | list[str]) -> None:
     with pytest.raises(headway.Invalid, match=r"url|address"):
         headway.connect(url)

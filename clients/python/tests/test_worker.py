@@ -20,7 +20,7 @@ import httpx
 import numpy as np
 import pytest
 from conftest import ROOT, Serve
-from faulty import Reply, Request, refusal, serving
+from faulty import Reply, Request, as_json, refusal, serving
 
 import headway
 from headway.claims import _TOUCHES_MAX, Worker
@@ -417,6 +417,51 @@ def test_stopped_in_an_outage(code: str, status: int) -> None:
         assert headway.work(server.url, plain, stop=stop) == 0
         with pytest.raises(headway.HeadwayError, match=code):
             headway.work(server.url, plain, patience_s=0)
+
+
+CLAIM = {"id": "g1-s0-a1", "key": "k", "secret": "s", "environment": "reverse", "deadline_s": 60}
+
+
+def test_interrupted_before_a_rollout_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C between a claim and its thread: the worker waits for what plays, and nothing does."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("headway.claims.in_thread", interrupted)
+    with serving() as server:
+        server.routes["POST /api/v1/rollouts/claim"] = lambda _: as_json({"rollouts": [CLAIM]})
+        worker = Worker(server.url, plain, 1, worker="w", grace_s=3600)
+        with pytest.raises(KeyboardInterrupt):
+            worker.run()
+    assert not worker._running
+
+
+def test_a_rollout_without_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no thread can be started for a rollout, the worker goes on with others."""
+    stop = threading.Event()
+
+    def scarce(*_: object) -> None:
+        stop.set()
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr("headway.claims.in_thread", scarce)
+    with serving() as server:
+        server.routes["POST /api/v1/rollouts/claim"] = lambda _: as_json({"rollouts": [CLAIM]})
+        worker = Worker(server.url, plain, 1, worker="w", stop=stop, grace_s=3600)
+        assert worker.run() == 0
+    assert not worker._running
+    assert worker._free.acquire(blocking=False)
+    assert worker._failures.wait_s() > 0
+
+
+def test_what_is_no_environment() -> None:
+    for wrong in (lambda task: 1.0, [plain, lambda task: 1.0], None):
+        with pytest.raises(headway.Invalid, match="is no environment: mark it"):
+            Worker("http://nowhere", wrong)  # type: ignore[arg-type]
+    for mark in (headway.environment, headway.single_turn):
+        with pytest.raises(headway.Invalid, match="wants a name"):
+            mark(lambda task: 1.0)  # type: ignore[arg-type]
 
 
 def test_touches_outlive_a_lack_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ A document is a path or a mapping of what would be in the file. Overrides change
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -43,6 +44,12 @@ def predict(
         "sync-trainer": sync_trainer, "sync-every": sync_every, "acceptance": acceptance, "budget": budget,
         "speed-ratio": speed_ratio,
     }  # fmt: skip
+    asked = [name for name, value in given.items() if value is not None]
+    if asked and document is None and not overrides:
+        for key in keys:
+            close = difflib.get_close_matches(key.replace("_", "-"), given, 1)
+            hint = f": did you mean {close[0].replace('-', '_')}?" if close else ""
+            raise errors.Refused(f"predict knows no quantity {key!r}{hint}", exit_code=2)
     arguments = [*_flags(given), *_switches({"closed-form": closed_form})]
     answer, failed = call("predict", arguments, document, together(overrides, keys), progress=progress)
     result = Prediction(answer)
@@ -147,7 +154,7 @@ def diagnose(
     log `framework` names the framework where its keys do not, `run_name` the run, and `given` figures that it lacks
     (`{"group_size": 8}`). `quick` resimulates nothing.
     """
-    paths = [run] if isinstance(run, (str, os.PathLike)) else list(run)
+    paths = [*run] if isinstance(run, Sequence) and not isinstance(run, str) else [run]
     if not paths:
         raise errors.Refused("run: no path given; name a run directory, a trace or a log", exit_code=2)
     arguments = [
@@ -180,9 +187,10 @@ def resimulate(
     return Resimulation(answer)
 
 
-def compare(*runs: Path, framework: str | None = None, progress: bool | None = None) -> Comparison:
-    """Put runs side by side: settings, figures, staleness and its sources."""
-    arguments = [*map(named, runs), *_flags({"from": framework})]
+def compare(*runs: Path | Sequence[Path], framework: str | None = None, progress: bool | None = None) -> Comparison:
+    """Put runs side by side, several or a list of them: settings, figures, staleness and its sources."""
+    paths = [one for run in runs for one in ([run] if isinstance(run, (str, os.PathLike)) else run)]
+    arguments = [*map(named, paths), *_flags({"from": framework})]
     answer, failed = call("compare", arguments, progress=progress)
     if failed is not None:
         raise failed

@@ -64,6 +64,8 @@ def written(document: Document) -> Iterator[list[str]]:
 
 def named(path: str | os.PathLike[str]) -> str:
     """A path as an argument: one that begins with a dash is no flag."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise errors.Refused(f"{path!r:.200} is no path", exit_code=2)
     text = os.fspath(path)
     return os.path.join(os.curdir, text) if text.startswith("-") else text
 

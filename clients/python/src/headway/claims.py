@@ -63,7 +63,10 @@ class Worker:
         token: str | None = None, worker: str | None = None, patience_s: float = 600.0, verify: bool | str = True,
         stop: threading.Event | None = None, grace_s: float = 30.0,
     ) -> None:  # fmt: skip
-        made = [environments] if isinstance(environments, Environment) else list(environments)
+        made = list(environments) if isinstance(environments, Iterable) else [environments]
+        for one in made:
+            if not isinstance(one, Environment):
+                raise errors.Invalid(f"{one!r:.200} is no environment: mark it with @headway.environment(NAME)")
         self._environments = {e.name: e for e in made}
         if not made or len(self._environments) != len(made):
             raise errors.Invalid("a worker wants at least one environment, each of its own name")
@@ -79,6 +82,7 @@ class Worker:
         self._failures = Failures(concurrency)
         self._lock = threading.Lock()
         self._running: dict[str, tuple[Task, float]] = {}  # by id, with the moment of its next touch
+        self._begun: set[str] = set()  # of these, those whose own thread has begun
         self._deadline_s = 1.0  # until the first claim says it
         #: Rollouts that ended with a result, that failed, and that nobody wanted any more.
         self.finished = self.failed = self.given_up = 0
@@ -103,9 +107,16 @@ class Worker:
                     break
                 for claim in claims:
                     self._free.acquire()
-                    in_thread(self._play, claim, loop)
+                    try:
+                        in_thread(self._play, claim, loop)
+                        self._begins(claim["task"])
+                    except RuntimeError as error:  # no thread can be started now: its claim runs out
+                        self._ended(claim["task"])
+                        self._failures.add(claim["task"].id, error)
         finally:
             self._drain()
+            if self.given_up:
+                _log.info("%d rollouts were not wanted any more", self.given_up)
             self._failures.tell(at_once=True)
             self._closing.set()
             self._transport.close()
@@ -150,6 +161,8 @@ class Worker:
 
     def _play(self, claim: dict[str, Any], loop: asyncio.AbstractEventLoop) -> None:
         task: Task = claim["task"]
+        if not self._begins(task):  # the worker ends
+            return
         try:
             said = self._outcome(task, loop)
             if said is None or not task.wanted:
@@ -165,7 +178,7 @@ class Worker:
                 self._failures.none()
         except (errors.LeaseExpired, errors.NotFound, errors.Conflict) as error:
             self._count("given_up")
-            _log.info("%s is lost: %s", task.id, error)
+            _log.log(logging.INFO if task.wanted else logging.DEBUG, "%s is lost: %s", task.id, error)
         except errors.HeadwayError:
             self._count("failed")
             _log.exception("%s could not be finished", task.id)
@@ -173,9 +186,20 @@ class Worker:
             self._count("failed")
             self._failures.add(task.id, error)
         finally:
-            with self._lock:
-                self._running.pop(task.id, None)
-            self._free.release()
+            self._ended(task)
+
+    def _begins(self, task: Task) -> bool:
+        """Note that a rollout's thread has begun, which is known first here or there."""
+        with self._lock:
+            if task.id in self._running:
+                self._begun.add(task.id)
+            return task.id in self._running
+
+    def _ended(self, task: Task) -> None:
+        with self._lock:
+            self._running.pop(task.id, None)
+            self._begun.discard(task.id)
+        self._free.release()
 
     def _count(self, what: str) -> None:
         with self._lock:
@@ -285,6 +309,8 @@ class Worker:
                 self._running[task.id] = (task, moment)
 
     def _drain(self) -> None:
+        with self._lock:  # KeyboardInterrupt may come before a claim has its thread: nobody plays it here
+            self._running = {name: at for name, at in self._running.items() if name in self._begun}
         until = time.monotonic() + self._grace_s
         while time.monotonic() < until:
             with self._lock:

@@ -222,7 +222,12 @@ class Client:
         return found
 
     def optimizer(self, version: int | None = None) -> dict[str, Array]:
-        """The optimizer's tensors of a version (the one the trainer holds); empty where it has none."""
+        """The optimizer's tensors of a version (the one the trainer holds); empty where it has none.
+
+        Version 0 of an embedded model has the state of Headway's own trainer: `adam.mean` and `adam.variance`.
+        """
+        if version is None and self.version < 0:
+            raise errors.Invalid("no version is held yet whose optimizer could be had: load() first, or name a version")
         return self._store.optimizer(self.version if version is None else version)
 
     def state(self, version: int | str = "latest") -> dict[str, Any]:
@@ -452,14 +457,17 @@ class Client:
         restarted trainer does. Returns the version. Ranks above 0 send nothing. Without a batch it makes version 0
         (action "initialize").
         """
+        for name, given in (("state_dict", state_dict), ("optimizer", optimizer), ("metrics", metrics)):
+            if given is not None and not isinstance(given, Mapping):
+                raise errors.Invalid(f"{name} is a {type(given).__name__}: want a mapping, each by its name")
         if sum(x is not None for x in (state_dict, weights_dir, rendezvous)) != 1:
             raise errors.Invalid("publish wants one of state_dict, weights_dir and rendezvous")
         if batch is None and self.next != 0:
             raise errors.Invalid(
                 f"publish wants the batch that version {self.next} was trained on; to go back, restore()"
             )
-        version = 0 if batch is None else batch.version + 1
         self._check_open(batch)
+        version = 0 if batch is None else batch.version + 1
         self._sent = self._sent or rendezvous is not None
         if self.rank:
             if batch is not None:
@@ -549,6 +557,8 @@ class Client:
     def _check_open(self, batch: Batch | None) -> None:
         if batch is None:
             return
+        if not isinstance(batch, Batch):
+            raise errors.Invalid(f"{batch!r:.200} is no batch: want what batches() or lease() gave")
         if batch.metadata.kind != "train":
             raise errors.Invalid(f"a batch of kind {batch.metadata.kind} is judged by, not trained on")
         if batch._done:

@@ -236,6 +236,8 @@ def environment(name: str) -> Callable[[Play], Environment]:
     `def play(task)` is for agents that speak OpenAI's API: they sample at `task.openai()`. An exception is a
     failure of the environment, retried and never scored 0.
     """
+    if not isinstance(name, str):
+        raise errors.Invalid("an environment wants a name: mark the function with @headway.environment(NAME)")
     if not name or not all(c.isascii() and (c.isalnum() or c in "._-") for c in name):
         raise errors.Invalid(f"the environment's name {name!r} cannot be: want letters, digits, '.', '_', '-'")
 

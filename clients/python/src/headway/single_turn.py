@@ -73,6 +73,8 @@ def single_turn(
     does, and a prompt of token ids wants it. A judge has `verify_s` seconds. Rewards outside of `low` to `high` are
     failures; one of at least `exact_from` counts as wholly right.
     """
+    if not isinstance(name, str):
+        raise errors.Invalid("an environment wants a name: mark the function with @headway.single_turn(NAME)")
     if max_tokens is not None and max_tokens < 1:
         raise errors.Invalid(f"max_tokens is {max_tokens}: want at least 1, or None for the run's limit")
     if not verify_s > 0 or not low <= high:

@@ -53,6 +53,8 @@ class Transport:
         self, url: str | Sequence[str], token: str | None = None, *, patience_s: float = 600.0,
         verify: bool | str = True, stopped: threading.Event | None = None,
     ) -> None:  # fmt: skip
+        if not isinstance(url, Sequence):
+            raise errors.Invalid(f"{url!r:.200} is no address: give a url such as http://127.0.0.1:7070, or several")
         urls = [url] if isinstance(url, str) else list(url)
         self._urls = [_address(u.strip()) for one in urls for u in one.split(",") if u.strip()]
         if not self._urls:
@@ -160,7 +162,7 @@ class Transport:
                 _log.warning("%s; it is tried again for %g s in all", said, retry.patience_s)
             if not retry.again():
                 failure.unanswered = retry.unanswered
-                raise failure from cause
+                raise failure from (None if isinstance(cause, httpx.TransportError) else cause)
 
     @contextmanager
     def stream(
