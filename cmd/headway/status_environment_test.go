@@ -36,3 +36,13 @@ func TestStatusOfAnEnvironment(t *testing.T) {
 		t.Errorf("code %d, JSON\n%s", code, out)
 	}
 }
+
+// Where rollouts wait for workers, their number binds, and nothing that diagnose could price.
+func TestStatusOfTooFewWorkers(t *testing.T) {
+	for offered, want := range map[int]string{48: "workers bind: 48 of 64 rollouts wait for one", 2: "environments bind"} {
+		s := protocol.Status{Binding: "environment", Workers: protocol.Workers{Known: 1, Claimed: 64 - offered, Offered: offered}}
+		if says := bindingOf(s); !strings.HasPrefix(says, want) {
+			t.Errorf("%d of 64 wait: %s", offered, says)
+		}
+	}
+}

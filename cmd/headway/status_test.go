@@ -343,16 +343,6 @@ func TestStatusOfAStall(t *testing.T) {
 	}
 }
 
-// Where rollouts wait for workers, their number binds, and nothing that diagnose could price.
-func TestStatusOfTooFewWorkers(t *testing.T) {
-	for offered, want := range map[int]string{48: "workers bind: 48 of 64 rollouts wait for one", 2: "environments bind"} {
-		s := protocol.Status{Binding: "environment", Workers: protocol.Workers{Known: 1, Claimed: 64 - offered, Offered: offered}}
-		if says := bindingOf(s); !strings.HasPrefix(says, want) {
-			t.Errorf("%d of 64 wait: %s", offered, says)
-		}
-	}
-}
-
 // A bound on clients that binds is named, with what is taken of it; others are not.
 func TestStatusOfABound(t *testing.T) {
 	status := busyStatus()
