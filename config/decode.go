@@ -226,7 +226,10 @@ func (d *decoder) unknown(node ast.Node, key string, fields []field, path string
 
 // value decodes one key's value. null is as good as not giving the key.
 func (d *decoder) value(node ast.Node, known field, target reflect.Value, path string) {
-	d.origin.forget(path)
+	// A section behind a dotted key of its own, in one document, gives more keys and takes none back.
+	if d.rank != rankDocument || !isSection(node) {
+		d.origin.forget(path)
+	}
 	if _, ok := node.(*ast.NullNode); ok {
 		target.SetZero()
 		return
@@ -325,7 +328,8 @@ func (d *decoder) scalar(node ast.Node, known field, target reflect.Value, path 
 func textOf(node ast.Node) (string, bool) {
 	switch text := node.(type) {
 	case *ast.StringNode:
-		return text.Value, true
+		// The parser drops tabs of a text without quotes.
+		return text.Value, text.Token.Type != token.StringType || !strings.Contains(strings.Trim(text.Token.Origin, " \t\r\n"), "\t")
 	case *ast.LiteralNode:
 		return text.Value.Value, true
 	}

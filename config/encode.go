@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"math"
 	"reflect"
+	"regexp"
 	"strconv"
 	"sync"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
 )
 
 // YAML prints the document with every key that is set or was given, in the
@@ -83,11 +86,46 @@ func (c Config) branch(known field, value reflect.Value, path string) any {
 			list[i] = c.tree(known.fields, value.Index(i), join(path, strconv.Itoa(i)))
 		}
 		return list
+	case value.Kind() == reflect.Slice && value.Type().Elem().Kind() == reflect.String:
+		list := make([]any, value.Len())
+		for i := range list {
+			list[i] = word(value.Index(i).String())
+		}
+		return list
 	case value.Kind() == reflect.Float64:
 		return plain(value.Float())
+	case value.Kind() == reflect.String:
+		return word(value.String())
 	}
 	return value.Interface()
 }
+
+// simple are texts that are printed as they are, and read as the same.
+var simple = regexp.MustCompile(`^[A-Za-z0-9_/][A-Za-z0-9_./@=,-]*$`)
+
+// word prints a text so that it is read as the same: between quotes where the parser takes what is printed for something
+// else.
+func word(text string) any {
+	if text == "" || simple.MatchString(text) {
+		return text
+	}
+	if printed, err := yaml.Marshal(yaml.MapSlice{{Key: "k", Value: text}}); err == nil {
+		if file, err := parser.ParseBytes(printed, 0); err == nil && len(file.Docs) == 1 {
+			if found, ok := file.Docs[0].Body.(*ast.MappingNode); ok && len(found.Values) == 1 {
+				if again, ok := textOf(found.Values[0].Value); ok && again == text {
+					return text
+				}
+			}
+		}
+	}
+	return quoted(text)
+}
+
+// quoted is a text that is printed between quotes.
+type quoted string
+
+// MarshalYAML writes it as JSON, which YAML contains.
+func (q quoted) MarshalYAML() ([]byte, error) { return json.Marshal(string(q)) }
 
 // plain prints 1400.0 as 1400, as a person writes it.
 func plain(value float64) any {

@@ -182,7 +182,7 @@ func (c Config) clone() Config {
 		s.Groups = slices.Clone(s.Groups)
 	}
 	c.Failures.EnginePlan = slices.Clone(c.Failures.EnginePlan)
-	c.Sandbox.Mounts = slices.Clone(c.Sandbox.Mounts)
+	c.Sandbox.Mounts, c.Scoring.Servers = slices.Clone(c.Sandbox.Mounts), slices.Clone(c.Scoring.Servers)
 	if c.origin == nil {
 		c.origin = &origin{places: map[string]place{}}
 	} else {

@@ -49,6 +49,9 @@ type StepLog struct {
 	err       error
 }
 
+// stepLineMax is more bytes than a line of metrics.jsonl has: 1,024 metrics of a trainer may have names of 128.
+const stepLineMax = 16 << 20
+
 // openStepLog opens the log of a run directory. Lines of steps after upTo, which a
 // resumed run will make again, are cut off.
 func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
@@ -61,6 +64,7 @@ func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
 		return nil, err
 	default:
 		scanner := bufio.NewScanner(old)
+		scanner.Buffer(nil, stepLineMax)
 		for scanner.Scan() {
 			var line steps.Line
 			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {
@@ -68,6 +72,9 @@ func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
 			}
 		}
 		old.Close()
+		if err := scanner.Err(); err != nil { // the lines behind would be lost
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
 	}
 	if log.file, err = os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
 		return nil, err
@@ -156,7 +163,7 @@ func (w *sampleWriter) Write(b port.Batch) error {
 	if w.every == 0 || (b.Version+1)%loop.Version(w.every) != 0 {
 		return nil
 	}
-	texts := batchTexts(b)
+	texts := batchTexts(b, w.std)
 	w.mu.Lock()
 	w.last, w.kept = texts, keepOf(b, w.spell, w.std)
 	w.mu.Unlock()
@@ -205,14 +212,14 @@ func (r *Record) NewestSamples() []SampleText {
 	return r.samples.last
 }
 
-func batchTexts(b port.Batch) []SampleText {
+func batchTexts(b port.Batch, std bool) []SampleText {
 	var out []SampleText
 	for _, g := range b.Groups {
 		rewards, advantages := make([]float32, len(g.Samples)), make([]float32, len(g.Samples))
 		for i := range g.Samples {
 			rewards[i] = g.Samples[i].Reward
 		}
-		grpo.Advantages(advantages, rewards, true)
+		grpo.Advantages(advantages, rewards, std)
 		for i := range g.Samples {
 			if len(out) == samplesPerBatch {
 				return out

@@ -2,6 +2,7 @@ package sink
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +35,8 @@ type mlflow struct {
 	run   string
 	// told: the parameters are logged, or cannot be.
 	told bool
+	// refused are names of figures that the server does not take.
+	refused map[string]bool
 }
 
 // Bounds of one call of MLflow's REST API.
@@ -202,12 +205,35 @@ func (m *mlflow) Write(ctx context.Context, steps []Step) error {
 	var all []metric
 	for _, s := range steps {
 		for _, f := range s.Figures {
-			all = append(all, metric{mlflowName(f.Name), f.Value, s.Time.UnixMilli(), s.Step})
+			if name := mlflowName(f.Name); !m.refused[name] {
+				all = append(all, metric{name, f.Value, s.Time.UnixMilli(), s.Step})
+			}
 		}
+	}
+	send := func(some []metric) error {
+		return m.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": m.run, "metrics": some}, nil)
 	}
 	for len(all) > 0 {
 		n := min(len(all), mlflowMetrics)
-		if err := m.call(ctx, http.MethodPost, "runs/log-batch", map[string]any{"run_id": m.run, "metrics": all[:n]}, nil); err != nil {
+		err := send(all[:n])
+		if isRefusal(err) { // of some figure, which is not to keep the others back
+			wrong := map[string]error{}
+			for i := range n {
+				switch one := send(all[i : i+1]); {
+				case isRefusal(one):
+					wrong[all[i].Key] = one
+				case one != nil:
+					return one
+				default:
+					err = nil
+				}
+			}
+			if err != nil { // of all of them: it is not by their names
+				return err
+			}
+			m.refuse(wrong)
+		}
+		if err != nil {
 			return err
 		}
 		all = all[n:]
@@ -215,8 +241,45 @@ func (m *mlflow) Write(ctx context.Context, steps []Step) error {
 	return nil
 }
 
-// mlflowName is a name as MLflow takes it: letters, digits and _-. /:
+// isRefusal reports whether a server will never take what it was sent.
+func isRefusal(err error) bool {
+	said, is := errors.AsType[*mlflowError](err)
+	return is && (said.status == http.StatusBadRequest || said.status == http.StatusRequestEntityTooLarge || said.status == http.StatusUnprocessableEntity)
+}
+
+// refuse leaves figures out from now on, and says so.
+func (m *mlflow) refuse(wrong map[string]error) {
+	if m.refused == nil {
+		m.refused = map[string]bool{}
+	}
+	for name, why := range wrong {
+		m.refused[name] = true
+		if m.opt.Logf != nil {
+			m.opt.Logf("mlflow: the figure %q is left out: %v", name, why)
+		}
+	}
+}
+
+// mlflowKey bounds names, in bytes.
+const mlflowKey = 250
+
+// mlflowName is a name as MLflow takes it: a path of letters, digits and _-. /: that leads nowhere else.
 func mlflowName(name string) string {
+	var parts []string
+	for part := range strings.SplitSeq(mlflowLetters(name), "/") {
+		switch part {
+		case "", ".":
+		case "..":
+			parts = append(parts, "__")
+		default:
+			parts = append(parts, part)
+		}
+	}
+	whole := strings.Join(parts, "/")
+	return cmp.Or(strings.TrimRight(whole[:min(len(whole), mlflowKey)], "/"), "_")
+}
+
+func mlflowLetters(name string) string {
 	return strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-. /:", c) {
 			return c

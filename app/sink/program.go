@@ -39,6 +39,7 @@ func Program(arguments []string, log string) (Sink, error) {
 	p.command.Stdout = io.MultiWriter(file, &p.said)
 	p.command.Stderr = p.command.Stdout
 	p.command.WaitDelay = 2 * time.Second
+	apart(p.command)
 	if p.to, err = p.command.StdinPipe(); err == nil {
 		err = p.command.Start()
 	}
@@ -97,7 +98,7 @@ func (p *program) Close(ctx context.Context, _ bool) error {
 		}
 		return nil
 	case <-ctx.Done():
-		_ = p.command.Process.Kill()
+		kill(p.command)
 		<-p.ended
 		return errors.New("it did not end in time")
 	}

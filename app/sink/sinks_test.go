@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,8 +140,65 @@ func TestMLflowThatRefuses(t *testing.T) {
 }
 
 func TestMLflowNames(t *testing.T) {
-	if got := mlflowName("off_policy/a b(c)é"); got != "off_policy/a b_c__" {
-		t.Errorf("the name is %q", got)
+	for name, want := range map[string]string{
+		"off_policy/a b(c)é": "off_policy/a b_c__", "actor//kl": "actor/kl", "/a/": "a", "../a/./b": "__/a/b", "/": "_", "": "_", strings.Repeat("n", 300): strings.Repeat("n", 250),
+	} {
+		if got := mlflowName(name); got != want {
+			t.Errorf("%q is named %q", name, got)
+		}
+	}
+}
+
+// A figure that the server does not take is left out, and said once. The others come.
+func TestMLflowLeavesAFigureOut(t *testing.T) {
+	var took, said []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var in struct{ Metrics []struct{ Key string } }
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil && r.Method == http.MethodPost {
+			t.Error(err)
+		}
+		for _, m := range in.Metrics {
+			if m.Key == "odd" {
+				w.WriteHeader(http.StatusBadRequest)
+				fmt.Fprint(w, `{"error_code":"INVALID_PARAMETER_VALUE","message":"odd"}`)
+				return
+			}
+		}
+		for _, m := range in.Metrics {
+			took = append(took, m.Key)
+		}
+		fmt.Fprint(w, `{"experiment":{"experiment_id":"1"},"run":{"info":{"run_id":"x"}}}`)
+	}))
+	defer server.Close()
+	s, err := MLflow(MLflowOptions{URL: server.URL, Experiment: "e", Run: "r", Now: time.Now, Logf: func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := Step{Step: 1, Time: time.Now(), Figures: []Figure{{"a", 1}, {"odd", 1}, {"b", 1}}}
+	if err := errors.Join(s.Write(t.Context(), []Step{step}), s.Write(t.Context(), []Step{step})); err != nil {
+		t.Error(err)
+	}
+	if !slices.Equal(took, []string{"a", "b", "a", "b"}) || len(said) != 1 || !strings.Contains(said[0], `"odd" is left out`) {
+		t.Errorf("it took %q and said %q", took, said)
+	}
+	if err := s.Write(t.Context(), []Step{{Step: 2, Time: time.Now(), Figures: []Figure{{"odd", 1}}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// Ctrl-C at the terminal is for the run, which closes its program's input when the last step has come.
+func TestAProgramIsApart(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	s, err := Program([]string{"/bin/sh", "-c", "ps -o pgid= -p $$ >" + out + "; cat >/dev/null"}, filepath.Join(t.TempDir(), "log"))
+	if err == nil {
+		err = s.Close(t.Context(), true)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out)
+	if group := strings.TrimSpace(string(text)); err != nil || group == "" || group == strconv.Itoa(syscall.Getpgrp()) {
+		t.Errorf("the program is of the group %q, as the test: %v", group, err)
 	}
 }
 

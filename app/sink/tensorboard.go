@@ -13,6 +13,9 @@ type tensorBoard struct {
 	directory string
 	writer    *tfevents.Writer
 	scalars   []tfevents.Scalar
+	// first and done are the batch that is being written: its first step, and how many of its steps are there.
+	first int64
+	done  int
 }
 
 // TensorBoard is a sink into an event file of a log directory, which TensorBoard takes for one run. The
@@ -31,7 +34,11 @@ func TensorBoard(directory string, now time.Time) (Sink, error) {
 func (t *tensorBoard) Name() string { return "tensorboard" }
 
 func (t *tensorBoard) Write(_ context.Context, steps []Step) error {
-	for _, s := range steps {
+	if len(steps) == 0 || steps[0].Step != t.first { // else those that failed are given again
+		t.done = 0
+	}
+	for _, s := range steps[min(t.done, len(steps)):] {
+		t.first = steps[0].Step
 		t.scalars = t.scalars[:0]
 		for _, f := range s.Figures {
 			t.scalars = append(t.scalars, tfevents.Scalar{Tag: f.Name, Value: f.Value})
@@ -39,7 +46,9 @@ func (t *tensorBoard) Write(_ context.Context, steps []Step) error {
 		if err := t.writer.Write(s.Time, s.Step, t.scalars); err != nil {
 			return errorOf(t.directory, err)
 		}
+		t.done++
 	}
+	t.done = 0
 	return nil
 }
 

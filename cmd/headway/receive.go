@@ -56,8 +56,12 @@ func (c *receiveCmd) Run(a *app.Process) error {
 	case c.Verify:
 		return renamedFlag("receive --verify")
 	}
-	if c.Stage < 0 || c.Keep < 1 || c.RateLimit < 0 {
+	if c.Stage < 0 || c.Keep < 1 || !(c.RateLimit >= 0) {
 		return failure.Usage("", "--stage %d, --keep %d, --rate-limit %g: want a stage from 0, at least 1 version and no negative rate", c.Stage, c.Keep, c.RateLimit)
+	}
+	base, _, err := serverURL(c.URL)
+	if err != nil {
+		return err
 	}
 	token, err := c.token(a)
 	if err != nil {
@@ -77,7 +81,7 @@ func (c *receiveCmd) Run(a *app.Process) error {
 	}
 	defer done()
 	agent := &transfer.Agent{
-		Control: strings.TrimSuffix(c.URL, "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Delivery: delivery, Client: client,
+		Control: strings.TrimSuffix(base.String(), "/"), Token: token, Name: c.Name, Engine: c.Engine, Stage: c.Stage, Form: c.Form, Delivery: delivery, Client: client,
 		Logf: logTo(a),
 	}
 	if agent.Name == "" {
@@ -165,12 +169,16 @@ const sharedPatience = 30 * time.Second
 
 var errReceiveInterrupted = errors.New("the receiver was interrupted")
 
+// onSwitchWait is how long the output is waited for of what a command has left behind.
+const onSwitchWait = 2 * time.Second
+
 // onSwitch runs the operator's command with the version in its environment.
 func (c *receiveCmd) onSwitch(ctx context.Context, a *app.Process, version loop.Version, dir string) error {
 	command := exec.CommandContext(ctx, "sh", "-c", c.OnSwitch)
 	command.Env = append(os.Environ(), fmt.Sprintf("HEADWAY_VERSION=%d", version), "HEADWAY_WEIGHTS="+dir)
+	command.WaitDelay = onSwitchWait
 	out, err := command.CombinedOutput()
-	if err != nil {
+	if err != nil && !errors.Is(err, exec.ErrWaitDelay) { // what it has left behind may keep its output open
 		return fmt.Errorf("--on-switch: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	if len(out) > 0 {

@@ -15,7 +15,9 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -126,5 +128,33 @@ func TestReceivePassesOnByTLS(t *testing.T) {
 	agent.Address = "http" + strings.TrimPrefix(agent.Address, "https")
 	if err := fetch(trust, good); err == nil {
 		t.Error("it answers in clear")
+	}
+}
+
+// A command of --on-switch may leave an engine behind that keeps its output open.
+func TestOnSwitchLeavesAnEngine(t *testing.T) {
+	var out strings.Builder
+	c := &receiveCmd{OnSwitch: "sleep 600 & echo $! $HEADWAY_VERSION"}
+	if err := c.onSwitch(t.Context(), &app.Process{Stderr: &out}, 3, "x"); err != nil {
+		t.Error(err)
+	}
+	pid, version, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
+	number, err := strconv.Atoi(pid)
+	if err == nil {
+		err = syscall.Kill(number, syscall.SIGKILL)
+	}
+	if err != nil || version != "3" {
+		t.Errorf("%q: %v", out.String(), err)
+	}
+}
+
+func TestReceiveRefusesAddresses(t *testing.T) {
+	for _, address := range []string{"ftp://x", ""} {
+		if code, _, stderr := headway(t, "receive", address, "--engine", "e", "--dir", t.TempDir()); code != failure.ExitUsage || !strings.Contains(stderr, "is not the address of a control plane") {
+			t.Errorf("%q: code %d: %s", address, code, stderr)
+		}
+	}
+	if code, _, stderr := headway(t, "receive", "http://127.0.0.1:1", "--engine", "e", "--rate-limit", "NaN"); code != failure.ExitUsage {
+		t.Errorf("a rate of NaN: code %d: %s", code, stderr)
 	}
 }

@@ -74,8 +74,15 @@ func weightsDir(path string) (dir, run string, err error) {
 		return "", "", failure.Usage("", "%w", err)
 	}
 	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return isVersionDir(path, e.Name()) }) {
-		if filepath.Base(filepath.Clean(path)) == "weights" {
-			run = filepath.Dir(filepath.Clean(path))
+		whole, err := filepath.EvalSymlinks(path)
+		if err == nil {
+			whole, err = filepath.Abs(whole)
+		}
+		if err != nil {
+			return "", "", failure.Usage("", "%w", err)
+		}
+		if filepath.Base(whole) == "weights" {
+			run = filepath.Dir(whole)
 		}
 		return path, run, nil
 	}

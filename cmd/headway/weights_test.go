@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -195,5 +196,28 @@ func TestWeightsErrors(t *testing.T) {
 	// What looks only may look while the run goes on.
 	if code, _, stderr := headway(t, "weights", "verify", "2", "--run", run); code != failure.ExitDone {
 		t.Errorf("verify of a running run: %s", stderr)
+	}
+}
+
+// A run that goes on is known by whichever way its versions are named.
+func TestWeightsOfARunThatGoesOn(t *testing.T) {
+	run := weightsRun(t)
+	link := filepath.Join(t.TempDir(), "versions")
+	if err := errors.Join(os.Symlink(filepath.Join(run, "weights"), link), os.MkdirAll(filepath.Join(run, "state"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	held, err := lock.Take(filepath.Join(run, "state", "lock"), run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer held.Release()
+	for _, path := range []string{run, filepath.Join(run, "weights"), link} {
+		if code, stdout, stderr := headway(t, "weights", "prune", "--keep", "2", "--yes", "--run", path); code == failure.ExitDone {
+			t.Errorf("%s: %s%s", path, stdout, stderr)
+		}
+	}
+	t.Chdir(filepath.Join(run, "weights"))
+	if code, stdout, _ := headway(t, "weights", "prune", "--keep", "2", "--yes", "--run", "."); code == failure.ExitDone {
+		t.Errorf("from within: %s", stdout)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 )
@@ -181,4 +182,56 @@ func FuzzReader(f *testing.F) {
 		var event Event
 		_ = decodeEvent(data, &event) // without the frame's checksum, which no fuzzer guesses
 	})
+}
+
+// halves is a file whose disk is full in the middle of one write.
+type halves struct {
+	bytes.Buffer
+	writes, full int
+}
+
+func (h *halves) Write(b []byte) (int, error) {
+	if h.writes++; h.writes == h.full {
+		n, _ := h.Buffer.Write(b[:len(b)/2])
+		return n, errors.New("no space left on device")
+	}
+	return h.Buffer.Write(b)
+}
+
+// An event that was written in part goes on where it stopped, whether it is given again or another comes.
+func TestAFullDisk(t *testing.T) {
+	for _, again := range []bool{true, false} {
+		file := &halves{full: 3}
+		w, err := NewWriter(file, time.Unix(1, 0))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for step := int64(1); step <= 4; step++ {
+			err := w.Write(time.Unix(1, 0), step, []Scalar{{"loss", 1}})
+			if (err != nil) != (step == 2) {
+				t.Errorf("step %d: %v", step, err)
+			}
+			if err != nil && again {
+				if err := w.Write(time.Unix(1, 0), step, []Scalar{{"loss", 1}}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		r, found := NewReader(&file.Buffer), []int64{}
+		for {
+			event, err := r.Next()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				t.Fatalf("again %t: %v after %v", again, err, found)
+			}
+			if len(event.Scalars) > 0 {
+				found = append(found, event.Step)
+			}
+		}
+		if !slices.Equal(found, []int64{1, 2, 3, 4}) {
+			t.Errorf("again %t: steps %v", again, found)
+		}
+	}
 }

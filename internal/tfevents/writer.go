@@ -1,6 +1,7 @@
 package tfevents
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -16,7 +17,8 @@ import (
 // Writer writes an event file. It is not safe for use by several goroutines.
 type Writer struct {
 	to     io.Writer
-	frame  []byte
+	frame  []byte // the newest event's
+	rest   []byte // of it, what is still to be written
 	event  []byte
 	values []byte
 	closer io.Closer
@@ -74,9 +76,21 @@ func (w *Writer) Close() error {
 	return w.closer.Close()
 }
 
+// flush writes the event. One that is written in part goes on where it stopped: when it is given again, or before the next.
 func (w *Writer) flush() error {
-	w.frame = appendFrame(w.frame[:0], w.event)
-	_, err := w.to.Write(w.frame)
+	event := appendFrame(nil, w.event)
+	if len(w.rest) > 0 {
+		again := bytes.Equal(event, w.frame)
+		n, err := w.to.Write(w.rest)
+		if w.rest = w.rest[n:]; err != nil || again {
+			return err
+		}
+	}
+	w.frame = event
+	n, err := w.to.Write(w.frame)
+	if err != nil && n > 0 {
+		w.rest = w.frame[n:]
+	}
 	return err
 }
 
