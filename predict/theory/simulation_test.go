@@ -83,7 +83,7 @@ func TestThresholdAgrees(t *testing.T) {
 	}
 	for why, p := range map[string]theory.Point{
 		"a trainer that goes on through a sync of no time": {SyncTrainer: theory.TrainerFree},
-		"a filter":                                         {SyncTrainer: theory.TrainerBlocked, Acceptance: 0.5},
+		"a filter": {SyncTrainer: theory.TrainerBlocked, Acceptance: 0.5},
 	} {
 		p.ConcurrencyRollouts, p.BatchRollouts, p.Utilization, p.Policy, p.StalenessThreshold, p.PartialRollout = 64, 64, 3, theory.PolicyThreshold, 1, true
 		if got := e.Estimate(p); got.Covered {
