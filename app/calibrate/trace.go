@@ -42,8 +42,7 @@ func ofTrace(path string) (measure.Findings, error) {
 	f := &folded{rules: reader.Header.Loop, updated: -1, groups: map[loop.GroupID][]int{}}
 	for {
 		record, err := reader.Next()
-		var torn *trace.Error
-		if errors.Is(err, io.EOF) || errors.As(err, &torn) && torn.Torn {
+		if errors.Is(err, io.EOF) || compare.Torn(err) {
 			break
 		}
 		if err == nil {

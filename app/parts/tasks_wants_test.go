@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/config"
+	"github.com/headway-rl/headway/env/taskset"
 )
 
 // Tests may take as long as their tasks say, and no longer than the verifier waits; what the policy runs
@@ -24,19 +25,8 @@ func TestLongestTest(t *testing.T) {
 		"{kind: tests, timeout_s: 45}": 45 * time.Second,
 		`{expression: "1.0"}`:          0,
 	} {
-		document := filepath.Join(t.TempDir(), "run.yaml")
 		text := fmt.Sprintf("environment:\n  kind: tasks\n  tasks: {file: %q}\n  tools: [shell]\n  verifier: %s\n", harbor, verifier)
-		if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := config.Load(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		set, err := LoadTasks(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set, cfg := tasksOf(t, text)
 		if got := LongestTest(set, cfg); got != want {
 			t.Errorf("%s: %v, want %v", verifier, got, want)
 		}
@@ -62,23 +52,12 @@ func TestLongestTestOfOthers(t *testing.T) {
 		{filepath.Join(dir, "held-out"), "{kind: tests, timeout_s: 2000}", 2000 * time.Second, ""},
 		{filepath.Join(dir, "held-out"), "{kind: tests, timeout_s: 700}", 700 * time.Second, "may test for 1500 s"},
 	} {
-		document := filepath.Join(t.TempDir(), "run.yaml")
 		heldOut := ""
 		if c.heldOut != "" {
 			heldOut = fmt.Sprintf(", held_out_file: %q", c.heldOut)
 		}
 		text := fmt.Sprintf("environment:\n  kind: tasks\n  tasks: {file: %q%s}\n  tools: [shell]\n  verifier: %s\n", filepath.Join(dir, "tasks.jsonl"), heldOut, c.verifier)
-		if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		cfg, err := config.Load(document)
-		if err != nil {
-			t.Fatal(err)
-		}
-		set, err := LoadTasks(cfg, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		set, cfg := tasksOf(t, text)
 		if got := LongestTest(set, cfg); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
@@ -86,4 +65,22 @@ func TestLongestTestOfOthers(t *testing.T) {
 			t.Errorf("%+v: %s", c, unmet)
 		}
 	}
+}
+
+// tasksOf loads the tasks of a document.
+func tasksOf(t *testing.T, text string) (*taskset.Set, config.Config) {
+	t.Helper()
+	document := filepath.Join(t.TempDir(), "run.yaml")
+	if err := os.WriteFile(document, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	cfg, err := config.Load(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := LoadTasks(cfg, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set, cfg
 }

@@ -49,9 +49,6 @@ type StepLog struct {
 	err       error
 }
 
-// stepLineMax is more bytes than a line of metrics.jsonl has: 1,024 metrics of a trainer may have names of 128.
-const stepLineMax = 16 << 20
-
 // openStepLog opens the log of a run directory. Lines of steps after upTo, which a
 // resumed run will make again, are cut off.
 func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
@@ -64,7 +61,7 @@ func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
 		return nil, err
 	default:
 		scanner := bufio.NewScanner(old)
-		scanner.Buffer(nil, stepLineMax)
+		scanner.Buffer(nil, steps.LineMax)
 		for scanner.Scan() {
 			var line steps.Line
 			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {

@@ -137,8 +137,8 @@ func (c *diagnoseCmd) ofLog(ctx context.Context, show *diagnoseProgress) (diagno
 		show.update("reading the log", float64(done)/math.Max(float64(total), 1))
 	}})
 	if err != nil {
-		if one := compare.RunWithin(c.Paths[0]); one != "" {
-			return diagnosis.Report{}, failure.Usage("name one of its runs, such as "+one, "%s is a folder of runs", c.Paths[0])
+		if folder := compare.FolderError(c.Paths[0]); folder != nil {
+			return diagnosis.Report{}, folder
 		}
 		return diagnosis.Report{}, failure.Usage("name a run of Headway, or another framework's log; --from names the framework", "%w", err)
 	}

@@ -1,7 +1,6 @@
 package episode
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -83,11 +82,8 @@ func (b *box) fill(ctx context.Context) error {
 		return err
 	}
 	for _, name := range names {
-		content, mode := b.task.Files[name], fs.FileMode(0o644)
-		if bytes.HasPrefix(content, []byte("#!")) {
-			mode = 0o755
-		}
-		if err := b.Box.Write(ctx, inBox(name), content, mode); err != nil {
+		content := b.task.Files[name]
+		if err := b.Box.Write(ctx, inBox(name), content, sandbox.ModeOf(content)); err != nil {
 			return fmt.Errorf("the task's file %s cannot be put into the sandbox: %w", name, err)
 		}
 	}

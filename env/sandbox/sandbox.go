@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -183,4 +184,12 @@ type Driver interface {
 type Attacher interface {
 	// Attach returns a box that is there; one that is not is a Failure of class Lost.
 	Attach(ctx context.Context, id ID, spec Spec) (Box, error)
+}
+
+// ModeOf is the mode of a task's file: one that begins with #! may be executed.
+func ModeOf(content []byte) fs.FileMode {
+	if bytes.HasPrefix(content, []byte("#!")) {
+		return 0o755
+	}
+	return 0o644
 }

@@ -1,7 +1,6 @@
 package verifier
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,11 +206,7 @@ func (r *testRun) names() []string { return slices.Sorted(maps.Keys(r.hidden)) }
 func (r *testRun) write(ctx context.Context) (sandbox.Class, error) {
 	for _, name := range r.names() {
 		content := r.hidden[name]
-		mode := fs.FileMode(0o644)
-		if bytes.HasPrefix(content, []byte("#!")) {
-			mode = 0o755
-		}
-		if err := r.box.Write(ctx, r.place(name), content, mode); err != nil {
+		if err := r.box.Write(ctx, r.place(name), content, sandbox.ModeOf(content)); err != nil {
 			class := sandbox.ClassOf(err)
 			switch {
 			case class.Kind().Limit:

@@ -90,7 +90,7 @@ func Learned(dir string) ([]diagnosis.Learned, error) {
 	var list []diagnosis.Learned
 	var newest *steps.Forward
 	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, metricsLineMax)
+	lines.Buffer(nil, steps.LineMax)
 	for lines.Scan() {
 		var line steps.Line
 		if json.Unmarshal(lines.Bytes(), &line) != nil {
@@ -108,6 +108,3 @@ func Learned(dir string) ([]diagnosis.Learned, error) {
 	}
 	return list, lines.Err()
 }
-
-// metricsLineMax bounds a line of metrics.jsonl.
-const metricsLineMax = 16 << 20

@@ -29,6 +29,9 @@ func (doc *Comparison) First() report.Answer {
 
 // verdict names the freshest run and the one that trains most.
 func (doc *Comparison) verdict() string {
+	if len(doc.Runs) == 1 {
+		return doc.Runs[0].says()
+	}
 	fresh := doc.best(stalenessKey, func(a, b float64) bool { return a < b })
 	fast := doc.best(throughputKey, func(a, b float64) bool { return a > b })
 	var parts []string
@@ -37,9 +40,6 @@ func (doc *Comparison) verdict() string {
 	}
 	if fast != nil {
 		parts = append(parts, fmt.Sprintf("fastest is %s, %s rollouts/s trained", fast.Name, report.Short(fast.Figures[throughputKey].Value)))
-	}
-	if len(doc.Runs) == 1 {
-		return doc.Runs[0].says()
 	}
 	if len(parts) == 0 {
 		return "Neither staleness nor throughput differs, or is known of every run."

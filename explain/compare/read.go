@@ -30,11 +30,12 @@ func readRun(ctx context.Context, path, from string, show Meter) (*Run, error) {
 		return nil, err
 	}
 	log, foreignErr := foreign.Read(ctx, []string{path}, foreign.Options{From: from})
+	if folder := FolderError(path); foreignErr != nil && folder != nil {
+		return nil, folder
+	}
 	switch {
 	case foreignErr == nil:
 		return ofForeign(path, log), nil
-	case RunWithin(path) != "":
-		return nil, failure.Usage("name its runs, such as "+RunWithin(path), "%s is a folder of runs", path)
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, failure.Usage("name run directories, traces, or logs of another framework", "%s: neither a run of ours nor a log: %w", path, foreignErr)
 	}

@@ -43,16 +43,16 @@ func HoldsTrace(path string) (bool, error) {
 	return string(begin) == trace.Begins, nil
 }
 
-// RunWithin is a run of ours in a folder of runs, the newest by name; empty where it has none.
-func RunWithin(folder string) string {
+// FolderError refuses a folder of runs, and names the last of them; nil for any other path.
+func FolderError(folder string) error {
 	entries, _ := os.ReadDir(folder)
 	for _, e := range slices.Backward(entries) {
 		run := filepath.Join(folder, e.Name())
 		if own, err := HoldsTrace(run); e.IsDir() && err == nil && own {
-			return run
+			return failure.Usage("name one of its runs, such as "+run, "%s is a folder of runs", folder)
 		}
 	}
-	return ""
+	return nil
 }
 
 // Meter shows how far something long is. It gets the name of the counted things. It

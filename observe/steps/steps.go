@@ -129,3 +129,6 @@ type HeldOut struct {
 
 // File is the name of the file of a run directory that holds the lines.
 const File = "metrics.jsonl"
+
+// LineMax is more bytes than one of the lines has: a trainer may send 1,024 metrics with names of 128 bytes.
+const LineMax = 16 << 20
