@@ -79,8 +79,11 @@ func (d *door) open() error {
 			return err
 		}
 	}
+	if err := d.server.Mount(ports); err != nil {
+		return err
+	}
 	d.say("running")
-	return d.server.Mount(ports)
+	return nil
 }
 
 // farewell answers for a moment after the run's end, so that whoever waits for work learns that there is none.

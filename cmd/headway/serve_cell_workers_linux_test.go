@@ -142,6 +142,7 @@ func TestCellIsKilledAtAServerThatHangs(t *testing.T) {
 	c = startCell(t, dir, "b", "--listen", "127.0.0.1:0")
 	c.says("engine b has not said what it can, and joins when it does")
 	c.says("1 of 4 rollouts that were under way go on from their turns")
+	c.ready()
 	close(answers)
 	if code, text := c.chat(own.Key); code != http.StatusOK {
 		t.Errorf("an agent of the cell: %d %s", code, text)

@@ -56,6 +56,7 @@ func (s *served) uphold() (u upheld) {
 func (u *upheld) goOn(s *served, restart int) {
 	s.t.Helper()
 	s.says("2 of 4 rollouts that were under way go on from their turns")
+	s.ready()
 	if again := s.turn(u.worker, 0, restartPrompt...); fmt.Sprint(again) != fmt.Sprint(u.first) {
 		s.t.Errorf("restart %d: the first turn is answered with %+v, and was with %+v", restart+1, again, u.first)
 	}

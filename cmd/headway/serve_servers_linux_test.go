@@ -241,6 +241,12 @@ func (s *served) call(path, kind string, body []byte, header ...string) (int, []
 	}
 }
 
+// ready returns when the program answers what workers and agents ask.
+func (s *served) ready() {
+	s.t.Helper()
+	s.call("/readyz", "", nil)
+}
+
 // ask sends JSON and reads JSON.
 func (s *served) ask(path string, request, reply any, header ...string) int {
 	s.t.Helper()
