@@ -122,6 +122,7 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 		if err := s.ports().Plane.Ready(); err != nil {
 			return caller{}, notReady(err)
 		}
+		id = s.keys.rollout(key) // it has become ready since
 	}
 	switch {
 	case id == "":

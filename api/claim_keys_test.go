@@ -120,3 +120,33 @@ func TestKeysAreNotLogged(t *testing.T) {
 		t.Errorf("logged: %s", text)
 	}
 }
+
+// opening is a plane that becomes ready just as it is asked, with the secret of the process before.
+type opening struct {
+	*plane
+	open func()
+}
+
+func (o *opening) Ready() error {
+	o.open()
+	return nil
+}
+
+// A key of the process before holds also where a call comes while this one becomes ready.
+func TestKeyWhileThePlaneOpens(t *testing.T) {
+	before := newClaimKeys("r", "")
+	c := start(t, Options{Run: "r"}, nil)
+	gateway := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	plane := &opening{plane: c.plane}
+	plane.open = func() {
+		if err := c.server.Mount(Ports{Plane: plane, Gateway: gateway, Signing: before.secret.Load()}); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := c.server.Mount(Ports{Plane: plane}); err != nil {
+		t.Fatal(err)
+	}
+	if a := c.do("POST", "/v1/completions", "{}", "Authorization", "Bearer "+before.key("g1-s0-a1")); a.status != http.StatusNoContent {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
