@@ -85,9 +85,8 @@ func TestWorkersOfACell(t *testing.T) {
 	playing.Go(s.play)
 	playing.Go(c.play)
 	s.train(steps)
-	status := s.final()
+	status := s.outcome(&playing)
 	<-c.over
-	playing.Wait() // a finish may be under way
 	if err := c.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
@@ -154,9 +153,8 @@ func TestCellIsKilledAtAServerThatHangs(t *testing.T) {
 	playing.Go(s.play)
 	playing.Go(c.play)
 	s.train(steps)
-	if status := s.final(); !status.Ledger.Balanced {
+	if status := s.outcome(&playing); !status.Ledger.Balanced {
 		t.Errorf("the ledger is %+v", status.Ledger)
 	}
 	<-c.over
-	playing.Wait()
 }

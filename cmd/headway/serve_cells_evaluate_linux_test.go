@@ -22,7 +22,7 @@ type heldOutPolicy struct {
 }
 
 func newHeldOutPolicy(t *testing.T) *heldOutPolicy {
-	p := &heldOutPolicy{heldPolicy: &heldPolicy{entered: make(chan struct{}, 1)}, answered: make(chan struct{}, 1000)}
+	p := &heldOutPolicy{heldPolicy: &heldPolicy{entered: make(chan struct{}, heldMax)}, answered: make(chan struct{}, 1000)}
 	p.url, p.PolicyServer = scriptedPolicy(t, func(r *http.Request, chat string) string {
 		if !strings.Contains(chat, "held out") {
 			return "I cannot say"
@@ -75,10 +75,13 @@ func TestCellsEvaluateHeldOutTasks(t *testing.T) {
 	startCell(t, dir, "a").says("the run has it join")
 	cell.says("the run has it join")
 
-	release := b.hold()
+	releaseA, release := a.hold(), b.hold()
 	s.connect()
 	s.steps(1)
-	b.awaitHeld(t) // while the others are played at the cell a
+	for range 2 { // all that the cell plays at once
+		b.awaitHeld(t)
+	}
+	releaseA()
 	for range prompts - 2 {
 		<-a.answered
 	}
@@ -103,8 +106,9 @@ func TestCellsEvaluateHeldOutTasks(t *testing.T) {
 	}
 
 	release = a.hold()
-	s.steps(1)
-	a.awaitHeld(t)
+	for len(a.entered) == 0 { // a step evaluates nothing while an evaluation is under way
+		s.steps(1)
+	}
 	s.kill()
 	before := s.lineHeldOut()
 	s = startServe(t, dir, document, "--json")

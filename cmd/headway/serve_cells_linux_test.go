@@ -52,11 +52,14 @@ type heldPolicy struct {
 	url     string
 	mu      sync.Mutex
 	held    chan struct{} // nil while none is
-	entered chan struct{} // has room for one: that a response is held
+	entered chan struct{} // one for each response that is held, as far as there is room
 }
 
+// heldMax is how many held responses are counted.
+const heldMax = 64
+
 func newHeldPolicy(t *testing.T) *heldPolicy {
-	p := &heldPolicy{entered: make(chan struct{}, 1)}
+	p := &heldPolicy{entered: make(chan struct{}, heldMax)}
 	p.url, p.PolicyServer = scriptedPolicy(t, func(r *http.Request, _ string) string {
 		p.await(r)
 		return "I cannot say"
@@ -85,9 +88,8 @@ func (p *heldPolicy) await(r *http.Request) bool {
 // hold has responses held until release is called.
 func (p *heldPolicy) hold() (release func()) {
 	held := make(chan struct{})
-	select {
-	case <-p.entered: // of an earlier time
-	default:
+	for len(p.entered) > 0 { // of an earlier time
+		<-p.entered
 	}
 	p.mu.Lock()
 	p.held = held
@@ -106,10 +108,7 @@ func (s *served) stepsInto(a, b *heldPolicy) (release func()) {
 	batch := s.leased()
 	releaseA, releaseB := a.hold(), b.hold() // the groups that the step admits fill the slots of both
 	s.publish(batch, byte(batch.Lease.Version))
-	select {
-	case <-b.entered:
-	case <-s.t.Context().Done():
-	}
+	b.awaitHeld(s.t)
 	return func() { releaseA(); releaseB() }
 }
 

@@ -110,8 +110,7 @@ func TestRolloutsGoOnAfterARestart(t *testing.T) {
 	var playing sync.WaitGroup
 	playing.Go(s.play)
 	s.train(steps)
-	status := s.final()
-	playing.Wait()
+	status := s.outcome(&playing)
 	trainedAll(t, &status, 4*steps)
 }
 
@@ -148,7 +147,6 @@ func TestRolloutsOfACellGoOn(t *testing.T) {
 	playing.Go(s.play)
 	playing.Go(c.play)
 	s.train(steps)
-	status := s.final()
-	playing.Wait()
+	status := s.outcome(&playing)
 	trainedAll(t, &status, 8*steps)
 }
