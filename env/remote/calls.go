@@ -104,7 +104,7 @@ func (e *Dispatcher) Touch(ctx context.Context, id string, req protocol.TouchReq
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, was, err := e.enter(id, req.Worker)
-	if was != nil && was.worker == req.Worker && was.kind != outcomeExpired {
+	if was != nil && was.worker == req.Worker && was.kind != outcomeExpired && !e.mayGoOn(was) {
 		return protocol.TouchReply{}, nil
 	}
 	if err != nil {

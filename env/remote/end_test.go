@@ -91,7 +91,7 @@ func TestDrain(t *testing.T) {
 }
 
 // TestDrainGivesUp: a rollout that the runtime gives up because the process stops is not said to be
-// unwanted: who samples it, and who comes later, is told to come again.
+// unwanted. Whoever samples or touches it is told to come again.
 func TestDrainGivesUp(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := open(t, nil)
@@ -113,8 +113,17 @@ func TestDrainGivesUp(t *testing.T) {
 		refused(t, err, protocol.CodeUnavailable, "is stopping")
 		_, err = e.Finish(t.Context(), idle.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))})
 		refused(t, err, protocol.CodeUnavailable, "is stopping")
+		touch := func() (protocol.TouchReply, error) {
+			return e.Touch(t.Context(), idle.ID, protocol.TouchRequest{Worker: "w"})
+		}
+		_, err = touch()
+		refused(t, err, protocol.CodeUnavailable, "is stopping")
 		<-p.done
 		empty(t, e)
+		e.claimErr = protocol.ErrRunEnded
+		if reply, err := touch(); err != nil || reply.Wanted {
+			t.Errorf("a rollout of a run that has ended: %+v, %v", reply, err)
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"crypto/sha256"
+	"errors"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
@@ -64,6 +65,11 @@ func (o *outcome) refusal(id string) error {
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
 	}
 	return r.With("outcome", o.kind.String())
+}
+
+// mayGoOn reports whether the process that goes on with the run may take up the claim. e.mu must be held.
+func (e *Dispatcher) mayGoOn(o *outcome) bool {
+	return (o.kind == outcomeStopped || o.kind == outcomeUnlogged) && !errors.Is(e.claimErr, protocol.ErrRunEnded)
 }
 
 // past remembers the outcomes of the last Kept claims.
