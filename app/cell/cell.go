@@ -103,7 +103,9 @@ func New(a *app.Process, cfg config.Config, o Options) (*Cell, error) {
 
 // Run is the cell until the run has made its train steps, or the context ends.
 func (c *Cell) Run(ctx context.Context) error {
-	shut := c.door.serve(ctx)
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	shut := c.door.serve(ctx, end)
 	err := c.ended(ctx, c.run(ctx))
 	return errors.Join(err, shut())
 }

@@ -47,14 +47,20 @@ func (c *Cell) openDoor() error {
 
 func (d *door) say(state string) { d.state.Store(&state) }
 
-// serve answers until shut is called.
-func (d *door) serve(ctx context.Context) (shut func() error) {
+// serve answers until shut is called. Where it cannot any more, failed is told.
+func (d *door) serve(ctx context.Context, failed context.CancelCauseFunc) (shut func() error) {
 	if d == nil {
 		return func() error { return nil }
 	}
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	served := make(chan error, 1)
-	go func() { served <- d.server.Serve(serving, d.opt.Listener) }()
+	go func() {
+		err := d.server.Serve(serving, d.opt.Listener)
+		if err != nil {
+			failed(err)
+		}
+		served <- err
+	}()
 	d.logf("cell %s: listening on %s", d.opt.Cell, d.URL(d.opt.Listener))
 	return func() error {
 		stop()

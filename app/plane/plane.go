@@ -127,7 +127,13 @@ func (p *Plane) Serve(ctx context.Context, cancel context.CancelCauseFunc, print
 	serving := make(chan error, 1)
 	httpContext, stopHTTP := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopHTTP()
-	go func() { serving <- p.server.Serve(httpContext, p.listener) }()
+	go func() {
+		err := p.server.Serve(httpContext, p.listener)
+		if err != nil {
+			cancel(err) // nobody could reach the run any more
+		}
+		serving <- err
+	}()
 	p.logf("%s: listening on %s", p.Dir, p.url())
 	err := p.run(ctx, cancel)
 	if err == nil {
