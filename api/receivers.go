@@ -27,7 +27,9 @@ func (s *Server) nextCommand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	req.Caller = callerOf(w, r)
-	command, err := port.Next(r.Context(), r.PathValue("name"), req)
+	ctx, cancel := s.untilEnding(r)
+	defer cancel()
+	command, err := port.Next(ctx, r.PathValue("name"), req)
 	return writeReply(w, command, err)
 }
 

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
@@ -41,5 +42,33 @@ func TestCallers(t *testing.T) {
 	engine, admin := port.said[0].Caller, port.said[1].Caller
 	if engine.Peer.String() != "127.0.0.1" || engine.Role != "engine" || engine.Token == "" || admin.Role != "admin" || admin.Token == engine.Token {
 		t.Errorf("callers are %+v and %+v", engine, admin)
+	}
+}
+
+// waitingReceivers wait for as long as they may.
+type waitingReceivers struct{ entered chan struct{} }
+
+func (w waitingReceivers) Next(ctx context.Context, _ string, _ protocol.ReceiverRequest) (protocol.ReceiverReply, error) {
+	close(w.entered)
+	<-ctx.Done()
+	return protocol.ReceiverReply{}, context.Cause(ctx)
+}
+
+// A receiver that waits does not hold up the end of the server, and is told to come again.
+func TestAReceiverWaitsAtTheEnd(t *testing.T) {
+	port := waitingReceivers{make(chan struct{})}
+	c := start(t, Options{Drain: time.Hour}, func(s *Server) {
+		ports := *s.ports()
+		ports.Receivers = port
+		if err := s.Mount(ports); err != nil {
+			t.Fatal(err)
+		}
+	})
+	go func() {
+		<-port.entered
+		c.stop()
+	}()
+	if a := c.do("POST", "/api/v1/receivers/a", `{"engine":"e","wait_s":15}`); a.status != 503 || a.code() != protocol.CodeUnavailable {
+		t.Errorf("%d %s", a.status, a.body)
 	}
 }

@@ -18,9 +18,15 @@ func (s *Server) nextSending(w http.ResponseWriter, r *http.Request) error {
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithCancelCause(r.Context())
-	defer cancel(nil)
-	defer context.AfterFunc(s.ending, func() { cancel(errDraining) })()
+	ctx, cancel := s.untilEnding(r)
+	defer cancel()
 	reply, err := port.Next(ctx, r.PathValue("name"), req)
 	return writeReply(w, reply, err)
+}
+
+// untilEnding is the context of a call that waits through a drain, and ends when the server closes.
+func (s *Server) untilEnding(r *http.Request) (ctx context.Context, cancel func()) {
+	ctx, end := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(s.ending, func() { end(errDraining) })
+	return ctx, func() { stop(); end(nil) }
 }

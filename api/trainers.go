@@ -83,7 +83,9 @@ func (s *Server) readyGroups(w http.ResponseWriter, r *http.Request) error {
 	if err := readWaiting(r, &req, &req.WaitS); err != nil {
 		return err
 	}
-	reply, err := port.Ready(r.Context(), req)
+	ctx, cancel := s.untilEnding(r)
+	defer cancel()
+	reply, err := port.Ready(ctx, req)
 	return writeReply(w, reply, err)
 }
 

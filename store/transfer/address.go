@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"net/url"
@@ -53,6 +54,9 @@ func (c *Coordinator) announced(ctx context.Context, name string, req *protocol.
 		return bad("its port is %q, want one from 1 to 65535", u.Port())
 	}
 	found, err := c.resolve(ctx, u.Hostname())
+	if unknown, is := errors.AsType[*net.DNSError](err); err != nil && !(is && unknown.IsNotFound) { // it may pass
+		return "", protocol.Refuse(protocol.CodeUnavailable, "receiver %s announces %.200q: its host cannot be resolved now: %v", name, req.Address, err)
+	}
 	if err != nil {
 		return bad("its host cannot be resolved: %v", err)
 	}

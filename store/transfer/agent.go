@@ -54,6 +54,10 @@ const agentSlackS = 15
 // retry bounds the pause between two tries to reach the control plane.
 const retryFirst, retryLast = 100 * time.Millisecond, 5 * time.Second
 
+// placeWait is how long another process may seem to have this one's place. A node that has lost its power leaves a request open
+// at the control plane, until its wait ends.
+const placeWait = (agentWaitS + agentSlackS) * time.Second
+
 // Run does what it is told until the context ends. A control plane that cannot be
 // reached, because it is being restarted, is tried again for as long as it takes.
 func (a *Agent) Run(ctx context.Context) error {
@@ -62,12 +66,13 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
 	report, again := protocol.ReceiverRequest{}, retryFirst
+	began, placed := time.Now(), false
 	for ctx.Err() == nil {
 		a.sign(&report)
 		report.Served, report.Loaded, report.WaitS = a.served, a.loaded, agentWaitS
 		command, err := a.ask(ctx, report)
 		if err != nil {
-			if refusal, final := err.(*protocol.Refusal); final && refusal.Code != protocol.CodeUnavailable && refusal.Code != protocol.CodeBusy {
+			if final(err, !placed && time.Since(began) < placeWait) {
 				return fmt.Errorf("transfer: receiver %s: %w", a.Name, err)
 			}
 			a.logf("asking %s: %v; again in %s", a.Control, err, again)
@@ -77,7 +82,7 @@ func (a *Agent) Run(ctx context.Context) error {
 			again = min(2*again, retryLast)
 			continue
 		}
-		again, report = retryFirst, protocol.ReceiverRequest{}
+		again, report, placed = retryFirst, protocol.ReceiverRequest{}, true
 		if command.Seq != 0 {
 			busy, done := context.WithCancel(ctx)
 			var beating sync.WaitGroup
@@ -89,6 +94,21 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	a.takeLeave(context.WithoutCancel(ctx))
 	return context.Cause(ctx)
+}
+
+// final reports whether a refusal stands, however often it is asked for. A receiver that comes waits until its place is free.
+func final(err error, comes bool) bool {
+	refusal, refused := err.(*protocol.Refusal)
+	if !refused {
+		return false
+	}
+	switch refusal.Code {
+	case protocol.CodeUnavailable, protocol.CodeBusy:
+		return false
+	case protocol.CodeConflict:
+		return !comes
+	}
+	return true
 }
 
 // sign says in a report who sends it.

@@ -77,3 +77,50 @@ func TestWordsWhileBusy(t *testing.T) {
 		}
 	})
 }
+
+// taken is a control plane at which another process is the receiver, from one moment to another.
+type taken struct {
+	began       time.Time
+	from, until time.Duration
+	end         func()
+}
+
+func (p *taken) RoundTrip(r *http.Request) (*http.Response, error) {
+	at := time.Since(p.began)
+	if at >= p.from && at < p.until {
+		text := `{"error":{"code":"conflict","message":"another process is receiver a at this moment"}}`
+		return &http.Response{StatusCode: http.StatusConflict, Body: io.NopCloser(strings.NewReader(text))}, nil
+	}
+	if at >= p.until {
+		p.end()
+	}
+	time.Sleep(time.Second)
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(`{"version":-1}`))}, nil
+}
+
+// A receiver that comes waits for as long as the request of one whose node is gone may be open. Later it gives its place up.
+func TestAnotherHasThePlace(t *testing.T) {
+	for name, test := range map[string]struct {
+		from, until, ends time.Duration
+		refused           bool
+	}{
+		"until its request ends": {0, 16 * time.Second, 0, false},
+		"for good":               {0, time.Hour, time.Minute, true},
+		"another has come":       {10 * time.Second, time.Hour, 11 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				place := &taken{began: time.Now(), from: test.from, until: test.until, end: cancel}
+				agent := &transfer.Agent{Control: "http://control", Name: "a", Engine: "e", Delivery: slowRoad{}, Client: &http.Client{Transport: place}}
+				err := agent.Run(ctx)
+				if refused := err != nil && strings.Contains(err.Error(), "another process is receiver a"); refused != test.refused {
+					t.Errorf("it ends with %v", err)
+				}
+				if test.refused && time.Since(place.began) > test.ends {
+					t.Errorf("it ends after %v", time.Since(place.began))
+				}
+			})
+		})
+	}
+}

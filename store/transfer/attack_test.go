@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -111,7 +112,7 @@ func TestAnnouncedAddresses(t *testing.T) {
 		if found := names[host]; found != nil {
 			return found, nil
 		}
-		return nil, errors.New("no such host")
+		return nil, &net.DNSError{Err: "no answer", Name: host, IsNotFound: host != "slow", IsTimeout: host == "slow"}
 	}
 	for _, c := range []struct{ address, peer, dial, want string }{
 		{"https://10.0.0.3:7071/t", "10.0.0.3", "10.0.0.3:7071", ""},
@@ -124,6 +125,7 @@ func TestAnnouncedAddresses(t *testing.T) {
 		{"https://10.0.0.4:7071/t", "10.0.0.3", "", "calls from 10.0.0.3"},
 		{"https://node3:7071/t", "10.0.0.4", "", "calls from 10.0.0.4"},
 		{"https://nowhere:7071/t", "10.0.0.3", "", "cannot be resolved"},
+		{"https://slow:7071/t", "10.0.0.3", "", "cannot be resolved now"},
 		{"http://10.0.0.3:7071/t", "10.0.0.3", "", "in clear"},
 		{"http://127.0.0.1:7071/t", "10.0.0.3", "", "calls from"},
 		{"http://[::ffff:127.0.0.1]:7071/t", "10.0.0.3", "", "calls from"},
@@ -152,7 +154,11 @@ func TestAnnouncedAddresses(t *testing.T) {
 		_, err := coordinator.Next(t.Context(), "a", req)
 		if c.want != "" {
 			refusal, ok := errors.AsType[*protocol.Refusal](err)
-			if !ok || refusal.Code != protocol.CodeInvalid || !strings.Contains(refusal.Message, c.want) || len(coordinator.Versions()) != 0 {
+			code := protocol.CodeInvalid
+			if strings.Contains(c.address, "slow") { // it is asked again
+				code = protocol.CodeUnavailable
+			}
+			if !ok || refusal.Code != code || !strings.Contains(refusal.Message, c.want) || len(coordinator.Versions()) != 0 {
 				t.Errorf("%s from %s: %v, want a refusal with %q and no receiver", c.address, c.peer, err, c.want)
 			}
 			continue

@@ -156,7 +156,7 @@ func (c *Coordinator) Next(ctx context.Context, name string, req protocol.Receiv
 		case <-wait.C:
 			return protocol.ReceiverReply{Version: loop.NoVersion}, nil
 		case <-ctx.Done():
-			return protocol.ReceiverReply{}, ctx.Err()
+			return protocol.ReceiverReply{}, context.Cause(ctx)
 		}
 	}
 }
