@@ -108,7 +108,7 @@ func (p *Plane) mount() error {
 	}
 	if p.Rules.ResumeRestart {
 		var err error
-		if ports.Signing, err = parts.Signing(p.Dir); err != nil {
+		if ports.Signing, err = signing(p.Dir, p.shared()); err != nil {
 			return err
 		}
 	}

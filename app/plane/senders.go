@@ -17,11 +17,7 @@ import (
 func (p *Plane) buildSenders() {
 	if slices.ContainsFunc(p.Cfg.Engines, parts.ByCollective) {
 		p.senders = collective.NewCoordinator(collective.Options{Meetings: p.meetings, Logf: p.logf})
-		var shared notes
-		if !p.Cfg.Store.NATS.Inside() {
-			shared = p.log
-		}
-		p.groups = openRegistry(p.Dir, shared, p.logf)
+		p.groups = openRegistry(p.Dir, p.shared(), p.logf)
 	}
 }
 
@@ -51,4 +47,12 @@ func (p *Plane) senderStatus() *protocol.Sender {
 	}
 	s := p.senders.Status()
 	return &s
+}
+
+// shared has the notes of all writers of the run, nil where these have its directory in common.
+func (p *Plane) shared() notes {
+	if p.Cfg.Store.NATS.Inside() {
+		return nil
+	}
+	return p.log
 }
