@@ -192,8 +192,8 @@ func TestBrokenCall(t *testing.T) {
 func TestStrictCalls(t *testing.T) {
 	h := newHouse(t, always(says("yes")))
 	const chat = `{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"look","strict":true}}]`
-	w := h.post("/v1/chat/completions", chat+"}")
-	if w.Code != 200 || !strings.Contains(w.Body.String(), `"overridden":["tools.strict"]`) || w.Header().Get(samplingHeader) != "tools.strict" {
+	w := h.post("/v1/chat/completions", chat+`,"parallel_tool_calls":false}`)
+	if w.Code != 200 || !strings.Contains(w.Body.String(), `"overridden":["tools.strict","parallel_tool_calls"]`) || w.Header().Get(samplingHeader) != "tools.strict, parallel_tool_calls" {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"look"}}`} {

@@ -25,9 +25,14 @@ type chatBody struct {
 	ChatTemplate         json.RawMessage `json:"chat_template"`
 	ChatTemplateArgs     json.RawMessage `json:"chat_template_kwargs"`
 	ContinueFinalMessage bool            `json:"continue_final_message"`
+	AddGenerationPrompt  *bool           `json:"add_generation_prompt"`
+	TruncatePrompt       json.RawMessage `json:"truncate_prompt_tokens"`
 	Documents            json.RawMessage `json:"documents"`
 	ProcessorArgs        json.RawMessage `json:"mm_processor_kwargs"`
 	MediaArgs            json.RawMessage `json:"media_io_kwargs"`
+	// Wishes that the policy is not told of. They are named.
+	ParallelCalls   *bool           `json:"parallel_tool_calls"`
+	ReasoningEffort json.RawMessage `json:"reasoning_effort"`
 }
 
 func decodeChat(r *http.Request, options Options) (*request, error) {
@@ -51,6 +56,9 @@ func decodeChat(r *http.Request, options Options) (*request, error) {
 	if err := req.readMessages(options); err != nil {
 		return nil, err
 	}
+	if given(b.ReasoningEffort) {
+		req.overridden = append(req.overridden, "reasoning_effort")
+	}
 	return req, b.readTools(req)
 }
 
@@ -68,6 +76,8 @@ func (b *chatBody) foreignChat() error {
 		{"mm_processor_kwargs", given(b.ProcessorArgs) && string(b.ProcessorArgs) != "{}", "give it to the server, so that every image of the run is read alike"},
 		{"media_io_kwargs", given(b.MediaArgs) && string(b.MediaArgs) != "{}", "give it to the server, so that every image of the run is read alike"},
 		{"continue_final_message", b.ContinueFinalMessage, "a response is always a message of its own"},
+		{"add_generation_prompt", b.AddGenerationPrompt != nil && !*b.AddGenerationPrompt, "a response is always a message of its own"},
+		{"truncate_prompt_tokens", given(b.TruncatePrompt), "shorten the history, so that the policy is trained on the text that it saw"},
 		{"documents", given(b.Documents) && string(b.Documents) != "[]", "put them into a message"},
 	} {
 		if f.given {
@@ -154,6 +164,9 @@ func (b *chatBody) readTools(req *request) error {
 	}
 	if strict {
 		req.overridden = append(req.overridden, "tools.strict")
+	}
+	if b.ParallelCalls != nil && !*b.ParallelCalls {
+		req.overridden = append(req.overridden, "parallel_tool_calls")
 	}
 	tools, err := json.Marshal(b.Tools)
 	if err != nil {

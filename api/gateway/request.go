@@ -46,8 +46,8 @@ type request struct {
 	stream, usage, logprobs, tokenIDs bool
 }
 
-// body has the fields that both kinds of request share. What is not here is ignored, as OpenAI's
-// servers do: user, metadata and the like.
+// body has the fields that both kinds of request share. Other fields are ignored, as most servers do: user,
+// metadata and the like.
 type body struct {
 	N                   *int            `json:"n"`
 	Stream              bool            `json:"stream"`
@@ -75,6 +75,13 @@ type body struct {
 	GuidedChoice      json.RawMessage    `json:"guided_choice"`
 	GuidedGrammar     json.RawMessage    `json:"guided_grammar"`
 	StructuredOutputs json.RawMessage    `json:"structured_outputs"`
+	Regex             json.RawMessage    `json:"regex"`
+	EBNF              json.RawMessage    `json:"ebnf"`
+	JSONSchema        json.RawMessage    `json:"json_schema"`
+	StructuralTag     json.RawMessage    `json:"structural_tag"`
+	AllowedTokenIDs   json.RawMessage    `json:"allowed_token_ids"`
+	BadWords          json.RawMessage    `json:"bad_words"`
+	UseBeamSearch     bool               `json:"use_beam_search"`
 }
 
 type streamOptions struct {
@@ -167,7 +174,8 @@ func (b *body) unsupported() error {
 		name string
 		raw  json.RawMessage
 	}{{"guided_json", b.GuidedJSON}, {"guided_regex", b.GuidedRegex}, {"guided_choice", b.GuidedChoice},
-		{"guided_grammar", b.GuidedGrammar}, {"structured_outputs", b.StructuredOutputs}} {
+		{"guided_grammar", b.GuidedGrammar}, {"structured_outputs", b.StructuredOutputs},
+		{"regex", b.Regex}, {"ebnf", b.EBNF}, {"json_schema", b.JSONSchema}, {"structural_tag", b.StructuralTag}} {
 		if given(f.raw) {
 			return invalid(f.name, "%s is not supported: the policy is sampled as it is, without a grammar", f.name)
 		}
@@ -232,6 +240,9 @@ func (b *body) foreign() []string {
 		{"logit_bias", len(b.LogitBias) > 0},
 		{"min_tokens", b.MinTokens != nil && *b.MinTokens > 0},
 		{"ignore_eos", b.IgnoreEOS},
+		{"allowed_token_ids", given(b.AllowedTokenIDs)},
+		{"bad_words", given(b.BadWords) && string(b.BadWords) != "[]"},
+		{"use_beam_search", b.UseBeamSearch},
 	} {
 		if f.asked {
 			names = append(names, f.name)

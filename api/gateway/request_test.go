@@ -50,7 +50,9 @@ func TestRefusedRequests(t *testing.T) {
 		{chat, with(`"tool_choice":"required"`), "tool_choice"}, {chat, with(`"tool_choice":{"type":"function"}`), "tool_choice"},
 		{chat, with(`"functions":[{}]`), "functions"}, {chat, with(`"chat_template":"x"`), "chat_template"},
 		{chat, with(`"chat_template_kwargs":{"enable_thinking":false}`), "chat_template_kwargs"},
-		{chat, with(`"continue_final_message":true`), "continue_final_message"},
+		{chat, with(`"continue_final_message":true`), "continue_final_message"}, {chat, with(`"add_generation_prompt":false`), "add_generation_prompt"},
+		{chat, with(`"truncate_prompt_tokens":9`), "truncate_prompt_tokens"}, {chat, with(`"regex":"a"`), "regex"}, {chat, with(`"ebnf":"a"`), "ebnf"},
+		{chat, with(`"json_schema":"{}"`), "json_schema"}, {completion, prompt(`"structural_tag":"{}"`), "structural_tag"},
 		{completion, `{}`, "prompt"}, {completion, `{"prompt":""}`, "prompt"}, {completion, `{"prompt":[]}`, "prompt"},
 		{completion, `{"prompt":["a","b"]}`, "prompt"}, {completion, `{"prompt":[[1],[2]]}`, "prompt"}, {completion, `{"prompt":[-1]}`, "prompt"},
 		{completion, `{"prompt":[1,"a"]}`, "prompt"}, {completion, `{"prompt":{}}`, "prompt"}, {completion, `{"prompt":[1.5]}`, "prompt"},
@@ -144,9 +146,9 @@ func TestOverridden(t *testing.T) {
 	r := says("abc")
 	r.overridden = []string{"temperature"}
 	h := newHouse(t, always(r))
-	body := `{"messages":[{"role":"user","content":"x"}],"frequency_penalty":0.5,"presence_penalty":0,"logit_bias":{"5":1},"seed":4}`
+	body := `{"messages":[{"role":"user","content":"x"}],"frequency_penalty":0.5,"presence_penalty":0,"logit_bias":{"5":1},"seed":4,"reasoning_effort":"low","bad_words":["a"],"allowed_token_ids":[],"use_beam_search":true}`
 	w := h.post("/v1/chat/completions", body)
-	if got := w.Header().Get(samplingHeader); w.Code != 200 || got != "temperature, frequency_penalty, logit_bias, seed" || !strings.Contains(w.Body.String(), `"overridden":["temperature","frequency_penalty","logit_bias","seed"]`) {
+	if got := w.Header().Get(samplingHeader); w.Code != 200 || got != "temperature, frequency_penalty, logit_bias, allowed_token_ids, bad_words, use_beam_search, seed, reasoning_effort" || !strings.Contains(w.Body.String(), `"overridden":["temperature","frequency_penalty","logit_bias","allowed_token_ids","bad_words","use_beam_search","seed","reasoning_effort"]`) {
 		t.Errorf("%d %q %s", w.Code, got, w.Body)
 	}
 	for _, mode := range []string{"refuse", "allow"} {
