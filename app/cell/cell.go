@@ -245,7 +245,7 @@ func (c *Cell) connect(ctx context.Context) (err error) {
 	}
 	merged, rules, err := origin.Adopt(c.opt.Run, c.Dir, header, c.Cfg)
 	if err == nil {
-		c.Cfg, c.Rules = merged, rules
+		c.Adopt(merged, rules)
 	}
 	return err
 }

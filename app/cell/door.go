@@ -112,7 +112,8 @@ func (d *door) Ready() error {
 // Status implements api.Plane, for what is in this process.
 func (d *door) Status() protocol.Status {
 	now := d.app.Now()
-	s := protocol.Status{Run: d.opt.Run, Cell: d.opt.Cell, State: *d.state.Load(), Version: loop.NoVersion, Steps: d.Cfg.Trainer.Steps, Policy: d.Cfg.Queue.Policy,
+	steps, policy := d.Aims()
+	s := protocol.Status{Run: d.opt.Run, Cell: d.opt.Cell, State: *d.state.Load(), Version: loop.NoVersion, Steps: steps, Policy: policy,
 		UptimeS: now.Sub(d.began).Seconds()}
 	s.Ledger.Balanced = true
 	if s.State == "starting" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/engine/fleet"
@@ -28,10 +29,12 @@ const ConfigFile = "config.yaml"
 
 // Parts are the running parts of one run of a document, in one directory.
 type Parts struct {
-	// Cfg is the resolved document, Dir the run's directory, Rules the loop's rules.
+	// Cfg is the resolved document, Dir the run's directory, Rules the loop's rules. Before the loop is there, Adopt may change
+	// them, and goroutines of others call Aims.
 	Cfg   config.Config
 	Dir   string
 	Rules loop.Config
+	aims  atomic.Pointer[aims]
 	logf  func(format string, args ...any) // tells the operator
 	// Task, Verdicts and HeldOut are of embedded engines, policy of engines that are servers: the others are nil.
 	Task     env.Task
@@ -78,7 +81,8 @@ type Greedy interface {
 // document leaves none behind; dir has the model of a run that goes on. It refuses to run code of the policy without a
 // boundary: see [UsableDriver]. New tells the operator through logf; nil tells no one.
 func New(cfg config.Config, dir string, rules loop.Config, logf func(format string, args ...any)) (*Parts, error) {
-	p := &Parts{Cfg: cfg, Dir: dir, Rules: rules, logf: logf}
+	p := &Parts{Dir: dir, logf: logf}
+	p.Adopt(cfg, rules)
 	if p.logf == nil {
 		p.logf = func(string, ...any) {}
 	}
@@ -88,6 +92,24 @@ func New(cfg config.Config, dir string, rules loop.Config, logf func(format stri
 		}
 	}
 	return p, p.prepare()
+}
+
+// aims are how many train steps a run is to make, and by which policy of its queue.
+type aims struct {
+	steps  int
+	policy string
+}
+
+// Adopt takes the settings that a run began with.
+func (p *Parts) Adopt(cfg config.Config, rules loop.Config) {
+	p.Cfg, p.Rules = cfg, rules
+	p.aims.Store(&aims{cfg.Trainer.Steps, cfg.Queue.Policy})
+}
+
+// Aims are the train steps that the run is to make, and the policy of its queue. Any goroutine may ask.
+func (p *Parts) Aims() (steps int, policy string) {
+	a := p.aims.Load()
+	return a.steps, a.policy
 }
 
 // prepare makes what needs no directory, so that a bad task leaves none behind.

@@ -156,7 +156,7 @@ const standbyAfter = 300 * time.Millisecond
 func (p *Plane) adopt(header trace.Header) error {
 	merged, rules, err := origin.Adopt(p.name, p.Dir, header, p.Cfg)
 	if err == nil {
-		p.Cfg, p.Rules = merged, rules
+		p.Adopt(merged, rules)
 	}
 	return err
 }

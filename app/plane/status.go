@@ -40,8 +40,9 @@ func (p *Plane) readiness() error {
 
 // Status implements api.Plane.
 func (p *Plane) Status() protocol.Status {
+	steps, policy := p.Aims()
 	s := protocol.Status{
-		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: p.Cfg.Trainer.Steps, Policy: p.Cfg.Queue.Policy,
+		Run: p.name, State: p.currentState(), Version: loop.NoVersion, Steps: steps, Policy: policy,
 		Writer: p.writerNow(), Recovery: p.recovered.Load(), Stall: p.stall.Load(), Held: p.held.Load(), Sync: p.synced.Load(), UptimeS: p.App.Now().Sub(p.Began).Seconds(),
 	}
 	if f := p.Forward(); f != nil && !f.Agrees {
