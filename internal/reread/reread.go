@@ -2,6 +2,8 @@
 package reread
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -60,14 +62,22 @@ func (v *Value[T]) look() {
 	if same(there, v.seen) {
 		return
 	}
-	v.seen = there
 	value, err := v.read()
+	if !passing(err) {
+		v.seen = there
+	}
 	if err != nil {
 		v.logf("%s has changed and cannot be used, so that the one before stays: %v", v.what, err)
 		return
 	}
 	v.value.Store(&value)
 	v.logf("%s has changed and was read again", v.what)
+}
+
+// passing reports whether reading may go well though no file changes: for want of descriptors, say.
+func passing(err error) bool {
+	_, is := errors.AsType[*fs.PathError](err)
+	return is && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 
 // stat says what is known of the files; nil for one that is not there.

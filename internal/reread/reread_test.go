@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -78,6 +79,41 @@ func TestChanges(t *testing.T) {
 		}
 		if len(log) != 4 || !strings.Contains(log[1], "it is broken") || slices.ContainsFunc(log, func(line string) bool { return !strings.HasPrefix(line, "the file has changed") }) {
 			t.Errorf("the log is %q, want a line for each change", log)
+		}
+	})
+}
+
+// A file that cannot be read for a moment, for want of descriptors say, is tried again though it changes no more.
+func TestPassingFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("one"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		failing := false
+		read := func() (string, error) {
+			if failing {
+				return "", &os.PathError{Op: "open", Path: path, Err: syscall.EMFILE}
+			}
+			text, err := os.ReadFile(path)
+			return string(text), err
+		}
+		v, err := New("the file", read, nil, path)
+		if err == nil {
+			err = os.WriteFile(path, []byte("another"), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		failing = true
+		time.Sleep(Every)
+		if got := v.Get(); got != "one" {
+			t.Errorf("%q", got)
+		}
+		failing = false
+		time.Sleep(Every)
+		if got := v.Get(); got != "another" {
+			t.Errorf("%q: the change is not seen any more", got)
 		}
 	})
 }
