@@ -233,6 +233,9 @@ func writeJSON(w http.ResponseWriter, reply any) {
 // is forgotten when the claim ends.
 func (g *Gateway) conversation(id string) (*conversation, error) {
 	ended, err := g.opt.Rollouts.Ended(id)
+	if err == nil && isClosed(ended) { // just now: it has a reason by now
+		ended, err = g.opt.Rollouts.Ended(id)
+	}
 	if err != nil {
 		return nil, err
 	}

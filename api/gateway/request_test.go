@@ -421,3 +421,28 @@ func TestTooLongForThePort(t *testing.T) {
 		}
 	}
 }
+
+// stopping ends its claims as it is asked, because its process stops.
+type stopping struct {
+	*port
+	asked bool
+}
+
+func (s *stopping) Ended(string) (<-chan struct{}, error) {
+	if s.asked {
+		return nil, protocol.Refuse(protocol.CodeUnavailable, "the control plane is stopping")
+	}
+	s.asked = true
+	ended := make(chan struct{})
+	close(ended)
+	return ended, nil
+}
+
+// A call that comes just as its rollout ends is told why.
+func TestACallAtTheEnd(t *testing.T) {
+	h := newHouse(t, always(says("abc")), func(o *Options) { o.Rollouts = &stopping{port: newPort(nil)} })
+	w := h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`)
+	if e := refusedAs(t, w); w.Code != 503 || e.Code != protocol.CodeUnavailable {
+		t.Errorf("%d %+v", w.Code, e)
+	}
+}

@@ -211,6 +211,9 @@ func (s *Source) chunks(w http.ResponseWriter, r *http.Request) {
 	left := c.size - int64(from)*ChunkBytes + int64(c.Chunks()-from)*headBytes
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(max(left, 0), 10))
+	if r.Method == http.MethodHead {
+		return
+	}
 	files, err := c.reopen()
 	if err != nil {
 		refuse(w, protocol.CodeNotFound, "version %d is not here any more: %v", c.Version, err)

@@ -402,3 +402,30 @@ func TestTornVersionIsFetchedAgain(t *testing.T) {
 	fetch(&transfer.Store{Dir: dir}, 5)
 	fetch(&transfer.Store{Dir: dir}, 0)
 }
+
+// HEAD of a version's chunks reads none of them.
+func TestHeadOfChunks(t *testing.T) {
+	dir, content := t.TempDir(), make([]byte, 1<<20)
+	file := filepath.Join(dir, "model.safetensors")
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	parts := []transfer.Part{{Name: "model.safetensors", Size: int64(len(content))}}
+	c, err := transfer.OpenCopy(7, "", manifestOf(t, dir, parts), parts, dir)
+	if err == nil {
+		err = os.Remove(file)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	source := &transfer.Source{}
+	source.Add(c)
+	response, err := http.Head(serve(t, source) + "/7/chunks?from=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK || response.ContentLength <= int64(len(content)) {
+		t.Errorf("%d, %d bytes", response.StatusCode, response.ContentLength)
+	}
+}
