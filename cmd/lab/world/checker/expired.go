@@ -53,6 +53,7 @@ func (c *check) checkExpired() {
 		}
 	}
 	e.stillWanted()
+	e.givenUpInVain()
 	e.overdue()
 	var leases []*lease
 	for _, l := range c.log.leases {

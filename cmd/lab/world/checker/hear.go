@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,14 +113,15 @@ type fileSaid struct {
 // named is a call that names a claim or a lease, beside those above.
 type named struct {
 	call
-	id      attemptID // of a claim
-	lease   int64     // of a lease
-	attempt int64
-	rank    int
-	kind    string // sample, touch, finish, completion, renew, ack, nack, publish
-	wanted  bool   // by the answer to a touch
-	outcome string
-	message string
+	id       attemptID // of a claim
+	lease    int64     // of a lease
+	attempt  int64
+	rank     int
+	kind     string // sample, touch, finish, completion, renew, ack, nack, publish
+	wanted   bool   // by the answer to a touch, as is unwanted
+	unwanted bool
+	outcome  string
+	message  string
 }
 
 // testimony is all that the exchanges say.
@@ -335,7 +337,8 @@ func (t *testimony) rollouts(at call, x *history.Exchange, parts []string) {
 		var reply struct {
 			Wanted bool `json:"wanted"`
 		}
-		n.wanted = t.read(at, x.Response, &reply) && reply.Wanted
+		answered := at.whole && at.status == http.StatusOK && t.read(at, x.Response, &reply)
+		n.wanted, n.unwanted = answered && reply.Wanted, answered && !reply.Wanted
 	}
 	t.names(at, x, n)
 }

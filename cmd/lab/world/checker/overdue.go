@@ -21,6 +21,21 @@ func (e *expiry) stillWanted() {
 	}
 }
 
+// givenUpInVain reports a touch that was told that its rollout is not wanted, though the attempt went on until nobody was heard of
+// who plays it.
+func (e *expiry) givenUpInVain() {
+	for i := range e.said.named {
+		n := &e.said.named[i]
+		a := e.log.attempts[n.id]
+		if !n.unwanted || a == nil || a.state != failed || a.reason != "timeout" {
+			continue
+		}
+		if ended, ok := e.log.earliest(e.clocks, a.ended); ok && ended > n.at+prompt {
+			e.fail(RuleExpired, n.line, "%s was told that %v is not wanted, and it ended for its silence %.3f s later, by event %d", n.host, a.id, seconds(ended-n.at), a.ended)
+		}
+	}
+}
+
 // writtenAgain is how long after a full disk has room a broker may refuse.
 const writtenAgain = 6 * second
 

@@ -111,6 +111,29 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
+// Who is told that a rollout is not wanted may drop it: it does not go on until its claim runs out.
+func TestGivenUpInVain(t *testing.T) {
+	id := attemptID{1, 0, 1}
+	for name, k := range map[string]struct {
+		touch  int64 // in seconds
+		state  string
+		reason string
+		want   string
+	}{
+		"ran out later":   {2, failed, "timeout", "was told that {1 0 1} is not wanted, and it ended for its silence 10.000 s later"},
+		"ran out before":  {14, failed, "timeout", ""},
+		"failed later":    {2, failed, "engine", ""},
+		"scored":          {2, scored, "", ""},
+		"under way still": {2, running, "", ""},
+	} {
+		a := &attempt{id: id, state: k.state, reason: k.reason, ended: 2}
+		c := &check{count: map[string]int{}, said: &testimony{named: []named{{call: call{host: "worker0", at: k.touch * second}, id: id, kind: "touch", unwanted: true}}}}
+		c.log = &ledger{c: c, times: []int64{0, second, 12 * second}, attempts: map[attemptID]*attempt{id: a}}
+		(&expiry{check: c, clocks: clocks{{}, {}}}).givenUpInVain()
+		found(t, name, c, k.want)
+	}
+}
+
 // Bodies of groups have the hash by which a lease or an announcement named them.
 func TestGroupBodies(t *testing.T) {
 	for name, k := range map[string]struct {
