@@ -272,7 +272,10 @@ var planeFigures = []figure{
 		emit(float64(s.Disk.SnapshotBytes), "snapshots")
 		emit(float64(s.Disk.WeightsBytes), "weights")
 	}},
-	one("headway_disk_max_bytes", "Bytes that log and payloads may take.", gauge, func(s protocol.Status) float64 { return float64(s.Disk.BytesMax) }),
+	{"headway_disk_max_bytes", "Bytes that the store may hold, by kind, of the kinds that have a bound.", gauge, []string{"kind"}, func(s protocol.Status, emit func(float64, ...string)) {
+		emit(float64(s.Disk.BytesMax-s.Disk.PayloadBytesMax), "log")
+		emit(float64(s.Disk.PayloadBytesMax), "payloads")
+	}},
 	one("headway_disk_full", "1 while writes wait for room.", gauge, func(s protocol.Status) float64 { return truth(s.Disk.Full) }),
 }
 

@@ -93,7 +93,7 @@ func read(dir string, now time.Time) (Run, bool) {
 	}
 	r.Command = command
 	log := trace.Path(dir)
-	r.Bytes, r.Changed = Size(dir), changed(log, filepath.Join(dir, steps.File))
+	r.Bytes, r.Changed = Size(dir), changed(log, filepath.Join(dir, steps.File), filepath.Join(dir, origin.AddressFile))
 	r.AgeS = max(0, now.Sub(r.Changed).Seconds())
 	if document, err := config.LoadRecorded(filepath.Join(dir, parts.ConfigFile)); err == nil {
 		r.Planned = document.Trainer.Steps
@@ -101,7 +101,11 @@ func read(dir string, now time.Time) (Run, bool) {
 	if line := steps.Newest(dir); line != nil {
 		r.Steps, r.Reward, r.Loss = line.Step, &line.Reward, &line.Loss
 	}
-	r.Ended, _ = trace.Ending(log)
+	if r.Ended, _ = trace.Ending(log); r.Ended == "" {
+		if _, finished := origin.FinishedAt(dir); finished {
+			r.Ended = loop.ReasonSteps.String()
+		}
+	}
 	var held bool
 	r.PID, held = holder(dir)
 	_, broken := os.Lstat(filepath.Join(dir, record.BrokenFile))
@@ -110,11 +114,11 @@ func read(dir string, now time.Time) (Run, bool) {
 		r.State = Running
 	case broken == nil:
 		r.State = Broken
-	case err != nil || info.Size() == 0:
+	case err == nil && info.Size() == 0:
 		r.State = Empty
 	case r.Ended == loop.ReasonSteps.String():
 		r.State = Complete
-	case r.Ended != "":
+	case r.Ended != "" || err != nil: // without a trace nobody knows how it ended
 		r.State = Stopped
 	default:
 		r.State = Died
@@ -122,18 +126,21 @@ func read(dir string, now time.Time) (Run, bool) {
 	return r, true
 }
 
-// madeBy says which command made a run directory, and whether it is one: it has the document and the trace
-// of a run. One of these alone may be of something else.
+// madeBy says which command made a run directory, and whether it is one: it has the document of a run, and its trace or what a
+// control plane keeps beside (store.trace may be none). One of these alone may be of something else.
 func madeBy(dir string) (command string, is bool) {
-	for _, path := range []string{filepath.Join(dir, parts.ConfigFile), trace.Path(dir)} {
-		if info, err := os.Lstat(path); err != nil || !info.Mode().IsRegular() {
-			return "", false
-		}
+	regular := func(path string) bool {
+		info, err := os.Lstat(path)
+		return err == nil && info.Mode().IsRegular()
 	}
-	switch made, _ := origin.Of(dir); made {
-	case origin.Run:
+	if !regular(filepath.Join(dir, parts.ConfigFile)) {
+		return "", false
+	}
+	traced := regular(trace.Path(dir))
+	switch made, _ := origin.Of(dir); {
+	case made == origin.Run && traced:
 		return "run", true
-	case origin.Serve:
+	case made == origin.Serve && (traced || regular(filepath.Join(dir, origin.AddressFile))):
 		return "serve", true
 	}
 	return "", false

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/headway-rl/headway/app/origin"
 	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/loop/trace"
@@ -25,7 +26,7 @@ func Old(all []Run, older time.Duration, keep int) (old []Run) {
 }
 
 // Remove removes a run directory with all that is in it. It refuses what is no run directory, and a run that a process
-// writes. It holds the run's locks meanwhile, so that the run cannot begin again. The document and the trace go last: a
+// writes. It holds the run's locks meanwhile, so that the run cannot begin again. The files by which it is known go last: a
 // removal that was interrupted leaves a run directory, which can be removed again.
 func Remove(dir string) error {
 	info, err := os.Lstat(dir)
@@ -45,7 +46,7 @@ func Remove(dir string) error {
 		return err
 	}
 	for _, entry := range entries {
-		if name := entry.Name(); name == parts.ConfigFile || name == "state" || trace.Is(name) {
+		if name := entry.Name(); name == parts.ConfigFile || name == origin.AddressFile || name == "state" || trace.Is(name) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(dir, entry.Name())); err != nil {

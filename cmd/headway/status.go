@@ -285,7 +285,7 @@ func (c *statusClient) refused(code int, text []byte) error {
 		if c.token == "" {
 			return failure.Run("name one with --token-file FILE, or in the variable HEADWAY_TOKEN", "%s asks for a token", c.base)
 		}
-		return failure.Run("take one of the server's token file; it reads the file at its start", "%s does not know the token", c.base)
+		return failure.Run("take one of the server's token file; a change of the file counts within 5 s", "%s does not know the token", c.base)
 	case protocol.CodeUnavailable:
 		return failure.Run("try again", "%s: %s", c.base, message)
 	}

@@ -258,7 +258,12 @@ func (v *topView) engines(room int) []string {
 	if len(all) == 0 || room < 2 {
 		return nil
 	}
-	lag := func(e protocol.Engine) loop.Version { return v.status.Version - e.Version }
+	lag := func(e protocol.Engine) loop.Version {
+		if e.Version < 0 { // it has loaded none
+			return 0
+		}
+		return v.status.Version - e.Version
+	}
 	if v.byLag {
 		slices.SortStableFunc(all, func(a, b protocol.Engine) int { return int(lag(b) - lag(a)) })
 	}
@@ -277,7 +282,11 @@ func (v *topView) engineRow(e protocol.Engine, lag loop.Version) string {
 		full = int(math.Round(cells * float64(e.Active) / float64(e.Slots)))
 	}
 	full = min(max(full, 0), cells)
-	line := clip(fmt.Sprintf("%-20s %-10s %-10s %8d %5d  %s%s %d/%d", clip(report.Plain(e.Name), 20), clip(report.Plain(e.Kind), 10), clip(report.Plain(e.State), 10), e.Version, lag,
+	version, behind := "–", "–"
+	if e.Version >= 0 {
+		version, behind = fmt.Sprint(e.Version), fmt.Sprint(lag)
+	}
+	line := clip(fmt.Sprintf("%-20s %-10s %-10s %8s %5s  %s%s %d/%d", clip(report.Plain(e.Name), 20), clip(report.Plain(e.Kind), 10), clip(report.Plain(e.State), 10), version, behind,
 		strings.Repeat("█", full), strings.Repeat("░", cells-full), e.Active, e.Slots), v.width)
 	if e.State == "lost" || e.State == "quarantined" {
 		return v.styles.warm.Render(line)
