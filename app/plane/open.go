@@ -16,6 +16,7 @@ import (
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/private"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -146,7 +147,7 @@ func (p *Plane) damageHint(err error) string {
 	if !errors.Is(err, jetstream.ErrLogDamaged) || !p.Cfg.Store.NATS.Inside() || p.Cfg.Store.Trace != "full" {
 		return ""
 	}
-	return fmt.Sprintf("headway restore-log %s writes the log anew from its mirror, and keeps the damaged one", p.Dir)
+	return fmt.Sprintf("headway restore-log %s writes the log anew from its mirror, and keeps the damaged one", printable.Word(p.Dir))
 }
 
 // standbyAfter is how long the lease may take before this process counts as a standby.

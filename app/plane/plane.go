@@ -24,6 +24,7 @@ import (
 	"github.com/headway-rl/headway/engine/collective"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
@@ -345,6 +346,8 @@ func (p *Plane) summary(err error, print func(protocol.Status) error) error {
 	}
 	staleness := fmt.Sprintf("staleness %.2f", s.Staleness.Mean)
 	switch {
+	case s.Ledger.Trained > 0 && s.Throughput.Steps == 0:
+		staleness = "no train step since the start"
 	case s.Ledger.Trained > 0:
 	case s.Trainer.State == "absent" && s.Trainer.Name == "":
 		staleness = "no trainer came"
@@ -362,7 +365,7 @@ func FinishedHint(dir string) string {
 		if _, err := os.Stat(filepath.Join(dir, parts.HostedDir)); err == nil {
 			return filepath.Join(dir, parts.HostedDir) + " has where the service keeps its versions"
 		}
-		return "headway weights " + dir + " lists its versions"
+		return "headway weights " + printable.Word(dir) + " lists its versions"
 	}
-	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", dir, dir)
+	return fmt.Sprintf("headway view %s shows it in a browser; headway diagnose %s says what would make it faster or fresher", printable.Word(dir), printable.Word(dir))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/explain/foreign"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -90,7 +91,7 @@ func (c *diagnoseCmd) kind() (int, error) {
 			return 0, err
 		}
 		if kind != kindForeign {
-			return 0, failure.Usage("headway diagnose "+path+" alone, or headway compare "+strings.Join(c.Paths, " "),
+			return 0, failure.Usage("headway diagnose "+printable.Word(path)+" alone, or headway compare "+strings.Join(c.Paths, " "),
 				"%s is a run of Headway: a diagnosis is of one run, and several paths are the files of one log of another framework", path)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/headway-rl/headway/config"
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/observe/attribution"
 	"github.com/headway-rl/headway/observe/control"
 	"github.com/headway-rl/headway/observe/metrics"
@@ -56,7 +57,7 @@ func (e *ending) reportRun(r runReport, res live.Result) report.Run {
 		QueueLever: queueLever(e.Cfg), Source: largestSource(e.Cfg, r.Attribution), Window: report.WindowText(int(e.Warmup())), OffPolicyNote: newClipLimits(e.Cfg.Trainer).note(),
 		Summary: fmt.Sprintf("%s trained by GRPO, %s, %d train steps in %.0f s. Figures are of the %d steps after %d of warm-up.",
 			e.Task.Name(), e.Cfg.Schedule, r.Steps, r.WallS, s.Steps, e.Warmup()),
-		Next: []report.Row{{Name: "next", Value: "headway diagnose " + e.Dir}, {Value: "headway view " + e.Dir}},
+		Next: []report.Row{{Name: "next", Value: "headway diagnose " + printable.Word(e.Dir)}, {Value: "headway view " + printable.Word(e.Dir)}},
 	}
 	run.Ledger, run.Settings, run.Files = e.ledgerRows(r), e.settingRows(), e.fileRows(r)
 	if s.Steps == 0 {
@@ -222,7 +223,7 @@ func queueLever(c config.Config) string {
 // fileRows say where everything is.
 func (e *ending) fileRows(r runReport) []report.Row {
 	return []report.Row{
-		{Name: "run directory", Value: e.Dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + e.Dir},
+		{Name: "run directory", Value: e.Dir}, {Name: "trace", Value: r.Trace, Note: "headway replay " + printable.Word(e.Dir)},
 		{Name: "report", Value: filepath.Join(e.Dir, reportFile)}, {Name: "metrics", Value: filepath.Join(e.Dir, steps.File)},
 		{Name: "samples", Value: filepath.Join(e.Dir, "samples")}, {Name: "weights", Value: filepath.Join(e.Dir, "weights")},
 	}

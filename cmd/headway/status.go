@@ -23,6 +23,7 @@ import (
 	"github.com/headway-rl/headway/app/plane"
 	"github.com/headway-rl/headway/internal/failure"
 	"github.com/headway-rl/headway/internal/pause"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/observe/report"
 )
 
@@ -155,7 +156,7 @@ func serverURL(given string) (base *url.URL, run string, err error) {
 		given, run = said.URL, said.Run
 	} else if info, err := os.Stat(given); err == nil && info.IsDir() {
 		if made, _ := origin.Of(given); made == origin.Run {
-			return nil, "", failure.Usage("headway view "+given+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
+			return nil, "", failure.Usage("headway view "+printable.Word(given)+" shows it in a browser, while it goes on too; headway diagnose judges it", "%s is a run of headway run, which has no control plane", given)
 		}
 		return nil, "", failure.Usage(hint, "%s has no %s: no control plane was started there", given, origin.AddressFile)
 	}
@@ -225,7 +226,7 @@ func (c *statusClient) get(ctx context.Context) (protocol.Status, []byte, error)
 		if err := c.hasFinished(); err != nil {
 			return status, nil, err
 		}
-		return status, nil, failure.Run("headway view "+c.dir+" shows it in a browser", "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, report.Plain(status.Run), c.base)
+		return status, nil, failure.Run(plane.FinishedHint(c.dir), "run %s does not go on: run %s answers at %s now, where its control plane listened", c.run, report.Plain(status.Run), c.base)
 	}
 	return status, text, nil
 }
@@ -240,7 +241,7 @@ func (c *statusClient) unreachable(err error) error {
 		if err := c.hasFinished(); err != nil {
 			return err
 		}
-		return failure.Run("headway view "+c.dir+" shows it in a browser; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s: %w", c.run, c.base, syscall.ECONNREFUSED)
+		return failure.Run(plane.FinishedHint(c.dir)+"; headway serve with its document goes on with it", "run %s does not go on: nothing listens at %s: %w", c.run, c.base, syscall.ECONNREFUSED)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return failure.Run("start one with headway serve, or name its address: headway "+c.command+" http://HOST:PORT", "nothing listens at %s: %w", c.base, syscall.ECONNREFUSED)
 	case errors.As(err, &name):

@@ -11,6 +11,7 @@ import (
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/weights"
@@ -86,7 +87,7 @@ func printVersion(w io.Writer, m weights.Manifest, derived []weights.Derived) er
 // weightsError says what can be done about a version that cannot be read.
 func weightsError(dir string, err error) error {
 	if errors.Is(err, weights.ErrNotFound) {
-		return failure.Run("headway weights "+dir+" lists the versions that there are", "%w", err)
+		return failure.Run("headway weights "+printable.Word(dir)+" lists the versions that there are", "%w", err)
 	}
 	return failure.Run("", "%w", err)
 }

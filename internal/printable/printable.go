@@ -54,3 +54,12 @@ func Lines(text string) string {
 func Message(text string) string {
 	return strings.ReplaceAll(Lines(text), "\n", "\n    ")
 }
+
+// Word is a text as one word of a shell's command, without quotes where it needs none.
+func Word(text string) string {
+	plain := func(c rune) bool { return c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_-./:@%+,=", c)) }
+	if text != "" && strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+}

@@ -1,6 +1,7 @@
 package printable
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 )
@@ -37,5 +38,18 @@ func TestMessage(t *testing.T) {
 		if got := Message(text); got != want {
 			t.Errorf("%q is logged as %q, want %q", text, got, want)
 		}
+	}
+}
+
+// A printed command works as it stands.
+func TestWord(t *testing.T) {
+	for _, text := range []string{"runs/r-1", "", "two words", "it's", `x<b>y & "q"`, "$HOME", "é", "~", "a\\b"} {
+		out, err := exec.Command("sh", "-c", "printf %s "+Word(text)).Output()
+		if err != nil || string(out) != text {
+			t.Errorf("%q is read as %q, %v", text, out, err)
+		}
+	}
+	if Word("runs/r-1") != "runs/r-1" {
+		t.Error("a plain path is quoted")
 	}
 }
