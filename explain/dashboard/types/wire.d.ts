@@ -26,7 +26,7 @@ export interface Ledger {
 export interface QueueState { groups: number; capacity_groups: number; held_groups: number; open_groups: number; batch_groups: number }
 /** What the status of a control plane has of its cells. */
 export interface Bound { name: string; held: number; max: number; binding: boolean; refused: number }
-export interface Cell { name: string; build?: string; incarnation?: number; silent_s: number; engines: number; slots: number; bounds?: Bound[] }
+export interface Cell { name: string; build?: string; incarnation?: number; silent_s: number; engines: number; slots: number; away?: boolean; bounds?: Bound[] }
 export interface Limit { name: string; held: number; max: number; processes: number; fullest: string; share: number; one_more: number }
 export interface EngineState { name: string; cell?: string; state: string; version: number; active: number; slots: number }
 export interface Predicted { before_mean: number | null; closed_form_mean: number | null; pqs: number | null; iqs: number | null; period_s: number | null }

@@ -4,7 +4,7 @@ import { Plot } from "../core/plot.js";
 import { Card, Empty, Figure, Pairs, StackBar } from "../core/parts.js";
 import { SOURCES, idleColour, sourceColour, versionColour } from "../core/colour.js";
 import { count, fixed, known, lasting, many, percent, short, signed, version, words } from "../core/format.js";
-import { QueueHealth, over } from "./overview_health.js";
+import { QueueHealth, over, slotsOf } from "./overview_health.js";
 import { QueuePlot } from "./queue_plot.js";
 import { CellsCard } from "./overview_cells.js";
 import { ControlCard, targetLines } from "./overview_control.js";
@@ -46,7 +46,7 @@ function Body({ context }) {
     <${EnginesCard} summary=${summary} />`;
 }
 
-const decimals = (/** @type {number | null | undefined} */ n) => fixed(n, 2);
+const decimals = (/** @type {number | null | undefined} */ n) => fixed(n, 2), thousandths = (/** @type {number | null | undefined} */ n) => fixed(n, 3);
 
 /** @type {import("../core/plot.js").Line[]} */
 const REWARD = [
@@ -56,10 +56,10 @@ const REWARD = [
 
 /** @param {{ context: Context }} props */
 function RewardCard({ context }) {
-  const { reward, held_out, held_out_step, signal } = /** @type {Summary} */ (context.summary.value);
-  const held = held_out === null ? "no held-out evaluation yet" : `held-out ${fixed(held_out, 3)} at step ${count(held_out_step)}`;
+  const { reward, held_out, held_out_step, signal, ended } = /** @type {Summary} */ (context.summary.value);
+  const held = held_out === null ? ended ? "no held-out evaluation in the trace" : "no held-out evaluation yet" : `held-out ${fixed(held_out, 3)} at step ${count(held_out_step)}`;
   return html`<${Card} title="Reward" say=${held}>
-    <${Plot} context=${context} title="Reward over train steps" height=${215} format=${decimals} lines=${held_out === null ? REWARD.slice(0, 1) : REWARD} />
+    <${Plot} context=${context} title="Reward over train steps" height=${215} format=${thousandths} lines=${held_out === null ? REWARD.slice(0, 1) : REWARD} />
     <p class="small quiet">first ${fixed(reward.first, 3)} · best ${fixed(reward.best, 3)} · last ${fixed(reward.last, 3)}
       ${signal.solve_rate > 0 && html` · solved ${percent(signal.solve_rate)} of rollouts, ${percent(signal.all_solved_share)} of groups whole, ${percent(signal.none_solved_share)} not at all`}</p></${Card}>`;
 }
@@ -215,7 +215,7 @@ function EnginesCard({ summary }) {
   const engines = summary.engines ?? [];
   const versions = engines.map(engine => engine.version).filter(v => v >= 0);
   const oldest = Math.min(...versions, summary.version), newest = Math.max(...versions, summary.version);
-  const active = engines.reduce((sum, engine) => sum + engine.active, 0), slots = engines.reduce((sum, engine) => sum + engine.slots, 0);
+  const active = engines.reduce((sum, engine) => sum + engine.active, 0), slots = slotsOf(engines);
   const shown = engines.slice(0, 64), cells = engines.some(engine => engine.cell);
   return html`<${Card} title="Engines" say=${engines.length ? `${many(engines.length, "engine")}, ${count(active)} of ${many(slots, "slot")} busy` : ""}>
     ${engines.length === 0 ? html`<${Empty} title="No engine has joined."></${Empty}>` : html`<div class="scroll" tabindex="0" role="region" aria-label="Table of engines"><table>

@@ -30,15 +30,16 @@ function fullest(bounds) {
   return shares.reduce((/** @type {{ name: string, share: number } | null} */ most, b) => most && most.share >= b.share ? most : b, null);
 }
 
-/** @param {number} silent @returns {[string, string]} */
-function heard(silent) {
+/** @param {number} silent @param {boolean} away @returns {[string, string]} */
+function heard(silent, away) {
+  if (away) return ["away", ""]; // its engines were given back
   if (silent < 0) return ["not heard of yet", "bad"];
   return [lasting(silent) + " ago", silent < LATE_S ? "" : silent < LOST_S ? "warn" : "bad"];
 }
 
-/** @param {{ name: string, silent: number | null, engines: number, slots: number, bounds: Bound[], title?: string }} props */
-function Row({ name, silent, engines, slots, bounds, title }) {
-  const [text, look] = silent === null ? ["–", ""] : heard(silent);
+/** @param {{ name: string, silent: number | null, engines: number, slots: number, bounds: Bound[], away?: boolean, title?: string }} props */
+function Row({ name, silent, away = false, engines, slots, bounds, title }) {
+  const [text, look] = silent === null ? ["–", ""] : heard(silent, away);
   const most = fullest(bounds);
   return html`<tr title=${title}><td>${name}</td><td class=${look}>${text}</td><td class="number">${count(engines)}</td><td class="number">${count(slots)}</td>
     <td>${most && most.share > 0 ? html`<span class="stack engine-load" aria-hidden="true"><i style=${{ "--swatch": most.share < 0.8 ? "var(--accent)" : "var(--bad)", width: Math.min(100, 100 * most.share) + "%" }}></i></span> ${percent(most.share)} of ${boundName(most.name)}` : bounds.length ? "nothing taken" : "–"}</td></tr>`;
@@ -61,12 +62,12 @@ export function CellsCard({ context }) {
   const cells = asked.data?.cells ?? [];
   if (!cells.length) return html`<${Card} title="Cells"><${Empty} title=${asked.error || (ended ? "The run has ended." : "The control plane is asked.")}></${Empty}></${Card}>`;
   const own = (context.summary.value?.engines ?? []).filter(engine => !engine.cell);
-  const there = cells.filter(cell => cell.silent_s >= 0 && cell.silent_s < LOST_S).length;
-  return html`<${Card} title="Cells" say=${there === cells.length ? `${many(there, "cell")}, all heard` : html`<span class="bad">${count(there)} of ${many(cells.length, "cell")} heard</span>`}>
+  const wanted = cells.filter(cell => !cell.away), there = wanted.filter(cell => cell.silent_s >= 0 && cell.silent_s < LOST_S).length;
+  return html`<${Card} title="Cells" say=${there === wanted.length ? `${many(there, "cell")}, all heard` : html`<span class="bad">${count(there)} of ${many(wanted.length, "cell")} heard</span>`}>
     <div class="scroll" tabindex="0" role="region" aria-label="Table of processes"><table>
       <thead><tr><th>process</th><th>heard</th><th class="number">engines</th><th class="number">slots</th><th>fullest bound</th></tr></thead>
       <tbody><${Row} name="control plane" silent=${null} engines=${own.length} slots=${own.reduce((sum, engine) => sum + engine.slots, 0)} bounds=${asked.data.bounds ?? []} />
-        ${cells.slice(0, SHOWN).map(cell => html`<${Row} key=${cell.name} name=${cell.name} silent=${cell.silent_s} engines=${cell.engines} slots=${cell.slots} bounds=${cell.bounds ?? []} title=${cell.build} />`)}</tbody></table></div>
+        ${cells.slice(0, SHOWN).map(cell => html`<${Row} key=${cell.name} name=${cell.name} silent=${cell.silent_s} away=${cell.away} engines=${cell.engines} slots=${cell.slots} bounds=${cell.bounds ?? []} title=${cell.build} />`)}</tbody></table></div>
     ${cells.length > SHOWN && html`<p class="small quiet">and ${many(cells.length - SHOWN, "more cell")}</p>`}
     ${asked.data.limits?.length > 0 && html`<${First} limit=${asked.data.limits[0]} />`}
     ${asked.error && html`<p class="small bad" role="alert">${asked.error}</p>`}</${Card}>`;

@@ -8,6 +8,9 @@ import { count, fixed, lasting, percent, short, signed } from "../core/format.js
 /** Which side of the queue each binding word belongs to. @type {Record<string, "production" | "consumption" | "both">} */
 const SIDES = { rollout: "production", environment: "production", sandbox: "production", verifier: "production", scorer: "production", prefill: "production", train: "consumption", sync: "consumption", validation: "consumption", admission: "both" };
 
+/** The slots of the engines that are there: those that are away are in no share. @param {import("../../types/wire.js").EngineState[]} engines */
+export function slotsOf(engines) { return engines.reduce((sum, engine) => sum + (engine.state === "away" ? 0 : engine.slots), 0); }
+
 /** Which train steps the figures are of. @param {Summary["health"]} health */
 export function over({ from_step, to_step, window_s }) {
   return to_step > 0 ? `over ${from_step < to_step ? `train steps ${count(from_step)} to ${count(to_step)}` : `train step ${count(to_step)}`}, ${lasting(window_s)}` : "no train step yet";
@@ -41,7 +44,7 @@ function Arrow({ text, more }) {
 /** @param {{ summary: Summary, binds: string }} props */
 function Production({ summary, binds }) {
   const { health, latency, engines } = summary;
-  const active = (engines ?? []).reduce((sum, engine) => sum + engine.active, 0), slots = (engines ?? []).reduce((sum, engine) => sum + engine.slots, 0);
+  const active = (engines ?? []).reduce((sum, engine) => sum + engine.active, 0), slots = slotsOf(engines ?? []);
   return html`<div class=${"station" + (binds ? " binds" : "")}>
     <span class="name"><span>Production</span>${binds && html`<span class="badge">▲ ${binds} binds</span>`}</span>
     <span class="rate">${rate(health, health.production_rollouts_per_s)} <small>rollouts/s finished</small></span>
