@@ -3,6 +3,7 @@ package remote
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -197,4 +198,39 @@ func TestClockLeaps(t *testing.T) {
 			t.Errorf("status %+v", st)
 		}
 	})
+}
+
+// TestGivenUp: what the runtime gives up because its process ends is not said to count for nothing, though its reward has
+// been accepted, and though nobody has said that the process stops.
+func TestGivenUp(t *testing.T) {
+	for name, k := range map[string]struct {
+		state state
+		why   error
+		want  outcomeKind
+	}{
+		"claimed, ended":    {stateClaimed, port.ErrEnded, outcomeStopped},
+		"claimed, aborted":  {stateClaimed, context.Canceled, outcomeUnwanted},
+		"accepted, ended":   {stateAccepted, port.ErrEnded, outcomeUnlogged},
+		"accepted, aborted": {stateAccepted, context.Canceled, outcomeFinished},
+		"returned, ended":   {stateReturned, port.ErrEnded, outcomeUnlogged},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := open(t, nil)
+				p := play(t, e, id(1, 0, 1))
+				c := claim(t, e, "w")
+				e.mu.Lock()
+				s := e.sessions[c.ID]
+				s.state = k.state
+				e.giveUp(s, fmt.Errorf("the cell: %w", k.why))
+				was := e.past.find(c.ID)
+				e.mu.Unlock()
+				if was == nil || was.kind != k.want {
+					t.Errorf("it is %+v, want %v", was, k.want)
+				}
+				p.cancel()
+				<-p.done
+			})
+		})
+	}
 }

@@ -145,12 +145,13 @@ func (e *Dispatcher) supersede(old, by *session) {
 // or is played again by the process that goes on.
 func (e *Dispatcher) giveUp(s *session, err error) {
 	s.err = err
+	stops := e.stopping() || errors.Is(err, port.ErrEnded)
 	switch {
-	case s.state < stateAccepted && (e.stopping() || errors.Is(err, port.ErrEnded)):
+	case s.state < stateAccepted && stops:
 		e.end(s, outcome{kind: outcomeStopped})
 	case s.state < stateAccepted:
 		e.end(s, outcome{kind: outcomeUnwanted, reason: "the loop has given it up"})
-	case e.stopping():
+	case stops:
 		e.end(s, outcome{kind: outcomeUnlogged})
 	default:
 		e.end(s, outcome{kind: outcomeFinished})
@@ -163,12 +164,8 @@ func (e *Dispatcher) attend(ctx context.Context, s *session) {
 	s.detach = context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		switch {
-		case s.state != stateReturned:
-		case errors.Is(context.Cause(ctx), port.ErrEnded):
-			e.end(s, outcome{kind: outcomeUnlogged})
-		default:
-			e.giveUp(s, nil)
+		if s.state == stateReturned {
+			e.giveUp(s, context.Cause(ctx))
 		}
 	})
 }
