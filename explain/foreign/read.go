@@ -211,7 +211,7 @@ func (c *collector) Row(r Row) error {
 	if c.framework.Part != nil {
 		part = c.framework.Part(r)
 	}
-	step, stepped := c.step(&r)
+	step, number, stepped := c.step(&r)
 	values := r.Values
 	if part != "" {
 		values = make(map[string]float64, len(r.Values))
@@ -237,13 +237,13 @@ func (c *collector) Row(r Row) error {
 		return nil
 	}
 	if !stepped {
-		step = c.nextStep[r.File]
+		step, number = c.nextStep[r.File], c.nextStep[r.File]
 		c.nextStep[r.File]++
 		c.Warn(r.File, r.Line, "a row says no step; rows without one are counted")
 	}
 	c.zone(&r)
 	c.table.from(r)
-	if c.table.add(step, r.TimeS, values) {
+	if c.table.add(step, number, r.TimeS, values) {
 		c.tick(r)
 	}
 	return nil
@@ -257,22 +257,34 @@ func (c *collector) partKey(part, key string) string {
 	return key
 }
 
-// step returns a row's train step. A row that lacks the framework's own count, while others of its file have
+// step returns a row's train step, and the number of its figures within: those of another number are averaged. A row that lacks the framework's own count, while others of its file have
 // it, was logged beside the steps: it belongs to the one before it, of which it is not the time.
-func (c *collector) step(r *Row) (int64, bool) {
+func (c *collector) step(r *Row) (step, number int64, stepped bool) {
 	for _, key := range c.framework.StepKeys {
 		if value, there := r.Values[key]; there && finite(value) {
 			c.counted[r.File] = int64(value)
-			return int64(value), true
+			return int64(value), int64(value), true
+		}
+	}
+	last, counted := c.counted[r.File]
+	if c.framework.Micro != nil {
+		number, each, is := c.framework.Micro(*r, Values{config: c.config})
+		switch {
+		case is && each >= 1:
+			return floorDivide(number, int64(each)), number, true
+		case is && counted: // a step of one has its number, and one of several is behind the count of steps
+			return min(number, last), number, true
+		case is:
+			return number, number, true
 		}
 	}
 	if len(c.framework.StepKeys) > 0 {
 		r.TimeS = 0
 	}
-	if step, there := c.counted[r.File]; there {
-		return step, true
+	if counted {
+		return last, last, true
 	}
-	return r.Step, r.HasStep
+	return r.Step, r.Step, r.HasStep
 }
 
 // zone has a clock whose zone is unknown give way to one that is known.

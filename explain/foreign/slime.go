@@ -1,13 +1,17 @@
 package foreign
 
-import "strings"
+import (
+	"math"
+	"strings"
+)
 
 // slime is slime. Its rows carry the rollout's number, from 0; wandb's own step counts calls of two processes.
 var slime = &Framework{
 	Name: "slime", Title: "slime",
 	Marks:        []string{"perf/train_wait_time", "perf/wait_time_ratio", "perf/actor_train_time", "perf/rollout_time", "perf/longest_sample_tokens_per_sec", "train/train_rollout_logprob_abs_diff"},
 	MarkSettings: []string{"sglang_server_concurrency", "num_steps_per_rollout", "update_weights_interval"},
-	StepKeys:     []string{"rollout/step", "train/step"},
+	StepKeys:     []string{"rollout/step"},
+	Micro:        slimeMicro,
 	Queue:        slimeRule,
 	Settings: []SettingRule{
 		{Setting: GroupSize, Settings: []string{"n_samples_per_prompt"}},
@@ -43,12 +47,43 @@ var slime = &Framework{
 		"tail_multiplier": {Why: "perf/request/e2e_latency is of single requests, and the longest of a group is not logged"},
 	},
 	Notes: []string{
-		"wandb.log is called without a step, by the rollout's process and by the trainer's: the step is rollout/step or train/step",
-		"a step here is a rollout (rollout_batch_size prompts), whatever num_steps_per_rollout makes of it",
+		"wandb.log is called without a step, by the rollout's process and by the trainer's: the step is rollout/step, or train/step ÷ num_steps_per_rollout",
+		"a step here is a rollout (rollout_batch_size prompts): figures of its num_steps_per_rollout train steps are averaged",
 		"perf/train_wait_time has the weight update in it: it is taken off",
 		"queue_warm= and queue_left= stand only in the console's text, in groups",
 		"with the fully asynchronous rollout function sglang_server_concurrency counts groups, else rollouts",
 	},
+}
+
+// slimeMicro numbers the trainer's rows, which count train steps. With wandb_always_use_train_step rollout/step counts them,
+// too, and none is divided.
+func slimeMicro(r Row, v Values) (number int64, each float64, is bool) {
+	number = r.Step
+	if at, there := r.Values["train/step"]; there && finite(at) {
+		number = int64(at)
+	} else if !r.HasStep || !holdsPrefix(r.Values, "train/") {
+		return 0, 0, false
+	}
+	if always, _ := v.Config("wandb_always_use_train_step"); always != 0 {
+		return number, 0, true
+	}
+	if each, known := v.Config("num_steps_per_rollout"); known {
+		return number, each, true
+	}
+	made, ok := configProduct("rollout_batch_size", "n_samples_per_prompt")(v)
+	if taken, known := v.Config("global_batch_size"); ok && known && taken > 0 {
+		each = math.Floor(made / taken)
+	}
+	return number, each, true
+}
+
+func holdsPrefix(values map[string]float64, prefix string) bool {
+	for key := range values {
+		if strings.HasPrefix(key, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // slimeRule: nothing is started while enough is ready. Our preset is slime's partial rollout.

@@ -112,8 +112,9 @@ func fits(pattern, key string) bool {
 	}
 }
 
-// add puts a row's values under a step. It reports whether any was known.
-func (t *table) add(step int64, timeS float64, values map[string]float64) bool {
+// add puts a row's values under a step. It reports whether any was known. A number tells the rows of a step apart whose
+// values are averaged; the later of one number wins.
+func (t *table) add(step, number int64, timeS float64, values map[string]float64) bool {
 	var at *entry
 	sums := map[int]float64{}
 	for key, value := range values {
@@ -126,7 +127,7 @@ func (t *table) add(step int64, timeS float64, values map[string]float64) bool {
 			at = t.entry(step)
 		}
 		if there {
-			t.put(at, column, step, value)
+			t.put(at, column, number, value)
 		}
 		for _, pattern := range fitting {
 			sums[pattern] += value
@@ -137,7 +138,7 @@ func (t *table) add(step int64, timeS float64, values map[string]float64) bool {
 		return false
 	}
 	for column, value := range sums {
-		t.put(at, column, step, value)
+		t.put(at, column, number, value)
 	}
 	if timeS != 0 && !(timeS < at.timeS) { // of several processes the one that was last with the step
 		at.timeS = timeS
@@ -186,7 +187,7 @@ func (t *table) entry(step int64) *entry {
 	return at
 }
 
-// put sets a cell: the later value of one step wins, those of different steps add up.
+// put sets a cell: the later value of one step, or number within it, wins; those of different ones add up.
 func (t *table) put(at *entry, column int, step int64, value float64) {
 	c := &at.cells[column]
 	if c.count > 0 && c.step == step {
