@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -114,13 +115,19 @@ func arealAdjust(v Values, log *Log) {
 		return
 	}
 	perStep := int(batch / size)
-	groups = arealAccepted(groups)
+	if log.droppedTimes { // which group was the first of step 0 is lost
+		return
+	}
+	groups = arealAccepted(groups, log.dropped)
 	split := map[int][]arealGroup{}
 	for i := range log.Series {
 		step := &log.Series[i]
 		from := int(step.Step) * perStep
 		if step.Steps != 1 || from < 0 || from+perStep > len(groups) {
 			continue
+		}
+		if slices.ContainsFunc(groups[from:from+perStep], func(g arealGroup) bool { return g.oldest < 0 }) {
+			continue // its versions were left out
 		}
 		if arealStep(log, step, groups[from:from+perStep]) {
 			split[i] = groups[from : from+perStep]
@@ -203,6 +210,9 @@ func arealJoin(log *Log) []arealGroup {
 	var groups []arealGroup
 	for _, name := range order {
 		h := found[name]
+		if log.dropped && len(h.dumps) < len(h.sessions) {
+			h.dumps = nil // some were left out
+		}
 		g := arealGroup{oldest: -1}
 		for i := range max(len(h.sessions), len(h.dumps)) {
 			r := Rollout{Group: name}
@@ -226,11 +236,12 @@ func arealJoin(log *Log) []arealGroup {
 	return groups
 }
 
-// arealAccepted puts groups in the order in which they were accepted: that of their last rollouts.
-func arealAccepted(groups []arealGroup) []arealGroup {
+// arealAccepted puts groups in the order in which they were accepted: that of their last rollouts. Groups whose dumps were
+// dropped keep their place.
+func arealAccepted(groups []arealGroup, dropped bool) []arealGroup {
 	out := make([]arealGroup, 0, len(groups))
 	for _, g := range groups {
-		if g.endS > 0 && g.oldest >= 0 {
+		if g.endS > 0 && (g.oldest >= 0 || dropped) {
 			out = append(out, g)
 		}
 	}

@@ -18,6 +18,7 @@ func (c *collector) log(found *files) (*Log, error) {
 	log := &Log{Framework: c.framework.Name, Files: found.paths(), Definition: c.framework.Definition,
 		Missing: []Missing{}, Inferred: []string{}, Warnings: []Warning{},
 		Rollouts: append(c.rollouts[c.oldest:len(c.rollouts):len(c.rollouts)], c.rollouts[:c.oldest]...)}
+	log.dropped, log.droppedTimes = c.dropped, c.droppedTimes
 	inferred := map[string]string{}
 	values := Values{table: c.table, config: c.config, found: &log.Settings}
 	c.settings(log, values, inferred)

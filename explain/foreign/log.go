@@ -49,7 +49,12 @@ type Log struct {
 
 	// clockS is the time of the series' zero on the clock of the files, 0 where it has none or one of an unknown zone.
 	clockS float64
+	// dropped says that older rollouts than those kept were left out, droppedTimes that some of them had times.
+	dropped, droppedTimes bool
 }
+
+// tooManyRollouts warns of rollouts beyond RolloutsMax.
+const tooManyRollouts = "more single rollouts than are kept: the oldest are left out, and what only they say of early steps"
 
 // RolloutsMax is how many single rollouts are kept of a log.
 const RolloutsMax = 1 << 18

@@ -174,18 +174,20 @@ type collector struct {
 	config    map[string]string
 	rollouts  []Rollout // a ring, once full
 	oldest    int
-	warnings  []*Warning
-	warned    map[string]*Warning
-	done      int64
-	total     int64
-	shown     int64
-	clock     map[string]float64 // the last time of each file
-	zero      float64            // the first time of all
-	local     bool               // the clocks so far are of an unknown zone
-	stepped   bool               // whether rows say their steps
-	unknown   []string           // see unknownKeys
-	nextStep  map[string]int64
-	counted   map[string]int64 // the last step of each file by the framework's own count
+	// dropped is Log.dropped, droppedTimes Log.droppedTimes.
+	dropped, droppedTimes bool
+	warnings              []*Warning
+	warned                map[string]*Warning
+	done                  int64
+	total                 int64
+	shown                 int64
+	clock                 map[string]float64 // the last time of each file
+	zero                  float64            // the first time of all
+	local                 bool               // the clocks so far are of an unknown zone
+	stepped               bool               // whether rows say their steps
+	unknown               []string           // see unknownKeys
+	nextStep              map[string]int64
+	counted               map[string]int64 // the last step of each file by the framework's own count
 }
 
 func newCollector(framework *Framework, options Options, total int64) *collector {
@@ -326,6 +328,8 @@ func (c *collector) Rollout(r Rollout) {
 		c.rollouts = append(c.rollouts, r)
 		return
 	}
+	c.Warn("", 0, tooManyRollouts)
+	c.dropped, c.droppedTimes = true, c.droppedTimes || c.rollouts[c.oldest].StartS.Known()
 	c.rollouts[c.oldest] = r
 	c.oldest = (c.oldest + 1) % RolloutsMax
 }
