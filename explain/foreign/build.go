@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"sort"
 	"strings"
 
@@ -26,13 +27,16 @@ func (c *collector) log(found *files) (*Log, error) {
 		log.Settings.Policy, log.Settings.Preset = c.framework.Queue(values)
 	}
 	log.Settings.SharedGPUs = c.framework.Shared != nil && c.framework.Shared(values)
-	c.series(log, values, inferred)
+	apart := c.series(log, values, inferred)
 	if !c.local {
 		log.clockS = c.zero
 	}
 	groupsOf(log)
 	if c.framework.Adjust != nil {
 		c.framework.Adjust(values, log)
+	}
+	for i := range log.Series {
+		log.Series[i].Steps *= apart
 	}
 	c.warnOfTable()
 	sort.SliceStable(c.warnings, func(i, j int) bool { return c.warnings[i].File < c.warnings[j].File })
@@ -119,16 +123,20 @@ func (r SettingRule) from() string {
 	return strings.Join(append(append([]string(nil), r.Settings...), r.Keys...), ", ")
 }
 
-// series applies the rules to every step, in order.
-func (c *collector) series(log *Log, values Values, inferred map[string]string) {
+// series applies the rules to every step, in order. It returns how far apart rows mostly are, in steps.
+func (c *collector) series(log *Log, values Values, inferred map[string]string) (apart int64) {
 	inner := int64(1)
 	if c.framework.Inner != nil {
 		inner = max(int64(c.framework.Inner(values)), 1)
 	}
 	values.before = make([]cell, len(c.table.columns))
 	beforeS, beforeStep := math.NaN(), int64(0)
-	for _, place := range c.table.order() {
+	var distances []int64
+	for i, place := range c.table.order() {
 		at := c.table.rows[place]
+		if i > 0 {
+			distances = append(distances, (at.last-log.Series[i-1].Step)/at.steps)
+		}
 		step := Step{Step: at.last, Steps: at.steps * inner}
 		values.at, values.step = at, &step
 		c.given(&step)
@@ -149,7 +157,15 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		}
 		log.Series = append(log.Series, step)
 	}
+	slices.Sort(distances)
+	if n := len(distances); n > 0 && distances[n/2] > 0 && distances[n/2] < distanceMax {
+		return distances[n/2]
+	}
+	return 1
 }
+
+// distanceMax bounds the distance of rows: what is further apart counts no steps.
+const distanceMax = 1 << 20
 
 // given sets the figures of a step that whoever asks knows better.
 func (c *collector) given(step *Step) {

@@ -2,7 +2,9 @@ package foreign
 
 import (
 	"context"
+	"fmt"
 	"math"
+	"strings"
 	"testing"
 )
 
@@ -121,5 +123,25 @@ func TestLognormalTail(t *testing.T) {
 	}
 	if got := lognormalTail(1, 1); math.Abs(got-1) > 1e-9 {
 		t.Errorf("of one: %g", got)
+	}
+}
+
+// A log of every tenth step says the same as one of every step: its counters rise by ten steps from row to row.
+func TestRowsOfEveryTenthStep(t *testing.T) {
+	for _, every := range []int{1, 10} {
+		var b strings.Builder
+		for i := every; i <= 60; i += every {
+			fmt.Fprintf(&b, `{"_step":%d,"train/global_step":%d,"train/perf/step_s":20,"train/sample/dropped_stale_total":%d}`+"\n", i, i, 8*i)
+		}
+		log, err := Read(context.Background(), []string{written(t, "h.jsonl", b.String())}, Options{From: "trl"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := log.Series[3].Dropped; !got.Known() || got.Value != 8 {
+			t.Errorf("every %d: dropped %+v, want 8 a step", every, got)
+		}
+		if got := stepsOf(log); got != 60 {
+			t.Errorf("every %d: %d train steps, want 60", every, got)
+		}
 	}
 }

@@ -85,7 +85,7 @@ type Settings struct {
 type Step struct {
 	// Step is the step as the framework counts it. Where a long log was thinned, it is the last of several; figures are
 	// then means over them, largest ones the largest. Steps is how many train steps the entry stands for; weigh by it.
-	// It is more than 1 also where a framework logs once a weight sync of several.
+	// It is more than 1 also where a framework logs once a weight sync of several, or every tenth step.
 	Step  int64
 	Steps int64
 	// TimeS is when it was logged, in seconds since the first; unknown where the log has no clock.

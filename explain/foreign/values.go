@@ -39,10 +39,10 @@ func (v Values) Rise(key string) (float64, bool) {
 		return 0, false
 	}
 	before := v.before[v.table.columns[key]]
-	if before.count == 0 || c.step == before.step {
+	if before.count == 0 || c.step <= before.step {
 		return 0, false
 	}
-	steps := float64(v.at.steps)
+	steps := float64(c.step - before.step) // not all of which need have a row
 	if c.last < before.last {
 		return c.last / steps, true
 	}
