@@ -88,6 +88,20 @@ func TestABudgetThatDropsBinds(t *testing.T) {
 	}
 }
 
+// Shares of what was generated are of one whole: trained, dropped, filtered and failed.
+func TestSharesOfALogAddUp(t *testing.T) {
+	r := ofLog(t, madeLog(100, func(_ int, s *foreign.Step) { s.Dropped, s.Filtered, s.Failed = logged(256), logged(192), logged(64) }), diagnosis.Options{})
+	if f := found(r, "waste"); f == nil || math.Abs(f.CostRatio-0.7) > 1e-9 { // (256 + 192) ÷ 640
+		t.Errorf("waste: %+v", f)
+	}
+	if f := found(r, "environment_failures"); f == nil || math.Abs(f.CostRatio-0.1) > 1e-9 {
+		t.Errorf("failures: %+v", f)
+	}
+	if a := r.Fitted.Acceptance; math.Abs(a.Value-0.4) > 1e-9 { // 128 ÷ (128 + 192)
+		t.Errorf("acceptance: %+v", a)
+	}
+}
+
 // Idle engines and a busy trainer, and the reverse.
 func TestGPUsMoveToWhereItBinds(t *testing.T) {
 	idleEngines := ofLog(t, madeLog(100, func(_ int, s *foreign.Step) { s.RolloutIdle, s.TrainerIdle = logged(0.5), logged(0.01) }), diagnosis.Options{})

@@ -95,6 +95,7 @@ func (w logWindow) largest(of notion) measured {
 // Figures of a step.
 func stalenessOf(s *foreign.Step) foreign.Figure { return s.StalenessMean }
 func periodS(s *foreign.Step) foreign.Figure     { return s.PeriodS }
+func filteredOf(s *foreign.Step) foreign.Figure  { return s.Filtered }
 
 // logWindow chooses the window: after the transient, if the rest has settled.
 func (f *facts) logWindow(steps []foreign.Step) []foreign.Step {
@@ -157,21 +158,37 @@ func (w logWindow) measure(f *facts) {
 	f.ess = w.mean(func(s *foreign.Step) foreign.Figure { return s.EffectiveSampleSize })
 	f.logRatios = w.series(func(s *foreign.Step) foreign.Figure { return s.MeanLogRatio })
 	f.truncated = w.mean(func(s *foreign.Step) foreign.Figure { return s.TruncatedShare })
+	w.shares(f)
+}
+
+// shares of what became of the rollouts, all of one whole, so that they add up.
+func (w logWindow) shares(f *facts) {
+	trained := w.trained(f)
+	all := trained.value
+	for _, p := range []struct {
+		into *measured
+		of   notion
+	}{{&f.dropped, func(s *foreign.Step) foreign.Figure { return s.Dropped }}, {&f.filtered, filteredOf}, {&f.failed, func(s *foreign.Step) foreign.Figure { return s.Failed }}} {
+		*p.into = w.mean(p.of)
+		all += p.into.or(0)
+	}
+	for _, share := range []*measured{&f.dropped, &f.filtered, &f.failed} {
+		if !share.known || !trained.known || all <= 0 {
+			*share = measured{}
+			continue
+		}
+		*share = known(share.value / all)
+	}
+}
+
+// trained is how many rollouts a step trains on.
+func (w logWindow) trained(f *facts) measured {
 	trained := w.mean(func(s *foreign.Step) foreign.Figure { return s.Trained })
 	if !trained.known {
 		trained = known(f.log.Settings.BatchRollouts.Value)
 		trained.known = f.log.Settings.BatchRollouts.Known()
 	}
-	shareOf := func(of notion) measured {
-		m := w.mean(of)
-		if !m.known || !trained.known || trained.value+m.value <= 0 {
-			return measured{}
-		}
-		return known(m.value / (trained.value + m.value))
-	}
-	f.dropped = shareOf(func(s *foreign.Step) foreign.Figure { return s.Dropped })
-	f.filtered = shareOf(func(s *foreign.Step) foreign.Figure { return s.Filtered })
-	f.failed = shareOf(func(s *foreign.Step) foreign.Figure { return s.Failed })
+	return trained
 }
 
 // fit estimates the model's quantities of a log.
@@ -197,8 +214,8 @@ func (w logWindow) fit(f *facts, log *foreign.Log) {
 	if s.QueueRollouts.Known() && s.QueueRollouts.Value > 0 && fit.Batch.Value > 0 {
 		fit.QueueFactor = foreign.Figure{Value: math.Max(s.QueueRollouts.Value/fit.Batch.Value, 1), Origin: s.QueueRollouts.Origin, From: "queue over batch: " + s.QueueRollouts.From}
 	}
-	if f.filtered.known {
-		fit.Acceptance = inferred(1-f.filtered.value, "trained over trained and filtered")
+	if filtered, trained := w.mean(filteredOf), w.trained(f); filtered.known && trained.known && trained.value+filtered.value > 0 {
+		fit.Acceptance = inferred(trained.value/(trained.value+filtered.value), "trained over trained and filtered")
 	}
 	tailOfRollouts(&fit, log.Rollouts)
 	w.tailOfQuantile(&fit)

@@ -17,8 +17,8 @@ type Framework struct {
 	Hints []string
 	// StepKeys count train steps, the first that a row has wins; without any it is the row's own step.
 	StepKeys []string
-	// Micro says of a row that counts smaller steps than StepKeys do which one it is, and how many make a step: 0 where
-	// that is not known. Their figures are averaged. Nil for none.
+	// Micro numbers a row that counts smaller steps than StepKeys do, and says how many make a step: 0 for not known.
+	// Their figures are averaged. Nil for none.
 	Micro func(Row, Values) (number int64, each float64, is bool)
 	// Inner is how many train steps a row stands for; nil for one.
 	Inner func(Values) float64
