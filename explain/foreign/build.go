@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"math"
-	"slices"
 	"sort"
 	"strings"
 
@@ -131,12 +130,9 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 	}
 	values.before = make([]cell, len(c.table.columns))
 	beforeS, beforeStep := math.NaN(), int64(0)
-	var distances []int64
-	for i, place := range c.table.order() {
+	apart, usualS := c.table.rhythm()
+	for _, place := range c.table.order() {
 		at := c.table.rows[place]
-		if i > 0 {
-			distances = append(distances, (at.last-log.Series[i-1].Step)/at.steps)
-		}
 		step := Step{Step: at.last, Steps: at.steps * inner}
 		values.at, values.step = at, &step
 		c.given(&step)
@@ -144,8 +140,7 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		if !math.IsNaN(at.timeS) {
 			step.TimeS = Figure{Value: at.timeS - c.zero, Origin: Logged, From: "the log's clock"}
 			if !step.PeriodS.Known() && !math.IsNaN(beforeS) && at.timeS > beforeS && at.last > beforeStep {
-				step.PeriodS = Figure{Value: (at.timeS - beforeS) / float64((at.last-beforeStep)*inner), Origin: Inferred, From: clockFormula}
-				inferred[Period.Name] = Period.Name + " = " + clockFormula
+				c.clockPeriod(&step, (at.timeS-beforeS)/float64(at.last-beforeStep), usualS, float64(inner), inferred)
 			}
 			beforeS, beforeStep = at.timeS, at.last
 		}
@@ -157,15 +152,22 @@ func (c *collector) series(log *Log, values Values, inferred map[string]string) 
 		}
 		log.Series = append(log.Series, step)
 	}
-	slices.Sort(distances)
-	if n := len(distances); n > 0 && distances[n/2] > 0 && distances[n/2] < distanceMax {
-		return distances[n/2]
-	}
-	return 1
+	return apart
 }
 
-// distanceMax bounds the distance of rows: what is further apart counts no steps.
-const distanceMax = 1 << 20
+// gapTimes is how many times the median of the clock's periods one of them is no period of training, such as the time between
+// a crash and a resume.
+const gapTimes = 10
+
+// clockPeriod is a step's period where the clock alone says it.
+func (c *collector) clockPeriod(step *Step, rowS, usualS, inner float64, inferred map[string]string) {
+	if rowS > gapTimes*usualS {
+		c.Warn("", 0, fmt.Sprintf("a row comes more than %d times the usual after the one before, as after a crash: its period is left out", gapTimes))
+		return
+	}
+	step.PeriodS = Figure{Value: rowS / inner, Origin: Inferred, From: clockFormula}
+	inferred[Period.Name] = Period.Name + " = " + clockFormula
+}
 
 // given sets the figures of a step that whoever asks knows better.
 func (c *collector) given(step *Step) {

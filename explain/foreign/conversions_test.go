@@ -145,3 +145,27 @@ func TestRowsOfEveryTenthStep(t *testing.T) {
 		}
 	}
 }
+
+// The time between a crash and a resume is no period where the clock alone says it.
+func TestPeriodsAroundACrash(t *testing.T) {
+	var b strings.Builder
+	for i := 1; i <= 12; i++ {
+		at := 1000 + 100*i
+		if i > 8 {
+			at += 36_000
+		}
+		fmt.Fprintf(&b, `{"_step":%d,"_timestamp":%d,"stats/completed_steps":%d,"stats/time_waiting_for_data":%d}`+"\n", i, at, i, i)
+	}
+	log, err := Read(context.Background(), []string{written(t, "h.jsonl", b.String())}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range log.Series {
+		if known := i > 0 && i != 8; s.PeriodS.Known() != known || known && s.PeriodS.Value != 100 {
+			t.Errorf("step %d: period %+v", s.Step, s.PeriodS)
+		}
+	}
+	if len(log.Warnings) != 1 || log.Warnings[0].Count != 1 || !strings.Contains(log.Warnings[0].Text, "as after a crash") {
+		t.Errorf("warnings %+v", log.Warnings)
+	}
+}

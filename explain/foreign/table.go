@@ -269,6 +269,36 @@ func (at *entry) merge(later *entry) {
 // order returns the places of the entries, ascending.
 func (t *table) order() []int64 { return slices.Sorted(maps.Keys(t.rows)) }
 
+// rhythm is how rows mostly follow each other: in steps, and in seconds of the clock a step.
+func (t *table) rhythm() (steps int64, stepS float64) {
+	var distances []int64
+	var periods []float64
+	var before *entry
+	for _, place := range t.order() {
+		at := t.rows[place]
+		if before != nil {
+			distances = append(distances, (at.last-before.last)/at.steps)
+			if period := (at.timeS - before.timeS) / float64(at.last-before.last); period > 0 {
+				periods = append(periods, period)
+			}
+		}
+		before = at
+	}
+	steps = 1
+	slices.Sort(distances)
+	if n := len(distances); n > 0 && distances[n/2] > 0 && distances[n/2] < distanceMax {
+		steps = distances[n/2]
+	}
+	slices.Sort(periods)
+	if n := len(periods); n > 0 {
+		return steps, periods[n/2]
+	}
+	return steps, math.Inf(1)
+}
+
+// distanceMax bounds the distance of rows: what is further apart counts no steps.
+const distanceMax = 1 << 20
+
 func floorDivide(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
