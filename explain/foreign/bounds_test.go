@@ -145,6 +145,20 @@ func TestConfigs(t *testing.T) {
 	}
 }
 
+// Of a TOML config the text of several lines is no setting, and a table in braces is some.
+func TestTOML(t *testing.T) {
+	w := &watched{}
+	text := "a = 1 # one\nprompt = \"\"\"\na = 5\n[b]\n\"\"\"\nother = '''\na = 6'''\nempty = \"\"\"x\"\"\"\nlimits = { most = 256, of.all = \"x\", inner = {b = 2} } # all\n" +
+		"torn = { a = 1,\n[section]\nc = '3'\n"
+	if err := (tomlFile{written(t, "a.toml", text)}).Read(context.Background(), w); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"a": "1", "limits.most": "256", "limits.of.all": "x", "limits.inner.b": "2", "torn.a": "1", "section.c": "3"}
+	if !maps.Equal(w.set, want) || len(w.warnings) != 1 || !strings.Contains(w.warnings[0], "braces") {
+		t.Errorf("%q, want %q; warnings %q", w.set, want, w.warnings)
+	}
+}
+
 // A directory may be named by a link to it; links inside, loops among them, are not followed.
 func TestLinkToADirectory(t *testing.T) {
 	file := written(t, "wandb/run-1/history.jsonl", skyRow(1, "1")+skyRow(2, "3"))

@@ -18,6 +18,8 @@ type yamlFile struct {
 	skip int
 	// top is the outermost key, which may hold dots.
 	top string
+	// between is what stands between a key and its value in braces.
+	between string
 }
 
 // yamlKey is a key under which others may stand.
@@ -27,7 +29,7 @@ type yamlKey struct {
 }
 
 func (y *yamlFile) read(ctx context.Context) error {
-	y.skip = -1
+	y.skip, y.between = -1, ":"
 	return Lines(ctx, y.file, y.taker, func(line []byte, number int64, _ bool) error {
 		if len(line) > ValueMax+KeyMax {
 			y.taker.Warn(y.file, number, "a line of the config is longer than a setting may be; left out")

@@ -2,7 +2,7 @@ package foreign
 
 import "strings"
 
-// flow reads a mapping of one line, {a: 1, b: {c: 2}}, at the beginning of a text, and returns what follows it. It is false
+// flow reads a mapping of one line, {a: 1, b: {c: 2}} or TOML's {a = 1}, at the beginning of a text, and returns what follows it. It is false
 // where the text is none from there on.
 func (y *yamlFile) flow(key, text string, depth int) (rest string, ok bool) {
 	if depth > depthMax {
@@ -13,7 +13,7 @@ func (y *yamlFile) flow(key, text string, depth int) (rest string, ok bool) {
 		if strings.HasPrefix(text, "}") {
 			return text[1:], true
 		}
-		name, after, is := strings.Cut(text, ":")
+		name, after, is := strings.Cut(text, y.between)
 		if !is || strings.ContainsAny(name, "{}[],") || len(key)+1+len(name) > KeyMax {
 			return "", false
 		}
