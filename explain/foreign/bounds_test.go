@@ -119,6 +119,8 @@ func TestConfigs(t *testing.T) {
 		"W&B's": {"wandb_version: 1\n_wandb:\n  value:\n    t: 1\nactor:\n  desc: null\n  value:\n    rollout:\n      n: 8 # of a prompt\n      temperature: 1.0e-06\n" +
 			"    names:\n    - a: 1\n      b: 2\n    note: \"a: #b\"\nlong:\n  value: |-\n    x: 1\n    y: 2\nlr:\n  value: 0.5\n'a b':\n  value: 'it''s'\nmodel: hf://a:b\n",
 			map[string]string{"actor.rollout.n": "8", "actor.rollout.temperature": "1.0e-06", "actor.note": "a: #b", "lr": "0.5", "a b": "it's", "model": "hf://a:b"}},
+		"comments": {"a: \"64\"   # groups\nb: 'it''s # 8' # \"siblings\"\nc: \"x \\\" # y\" # z\nd: \"e\"f # g\nh: 'open # i\n",
+			map[string]string{"a": "64", "b": "it's # 8", "c": "x \" # y", "h": "'open # i"}},
 		"windows": {"a:\r\n  value:\r\n    b: true\r\n", map[string]string{"a.b": "true"}},
 		"laughs":  {"a: &a\n  x: 1\n" + nine("b: &b {k: *a, l: *a}\n") + "c: 3\n", map[string]string{"c": "3"}},
 		"deep":    {"a: " + strings.Repeat("[", 200_000) + "\nb: 2\n", map[string]string{"b": "2"}},

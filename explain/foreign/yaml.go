@@ -133,7 +133,11 @@ func yamlPair(text string) (key, value string, is bool) {
 		return "", "", false
 	}
 	key, value = strings.Trim(text[:end], `"' `), strings.TrimSpace(text[end+1:])
-	if value != "" && value[0] != '"' && value[0] != '\'' {
+	if end := quotedEnd(value); end > 0 {
+		if strings.HasPrefix(strings.TrimLeft(value[end:], " \t"), "#") {
+			value = value[:end]
+		}
+	} else if value != "" {
 		if value[0] == '#' {
 			value = ""
 		}
@@ -141,4 +145,23 @@ func yamlPair(text string) (key, value string, is bool) {
 		value = strings.TrimSpace(value)
 	}
 	return key, value, true
+}
+
+// quotedEnd is where the quoted text ends that a value begins with, 0 where there is none.
+func quotedEnd(value string) int {
+	if value == "" || value[0] != '"' && value[0] != '\'' {
+		return 0
+	}
+	for i := 1; i < len(value); i++ {
+		switch {
+		case value[i] == '\\' && value[0] == '"':
+			i++
+		case value[i] != value[0]:
+		case value[0] == '\'' && strings.HasPrefix(value[i+1:], "'"):
+			i++ // two are one that is meant
+		default:
+			return i + 1
+		}
+	}
+	return len(value)
 }
