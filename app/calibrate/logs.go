@@ -87,13 +87,15 @@ func ofLog(path string, log *foreign.Log) (measure.Findings, error) {
 	period, _, _ := seriesOf(log, foreign.Period).mean()
 	l.found.RunPeriodS = period
 	l.settings()
-	l.trainer()
-	l.times("weight sync, s", "modelled.sync.time_s", seriesOf(log, foreign.Sync))
 	length, lengthOff, ok := seriesOf(log, foreign.Response).mean()
-	if ok && length >= 1 && !l.groups() {
+	if whole := l.groups(); whole > 0 && !ok {
+		length = whole
+	} else if whole == 0 && ok && length >= 1 {
 		l.add("mean response before the cap, tokens", "modelled.length.mean_tokens", length, lengthOff, "the log, of what was trained on")
 		l.tail(length)
 	}
+	l.trainer(length)
+	l.times("weight sync, s", "modelled.sync.time_s", seriesOf(log, foreign.Sync))
 	l.engines(length, period)
 	for _, w := range log.Warnings {
 		if w.File == "" {
@@ -136,8 +138,8 @@ func (l *logFindings) settings() {
 	}
 }
 
-// groups adds the lengths of single rollouts by group, where the log has enough of them, and says whether.
-func (l *logFindings) groups() bool {
+// groups adds the lengths of single rollouts by group, where the log has enough of them, and returns their mean; 0 without.
+func (l *logFindings) groups() float64 {
 	byGroup := map[string][]int{}
 	var order []string
 	for _, r := range l.log.Rollouts {
@@ -159,8 +161,8 @@ func (l *logFindings) groups() bool {
 	return l.empirical(all)
 }
 
-// empirical adds the last of measured lengths by group, and says whether they are enough.
-func (l *logFindings) empirical(groups [][]int) bool {
+// empirical adds the last of measured lengths by group where they are enough, and returns their mean; 0 for too few.
+func (l *logFindings) empirical(groups [][]int) float64 {
 	groups = groups[max(len(groups)-groupsKept, 0):]
 	var means series
 	for _, group := range groups {
@@ -172,11 +174,11 @@ func (l *logFindings) empirical(groups [][]int) bool {
 	}
 	mean, off, ok := means.mean()
 	if !ok || len(groups) < groupsMin {
-		return false
+		return 0
 	}
 	l.found.Constants = append(l.found.Constants, measure.Constant{Name: "mean response, tokens", Key: "modelled.length", Value: mean, Low: math.Max(mean-off, 1), High: mean + off,
 		Determined: true, From: fmt.Sprintf("the lengths of the last %d whole groups", len(groups)), Lengths: groups})
-	return true
+	return mean
 }
 
 // tail adds the tailness at which a lognormal's longest of a group is so many times the mean as the log says.
@@ -205,7 +207,7 @@ func (l *logFindings) tail(length float64) {
 }
 
 // trainer adds the train step: the step and the trainer's pass for the old log-probs, one after the other.
-func (l *logFindings) trainer() {
+func (l *logFindings) trainer(length float64) {
 	train, logProbs := seriesOf(l.log, foreign.Train), seriesOf(l.log, foreign.LogProbs)
 	step, off, ok := train.mean()
 	if !ok {
@@ -216,8 +218,7 @@ func (l *logFindings) trainer() {
 		step, off, from = step+pass, math.Hypot(off, passOff), from+" + "+logProbs.from
 	}
 	l.add("train step, s", "modelled.train.step_s", step, off, fmt.Sprintf("%s, %d steps", from, len(train.values)))
-	length, _, ok := seriesOf(l.log, foreign.Response).mean()
-	if gpus, batch := l.log.Settings.TrainGPUs, l.log.Settings.BatchRollouts; ok && gpus.Known() && batch.Known() && step > 0 && !l.log.Settings.SharedGPUs {
+	if gpus, batch := l.log.Settings.TrainGPUs, l.log.Settings.BatchRollouts; length > 0 && gpus.Known() && batch.Known() && step > 0 && !l.log.Settings.SharedGPUs {
 		speed := batch.Value * length / step / gpus.Value
 		l.add("training, response tokens/s a GPU", "hardware.train_tokens_per_s_per_gpu", speed, speed*off/step, "batch × mean response ÷ train step ÷ GPUs that train")
 		l.add("prompt tokens in that", "hardware.prompt_tokens", 0, 0, "responses alone")

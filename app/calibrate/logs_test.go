@@ -117,3 +117,18 @@ func TestLogRefuses(t *testing.T) {
 		}
 	}
 }
+
+// The lengths of single rollouts count where the log has no mean response, as PipelineRL's.
+func TestLengthsOfSingleRolloutsAlone(t *testing.T) {
+	found, err := Log(t.Context(), unpack(t, filepath.Join("..", "..", "explain", "foreign", "golden", "testdata", "pipelinerl.tar.gz")), "", "", func(float64, string) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	length, ok := found.Find("modelled.length")
+	if !ok || length.Value < 1 || len(length.Lengths) < groupsMin {
+		t.Fatalf("%+v", length)
+	}
+	if speed, ok := found.Find("modelled.throughput_tokens_per_s"); !ok || math.Abs(speed.Value/(64*length.Value/found.RunPeriodS)-1) > 1e-9 {
+		t.Errorf("%+v", speed)
+	}
+}

@@ -169,7 +169,7 @@ func (f *folded) lengths(l *logFindings) {
 			whole = append(whole, group)
 		}
 	}
-	if !l.empirical(whole) {
+	if l.empirical(whole) == 0 {
 		l.found.Notes = append(l.found.Notes, fmt.Sprintf("the run has %d whole groups: a distribution of lengths needs %d", len(whole), groupsMin))
 	}
 }
