@@ -211,6 +211,12 @@ func ofForeign(path string, log *foreign.Log) *Run {
 	for i := range log.Series {
 		run.Steps += max(log.Series[i].Steps, 1)
 	}
+	for _, warning := range log.Warnings {
+		if warning.File == path { // the run's name stands before it
+			warning.File = ""
+		}
+		run.Warnings = append(run.Warnings, warning.String())
+	}
 	if log.Definition != "" {
 		run.Warnings = append(run.Warnings, log.Definition)
 	}

@@ -45,6 +45,11 @@ func First(r Report) report.Answer {
 	if len(a.Advice) == 0 && r.Settled.OK {
 		a.Notes = append(a.Notes, "no change of a setting would surely lower the staleness or the time of a step.")
 	}
+	if r.Log != nil {
+		for _, warning := range r.Log.Warnings {
+			a.Notes = append(a.Notes, warning.String())
+		}
+	}
 	return a
 }
 

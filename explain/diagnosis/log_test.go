@@ -102,6 +102,19 @@ func TestSharesOfALogAddUp(t *testing.T) {
 	}
 }
 
+// The faults of a log's files are said in the short answer, and without a file that there is none of.
+func TestTheFaultsOfALogAreSaid(t *testing.T) {
+	log := madeLog(100, nil)
+	log.Warnings = []foreign.Warning{{Text: "logged again", Count: 10}, {File: "b.jsonl", Text: "of two runs give one alone", Count: 1}}
+	r := ofLog(t, log, diagnosis.Options{})
+	if notes := strings.Join(diagnosis.First(r).Notes, "\n"); !strings.Contains(notes, "logged again (10 times)\nb.jsonl: of two runs give one alone") {
+		t.Errorf("notes %q", notes)
+	}
+	if text := diagnosis.Text(r, 100); !strings.Contains(text, "  - logged again (10 times)\n") {
+		t.Error(text)
+	}
+}
+
 // Idle engines and a busy trainer, and the reverse.
 func TestGPUsMoveToWhereItBinds(t *testing.T) {
 	idleEngines := ofLog(t, madeLog(100, func(_ int, s *foreign.Step) { s.RolloutIdle, s.TrainerIdle = logged(0.5), logged(0.01) }), diagnosis.Options{})

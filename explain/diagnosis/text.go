@@ -261,11 +261,7 @@ func logLines(log *foreign.Log) []string {
 		lines = append(lines, "inferred: "+text)
 	}
 	for _, warning := range log.Warnings {
-		text := fmt.Sprintf("%s: %s", warning.File, warning.Text)
-		if warning.Count > 1 {
-			text += fmt.Sprintf(" (%s)", report.Counted(warning.Count, "time"))
-		}
-		lines = append(lines, text)
+		lines = append(lines, warning.String())
 	}
 	return lines
 }

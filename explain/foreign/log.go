@@ -1,5 +1,7 @@
 package foreign
 
+import "fmt"
+
 // Origin says how a figure was come by.
 type Origin string
 
@@ -142,4 +144,16 @@ type Warning struct {
 	Line  int64  `json:"line,omitempty"` // of the first, 0 where lines have no meaning
 	Text  string `json:"text"`
 	Count int64  `json:"count"`
+}
+
+// String says it in a line: where, what, and how often.
+func (w Warning) String() string {
+	text := w.Text
+	if w.File != "" {
+		text = w.File + ": " + text
+	}
+	if w.Count > 1 {
+		text += fmt.Sprintf(" (%d times)", w.Count)
+	}
+	return text
 }
