@@ -153,13 +153,22 @@ type columnNames struct {
 // chart is what stands between run and metric in the header of a chart's export.
 const chart = " - "
 
+// charted splits a column of a chart's export. The run's name may hold what stands between.
+func charted(name string) (run, metric string, is bool) {
+	at := strings.LastIndex(name, chart)
+	if at < 0 {
+		return "", "", false
+	}
+	return name[:at], name[at+len(chart):], true
+}
+
 // header reads a header. A chart's export is cut down to one run.
 func (s columns) header(names []string) (columnNames, error) {
 	names[0] = strings.TrimPrefix(names[0], "\ufeff")
 	head := columnNames{names: names, step: -1, time: -1}
 	var runs []string
 	for _, name := range names {
-		if run, _, is := strings.Cut(name, chart); is && !slices.Contains(runs, run) {
+		if run, _, is := charted(name); is && !slices.Contains(runs, run) {
 			runs = append(runs, run)
 		}
 	}
@@ -174,7 +183,7 @@ func (s columns) header(names []string) (columnNames, error) {
 		return head, fmt.Errorf("the export has no run %q (it has %s)", run, listed8(runs))
 	}
 	for i, name := range names {
-		if of, metric, is := strings.Cut(name, chart); is {
+		if of, metric, is := charted(name); is {
 			if of != run || strings.HasSuffix(metric, "__MIN") || strings.HasSuffix(metric, "__MAX") {
 				names[i] = ""
 				continue

@@ -147,6 +147,20 @@ func TestRunDirectory(t *testing.T) {
 	}
 }
 
+// The name of a run may hold what stands between it and a metric.
+func TestChartOfARunWithADash(t *testing.T) {
+	file := written(t, "chart.csv", `"Step","qwen - 7b - async/staleness_mean","qwen - 7b - async/staleness_mean__MIN"`+"\n1,2,1\n2,4,1\n")
+	for _, run := range []string{"", "qwen - 7b"} {
+		log, err := Read(context.Background(), []string{file}, Options{Run: run})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if mean, n := log.Mean(Staleness); n != 2 || mean.Value != 3 {
+			t.Errorf("mean %+v over %d", mean, n)
+		}
+	}
+}
+
 // prime-rl's processes append to one file, under keys that they share.
 func TestPrimeDirectory(t *testing.T) {
 	directory := t.TempDir()
