@@ -63,6 +63,9 @@ func (w logWindow) asynchrony(s foreign.Settings) *Asynchrony {
 	if b, size := s.BatchRollouts.Value, int(s.GroupSize.Value); t.BusyShare > 0 && s.BatchRollouts.Known() && size > 0 && b >= float64(size) {
 		a.StalenessMean = stalenessApart(b, size, t.BusyShare)
 	}
+	if t.BusyShare == 0 {
+		a.Assumes = append(a.Assumes, "The log does not say how much of the generation is tail, as response_length/mean and response_length/max do: none is counted, and the best may be better.")
+	}
 	if a.StalenessMean > 0 {
 		a.Assumes = append(a.Assumes, "The staleness is that of a batch in flight, a queue of one batch that drops its oldest, balanced sides, and lognormal lengths whose longest of a batch is the logged one.")
 	}
@@ -121,7 +124,7 @@ func (a *Asynchrony) parts() string {
 
 // advice is what to do about turns.
 func (a *Asynchrony) advice() report.Advice {
-	tail := ""
+	tail := "; more with a tail, which takes response_length/mean and /max to tell"
 	if a.BusyShare > 0 {
 		tail = fmt.Sprintf("; %s of the slots' time in generation is tail", report.Share(1-a.BusyShare))
 	}

@@ -55,6 +55,19 @@ func TestTurnsAreToldWhatAsynchronyBuys(t *testing.T) {
 	}
 }
 
+// Where the log does not say how much of the generation is tail, none is counted, and what is missing is named.
+func TestTurnsWithoutTheirTail(t *testing.T) {
+	r := ofLog(t, turnsLog(func(s *foreign.Step) { s.SlotsBusy = foreign.Figure{} }), diagnosis.Options{})
+	if a := r.Asynchrony; a == nil || a.StepLowS < 176 || a.StepLowS > 180 || a.RolloutShareLow < 0.49 || a.RolloutShareLow > a.RolloutShareHigh {
+		t.Fatalf("%+v", a)
+	}
+	for _, text := range []string{diagnosis.First(r).Text(80), diagnosis.Text(r, 80)} {
+		if !strings.Contains(text, "response_length/mean") {
+			t.Errorf("what is missing is not named:\n%s", text)
+		}
+	}
+}
+
 // moving is the code of a finding that would move GPUs.
 func moving(r diagnosis.Report) string {
 	for _, f := range r.Findings {

@@ -12,7 +12,7 @@ type Turns struct {
 	// LogProbsS is the trainer's pass for the old log-probs, and SyncS the time to hand the weights over; 0 for none.
 	LogProbsS, SyncS float64
 	// BusyShare is the mean share of the batch that still generates while GenerateS lasts, above 0 to 1. The rest is the
-	// tail, in which slots are empty. The value 0 is not known.
+	// tail, in which slots are empty. The value 0 is not known: Apart then counts no tail.
 	BusyShare float64
 }
 
@@ -60,10 +60,13 @@ func (t Turns) Validate() error {
 // The log-probs are then those of the engines. Full slots decode as fast as empty ones, so that a batch takes b·g of the
 // engines' time and has no tail.
 func (t Turns) Apart() Apart {
-	work, rest := t.BusyShare*t.GenerateS, t.RestS()
+	work, rest := t.GenerateS, t.RestS()
+	if t.BusyShare > 0 {
+		work *= t.BusyShare
+	}
 	a := Apart{HighS: t.GenerateS + t.TrainS + t.LogProbsS + rest, LowS: math.Max(t.TrainS, work)}
-	a.RolloutHigh = t.GenerateS / a.HighS
-	a.RolloutLow = work / (work + t.TrainS + rest)
+	worst, best := t.GenerateS/a.HighS, work/(work+t.TrainS+rest)
+	a.RolloutLow, a.RolloutHigh = math.Min(worst, best), math.Max(worst, best)
 	a.LowS = math.Min(a.LowS, a.HighS)
 	return a
 }

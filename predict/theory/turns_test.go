@@ -13,7 +13,8 @@ func TestTurnsApart(t *testing.T) {
 	}{
 		{Turns{StepS: 100, GenerateS: 50, TrainS: 30, LogProbsS: 10, SyncS: 5, BusyShare: 0.5}, Apart{LowS: 30, HighS: 95, RolloutLow: 25. / 60, RolloutHigh: 50. / 95}},
 		{Turns{StepS: 100, GenerateS: 80, TrainS: 20, BusyShare: 0.75}, Apart{LowS: 60, HighS: 100, RolloutLow: 0.75, RolloutHigh: 0.8}},
-		{Turns{StepS: 100, GenerateS: 80, TrainS: 20}, Apart{LowS: 20, HighS: 100, RolloutLow: 0, RolloutHigh: 0.8}},
+		{Turns{StepS: 100, GenerateS: 80, TrainS: 20}, Apart{LowS: 80, HighS: 100, RolloutLow: 0.8, RolloutHigh: 0.8}},
+		{Turns{StepS: 100, GenerateS: 50, TrainS: 30, LogProbsS: 20}, Apart{LowS: 50, HighS: 100, RolloutLow: 0.5, RolloutHigh: 0.625}},
 	} {
 		if err := c.turns.Validate(); err != nil {
 			t.Error(err)
