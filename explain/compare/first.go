@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -109,15 +110,16 @@ func rulesFirst(setting string) int {
 	return 9
 }
 
-// buys are a run's differences from the first.
+// buys are a run's differences from the first: what is better, and with what that is worse.
 func buys(run *Run) string {
-	var parts []string
+	var better, worse []string
 	for _, f := range []struct {
 		name, key string
 		print     func(float64) string
+		sign      float64 // of what is better
 	}{
-		{"staleness", stalenessKey, report.Decimals(2)}, {"rollouts/s trained", throughputKey, report.Short},
-		{"period", periodKey, report.Short}, {"reward", "reward", report.Decimals(3)},
+		{"staleness", stalenessKey, report.Decimals(2), -1}, {"rollouts/s trained", throughputKey, report.Short, 1},
+		{"period", periodKey, report.Short, -1}, {"reward", "reward", report.Decimals(3), 1},
 	} {
 		figure, ok := run.Figures[f.key]
 		if !ok || figure.Difference == nil {
@@ -131,7 +133,15 @@ func buys(run *Run) string {
 		if d := figure.Difference95; d != nil && d[0] <= 0 && d[1] >= 0 {
 			doubt = " (may be chance)"
 		}
-		parts = append(parts, fmt.Sprintf("%s %s instead of %s%s", f.name, now, before, doubt))
+		text := fmt.Sprintf("%s %s instead of %s%s", f.name, now, before, doubt)
+		if *figure.Difference*f.sign > 0 {
+			better = append(better, text)
+		} else {
+			worse = append(worse, text)
+		}
 	}
-	return strings.Join(parts, ", ")
+	if len(worse) == 0 {
+		return strings.Join(better, ", ")
+	}
+	return cmp.Or(strings.Join(better, ", "), "nothing") + ", with " + strings.Join(worse, ", ")
 }
