@@ -27,7 +27,7 @@ var roll = &Framework{
 		{Setting: TrainGPUs, Settings: []string{"actor_train.device_mapping"}, Formula: "length of actor_train.device_mapping", Of: rollDevices("actor_train.device_mapping")},
 	},
 	Steps: []StepRule{
-		{Notion: Period, Keys: []string{"time/step_total"}},
+		{Notion: Period, Keys: []string{rollTotal}},
 		{Notion: Train, Keys: []string{"time/step_train"}},
 		{Notion: Sync, Keys: []string{"time/step_model_update"}},
 		{Notion: Wait, Keys: []string{"time/step_generate"}},
@@ -61,7 +61,10 @@ var roll = &Framework{
 	},
 }
 
-const rollQueries = "*scheduler/collect_query_count"
+const (
+	rollQueries = "*scheduler/collect_query_count"
+	rollTotal   = "time/step_total"
+)
 
 func rollBatch(v Values) (float64, bool) {
 	prompts, ok := v.Config("rollout_batch_size")
@@ -146,20 +149,24 @@ func rollLatency(v Values) (float64, bool) {
 	return generate + reward, ok
 }
 
-// rollAdjust puts the RLVR pipeline's step times, which stand in the row after, where they belong.
+// rollAdjust puts the RLVR pipeline's step times, which stand in the row after, where they belong. A period by the clock, or a
+// given one, is its row's own.
 func rollAdjust(v Values, log *Log) {
 	if _, rlvr := v.Last("time/step_generate"); !rlvr {
 		return
 	}
 	for i := range log.Series {
 		step := &log.Series[i]
-		step.PeriodS = Figure{}
-		if i+1 < len(log.Series) && log.Series[i+1].PeriodS.Known() && log.Series[i+1].PeriodS.Value > 0 {
-			next := log.Series[i+1].PeriodS
-			step.PeriodS = Figure{next.Value, Inferred, "time/step_total of the row after"}
+		if step.PeriodS.From == rollTotal {
+			step.PeriodS = Figure{}
 		}
-		if wait, ok := step.WaitS, step.PeriodS.Known(); ok && wait.Known() {
-			step.TrainerIdle = Figure{wait.Value / step.PeriodS.Value, Inferred, "time/step_generate ÷ time/step_total"}
+		if i+1 < len(log.Series) && step.PeriodS.Origin != Given {
+			if next := log.Series[i+1].PeriodS; next.From == rollTotal && next.Value > 0 {
+				step.PeriodS = Figure{next.Value, Inferred, "time/step_total of the row after"}
+			}
+		}
+		if period := step.PeriodS; period.Known() && period.Value > 0 && step.WaitS.Known() && !step.TrainerIdle.Known() {
+			step.TrainerIdle = Figure{step.WaitS.Value / period.Value, Inferred, "time/step_generate ÷ the period"}
 		}
 	}
 }
