@@ -57,7 +57,9 @@ func Message(text string) string {
 
 // Word is a text as one word of a shell's command, without quotes where it needs none.
 func Word(text string) string {
-	plain := func(c rune) bool { return c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_-./:@%+,=", c)) }
+	plain := func(c rune) bool {
+		return c < utf8.RuneSelf && (unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("_-./:@%+,=", c))
+	}
 	if text != "" && strings.IndexFunc(text, func(c rune) bool { return !plain(c) }) < 0 {
 		return text
 	}
