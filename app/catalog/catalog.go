@@ -137,11 +137,12 @@ func madeBy(dir string) (command string, is bool) {
 		return "", false
 	}
 	traced := regular(trace.Path(dir))
-	switch made, _ := origin.Of(dir); {
-	case made == origin.Run && traced:
-		return "run", true
-	case made == origin.Serve && (traced || regular(filepath.Join(dir, origin.AddressFile))):
-		return "serve", true
+	switch made, _ := origin.Of(dir); made {
+	case origin.Run:
+		return "run", traced
+	case origin.Serve:
+		_, said := origin.AddressOf(dir)
+		return "serve", traced || said
 	}
 	return "", false
 }

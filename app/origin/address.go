@@ -23,10 +23,15 @@ type Address struct {
 // FinishedAt returns the version that the run of a directory ended at with all its train steps made. It reports whether the
 // run has.
 func FinishedAt(dir string) (version loop.Version, ok bool) {
-	text, err := os.ReadFile(filepath.Join(dir, AddressFile))
-	var said Address
-	if err != nil || json.Unmarshal(text, &said) != nil || said.Finished == nil {
+	said, ok := AddressOf(dir)
+	if !ok || said.Finished == nil {
 		return loop.NoVersion, false
 	}
 	return *said.Finished, true
+}
+
+// AddressOf returns what a control plane has said in a run directory. It reports whether one has.
+func AddressOf(dir string) (said Address, ok bool) {
+	text, err := os.ReadFile(filepath.Join(dir, AddressFile))
+	return said, err == nil && json.Unmarshal(text, &said) == nil && said.URL != "" && said.Run != ""
 }
