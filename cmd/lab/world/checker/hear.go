@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"mime/multipart"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,7 +43,8 @@ type finish struct {
 	reward  *float32
 	failed  string
 	reason  string
-	counted bool
+	counted bool // as the answer says, if one came
+	told    bool
 }
 
 // batch is a lease that was answered.
@@ -337,7 +337,7 @@ func (t *testimony) rollouts(at call, x *history.Exchange, parts []string) {
 		var reply struct {
 			Wanted bool `json:"wanted"`
 		}
-		answered := at.whole && at.status == http.StatusOK && t.read(at, x.Response, &reply)
+		answered := t.read(at, x.Response, &reply)
 		n.wanted, n.unwanted = answered && reply.Wanted, answered && !reply.Wanted
 	}
 	t.names(at, x, n)
@@ -445,7 +445,7 @@ func (t *testimony) finish(at call, x *history.Exchange, id attemptID) {
 		Counted bool `json:"counted"`
 	}
 	if t.read(at, x.Response, &reply) {
-		f.counted = reply.Counted
+		f.told, f.counted = true, reply.Counted
 	}
 	t.finishes = append(t.finishes, f)
 }

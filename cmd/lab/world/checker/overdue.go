@@ -21,18 +21,29 @@ func (e *expiry) stillWanted() {
 	}
 }
 
-// givenUpInVain reports a touch that was told that its rollout is not wanted, though the attempt went on until nobody was heard of
-// who plays it.
+// givenUpInVain reports who was told that a rollout is not wanted, or that its finish does not count, though the attempt went on
+// until nobody was heard of who plays it.
 func (e *expiry) givenUpInVain() {
 	for i := range e.said.named {
-		n := &e.said.named[i]
-		a := e.log.attempts[n.id]
-		if !n.unwanted || a == nil || a.state != failed || a.reason != "timeout" {
-			continue
+		if n := &e.said.named[i]; n.unwanted {
+			e.endedLater(&n.call, n.id, "that %v is not wanted")
 		}
-		if ended, ok := e.log.earliest(e.clocks, a.ended); ok && ended > n.at+prompt {
-			e.fail(RuleExpired, n.line, "%s was told that %v is not wanted, and it ended for its silence %.3f s later, by event %d", n.host, a.id, seconds(ended-n.at), a.ended)
+	}
+	for i := range e.said.finishes {
+		if f := &e.said.finishes[i]; f.told && !f.counted && f.failed == "" {
+			e.endedLater(&f.call, f.id, "that its finish of %v does not count")
 		}
+	}
+}
+
+// endedLater reports an attempt that ended for its worker's silence, long after the worker was told what lets it drop the attempt.
+func (e *expiry) endedLater(told *call, id attemptID, what string) {
+	a := e.log.attempts[id]
+	if a == nil || a.state != failed || a.reason != "timeout" {
+		return
+	}
+	if ended, ok := e.log.earliest(e.clocks, a.ended); ok && ended > told.at+prompt {
+		e.fail(RuleExpired, told.line, "%s was told "+what+", and it ended for its silence %.3f s later, by event %d", told.host, id, seconds(ended-told.at), a.ended)
 	}
 }
 

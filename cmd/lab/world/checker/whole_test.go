@@ -131,6 +131,10 @@ func TestGivenUpInVain(t *testing.T) {
 		c.log = &ledger{c: c, times: []int64{0, second, 12 * second}, attempts: map[attemptID]*attempt{id: a}}
 		(&expiry{check: c, clocks: clocks{{}, {}}}).givenUpInVain()
 		found(t, name, c, k.want)
+		c.found = nil
+		c.said = &testimony{finishes: []finish{{call: call{host: "worker0", at: k.touch * second}, id: id, told: true}, {call: call{at: second}, id: id, told: true, counted: true}, {call: call{at: second}, id: id}}}
+		(&expiry{check: c, clocks: clocks{{}, {}}}).givenUpInVain()
+		found(t, name+", a finish", c, strings.Replace(k.want, "{1 0 1} is not wanted", "its finish of {1 0 1} does not count", 1))
 	}
 }
 
