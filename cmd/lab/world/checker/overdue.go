@@ -2,6 +2,7 @@ package checker
 
 import (
 	"cmp"
+	"net/http"
 	"slices"
 )
 
@@ -21,12 +22,15 @@ func (e *expiry) stillWanted() {
 	}
 }
 
-// givenUpInVain reports who was told that a rollout is not wanted, or that its finish does not count, though the attempt went on
-// until nobody was heard of who plays it.
+// givenUpInVain reports who was told that a rollout is not wanted, that its finish does not count, or for good that the call is of
+// no claim, though the attempt went on until nobody was heard of who plays it. A claim that has run out is said to have.
 func (e *expiry) givenUpInVain() {
 	for i := range e.said.named {
-		if n := &e.said.named[i]; n.unwanted {
+		switch n := &e.said.named[i]; {
+		case n.unwanted:
 			e.endedLater(&n.call, n.id, "that %v is not wanted")
+		case n.whole && n.status == http.StatusGone && n.outcome != "expired" && !e.twin(n.to): // a twin has another disk, and signs otherwise
+			e.endedLater(&n.call, n.id, "for good that there is no claim of %v")
 		}
 	}
 	for i := range e.said.finishes {

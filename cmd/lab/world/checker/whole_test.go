@@ -135,6 +135,11 @@ func TestGivenUpInVain(t *testing.T) {
 		c.said = &testimony{finishes: []finish{{call: call{host: "worker0", at: k.touch * second}, id: id, told: true}, {call: call{at: second}, id: id, told: true, counted: true}, {call: call{at: second}, id: id}}}
 		(&expiry{check: c, clocks: clocks{{}, {}}}).givenUpInVain()
 		found(t, name+", a finish", c, strings.Replace(k.want, "{1 0 1} is not wanted", "its finish of {1 0 1} does not count", 1))
+		c.found = nil
+		gone := call{host: "worker0", at: k.touch * second, whole: true, status: 410}
+		c.said = &testimony{named: []named{{call: gone, id: id}, {call: gone, id: id, outcome: "expired"}}}
+		(&expiry{check: c, clocks: clocks{{}, {}}}).givenUpInVain()
+		found(t, name+", a refusal", c, strings.Replace(k.want, "that {1 0 1} is not wanted", "for good that there is no claim of {1 0 1}", 1))
 	}
 }
 
