@@ -22,6 +22,9 @@ func (e *expiry) stillWanted() {
 	}
 }
 
+// lost are the statuses by which a worker learns that a claim is not its own any more.
+var lost = map[int]bool{http.StatusUnauthorized: true, http.StatusForbidden: true, http.StatusNotFound: true, http.StatusConflict: true, http.StatusGone: true}
+
 // givenUpInVain reports who was told that a rollout is not wanted, that its finish does not count, or for good that the call is of
 // no claim, though the attempt went on until nobody was heard of who plays it. A claim that has run out is said to have.
 func (e *expiry) givenUpInVain() {
@@ -29,7 +32,7 @@ func (e *expiry) givenUpInVain() {
 		switch n := &e.said.named[i]; {
 		case n.unwanted:
 			e.endedLater(&n.call, n.id, "that %v is not wanted")
-		case n.whole && n.status == http.StatusGone && n.outcome != "expired" && !e.twin(n.to): // a twin has another disk, and signs otherwise
+		case n.whole && lost[n.status] && n.outcome != "expired" && !e.twin(n.to): // a twin has another disk, and signs otherwise
 			e.endedLater(&n.call, n.id, "for good that there is no claim of %v")
 		}
 	}
@@ -43,7 +46,7 @@ func (e *expiry) givenUpInVain() {
 // endedLater reports an attempt that ended for its worker's silence, long after the worker was told what lets it drop the attempt.
 func (e *expiry) endedLater(told *call, id attemptID, what string) {
 	a := e.log.attempts[id]
-	if a == nil || a.state != failed || a.reason != "timeout" {
+	if a == nil || a.state != failed || a.reason != "timeout" || e.saidFailed(id) {
 		return
 	}
 	if ended, ok := e.log.earliest(e.clocks, a.ended); ok && ended > told.at+prompt {
