@@ -50,7 +50,9 @@ func (c *Cell) Follow(e *Entry) error {
 	}
 	lost := c.hear(e)
 	for i := range e.Actions {
-		c.execute(&e.Actions[i])
+		if a := &e.Actions[i]; !c.leaves(e, a) {
+			c.execute(a)
+		}
 	}
 	c.takeUp(e)
 	if lost >= 0 {
@@ -82,6 +84,13 @@ func (c *Cell) join(e *Entry) error {
 		c.followed = e.Seq
 	}
 	return nil
+}
+
+// leaves reports whether an action begins something on an engine that is lost by an entry behind its own. As a process comes, the
+// engines of the one before are lost one after the other, and the loop has what played on the first go on at the next. The entry
+// that loses that has it interrupted.
+func (c *Cell) leaves(e *Entry, a *loop.Action) bool {
+	return c.joining && e.Event.Kind == loop.EngineLost && (a.Kind == loop.StartRollout || a.Kind == loop.ResumeRollout) && c.owns(a.Engine)
 }
 
 // hear takes the event of an entry. It returns the engine of the cell that the loop has lost by it, -1 for none.

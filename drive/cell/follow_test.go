@@ -94,6 +94,37 @@ func TestFollowLosesEngines(t *testing.T) {
 	}
 }
 
+// TestFollowFromItsHello: as a process of a cell comes, the engines of the one before are lost one after the other. What the loop
+// has go on at an engine that it loses next is not begun, and not said to have failed.
+func TestFollowFromItsHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := newTold(t, Options{Name: "b", Incarnation: 2, Rules: loop.Config{ResumeLost: true, ResumeRestart: true}, Followed: 7})
+		for i, e := range []struct {
+			kind    loop.EventKind
+			engine  int32
+			action  loop.ActionKind
+			number  int32
+			begins  bool
+			because string
+		}{
+			{loop.EngineLost, 1, loop.ResumeRollout, 1, false, "it is lost by the next entry"},
+			{loop.EngineLost, 1, loop.StartRollout, 1, false, "it is lost by the next entry"},
+			{loop.EngineLost, 0, loop.GroupQueued, 1, false, "nothing is to begin"},
+			{loop.EngineJoined, 0, loop.StartRollout, 1, true, "it is there"},
+			{loop.EngineLost, 1, loop.StartRollout, 2, true, "it is there, and another cell's is lost"},
+		} {
+			a := attempt(e.action, 0, e.number)
+			err := x.Follow(&Entry{Seq: int64(8 + i), Event: loop.Event{Kind: e.kind, Engine: e.engine}, Origin: trace.Origin{Cell: "b", Incarnation: 2}, Actions: []loop.Action{a}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := kinds(x.next(2)); e.begins != slices.Contains(said, loop.RolloutScored) || slices.Contains(said, loop.RolloutFailed) {
+				t.Errorf("entry %d: the cell says %v, though %s", i, said, e.because)
+			}
+		}
+	})
+}
+
 // shadow is a cell of some engines that follows the log of a run, whose rollouts end when the log says so, and a model of
 // what it is to do.
 type shadow struct {
