@@ -26,8 +26,8 @@ type Host struct {
 	// the process's, for claims.
 	Name  string
 	Clock func() int64
-	// Epoch is the writer's, which versions are committed under; fence refuses to commit one once this process is not
-	// the run's writer any more.
+	// Epoch is the writer's, which versions are committed under; fence refuses to commit one, and to give a rollout up for good,
+	// once this process is not the run's writer any more.
 	Epoch uint64
 	Fence func() error
 	// Blobs keeps the rows of side channels; nil for a run that keeps none.
@@ -179,7 +179,7 @@ func (p *Parts) openEnvironment() (err error) {
 	}
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Turns: p.host.Turns, Player: player,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Fence: p.host.Fence, Turns: p.host.Turns, Player: player,
 	})
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func (e *Dispatcher) Sample(ctx context.Context, id string, req protocol.SampleR
 	case t.end > 0:
 		return t.reply(), nil
 	case s.state == stateEnded:
-		return protocol.SampleReply{}, s.outcome.refusal(id)
+		return protocol.SampleReply{}, e.refusal(&s.outcome, id)
 	case e.overErr != nil:
 		return protocol.SampleReply{}, e.overErr
 	}
@@ -153,7 +153,7 @@ func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishR
 	case s.state == stateEnded && s.outcome.kind == outcomeFinished:
 		return s.outcome.finished(id, answerOf(&req))
 	case s.state == stateEnded:
-		return protocol.FinishReply{}, s.outcome.refusal(id)
+		return protocol.FinishReply{}, e.refusal(&s.outcome, id)
 	case e.overErr != nil:
 		return protocol.FinishReply{}, e.overErr
 	}

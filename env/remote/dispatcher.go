@@ -51,6 +51,8 @@ type Options struct {
 	// Player is the name of players in this process, empty without any. They end with it. Those of the next process claim their
 	// rollouts again, and ask for each turn again (Notes).
 	Player string
+	// Fence says why this process may not be the run's writer any more, and does not block. Nil is for one that need not be.
+	Fence func() error
 	// Clock returns nanoseconds, never falling, and may stand still: claims age by it. Nil means the process's
 	// monotonic clock.
 	Clock func() int64

@@ -234,3 +234,39 @@ func TestGivenUp(t *testing.T) {
 		})
 	}
 }
+
+// TestFenced: a process that may not be the writer any more gives no rollout up for good, though an engine failed there.
+func TestFenced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var fence error
+		e := open(t, func(o *Options) { o.Fence = func() error { return fence } })
+		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
+		c, done := claim(t, e, "w"), claim(t, e, "w")
+		sample(t, e, "w", done.ID, 0, 20)
+		go func() { <-q.done; e.Logged(id(2, 0, 1), true) }()
+		if reply, err := e.Finish(t.Context(), done.ID, protocol.FinishRequest{Worker: "w", Reward: new(float32(1))}); err != nil || !reply.Counted {
+			t.Fatalf("%+v, %v", reply, err)
+		}
+		p.slot.err = errors.New("the server samples while it should stand still")
+		_, err := e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})
+		refused(t, err, protocol.CodeExpired, "its engine failed")
+		fence = errors.New("the lease was not renewed")
+		ask := func(id string) (error, error) {
+			_, sampled := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: "w", Turn: 1, Prompt: []int32{20}, MaxTokens: 4})
+			_, touched := e.Touch(t.Context(), id, protocol.TouchRequest{Worker: "w"})
+			return sampled, touched
+		}
+		sampled, touched := ask(c.ID)
+		refused(t, sampled, protocol.CodeUnavailable, "the lease was not renewed")
+		refused(t, touched, protocol.CodeUnavailable, "the lease was not renewed")
+		if sampled, touched := ask(done.ID); touched != nil {
+			t.Errorf("of a finished one: %v, %v", sampled, touched)
+		} else {
+			refused(t, sampled, protocol.CodeConflict, "is finished")
+		}
+		e.EndRun()
+		if _, touched := ask(c.ID); touched != nil {
+			t.Errorf("after the run's end: %v", touched)
+		}
+	})
+}

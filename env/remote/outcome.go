@@ -43,8 +43,12 @@ type outcome struct {
 	reason  string
 }
 
-// refusal says what happened to somebody who comes too late.
-func (o *outcome) refusal(id string) error {
+// refusal says what happened to somebody who comes too late. What became of a rollout at a process that may not be the writer any
+// more is nothing that the run knows: another process may go on with it. e.mu must be held.
+func (e *Dispatcher) refusal(o *outcome, id string) error {
+	if err := e.fenced(); err != nil && o.kind != outcomeFinished {
+		return protocol.Refuse(protocol.CodeUnavailable, "rollout %s may go on at another process: %v", id, err).With("outcome", outcomeStopped.String())
+	}
 	var r *protocol.Refusal
 	switch o.kind {
 	case outcomeFinished:
@@ -69,7 +73,16 @@ func (o *outcome) refusal(id string) error {
 
 // mayGoOn reports whether the process that goes on with the run may take up the claim. e.mu must be held.
 func (e *Dispatcher) mayGoOn(o *outcome) bool {
-	return (o.kind == outcomeStopped || o.kind == outcomeUnlogged) && !errors.Is(e.claimErr, protocol.ErrRunEnded)
+	stopped := o.kind == outcomeStopped || o.kind == outcomeUnlogged
+	return stopped && !errors.Is(e.claimErr, protocol.ErrRunEnded) || o.kind != outcomeFinished && e.fenced() != nil
+}
+
+// fenced says why another process may go on with the run, nil where none does.
+func (e *Dispatcher) fenced() error {
+	if e.opt.Fence == nil || errors.Is(e.claimErr, protocol.ErrRunEnded) {
+		return nil
+	}
+	return e.opt.Fence()
 }
 
 // past remembers the outcomes of the last Kept claims.

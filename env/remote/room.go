@@ -83,7 +83,7 @@ func (e *Dispatcher) overflow(s *session, own int64) error {
 	e.room.overflowed++
 	s.err = fmt.Errorf("env/remote: %s was ended: %s", s.id, reason)
 	e.end(s, outcome{kind: outcomeOverflow, reason: reason})
-	return s.outcome.refusal(s.id)
+	return e.refusal(&s.outcome, s.id)
 }
 
 // oldest is the session whose claim is the oldest of those under way.

@@ -271,7 +271,7 @@ func (e *Dispatcher) enter(id, worker string) (*session, *outcome, error) {
 	case was != nil && was.worker != worker:
 		return nil, was, otherWorker(id, worker)
 	case was != nil:
-		return nil, was, was.refusal(id)
+		return nil, was, e.refusal(was, id)
 	case err != nil:
 		return nil, nil, err
 	case s.worker != worker:

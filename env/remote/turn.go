@@ -83,7 +83,7 @@ func (e *Dispatcher) turnOf(req *protocol.TurnRequest) (*turn, []string, error) 
 func (e *Dispatcher) claimedBy(id string) (*session, error) {
 	s, was, err := e.find(id)
 	if was != nil {
-		return nil, was.refusal(id)
+		return nil, e.refusal(was, id)
 	}
 	return s, err
 }
@@ -169,7 +169,7 @@ func (e *Dispatcher) settle(ctx context.Context, s *session, t *turn, late bool)
 	behind := s.takeBack(t)
 	switch {
 	case s.state == stateEnded:
-		return protocol.TurnReply{}, s.outcome.refusal(s.id)
+		return protocol.TurnReply{}, e.refusal(&s.outcome, s.id)
 	case e.overErr != nil:
 		return protocol.TurnReply{}, e.overErr
 	case s.state != stateClaimed:
