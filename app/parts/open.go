@@ -26,8 +26,8 @@ type Host struct {
 	// the process's, for claims.
 	Name  string
 	Clock func() int64
-	// Epoch is the writer's, which versions are committed under; fence refuses to commit one, and to give a rollout up for good,
-	// once this process is not the run's writer any more.
+	// Epoch is the writer's, which versions are committed under. Fence says why this process may not be the writer any more: it
+	// commits no version then, and gives no rollout up for good.
 	Epoch uint64
 	Fence func() error
 	// Blobs keeps the rows of side channels; nil for a run that keeps none.
