@@ -221,6 +221,14 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	return nil
 }
 
+// fenced says why another process may be the run's writer by now, nil where none is.
+func (e *Engine) fenced() error {
+	if e.opt.Fence == nil {
+		return nil
+	}
+	return e.opt.Fence()
+}
+
 // change makes the server serve the loaded version. caps is nil where it is started for it.
 func (e *Engine) change(ctx context.Context, version loop.Version, caps *Capabilities) error {
 	u := Update{Version: version, Label: e.label(version), Cache: e.opt.Cache, Lora: e.opt.Delivery == DeliveryLora}
@@ -270,6 +278,9 @@ func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 // were verified: until then their readers stand at the gate. They stand there before the server is asked
 // whether the pause has held: what it samples behind its answer is of the new version.
 func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
+	if err := e.fenced(); err != nil {
+		return err
+	}
 	e.owe(caps)
 	if err := e.opt.Dialect.Pause(ctx, e.opt.Server, u, caps); err != nil {
 		if err = errors.Join(fmt.Errorf("pausing: %w", err), e.resume(ctx, caps)); refused(err) {
@@ -279,7 +290,10 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	}
 	p := &pause{since: e.now(), over: make(chan struct{})}
 	e.pause.Store(p)
-	label, err := e.install(ctx, u, caps)
+	label, err := "", e.fenced() // it may have stood still since
+	if err == nil {
+		label, err = e.install(ctx, u, caps)
+	}
 	if err == nil {
 		err = e.quiet(ctx, p.since, caps)
 	}

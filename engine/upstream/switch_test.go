@@ -417,6 +417,30 @@ func TestASwitchNeedsItsLoad(t *testing.T) {
 	})
 }
 
+// A process that may not be the run's writer any more changes no weights, also where that comes to be while the server pauses.
+func TestAFencedSwitch(t *testing.T) {
+	for _, from := range []int{1, 2} { // which question of the fence is answered so
+		synctest.Test(t, func(t *testing.T) {
+			f := newFakeServer(t)
+			e := newFakeEngine(t, f, nil)
+			parent, asked, lost := t.TempDir(), 0, errors.New("the lease was not renewed")
+			e.opt.Views = func(_ context.Context, v loop.Version) (string, error) { return writeView(t, parent, v), nil }
+			e.opt.Fence = func() error {
+				if asked++; asked >= from {
+					return lost
+				}
+				return nil
+			}
+			if err := e.Load(t.Context(), 1); err != nil {
+				t.Fatal(err)
+			}
+			if err := e.Switch(t.Context(), 1, false); !errors.Is(err, lost) || f.weights != 0 || asked != from {
+				t.Errorf("from question %d on: %v, and the server has version %d after %d questions", from, err, f.weights, asked)
+			}
+		})
+	}
+}
+
 // The same weights under another version are no failure, though the scores stay.
 func TestEqualWeightsVerify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
