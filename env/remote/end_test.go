@@ -264,6 +264,8 @@ func TestFenced(t *testing.T) {
 		} else {
 			refused(t, sampled, protocol.CodeConflict, "is finished")
 		}
+		sampled, _ = ask("g9-s0-a1")
+		refused(t, sampled, protocol.CodeUnavailable, "g9-s0-a1 may go on at another process")
 		e.EndRun()
 		if _, touched := ask(c.ID); touched != nil {
 			t.Errorf("after the run's end: %v", touched)

@@ -47,7 +47,7 @@ type outcome struct {
 // more is nothing that the run knows: another process may go on with it. e.mu must be held.
 func (e *Dispatcher) refusal(o *outcome, id string) error {
 	if err := e.fenced(); err != nil && o.kind != outcomeFinished {
-		return protocol.Refuse(protocol.CodeUnavailable, "rollout %s may go on at another process: %v", id, err).With("outcome", outcomeStopped.String())
+		return elsewhere(id, err)
 	}
 	var r *protocol.Refusal
 	switch o.kind {
@@ -69,6 +69,11 @@ func (e *Dispatcher) refusal(o *outcome, id string) error {
 		r = protocol.Refuse(protocol.CodeExpired, "rollout %s has ended, because its engine failed: %s; it is tried again as another attempt: claim another", id, o.reason)
 	}
 	return r.With("outcome", o.kind.String())
+}
+
+// elsewhere refuses a call to a process that may not be the writer any more.
+func elsewhere(id string, why error) error {
+	return protocol.Refuse(protocol.CodeUnavailable, "rollout %s may go on at another process: %v", id, why).With("outcome", outcomeStopped.String())
 }
 
 // mayGoOn reports whether the process that goes on with the run may take up the claim. e.mu must be held.

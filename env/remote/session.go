@@ -322,6 +322,9 @@ func (e *Dispatcher) stopped(id string) error {
 
 // unknown is the refusal of a call that names a rollout that is not being played.
 func (e *Dispatcher) unknown(id string, rollout port.RolloutID) error {
+	if err := e.fenced(); err != nil {
+		return elsewhere(id, err)
+	}
 	if s := e.latest[keyOf(rollout)]; s != nil {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
 	}
