@@ -259,8 +259,9 @@ func (c *collector) partKey(part, key string) string {
 	return key
 }
 
-// step returns a row's train step, and the number of its figures within: those of another number are averaged. A row that lacks the framework's own count, while others of its file have
-// it, was logged beside the steps: it belongs to the one before it, of which it is not the time.
+// step returns a row's train step, and the number of its figures within: those of another number are averaged. A row may lack
+// the framework's own count, while others of its file have it. It was logged beside the steps: it belongs to the one before it,
+// of which it is not the time.
 func (c *collector) step(r *Row) (step, number int64, stepped bool) {
 	for _, key := range c.framework.StepKeys {
 		if value, there := r.Values[key]; there && finite(value) {
