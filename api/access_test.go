@@ -48,6 +48,8 @@ func (p *reached) Sample(context.Context, string, protocol.SampleRequest) (proto
 	return protocol.SampleReply{}, p.call()
 }
 
+func (p *reached) Lasting(_ context.Context, _ string, err error) error { return err }
+
 func (p *reached) Touch(context.Context, string, protocol.TouchRequest) (protocol.TouchReply, error) {
 	return protocol.TouchReply{}, p.call()
 }

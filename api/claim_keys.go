@@ -126,7 +126,12 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 	}
 	switch {
 	case id == "":
-		return caller{}, protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this process has given out since it started: claim another rollout")
+		err := error(protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this process has given out since it started: claim another rollout"))
+		if port := s.ports().Rollouts; port != nil { // it may be of the process in the place of this one
+			claim, _, _ := cutKey(key)
+			err = port.Lasting(r.Context(), claim, err)
+		}
+		return caller{}, err
 	case named != "" && named != id:
 		return caller{}, protocol.Refuse(protocol.CodeInvalid, "the API key and the header %s name different rollouts: leave the header out", protocol.RolloutHeader)
 	}

@@ -22,6 +22,8 @@ func (offering) Claim(context.Context, protocol.ClaimRequest) (protocol.Claims, 
 	return protocol.Claims{Rollouts: []protocol.Claim{{ID: "g1-s0-a1"}}}, nil
 }
 
+func (offering) Lasting(_ context.Context, _ string, err error) error { return err }
+
 func (o offering) Touch(_ context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error) {
 	if o.touched != nil {
 		*o.touched = append(*o.touched, id+" by "+req.Worker)
@@ -118,6 +120,35 @@ func TestKeysAreNotLogged(t *testing.T) {
 	c.do("GET", "/api/v1/status?x="+key, "", bearer...)
 	if text := c.logs.String(); strings.Contains(text, secret) || strings.Contains(text, strings.TrimPrefix(key, "g1-s0-a1.")) || !strings.Contains(text, `secret\":\"…`) || !strings.Contains(text, "g1-s0-a1.…") {
 		t.Errorf("logged: %s", text)
+	}
+}
+
+// replaced is of a process in whose place another may be.
+type replaced struct{ offering }
+
+func (replaced) Lasting(_ context.Context, id string, _ error) error {
+	return protocol.Refuse(protocol.CodeUnavailable, "rollout %s may go on at another process", id)
+}
+
+// Keys and secrets of another process are refused for now where that may be in the place of this one.
+func TestKeysOfTheProcessInItsPlace(t *testing.T) {
+	gateway := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	other := newClaimKeys("r", "")
+	for _, test := range []struct {
+		rollouts Rollouts
+		want     int
+	}{{offering{}, http.StatusGone}, {replaced{}, http.StatusServiceUnavailable}} {
+		c := start(t, Options{Run: "r"}, nil)
+		if err := c.server.Mount(Ports{Plane: c.plane, Gateway: gateway, Rollouts: test.rollouts}); err != nil {
+			t.Fatal(err)
+		}
+		if a := c.do("POST", "/v1/completions", "{}", "Authorization", "Bearer "+other.key("g1-s0-a1")); a.status != test.want {
+			t.Errorf("an agent: %d %s, want %d", a.status, a.body, test.want)
+		}
+		secret := other.sign(purposeSecret, "g1-s0-a1")
+		if a := c.do("POST", "/api/v1/rollouts/g1-s0-a1/touch", `{"worker":"w","secret":"`+secret+`"}`); a.status != test.want {
+			t.Errorf("a worker: %d %s, want %d", a.status, a.body, test.want)
+		}
 	}
 }
 

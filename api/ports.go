@@ -56,6 +56,8 @@ type Rollouts interface {
 	Touch(ctx context.Context, id string, req protocol.TouchRequest) (protocol.TouchReply, error)
 	// Finish returns when the rollout is durable.
 	Finish(ctx context.Context, id string, req protocol.FinishRequest) (protocol.FinishReply, error)
+	// Lasting returns the error of a call that names a rollout, or one for now where it may go on at another process. It may wait.
+	Lasting(ctx context.Context, id string, err error) error
 }
 
 // Meetings coordinates collectives.

@@ -72,10 +72,13 @@ func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Cont
 		}
 		id, secret := r.PathValue("id"), secretOf(&req)
 		if err := s.keys.check(id, *secret); err != nil {
-			return err
+			return port.Lasting(r.Context(), id, err)
 		}
 		*secret = ""
 		reply, err := call(port, r.Context(), id, req)
-		return writeReply(w, reply, err)
+		if err != nil {
+			return port.Lasting(r.Context(), id, err)
+		}
+		return writeJSON(w, reply)
 	}
 }

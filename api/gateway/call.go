@@ -55,6 +55,9 @@ func (g *Gateway) sampling(path string, read func(*http.Request, Options) (*requ
 		defer g.metrics.open.Add(-1)
 		c := &call{gateway: g, path: path, began: g.opt.Clock(), waiting: true}
 		err := c.serve(w, r, read)
+		if err != nil && c.rollout != "" && r.Context().Err() == nil {
+			err = g.opt.Rollouts.Lasting(r.Context(), c.rollout, err)
+		}
 		switch {
 		case err == nil:
 			g.metrics.request(path, http.StatusOK)

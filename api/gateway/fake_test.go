@@ -57,12 +57,21 @@ type port struct {
 	records  []record
 	begun    int
 	ended    chan struct{}
+	// replaced, if not nil, takes the place of every error.
+	replaced error
 	// running counts turns that have not returned.
 	running sync.WaitGroup
 }
 
 func newPort(play func(n int, req protocol.TurnRequest) response) *port {
 	return &port{play: play, ended: make(chan struct{})}
+}
+
+func (p *port) Lasting(_ context.Context, id string, err error) error {
+	if p.replaced != nil {
+		return p.replaced
+	}
+	return err
 }
 
 func (p *port) Ended(id string) (<-chan struct{}, error) {

@@ -18,6 +18,8 @@ type Rollouts interface {
 	// Ended is closed when the claim has ended, for any reason. For a rollout that is not claimed the
 	// channel is nil, with a refusal.
 	Ended(id string) (<-chan struct{}, error)
+	// Lasting returns the error of a call, or one for now where the rollout may go on at another process. It may wait.
+	Lasting(ctx context.Context, id string, err error) error
 }
 
 // Writable is what a response writer may know of its connection, beside http.ResponseWriter.

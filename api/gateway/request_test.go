@@ -422,6 +422,20 @@ func TestTooLongForThePort(t *testing.T) {
 	}
 }
 
+// A process in whose place another may be refuses no agent for good, whatever it knows of the rollout.
+func TestRefusedWhereAnotherMayGoOn(t *testing.T) {
+	for _, why := range []error{nil, protocol.Refuse(protocol.CodeUnavailable, "another process may go on with it")} {
+		want := http.StatusBadRequest
+		if why != nil {
+			want = http.StatusServiceUnavailable
+		}
+		h := newHouse(t, always(says("abc")), func(o *Options) { o.Rollouts = &port{replaced: why, ended: make(chan struct{})} })
+		if w := h.post("/v1/chat/completions", `{"messages":[]}`); w.Code != want {
+			t.Errorf("with %v: %d %s, want %d", why, w.Code, w.Body, want)
+		}
+	}
+}
+
 // stopping ends its claims as it is asked, because its process stops.
 type stopping struct {
 	*port

@@ -68,6 +68,15 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
+// Lasting reports whether the code is for good: to send the same again does not help.
+func (c Code) Lasting() bool {
+	switch c {
+	case CodeBusy, CodeInternal, CodeUnavailable, CodeDiskFull:
+		return false
+	}
+	return true
+}
+
 // Refusal is an error that a client is told: the fault, its place, the expected value, the remedy.
 type Refusal struct {
 	// Code is the reason, for programs.

@@ -279,7 +279,7 @@ func (c *Cell) assemble(ctx context.Context) error {
 	c.OnClose(func() error { held.Release(); return nil })
 	// Claims run out by the silence of workers alone, and not while this process stands still.
 	present := parts.Presence(ctx, c.app.Clock(0), func() bool { return true })
-	host := parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Rarely: c.logf}
+	host := parts.Host{Cell: c.opt.Cell, Name: c.opt.Run, Clock: present, Replaced: c.wire.Replaced, Rarely: c.logf}
 	if c.kept, err = c.newPayloads(); err != nil {
 		return err
 	}

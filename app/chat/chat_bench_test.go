@@ -69,6 +69,8 @@ type saying struct {
 
 func (*saying) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
+func (*saying) Lasting(_ context.Context, _ string, err error) error { return err }
+
 func (s *saying) Turn(context.Context, string, protocol.TurnRequest, func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	return protocol.TurnReply{Tokens: s.tokens, Logprobs: make([]float32, len(s.tokens)), Versions: make([]loop.Version, len(s.tokens)), Text: s.text, Finish: "stop"}, nil
 }

@@ -60,6 +60,8 @@ type oneWord struct{ branches int }
 
 func (*oneWord) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
+func (*oneWord) Lasting(_ context.Context, _ string, err error) error { return err }
+
 func (o *oneWord) Turn(_ context.Context, _ string, _ protocol.TurnRequest, _ func(protocol.TurnDelta)) (protocol.TurnReply, error) {
 	o.branches++
 	return protocol.TurnReply{Tokens: []int32{7}, Logprobs: []float32{-1}, Versions: []loop.Version{0}, Text: "x", Finish: "stop", Branch: o.branches - 1, Branches: o.branches}, nil

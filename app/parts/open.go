@@ -27,9 +27,11 @@ type Host struct {
 	Name  string
 	Clock func() int64
 	// Epoch is the writer's, which versions are committed under. Fence says why this process may not be the writer any more: it
-	// commits no version then, and gives no rollout up for good.
+	// commits no version then. Replaced says why another process may be in the place of this one, and may wait for an answer.
+	// This process changes no engine's weights then, and gives no rollout up for good.
 	Epoch uint64
 	Fence func() error
+	Replaced func(ctx context.Context) error
 	// Blobs keeps the rows of side channels; nil for a run that keeps none.
 	Blobs port.Blobs
 	// Turns keeps claims and turns of workers' rollouts; nil keeps none.
@@ -179,7 +181,7 @@ func (p *Parts) openEnvironment() (err error) {
 	}
 	p.Workers, err = environment.New(environment.Options{
 		Name: p.Cfg.EnvironmentName(), Seed: p.Cfg.Seed, ClaimTTL: config.Seconds(p.Cfg.Server.ClaimS), Vocabulary: p.Vocabulary(), Limits: p.Limits(),
-		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Fence: p.host.Fence, Turns: p.host.Turns, Player: player,
+		Sampling: p.sampling(), ClientSampling: g.ClientSampling, PolicyOnly: p.policy == nil, TurnWait: config.Seconds(g.WaitS), RoomBytesMax: machine.Memory() / 8, Newest: p.newestServed, Clock: p.host.Clock, Replaced: p.host.Replaced, Turns: p.host.Turns, Player: player,
 	})
 	if err != nil {
 		return err

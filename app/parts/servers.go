@@ -85,7 +85,7 @@ func (p *Parts) newServer(i int, e config.Engine) (*upstream.Engine, *upstream.S
 			return filepath.Abs(view)
 		},
 		ServerPath: seenFrom(root, e.WeightsDir), Sender: sender, Groups: groups,
-		Cache: e.Cache, Silent: config.Seconds(e.SilentS), Update: config.Seconds(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.host.Traceparent, Fence: p.host.Fence, LogPayloads: p.Cfg.Server.LogPayloads, Logf: p.logf,
+		Cache: e.Cache, Silent: config.Seconds(e.SilentS), Update: config.Seconds(e.UpdateS), Sampling: p.sampling(), Vocabulary: p.Vocabulary(), Ends: p.policy.checkpoint.Ends, Traceparent: p.host.Traceparent, Replaced: p.host.Replaced, LogPayloads: p.Cfg.Server.LogPayloads, Logf: p.logf,
 	})
 	return made, server, err
 }

@@ -49,7 +49,7 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 // surroundings are what the parts of this control plane are told of it.
 func (p *Plane) surroundings() parts.Host {
 	a := parts.Host{
-		Name: p.name, Clock: p.present, Epoch: p.writerNow().Epoch, Fence: p.fence, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
+		Name: p.name, Clock: p.present, Epoch: p.writerNow().Epoch, Fence: p.fence, Replaced: func(context.Context) error { return p.fence() }, Traceparent: p.Traceparent(), Rarely: p.sparingly(), Staged: p.staged,
 		Heard:    func(cell string) error { return p.cells.absent(cell, p.App.Now()) },
 		Ready:    func() { p.withRuntime(func(r *live.Runtime) { r.TrainerReady() }) },
 		Restored: func(v loop.Version) { p.withRuntime(func(r *live.Runtime) { r.TrainerRestored(v) }) },

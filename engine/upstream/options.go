@@ -44,8 +44,9 @@ type Options struct {
 	ServerPath func(dir string) string
 	// Sender has the tensors of versions; needed on DeliveryDistributed.
 	Sender Sender
-	// Fence says why this process may not be the writer any more: it changes no weights then. Nil is for one that need not be.
-	Fence func() error
+	// Replaced says why another process may be in the place of this one, which changes no weights then. It may wait for an answer.
+	// Nil is for one that stands alone.
+	Replaced func(ctx context.Context) error
 	// Groups remembers the groups that the server may be in beyond this process; nil for none.
 	Groups CollectiveRegistry
 	// Cache is what becomes of old keys and values: CacheSalt (also if empty), CacheFlush or CacheKeep.

@@ -178,7 +178,7 @@ func (e *Engine) lacking(all ...Missing) error {
 // Switch implements [port.Engine]. With and without hold, nothing is sampled while the weights
 // change. Where the server can pause, responses stand still and go on with their cache, else they
 // are cut off and go on as a prefix. See the package's documentation for what is exact. After an
-// error the weights are unknown, unless nothing had been asked of the server yet. The server is
+// error the weights are unknown, unless nothing but a pause had been asked of the server yet. The server is
 // resumed, and calls wait for the next Switch.
 func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error {
 	if err := e.turn(ctx); err != nil {
@@ -221,12 +221,12 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	return nil
 }
 
-// fenced says why another process may be the run's writer by now, nil where none is.
-func (e *Engine) fenced() error {
-	if e.opt.Fence == nil {
+// replaced says why another process may be in the place of this one by now, nil where none is.
+func (e *Engine) replaced(ctx context.Context) error {
+	if e.opt.Replaced == nil {
 		return nil
 	}
-	return e.opt.Fence()
+	return e.opt.Replaced(ctx)
 }
 
 // change makes the server serve the loaded version. caps is nil where it is started for it.
@@ -278,7 +278,7 @@ func (e *Engine) adopt(ctx context.Context, caps *Capabilities) error {
 // were verified: until then their readers stand at the gate. They stand there before the server is asked
 // whether the pause has held: what it samples behind its answer is of the new version.
 func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities) error {
-	if err := e.fenced(); err != nil {
+	if err := e.replaced(ctx); err != nil {
 		return err
 	}
 	e.owe(caps)
@@ -290,10 +290,12 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	}
 	p := &pause{since: e.now(), over: make(chan struct{})}
 	e.pause.Store(p)
-	label, err := "", e.fenced() // it may have stood still since
-	if err == nil {
-		label, err = e.install(ctx, u, caps)
+	if err := e.replaced(ctx); err != nil { // it may have stood still since, and the server's weights are as before
+		e.pause.Store(nil)
+		close(p.over)
+		return errors.Join(err, e.resume(ctx, caps))
 	}
+	label, err := e.install(ctx, u, caps)
 	if err == nil {
 		err = e.quiet(ctx, p.since, caps)
 	}
@@ -348,7 +350,7 @@ func (e *Engine) stillPaused(ctx context.Context, caps *Capabilities) error {
 // changeCut switches a server that cannot pause, or takes an adapter: no response is under way meanwhile. A
 // request keeps the adapter that it began with, so that a pause would let it go on with the old one.
 func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) error {
-	if err := e.cut(ctx, haltCut); err != nil {
+	if err := errors.Join(e.cut(ctx, haltCut), e.replaced(ctx)); err != nil {
 		return err
 	}
 	label, err := e.install(ctx, u, caps)
@@ -365,7 +367,7 @@ func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) er
 
 // restart switches a server that takes new weights only when it starts.
 func (e *Engine) restart(ctx context.Context, u Update) error {
-	if err := e.cut(ctx, haltCut); err != nil {
+	if err := errors.Join(e.cut(ctx, haltCut), e.replaced(ctx)); err != nil {
 		return err
 	}
 	restarter := e.opt.Dialect.(Restarter) // Validate has seen to it

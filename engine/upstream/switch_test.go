@@ -417,25 +417,34 @@ func TestASwitchNeedsItsLoad(t *testing.T) {
 	})
 }
 
-// A process that may not be the run's writer any more changes no weights, also where that comes to be while the server pauses.
-func TestAFencedSwitch(t *testing.T) {
-	for _, from := range []int{1, 2} { // which question of the fence is answered so
+// A process in whose place another may be changes no weights, also where that comes to be while the server pauses. It goes on with
+// those that are there.
+func TestASwitchOfAReplacedProcess(t *testing.T) {
+	for name, test := range map[string]struct {
+		pauses bool
+		from   int // the question that is answered so, and those behind it
+	}{"before the pause": {true, 1}, "behind the pause": {true, 2}, "behind a cut": {false, 1}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeServer(t)
+			f.caps.Pause = test.pauses
 			e := newFakeEngine(t, f, nil)
 			parent, asked, lost := t.TempDir(), 0, errors.New("the lease was not renewed")
 			e.opt.Views = func(_ context.Context, v loop.Version) (string, error) { return writeView(t, parent, v), nil }
-			e.opt.Fence = func() error {
-				if asked++; asked >= from {
+			serveVersion(t, e, 1)
+			e.opt.Replaced = func(context.Context) error {
+				if asked++; asked >= test.from {
 					return lost
 				}
 				return nil
 			}
-			if err := e.Load(t.Context(), 1); err != nil {
+			if err := e.Load(t.Context(), 2); err != nil {
 				t.Fatal(err)
 			}
-			if err := e.Switch(t.Context(), 1, false); !errors.Is(err, lost) || f.weights != 0 || asked != from {
-				t.Errorf("from question %d on: %v, and the server has version %d after %d questions", from, err, f.weights, asked)
+			if err := e.Switch(t.Context(), 2, false); !errors.Is(err, lost) || f.weights != 1 || f.paused || asked != test.from {
+				t.Errorf("%s: %v, and the server has version %d (paused %v) after %d questions", name, err, f.weights, f.paused, asked)
+			}
+			if g, err := e.Generate(t.Context(), request(0, 3)); err != nil || g.Versions[0] != 1 {
+				t.Errorf("%s: it samples %+v, %v", name, g, err)
 			}
 		})
 	}

@@ -102,15 +102,18 @@ func (e *Dispatcher) Touch(ctx context.Context, id string, req protocol.TouchReq
 		return protocol.TouchReply{}, err
 	}
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	s, was, err := e.enter(id, req.Worker)
-	if was != nil && was.worker == req.Worker && was.kind != outcomeExpired && !e.mayGoOn(was) {
-		return protocol.TouchReply{}, nil
+	if err == nil {
+		e.leave(s)
 	}
-	if err != nil {
+	unwanted := was != nil && was.worker == req.Worker && was.kind != outcomeExpired && !e.stops(was)
+	e.mu.Unlock()
+	switch {
+	case unwanted:
+		return protocol.TouchReply{}, e.elsewhere(ctx, id)
+	case err != nil:
 		return protocol.TouchReply{}, err
 	}
-	e.leave(s)
 	return protocol.TouchReply{DeadlineS: e.opt.ClaimTTL.Seconds(), Wanted: true}, nil
 }
 

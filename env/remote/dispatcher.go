@@ -51,8 +51,8 @@ type Options struct {
 	// Player is the name of players in this process, empty without any. They end with it. Those of the next process claim their
 	// rollouts again, and ask for each turn again (Notes).
 	Player string
-	// Fence says why this process may not be the run's writer any more, and does not block. Nil is for one that need not be.
-	Fence func() error
+	// Replaced says why another process may be in the place of this one. It may wait for an answer. Nil is for one that stands alone.
+	Replaced func(ctx context.Context) error
 	// Clock returns nanoseconds, never falling, and may stand still: claims age by it. Nil means the process's
 	// monotonic clock.
 	Clock func() int64
@@ -297,7 +297,7 @@ func (e *Dispatcher) Close() {
 // stopping reports whether this process gives out no more rollouts of a run that goes on without it.
 // e.mu must be held.
 func (e *Dispatcher) stopping() bool {
-	return e.claimErr != nil && !errors.Is(e.claimErr, protocol.ErrRunEnded)
+	return e.claimErr != nil && !e.runEnded()
 }
 
 // refuseClaims answers claims from now on with err; that the run has ended stands. e.mu must be held.
@@ -305,7 +305,7 @@ func (e *Dispatcher) refuseClaims(err error) {
 	if e.claimErr == nil {
 		close(e.noClaims)
 	}
-	if !errors.Is(e.claimErr, protocol.ErrRunEnded) {
+	if !e.runEnded() {
 		e.claimErr = err
 	}
 }

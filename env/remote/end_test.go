@@ -235,11 +235,11 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestFenced: a process that may not be the writer any more gives no rollout up for good, though an engine failed there.
-func TestFenced(t *testing.T) {
+// TestReplaced: a process in whose place another may be gives no rollout up for good, though an engine failed there.
+func TestReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var fence error
-		e := open(t, func(o *Options) { o.Fence = func() error { return fence } })
+		e := open(t, func(o *Options) { o.Replaced = func(context.Context) error { return fence } })
 		p, q := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1))
 		c, done := claim(t, e, "w"), claim(t, e, "w")
 		sample(t, e, "w", done.ID, 0, 20)
@@ -249,23 +249,29 @@ func TestFenced(t *testing.T) {
 		}
 		p.slot.err = errors.New("the server samples while it should stand still")
 		_, err := e.Sample(t.Context(), c.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})
-		refused(t, err, protocol.CodeExpired, "its engine failed")
+		refused(t, e.Lasting(t.Context(), c.ID, err), protocol.CodeExpired, "its engine failed")
+		if reply, err := e.Touch(t.Context(), c.ID, protocol.TouchRequest{Worker: "w"}); err != nil || reply.Wanted {
+			t.Errorf("%+v, %v", reply, err)
+		}
 		fence = errors.New("the lease was not renewed")
 		ask := func(id string) (error, error) {
 			_, sampled := e.Sample(t.Context(), id, protocol.SampleRequest{Worker: "w", Turn: 1, Prompt: []int32{20}, MaxTokens: 4})
 			_, touched := e.Touch(t.Context(), id, protocol.TouchRequest{Worker: "w"})
-			return sampled, touched
+			return e.Lasting(t.Context(), id, sampled), e.Lasting(t.Context(), id, touched)
 		}
 		sampled, touched := ask(c.ID)
 		refused(t, sampled, protocol.CodeUnavailable, "the lease was not renewed")
 		refused(t, touched, protocol.CodeUnavailable, "the lease was not renewed")
-		if sampled, touched := ask(done.ID); touched != nil {
-			t.Errorf("of a finished one: %v, %v", sampled, touched)
-		} else {
-			refused(t, sampled, protocol.CodeConflict, "is finished")
+		for _, id := range []string{done.ID, "g9-s0-a1"} {
+			sampled, touched := ask(id)
+			refused(t, sampled, protocol.CodeUnavailable, "may go on at another process")
+			refused(t, touched, protocol.CodeUnavailable, "may go on at another process")
 		}
-		sampled, _ = ask("g9-s0-a1")
-		refused(t, sampled, protocol.CodeUnavailable, "g9-s0-a1 may go on at another process")
+		for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeDiskFull, protocol.CodeInternal} { // which ask to come again
+			if err := protocol.Refuse(code, "later"); e.Lasting(t.Context(), c.ID, err) != error(err) {
+				t.Errorf("%v becomes another", err)
+			}
+		}
 		e.EndRun()
 		if _, touched := ask(c.ID); touched != nil {
 			t.Errorf("after the run's end: %v", touched)

@@ -1,6 +1,8 @@
 package remote
 
 import (
+	"cmp"
+	"context"
 	"crypto/sha256"
 	"errors"
 
@@ -43,12 +45,8 @@ type outcome struct {
 	reason  string
 }
 
-// refusal says what happened to somebody who comes too late. What became of a rollout at a process that may not be the writer any
-// more is nothing that the run knows: another process may go on with it. e.mu must be held.
+// refusal says what happened to somebody who comes too late.
 func (e *Dispatcher) refusal(o *outcome, id string) error {
-	if err := e.fenced(); err != nil && o.kind != outcomeFinished {
-		return elsewhere(id, err)
-	}
 	var r *protocol.Refusal
 	switch o.kind {
 	case outcomeFinished:
@@ -71,23 +69,35 @@ func (e *Dispatcher) refusal(o *outcome, id string) error {
 	return r.With("outcome", o.kind.String())
 }
 
-// elsewhere refuses a call to a process that may not be the writer any more.
-func elsewhere(id string, why error) error {
-	return protocol.Refuse(protocol.CodeUnavailable, "rollout %s may go on at another process: %v", id, why).With("outcome", outcomeStopped.String())
+// stops reports whether a claim ended because this process does, so that the next may take it up. e.mu must be held.
+func (e *Dispatcher) stops(o *outcome) bool {
+	return (o.kind == outcomeStopped || o.kind == outcomeUnlogged) && !e.runEnded()
 }
 
-// mayGoOn reports whether the process that goes on with the run may take up the claim. e.mu must be held.
-func (e *Dispatcher) mayGoOn(o *outcome) bool {
-	stopped := o.kind == outcomeStopped || o.kind == outcomeUnlogged
-	return stopped && !errors.Is(e.claimErr, protocol.ErrRunEnded) || o.kind != outcomeFinished && e.fenced() != nil
+// runEnded reports whether there will be no rollouts any more. e.mu must be held.
+func (e *Dispatcher) runEnded() bool { return errors.Is(e.claimErr, protocol.ErrRunEnded) }
+
+// Lasting returns the error of a call that names a rollout. Where that is for good, it asks whether another process may be in the
+// place of this one. The run knows nothing of a rollout's end here then, and the call is refused for now. Lasting may wait.
+func (e *Dispatcher) Lasting(ctx context.Context, id string, err error) error {
+	if refusal, refused := errors.AsType[*protocol.Refusal](err); refused && refusal.Code.Lasting() {
+		return cmp.Or(e.elsewhere(ctx, id), err)
+	}
+	return err
 }
 
-// fenced says why another process may go on with the run, nil where none does.
-func (e *Dispatcher) fenced() error {
-	if e.opt.Fence == nil || errors.Is(e.claimErr, protocol.ErrRunEnded) {
+// elsewhere refuses a call for now where another process may be in the place of this one. e.mu must not be held.
+func (e *Dispatcher) elsewhere(ctx context.Context, id string) error {
+	e.mu.Lock()
+	ended := e.runEnded()
+	e.mu.Unlock()
+	if ended || e.opt.Replaced == nil {
 		return nil
 	}
-	return e.opt.Fence()
+	if why := e.opt.Replaced(ctx); why != nil {
+		return protocol.Refuse(protocol.CodeUnavailable, "rollout %.60q may go on at another process: %v", id, why).With("outcome", outcomeStopped.String())
+	}
+	return nil
 }
 
 // past remembers the outcomes of the last Kept claims.

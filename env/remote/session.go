@@ -314,7 +314,7 @@ func (e *Dispatcher) find(id string) (*session, *outcome, error) {
 
 // stopped is the refusal of a call that comes after EndRun or Close.
 func (e *Dispatcher) stopped(id string) error {
-	if errors.Is(e.claimErr, protocol.ErrRunEnded) {
+	if e.runEnded() {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s is no longer wanted: the run has ended", id)
 	}
 	return e.overErr
@@ -322,9 +322,6 @@ func (e *Dispatcher) stopped(id string) error {
 
 // unknown is the refusal of a call that names a rollout that is not being played.
 func (e *Dispatcher) unknown(id string, rollout port.RolloutID) error {
-	if err := e.fenced(); err != nil {
-		return elsewhere(id, err)
-	}
 	if s := e.latest[keyOf(rollout)]; s != nil {
 		return protocol.Refuse(protocol.CodeExpired, "rollout %s: %s has taken its place, and its work counts for nothing: claim another", id, s.id).With("by", s.id)
 	}

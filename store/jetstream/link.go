@@ -41,6 +41,8 @@ type Link struct {
 	next  uint64
 	lines assembler
 	after string
+	// followed is how far Follow has come.
+	followed followed
 	// unheard: nobody heard the last word, and the log has not gone on since.
 	unheard atomic.Bool
 	turns   cellTurns
@@ -171,6 +173,7 @@ func (l *Link) begin(ctx context.Context) (at trace.Position, err error) {
 		if at, err = trace.After(m.data[bytes.LastIndexByte(m.data[:len(m.data)-1], '\n')+1:], line); err != nil {
 			return at, fmt.Errorf("store: message %d of the log: %w", seq, err)
 		}
+		l.followed.set(seq, nil)
 		l.next, l.lines, l.after = seq+1, assembler{line: line, epoch: place.epoch}, m.header.Get(headerAppend)
 		s.events.mutex.Lock()
 		defer s.events.mutex.Unlock()
@@ -203,6 +206,7 @@ func (l *Link) Incarnate(ctx context.Context) (incarnation int64, err error) {
 // an append ends with them. It goes on through lost connections, until the context ends or take fails, or the log has lost what was
 // handed over. A server that is killed before it syncs a line shows it as it begins anew, and may lose it with its power.
 func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) error) error {
+	l.turns.stale.Store(true)
 	r, err := l.store.readMessages(ctx, l.next, 0, l.lines)
 	if err != nil {
 		return err
@@ -217,6 +221,7 @@ func (l *Link) Follow(ctx context.Context, take func(lines []byte, ends bool) er
 			}
 			err = take(lines, r.ends)
 		}
+		l.followed.set(r.next-1, err)
 		if err != nil {
 			return err
 		}

@@ -75,6 +75,55 @@ func TestLinkFollows(t *testing.T) {
 	}
 }
 
+// TestLinkReplaced: a cell knows that it is the newest of its name once it has followed all that was in the log when it asked.
+func TestLinkReplaced(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "replaced"), Run: "replaced"}
+	s := open(t, o)
+	enc := begin(t, s)
+	l := openCell(t, o, "b")
+	must(t, l.Replaced(t.Context()))
+	must(t, s.Append([][]byte{storetest.Event(enc, 1)}))
+	if err := l.Replaced(canceled(t)); err == nil {
+		t.Error("without an answer it is sure")
+	}
+	took, goOn := make(chan struct{}), make(chan error)
+	followed := make(chan error)
+	go func() {
+		followed <- l.Follow(t.Context(), func([]byte, bool) error {
+			took <- struct{}{}
+			return <-goOn
+		})
+	}()
+	<-took
+	sure := make(chan error)
+	ask := func() { sure <- l.Replaced(t.Context()) }
+	go ask()
+	select {
+	case err := <-sure:
+		t.Errorf("before the cell has taken the line: %v", err)
+	case goOn <- nil:
+		must(t, <-sure)
+	}
+	must(t, s.Append([][]byte{storetest.Event(enc, 2)}))
+	<-took
+	go ask()
+	goOn <- errEnough
+	if err := <-sure; !errors.Is(err, errEnough) {
+		t.Errorf("behind the line that ends it: %v", err)
+	}
+	<-followed
+	if err := l.Replaced(t.Context()); !errors.Is(err, errEnough) {
+		t.Errorf("then: %v", err)
+	}
+}
+
+// canceled is a context that has ended.
+func canceled(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	return ctx
+}
+
 // TestLinkSpeaks: a word reaches the writer with the name of its cell, of this run alone, and its answer comes back.
 func TestLinkSpeaks(t *testing.T) {
 	url := startServer(t, nil)

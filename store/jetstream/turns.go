@@ -54,6 +54,9 @@ func (s *Store) sayNoTurns(err error) {
 
 // UnkeepTurns implements port.Turns: it removes the first turn, without which there is none.
 func (s *Store) UnkeepTurns(id port.RolloutID) error {
+	if err := s.awaitHolding(); err != nil { // another writer may go on with them
+		return err
+	}
 	p := &s.payloads
 	p.mutex.Lock()
 	var seqs []uint64

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -61,6 +62,8 @@ type cellTurns struct {
 	// attempts are those of this process. kept has how many messages there were of each when it began.
 	attempts map[loop.GroupID]map[port.RolloutID]*standing
 	kept     map[loop.GroupID]map[port.RolloutID]int
+	// stale: kept is of the time before Follow, and the process before may have gone on.
+	stale atomic.Bool
 	// stream has them, nil before loadTurns, and where the run has none.
 	stream jetstream.Stream
 	// used are its bytes as of looked, most those that it takes.
@@ -228,8 +231,20 @@ func (l *Link) standing(id port.RolloutID) *standing {
 	return group[id]
 }
 
-// KeptTurns implements port.Turns: as of the beginning of this process, not below 1 for an attempt that has any.
+// KeptTurns implements port.Turns: not below 1 for an attempt that has any. The process before may keep
+// some after this one has begun. So it looks once more at the first attempt that has none.
 func (l *Link) KeptTurns(id port.RolloutID) int {
+	n := l.keptTurns(id)
+	if n > 0 || !l.turns.stale.Swap(false) {
+		return n
+	}
+	if err := l.loadTurns(l.store.ctx); err != nil {
+		l.store.options.Logf("%v", err)
+	}
+	return l.keptTurns(id)
+}
+
+func (l *Link) keptTurns(id port.RolloutID) int {
 	l.turns.mutex.Lock()
 	defer l.turns.mutex.Unlock()
 	return l.turns.kept[id.Group][id]
@@ -281,6 +296,9 @@ func (l *Link) UnkeepTurns(id port.RolloutID) error {
 }
 
 func (l *Link) unkeep(subject string) error {
+	if err := l.unmarked(subject); err != nil {
+		return err
+	}
 	first, err := l.nextTurn(subject, 1)
 	if errors.Is(err, errNoMessage) { // nothing was kept, or the group has ended
 		return nil
@@ -293,8 +311,13 @@ func (l *Link) unkeep(subject string) error {
 	if err != nil {
 		return err
 	}
+	return l.unmarked(subject) // it may have been marked meanwhile
+}
+
+// unmarked fails where another process has marked the attempt of a subject.
+func (l *Link) unmarked(subject string) error {
 	last, err := l.lastTurn(subject)
-	if errors.Is(err, errNoMessage) { // it was the only one, or the group has ended
+	if errors.Is(err, errNoMessage) { // nothing is kept, or the group has ended
 		return nil
 	}
 	if err != nil {

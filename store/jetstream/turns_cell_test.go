@@ -71,6 +71,25 @@ func TestTurnsOfACell(t *testing.T) {
 	keepInCell(t, third, id, 7, 1)
 }
 
+// What the process before keeps while this one waits for a writer is found when it is taken up.
+func TestTurnsOfACellThatWaits(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "turns"), Run: "turns", CellTurns: true}
+	begin(t, open(t, o))
+	id := port.RolloutID{Group: 1, Attempt: 1}
+	first, second := openCell(t, o, "b"), openCell(t, o, "b")
+	if second.KeptTurns(id) != 0 {
+		t.Fatal("there are turns already")
+	}
+	kept := keepInCell(t, first, id, 0, 10)
+	if err := second.Follow(canceled(t), func([]byte, bool) error { return nil }); err == nil {
+		t.Error("it follows, and its context has ended")
+	}
+	if second.KeptTurns(id) == 0 {
+		t.Error("they are not found")
+	}
+	readsTurns(t, second, id, kept)
+}
+
 // Turns of an attempt are kept by several callers at once. A process that goes on with it uses numbers again that lie behind
 // one that is missing.
 func TestTurnsOfACellAtOnce(t *testing.T) {
@@ -193,7 +212,8 @@ func TestUnkeptInACell(t *testing.T) {
 		if err := first.UnkeepTurns(taken); turns > 0 && (err == nil || !strings.Contains(err.Error(), "another process of cell b goes on")) {
 			t.Errorf("%d turns that another process has read end with the one before: %v", turns, err)
 		}
-		must(t, second.UnkeepTurns(id)) // it has marked it
+		readsTurns(t, openCell(t, o, "b"), taken, make([][]byte, turns)) // they are there all the same
+		must(t, second.UnkeepTurns(id))                                  // it has marked it
 		readsTurns(t, openCell(t, o, "b"), id, nil)
 	}
 }
