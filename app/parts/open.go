@@ -29,8 +29,8 @@ type Host struct {
 	// Epoch is the writer's, which versions are committed under. Fence says why this process may not be the writer any more: it
 	// commits no version then. Replaced says why another process may be in the place of this one, and may wait for an answer.
 	// This process changes no engine's weights then, and gives no rollout up for good.
-	Epoch uint64
-	Fence func() error
+	Epoch    uint64
+	Fence    func() error
 	Replaced func(ctx context.Context) error
 	// Blobs keeps the rows of side channels; nil for a run that keeps none.
 	Blobs port.Blobs
