@@ -145,8 +145,12 @@ func (l *Log) Append(text []byte, sync bool) error {
 	if len(text) == 0 {
 		return nil
 	}
-	data, near, err := text, l.near, l.Cut()
-	if err == nil && l.pack != nil {
+	if err := l.Cut(); err != nil {
+		return err
+	}
+	var err error
+	data, near := text, l.near
+	if l.pack != nil {
 		var begins int
 		if data, begins, err = l.pack.append(text, l.frame); begins >= 0 {
 			near = Mark{l.end.Line, l.end.Offset + int64(begins)}

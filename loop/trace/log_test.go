@@ -180,6 +180,49 @@ func TestPackedCutAtEveryByte(t *testing.T) {
 	}
 }
 
+// A disk may refuse to cut off a torn end for a while. The append that fails adds nothing, and the next one goes on with the
+// frame that is open.
+func TestPackedCutRefused(t *testing.T) {
+	path := filepath.Join(t.TempDir(), trace.FileName)
+	before := appends(t, openLog(t, path), &trace.Encoder{}, 3)
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, append(whole, 0, 0, 0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses, err := os.Open(path) // a file that is only read cannot be cut
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refuses.Close()
+	l, err := trace.OpenLog(refuses, true, trace.Mark{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Append(before[2].text, false); err == nil {
+		t.Fatal("a torn end was cut off a file that is only read")
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	l.SetFile(file)
+	if err := l.Append([]byte("a line\n"), false); err != nil {
+		t.Fatal(err)
+	}
+	src, err := l.From(trace.Mark{}, before[2].end.Line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer src.Close()
+	if got, err := io.ReadAll(src); err != nil || string(got) != "a line\n" {
+		t.Errorf("the line that was added is read as %q (%v)", got, err)
+	}
+}
+
 // An append that takes several blocks is there whole or not at all.
 func TestPackedCutBetweenBlocks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), trace.FileName)
