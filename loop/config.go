@@ -34,7 +34,8 @@ const (
 	// discards nothing: the mean staleness stays within Eta.
 	PolicyBounded
 	// PolicyThreshold opens, from one weight sync to the next, at most
-	// (1+StalenessThreshold)*SyncEvery*BatchGroups groups, less those carried over.
+	// (1+StalenessThreshold)*SyncEvery*BatchGroups groups, less those carried over. It drops nothing: a batch
+	// that comes back to a full queue has the newest groups wait outside.
 	PolicyThreshold
 	// PolicyReplay keeps trained groups in the queue, its buffer, and may train on them again.
 	PolicyReplay

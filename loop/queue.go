@@ -29,7 +29,7 @@ func (l *Loop) ready(gi int32) {
 		s.Control.Now.Accepted++
 	}
 	if s.Queue.Len >= l.rules.queue {
-		if l.cfg.Policy == PolicyBlock {
+		if l.holdsOutside() {
 			g.State = groupHeld
 			s.pushBack(&s.Held, gi)
 			l.emit(Action{Kind: GroupHeld, Group: g.ID, Count: g.Scored, Version: s.Trained, StartVersion: g.Start, ReadyVersion: g.Ready})
@@ -48,6 +48,11 @@ func (l *Loop) ready(gi int32) {
 	if l.cfg.InterruptAtBatch && s.Queue.Len >= l.cfg.BatchGroups {
 		l.interruptAll()
 	}
+}
+
+// holdsOutside reports whether the policy drops nothing, and keeps out what a full queue has no room for.
+func (l *Loop) holdsOutside() bool {
+	return l.cfg.Policy == PolicyBlock || l.cfg.Policy == PolicyThreshold
 }
 
 // evict makes room in the queue.
@@ -379,7 +384,7 @@ func (l *Loop) discardAll() {
 
 // returnLease puts the batch back into the queue where it stood in the order of
 // readiness, which is the head if the oldest are selected. What exceeds the
-// capacity is the oldest, which goes; PolicyBlock, which drops nothing, holds
+// capacity is the oldest, which goes; a policy that drops nothing holds
 // the newest outside instead.
 func (l *Loop) returnLease() {
 	s := &l.s
@@ -393,7 +398,7 @@ func (l *Loop) returnLease() {
 	s.Taken = max(s.Taken-len(s.Lease.Groups), 0)
 	s.Lease.ID = 0
 	for s.Queue.Len > l.rules.queue {
-		if l.cfg.Policy != PolicyBlock {
+		if !l.holdsOutside() {
 			l.evict()
 			continue
 		}

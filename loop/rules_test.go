@@ -201,6 +201,38 @@ func TestThresholdCapsASync(t *testing.T) {
 	}
 }
 
+// TestThresholdDropsNothing requires of PolicyThreshold that it drops no group, also where batches come back: beside a batch
+// at the trainer as many groups may be live as the queue holds.
+func TestThresholdDropsNothing(t *testing.T) {
+	outside := 0
+	asThreshold := func(p *looptest.Plan) {
+		c := &p.Config
+		p.Faults.LeaseReturns, p.TrainTicks = 0.3, 100
+		c.Policy, c.ExtraGroups, c.Balance = loop.PolicyThreshold, 0, false
+		c.StalenessThreshold = float64(p.Seed%8) / 4
+		c.QueueGroups = c.LiveGroupsMax()
+	}
+	eachWorld(t, 60, asThreshold, func(loop.Config) func(*looptest.Checker, []loop.Action) error {
+		c, queued := tally{}, map[loop.GroupID]bool{}
+		return func(_ *looptest.Checker, actions []loop.Action) error {
+			c.take(false, actions)
+			for _, a := range actions {
+				if a.Kind == loop.GroupHeld || a.Kind == loop.GroupQueued && queued[a.Group] {
+					outside++
+				}
+				queued[a.Group] = queued[a.Group] || a.Kind == loop.GroupQueued
+			}
+			if c.drops > 0 {
+				return fmt.Errorf("%d groups were dropped", c.drops)
+			}
+			return nil
+		}
+	})
+	if outside < 20 {
+		t.Errorf("only %d groups waited outside", outside)
+	}
+}
+
 // TestSwitchesAreEmpty requires of SyncRestart that no rollout holds a slot of an
 // engine from the moment it is told to switch until it has.
 func TestSwitchesAreEmpty(t *testing.T) {

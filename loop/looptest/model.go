@@ -198,7 +198,7 @@ func (c *Checker) groupReady(g *groupModel) {
 		c.endGroup(g, loop.EndFiltered, loop.ReasonZeroAdvantage)
 	case c.cfg.FilterSolveRate && !c.inBand(g):
 		c.endGroup(g, loop.EndFiltered, loop.ReasonSolveRate)
-	case len(c.queue) == c.cfg.QueueGroups && c.cfg.Policy == loop.PolicyBlock:
+	case len(c.queue) == c.cfg.QueueGroups && c.wastesNothing():
 		c.control.now.passed++
 		c.arrivals++
 		g.place = inHeld
@@ -216,6 +216,15 @@ func (c *Checker) groupReady(g *groupModel) {
 		c.selectBatch()
 		c.interruptAtBatch()
 	}
+}
+
+// wastesNothing reports whether the policy promises to drop nothing for want of room.
+func (c *Checker) wastesNothing() bool {
+	switch c.cfg.Policy {
+	case loop.PolicyBlock, loop.PolicyBounded, loop.PolicyThreshold:
+		return true
+	}
+	return false
 }
 
 // makeRoomFor ends what a full queue gives up as a group arrives, perhaps that
@@ -525,7 +534,7 @@ func (c *Checker) takeBack() {
 	c.lease = leaseModel{}
 	c.sortQueue()
 	for len(c.queue) > c.cfg.QueueGroups {
-		if c.cfg.Policy != loop.PolicyBlock {
+		if !c.wastesNothing() {
 			c.makeRoom()
 			continue
 		}
