@@ -304,10 +304,10 @@ func (l *Loop) onRecovered() {
 		l.failBacklog(0, ReasonRestart)
 	}
 	l.freeOwnSlots()
-	if l.cfg.EngineCells == nil {
-		s.Taken = 0
-	} else {
+	if l.cfg.EngineCells != nil {
 		s.Sync = before
+	} else if s.Sync.Completed != before.Completed { // engines come back with what a sync would bring
+		s.Taken = 0
 	}
 	if l.cfg.TrainSteps > 0 && s.Trained >= l.cfg.TrainSteps {
 		l.finish(ReasonSteps)

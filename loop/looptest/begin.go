@@ -54,7 +54,10 @@ func (c *Checker) recovered() {
 	c.control.quietAt, c.control.now = c.now, passModel{}
 	c.hold.forget()
 	if len(c.cfg.EngineCells) == 0 {
-		c.target, c.completed, c.taken = loop.NoVersion, c.weights(), 0
+		if c.weights() > c.completed { // what engines come back with is new to them
+			c.taken = 0
+		}
+		c.target, c.completed = loop.NoVersion, c.weights()
 	}
 	if c.cfg.TrainSteps > 0 && c.version >= c.cfg.TrainSteps {
 		c.finish(loop.ReasonSteps)
