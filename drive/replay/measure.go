@@ -74,7 +74,8 @@ type measurer struct {
 }
 
 // stay is the stay of an attempt in a slot, of which the run says the rest. It ends with its generation, with an abort,
-// or with a late word of an attempt that was lost with its engine; without such a word when the slot is taken again.
+// with the process that played it, or with a late word of an attempt that was lost with its engine; without such a word when
+// the slot is taken again.
 type stay struct {
 	lasts bool
 	// entered is when it came into its slot, first when it had its first token there, 0 for not.
@@ -139,7 +140,12 @@ func (m *measurer) event(ev *trace.Event, _ int64, actions []loop.Action) {
 		m.slowestSwap = max(m.slowestSwap, m.loaded(ev))
 	}
 	stepStart := m.stepStart
-	m.run.Event(&ev.Event)
+	left := m.run.Event(&ev.Event)
+	if ev.Kind == loop.Recovered || m.run.Stand(&ev.Event) {
+		for _, slot := range left {
+			m.leaves(slot, ev.Time)
+		}
+	}
 	if ev.Kind == loop.Recovered && !m.run.Sync.Runs {
 		m.slowestLoad, m.slowestSwap = 0, 0
 	}
