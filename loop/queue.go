@@ -314,9 +314,14 @@ func (l *Loop) onTrainStepFailed(ev *Event) {
 		return
 	}
 	s.Lease.Failures++
-	if int(s.Lease.Failures) >= l.cfg.TrainAttempts || s.Stopping {
+	switch {
+	case int(s.Lease.Failures) >= l.cfg.TrainAttempts:
 		l.returnLease()
 		l.finish(ReasonTrainer)
+		return
+	case s.Stopping:
+		l.returnLease()
+		l.finish(ReasonStopped)
 		return
 	}
 	s.Lease.Attempt++

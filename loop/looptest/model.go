@@ -498,9 +498,13 @@ func (c *Checker) trainStepFailed(ev loop.Event) {
 		return
 	}
 	c.lease.failures++
-	if c.lease.failures >= c.cfg.TrainAttempts || c.stopping {
+	if exhausted := c.lease.failures >= c.cfg.TrainAttempts; exhausted || c.stopping {
 		c.takeBack()
-		c.finish(loop.ReasonTrainer)
+		why := loop.ReasonStopped
+		if exhausted {
+			why = loop.ReasonTrainer
+		}
+		c.finish(why)
 		return
 	}
 	c.lease.attempt++
