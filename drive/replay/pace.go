@@ -294,7 +294,8 @@ func (r *Recording) correctSyncs(nsPerToken float64) {
 func (r *Recording) stillShare(nsPerToken float64) float64 {
 	if r.Header.Loop.Sync != loop.SyncPause {
 		var all, wait float64
-		for _, s := range r.syncs {
+		for _, v := range slices.Sorted(maps.Keys(r.syncs)) { // sums depend on their order
+			s := r.syncs[v]
 			all += float64(s.switchNS)
 			wait += min(nsPerToken/2, float64(s.switchNS))
 		}

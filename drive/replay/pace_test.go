@@ -43,6 +43,25 @@ func TestStillShare(t *testing.T) {
 	}
 }
 
+// The same recording gives the same figures to the last bit, however often they are computed.
+func TestSumsDoNotDependOnTheirOrder(t *testing.T) {
+	r := &Recording{cells: map[cell]measured{}, syncs: map[loop.Version]recordedSync{}}
+	for i := range 40 {
+		r.cells[cell{i / 2, i%2 > 0}] = measured{int64(1 + i), int64(1)<<(2*i%60) + int64(i)}
+		r.syncs[loop.Version(i)] = recordedSync{0, int64(1 + i*i)}
+	}
+	const nsPerToken = 100 * math.Pi
+	token, still := r.NSPerToken(), r.stillShare(nsPerToken)
+	for range 100 {
+		if got := r.NSPerToken(); got != token {
+			t.Fatalf("%v ns a token, and %v", token, got)
+		}
+		if got := r.stillShare(nsPerToken); got != still {
+			t.Fatalf("a share of %v of a switch, and %v", still, got)
+		}
+	}
+}
+
 // What slowed the machine between two train steps is told from what the slots explain.
 func TestEpochFactors(t *testing.T) {
 	cells := func(active int, steps, ns int64) []trimmedCell {

@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/headway-rl/headway/loop"
@@ -101,6 +103,17 @@ type cell struct {
 	busy   bool
 }
 
+// compare orders kinds by slots, without a train step first.
+func (c cell) compare(other cell) int {
+	switch by := cmp.Compare(c.active, other.active); {
+	case by != 0 || c.busy == other.busy:
+		return by
+	case other.busy:
+		return -1
+	}
+	return 1
+}
+
 type measured struct{ steps, ns int64 }
 
 // askNS is the mean time that a trainer took to ask for its next batch.
@@ -110,7 +123,8 @@ func (r *Recording) askNS() int64 { return r.askedNS / max(r.asks, 1) }
 // where the engines measured them, otherwise of all generation.
 func (r *Recording) NSPerToken() float64 {
 	slotSteps, slotNS := 0.0, 0.0
-	for key, m := range r.cells {
+	for _, key := range slices.SortedFunc(maps.Keys(r.cells), cell.compare) { // sums depend on their order
+		m := r.cells[key]
 		slotSteps += float64(key.active) * float64(m.steps)
 		slotNS += float64(key.active) * float64(m.ns)
 	}
