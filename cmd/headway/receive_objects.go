@@ -29,15 +29,11 @@ type objectDelivery struct {
 
 func (c *receiveCmd) objectDelivery(ctx context.Context, a *app.Process) (transfer.Delivery, func(), error) {
 	nothing := func() {}
-	store, err := jetstream.Open(ctx, jetstream.Options{URL: c.NATS, Run: c.Objects})
+	objects, err := jetstream.OpenObjects(ctx, jetstream.Options{URL: c.NATS, Run: c.Objects})
 	if err != nil {
 		return nil, nothing, failure.Run("", "%w", err)
 	}
-	done := func() { store.Close() }
-	objects, err := store.Objects(ctx)
-	if err != nil {
-		return nil, done, err
-	}
+	done := func() { objects.Close() }
 	local, err := weights.Open(c.Dir, weights.Options{Always: c.Durable})
 	if err != nil {
 		return nil, done, err

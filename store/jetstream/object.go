@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -14,8 +15,11 @@ import (
 // Objects are the run's files in the object store, such as the weights of published versions.
 // A file is there whole or not at all, and its checksum is verified as it is read.
 type Objects struct {
-	run    string
-	bucket jetstream.ObjectStore
+	store *Store
+	close func() error
+
+	mutex  sync.Mutex
+	bucket jetstream.ObjectStore // nil until it was found
 }
 
 // ErrNoObject is wrapped where a file is asked for that is not there.
@@ -30,12 +34,57 @@ func (s *Store) Objects(ctx context.Context) (*Objects, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: the object store of %s: %w", s.options.Run, err)
 	}
-	return &Objects{s.options.Run, bucket}, nil
+	return &Objects{store: s, close: func() error { return nil }, bucket: bucket}, nil
+}
+
+// OpenObjects connects to the object store of a run, which o names by URL. The context bounds that. It makes and changes no
+// stream: the run makes its object store with the first file, and until then each call on the files is an error.
+func OpenObjects(ctx context.Context, o Options) (*Objects, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.URL == "" {
+		return nil, errors.New("store: the files of a run of another process need the address of its NATS servers, and URL is empty")
+	}
+	s := newStore(o)
+	var err error
+	if s.control, err = s.connect(ctx, "objects"); err == nil {
+		s.js, err = jetstream.New(s.control)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return &Objects{store: s, close: s.Close}, nil
+}
+
+// Close ends the connection of OpenObjects. Those of a Store stay.
+func (o *Objects) Close() error { return o.close() }
+
+// open returns the run's bucket, once the run has one.
+func (o *Objects) open(ctx context.Context) (jetstream.ObjectStore, error) {
+	o.mutex.Lock()
+	defer o.mutex.Unlock()
+	if o.bucket != nil {
+		return o.bucket, nil
+	}
+	bucket, err := o.store.js.ObjectStore(ctx, o.store.names.objects)
+	switch run := o.store.options.Run; {
+	case errors.Is(err, jetstream.ErrBucketNotFound):
+		return nil, fmt.Errorf("store: NATS has no files of a run %q: see whether the run has this name, and serves with store.nats.objects: true: %w", run, err)
+	case err != nil:
+		return nil, fmt.Errorf("store: the object store of %s: %w", run, err)
+	}
+	o.bucket = bucket
+	return bucket, nil
 }
 
 // Put stores a file under a name, in place of what it named before, and returns its size.
 func (o *Objects) Put(ctx context.Context, name string, src io.Reader) (int64, error) {
-	info, err := o.bucket.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: 512 << 10}}, src)
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return 0, err
+	}
+	info, err := bucket.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: 512 << 10}}, src)
 	if err != nil {
 		return 0, o.fail("storing", name, err)
 	}
@@ -44,7 +93,11 @@ func (o *Objects) Put(ctx context.Context, name string, src io.Reader) (int64, e
 
 // Open opens a file. Reading it ends with an error instead of io.EOF where it does not verify.
 func (o *Objects) Open(ctx context.Context, name string) (io.ReadCloser, error) {
-	r, err := o.bucket.Get(ctx, name)
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bucket.Get(ctx, name)
 	if err != nil {
 		return nil, o.fail("reading", name, err)
 	}
@@ -53,9 +106,13 @@ func (o *Objects) Open(ctx context.Context, name string) (io.ReadCloser, error) 
 
 // List returns the names that begin with prefix, in order.
 func (o *Objects) List(ctx context.Context, prefix string) ([]string, error) {
-	infos, err := o.bucket.List(ctx)
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	infos, err := bucket.List(ctx)
 	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
-		return nil, fmt.Errorf("store: files of %s: %w", o.run, err)
+		return nil, fmt.Errorf("store: files of %s: %w", o.store.options.Run, err)
 	}
 	var names []string
 	for _, info := range infos {
@@ -69,7 +126,11 @@ func (o *Objects) List(ctx context.Context, prefix string) ([]string, error) {
 
 // Delete removes a file. One that is not there is no error.
 func (o *Objects) Delete(ctx context.Context, name string) error {
-	if err := o.bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
+	bucket, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := bucket.Delete(ctx, name); err != nil && !errors.Is(err, jetstream.ErrObjectNotFound) {
 		return o.fail("deleting", name, err)
 	}
 	return nil
@@ -77,7 +138,7 @@ func (o *Objects) Delete(ctx context.Context, name string) error {
 
 func (o *Objects) fail(what, name string, err error) error {
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
-		return fmt.Errorf("store: %s %s of %s: %w", what, name, o.run, ErrNoObject)
+		return fmt.Errorf("store: %s %s of %s: %w", what, name, o.store.options.Run, ErrNoObject)
 	}
-	return fmt.Errorf("store: %s %s of %s: %w", what, name, o.run, err)
+	return fmt.Errorf("store: %s %s of %s: %w", what, name, o.store.options.Run, err)
 }
