@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -17,10 +20,19 @@ import (
 type Objects struct {
 	store *Store
 	close func() error
+	// silence is how long a file may give no bytes before reading it is given up.
+	silence time.Duration
 
 	mutex  sync.Mutex
 	bucket jetstream.ObjectStore // nil until it was found
 }
+
+const (
+	// objectSilence bounds the wait for the next bytes of a file that is read, and for the word that a part of one is stored.
+	objectSilence = 30 * time.Second
+	// lookEvery is how often a read without bytes looks whether its context has ended.
+	lookEvery = time.Second
+)
 
 // ErrNoObject is wrapped where a file is asked for that is not there.
 var ErrNoObject = errors.New("no such file in the object store")
@@ -28,13 +40,22 @@ var ErrNoObject = errors.New("no such file in the object store")
 // Objects opens the run's object store, which is made if it is missing. It needs no lease:
 // names of files that differ keep writers apart.
 func (s *Store) Objects(ctx context.Context) (*Objects, error) {
-	bucket, err := s.js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
+	js, err := objectStreams(s.control)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	bucket, err := js.CreateOrUpdateObjectStore(ctx, jetstream.ObjectStoreConfig{
 		Bucket: s.names.objects, Description: "files of the run " + s.options.Run, Replicas: s.options.Replicas, Storage: jetstream.FileStorage,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("store: the object store of %s: %w", s.options.Run, err)
 	}
-	return &Objects{store: s, close: func() error { return nil }, bucket: bucket}, nil
+	return &Objects{store: s, close: func() error { return nil }, silence: objectSilence, bucket: bucket}, nil
+}
+
+// objectStreams has the time of files for each answer: the word on a part of a file waits for all parts before it.
+func objectStreams(conn *nats.Conn) (jetstream.JetStream, error) {
+	return jetstream.New(conn, jetstream.WithDefaultTimeout(objectSilence))
 }
 
 // OpenObjects connects to the object store of a run, which o names by URL. The context bounds that. It makes and changes no
@@ -49,12 +70,12 @@ func OpenObjects(ctx context.Context, o Options) (*Objects, error) {
 	s := newStore(o)
 	var err error
 	if s.control, err = s.connect(ctx, "objects"); err == nil {
-		s.js, err = jetstream.New(s.control)
+		s.js, err = objectStreams(s.control)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	return &Objects{store: s, close: s.Close}, nil
+	return &Objects{store: s, close: s.Close, silence: objectSilence}, nil
 }
 
 // Close ends the connection of OpenObjects. Those of a Store stay.
@@ -97,11 +118,59 @@ func (o *Objects) Open(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, err
 	}
-	r, err := bucket.Get(ctx, name)
+	ctx, cancel := context.WithCancel(ctx)
+	late := time.AfterFunc(o.silence, cancel)
+	r, err := bucket.Get(patient{ctx, min(o.silence, lookEvery)}, name)
+	if !late.Stop() {
+		err = errors.Join(errSilent, err)
+	}
 	if err != nil {
+		cancel()
+		if r != nil {
+			r.Close()
+		}
 		return nil, o.fail("reading", name, err)
 	}
-	return r, nil
+	return &objectReader{r, cancel, o.silence}, nil
+}
+
+// errSilent says that a file was given up.
+var errSilent = errors.New("NATS sends nothing of it")
+
+// patient is a context whose deadline is always ahead, so that it bounds a single read. The client library gives a context
+// without a deadline 5 s for the whole file. It does not end a read with its context either.
+type patient struct {
+	context.Context
+	ahead time.Duration
+}
+
+// Deadline implements context.Context.
+func (p patient) Deadline() (time.Time, bool) { return time.Now().Add(p.ahead), true }
+
+// objectReader reads a file, and gives it up where it stands still.
+type objectReader struct {
+	jetstream.ObjectResult
+	cancel  context.CancelFunc
+	silence time.Duration
+}
+
+// Read implements io.Reader.
+func (r *objectReader) Read(p []byte) (int, error) {
+	for began := time.Now(); ; {
+		n, err := r.ObjectResult.Read(p)
+		if n > 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if time.Since(began) >= r.silence {
+			return 0, fmt.Errorf("store: %w for %v", errSilent, r.silence)
+		}
+	}
+}
+
+// Close ends the reading.
+func (r *objectReader) Close() error {
+	r.cancel()
+	return r.ObjectResult.Close()
 }
 
 // List returns the names that begin with prefix, in order.

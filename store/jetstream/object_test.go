@@ -1,10 +1,12 @@
 package jetstream
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -34,5 +36,49 @@ func TestOpenObjects(t *testing.T) {
 	must(t, errors.Join(r.Close(), reader.Close(), s.Holding()))
 	if info, err := s.data.Info(t.Context()); err != nil || info.Config.MaxBytes != o.PayloadBytesMax {
 		t.Errorf("the payloads have %d bytes (%v)", info.Config.MaxBytes, err)
+	}
+}
+
+// No time of the client library bounds a file, however long it takes. One that stands still is given up, and so is one whose
+// reader is told to end.
+func TestObjectsTakeTheirTime(t *testing.T) {
+	s := open(t, Options{URL: startServer(t, nil), Run: "slow"})
+	o, err := s.Objects(t.Context())
+	must(t, err)
+	text := strings.Repeat("weights ", 400_000)
+	_, err = o.Put(t.Context(), "a", strings.NewReader(text))
+	must(t, err)
+	hasty, err := jetstream.New(s.control, jetstream.WithDefaultTimeout(time.Nanosecond))
+	must(t, err)
+	bound, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	o.bucket, err = hasty.ObjectStore(bound, s.names.objects)
+	must(t, err)
+	r, err := o.Open(t.Context(), "a")
+	must(t, err)
+	if read, err := io.ReadAll(r); string(read) != text || err != nil {
+		t.Errorf("read %d bytes of %d (%v)", len(read), len(text), err)
+	}
+	must(t, r.Close())
+
+	stream, err := s.js.Stream(t.Context(), "OBJ_"+s.names.objects)
+	must(t, err)
+	must(t, stream.Purge(t.Context(), jetstream.WithPurgeSubject("$O."+s.names.objects+".C.>"))) // nothing comes of the file
+	ending, end := context.WithCancel(t.Context())
+	r, err = o.Open(ending, "a")
+	must(t, err)
+	end()
+	if _, err := r.Read(make([]byte, 1)); !errors.Is(err, context.Canceled) {
+		t.Errorf("told to end: %v", err)
+	}
+	must(t, r.Close())
+	o.silence = time.Millisecond
+	r, err = o.Open(t.Context(), "a")
+	if err == nil { // else it was late before its first byte
+		_, err = r.Read(make([]byte, 1))
+		must(t, r.Close())
+	}
+	if !errors.Is(err, errSilent) {
+		t.Errorf("standing still: %v", err)
 	}
 }
