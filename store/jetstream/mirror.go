@@ -21,6 +21,8 @@ const (
 	mirrorRetry = time.Second
 	// mirrorEvery is for how long lines gather before they are written to the mirror.
 	mirrorEvery = 100 * time.Millisecond
+	// mirrorEnd is how long a mirror that is closed may gain no line, as where NATS does not answer.
+	mirrorEnd = 10 * time.Second
 	// mirrorMuch is how much is written at once.
 	mirrorMuch = 64 << 10
 )
@@ -32,13 +34,14 @@ const (
 // every writer makes a file of its own and renames it over the one before, so that what a
 // deposed one still writes goes into a file without a name.
 type mirror struct {
-	store *Store
-	path  string
-	epoch uint64 // the writer's
-	own   bool   // every writer has a file of its own
-	file  *os.File
-	log   *trace.Log // of the file
-	lock  *lock.Lock
+	store    *Store
+	path     string
+	epoch    uint64        // the writer's
+	own      bool          // every writer has a file of its own
+	patience time.Duration // see mirrorEnd
+	file     *os.File
+	log      *trace.Log // of the file
+	lock     *lock.Lock
 
 	mutex   sync.Mutex
 	lines   int64  // in the file
@@ -58,7 +61,7 @@ func openMirror(s *Store) (*mirror, error) {
 	if s.options.TracePath == "" {
 		return nil, nil
 	}
-	m := &mirror{store: s, path: s.options.TracePath, epoch: s.events.epoch, own: s.embedded == nil,
+	m := &mirror{store: s, path: s.options.TracePath, epoch: s.events.epoch, own: s.embedded == nil, patience: mirrorEnd,
 		offered: s.events.lines(), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1), done: make(chan struct{})}
 	var err error
 	if m.own {
@@ -350,7 +353,29 @@ func (m *mirror) covered(line int64) int64 {
 	return min(line, m.lines)
 }
 
-// close completes the file and closes it.
+// awaitEnd waits until the file is complete, or gains no line any more. Then it ends what waits for NATS.
+func (m *mirror) awaitEnd() {
+	for before := int64(-1); ; {
+		m.mutex.Lock()
+		lines := m.lines
+		m.mutex.Unlock()
+		if lines == before {
+			m.store.cancel()
+			<-m.done
+			return
+		}
+		before = lines
+		timer := time.NewTimer(m.patience)
+		select {
+		case <-m.done:
+			timer.Stop()
+			return
+		case <-timer.C:
+		}
+	}
+}
+
+// close completes the file and closes it. What NATS does not give for long stays missing.
 func (m *mirror) close() error {
 	if m == nil {
 		return nil
@@ -360,7 +385,7 @@ func (m *mirror) close() error {
 	m.mutex.Unlock()
 	poke(m.hurry)
 	poke(m.wake)
-	<-m.done
+	m.awaitEnd()
 	defer m.free()
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

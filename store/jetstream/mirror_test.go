@@ -210,3 +210,19 @@ func TestMirrorLeavesAForeignFileAlone(t *testing.T) {
 		t.Errorf("the file is %q (%v), was %q", got, err, foreign)
 	}
 }
+
+// A store whose mirror is behind is closed also where NATS does not answer: the mirror is completed when the run is opened again.
+func TestCloseOfAMirrorBehind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), trace.FileName)
+	srv := runServer(t, nil)
+	s := open(t, Options{URL: srv.ClientURL(), Run: "behind", TracePath: path})
+	enc := begin(t, s)
+	must(t, s.Append([][]byte{storetest.Event(enc, 1)}))
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	s.mirror.patience = time.Millisecond
+	s.mirror.offer(enc.Position().Line+2, []byte("a piece")) // the lines before it are in the log alone
+	if err := s.Close(); err == nil || !strings.Contains(err.Error(), "completed when the run is opened again") {
+		t.Errorf("closed with %v", err)
+	}
+}
