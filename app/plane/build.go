@@ -84,7 +84,7 @@ func (p *Plane) withRuntime(f func(*live.Runtime)) {
 }
 
 // mount opens the API's paths over the run.
-func (p *Plane) mount() error {
+func (p *Plane) mount(ctx context.Context) error {
 	ports := api.Ports{Plane: p, View: p.Shown.Model.Data()}
 	if p.Service == nil {
 		ports.Versions, ports.Meetings = remote.Versions{Store: p.Weights}, p.meetings
@@ -108,7 +108,7 @@ func (p *Plane) mount() error {
 	}
 	if p.Rules.ResumeRestart {
 		var err error
-		if ports.Signing, err = signing(p.Dir, p.shared()); err != nil {
+		if ports.Signing, err = signing(ctx, p.Dir, p.shared()); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/headway-rl/headway/internal/replace"
 )
@@ -27,8 +28,13 @@ const groupsMax = 16
 // notes keeps what the next writer of a run is to know, whichever directory that has.
 type notes interface {
 	Note(ctx context.Context, name string, text []byte) error
+	// NoteFirst notes a text where there is none, and returns the one that stands.
+	NoteFirst(ctx context.Context, name string, text []byte) ([]byte, error)
 	Noted(ctx context.Context, name string) ([]byte, error)
 }
+
+// groupsPatience bounds the wait for a note of groups: the run goes on without it.
+const groupsPatience = 5 * time.Second
 
 // groupsNote is the name under which groups are noted in a cluster.
 const groupsNote = "collectives"
@@ -73,7 +79,9 @@ func (b *fileRegistry) readNote() error {
 	if b.notes == nil {
 		return nil
 	}
-	text, err := b.notes.Noted(context.Background(), groupsNote)
+	ctx, cancel := context.WithTimeout(context.Background(), groupsPatience)
+	defer cancel()
+	text, err := b.notes.Noted(ctx, groupsNote)
 	if err != nil || text == nil {
 		return err
 	}
@@ -136,7 +144,9 @@ func (b *fileRegistry) write() error {
 		return err
 	}
 	if b.notes != nil {
-		err = b.notes.Note(context.Background(), groupsNote, text)
+		ctx, cancel := context.WithTimeout(context.Background(), groupsPatience)
+		err = b.notes.Note(ctx, groupsNote, text)
+		cancel()
 	}
 	return errors.Join(err, b.writeFile(append(text, '\n')))
 }

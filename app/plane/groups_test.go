@@ -75,6 +75,13 @@ func (h heldNotes) Note(_ context.Context, name string, text []byte) error {
 	return nil
 }
 
+func (h heldNotes) NoteFirst(_ context.Context, name string, text []byte) ([]byte, error) {
+	if h[name] == nil {
+		h[name] = slices.Clone(text)
+	}
+	return h[name], nil
+}
+
 func (h heldNotes) Noted(_ context.Context, name string) ([]byte, error) { return h[name], nil }
 
 // TestRegistryOfAStandby: a control plane with another directory knows the groups of the one before.

@@ -200,9 +200,12 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 	defer stopHearing()
 	if resume != nil && resume.Ended && resume.Loop.Status().Finished == loop.ReasonSteps {
 		p.logf("%s has made its %s; another run has another --name", p.Dir, report.Counted(p.Cfg.Trainer.Steps, "train step"))
-		return errors.Join(p.standAtEnd(ctx, resume.Loop.Status().Version), p.mount())
+		return errors.Join(p.standAtEnd(ctx, resume.Loop.Status().Version), p.mount(ctx))
 	}
-	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount()); err != nil {
+	if err := errors.Join(p.openPlayer(ctx, run.NowNS), p.mount(ctx)); err != nil {
+		if ctx.Err() != nil {
+			return endedBefore(p.Dir, ctx)
+		}
 		return err
 	}
 	p.setState(StateRunning)
