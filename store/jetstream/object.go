@@ -59,7 +59,7 @@ func objectStreams(conn *nats.Conn) (jetstream.JetStream, error) {
 }
 
 // OpenObjects connects to the object store of a run, which o names by URL. The context bounds that. It makes and changes no
-// stream: the run makes its object store with the first file, and until then each call on the files is an error.
+// stream. The run makes its object store with the first file, and until then each call is an error.
 func OpenObjects(ctx context.Context, o Options) (*Objects, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
