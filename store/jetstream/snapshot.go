@@ -30,6 +30,8 @@ const slotsOfSnapshots = snapshotsKept + 1
 type slot struct {
 	stream        jetstream.Stream
 	name, subject string // of the stream, and what its subjects begin with
+	// mine is the sequence of the stream's last message when the lease was last known to hold; 0 for a stream without messages.
+	mine uint64
 }
 
 // states is what the store knows of the snapshots.
@@ -105,6 +107,9 @@ func (s *Store) Snapshot(line int64, state []byte) error {
 // keep is Snapshot, as long as all slots are there.
 func (s *Store) keep(line int64, state []byte) error {
 	since := s.events.sinceSnapshot.Load() // lines are appended beside what follows
+	if err := s.markSlots(); err != nil {
+		return fmt.Errorf("store: the snapshots before the one at line %d: %w", line, err)
+	}
 	good, bad, err := s.verifySnapshots(s.ctx)
 	if err != nil {
 		return fmt.Errorf("store: the snapshots before the one at line %d: %w", line, err)
@@ -167,11 +172,25 @@ func (s *Store) writeSnapshot(line int64, state []byte, keep []snapshot) (snapsh
 
 // emptySlot removes what a slot holds. What a successor of this writer puts there meanwhile stays.
 func (s *Store) emptySlot(x *slot) error {
-	state, err := s.streamInfo(s.ctx, x.stream)
-	if err != nil || state.Msgs == 0 {
-		return err
+	if x.mine == 0 {
+		return nil
 	}
-	return s.purge(s.ctx, x.stream, jetstream.WithPurgeSequence(state.LastSeq+1))
+	return s.purge(s.ctx, x.stream, jetstream.WithPurgeSequence(x.mine+1))
+}
+
+// markSlots notes what the slots hold. It returns while the lease holds: nothing of that is a successor's.
+func (s *Store) markSlots() error {
+	for i := range s.states.slots {
+		x := &s.states.slots[i]
+		state, err := s.streamInfo(s.ctx, x.stream)
+		if err != nil {
+			return err
+		}
+		if x.mine = state.LastSeq; state.Msgs == 0 {
+			x.mine = 0
+		}
+	}
+	return s.awaitHolding()
 }
 
 // dropSnapshots removes the snapshots that are older than those kept, or damaged, with the files that they

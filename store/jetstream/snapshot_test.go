@@ -176,6 +176,38 @@ func TestSnapshotWithoutItsHeader(t *testing.T) {
 	}
 }
 
+// A writer that stood still in a snapshot removes none of its successor's, which may have trimmed the log to it: neither where it
+// has looked what the slots hold, nor where it still has to.
+func TestSnapshotOfADeposedWriter(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "stood still", WriterTTL: 300 * time.Millisecond}
+	first := open(t, o)
+	enc := begin(t, first)
+	fill(t, first, enc, 100)
+	fill(t, first, enc, 100)
+	line := enc.Position().Line
+	must(t, first.markSlots())
+	good, _, err := first.verifySnapshots(t.Context())
+	must(t, err)
+	deposed := first.lease.Load()
+	deposed.cancel() // it renews no more, as it stands still
+
+	second := open(t, o)
+	enc2 := *enc
+	fill(t, second, &enc2, 100)
+	kept := enc2.Position().Line
+	_, _ = first.writeSnapshot(line, stateAt(line), good)
+	if got, _ := newestGood(t, second); got != kept {
+		t.Errorf("the newest snapshot is as of line %d, want the successor's of line %d", got, kept)
+	}
+	deposed.fence()
+	if err := first.keep(line, stateAt(line)); !errors.Is(err, ErrFenced) {
+		t.Errorf("a deposed writer's snapshot: %v", err)
+	}
+	if got, _ := newestGood(t, second); got != kept {
+		t.Errorf("after another the newest snapshot is as of line %d, want the successor's of line %d", got, kept)
+	}
+}
+
 // putHeadless stores a message with a header that is none, as a flipped byte leaves it. No client sends one.
 func putHeadless(t *testing.T, url, subject string) {
 	t.Helper()
