@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -103,17 +104,25 @@ func parseSeqs(text, separator string) (seqs []uint64, err error) {
 	return seqs, nil
 }
 
-// PutReferred implements port.Referring. A payload for which the stream has no room is an error that wraps port.ErrNoSpace. Incarnate
-// comes first.
+// payloadNumber stands for an attempt's payload among the blobs that are on their way. As a blob that lacks chunks it is removed.
+const payloadNumber = math.MinInt32
+
+// PutReferred implements port.Referring. A payload for which the stream has no room is an error that wraps port.ErrNoSpace. It may be
+// tried again, and no message is sent twice: the server knows it for minutes alone. Incarnate comes first.
 func (l *Link) PutReferred(sample port.Sample) (string, error) {
 	messages, r := l.payloadMessages(&sample)
-	for _, m := range messages {
+	what := r.contents.items[0]
+	sent := l.blobs.begin(sample.ID, chunkOf{put: l.newPut(), id: sample.ID, number: payloadNumber, size: int64(what.size), limit: int64(l.chunkBytes()), sum: what.sum})
+	sent.sending.Lock()
+	defer sent.sending.Unlock()
+	for _, m := range messages[len(sent.seqs):] {
 		seq, err := l.putMessage(m)
 		if err != nil {
 			return l.Unreferred(sample.ID), fmt.Errorf("store: the payload of %v: %w", sample.ID, err)
 		}
-		r.seqs = append(r.seqs, seq)
+		l.blobs.add(sent, seq)
 	}
+	r.seqs = sent.seqs
 	l.blobs.forget(sample.ID)
 	return r.String(), nil
 }

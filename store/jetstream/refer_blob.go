@@ -71,19 +71,27 @@ type sentBlobs struct {
 
 // of returns the blobs that a sample's reference names: all of the attempt, and the media of its group that the sample has.
 func (s *sentBlobs) of(sample *port.Sample) (all []sentBlob) {
+	all = slices.DeleteFunc(s.all(sample.ID), func(b sentBlob) bool { return b.number == payloadNumber })
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for _, b := range s.attempts[sample.ID] {
-		if len(b.seqs) > 0 { // else there was no room for it
-			all = append(all, b.sentBlob)
-		}
-	}
 	for _, b := range s.attempts[port.GroupMedia(sample.ID.Group)] {
 		for i := range sample.Media {
 			if sample.Media[i].Blob == b.number {
 				all = append(all, b.sentBlob)
 				break
 			}
+		}
+	}
+	return all
+}
+
+// all returns what was sent of an attempt, its payload too.
+func (s *sentBlobs) all(id port.RolloutID) (all []sentBlob) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, b := range s.attempts[id] {
+		if len(b.seqs) > 0 { // else there was no room for it
+			all = append(all, b.sentBlob)
 		}
 	}
 	return all
@@ -101,11 +109,13 @@ func (s *sentBlobs) forgetGroup(group loop.GroupID) {
 	maps.DeleteFunc(s.attempts, func(id port.RolloutID, _ []*outgoing) bool { return id.Group == group })
 }
 
-// begin returns the blob of a number, as far as it was sent.
-func (s *sentBlobs) begin(id port.RolloutID, number int32, c chunkOf) *outgoing {
+// begin returns a blob, or a payload of the same bytes, as far as it was sent.
+func (s *sentBlobs) begin(id port.RolloutID, c chunkOf) *outgoing {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if at := slices.IndexFunc(s.attempts[id], func(b *outgoing) bool { return b.number == number }); at >= 0 {
+	if at := slices.IndexFunc(s.attempts[id], func(b *outgoing) bool {
+		return b.number == c.number && b.size == c.size && b.limit == c.limit && b.sum == c.sum
+	}); at >= 0 {
 		return s.attempts[id][at]
 	}
 	if s.attempts == nil {
@@ -118,12 +128,22 @@ func (s *sentBlobs) begin(id port.RolloutID, number int32, c chunkOf) *outgoing 
 	return b
 }
 
+// add notes the message of a blob's next chunk.
+func (s *sentBlobs) add(b *outgoing, seq uint64) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	b.seqs = append(b.seqs, seq)
+}
+
+// newPut begins the number of a put, which tells apart what processes of a cell put.
+func (l *Link) newPut() uint64 { return uint64(l.incarnation.Load()) << 32 }
+
 // PutBlob makes a blob durable for the run's writer, which finds it by the reference of a payload that is put later. A blob may be put
 // again with the same bytes, and no chunk is sent twice. One over PayloadBytesMax less an eighth is an error that wraps
 // port.ErrNoSpace. Incarnate comes first.
 func (l *Link) PutBlob(id port.RolloutID, number int32, data []byte) error {
 	limit := int64(min(blobChunkBytes, l.chunkBytes()))
-	b := l.blobs.begin(id, number, chunkOf{put: uint64(l.incarnation.Load()) << 32, id: id, number: number, size: int64(len(data)), limit: limit})
+	b := l.blobs.begin(id, chunkOf{put: l.newPut(), id: id, number: number, size: int64(len(data)), limit: limit})
 	b.sending.Lock()
 	defer b.sending.Unlock()
 	if b.whole() {
@@ -150,9 +170,7 @@ func (l *Link) sendChunk(b *outgoing, data []byte) error {
 	if err != nil {
 		return err
 	}
-	l.blobs.mutex.Lock()
-	defer l.blobs.mutex.Unlock()
-	b.seqs = append(b.seqs, seq)
+	l.blobs.add(b, seq)
 	return nil
 }
 
@@ -189,7 +207,7 @@ func (l *Link) roomFor(size int64) error {
 
 // Unreferred is the reference of what an attempt has put without a payload, for the writer to remove; empty for nothing.
 func (l *Link) Unreferred(id port.RolloutID) string {
-	sent := l.blobs.of(&port.Sample{ID: id})
+	sent := l.blobs.all(id)
 	if len(sent) == 0 {
 		return ""
 	}

@@ -107,7 +107,7 @@ func TestBlobsBeforeTheirPayload(t *testing.T) {
 	}
 	must(t, l.PutBlob(sample.ID, 0, rowsOf(0, 2)))
 	data := rowsOf(1, 3)
-	part := l.blobs.begin(sample.ID, 1, chunkOf{put: 1 << 40, id: sample.ID, number: 1, size: int64(len(data)), limit: int64(min(blobChunkBytes, l.chunkBytes()))})
+	part := l.blobs.begin(sample.ID, chunkOf{put: 1 << 40, id: sample.ID, number: 1, size: int64(len(data)), limit: int64(min(blobChunkBytes, l.chunkBytes()))})
 	must(t, l.sendChunk(part, data))
 	again()
 	must(t, l.PutBlob(sample.ID, 1, data))

@@ -175,6 +175,49 @@ func TestPutReferredWithoutRoom(t *testing.T) {
 	holds(t, s, 3, last)
 }
 
+// TestPartOfAPayloadWithoutRoom: where the stream has room for one message of a payload and not for the next, the one is stored once,
+// however often the payload is tried. It is removed with an attempt that is given up.
+func TestPartOfAPayloadWithoutRoom(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "part"), Run: "part", PayloadBytesMax: 4 << 20}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	sized := func(group loop.GroupID, bytes int) port.Sample {
+		sample := storetest.Sample(port.RolloutID{Group: group, Attempt: 1}, 5)
+		sample.Response = strings.Repeat("x", bytes)
+		return sample
+	}
+	refer(t, s, l, sized(1, 2600<<10))
+	before := messages(t, s)
+	late, givenUp := sized(2, 1900<<10), sized(3, 1900<<10)
+	for range 3 {
+		if _, err := l.PutReferred(late); !errors.Is(err, port.ErrNoSpace) {
+			t.Fatalf("%v, want that there is no room", err)
+		}
+		if n := messages(t, s); n != before+1 {
+			t.Fatalf("the stream has %d messages, want %d and one of the payload", n, before)
+		}
+	}
+	must(t, s.Forget(1))
+	s.payloads.reclaim(t.Context(), true)
+	refer(t, s, l, late)
+	holds(t, s, 2, late)
+	if n := messages(t, s); n != 2 {
+		t.Errorf("the stream has %d messages, want both of the payload", n)
+	}
+	refer(t, s, l, sized(4, 800<<10))
+	reference, err := l.PutReferred(givenUp)
+	if n := messages(t, s); !errors.Is(err, port.ErrNoSpace) || n != 4 {
+		t.Fatalf("%d messages, %v; want one of a payload without room", n, err)
+	}
+	must(t, s.Refer(givenUp.ID, reference))
+	must(t, s.Discard(givenUp.ID))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != 3 {
+		t.Errorf("the stream has %d messages, want none of the attempt that was given up", n)
+	}
+}
+
 // FuzzReference: whatever a stranger says, it is a reference that reads the same again, or none.
 func FuzzReference(f *testing.F) {
 	f.Add("b 1;1,2;0 0 2 1 0 1 5 7")
