@@ -88,7 +88,7 @@ func TestRowsGoWithTheirPayload(t *testing.T) {
 	}
 	reference, err := p.PutReferred(sample)
 	must(t, err)
-	must(t, s.Refer(id, reference))
+	must(t, s.Refer("b", id, reference))
 	for number := range blobs {
 		must(t, reads(s, number))
 		if err := reads(p, number); (number == 9) != (err == nil) {
@@ -169,7 +169,7 @@ func BenchmarkRows(b *testing.B) {
 		must(b, p.PutBlob(id, 0, data))
 		reference, err := p.PutReferred(sample)
 		must(b, err)
-		must(b, s.Refer(id, reference))
+		must(b, s.Refer("b", id, reference))
 		p.DropTurns(id)
 		b.StopTimer()
 		began := time.Now()

@@ -62,7 +62,7 @@ func (r *Runtime) enginesOf(number int) (all []int) {
 }
 
 // Receive takes an event that a cell in another process has said, from any goroutine. It waits until the run has begun. The
-// event counts once, however often it comes. An error is a *cell.Refusal, or says that the run has ended.
+// event counts once, however often it comes. An error is a *cell.Refusal, or says that the run has ended or that its store does not answer.
 func (r *Runtime) Receive(ev *cell.Event) error {
 	select {
 	case <-r.hearing:
@@ -148,8 +148,11 @@ func (r *Runtime) refer(ev *cell.Event) error {
 		return nil
 	}
 	id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
-	if err := store.Refer(id, ev.Payload); err != nil {
+	switch err := store.Refer(ev.Origin.Cell, id, ev.Payload); {
+	case errors.Is(err, port.ErrReference):
 		return refusalOf(ev, "the payload of %v: %v", id, err)
+	case err != nil: // the cell says it again
+		return fmt.Errorf("live: the payload of %v: %w", id, err)
 	}
 	if ev.Kind != loop.RolloutScored {
 		return r.opt.Store.Discard(id)

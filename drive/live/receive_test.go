@@ -3,6 +3,7 @@ package live
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,8 +20,11 @@ type headed struct {
 	header trace.Header
 }
 
-func (h *headed) Refer(_ port.RolloutID, reference string) error {
-	return errors.New(reference + " is not there")
+func (h *headed) Refer(_ string, _ port.RolloutID, reference string) error {
+	if reference == "unanswered" {
+		return errors.New("NATS does not answer")
+	}
+	return fmt.Errorf("%w: %s is not there", port.ErrReference, reference)
 }
 
 func (h *headed) Header() (trace.Header, bool) { return h.header, true }
@@ -101,6 +105,10 @@ func TestReceiveRefuses(t *testing.T) {
 		if refusal, ok := errors.AsType[*cell.Refusal](err); !ok || refusal.Want != 0 || !strings.Contains(refusal.Why, test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
+	}
+	unanswered := said(2, loop.Event{Kind: loop.RolloutScored, Slot: 1, Group: 3, Attempt: 1}, func(ev *cell.Event) { ev.Payload = "unanswered" })
+	if err := r.Receive(unanswered); err == nil || errors.As(err, new(*cell.Refusal)) {
+		t.Errorf("a payload of which the store knows nothing yet: %v, want an error that is no refusal", err)
 	}
 	if err := r.Receive(said(2, first)); err != nil || len(r.words) != 2 {
 		t.Errorf("%v, and %d events are taken, want the hello and one more", err, len(r.words))

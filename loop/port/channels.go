@@ -60,10 +60,14 @@ type Referring interface {
 }
 
 // Referred is implemented by stores whose payloads other processes put too. Refer takes the reference of one that is durable, as if
-// PutSample and PutBlob had put what it names. It may come more than once. All methods are safe for concurrent use.
+// PutSample and PutBlob had put what it names. It may come more than once. An error that wraps ErrReference is the fault of the cell
+// that says so, and the reference changes nothing. With any other it may be said again. All methods are safe for concurrent use.
 type Referred interface {
-	Refer(id RolloutID, reference string) error
+	Refer(cell string, id RolloutID, reference string) error
 }
+
+// ErrReference is wrapped by the error of a reference that is none, or that names what its cell has not put for that payload.
+var ErrReference = errors.New("it cannot be the cell's reference of that payload")
 
 // ErrNoBlob is wrapped by the error of a blob, or of bytes of one, that are not there.
 var ErrNoBlob = errors.New("no such blob in the store")

@@ -60,6 +60,11 @@ func (l *ledger) note(seq uint64, size, needs int) {
 	}
 }
 
+// needs reports whether a message is needed.
+func (l *ledger) needs(seq uint64) bool {
+	return seq >= l.base && seq-l.base < uint64(len(l.entries)) && l.entries[seq-l.base].state == entryLive
+}
+
 // gap accounts for a sequence that has no message.
 func (l *ledger) gap(seq uint64) {
 	if e := l.at(seq); e != nil && e.state == entryUnknown {

@@ -43,6 +43,7 @@ type payloads struct {
 	// by their headerCell.
 	cells  map[string]int64
 	awaits map[uint64]string
+	last   uint64 // message that the stream is known to have had
 }
 
 func (p *payloads) init(s *Store) {

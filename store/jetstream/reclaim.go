@@ -40,7 +40,7 @@ func (p *payloads) load(ctx context.Context, before takeovers) (last uint64, err
 	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.before = before
+	p.before, p.last = before, info.LastSeq
 	p.room = ledger{base: max(info.FirstSeq, 1), step: min(reclaimStep, max(p.store.options.PayloadBytesMax/8, 1))}
 	p.room.purged = p.room.base
 	if info.Msgs == 0 {

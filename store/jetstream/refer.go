@@ -86,6 +86,9 @@ func parseReference(id port.RolloutID, text string) (r reference, err error) {
 		if err == nil && (len(r.contents.items) != 1 || r.contents.epoch != 0 || len(r.seqs) != r.contents.chunks) {
 			err = errors.New("its messages do not fit its contents")
 		}
+		if err == nil && r.contents.items[0].size/len(r.seqs) > math.MaxInt32 {
+			err = errors.New("no message is that large")
+		}
 	}
 	if err != nil {
 		return r, fmt.Errorf("store: %.200q is no reference of a payload: %w", text, err)
@@ -233,20 +236,30 @@ func (l *Link) PutSample(sample port.Sample) error {
 func (*Link) Discard(port.RolloutID) error { return nil }
 
 // Refer takes the reference of a payload that a cell has put.
-func (s *Store) Refer(id port.RolloutID, text string) error {
+func (s *Store) Refer(cell string, id port.RolloutID, text string) error {
 	if _, err := s.writer(); err != nil {
 		return err
 	}
 	r, err := parseReference(id, text)
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+	case r.cell != cell:
+		err = fmt.Errorf("store: the reference %.200q of the cell %s is of another", text, cell)
+	case len(r.contents.items) > 0 && r.contents.items[0].id != id:
+		err = fmt.Errorf("store: the reference %.200q is of %v, not of %v", text, r.contents.items[0].id, id)
 	}
-	if len(r.contents.items) > 0 && r.contents.items[0].id != id {
-		return fmt.Errorf("store: the reference %.200q is of %v, not of %v", text, r.contents.items[0].id, id)
+	if err != nil {
+		return fmt.Errorf("%w: %w", port.ErrReference, err)
 	}
 	p := &s.payloads
+	if err := p.reach(r.newest()); err != nil {
+		return err
+	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
+	if seq := p.taken(id, &r); seq > 0 {
+		return fmt.Errorf("%w: store: the reference %.200q names message %d, which has something else", port.ErrReference, text, seq)
+	}
 	if p.cells == nil {
 		p.cells = map[string]int64{}
 	}
@@ -268,6 +281,63 @@ func (s *Store) Refer(id port.RolloutID, text string) error {
 	}
 	p.index(id.Group, place{sample: id.Sample, attempt: id.Attempt, sum: what.sum, size: what.size, seqs: r.seqs})
 	return nil
+}
+
+// newest is the last message that a reference names.
+func (r *reference) newest() (seq uint64) {
+	seqs := r.seqs
+	for i := range r.blobs {
+		seqs = append(seqs[:len(seqs):len(seqs)], r.blobs[i].seqs...)
+	}
+	return slices.Max(seqs)
+}
+
+// reach returns once the stream is known to have a message, or to have had it. A ledger has all up to one that is noted.
+func (p *payloads) reach(seq uint64) error {
+	p.mutex.Lock()
+	known := p.last
+	p.mutex.Unlock()
+	if seq <= known {
+		return nil
+	}
+	try, cancel := context.WithTimeout(p.store.ctx, apiTimeout)
+	defer cancel()
+	info, err := p.store.data.Info(try)
+	if err != nil {
+		return fmt.Errorf("store: how far payloads go: %w", err)
+	}
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.last = max(p.last, info.State.LastSeq)
+	if seq > p.last {
+		return fmt.Errorf("%w: store: it names message %d, and the last is %d", port.ErrReference, seq, p.last)
+	}
+	return nil
+}
+
+// taken returns a message that a reference of an attempt names and that is needed for something else, 0 for none. p.mutex must be
+// held, and is.
+func (p *payloads) taken(id port.RolloutID, r *reference) uint64 {
+	for _, seq := range r.seqs {
+		if p.room.needs(seq) && !p.has(id, seq) {
+			return seq
+		}
+	}
+	for i := range r.blobs {
+		for _, seq := range r.blobs[i].seqs {
+			if p.room.needs(seq) && !p.has(r.blobs[i].id, seq) {
+				return seq
+			}
+		}
+	}
+	return 0
+}
+
+// has reports whether a message is of an attempt's payload or blobs. p.mutex must be held, and is.
+func (p *payloads) has(id port.RolloutID, seq uint64) bool {
+	return slices.ContainsFunc(p.groups[id.Group], func(at place) bool {
+		return at.sample == id.Sample && at.attempt == id.Attempt && slices.Contains(at.seqs, seq)
+	}) || slices.ContainsFunc(p.blobs.groups[id.Group], func(b *blob) bool { return b.id == id && slices.Contains(b.seqs, seq) })
 }
 
 // tight reports whether payloads of cells may find no room that is taken by garbage. A cell cannot have it removed, as a put of

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -43,7 +44,7 @@ func parseSentBlob(id port.RolloutID, text string) (b sentBlob, err error) {
 		if b.id = id; of.Sample != id.Sample {
 			b.id = port.GroupMedia(id.Group)
 		}
-		if of.Sample != b.id.Sample || b.size < 0 || b.limit < 1 || b.size/b.limit >= blobChunksMax || int64(len(b.seqs)) > chunksOf(b.size, b.limit) {
+		if of.Sample != b.id.Sample || b.size < 0 || b.limit < 1 || b.limit > math.MaxInt32 || b.size/b.limit >= blobChunksMax || int64(len(b.seqs)) > chunksOf(b.size, b.limit) {
 			err = errors.New("no such blob")
 		}
 	}

@@ -56,7 +56,7 @@ func TestReferredBlobs(t *testing.T) {
 	}
 	reference := refer(t, s, b, first)
 	refer(t, s, c, second)
-	must(t, s.Refer(first.ID, reference))
+	must(t, s.Refer("b", first.ID, reference))
 	if n := messages(t, s); n != 1+3+2+2 {
 		t.Errorf("the stream has %d messages, want 8: two blobs in 4, a medium twice, two payloads", n)
 	}
@@ -76,7 +76,7 @@ func TestReferredBlobs(t *testing.T) {
 	_, err := s.Retain(func(port.RolloutID) bool { return true })
 	must(t, err)
 	check()
-	must(t, s.Refer(first.ID, reference)) // said again
+	must(t, s.Refer("b", first.ID, reference)) // said again
 	check()
 	must(t, s.Forget(1))
 	s.payloads.reclaim(t.Context(), true)
@@ -120,7 +120,7 @@ func TestBlobsBeforeTheirPayload(t *testing.T) {
 	if !strings.Contains(reference, fmt.Sprintf(";%d,", seq)) || len(messages) < 2 {
 		t.Errorf("the reference of %d messages is %s, want them from %d on", len(messages), reference, seq)
 	}
-	must(t, s.Refer(sample.ID, reference))
+	must(t, s.Refer("b", sample.ID, reference))
 	holds(t, s, 1, sample)
 	hasBlob(t, s, sample.ID, 0, rowsOf(0, 2))
 	hasBlob(t, s, sample.ID, 1, data)
@@ -144,7 +144,7 @@ func TestBlobsWithoutPayload(t *testing.T) {
 	if n := messages(t, s); n != 2 {
 		t.Errorf("the stream has %d messages, want both of the blob that is awaited", n)
 	}
-	must(t, s.Refer(id, l.Unreferred(id)))
+	must(t, s.Refer("b", id, l.Unreferred(id)))
 	must(t, s.Discard(id))
 	s.payloads.reclaim(t.Context(), true)
 	if n := messages(t, s); n != 0 {

@@ -29,7 +29,7 @@ func refer(t *testing.T, s *Store, l *Link, sample port.Sample) (reference strin
 	t.Helper()
 	reference, err := l.PutReferred(sample)
 	must(t, err)
-	must(t, s.Refer(sample.ID, reference))
+	must(t, s.Refer(l.cell, sample.ID, reference))
 	return reference
 }
 
@@ -67,7 +67,7 @@ func TestReferredPayloads(t *testing.T) {
 	again := refer(t, s, l, small)
 	refer(t, s, l, big)
 	refer(t, s, l, storetest.Sample(port.RolloutID{Group: 1, Attempt: 1}, 5))
-	must(t, s.Refer(small.ID, again))
+	must(t, s.Refer("b", small.ID, again))
 	must(t, s.PutSample(storetest.Sample(port.RolloutID{Group: 2, Attempt: 1}, 5)))
 	holds(t, s, 1, small, big)
 	must(t, s.Discard(port.RolloutID{Group: 1, Attempt: 1}))
@@ -92,7 +92,7 @@ func TestPayloadBeforeItsReference(t *testing.T) {
 	own := storetest.Sample(port.RolloutID{Group: 3, Attempt: 1}, 5)
 	must(t, s.PutSample(own))
 	s.payloads.reclaim(t.Context(), true)
-	must(t, s.Refer(unsaid.ID, reference))
+	must(t, s.Refer("b", unsaid.ID, reference))
 	holds(t, s, 1, unsaid)
 
 	late := large(port.RolloutID{Group: 1, Sample: 1, Attempt: 1})
@@ -101,7 +101,7 @@ func TestPayloadBeforeItsReference(t *testing.T) {
 	must(t, s.Close())
 	s = open(t, o)
 	holds(t, s, 1, unsaid, late)
-	must(t, s.Refer(late.ID, reference))
+	must(t, s.Refer("b", late.ID, reference))
 	holds(t, s, 1, unsaid, late)
 
 	_, err = l.PutReferred(storetest.Sample(port.RolloutID{Group: 1, Sample: 2, Attempt: 1}, 5))
@@ -132,19 +132,68 @@ func TestBadReferences(t *testing.T) {
 	sample := storetest.Sample(port.RolloutID{Group: 1, Attempt: 1}, 5)
 	good, err := l.PutReferred(sample)
 	must(t, err)
-	if err := s.Refer(port.RolloutID{Group: 2, Attempt: 1}, good); err == nil {
+	if err := s.Refer("b", port.RolloutID{Group: 2, Attempt: 1}, good); err == nil {
 		t.Error("the reference of another payload is taken")
 	}
 	for _, text := range []string{"", "b 1", "b 1;1;", "b 0;1;0 0 1 1 0 1 5 7", "b 1;0;0 0 1 1 0 1 5 7", "b 1;1,2;0 0 1 1 0 1 5 7", "b 1;1;7 0 1 1 0 1 5 7", ";1;0 0 1 1 0 1 5 7"} {
-		if err := s.Refer(sample.ID, text); err == nil || !strings.Contains(err.Error(), "no reference of a payload") {
+		if err := s.Refer("b", sample.ID, text); err == nil || !strings.Contains(err.Error(), "no reference of a payload") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 	if _, err := s.Samples(1); err == nil {
 		t.Error("a payload is there by bad references")
 	}
-	must(t, s.Refer(sample.ID, good))
+	must(t, s.Refer("b", sample.ID, good))
 	holds(t, s, 1, sample)
+}
+
+// TestReferencesOfOthers: a cell that has been taken over names messages of others, or none, and sizes that none has. It is refused,
+// and nothing of the others is removed.
+func TestReferencesOfOthers(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "others"), Run: "others"}
+	s := open(t, o)
+	begin(t, s)
+	b, c := openCell(t, o, "b"), openCell(t, o, "1-b")
+	id := port.RolloutID{Group: 1, Attempt: 1}
+	others, own := storetest.Sample(port.RolloutID{Group: 2, Attempt: 1}, 5), storetest.Sample(port.RolloutID{Group: 3, Attempt: 1}, 5)
+	must(t, c.PutBlob(others.ID, 4, rowsOf(4, 1)))
+	refer(t, s, c, others)
+	must(t, s.PutSample(own))
+	sample := withRows(id, 0)
+	must(t, b.PutBlob(id, 0, rowsOf(0, 2)))
+	good, err := b.PutReferred(sample)
+	must(t, err)
+	for what, lie := range map[string]func(r *reference){
+		"another cell":            func(r *reference) { r.cell = "1-b" },
+		"another cell's payload":  func(r *reference) { r.seqs[0] = s.payloads.groups[2][0].seqs[0] },
+		"the writer's payload":    func(r *reference) { r.seqs[0] = s.payloads.groups[3][0].seqs[0] },
+		"another cell's rows":     func(r *reference) { r.blobs[0].seqs[1] = s.payloads.blobs.groups[2][0].seqs[0] },
+		"a payload as rows":       func(r *reference) { r.blobs[0].seqs = s.payloads.groups[2][0].seqs },
+		"a message to come":       func(r *reference) { r.seqs[0] += 1 },
+		"a message of next year":  func(r *reference) { r.blobs[0].seqs[0] = 1 << 60 },
+		"a payload of a terabyte": func(r *reference) { r.contents.items[0].size = 1 << 40 },
+		"rows of a terabyte":      func(r *reference) { r.blobs[0].size, r.blobs[0].limit = 1<<40, 1<<39 },
+	} {
+		r, err := parseReference(id, good)
+		must(t, err)
+		lie(&r)
+		if err := s.Refer("b", id, r.String()); !errors.Is(err, port.ErrReference) {
+			t.Errorf("%s: %v, want a refusal of %s", what, err, r)
+		}
+		must(t, s.Discard(id))
+		s.payloads.reclaim(t.Context(), true)
+		holds(t, s, 2, others)
+		hasBlob(t, s, others.ID, 4, rowsOf(4, 1))
+		holds(t, s, 3, own)
+	}
+	if n := len(s.payloads.room.entries); len(s.payloads.cells) != 1 || n > 6 {
+		t.Errorf("cells %v are heard, and %d messages accounted for, want the other alone and at most 6", s.payloads.cells, n)
+	}
+	for range 2 {
+		must(t, s.Refer("b", id, good))
+		holds(t, s, 1, sample)
+		hasBlob(t, s, id, 0, rowsOf(0, 2))
+	}
 }
 
 // TestPutReferredWithoutRoom: a stream that is full is said in the store's own word. What is forgotten there is removed by itself,
@@ -171,7 +220,7 @@ func TestPutReferredWithoutRoom(t *testing.T) {
 		reference, err = l.PutReferred(last)
 	}
 	must(t, err)
-	must(t, s.Refer(last.ID, reference))
+	must(t, s.Refer("b", last.ID, reference))
 	holds(t, s, 3, last)
 }
 
@@ -210,7 +259,7 @@ func TestPartOfAPayloadWithoutRoom(t *testing.T) {
 	if n := messages(t, s); !errors.Is(err, port.ErrNoSpace) || n != 4 {
 		t.Fatalf("%d messages, %v; want one of a payload without room", n, err)
 	}
-	must(t, s.Refer(givenUp.ID, reference))
+	must(t, s.Refer("b", givenUp.ID, reference))
 	must(t, s.Discard(givenUp.ID))
 	s.payloads.reclaim(t.Context(), true)
 	if n := messages(t, s); n != 3 {
@@ -270,7 +319,7 @@ func TestPutWithoutAnAnswer(t *testing.T) {
 	must(t, s.Close())
 	s = open(t, o)
 	holds(t, s, 3, sample)
-	must(t, s.Refer(id, said))
+	must(t, s.Refer(l.cell, id, said))
 	s.payloads.reclaim(t.Context(), true)
 	if n := messages(t, s); n != 1 {
 		t.Errorf("the stream has %d messages, want that of the payload", n)
