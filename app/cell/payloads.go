@@ -46,7 +46,7 @@ func (c *Cell) newPayloads() (*payloads, error) {
 		err = os.RemoveAll(dir)
 	}
 	if err == nil {
-		p.rows, err = file.OpenBlobs(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax), Always: p.keeps})
+		p.rows, err = file.OpenBlobs(dir, file.Options{PayloadBytesMax: int64(c.Cfg.Store.NATS.PayloadBytesMax), Always: p.keeps, Logf: c.logf})
 	}
 	if err != nil {
 		return nil, failure.Run("give the cell a disk that it can write, or remove "+dir+": rollouts go on without the rows in it", "cell %s: where rows lie until their rollout ends: %w", c.opt.Cell, err)
@@ -71,7 +71,7 @@ func (p *payloads) PutReferred(s port.Sample) (reference string, err error) {
 		return p.link.Unreferred(s.ID), err
 	}
 	if reference, err = p.link.PutReferred(s); err == nil && !p.keeps {
-		err = p.rows.Discard(s.ID)
+		_ = p.rows.Discard(s.ID) // the payload is put, whatever becomes of the files
 	}
 	return reference, err
 }

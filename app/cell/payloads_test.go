@@ -3,6 +3,8 @@ package cell
 import (
 	"bytes"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +115,22 @@ func TestRowsGoWithTheirPayload(t *testing.T) {
 	}
 	if _, ok := port.As[port.Turns](p); !ok {
 		t.Error("turns are not kept any more")
+	}
+	must(t, p.rows.Close())
+}
+
+// TestRowsThatSomebodyRemoves: a payload is put though the files of rows before are gone.
+func TestRowsThatSomebodyRemoves(t *testing.T) {
+	s, c := writerAndCell(t)
+	p, err := c.newPayloads()
+	must(t, err)
+	for n := range int32(3) {
+		id := port.RolloutID{Group: 1, Sample: n, Attempt: 1}
+		must(t, p.PutBlob(id, 0, storetest.Blob(id, 0, 70_000)))
+		must(t, os.RemoveAll(filepath.Join(c.own, rowsName, "state", "blobs")))
+		reference, err := p.PutReferred(storetest.Sample(id, 5))
+		must(t, err)
+		must(t, s.Refer("b", id, reference))
 	}
 	must(t, p.rows.Close())
 }

@@ -35,7 +35,8 @@ func Load(a *app.Process, dir string) (*Resumed, error) {
 	if info.Size() == 0 {
 		return nil, failure.Usage("delete the directory and start the run anew", "%s holds no run: it ended before its first step", dir)
 	}
-	store, err := file.Open(dir, file.Options{})
+	var messages app.Messages
+	store, err := file.Open(dir, file.Options{Logf: func(format string, args ...any) { messages.Print(a, format, args...) }})
 	if err != nil {
 		return nil, err
 	}

@@ -46,7 +46,7 @@ func New(a *app.Process, around record.Surroundings, cfg config.Config, dir stri
 		j.OnClose(j.store.Close)
 		upTo = resumed.State.Loop.Version()
 	} else {
-		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Durability == "always"}); err != nil {
+		if j.store, err = file.Create(dir, file.Options{Always: cfg.Store.Durability == "always", Logf: j.Logf}); err != nil {
 			return j, err
 		}
 		j.OnClose(j.store.Close)

@@ -63,12 +63,11 @@ type blobs struct {
 	groups map[loop.GroupID][]*blob
 	bytes  int64
 	flying sync.WaitGroup // puts
-	// doomed are names of files that are being deleted, removed the failures of that. Deleting a large file takes
-	// milliseconds, and the loop waits for Forget: another goroutine does it.
-	doomed  map[string]bool
-	removed []error
-	idle    sync.Cond // no file is being deleted
-	synced  groupSync
+	// doomed are names of files that are being deleted. Deleting a large file takes milliseconds, and the loop waits for
+	// Forget: another goroutine does it.
+	doomed map[string]bool
+	idle   sync.Cond // no file is being deleted
+	synced groupSync
 }
 
 // openBlobs lists what there is, and deletes what a process left torn.
@@ -272,15 +271,19 @@ func (p *payloads) delete() {
 	for len(p.blobs.doomed) > 0 {
 		for name := range p.blobs.doomed {
 			p.mutex.Unlock()
-			err := os.Remove(filepath.Join(p.blobDir(), name))
+			p.remains(os.Remove(filepath.Join(p.blobDir(), name)))
 			p.mutex.Lock()
-			if err != nil {
-				p.blobs.removed = append(p.blobs.removed, err)
-			}
 			delete(p.blobs.doomed, name)
 		}
 	}
 	p.blobs.idle.Broadcast()
+}
+
+// remains says that a file could not be deleted. One that somebody else has removed is gone as well.
+func (p *payloads) remains(err error) {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		p.options.Logf("store: deleting payloads: %v", err)
+	}
 }
 
 // settle waits until no file is being deleted. It reports whether one was.

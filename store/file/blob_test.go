@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -142,6 +143,47 @@ func TestForgottenWhileItIsPut(t *testing.T) {
 	closeStore(t, s)
 	if files := blobFiles(t, dir); len(files) != 0 {
 		t.Errorf("%d files are left", len(files))
+	}
+}
+
+// A file that cannot be deleted fails no later write, and is told of; one that somebody has removed is gone as well.
+func TestDeletionsThatFail(t *testing.T) {
+	dir, told := t.TempDir(), make(chan string, 10)
+	s, _ := begin(t, dir, file.Options{SegmentBytes: 1, Logf: func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }})
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	stuck := func(path string) { // a directory with something in it cannot be deleted as a file
+		must(os.Remove(path))
+		must(os.MkdirAll(filepath.Join(path, "something"), 0o700))
+	}
+	must(s.PutBlob(blobID, 0, []byte("removed by somebody")))
+	must(os.Remove(blobFiles(t, dir)[0]))
+	must(s.Discard(blobID))
+	must(s.PutBlob(port.RolloutID{Group: 2, Attempt: 1}, 0, []byte("stays")))
+	for _, path := range blobFiles(t, dir) {
+		stuck(path)
+	}
+	must(s.Forget(2))
+	if text := <-told; !strings.Contains(text, "blobs") {
+		t.Errorf("told of %s, want the blob", text)
+	}
+	must(s.PutSample(sampleOf(3, 0, 1)))
+	must(s.PutSample(sampleOf(4, 0, 1)))
+	segments, err := filepath.Glob(filepath.Join(dir, "state", "payload-*"))
+	must(err)
+	stuck(segments[0])
+	must(s.Forget(3))
+	if text := <-told; !strings.Contains(text, segments[0]) {
+		t.Errorf("told of %s, want the segment %s", text, segments[0])
+	}
+	must(s.PutSample(sampleOf(5, 0, 1)))
+	must(s.Close())
+	if len(told) > 0 {
+		t.Errorf("told of %s too", <-told)
 	}
 }
 

@@ -75,7 +75,8 @@ func openPayloads(dir string, o Options) (*payloads, error) {
 		}
 		p.next = s.number + 1
 	}
-	return p, errors.Join(p.openBlobs(), p.deleteForgotten())
+	p.deleteForgotten()
+	return p, p.openBlobs()
 }
 
 // load indexes a segment; only the last may have a torn end.
@@ -223,7 +224,8 @@ func (p *payloads) writable() (*segment, error) {
 	}
 	p.next++
 	p.segments = append(p.segments, s)
-	return s, p.deleteForgotten() // the one before may have been waiting for this
+	p.deleteForgotten() // the one before may have been waiting for this
+	return s, nil
 }
 
 // Samples returns the payloads of a group, in the order of their sample numbers:
@@ -258,7 +260,8 @@ func (s *Store) Discard(id port.RolloutID) error {
 	defer p.mutex.Unlock()
 	p.discard(func(other port.RolloutID) bool { return other == id }, id.Group)
 	p.dropBlobs(id.Group, func(b *blob) bool { return b.id == id })
-	return p.deleteForgotten()
+	p.deleteForgotten()
+	return nil
 }
 
 // Retain forgets, after a restart, every payload of an attempt that does not count. That is one whose
@@ -273,7 +276,8 @@ func (s *Store) Retain(counts func(port.RolloutID) bool) (dropped int, err error
 		dropped += p.discard(func(id port.RolloutID) bool { return !counts(id) }, group)
 	}
 	p.retainBlobs()
-	return dropped, p.deleteForgotten()
+	p.deleteForgotten()
+	return dropped, nil
 }
 
 // discard takes a group's payloads that are unwanted out of the index.
@@ -301,7 +305,8 @@ func (s *Store) Forget(group loop.GroupID) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.forget(group)
-	return p.deleteForgotten()
+	p.deleteForgotten()
+	return nil
 }
 
 func (p *payloads) forget(group loop.GroupID) {
@@ -312,25 +317,18 @@ func (p *payloads) forget(group loop.GroupID) {
 	p.dropBlobs(group, func(*blob) bool { return true })
 }
 
-// deleteForgotten deletes every segment but the last in which nothing is wanted any more. It also says which files of
-// blobs could not be deleted since the last call.
-func (p *payloads) deleteForgotten() error {
+// deleteForgotten deletes every segment but the last in which nothing is wanted any more. The next Open finds one that stays.
+func (p *payloads) deleteForgotten() {
 	kept := p.segments[:0]
-	errs := p.blobs.removed
-	p.blobs.removed = nil
 	for i, s := range p.segments {
 		if s.live > 0 || i == len(p.segments)-1 {
 			kept = append(kept, s)
 			continue
 		}
 		p.bytes -= s.size
-		errs = append(errs, s.file.Close(), os.Remove(s.path))
+		p.remains(errors.Join(s.file.Close(), os.Remove(s.path)))
 	}
 	p.segments = kept
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("store: deleting payloads: %w", err)
-	}
-	return nil
 }
 
 // PayloadBytes returns what all segments and blobs take on disk.
@@ -351,12 +349,12 @@ func (p *payloads) close() error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.settled()
-	errs := p.blobs.removed
+	var errs []error
 	for _, s := range p.segments {
 		if s.file != nil {
 			errs = append(errs, s.file.Close())
 		}
 	}
-	p.segments, p.groups, p.blobs.groups, p.blobs.removed = nil, nil, nil, nil
+	p.segments, p.groups, p.blobs.groups = nil, nil, nil
 	return errors.Join(errs...)
 }

@@ -34,12 +34,17 @@ type Options struct {
 	// PayloadBytesMax is the most that all payload segments and blobs may take on disk; PutSample
 	// fails beyond it, PutBlob before (payload.BlobsMost). 0 means PayloadBytesMaxDefault.
 	PayloadBytesMax int64
+	// Logf is told of files that cannot be deleted, by several goroutines: they take room, and no more. Nil tells no one.
+	Logf func(format string, args ...any)
 }
 
 // WithDefaults returns a copy in which every zero that stands for a default is replaced by it.
 func (o Options) WithDefaults() Options {
 	o.SegmentBytes = cmp.Or(o.SegmentBytes, SegmentBytesDefault)
 	o.PayloadBytesMax = cmp.Or(o.PayloadBytesMax, PayloadBytesMaxDefault)
+	if o.Logf == nil {
+		o.Logf = func(string, ...any) {}
+	}
 	return o
 }
 
