@@ -62,7 +62,7 @@ const placeWait = (agentWaitS + agentSlackS) * time.Second
 // reached, because it is being restarted, is tried again for as long as it takes.
 func (a *Agent) Run(ctx context.Context) error {
 	if err := a.Delivery.Clean(); err != nil {
-		return err
+		a.logf("removing what earlier processes left: %v", err)
 	}
 	a.instance, a.served, a.loaded = rand.Text(), loop.NoVersion, loop.NoVersion
 	report, again := protocol.ReceiverRequest{}, retryFirst
@@ -172,6 +172,9 @@ func (a *Agent) execute(ctx context.Context, command protocol.ReceiverReply) pro
 		}
 		if p.Forged != nil {
 			a.logf("version %d was fetched again from the control plane alone, since another receiver sent something else: %v", command.Version, p.Forged)
+		}
+		if p.Kept != nil {
+			a.logf("removing versions that are not needed: %v", p.Kept)
 		}
 		report.Phases = map[string]float64{"first": p.FirstS, "transfer": p.TransferS, "commit": p.CommitS}
 		if err == nil {

@@ -62,6 +62,8 @@ type Phases struct {
 	// Forged says which bytes had to be fetched again from the control plane, since others had sent something
 	// else; nil for none.
 	Forged error `json:"-"`
+	// Kept says why versions that are not needed could not be removed; nil for none.
+	Kept error `json:"-"`
 }
 
 // Load is what a receiver is told to fetch.
@@ -174,6 +176,7 @@ func (s *Store) fetch(ctx context.Context, load Load) (p Phases, err error) {
 		return p, err
 	}
 	p.CommitS = time.Since(began).Seconds() - p.TransferS
+	p.Kept = s.prune(load.Version)
 	return p, nil
 }
 
@@ -374,7 +377,7 @@ func (s *Store) commit(c *Copy) error {
 		return err
 	}
 	s.proven.Store(c.Version, true)
-	return errors.Join(s.syncDir(s.Dir), s.prune(c.Version))
+	return s.syncDir(s.Dir)
 }
 
 // write writes a small file, which survives a loss of power where that is asked for.

@@ -274,6 +274,37 @@ func TestRemovalIsWhole(t *testing.T) {
 	}
 }
 
+// A version that has arrived stays, and a receiver goes on, where what is not needed cannot be removed. Here it is not even found:
+// the directory's name is half a pattern.
+func TestRemovalThatFails(t *testing.T) {
+	store := &transfer.Store{Dir: filepath.Join(t.TempDir(), "[")}
+	p, err := store.Fetch(context.Background(), from(t, 7, "", run(t, 7, "", "text")))
+	if err != nil || p.Kept == nil {
+		t.Fatalf("%v, and %v of what is not needed; want that alone", err, p.Kept)
+	}
+	if got := content(t, store, 7); got != "text" {
+		t.Errorf("the version has %q", got)
+	}
+	if store.Clean() == nil {
+		t.Error("what earlier processes left was removed")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	asked, told := false, ""
+	client := &http.Client{Transport: roundTrip(func(*http.Request) (*http.Response, error) {
+		asked = true
+		cancel()
+		return nil, context.Canceled
+	})}
+	agent := &transfer.Agent{Control: "http://control", Name: "a", Engine: "e", Delivery: store, Client: client, Logf: func(format string, args ...any) { told += fmt.Sprintf(format, args...) }}
+	if err := agent.Run(ctx); !asked || !strings.Contains(told, "removing what earlier processes left") {
+		t.Errorf("%v, asked %v, told %q", err, asked, told)
+	}
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // A receiver that ends in order is forgotten: its engine goes on without it.
 func TestTakingLeave(t *testing.T) {
 	c := transfer.NewCoordinator(transfer.Options{Origin: "/transfer"})
