@@ -222,7 +222,7 @@ class Loop:
 
 def enter(monkeypatch: pytest.MonkeyPatch) -> Virtual:
     """Have the modules of the client use this clock and these threads."""
-    from headway import claims, client, failures, lease, store, threads, transport
+    from headway import claims, client, failures, lease, play, store, threads, transport
 
     world = Virtual()
     clock = SimpleNamespace(monotonic=world.monotonic, sleep=world.sleep)
@@ -230,7 +230,7 @@ def enter(monkeypatch: pytest.MonkeyPatch) -> Virtual:
         Thread=lambda **said: Thread(world, **said), Event=lambda: Event(world), Lock=threading.Lock,
         Semaphore=lambda value: Semaphore(world, value), current_thread=world.current,
     )  # fmt: skip
-    for module in (claims, client, lease, store, threads, transport):
+    for module in (claims, client, lease, play, store, threads, transport):
         for name, replaced in (("time", clock), ("threading", instead)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, replaced)

@@ -145,7 +145,7 @@ class Worker:
                 task = Task(
                     claim["id"], claim.get("environment", ""), **fields, evaluation=bool(claim.get("evaluation")),
                     _key=claim["key"], _secret=claim["secret"], _transport=self._playing_at(claim.get("url") or ""),
-                    _unwanted=threading.Event(),
+                    _unwanted=threading.Event(), _keep=self._keep,
                 )  # fmt: skip
                 claim["task"] = task
                 self._running[task.id] = (task, now + self._deadline_s / 4)

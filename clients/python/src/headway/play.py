@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import inspect
 import math
 import operator
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field
@@ -15,11 +17,13 @@ from typing import Any
 from . import errors
 from .agent import OpenAI
 from .threads import in_thread
-from .transport import Transport
+from .transport import Silent, Transport
 
-#: How long a call that samples may take, and how often it is looked whether its rollout is still wanted.
-_SAMPLE_S = 600.0
+#: How long a call that samples waits before it asks again, how often it is looked whether its rollout is still wanted,
+#: and how often who plays it is asked for a word.
+_SAMPLE_S = 60.0
 _LOOK_S = 0.25
+_REACH_S = 60.0
 
 
 class Unwanted(errors.HeadwayError):
@@ -72,6 +76,8 @@ class Task:
     _key: str = field(default="", repr=False, compare=False)
     _secret: str = field(default="", repr=False, compare=False)
     _transport: Transport | None = field(default=None, repr=False, compare=False)
+    #: Keeps the claim by one call, and learns whether the rollout is wanted. None where no worker claimed it.
+    _keep: Callable[[Task], None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def wanted(self) -> bool:
@@ -99,25 +105,46 @@ class Task:
             raise errors.Invalid(f"{self.id} was not claimed by a worker: nothing can be sampled for it")
         return self._transport
 
-    def _ask(self, path: str, message: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """A call that samples. It ends when the rollout is not wanted any more.
+    def _ask(self, call: Callable[[Transport, threading.Event], dict[str, Any]]) -> dict[str, Any]:
+        """A call that samples, however long that takes. It ends when the rollout is not wanted any more.
 
         Its plane may then be gone without a word. The thread is left to itself: nothing ends a read of a socket.
         """
-        transport = self._sampling()
-
-        def post() -> dict[str, Any]:
-            return transport.post(path, message, headers=headers, timeout_s=_SAMPLE_S, stop=self._unwanted)
-
-        done = in_thread(post)
-        while True:
-            try:
-                return done.result(_LOOK_S)
-            except futures.TimeoutError:
-                if done.done():
-                    return done.result()
+        over, contact = threading.Event(), _Contact(self)
+        done = in_thread(call, self._sampling(), over)
+        try:
+            while True:
+                try:
+                    return done.result(_LOOK_S)
+                except futures.TimeoutError:
+                    if done.done():
+                        return done.result()
                 if not self.wanted:
-                    raise Unwanted(f"{self.id} is not wanted any more") from None
+                    raise Unwanted(f"{self.id} is not wanted any more")
+                contact.look()
+        finally:
+            over.set()
+
+
+class _Contact:
+    """Whether who plays a rollout is there while it samples."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._last = self._asked = time.monotonic()
+
+    def look(self) -> None:
+        """Ask now and then. Raise Unavailable where nobody has answered for the transport's patience."""
+        keep, now = self._task._keep, time.monotonic()
+        if keep is None or now - self._asked < _REACH_S:
+            return
+        self._asked = now
+        try:
+            keep(self._task)
+            self._last = now
+        except errors.HeadwayError:
+            if now - self._last > self._task._claimed_at().patience_s:
+                raise
 
 
 @dataclass(frozen=True)
@@ -193,13 +220,23 @@ class Sampler:
             self._asked += 1
         answered = 0
         try:
-            reply = self._task._ask(f"/api/v1/rollouts/{self._task.id}/sample", {**message, "turn": turn})
+            reply = self._task._ask(functools.partial(self._sampled, {**message, "turn": turn}))
             answered = 1
             return reply
         finally:
             with self._lock:
                 self._asked -= 1
                 self._answered += answered
+
+    def _sampled(self, message: Mapping[str, Any], transport: Transport, over: threading.Event) -> dict[str, Any]:
+        """Ask for a turn until it is there: each call joins the one before it."""
+        path = f"/api/v1/rollouts/{self._task.id}/sample"
+        while True:
+            try:
+                return transport.post(path, message, timeout_s=_SAMPLE_S, stop=over, joins=True)
+            except Silent:
+                if over.is_set():
+                    raise
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import math
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from typing import Any
 from . import errors
 from .play import REWARD_MAX, DataFailure, Environment, InfraFailure, Result, Sampled, Task, environment
 from .threads import in_thread
+from .transport import Transport
 
 Message = Mapping[str, Any]
 #: What the policy said, as text or, after a prompt of token ids, as tokens; what that is worth: True or False, a
@@ -176,7 +178,12 @@ def chat(task: Task, messages: Sequence[Message], max_tokens: int | None = None)
     body: dict[str, Any] = {"model": _MODEL, "messages": list(messages)}
     if max_tokens is not None:
         body["max_tokens"] = max_tokens
-    reply = task._ask("/v1/chat/completions", body, {"Authorization": f"Bearer {task._key}"})
+    headers = {"Authorization": f"Bearer {task._key}"}
+
+    def call(transport: Transport, over: threading.Event) -> dict[str, Any]:
+        return transport.post("/v1/chat/completions", body, headers=headers, timeout_s=600.0, stop=over)
+
+    reply = task._ask(call)
     try:
         return str(reply["choices"][0]["message"].get("content") or "")
     except (AttributeError, IndexError, KeyError, TypeError):

@@ -43,6 +43,10 @@ DIRECT: dict[str, httpx.BaseTransport | None] = dict.fromkeys(("all://127.0.0.1"
 Body = Callable[[], Iterator[bytes]]
 
 
+class Silent(errors.Unavailable):
+    """A call that `joins` has no answer yet: ask again."""
+
+
 class Transport:
     """A connection pool to one control plane. Safe for concurrent use.
 
@@ -111,9 +115,12 @@ class Transport:
     def call(
         self, method: str, path: str, *, message: Mapping[str, Any] | None = None, body: Body | None = None,
         headers: Mapping[str, str] | None = None, timeout_s: float = 30.0, patience_s: float | None = None,
-        stop: threading.Event | None = None,
+        stop: threading.Event | None = None, joins: bool = False,
     ) -> httpx.Response:  # fmt: skip
-        """Send until it is answered with anything final; 205 and refusals raise. The answer has been read."""
+        """Send until it is answered with anything final; 205 and refusals raise. The answer has been read.
+
+        A call that `joins` goes on where the one before it was: without an answer in time it raises Silent.
+        """
         sent = dict(headers or {})
         if method != "GET":
             sent.setdefault("Idempotency-Key", uuid.uuid4().hex)
@@ -134,6 +141,8 @@ class Transport:
                 )  # fmt: skip
             except httpx.TransportError as error:
                 what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
+                if joins and isinstance(error, httpx.ReadTimeout):
+                    raise Silent(what) from None
                 failure: errors.HeadwayError = errors.Unavailable(what)
                 cause: Exception | None = error
                 retry.unanswered |= not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)

@@ -11,7 +11,13 @@ import (
 	"time"
 )
 
-const sampleLimit = 600 * time.Second
+const (
+	// sampleLimit is how long a sample waits before it asks again for its turn, chatLimit how long a chat waits.
+	sampleLimit = 60 * time.Second
+	chatLimit   = 600 * time.Second
+	// reachPause is how often who plays a rollout is asked for a word while it samples.
+	reachPause = 60 * time.Second
+)
 
 // ErrUnwanted says that the loop has given a rollout up: its end is not reported.
 var ErrUnwanted = errors.New("unwanted: the rollout is not wanted any more")
@@ -105,7 +111,8 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 	message := map[string]any{
 		"worker": t.worker.name, "secret": t.secret, "turn": turn, "prompt": prompt, "max_tokens": most,
 	}
-	err := t.ask(ctx, call{path: "/api/v1/rollouts/" + t.ID + "/sample", message: message}, &found)
+	c := call{path: "/api/v1/rollouts/" + t.ID + "/sample", message: message, limit: sampleLimit, joins: true}
+	err := t.ask(ctx, c, &found)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.asked--; err == nil {
@@ -114,13 +121,39 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 	return found, err
 }
 
-// ask makes a call that samples.
+// ask makes a call that samples, however long that takes, as long as who plays the rollout is there.
 func (t *Task) ask(ctx context.Context, c call, into any) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go t.reach(ctx, cancel)
 	found, err := t.answer(ctx, c)
+	for errors.Is(err, errSilent) {
+		found, err = t.answer(ctx, c)
+	}
 	if err == nil {
 		_, err = found.object(into)
 	}
 	return err
+}
+
+// reach asks now and then for a word. It cancels where nobody has answered for the transport's patience.
+func (t *Task) reach(ctx context.Context, cancel context.CancelCauseFunc) {
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(reachPause):
+		}
+		asked := time.Now()
+		switch err := t.worker.keep(ctx, t); {
+		case err == nil:
+			last = asked
+		case asked.Sub(last) > t.transport.patience:
+			cancel(err)
+			return
+		}
+	}
 }
 
 // answer makes a call that samples. It ends when the rollout is not wanted any more: its plane may then be gone without a
@@ -135,7 +168,7 @@ func (t *Task) answer(ctx context.Context, c call) (*answer, error) {
 		case <-ctx.Done():
 		}
 	}()
-	c.method, c.limit = http.MethodPost, sampleLimit
+	c.method = http.MethodPost
 	return t.transport.do(ctx, c)
 }
 
@@ -163,7 +196,7 @@ func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, 
 		} `json:"choices"`
 	}
 	key := map[string]string{"Authorization": "Bearer " + t.key}
-	if err := t.ask(ctx, call{path: "/v1/chat/completions", message: body, headers: key}, &reply); err != nil {
+	if err := t.ask(ctx, call{path: "/v1/chat/completions", message: body, headers: key, limit: chatLimit}, &reply); err != nil {
 		return "", err
 	}
 	if len(reply.Choices) == 0 || reply.Choices[0].Message == nil {

@@ -180,6 +180,8 @@ type call struct {
 	patience *time.Duration
 	// stop ends the waits between tries; nil means the transport's own.
 	stop *event
+	// joins: the call goes on where the one before it was. Without an answer in time it fails with errSilent.
+	joins bool
 }
 
 // content is a body that can be sent any number of times.
@@ -262,6 +264,8 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 			return nil, context.Cause(ctx)
 		case t.closed.Err() != nil && err != nil:
 			return nil, errClosed
+		case c.joins && errors.Is(err, errSilent):
+			return nil, errSilent
 		case err != nil:
 			failure = refuse(Unavailable, "%s %s%s: no answer (%v)", c.method, base, c.path, err)
 			failure.cause = err
