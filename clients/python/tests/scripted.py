@@ -6,6 +6,7 @@ import email
 import email.policy
 import hashlib
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -176,7 +177,7 @@ class Server(httpx.BaseTransport):
         body = request.read()
         at = self._expect(request, body)
         said: Reply = self._exchanges[at].answer
-        limits = request.extensions["timeout"]
+        limits = {name: math.inf if limit is None else limit for name, limit in request.extensions["timeout"].items()}
         if said.lost:
             try:
                 self._lose(request, said, limits)

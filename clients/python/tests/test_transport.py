@@ -184,3 +184,12 @@ def test_not_finite() -> None:
     transport = Transport("http://127.0.0.1:1")
     with pytest.raises(headway.Invalid, match="not finite"):
         transport.post("/x", {"a": float("nan")})
+
+
+def test_connections_are_probed() -> None:
+    """A machine that is gone ends a call without a time limit."""
+    with serving() as server:
+        server.routes["GET /x"] = lambda _: as_json({})
+        with Transport(server.url).stream("/x") as response:
+            connection = response.extensions["network_stream"].get_extra_info("socket")
+            assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)

@@ -181,7 +181,7 @@ def chat(task: Task, messages: Sequence[Message], max_tokens: int | None = None)
     headers = {"Authorization": f"Bearer {task._key}"}
 
     def call(transport: Transport, over: threading.Event) -> dict[str, Any]:
-        return transport.post("/v1/chat/completions", body, headers=headers, timeout_s=600.0, stop=over)
+        return transport.post("/v1/chat/completions", body, headers=headers, timeout_s=None, stop=over)
 
     reply = task._ask(call)
     try:

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import random
+import socket
 import ssl
 import threading
 import time
@@ -39,6 +40,10 @@ _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.05, 2.0
 _CONNECT_MAX_S = 10.0
 #: No proxy of the environment is asked for this machine's own addresses, as by the program.
 DIRECT: dict[str, httpx.BaseTransport | None] = dict.fromkeys(("all://127.0.0.1", "all://[::1]", "all://localhost"))
+
+#: A connection that is quiet for so long is probed, how often, and after how many seconds again: a machine that is gone
+#: ends even a call that waits without a limit. Not all systems have all of them.
+_PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPCNT": 4, "TCP_KEEPINTVL": 15}
 
 Body = Callable[[], Iterator[bytes]]
 
@@ -78,8 +83,9 @@ class Transport:
         try:
             checked = _authority(verify) if isinstance(verify, str) else verify
             self._http = httpx.Client(
-                headers=headers, limits=limits, verify=checked, follow_redirects=False, mounts=DIRECT
-            )
+                headers=headers, limits=limits, verify=checked, follow_redirects=False, mounts=DIRECT,
+                event_hooks={"request": [_watch]},
+            )  # fmt: skip
         except OSError as error:  # ssl.SSLError is one
             raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
 
@@ -114,11 +120,12 @@ class Transport:
 
     def call(
         self, method: str, path: str, *, message: Mapping[str, Any] | None = None, body: Body | None = None,
-        headers: Mapping[str, str] | None = None, timeout_s: float = 30.0, patience_s: float | None = None,
+        headers: Mapping[str, str] | None = None, timeout_s: float | None = 30.0, patience_s: float | None = None,
         stop: threading.Event | None = None, joins: bool = False,
     ) -> httpx.Response:  # fmt: skip
         """Send until it is answered with anything final; 205 and refusals raise. The answer has been read.
 
+        `timeout_s` bounds the time between two bytes; None does not, and patience begins when such a wait has ended.
         A call that `joins` goes on where the one before it was: without an answer in time it raises Silent.
         """
         sent = dict(headers or {})
@@ -133,11 +140,11 @@ class Transport:
             sent["Content-Type"] = "application/json"
         retry = _Retry(self.patience_s if patience_s is None else patience_s, stop or self.stopped)
         while True:
-            base = self.url
+            base, began = self.url, time.monotonic()
             try:
                 response = self._http.request(
                     method, base + path, content=body() if body is not None else content, headers=sent,
-                    timeout=httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_MAX_S), pool=None),
+                    timeout=_limits(timeout_s),
                 )  # fmt: skip
             except httpx.TransportError as error:
                 what = f"{method} {base}{path}: no answer ({type(error).__name__}: {error})"
@@ -163,6 +170,8 @@ class Transport:
                     retry.defects += 1
                 retry.unanswered |= response.status_code not in _NOTHING_DONE
                 retry.after_s = _retry_after(response)
+            if timeout_s is None and not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
+                retry.waited(time.monotonic() - began)
             self._leave(base)
             # One failure is nothing: an idle connection that the server closed ends like that.
             if retry.tries == 1 and not isinstance(failure, errors.Busy) and not self._outage.is_set():
@@ -179,8 +188,9 @@ class Transport:
     ) -> Iterator[httpx.Response]:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
         base = self.url
-        timeout = httpx.Timeout(timeout_s, connect=min(timeout_s, _CONNECT_MAX_S), pool=None)
-        with self._http.stream("GET", base + path, headers=dict(headers or {}), timeout=timeout) as response:
+        with self._http.stream(
+            "GET", base + path, headers=dict(headers or {}), timeout=_limits(timeout_s)
+        ) as response:
             self._answered = True
             yield response
 
@@ -214,6 +224,10 @@ class _Retry:
         #: What the server asked to wait, 0 for nothing.
         self.after_s = 0.0
 
+    def waited(self, seconds: float) -> None:
+        """Leave a time out of the patience."""
+        self._deadline += seconds
+
     def again(self) -> bool:
         """Wait for the next try; False when there is none."""
         self.tries += 1
@@ -223,6 +237,26 @@ class _Retry:
         pause = max(self._pause_s * random.uniform(0.5, 1.0), min(self.after_s, 30.0))
         self._pause_s, self.after_s = min(self._pause_s * 2, _PAUSE_MAX_S), 0.0
         return not self._stop.wait(min(pause, left))
+
+
+def _limits(timeout_s: float | None) -> httpx.Timeout:
+    connect = _CONNECT_MAX_S if timeout_s is None else min(timeout_s, _CONNECT_MAX_S)
+    return httpx.Timeout(timeout_s, connect=connect, pool=None)
+
+
+def _watch(request: httpx.Request) -> None:
+    """Have the connection probed that is made for a request. An option of httpx would take proxies away."""
+    request.extensions["trace"] = _probe
+
+
+def _probe(event: str, said: Mapping[str, Any]) -> None:
+    if event != "connection.connect_tcp.complete":
+        return
+    connection = said["return_value"].get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _address(url: str) -> str:

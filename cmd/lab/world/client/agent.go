@@ -11,6 +11,9 @@ import (
 // agentTries is how often an agent asks for one turn that is refused, or whose stream breaks off.
 const agentTries = 4
 
+// agentLimit is how long the library waits for an answer.
+const agentLimit = 600 * time.Second
+
 // Agent talks to the policy as a program with a library of OpenAI's does, under the key of a claim. It is no part of the
 // Python client: its worker claims the rollout, and finishes it.
 type Agent struct {
@@ -76,7 +79,7 @@ func (a Agent) hurry(ctx context.Context, task *Task, chat []Message) ([]spoken,
 		ctx = hurried
 	}
 	message := map[string]any{"model": "policy", "messages": chat, "max_tokens": a.Tokens, "n": a.Choices, "stream": a.Stream, "logprobs": true, "return_token_ids": true}
-	found, err := task.answer(ctx, call{path: "/v1/chat/completions", message: message, headers: map[string]string{"Authorization": "Bearer " + task.key}, limit: chatLimit})
+	found, err := task.answer(ctx, call{path: "/v1/chat/completions", message: message, headers: map[string]string{"Authorization": "Bearer " + task.key}, limit: agentLimit})
 	if err != nil {
 		return nil, err
 	}

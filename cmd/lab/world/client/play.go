@@ -12,9 +12,8 @@ import (
 )
 
 const (
-	// sampleLimit is how long a sample waits before it asks again for its turn, chatLimit how long a chat waits.
+	// sampleLimit is how long a sample waits before it asks again for its turn.
 	sampleLimit = 60 * time.Second
-	chatLimit   = 600 * time.Second
 	// reachPause is how often who plays a rollout is asked for a word while it samples.
 	reachPause = 60 * time.Second
 )
@@ -196,7 +195,7 @@ func (t *Task) Chat(ctx context.Context, messages []Message, most int) (string, 
 		} `json:"choices"`
 	}
 	key := map[string]string{"Authorization": "Bearer " + t.key}
-	if err := t.ask(ctx, call{path: "/v1/chat/completions", message: body, headers: key, limit: chatLimit}, &reply); err != nil {
+	if err := t.ask(ctx, call{path: "/v1/chat/completions", message: body, headers: key, limit: noLimit}, &reply); err != nil {
 		return "", err
 	}
 	if len(reply.Choices) == 0 || reply.Choices[0].Message == nil {

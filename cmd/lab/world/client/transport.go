@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -26,6 +27,8 @@ const (
 	retryAfterMost = 30 * time.Second
 	connectLimit   = 10 * time.Second
 	callLimit      = 30 * time.Second
+	// noLimit is that of a call which may wait for any time. Patience begins when such a wait has ended.
+	noLimit time.Duration = math.MaxInt64
 	// PatienceDefault is how long a call waits for a control plane that does not answer, or is not ready.
 	PatienceDefault = 600 * time.Second
 )
@@ -256,7 +259,7 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 	}
 	again := t.retry(c)
 	for {
-		base := t.URL()
+		base, began := t.URL(), time.Now()
 		found, err := t.try(ctx, c, base, headers)
 		failure := &Error{}
 		switch {
@@ -277,6 +280,9 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 			if !again.refused(found) {
 				return nil, failure
 			}
+		}
+		if c.limit == noLimit && (err == nil || !connecting(err)) {
+			again.deadline = again.deadline.Add(time.Since(began))
 		}
 		t.leave(base)
 		if !again.wait(ctx) {
