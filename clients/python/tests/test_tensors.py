@@ -170,3 +170,15 @@ def test_optimizer_of_another_module() -> None:
     optimizer.state[head.bias]["history"] = [0.5]
     with pytest.raises(headway.Invalid, match="the optimizer's history of bias is a list"):
         optimizer_state(optimizer, head)
+
+
+def test_step_counts_beside_their_parameters() -> None:
+    """torch wants them there of a fused or capturable optimizer, and on the host of another."""
+    torch = pytest.importorskip("torch")
+    from headway.torch import load_optimizer
+
+    head = torch.nn.Linear(2, 1, device="meta")
+    for capturable, device in ((True, "meta"), (False, "cpu")):
+        optimizer = torch.optim.AdamW(head.parameters(), capturable=capturable)
+        assert load_optimizer(optimizer, head, {"step/weight": np.array(3, np.float32)})
+        assert optimizer.state[head.weight]["step"].device.type == device

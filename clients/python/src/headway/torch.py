@@ -189,14 +189,22 @@ def load_optimizer(optimizer: torch.optim.Optimizer, model: torch.nn.Module, sta
     optimizer.state.clear()
     found = False
     parameters = dict(model.named_parameters())
+    beside = _counted_beside(optimizer)
     for key, array in state.items():
         what, slash, name = key.partition("/")
         if slash and name in parameters:
-            value = from_numpy(array)
-            # Step counts stay on the host, where torch keeps them.
-            optimizer.state[parameters[name]][what] = value if value.ndim == 0 else value.to(parameters[name].device)
+            value, parameter = from_numpy(array), parameters[name]
+            # Step counts are where torch keeps them: mostly on the host.
+            stays = value.ndim == 0 and parameter not in beside
+            optimizer.state[parameter][what] = value if stays else value.to(parameter.device)
             found = True
     return found
+
+
+def _counted_beside(optimizer: torch.optim.Optimizer) -> set[torch.Tensor]:
+    """The parameters whose step counts lie on their own device."""
+    groups = [group for group in optimizer.param_groups if group.get("fused") or group.get("capturable")]
+    return {parameter for group in groups for parameter in group["params"]}
 
 
 __all__ = [
