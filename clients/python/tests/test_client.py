@@ -153,6 +153,18 @@ def test_left_early(server: Server) -> None:
     assert server.seen("/api/v1/batches/11/nack")[0].json["failed"] is False
 
 
+def test_validation_left_early(server: Server) -> None:
+    """The batch that is trained on stays leased."""
+    with loaded(server) as hw:
+        batch = hw.lease()
+        server.routes[f"POST {LEASE}"] = lambda _: Reply(body=body(lease={"lease": 0, "kind": "validation"}))
+        validation = hw.batches("validation")
+        next(validation)
+        validation.close()  # type: ignore[attr-defined]
+        assert hw.publish(batch, WEIGHTS) == 4
+    assert not server.seen("/api/v1/batches/11/nack")
+
+
 def test_forgotten(server: Server) -> None:
     with loaded(server) as hw:
         batches = hw.batches()

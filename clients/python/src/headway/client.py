@@ -256,7 +256,8 @@ class Client:
                 if found is not None:
                     yield found
         finally:
-            self._give_back()
+            if kind == "train":
+                self._give_back()
 
     def lease(self, wait_s: float = 20.0) -> Batch:
         """The next batch, for loops of another form than `batches`; RunEnded when there will be none.
