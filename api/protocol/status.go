@@ -12,6 +12,8 @@ type Status struct {
 	Cell string `json:"cell,omitempty"`
 	// State is starting, running, draining, standby, stopped or failed.
 	State string `json:"state"`
+	// Over: the run has made all its train steps, and nothing follows. A control plane that is only stopped goes on later.
+	Over bool `json:"over,omitempty"`
 	// Waits is what a run that has not begun, or not begun again, waits for; empty once it goes on.
 	Waits   string       `json:"waits,omitempty"`
 	Version loop.Version `json:"version"`

@@ -317,9 +317,16 @@ func (p *Plane) finished() bool {
 	return run != nil && run.View().Status.Finished == loop.ReasonSteps
 }
 
+// over reports whether this process has ended the run. One that is drained or replaced stops, too.
+func (p *Plane) over() bool { return p.currentState() == stateStopped && p.finished() }
+
 func (p *Plane) setState(state string) {
 	p.state.Store(&state)
-	p.send(map[string]any{"kind": "state", "state": state})
+	said := map[string]any{"kind": "state", "state": state}
+	if p.over() {
+		said["over"] = true
+	}
+	p.send(said)
 }
 
 func (p *Plane) writerNow() protocol.Writer {

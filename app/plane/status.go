@@ -57,6 +57,7 @@ func (p *Plane) Status() protocol.Status {
 	}
 	v := run.View()
 	st := &v.Status
+	s.Over = p.over()
 	s.Version, s.Waits = st.Version, p.firstVersionText(v)
 	s.Ledger = protocol.Ledger{Ledger: st.Ledger, Balanced: st.Ledger.Balanced()}
 	s.Queue = protocol.Queue{Groups: st.QueueGroups, CapacityGroups: st.QueueCapacityGroups, HeldGroups: st.HeldGroups, LiveGroups: st.LiveGroups, BatchGroups: p.Rules.BatchGroups}

@@ -61,6 +61,25 @@ def test_a_function(serve: Start) -> None:
     assert {"staleness_mean", "reward", "period_s"} <= set(next(iter(seen.values())))
 
 
+def test_the_end_of_a_run(serve: Start) -> None:
+    """The real server says that the run is over, and a follower ends by that."""
+    server = serve("--steps", "3")
+    following, seen = threading.Event(), []
+
+    def go() -> None:
+        for event in metrics.events(server.url):
+            following.set()
+            seen.append(event)
+
+    follower = threading.Thread(target=go, daemon=True)
+    follower.start()
+    assert following.wait(30)
+    train(server.url)
+    follower.join(30)
+    assert not follower.is_alive()
+    assert seen[-1]["over"] is True
+
+
 def test_tensorboard(serve: Start, tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     writers = pytest.importorskip("torch.utils.tensorboard")
@@ -86,8 +105,9 @@ def test_reconnects() -> None:
     """A stream that breaks off is taken up again; a step that was told before is told once."""
     parts = [
         b'event: hello\ndata: {"state":"running","version":0}\n\n: ping\n\n'
-        b'id: 1\ndata: {"step":1,"a":{"b":2},"t":"x"}\n\n',
-        b'data: {"step":1,"a":{"b":2}}\n\ndata: {"step":2,\ndata: "a":{"b":3}}\n\ndata: {"state":"stopped"}\n\n',
+        b'id: 1\ndata: {"step":1,"a":{"b":2},"t":"x"}\n\ndata: {"state":"stopped"}\n\n',
+        b'event: hello\ndata: {"state":"running","version":1}\n\ndata: {"state":"failed"}\n\n',
+        b'data: {"step":1,"a":{"b":2}}\n\ndata: {"step":2,\ndata: "a":{"b":3}}\n\ndata: {"state":"stopped","over":true}\n\n',
     ]
     seen: list[tuple[int, dict[str, float]]] = []
     with serving() as server:
@@ -101,7 +121,7 @@ def test_the_callers_event() -> None:
     """`stop` ends the follow, and the end of a run does not set it: it may be that of other threads, too."""
     stop = threading.Event()
     with serving() as server:
-        server.routes["GET /api/v1/stream"] = lambda _: Reply(body=b'data: {"state":"stopped"}\n\n')
+        server.routes["GET /api/v1/stream"] = lambda _: Reply(body=b'data: {"state":"stopped","over":true}\n\n')
         assert metrics.follow(server.url, stop=stop) == 0
         assert not stop.is_set()
         steps = b"".join(b'data: {"step":%d}\n\n' % step for step in (1, 2, 3))

@@ -58,7 +58,7 @@ def events(
                     for seen, event in _parse(heard(response.iter_lines()), last):
                         last = seen
                         yield event
-                        if ended.is_set() or event.get("state") in ("stopped", "failed"):
+                        if ended.is_set() or event.get("over") is True:
                             return
             except errors.HeadwayError as error:
                 if not isinstance(error, errors.Unavailable | errors.Busy | errors.Internal):
