@@ -36,8 +36,8 @@ def send(
         message["files"] = [{"name": p.name, "size": p.stat().st_size} for p in found]
     if rendezvous is not None:
         message["rendezvous"] = rendezvous
-    if not files:
-        return transport.post("/api/v1/weights", message, timeout_s=600.0)
+    if not files:  # the lease is held while the server copies, or engines take, what may be any number of bytes
+        return transport.post("/api/v1/weights", message, timeout_s=None)
     message["files"] = [{"name": f.name, "size": f.size, "hash": f.hash()} for f in files]
     body = _Multipart(message, files)
     headers = {"Content-Type": body.content_type, "Content-Length": str(body.size)}
