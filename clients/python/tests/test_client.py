@@ -144,6 +144,17 @@ def test_publish_again_is_the_same(server: Server) -> None:
     assert first.headers["Idempotency-Key"] == second.headers["Idempotency-Key"]
 
 
+def test_a_directory_by_the_name_it_has(server: Server, tmp_path: Path) -> None:
+    """The server compares the name with those that it allows: links in it stay."""
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "disk" / "model.safetensors").write_bytes(model())
+    (tmp_path / "link").symlink_to(tmp_path / "disk")
+    with loaded(server) as hw:
+        for batch in hw.batches():
+            assert hw.publish(batch, weights_dir=tmp_path / "other" / ".." / "link") == 4
+    assert server.seen("/api/v1/weights")[0].json["directory"] == str(tmp_path / "link")
+
+
 def test_left_early(server: Server) -> None:
     """A batch whose loop ends by an exception goes back at once."""
     with loaded(server) as hw:

@@ -227,7 +227,7 @@ def test_script(path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     said = json.loads(path.read_text(encoding="utf-8"))
     assert said.keys() <= {"about", "actor", "options", "calls", "exchanges"}
     world = virtual.enter(monkeypatch)
-    server = scripted.Server(world, said["exchanges"], str(tmp_path.resolve()))
+    server = scripted.Server(world, said["exchanges"], str(tmp_path))
     make = httpx.Client
     monkeypatch.setattr(
         httpx, "Client", lambda **options: make(transport=server, headers=options["headers"], follow_redirects=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ def send(
         source = "weights_dir" if rendezvous is None else "rendezvous"
         raise errors.Invalid(f"with {source} the optimizer's state cannot be sent along: put it in weights_dir")
     if weights_dir is not None:
-        directory = Path(weights_dir).resolve()
+        directory = Path(os.path.abspath(weights_dir))  # links stay: the server compares names
         found = sorted(directory.glob("*.safetensors"))
         if not found:
             raise errors.Invalid(f"{directory} has no *.safetensors to publish")

@@ -36,25 +36,22 @@ func (t *Trainer) Publish(ctx context.Context, batch *Batch, model, optimizer []
 // adapter_config.json.
 func (t *Trainer) PublishDirectory(ctx context.Context, batch *Batch, directory string) (int64, error) {
 	return t.publish(ctx, batch, func(manifest map[string]any) (int64, error) {
-		resolved, files, err := lying(directory)
+		whole, files, err := lying(directory)
 		if err != nil {
 			return 0, err
 		}
-		manifest["directory"], manifest["files"] = resolved, files
+		manifest["directory"], manifest["files"] = whole, files
 		return t.send(ctx, call{message: manifest, limit: noLimit})
 	})
 }
 
 // lying lists the files of a directory that are published.
 func lying(directory string) (string, []map[string]any, error) {
-	resolved, err := filepath.Abs(directory)
+	whole, err := filepath.Abs(directory)
 	if err != nil {
 		return "", nil, err
 	}
-	if followed, err := filepath.EvalSymlinks(resolved); err == nil {
-		resolved = followed
-	}
-	entries, _ := os.ReadDir(resolved)
+	entries, _ := os.ReadDir(whole)
 	var names []string
 	for _, entry := range entries {
 		if strings.HasSuffix(entry.Name(), ".safetensors") {
@@ -62,21 +59,21 @@ func lying(directory string) (string, []map[string]any, error) {
 		}
 	}
 	if len(names) == 0 {
-		return "", nil, refuse(Invalid, "%s has no *.safetensors to publish", resolved)
+		return "", nil, refuse(Invalid, "%s has no *.safetensors to publish", whole)
 	}
 	slices.Sort(names)
-	if info, err := os.Stat(filepath.Join(resolved, "adapter_config.json")); err == nil && info.Mode().IsRegular() {
+	if info, err := os.Stat(filepath.Join(whole, "adapter_config.json")); err == nil && info.Mode().IsRegular() {
 		names = append(names, info.Name())
 	}
 	files := make([]map[string]any, 0, len(names))
 	for _, name := range names {
-		info, err := os.Stat(filepath.Join(resolved, name))
+		info, err := os.Stat(filepath.Join(whole, name))
 		if err != nil {
 			return "", nil, err
 		}
 		files = append(files, map[string]any{"name": name, "size": info.Size()})
 	}
-	return resolved, files, nil
+	return whole, files, nil
 }
 
 func (t *Trainer) publish(ctx context.Context, batch *Batch, send func(map[string]any) (int64, error)) (int64, error) {
