@@ -8,8 +8,10 @@ from collections.abc import Callable
 
 import pytest
 from conftest import Serve
+from faulty import as_json, serving
 
 import headway
+from headway import meeting
 
 Start = Callable[..., Serve]
 
@@ -47,6 +49,19 @@ def test_gloo(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [member.returncode for member in members] == [0, 0, 0]
     assert len(set(said)) == 1, said
     assert said[0].startswith("3 ")
+
+
+def test_engines_reach_the_trainer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without an address the trainer names the one by which it reaches the control plane."""
+    monkeypatch.setattr(meeting, "own_address", lambda url: "127.0.0.2" if url.startswith("http://127.0.0.1:") else url)
+    met = {"epoch": 1, "master_address": "::1", "master_port": 7, "world_size": 2, "rank_offset": 0, "backend": "gloo"}
+    with serving() as server:
+        server.routes["POST /api/v1/rendezvous/r"] = lambda _: as_json(met)
+        assert headway.rendezvous(server.url, "r", "trainer").init_method == "tcp://[::1]:7"
+        headway.rendezvous(server.url, "r", "engine")
+        trainer, engine = server.seen("/api/v1/rendezvous/r")
+    assert trainer.json["address"].startswith("127.0.0.2:")
+    assert "address" not in engine.json
 
 
 def test_role() -> None:

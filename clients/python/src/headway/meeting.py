@@ -33,7 +33,8 @@ class RendezvousReply:
     @property
     def init_method(self) -> str:
         """For torch.distributed."""
-        return f"tcp://{self.master_address}:{self.master_port}"
+        host = f"[{self.master_address}]" if ":" in self.master_address else self.master_address
+        return f"tcp://{host}:{self.master_port}"
 
 
 def rendezvous(
@@ -43,24 +44,25 @@ def rendezvous(
 ) -> RendezvousReply:  # fmt: skip
     """Meet at `name` and return when all are there, to all at once.
 
-    `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on (without
-    one a free port of this host is taken), and how many `engines` it expects, 0 for the server's setting.
+    `role` is "trainer" or "engine". The trainer says the `address`, host:port, that it will listen on, and how many
+    `engines` it expects, 0 for the server's setting. Without an `address` a free port is taken, at this host's address
+    towards the control plane.
     `epoch` is the one that the member was in; 0 for a new one, as after its process group broke.
     """
     if role not in ("trainer", "engine"):
         raise errors.Invalid(f"the role {role!r} cannot be: want trainer or engine")
-    if role == "trainer" and address is None:
-        address = free_address()
     message = {
         "member": member or f"{role}-{socket.gethostname()}-{os.getpid()}", "role": role, "ranks": ranks,
         "backend": backend, "epoch": epoch, "wait_s": wait_s,
     }  # fmt: skip
-    if address is not None:
-        message["address"] = address
     if engines:
         message["engines"] = engines
     transport = Transport(url, token, patience_s=patience_s, verify=verify)
     try:
+        if role == "trainer" and address is None:
+            address = free_address(own_address(transport.url))
+        if address is not None:
+            message["address"] = address
         return meet(transport, name, message)
     finally:
         transport.close()
@@ -81,9 +83,10 @@ def meet(
 
 def free_address(host: str = "127.0.0.1") -> str:
     """host:port of a port that is free now."""
-    with socket.socket() as probe:
+    wide = ":" in host  # IPv6
+    with socket.socket(socket.AF_INET6 if wide else socket.AF_INET) as probe:
         probe.bind((host, 0))
-        return f"{host}:{probe.getsockname()[1]}"
+        return f"[{host}]:{probe.getsockname()[1]}" if wide else f"{host}:{probe.getsockname()[1]}"
 
 
 def own_address(url: str) -> str:
