@@ -12,6 +12,7 @@ from typing import Any
 
 import headway
 import pytest
+from headway import serving
 
 SMALL: dict[str, Any] = {
     "train": {"batch": 16}, "rollout": {"group_size": 4, "concurrency": 16}, "trainer": {"steps": 3},
@@ -51,6 +52,16 @@ def test_a_proxy_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with headway.serve(SMALL, dir=tmp_path, ready_s=30) as plane:
         assert plane.client.newest == 0
+
+
+def test_connections_trust_what_serve_trusts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    connect = serving.connect
+    monkeypatch.setattr(serving, "connect", lambda url, **said: made.append(said["verify"]) or connect(url, **said))
+    with headway.serve(SMALL, dir=tmp_path, verify=False) as plane:
+        assert plane.client.newest == 0
+        plane.connect(verify=True)
+    assert made == [False, True]
 
 
 def test_tokens_are_taken_from_their_file(tmp_path: Path) -> None:

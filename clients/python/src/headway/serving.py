@@ -43,6 +43,7 @@ class Plane:
         self.url = ""
         #: The trainer's token, None where the plane asks for none.
         self.token: str | None = None
+        self._verify: bool | str = True
         self._readers = [
             threading.Thread(target=read, args=(stream,), daemon=True)
             for read, stream in ((self._read_log, process.stderr), (self._read_output, process.stdout))
@@ -59,7 +60,8 @@ class Plane:
 
     def connect(self, **options: Any) -> Client:
         """A connection with options of `headway.connect`. It closes with the plane."""
-        return self._closing.enter_context(connect(self.url, **{"token": self.token, **options}))
+        own = {"token": self.token, "verify": self._verify}
+        return self._closing.enter_context(connect(self.url, **{**own, **options}))
 
     @property
     def log(self) -> list[str]:
@@ -169,7 +171,8 @@ def serve(
 
     `dir` is the folder of runs and `name` the run; the same name again goes on with the run. `token_file` has a line
     `ROLE TOKEN` for each role, and `token` is then the trainer's. A document that is refused raises `Refused`, a plane
-    that ends by itself `Died` with the end of its log. `ready_s` bounds the wait, also for servers that start.
+    that ends by itself `Died` with the end of its log. `ready_s` bounds the wait, also for servers that start. `verify`
+    is that of `headway.connect`, also for the plane's own connections.
     """
     arguments = ["--json", f"--listen={listen}"]
     for flag, value in (("dir", dir), ("name", name), ("token-file", token_file)):
@@ -179,6 +182,7 @@ def serve(
         words = ["serve", *file, *arguments, *settings(together(overrides, keys))]
         temporary = file[0] if isinstance(document, Mapping) else ""
         plane = Plane(start(words, subprocess.PIPE), words, temporary)
+        plane._verify = verify
         try:
             plane._await(ready_s, verify)
             if token_file is not None:
