@@ -66,7 +66,7 @@ def test_connections_trust_what_serve_trusts(tmp_path: Path, monkeypatch: pytest
 
 def test_tokens_are_taken_from_their_file(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens"
-    tokens.write_text("trainer " + "t" * 32 + "\nadmin " + "a" * 32 + "\n")
+    tokens.write_text("trainer\t " + "t" * 32 + "\nadmin " + "a" * 32 + "\n", encoding="utf-8-sig")
     tokens.chmod(0o600)
     with headway.serve(SMALL, dir=tmp_path / "runs", token_file=tokens) as plane:
         assert plane.token == "t" * 32

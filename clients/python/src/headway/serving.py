@@ -195,10 +195,10 @@ def serve(
 
 def _trainers(path: Path) -> str | None:
     """The trainer's token of a token file."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        role, _, token = line.strip().partition(" ")
-        if role == "trainer":
-            return token.strip()
+    for line in path.read_text(encoding="utf-8-sig").splitlines():
+        words = line.split()
+        if len(words) == 2 and words[0] == "trainer":
+            return words[1]
     return None
 
 
