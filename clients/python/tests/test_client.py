@@ -176,6 +176,23 @@ def test_validation_left_early(server: Server) -> None:
     assert not server.seen("/api/v1/batches/11/nack")
 
 
+def test_no_wait_is_a_short_one(server: Server) -> None:
+    """A loop that asks with wait_s=0 does not ask as fast as it can."""
+
+    class Pauses(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            pauses.append(timeout)
+            return False
+
+    pauses: list[float | None] = []
+    replies = [Reply(205), Reply(204), Reply(204)]
+    server.routes[f"POST {LEASE}"] = lambda _: replies.pop()
+    with loaded(server) as hw:
+        hw._transport.stopped = Pauses()
+        assert list(hw.batches(wait_s=0)) == []
+    assert pauses == [0.05, 0.05]
+
+
 def test_forgotten(server: Server) -> None:
     with loaded(server) as hw:
         batches = hw.batches()

@@ -27,6 +27,7 @@ from .transport import Transport
 _log = logging.getLogger("headway.client")
 
 _REASON_BYTES_MAX = 4096  # the server's bound
+_ASK_S = 0.05  # between two requests for a batch that wait for less
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}\Z")
 
 
@@ -308,6 +309,8 @@ class Client:
             raise
         if response.status_code == 204:
             self._look_for_sender()
+            if wait_s < _ASK_S:
+                self._transport.stopped.wait(_ASK_S)
             return None
         if kind != "train":
             return batches.parse(response.content)
