@@ -110,7 +110,7 @@ class Task:
 
         Its plane may then be gone without a word. The thread is left to itself: nothing ends a read of a socket.
         """
-        over, contact = threading.Event(), _Contact(self)
+        contact, over = _Contact(self), threading.Event()
         done = in_thread(call, self._sampling(), over)
         try:
             while True:
@@ -121,7 +121,10 @@ class Task:
                         return done.result()
                 if not self.wanted:
                     raise Unwanted(f"{self.id} is not wanted any more")
-                contact.look()
+                if contact.look():
+                    over.set()
+                    over = threading.Event()
+                    done = in_thread(call, self._sampling(), over)
         finally:
             over.set()
 
@@ -132,19 +135,30 @@ class _Contact:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._last = self._asked = time.monotonic()
+        self._base, self._away = task._sampling().url, 0
 
-    def look(self) -> None:
-        """Ask now and then. Raise Unavailable where nobody has answered for the transport's patience."""
+    def look(self) -> bool:
+        """Ask now and then. Raise Unavailable where nobody has answered for the transport's patience.
+
+        True where another address has answered twice: the process that the call waits for has lost the rollout, and may
+        stand still for ever.
+        """
         keep, now = self._task._keep, time.monotonic()
         if keep is None or now - self._asked < _REACH_S:
-            return
+            return False
         self._asked = now
         try:
             keep(self._task)
-            self._last = now
         except errors.HeadwayError:
             if now - self._last > self._task._claimed_at().patience_s:
                 raise
+            return False
+        self._last, here = now, self._task._claimed_at().url
+        self._away = self._away + 1 if here != self._base else 0
+        if self._away < 2:
+            return False
+        self._base, self._away = here, 0
+        return True
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ func (a Agent) hurry(ctx context.Context, task *Task, chat []Message) ([]spoken,
 		ctx = hurried
 	}
 	message := map[string]any{"model": "policy", "messages": chat, "max_tokens": a.Tokens, "n": a.Choices, "stream": a.Stream, "logprobs": true, "return_token_ids": true}
-	found, err := task.answer(ctx, call{path: "/v1/chat/completions", message: message, headers: map[string]string{"Authorization": "Bearer " + task.key}, limit: agentLimit})
+	found, err := task.answer(ctx, call{path: "/v1/chat/completions", message: message, headers: map[string]string{"Authorization": "Bearer " + task.key}, limit: agentLimit}, nil)
 	if err != nil {
 		return nil, err
 	}

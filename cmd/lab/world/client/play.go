@@ -124,10 +124,11 @@ func (t *Task) Tokens(ctx context.Context, prompt []int32, most int) (Sampled, e
 func (t *Task) ask(ctx context.Context, c call, into any) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go t.reach(ctx, cancel)
-	found, err := t.answer(ctx, c)
-	for errors.Is(err, errSilent) {
-		found, err = t.answer(ctx, c)
+	moved := make(chan struct{})
+	go t.reach(ctx, cancel, moved)
+	found, err := t.answer(ctx, c, moved)
+	for errors.Is(err, errSilent) || errors.Is(err, errElsewhere) {
+		found, err = t.answer(ctx, c, moved)
 	}
 	if err == nil {
 		_, err = found.object(into)
@@ -135,9 +136,13 @@ func (t *Task) ask(ctx context.Context, c call, into any) error {
 	return err
 }
 
-// reach asks now and then for a word. It cancels where nobody has answered for the transport's patience.
-func (t *Task) reach(ctx context.Context, cancel context.CancelCauseFunc) {
-	last := time.Now()
+// errElsewhere says that another address answers for the rollout. The process that the call waits for may stand still for ever.
+var errElsewhere = errors.New("another process goes on with the rollout")
+
+// reach asks now and then for a word. It cancels where nobody has answered for the transport's patience. It says on moved that
+// another address has answered twice.
+func (t *Task) reach(ctx context.Context, cancel context.CancelCauseFunc, moved chan<- struct{}) {
+	last, base, away := time.Now(), t.transport.URL(), 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -148,6 +153,18 @@ func (t *Task) reach(ctx context.Context, cancel context.CancelCauseFunc) {
 		switch err := t.worker.keep(ctx, t); {
 		case err == nil:
 			last = asked
+			here := t.transport.URL()
+			if away++; here == base {
+				away = 0
+			}
+			if away < 2 {
+				break
+			}
+			base, away = here, 0
+			select {
+			case moved <- struct{}{}:
+			case <-ctx.Done():
+			}
 		case asked.Sub(last) > t.transport.patience:
 			cancel(err)
 			return
@@ -156,14 +173,16 @@ func (t *Task) reach(ctx context.Context, cancel context.CancelCauseFunc) {
 }
 
 // answer makes a call that samples. It ends when the rollout is not wanted any more: its plane may then be gone without a
-// word.
-func (t *Task) answer(ctx context.Context, c call) (*answer, error) {
+// word. It ends with errElsewhere by what comes on moved, which may be nil.
+func (t *Task) answer(ctx context.Context, c call, moved <-chan struct{}) (*answer, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
 		case <-t.unwanted.done:
 			cancel(ErrUnwanted)
+		case <-moved:
+			cancel(errElsewhere)
 		case <-ctx.Done():
 		}
 	}()
