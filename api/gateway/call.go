@@ -56,7 +56,7 @@ func (g *Gateway) sampling(path string, read func(*http.Request, Options) (*requ
 		c := &call{gateway: g, path: path, began: g.opt.Clock(), waiting: true}
 		err := c.serve(w, r, read)
 		if err != nil && c.rollout != "" && r.Context().Err() == nil {
-			err = g.opt.Rollouts.Lasting(r.Context(), c.rollout, err)
+			err = c.lasting(r.Context(), err)
 		}
 		switch {
 		case err == nil:
@@ -153,6 +153,15 @@ func (c *call) turn(ctx context.Context, arrived func(protocol.TurnDelta)) (repl
 	}
 	c.first()
 	return reply, nil
+}
+
+// lasting asks whether the rollout may go on at another process, before the client is told that it does not.
+func (c *call) lasting(ctx context.Context, err error) error {
+	err = c.gateway.opt.Rollouts.Lasting(ctx, c.rollout, err)
+	if refusal, ok := errors.AsType[*protocol.Refusal](err); ok {
+		return c.final(refusal)
+	}
+	return err
 }
 
 // final makes of a refusal that says "later" one that says no, where choices of the request are

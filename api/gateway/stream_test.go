@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -249,13 +250,16 @@ func TestFailingTurn(t *testing.T) {
 
 // A request of which choices are recorded is not one to send again, which libraries would do by themselves.
 func TestLaterChoiceFails(t *testing.T) {
-	for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeExpired} {
+	for _, code := range []protocol.Code{protocol.CodeBusy, protocol.CodeUnavailable, protocol.CodeExpired, ""} {
 		h := newHouse(t, func(n int, _ protocol.TurnRequest) response {
 			if n == 1 {
-				return response{fails: protocol.Refuse(code, "no slot")}
+				return response{fails: protocol.Refuse(cmp.Or(code, protocol.CodeExpired), "no slot")}
 			}
 			return says("abc")
 		})
+		if code == "" {
+			h.port.replaced = protocol.Refuse(protocol.CodeUnavailable, "another process may go on with it")
+		}
 		w := h.post("/v1/chat/completions", `{"n":3,"messages":[{"role":"user","content":"x"}]}`)
 		want := protocol.CodeConflict
 		if code == protocol.CodeExpired {
