@@ -68,6 +68,8 @@ func (e *Dispatcher) recordOf(req *protocol.FinishRequest) (record, error) {
 		sampled++
 		p := float64(logprob)
 		switch {
+		case i == 0: // no output of a model predicts it: a trainer would take that of the sequence before
+			return record{}, protocol.Refuse(protocol.CodeInvalid, "loss_mask[0] is %d: want 0. A policy samples after a prompt of at least one token", mask).With("index", i)
 		case mask != 1:
 			return record{}, protocol.Refuse(protocol.CodeInvalid, "loss_mask[%d] is %d: want 0 or 1", i, mask).With("index", i)
 		case math.IsNaN(p) || math.IsInf(p, 0) || p > 0:

@@ -25,6 +25,7 @@ func TestSampledElsewhere(t *testing.T) {
 			"logprobs[2] is -Inf":     func(r *protocol.FinishRequest) { r.Logprobs[2] = float32(math.Inf(-1)) },
 			"logprobs[1] is 0.5":      func(r *protocol.FinishRequest) { r.Logprobs[1] = 0.5 },
 			"loss_mask[1] is 2":       func(r *protocol.FinishRequest) { r.LossMask[1] = 2 },
+			"loss_mask[0] is 1":       func(r *protocol.FinishRequest) { r.LossMask[0], r.Versions[0] = 1, 0 },
 			"loss_mask has no 1":      func(r *protocol.FinishRequest) { r.LossMask = []uint8{0, 0, 0} },
 			"tokens[0] is 30":         func(r *protocol.FinishRequest) { r.Tokens[0] = vocabulary },
 			"tokens[2] is -1":         func(r *protocol.FinishRequest) { r.Tokens[2] = -1 },
