@@ -254,7 +254,7 @@ func (t *tests) fromFile(ctx context.Context, box sandbox.Box, result sandbox.Re
 		case name == "reward.json":
 			err = t.scores(text, &v)
 		default:
-			v.Reward, err = number(text)
+			v.Reward, err = written(text)
 		}
 		if err == nil {
 			v.Exact = v.Reward == t.o.Range[1]
@@ -272,6 +272,15 @@ func (t *tests) fromFile(ctx context.Context, box sandbox.Box, result sandbox.Re
 		return v, nil
 	}
 	return t.tampered(result, "the tests left neither reward.json nor reward.txt in %s (exit code %d): %s", t.o.RewardDir, result.Exit, lastBytes(result.Stderr, 300)), nil
+}
+
+// written reads the number of a reward.txt as programs write one: bc has .75 for three quarters.
+func written(text []byte) (float64, error) {
+	digits := strings.TrimPrefix(strings.TrimSpace(string(text)), "+")
+	if x, err := strconv.ParseFloat(digits, 64); err == nil && strings.HasPrefix(digits, ".") {
+		return x, nil
+	}
+	return number(json.RawMessage(digits))
 }
 
 // scores reads reward.json: the key that counts, or the only one there is; others are metrics.

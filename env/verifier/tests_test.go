@@ -107,6 +107,9 @@ func TestTests(t *testing.T) {
 		{"binary output", `head -c 300 /dev/urandom >&2; exit 1`, verifier.Options{}, "0 map[passed:0] exit code 1:"},
 
 		{"a file", "echo 0.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "0.5"},
+		{"a file as bc writes it", "echo .75 > rewards/reward.txt", verifier.Options{Source: "file"}, "0.75"},
+		{"a file with a sign", "echo +.5 > rewards/reward.txt", verifier.Options{Source: "file"}, "0.5"},
+		{"a file with a point alone", "echo . > rewards/reward.txt", verifier.Options{Source: "file"}, "0 tampered the tests' reward file:"},
 		{"a file, whatever the exit code", "echo 1 > rewards/reward.txt; exit 1", verifier.Options{Source: "file"}, "1 exact exit code 1:"},
 		{"two that disagree", `echo 0 > rewards/reward.txt; echo '{"reward": 1}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0 tampered reward.json says 1 and reward.txt 0"},
 		{"two that agree", `echo 0.25 > rewards/reward.txt; echo '{"reward": 0.25, "speed": 3, "name": "x"}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25 map[speed:3]"},
