@@ -144,8 +144,10 @@ func (s *Player) keepTasks(dir string) error {
 		File   string `json:"file"`
 		Tasks  int    `json:"tasks"`
 		Digest string `json:"digest"`
+		// Instructions is empty in a note of an earlier release.
+		Instructions string `json:"instructions,omitempty"`
 	}
-	now := note{s.cfg.Environment.Tasks.File, s.tasks.Len(), s.tasks.Digest()}
+	now := note{s.cfg.Environment.Tasks.File, s.tasks.Len(), s.tasks.Digest(), s.tasks.Instructions()}
 	path := filepath.Join(dir, tasksFile)
 	text, err := os.ReadFile(path)
 	if err == nil {
@@ -153,7 +155,7 @@ func (s *Player) keepTasks(dir string) error {
 		if err := json.Unmarshal(text, &began); err != nil {
 			return failure.Run("remove it if the tasks are those that the run began with", "%s: %w", path, err)
 		}
-		if began.Digest != now.Digest {
+		if began.Digest != now.Digest || began.Instructions != "" && began.Instructions != now.Instructions {
 			return failure.Usage("give it the tasks that it began with, or begin a run under another --name",
 				"%s has changed since %s began, which had %d tasks and now has %d: rollouts of one group would have two prompts", now.File, dir, began.Tasks, now.Tasks)
 		}

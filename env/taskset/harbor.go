@@ -138,7 +138,7 @@ func (h *harborFolder) read() {
 	if !ok || !h.parse(text) {
 		return
 	}
-	h.instruction()
+	instruction := h.instruction()
 	h.task.Hidden = h.tree("tests", harborTests, nil)
 	if h.task.Hidden[harborTests+"/test.sh"] == nil {
 		h.report(0, "there is no tests/test.sh: who judges?")
@@ -153,6 +153,7 @@ func (h *harborFolder) read() {
 		h.bytes += len(name) + len(content)
 	}
 	fmt.Fprintf(h.digest, "%s\n%s\n", h.task.ID, text)
+	fmt.Fprintf(h.instructions, "%d\n%s", len(instruction), instruction)
 	for _, files := range []map[string][]byte{h.task.Files, h.task.Hidden} {
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			fmt.Fprintf(h.digest, "%s %d\n%s", name, len(files[name]), files[name])
@@ -213,14 +214,15 @@ func (h *harborFolder) parse(text string) bool {
 	return true
 }
 
-func (h *harborFolder) instruction() {
+// instruction reads the prompt.
+func (h *harborFolder) instruction() string {
 	text, ok := h.plain("instruction.md")
 	if !ok {
-		return
+		return ""
 	}
 	if strings.TrimSpace(text) == "" {
 		h.report(0, "instruction.md is empty: it is the prompt")
-		return
+		return ""
 	}
 	content, _ := json.Marshal(text)
 	if h.opt.System != "" {
@@ -228,6 +230,7 @@ func (h *harborFolder) instruction() {
 		h.task.Messages = append(h.task.Messages, message("system", system))
 	}
 	h.task.Messages = append(h.task.Messages, message("user", content))
+	return text
 }
 
 // tree reads the files of a folder, to be put at a place in the sandbox.

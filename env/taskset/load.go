@@ -20,7 +20,7 @@ func Load(opt Options) (*Set, error) {
 		return nil, err
 	}
 	opt = opt.withDefaults()
-	l := &loader{opt: opt, ids: map[uint64]int32{}, seed: maphash.MakeSeed(), digest: sha256.New(), sides: map[content]int32{}}
+	l := &loader{opt: opt, ids: map[uint64]int32{}, seed: maphash.MakeSeed(), digest: sha256.New(), instructions: sha256.New(), sides: map[content]int32{}}
 	l.set.decoder = newDecoder(&opt)
 	for i, paths := range [2][]string{opt.Paths, opt.HeldOutPaths} {
 		l.evaluation = i == 1
@@ -32,7 +32,7 @@ func Load(opt Options) (*Set, error) {
 	if err := l.found.err(); err != nil {
 		return nil, err
 	}
-	l.set.digest = hex.EncodeToString(l.digest.Sum(nil))
+	l.set.digest, l.set.instructions = hex.EncodeToString(l.digest.Sum(nil)), hex.EncodeToString(l.instructions.Sum(nil))
 	return &l.set, nil
 }
 
@@ -49,6 +49,8 @@ type loader struct {
 	// sides has the contents of each task, where a split needs them, with the first place of it.
 	sides  map[content]int32
 	digest hash.Hash
+	// instructions is of the prompts of folders, which digest leaves out: the notes of runs have it so.
+	instructions hash.Hash
 	// arena is where rows are kept, bytes how many there are.
 	arena []byte
 	bytes int

@@ -22,8 +22,10 @@ type Set struct {
 	levels   [][]int32
 	warnings []string
 	digest   string
-	tested   Having
-	answered Having
+	// instructions is beside digest for prompts that have files of their own.
+	instructions string
+	tested       Having
+	answered     Having
 }
 
 // Having says how many tasks of a set have something, held out ones too, and which is the first that has not.
@@ -83,8 +85,12 @@ func (s *Set) Answered() Having { return s.answered }
 // Warnings are oddities of the set that do not prevent playing it.
 func (s *Set) Warnings() []string { return slices.Clone(s.warnings) }
 
-// Digest is the SHA-256 of all tasks in their order, for a run to notice that its tasks were changed.
+// Digest is the SHA-256 of all tasks in their order, for a run to notice that its tasks were changed. It leaves out the
+// instruction.md of folders, which Instructions has.
 func (s *Set) Digest() string { return s.digest }
+
+// Instructions is the SHA-256 of every instruction.md in the order of the tasks; of none where no task is a folder.
+func (s *Set) Instructions() string { return s.instructions }
 
 // At returns the training task of a prompt's number, from 1, at a level. All rollouts of a group,
 // and any retry, get the same one. With level 0 the numbers go through the whole set, with another
