@@ -1,10 +1,14 @@
 package calls
 
 import (
+	"math/big"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 )
+
+// digitsMax is how many digits a whole number may have: the time to read more grows faster than they.
+const digitsMax = 1000
 
 // nestedMax bounds how deep the values of a call written in Python's words may lie in each other.
 const nestedMax = 64
@@ -144,8 +148,10 @@ func (p *pythonReader) number(line []byte) ([]byte, bool) {
 	}
 	text := p.text[:n]
 	p.text = p.text[n:]
-	if whole, err := strconv.ParseInt(text, 10, 64); err == nil {
-		return strconv.AppendInt(line, whole, 10), true
+	if len(text) <= digitsMax {
+		if whole, ok := new(big.Int).SetString(text, 10); ok {
+			return whole.Append(line, 10), true
+		}
 	}
 	number, err := strconv.ParseFloat(text, 64)
 	if err != nil || strings.Contains(text, "_") || number-number != 0 {

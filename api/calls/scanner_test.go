@@ -190,6 +190,7 @@ func TestGrammars(t *testing.T) {
 		{"llama3", `say {"name":"f"}`, `"say {\"name\":\"f\"}" think "" calls [] `},
 		{"pythonic", `[f(s='a', n=-1.5, o=[True, None, {"k": (1,)}]), g()]`, `"" think "" calls ["f{\"s\": \"a\", \"n\": -1.5, \"o\": [true, null, {\"k\": [1]}]}" "g{}"] ok=2`},
 		{"pythonic", `<|python_start|>[f(s="<|python_end|>")]<|python_end|>`, `"" think "" calls ["f{\"s\": \"<|python_end|>\"}"] ok=1`},
+		{"pythonic", `[f(n=12345678901234567890123, o=-9223372036854775809)]`, `"" think "" calls ["f{\"n\": 12345678901234567890123, \"o\": -9223372036854775809}"] ok=1`},
 		{"pythonic", `[f(s="a"`, `"[f(s=\"a\"" think "" calls [] unclosed=1`},
 		{"pythonic", `[1, 2]`, `"[1, 2]" think "" calls [] `},
 		{"mistral", `Hi[TOOL_CALLS]f[ARGS]{"a": 1}[TOOL_CALLS]g[CALL_ID]x1[ARGS]{}`, `"Hi" think "" calls ["f{\"a\": 1}" "g{}"] ok=2`},
