@@ -3,6 +3,8 @@ package calls
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
+	"strings"
 )
 
 // Tools are the tools that a request offers, by name. The zero value offers none.
@@ -16,8 +18,12 @@ type Tool struct {
 // kind is what a schema says of one argument. Its zero value: nothing, or that it need be no text.
 type kind int
 
-// onlyText: a text and nothing else.
-const onlyText kind = 1
+const (
+	// onlyText: a text and nothing else.
+	onlyText kind = 1 + iota
+	// truth: true or false, or what else is no text.
+	truth
+)
 
 // schema is the part of a JSON schema that says whether a value is a text.
 type schema struct {
@@ -36,11 +42,34 @@ func ReadTool(parameters []byte) Tool {
 	}
 	t := Tool{params: make(map[string]kind, len(s.Properties))}
 	for name, p := range s.Properties {
-		if p.onlyText() {
-			t.params[name] = onlyText
-		}
+		t.params[name] = p.kind()
 	}
 	return t
+}
+
+func (s schema) kind() kind {
+	switch types := s.types(nil); {
+	case s.onlyText():
+		return onlyText
+	case slices.Contains(types, "boolean") && !slices.Contains(types, "string"):
+		return truth
+	}
+	return 0
+}
+
+// types adds all types that the schema names for the value.
+func (s schema) types(to []string) []string {
+	var one string
+	var many []string
+	if json.Unmarshal(s.Type, &one) == nil {
+		to = append(to, one)
+	} else if json.Unmarshal(s.Type, &many) == nil {
+		to = append(to, many...)
+	}
+	for _, c := range slices.Concat(s.AnyOf, s.OneOf) {
+		to = c.types(to)
+	}
+	return to
 }
 
 func (s schema) onlyText() bool {
@@ -70,6 +99,9 @@ func (s schema) onlyText() bool {
 func typed(line, text []byte, how typing, of kind) []byte {
 	if how == asText || how == bySchema && of == onlyText {
 		return appendString(line, text)
+	}
+	if word := string(text); how == bySchema && of == truth && (word == "True" || word == "False") {
+		return append(line, strings.ToLower(word)...) // templates in Jinja show policies Python's words
 	}
 	var compact bytes.Buffer
 	if json.Compact(&compact, text) == nil && json.Valid(text) {
