@@ -1,6 +1,7 @@
 package taskset
 
 import (
+	"errors"
 	"fmt"
 	"math"
 )
@@ -47,8 +48,11 @@ const tries = 64
 // pinsMax bounds the groups whose choices are kept: the oldest are long over by then.
 const pinsMax = 1 << 16
 
-// At returns the task that a group plays which the loop has given a number and a level. An error says that the
-// choice could not be written down; the same group is asked for again then.
+// ErrUnwritten is wrapped by the error of [Chooser.At]. It is of the file of counts, and not of the task.
+var ErrUnwritten = errors.New("the choice of a task cannot be written down")
+
+// At returns the task that a group plays which the loop has given a number and a level. An error wraps ErrUnwritten: the
+// caller asks for the same group again, as siblings must get the same task after a crash, too.
 func (f *Chooser) At(group, prompt int64, level int) (*Task, error) {
 	if f.rule.ScoredMin == 0 || group < 1 {
 		return f.set.At(prompt, level), nil
@@ -64,7 +68,7 @@ func (f *Chooser) At(group, prompt int64, level int) (*Task, error) {
 	b.pins[group] = number
 	if err := b.append(pinLine(group, number)); err != nil {
 		delete(b.pins, group)
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrUnwritten, err)
 	}
 	return task, nil
 }

@@ -296,6 +296,18 @@ func TestFeedForgets(t *testing.T) {
 	}
 }
 
+// A choice that cannot be written is none, and is no fault of the task.
+func TestUnwrittenChoice(t *testing.T) {
+	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
+	f := feedOf(t, numbered(t, 4), b, Rule{ScoredMin: 3, Share: 0.5})
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if task, err := f.At(1, 1, 0); !errors.Is(err, ErrUnwritten) || task != nil || len(b.pins) > 0 {
+		t.Errorf("%v, %v, %d choices", task, err, len(b.pins))
+	}
+}
+
 func TestCountsTogether(t *testing.T) {
 	b := opened(t, filepath.Join(t.TempDir(), "task_counts.log"))
 	f := feedOf(t, numbered(t, 4), b, Rule{ScoredMin: 3, Share: 0.5})

@@ -38,7 +38,8 @@ type Options struct {
 	Name string
 	// Workers is the number of rollouts played at once.
 	Workers int
-	// Task is the task of a claim. All claims of a group have to get the same.
+	// Task is the task of a claim. All claims of a group have to get the same. It is asked again after an error that wraps
+	// taskset.ErrUnwritten; any other is of the task.
 	Task func(claim protocol.Claim) (*taskset.Task, error)
 	// World makes what a rollout acts on, nil for nothing. The context is that of the rollout.
 	World func(ctx context.Context, claim protocol.Claim, task *taskset.Task) (episode.World, error)

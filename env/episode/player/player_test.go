@@ -227,6 +227,24 @@ func TestFinishIsTriedAgain(t *testing.T) {
 	})
 }
 
+// A task whose choice cannot be written down for a moment is asked for again: nothing is wrong with it.
+func TestTaskIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, said("42")) })
+		full, task := 90, f.opt.Task
+		f.opt.Task = func(claim protocol.Claim) (*taskset.Task, error) {
+			if full--; full >= 0 {
+				return nil, fmt.Errorf("%w: no space left", taskset.ErrUnwritten)
+			}
+			return task(claim)
+		}
+		f.run(t, t.Context())
+		if len(f.plane.finished) != 1 || f.plane.finished[0].Failed != "" || f.records[0].Reward == nil || len(f.plane.touched) < 4 {
+			t.Errorf("finished %+v, recorded %+v, touched %d times", f.plane.finished, f.records[0], len(f.plane.touched))
+		}
+	})
+}
+
 // The loss of an engine is a failure of the policy's side, and not a rollout that nobody wants.
 func TestEngineIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func (p *Players) play(ctx context.Context, claim protocol.Claim) {
 
 // prepare finds the claim's task and makes its world.
 func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *taskset.Task, world episode.World, err error) {
-	task, err = p.opt.Task(claim)
+	task, err = p.task(ctx, claim)
 	if err != nil {
 		return nil, nil, sandbox.Fail(sandbox.BadTask, "task", "", "%w", err)
 	}
@@ -69,6 +69,22 @@ func (p *Players) prepare(ctx context.Context, claim protocol.Claim) (task *task
 		err = sandbox.Fail(sandbox.Refused, "world", "", "%w", err)
 	}
 	return task, world, err
+}
+
+// task finds the claim's task. It asks again while the choice of it cannot be written down, as on a full disk.
+func (p *Players) task(ctx context.Context, claim protocol.Claim) (*taskset.Task, error) {
+	for told := false; ; told = true {
+		task, err := p.opt.Task(claim)
+		if !errors.Is(err, taskset.ErrUnwritten) {
+			return task, err
+		}
+		if !told {
+			p.opt.Logf("players: %s waits: %v", claim.ID, err)
+		}
+		if pause.For(ctx, claimPause) != nil {
+			return nil, err
+		}
+	}
 }
 
 // episode plays the chat, and takes for a failure what the run says that a limit is.
