@@ -62,3 +62,33 @@ func TestAnotherProcess(t *testing.T) {
 		}
 	})
 }
+
+// A call of a rank that is gone, which still waits as its trainer connects anew with fewer ranks, takes no share: nobody would
+// renew it, and the batch would go back under the ranks that train.
+func TestACallOfTheWorldBeforeTakesNoShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := started(t, nil)
+		_, err := r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 0, WorldSize: 2, Rank: 1})
+		r.must(err)
+		gone := make(chan error, 1)
+		go func() {
+			_, err := r.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Rank: 1, WorldSize: 2, WaitS: 60})
+			gone <- err
+		}()
+		synctest.Wait()
+		_, err = r.Connect(t.Context(), protocol.ConnectRequest{Trainer: "a", Version: 0, WorldSize: 1})
+		r.must(err)
+		out := r.train(groups(5, 1, 0, 4))
+		synctest.Wait()
+		r.refused(<-gone, protocol.CodeConflict, "rank 1 leases for a world of 2, but trainer a connected with 1")
+		l := r.lease("a", 0, 1)
+		for range 3 {
+			time.Sleep(40 * time.Second) // of the bubble's own clock
+			_, err = r.Renew(t.Context(), l.Lease, protocol.RenewRequest{Trainer: "a", Attempt: l.Attempt})
+			r.must(err)
+		}
+		_, err = r.publish(ofLease("a", l), model(1, 2))
+		r.must(err)
+		r.trained(out)
+	})
+}

@@ -85,13 +85,18 @@ func (t *Trainer) open(req protocol.LeaseRequest) error {
 	s, world := &t.session, max(req.WorldSize, 1)
 	s.world = cmp.Or(s.world, world)
 	if s.world != world {
-		return protocol.Refuse(protocol.CodeConflict, "rank %d leases for a world of %d, but trainer %s connected with %d: connect anew to change it",
-			req.Rank, world, s.name, s.world).With("world_size", s.world)
+		return t.otherWorld(req)
 	}
 	s.open++
 	s.rank(req.Rank).open++
 	t.waiting++
 	return nil
+}
+
+// otherWorld refuses a call of a rank of another world than the trainer connected with. It is called with mu held.
+func (t *Trainer) otherWorld(req protocol.LeaseRequest) error {
+	return protocol.Refuse(protocol.CodeConflict, "rank %d leases for a world of %d, but trainer %s connected with %d: connect anew to change it",
+		req.Rank, max(req.WorldSize, 1), t.session.name, t.session.world).With("world_size", t.session.world)
 }
 
 func (t *Trainer) shut(req protocol.LeaseRequest) {
@@ -122,6 +127,9 @@ func (t *Trainer) take(req protocol.LeaseRequest) (body *share, changed <-chan s
 	}
 	if err := t.serving(); err != nil {
 		return nil, nil, err
+	}
+	if t.session.world != max(req.WorldSize, 1) { // its trainer has connected anew since it began to wait
+		return nil, nil, t.otherWorld(req)
 	}
 	if t.session.republish {
 		return nil, nil, protocol.Refuse(protocol.CodeConflict, "versions up to %d were acknowledged without weights, and trainer %s does not hold them: publish its state as version %d (restored_from) first",
