@@ -86,5 +86,9 @@ func (r *Resumed) Finished() bool {
 
 // Result is what the live runtime would have said at the end of a finished run.
 func (r *Resumed) Result() live.Result {
-	return live.Result{Reason: loop.ReasonSteps, Status: r.State.Loop.Status(), Summary: r.State.Recorder.Summary(), Series: r.State.Recorder.Steps}
+	result := live.Result{Reason: loop.ReasonSteps, Status: r.State.Loop.Status(), Summary: r.State.Recorder.Summary(), Series: r.State.Recorder.Steps}
+	if r.State.Attribution != nil {
+		result.Attribution = r.State.Attribution.Summary()
+	}
+	return result
 }
