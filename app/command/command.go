@@ -211,5 +211,15 @@ func Columns(a *app.Process) int {
 // Interruptible returns a context that the first signal to end cancels. The
 // caller calls the function when the work is over.
 func Interruptible() (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return signal.NotifyContext(context.Background(), EndSignals()...)
+}
+
+// EndSignals are the signals that end a command in order. The end of its terminal is none of them where the command was
+// started to outlive that, as by nohup.
+func EndSignals() []os.Signal {
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) {
+		signals = append(signals, syscall.SIGHUP)
+	}
+	return signals
 }

@@ -212,7 +212,7 @@ func handleInterrupts(ctx context.Context, cancel func()) *atomic.Pointer[func()
 	var stop atomic.Pointer[func()]
 	signal.Ignore(syscall.SIGPIPE)
 	interrupts := make(chan os.Signal, 2)
-	signal.Notify(interrupts, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(interrupts, command.EndSignals()...)
 	go func() {
 		defer signal.Stop(interrupts)
 		for {
