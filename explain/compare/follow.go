@@ -166,6 +166,7 @@ func (r *Recorded) Follow(ctx context.Context) {
 	}
 	player := trace.NewPlayer(r.reader, r.loop)
 	player.OnEvent = func(ev *trace.Event, seq int64, actions []loop.Action) {
+		r.ended = false // it was stopped there, and has been resumed
 		measured = metrics.Measured{QueueGroups: r.loop.QueueGroups(), VersionTokens: ev.VersionTokens, EnvironmentNS: ev.EnvironmentNS,
 			Spans: ev.Spans, Resumed: ev.Resumed, StateLag: ev.StateLag, Control: metrics.ControlOf(r.loop, ev.Kind)}
 		r.model.Observe(&ev.Event, &measured, actions)
