@@ -12,22 +12,45 @@ import (
 	"github.com/headway-rl/headway/loop"
 )
 
-// Reader reads a run's metrics.jsonl as far as its trace has been read.
+// Reader reads a run's metrics.jsonl as far as its trace has been read. A run that is resumed writes the file anew: it goes
+// on in that one.
 type Reader struct {
+	path  string
 	file  *os.File
+	about os.FileInfo // the file, to know it again
 	lines *bufio.Reader
-	// part is a line that is not whole yet, ahead one of a step that has not been reached.
+	// part is a line that is not whole yet, ahead one of a step that has not been reached. given is the newest step that was
+	// returned.
 	part  []byte
 	ahead *Line
+	given loop.Version
 }
 
 // Open opens the metrics.jsonl of a run directory, nil where there is none.
 func Open(dir string) *Reader {
-	file, err := os.Open(filepath.Join(dir, File))
-	if err != nil {
+	r := &Reader{path: filepath.Join(dir, File)}
+	if !r.open() {
 		return nil
 	}
-	return &Reader{file: file, lines: bufio.NewReaderSize(file, 1<<16)}
+	return r
+}
+
+// open begins to read the file that is there now, and reports whether one is. What was read of another is forgotten.
+func (r *Reader) open() bool {
+	file, err := os.Open(r.path)
+	if err != nil {
+		return false
+	}
+	about, err := file.Stat()
+	if err != nil {
+		file.Close()
+		return false
+	}
+	if r.file != nil {
+		r.file.Close()
+	}
+	r.file, r.about, r.lines, r.part, r.ahead = file, about, bufio.NewReaderSize(file, 1<<16), nil, nil
+	return true
 }
 
 // lineMax bounds a line, so that a file of something else cannot exhaust memory.
@@ -35,6 +58,9 @@ const lineMax = 1 << 20
 
 // Next returns the next line of a step up to a version, nil if there is none yet. A line that cannot be read is passed over.
 func (r *Reader) Next(upTo loop.Version) *Line {
+	if now, err := os.Stat(r.path); err == nil && !os.SameFile(now, r.about) {
+		_ = r.open() // else the next call tries again
+	}
 	for r.ahead == nil {
 		text, err := r.lines.ReadSlice('\n')
 		r.part = append(r.part, text...)
@@ -48,7 +74,7 @@ func (r *Reader) Next(upTo loop.Version) *Line {
 			return nil // it may still grow
 		}
 		line := new(Line)
-		if json.Unmarshal(r.part, line) == nil {
+		if json.Unmarshal(r.part, line) == nil && line.Step > r.given {
 			r.ahead = line
 		}
 		r.part = r.part[:0]
@@ -57,7 +83,7 @@ func (r *Reader) Next(upTo loop.Version) *Line {
 		return nil
 	}
 	line := r.ahead
-	r.ahead = nil
+	r.ahead, r.given = nil, line.Step
 	return line
 }
 
