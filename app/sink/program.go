@@ -25,7 +25,7 @@ type program struct {
 // Program is a sink into a program's standard input: one JSON object a line for every train step. The
 // object has "step", "time" (Unix time in seconds) and "figures", an object of numbers. That is how
 // figures get to W&B, whose format is its library's own: python -m headway.figures reads these lines.
-// The program's standard output and error are appended to the file log; at the end its input is
+// The program's standard output and error are appended to the file log, as far as there is room. At the end its input is
 // closed and its end is waited for.
 func Program(arguments []string, log string) (Sink, error) {
 	if len(arguments) == 0 || arguments[0] == "" {
@@ -36,7 +36,7 @@ func Program(arguments []string, log string) (Sink, error) {
 		return nil, errorOf("sinks.command", err)
 	}
 	p := &program{command: exec.Command(arguments[0], arguments[1:]...), ended: make(chan error, 1)}
-	p.command.Stdout = io.MultiWriter(file, &p.said)
+	p.command.Stdout = io.MultiWriter(&p.said, lossy{file})
 	p.command.Stderr = p.command.Stdout
 	p.command.WaitDelay = 2 * time.Second
 	apart(p.command)
@@ -102,6 +102,14 @@ func (p *program) Close(ctx context.Context, _ bool) error {
 		<-p.ended
 		return errors.New("it did not end in time")
 	}
+}
+
+// lossy writes what it can. A program whose output nobody took would be ended by its next word.
+type lossy struct{ to io.Writer }
+
+func (l lossy) Write(text []byte) (int, error) {
+	_, _ = l.to.Write(text)
+	return len(text), nil
 }
 
 // tail keeps the last of what is written.
