@@ -511,3 +511,22 @@ func TestAVersionThatNobodyHas(t *testing.T) {
 		s.kill()
 	})
 }
+
+// TestALateSenderHasItsTime: a sender that comes after hours is waited for as one that was there, until it has the version.
+func TestALateSenderHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlane(t)
+		two := p.hold(t.Context(), "e0", 2)
+		time.Sleep(time.Hour)
+		s := p.script("trainer", "first")
+		s.fail = []string{protocol.SenderHold}
+		s.start()
+		if two.ended() {
+			t.Fatalf("it ended with %v as soon as a sender came that has not got the version yet", two.err)
+		}
+		s.kill()
+		s = p.script("trainer", "second", 2).start()
+		defer s.kill()
+		two.holds(t, 2)
+	})
+}

@@ -20,7 +20,7 @@ const meetWaitS = 60
 
 var _ upstream.Sender = (*Coordinator)(nil)
 
-// holdPatience is how long a version is waited for that the sender has not got.
+// holdPatience is how long a version is waited for that the sender has not got, from its word on.
 const holdPatience = 90 * time.Second
 
 // Hold implements [upstream.Sender]. It waits for a sender, and for the next one where one is lost, as
@@ -28,8 +28,6 @@ const holdPatience = 90 * time.Second
 // started again, is waited for too. The wait lasts until it has that version or a newer one.
 func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Version) (upstream.Held, error) {
 	defer c.found(engine)
-	limit := time.NewTimer(holdPatience)
-	defer limit.Stop()
 	for {
 		o := c.give(protocol.SenderCommand{Kind: protocol.SenderHold, Engine: engine, Version: version})
 		err := c.await(ctx, o)
@@ -40,7 +38,7 @@ func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Vers
 			}
 			return held, nil
 		}
-		if o.done.Error == "" || !c.awaitVersion(ctx, limit.C, engine, version, err) {
+		if o.done.Error == "" || !c.awaitVersion(ctx, engine, version, err) {
 			return upstream.Held{}, err
 		}
 	}
@@ -48,8 +46,10 @@ func (c *Coordinator) Hold(ctx context.Context, engine string, version loop.Vers
 
 // awaitVersion waits, after a sender has said that it cannot hold a version, until it is worth asking
 // again: another process is the sender, or it has the version now. False where there is no
-// use: it had the version, or has a newer one.
-func (c *Coordinator) awaitVersion(ctx context.Context, limit <-chan time.Time, engine string, version loop.Version, why error) bool {
+// use: it had the version, has a newer one, or still lacks it after holdPatience.
+func (c *Coordinator) awaitVersion(ctx context.Context, engine string, version loop.Version, why error) bool {
+	limit := time.NewTimer(holdPatience)
+	defer limit.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first, had := c.sender, c.has(version)
@@ -63,7 +63,7 @@ func (c *Coordinator) awaitVersion(ctx context.Context, limit <-chan time.Time, 
 		over := false
 		select {
 		case <-moved:
-		case <-limit:
+		case <-limit.C:
 			over = true
 		case <-ctx.Done():
 			over = true
