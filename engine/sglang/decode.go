@@ -7,6 +7,7 @@ import (
 	"math"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/headway-rl/headway/engine/upstream"
 )
@@ -240,6 +241,9 @@ func (d *decoder) parse(data []byte, into *upstream.Delta) error {
 		return fmt.Errorf("%w: %d tokens came without output_token_logprobs", upstream.ErrLied, sampled-d.tokens)
 	}
 	finish, err := reason.finish()
+	if err == nil && sampled == 0 {
+		err = reason.full()
+	}
 	if err != nil {
 		return err
 	}
@@ -342,6 +346,18 @@ func (f *finishReason) finish() (upstream.Finish, error) {
 		return upstream.FinishAbort, nil
 	}
 	return "", fmt.Errorf("%w: it ends by %.40q", upstream.ErrLied, f.Type)
+}
+
+// fullPause is how long a server is left alone that had no room for a request.
+const fullPause = time.Second
+
+// full is the error of a request that the server has not taken: its queue is full (--max-queued-requests), or the
+// request has waited there for too long. It says so inside a stream of status 200, and that it is well.
+func (f *finishReason) full() error {
+	if f == nil || f.Type != "abort" || f.Status == nil || *f.Status != http.StatusServiceUnavailable {
+		return nil
+	}
+	return &upstream.StatusError{Path: "/generate", Status: *f.Status, Message: f.Message, After: fullPause}
 }
 
 // streamError is an error that came inside a stream, under HTTP 200.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -121,6 +122,26 @@ func TestRefusedEvents(t *testing.T) {
 				t.Errorf("a refused event has left %v", got)
 			}
 		})
+	}
+}
+
+// A server whose queue is full says so inside a stream, and asks to be left alone for a while. What it breaks off after
+// tokens goes on at once.
+func TestAFullQueueIsNoAbort(t *testing.T) {
+	const full = `{"type":"abort","message":"The request queue is full.","status_code":503,"err_type":null}`
+	d, got := New().Decoder(upstream.Request{}, nil), upstream.Delta{}
+	err := d.Event([]byte(event(`""`, "", "", full, 0, "")), &got)
+	said, ok := errors.AsType[*upstream.StatusError](err)
+	if !ok || said.Status != http.StatusServiceUnavailable || said.After <= 0 || !strings.Contains(err.Error(), "queue is full") || got.Finish != "" {
+		t.Errorf("before the first token: %v, %+v", err, got)
+	}
+	for _, e := range []string{event(`"a"`, "7", "[-0.5,7,null]", "null", 1, ""), event(`"a"`, "7", "[-0.5,7,null]", full, 1, "")} {
+		if err := d.Event([]byte(e), &got); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(got.Tokens) != 1 || got.Finish != upstream.FinishAbort {
+		t.Errorf("after a token: %+v", got)
 	}
 }
 
