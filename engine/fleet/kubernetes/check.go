@@ -24,7 +24,7 @@ type Found struct {
 func (d *Driver) Check(ctx context.Context) (Found, error) {
 	found := Found{Namespace: d.o.Namespace}
 	var version struct{ GitVersion string }
-	if err := d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: "/version"}, &version); err == nil {
+	if err := d.ask(ctx, kubernetes.Request{Method: http.MethodGet, Path: "/version"}, &version); err == nil {
 		found.Server = version.GitVersion
 	}
 	for _, right := range []struct{ verb, group, resource, sub, name string }{
@@ -42,7 +42,7 @@ func (d *Driver) Check(ctx context.Context) (Found, error) {
 		}
 	}
 	var now scale
-	if err := d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.scalePath()}, &now); err != nil {
+	if err := d.ask(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.scalePath()}, &now); err != nil {
 		return found, d.explain("reading", err)
 	}
 	found.Replicas = now.Spec.Replicas
@@ -55,7 +55,7 @@ func (d *Driver) may(ctx context.Context, verb, group, resource, sub, name strin
 	attributes := map[string]string{"namespace": d.o.Namespace, "verb": verb, "group": group, "resource": resource, "subresource": sub, "name": name}
 	body := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": map[string]any{"resourceAttributes": attributes}}
 	var answer struct{ Status struct{ Allowed bool } }
-	err := d.api.Do(ctx, kubernetes.Request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Body: body}, &answer)
+	err := d.ask(ctx, kubernetes.Request{Method: http.MethodPost, Path: "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Body: body}, &answer)
 	return answer.Status.Allowed, err
 }
 
@@ -71,7 +71,7 @@ func (d *Driver) look(ctx context.Context) (notes []string) {
 		}
 	}
 	path := "/apis/apps/v1/namespaces/" + d.o.Namespace + "/statefulsets/" + d.name
-	if d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: path}, &set) != nil {
+	if d.ask(ctx, kubernetes.Request{Method: http.MethodGet, Path: path}, &set) != nil {
 		return nil // it may be scaled, and not read
 	}
 	if set.Spec.Ordinals.Start != 0 {

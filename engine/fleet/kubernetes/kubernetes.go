@@ -60,12 +60,17 @@ func ParseWorkload(text string) (group, version, plural, name string, err error)
 	return parts[0], parts[1], parts[2], parts[3], nil
 }
 
+// requestLimit bounds a request to the API: one on a connection whose other end is gone is not answered, nor refused.
+const requestLimit = 20 * time.Second
+
 // Driver scales a workload. It is safe for concurrent use.
 type Driver struct {
-	o    Options
-	api  *kubernetes.API
-	kind struct{ group, version, plural string }
-	name string
+	o   Options
+	api *kubernetes.API
+	// limit bounds every request to the API.
+	limit time.Duration
+	kind  struct{ group, version, plural string }
+	name  string
 
 	mu sync.Mutex // held while the scale is read and set
 	// wish of each engine; one of which nothing was said keeps what the workload has.
@@ -85,7 +90,7 @@ var _ fleet.Driver = (*Driver)(nil)
 
 // New returns a driver, which has not asked the cluster for anything. The error says what is wrong with o.
 func New(o Options) (*Driver, error) {
-	d := &Driver{o: o, wish: make([]wish, o.Engines)}
+	d := &Driver{o: o, limit: requestLimit, wish: make([]wish, o.Engines)}
 	var err error
 	if d.kind.group, d.kind.version, d.kind.plural, d.name, err = ParseWorkload(o.Workload); err != nil {
 		return nil, err
@@ -233,7 +238,7 @@ func (d *Driver) tryWant(ctx context.Context, engine int, w wish) (replicas int,
 // setScale tries once. d.mu is held.
 func (d *Driver) setScale(ctx context.Context, engine int, w wish) (replicas int, err error) {
 	var now scale
-	if err = d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.scalePath()}, &now); err != nil {
+	if err = d.ask(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.scalePath()}, &now); err != nil {
 		return 0, d.explain("reading", err)
 	}
 	needs := d.needs(now.Spec.Replicas)
@@ -241,10 +246,17 @@ func (d *Driver) setScale(ctx context.Context, engine int, w wish) (replicas int
 		return now.Spec.Replicas, nil
 	}
 	now.Spec.Replicas = needs
-	if err = d.api.Do(ctx, kubernetes.Request{Method: http.MethodPut, Path: d.scalePath(), Body: now}, nil); err != nil {
+	if err = d.ask(ctx, kubernetes.Request{Method: http.MethodPut, Path: d.scalePath(), Body: now}, nil); err != nil {
 		return 0, d.explain("setting", err)
 	}
 	return needs, nil
+}
+
+// ask asks the API for something once, within the limit.
+func (d *Driver) ask(ctx context.Context, r kubernetes.Request, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	return d.api.Do(ctx, r, into)
 }
 
 func (d *Driver) explain(what string, err error) error {

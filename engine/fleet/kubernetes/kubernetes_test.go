@@ -124,6 +124,33 @@ func TestARefusedEngineHoldsUpNoOther(t *testing.T) {
 	}
 }
 
+// A request that the API never answers, as on a connection whose other end is gone, is made again.
+func TestARequestWithoutAnAnswer(t *testing.T) {
+	for _, lost := range []string{"GET scale", "PUT scale", "GET engines-2"} {
+		c, url := newCluster(t, 1)
+		method, what, _ := strings.Cut(lost, " ")
+		over := make(chan struct{})
+		var once sync.Once
+		c.answer = func(_ http.ResponseWriter, r *http.Request) (hangs bool) {
+			if r.Method == method && strings.HasSuffix(r.URL.Path, what) {
+				once.Do(func() { hangs = true })
+			}
+			if hangs {
+				<-over
+			}
+			return hangs
+		}
+		d := driver(t, url, 0)
+		d.limit /= 100
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		if err := d.Start(ctx, 2); err != nil || c.replicas != 3 {
+			t.Errorf("%s is not answered once: %d replicas, %v", lost, c.replicas, err)
+		}
+		cancel()
+		close(over)
+	}
+}
+
 // What a pod waits for is said by whoever gives it up.
 func TestPodsThatAreNotReady(t *testing.T) {
 	for want, status := range map[string]map[string]any{

@@ -44,7 +44,7 @@ type container struct {
 
 func (d *Driver) pod(ctx context.Context, engine int) (pod, error) {
 	var p pod
-	err := d.api.Do(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.podPath(engine)}, &p)
+	err := d.ask(ctx, kubernetes.Request{Method: http.MethodGet, Path: d.podPath(engine)}, &p)
 	return p, err
 }
 
