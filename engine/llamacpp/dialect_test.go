@@ -206,6 +206,35 @@ func TestProbeOfAnOldServer(t *testing.T) {
 	}
 }
 
+// A token that ends inside a character is never shown, and does not keep the others from telling weights apart.
+func TestScoresOfHiddenTokens(t *testing.T) {
+	hidden := map[int32]bool{7: true}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var body struct {
+			Bias [][2]float64 `json:"logit_bias"`
+		}
+		if err := json.NewDecoder(r.Body).Decode(&body); err != nil || len(body.Bias) != 1 {
+			http.Error(w, "no bias", http.StatusBadRequest)
+			return
+		}
+		token := int32(body.Bias[0][0])
+		if hidden[token] {
+			fmt.Fprintf(w, `{"tokens":[%d],"content":"","stop":true,"stop_type":"limit","tokens_predicted":1}`, token)
+			return
+		}
+		fmt.Fprintf(w, `{"tokens":[%d],"stop":true,"tokens_predicted":1,"completion_probabilities":[{"id":%d,"logprob":-0.5}]}`, token, token)
+	}))
+	defer server.Close()
+	d, s := New(Options{}), reach(t, server.URL)
+	got, err := d.Score(t.Context(), s, []int32{5, 6, 7, 8}, nil)
+	if want := []float32{-0.5, upstream.LogprobMissing, -0.5}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if got, err := d.Score(t.Context(), s, []int32{5, 7, 7}, nil); err == nil {
+		t.Errorf("a server that shows nothing: %v", got)
+	}
+}
+
 func BenchmarkEvent(b *testing.B) {
 	d := New(Options{}).Decoder(upstream.Request{}, nil)
 	data := []byte(`{"index":0,"content":" volunteers","tokens":[10656],"stop":false,"id_slot":-1,"tokens_predicted":1,"tokens_evaluated":4,"completion_probabilities":[{"id":10656,"token":" volunteers","bytes":[32,118,111,108,117,110,116,101,101,114,115],"prob":0.00027,"top_probs":[{"id":28,"token":",","bytes":[44],"prob":0.15}]}]}`)

@@ -76,7 +76,7 @@ type Templater interface {
 // Scorer is implemented by dialects whose servers can say what log-probs tokens have under the
 // weights that they serve.
 type Scorer interface {
-	// Score returns a log-prob for every token but the first.
+	// Score returns a log-prob for every token but the first: LogprobMissing for one of which the server never says any.
 	Score(ctx context.Context, s *Server, tokens []int32, caps *Capabilities) ([]float32, error)
 }
 
