@@ -91,6 +91,10 @@ func New(o Options) (*Driver, error) {
 // mark is the entry of a program's environment that says whose it is.
 func mark(dir string) string { return "HEADWAY_FLEET=" + dir }
 
+// marksStay keeps Python's setproctitle from writing the name of a process over its environment, and the mark with it.
+// vLLM and SGLang name the processes so that hold their GPUs.
+const marksStay = "SPT_NOENV=1"
+
 // FreePorts returns ports of this machine's loopback that no program listens on now.
 func FreePorts(n int) ([]int, error) {
 	var ports []int
@@ -157,7 +161,7 @@ func (d *Driver) start(name string, command []string, words func(string) string)
 	for i, word := range command {
 		argv[i] = words(word)
 	}
-	p, err := start(argv, append(os.Environ(), mark(d.dir)), log)
+	p, err := start(argv, append(os.Environ(), mark(d.dir), marksStay), log)
 	if err != nil {
 		return nil, fmt.Errorf("starting %s: %w", argv[0], err)
 	}
