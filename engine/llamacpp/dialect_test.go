@@ -273,3 +273,19 @@ func TestWordsAreCut(t *testing.T) {
 		t.Error("the words of an error are not cut")
 	}
 }
+
+// What stands between may answer in the server's place: an answer without tokens is none, or a rollout would begin with nothing.
+func TestAnswersWithoutTokens(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"tokens":null}`)) }))
+	defer server.Close()
+	d, s, caps := New(Options{}), reach(t, server.URL), &upstream.Capabilities{}
+	if got, err := d.Render(t.Context(), s, []byte(`[]`), nil, true, caps); !errors.Is(err, upstream.ErrLied) {
+		t.Errorf("a chat: %v, %v", got, err)
+	}
+	if got, err := d.Encode(t.Context(), s, "a", caps); !errors.Is(err, upstream.ErrLied) {
+		t.Errorf("a text: %v, %v", got, err)
+	}
+	if got, err := d.Decode(t.Context(), s, []int32{5}, caps); !errors.Is(err, upstream.ErrLied) {
+		t.Errorf("tokens: %q, %v", got, err)
+	}
+}

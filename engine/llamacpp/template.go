@@ -3,6 +3,7 @@ package llamacpp
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -17,7 +18,7 @@ const probed = "headway-probe"
 func (d *Dialect) probeTemplate(ctx context.Context, s *upstream.Server, own *learnt, caps *upstream.Capabilities) error {
 	chat := json.RawMessage(`[{"role":"user","content":"?"},{"role":"assistant","content":"` + probed + `"}]`)
 	text, err := apply(ctx, s, chat, nil, false)
-	if status := upstream.StatusOf(err); status/100 == 4 || status/100 == 5 {
+	if status := upstream.StatusOf(err); status/100 == 4 || status/100 == 5 || errors.Is(err, upstream.ErrLied) {
 		caps.Missing = append(caps.Missing, upstream.Missing{What: "it renders no chats", Flag: "--jinja, and --chat-template-file where the model has no template"})
 		return nil
 	}
@@ -40,10 +41,15 @@ func apply(ctx context.Context, s *upstream.Server, messages, tools json.RawMess
 		Generation bool            `json:"add_generation_prompt"`
 	}{messages, tools, generation}
 	var reply struct {
-		Prompt string `json:"prompt"`
+		Prompt *string `json:"prompt"`
 	}
-	err := post(ctx, s, "/apply-template", body, &reply)
-	return reply.Prompt, err
+	if err := post(ctx, s, "/apply-template", body, &reply); err != nil {
+		return "", err
+	}
+	if reply.Prompt == nil {
+		return "", fmt.Errorf("%w: /apply-template answers without a prompt", upstream.ErrLied)
+	}
+	return *reply.Prompt, nil
 }
 
 // Render implements upstream.Templater. Where the model wants a token for the beginning, the server
@@ -84,6 +90,9 @@ func tokenize(ctx context.Context, s *upstream.Server, text string, beginning, s
 		Tokens []int32 `json:"tokens"`
 	}
 	err := post(ctx, s, "/tokenize", body, &reply)
+	if err == nil && reply.Tokens == nil {
+		err = fmt.Errorf("%w: /tokenize answers without tokens", upstream.ErrLied)
+	}
 	return reply.Tokens, err
 }
 
@@ -96,10 +105,15 @@ func detokenize(ctx context.Context, s *upstream.Server, tokens []int32) (string
 		Tokens []int32 `json:"tokens"`
 	}{tokens}
 	var reply struct {
-		Content string `json:"content"`
+		Content *string `json:"content"`
 	}
-	err := post(ctx, s, "/detokenize", body, &reply)
-	return reply.Content, err
+	if err := post(ctx, s, "/detokenize", body, &reply); err != nil {
+		return "", err
+	}
+	if reply.Content == nil {
+		return "", fmt.Errorf("%w: /detokenize answers without content", upstream.ErrLied)
+	}
+	return *reply.Content, nil
 }
 
 // Encode implements upstream.Templater.

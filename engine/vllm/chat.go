@@ -22,16 +22,21 @@ func (Dialect) Render(ctx context.Context, s *upstream.Server, messages, tools [
 	if len(tools) > 0 {
 		body["tools"] = json.RawMessage(tools)
 	}
-	var reply tokens
-	err := s.Call(ctx, http.MethodPost, "/tokenize", body, &reply)
-	return reply.Tokens, err
+	return tokenize(ctx, s, body)
 }
 
 // Encode returns the tokens of a text. Words that spell a special token become that token.
 func (Dialect) Encode(ctx context.Context, s *upstream.Server, text string, caps *upstream.Capabilities) ([]int32, error) {
 	body := map[string]any{"model": caps.Model, "prompt": text, "add_special_tokens": false}
+	return tokenize(ctx, s, body)
+}
+
+func tokenize(ctx context.Context, s *upstream.Server, body map[string]any) ([]int32, error) {
 	var reply tokens
 	err := s.Call(ctx, http.MethodPost, "/tokenize", body, &reply)
+	if err == nil && reply.Tokens == nil {
+		err = fmt.Errorf("%w: /tokenize answers without tokens", upstream.ErrLied)
+	}
 	return reply.Tokens, err
 }
 
@@ -79,10 +84,15 @@ func derender(ctx context.Context, s *upstream.Server, tokens []int32, caps *ups
 // detokenize decodes tokens, special ones too.
 func detokenize(ctx context.Context, s *upstream.Server, tokens []int32, caps *upstream.Capabilities) (string, error) {
 	var reply struct {
-		Prompt string `json:"prompt"`
+		Prompt *string `json:"prompt"`
 	}
-	err := s.Call(ctx, http.MethodPost, "/detokenize", map[string]any{"model": caps.Model, "tokens": tokens}, &reply)
-	return reply.Prompt, err
+	if err := s.Call(ctx, http.MethodPost, "/detokenize", map[string]any{"model": caps.Model, "tokens": tokens}, &reply); err != nil {
+		return "", err
+	}
+	if reply.Prompt == nil {
+		return "", fmt.Errorf("%w: /detokenize answers without a prompt", upstream.ErrLied)
+	}
+	return *reply.Prompt, nil
 }
 
 // isSpecial finds out about one token and remembers it. A special token is one that has a text, and
