@@ -1,7 +1,10 @@
 package plane
 
 import (
+	"errors"
 	"maps"
+	"net"
+	"syscall"
 	"testing"
 
 	"github.com/headway-rl/headway/app/parts"
@@ -37,5 +40,20 @@ func TestStagesOfEngines(t *testing.T) {
 	p := &Plane{Record: &record.Record{Parts: &parts.Parts{Cfg: config.Config{Engines: []config.Engine{{Name: "disk"}, {Name: "far", Stages: 2}}}}}}
 	if got := p.stagesOf(); !maps.Equal(got, map[string]int{"disk": 0, "far": 2}) {
 		t.Errorf("stages are %v", got)
+	}
+}
+
+// A server is gone whose address refuses, or whose name is known to be none. A resolver that fails says nothing of it.
+func TestGone(t *testing.T) {
+	for err, want := range map[error]bool{
+		&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}:                                 true,
+		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", IsNotFound: true}}: true,
+		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "server misbehaving"}}:             false,
+		&net.OpError{Op: "dial", Err: &net.DNSError{Err: "i/o timeout", IsTimeout: true}}:   false,
+		errors.New("500 Internal Server Error"):                                             false,
+	} {
+		if got := gone(err); got != want {
+			t.Errorf("%v: gone is %v", err, got)
+		}
 	}
 }

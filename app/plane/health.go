@@ -100,8 +100,12 @@ func (p *Plane) loseIfGone(ctx context.Context, i int, e *upstream.Engine, versi
 	p.runtime.Load().EngineLost(e.Name())
 }
 
-// gone reports whether a server's address could not be spoken to at all. A slow one is not gone.
+// gone reports whether a server's address could not be spoken to at all. A slow one is not gone, nor is one whose name cannot be
+// looked up for now.
 func gone(err error) bool {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && !dns.IsNotFound {
+		return false
+	}
 	network, ok := errors.AsType[net.Error](err)
 	return ok && upstream.StatusOf(err) == 0 && !network.Timeout()
 }

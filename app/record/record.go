@@ -271,9 +271,14 @@ func (r *Record) newProgress(d live.StepDone) Progress {
 	}
 	for i := range d.Status.Engines {
 		e := &d.Status.Engines[i]
+		if e.State == "away" { // its fleet has not started it
+			continue
+		}
 		p.Active += e.Active
 		p.Slots += e.Slots
-		p.Version = min(p.Version, int64(e.Version))
+		if e.Version != loop.NoVersion {
+			p.Version = min(p.Version, int64(e.Version))
+		}
 	}
 	n := float64(len(recent))
 	var span, tokens float64

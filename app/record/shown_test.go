@@ -40,3 +40,14 @@ func TestAResumedRunShowsItsSamples(t *testing.T) {
 		t.Errorf("%+v", list)
 	}
 }
+
+// The newest version that all engines serve leaves out those that serve none, and slots those that are not there.
+func TestProgressOfAnElasticRun(t *testing.T) {
+	r := &Record{Parts: &parts.Parts{}, Steps: &StepLog{}}
+	p := r.newProgress(live.StepDone{Point: metrics.Step{Step: 5}, Status: loop.Status{Engines: []loop.EngineStatus{
+		{State: "serving", Version: 4, Active: 3, Slots: 8}, {State: "away", Version: loop.NoVersion, Slots: 8}, {State: "loading", Version: loop.NoVersion, Slots: 8},
+	}}})
+	if p.Version != 4 || p.Active != 3 || p.Slots != 16 {
+		t.Errorf("version %d, %d of %d slots", p.Version, p.Active, p.Slots)
+	}
+}
