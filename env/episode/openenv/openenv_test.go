@@ -209,6 +209,28 @@ func TestSeedIsTheEnvironment(t *testing.T) {
 	}
 }
 
+// A row whose seed or reset is null says nothing: the group's seed and the server's parameters stay.
+func TestNullsOfARowSayNothing(t *testing.T) {
+	s := mustServer(t, Options{URL: "http://h", Reset: map[string]json.RawMessage{"level": json.RawMessage("3")}})
+	for row, want := range map[string]string{
+		`{"seed":null}`:                  `{"episode_id":"g1-s0-a0","level":3,"seed":5}`,
+		`{"reset":null}`:                 `{"episode_id":"g1-s0-a0","level":3,"seed":5}`,
+		`{"seed":null,"reset":null}`:     `{"episode_id":"g1-s0-a0","level":3,"seed":5}`,
+		`{"reset":{"seed":null}}`:        `{"episode_id":"g1-s0-a0","level":3,"seed":5}`,
+		`{"reset":{"level":null}}`:       `{"episode_id":"g1-s0-a0","level":null,"seed":5}`,
+		`{"seed":7,"reset":{"level":4}}`: `{"episode_id":"g1-s0-a0","level":4,"seed":7}`,
+	} {
+		var task taskset.Task
+		if err := json.Unmarshal([]byte(row), &task.Fields); err != nil {
+			t.Fatal(err)
+		}
+		reset, err := s.World("g1-s0-a0", 5).reset(&task)
+		if got := string(mustMarshal(reset)); err != nil || got != want {
+			t.Errorf("%s is asked for as %s, %v; want %s", row, got, err, want)
+		}
+	}
+}
+
 // A full server is asked again until there is room, and is a failure of class quota in the end.
 func TestFullServer(t *testing.T) {
 	url := server(t, "guess") // has room for two

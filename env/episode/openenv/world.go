@@ -50,7 +50,7 @@ func (w *World) Tools() json.RawMessage { return w.tools }
 
 // Begin connects and resets, again and again while the server is full, and returns what is observed
 // as a message of the user. A task's field "seed" goes before the rollout's, and "reset" has further
-// parameters.
+// parameters. A null is neither.
 func (w *World) Begin(ctx context.Context, task *taskset.Task) ([]json.RawMessage, error) {
 	reset, err := w.reset(task)
 	if err != nil {
@@ -93,16 +93,22 @@ func (w *World) reset(task *taskset.Task) (map[string]json.RawMessage, error) {
 	if task == nil {
 		return data, nil
 	}
-	if seed, given := task.Fields["seed"]; given {
+	if seed := task.Fields["seed"]; isGiven(seed) {
 		data["seed"] = seed
 	}
-	if more, given := task.Fields["reset"]; given {
+	if more := task.Fields["reset"]; isGiven(more) {
 		if err := json.Unmarshal(more, &data); err != nil {
 			return nil, sandbox.Fail(sandbox.BadTask, "reset", "", "task %s: its field reset is %.100s, expected an object of the reset's parameters", task.ID, more)
 		}
 	}
+	if !isGiven(data["seed"]) { // a null would have every rollout of the group meet another environment
+		data["seed"] = mustMarshal(w.seed)
+	}
 	return data, nil
 }
+
+// isGiven reports whether a value is there. Rows of tables have null for what they leave out.
+func isGiven(value json.RawMessage) bool { return len(value) > 0 && string(value) != "null" }
 
 // start connects and resets until there is room.
 func (w *World) start(ctx context.Context, reset map[string]json.RawMessage) (observation, error) {
