@@ -283,7 +283,8 @@ func written(text []byte) (float64, error) {
 	return number(json.RawMessage(digits))
 }
 
-// scores reads reward.json: the key that counts, or the only one there is; others are metrics.
+// scores reads reward.json: the key that counts, or the only one there is; others are metrics. Those that are too many
+// or named too long are left out, and the note says so: many tests are no offence.
 func (t *tests) scores(text []byte, v *Verdict) error {
 	var named map[string]json.RawMessage
 	if err := json.Unmarshal(text, &named); err != nil {
@@ -303,13 +304,22 @@ func (t *tests) scores(text []byte, v *Verdict) error {
 	if v.Reward, err = number(value); err != nil {
 		return fmt.Errorf("%q: %w", key, err)
 	}
-	for name, score := range named {
-		if x, err := number(score); err == nil && name != key {
+	left := 0
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		x, err := number(named[name])
+		switch {
+		case err != nil || name == key:
+		case !isMetric(name, x) || len(v.Metrics) == metricsMax:
+			left++
+		default:
 			if v.Metrics == nil {
 				v.Metrics = map[string]float64{}
 			}
 			v.Metrics[name] = x
 		}
+	}
+	if left > 0 {
+		v.Note = strings.TrimPrefix(v.Note+"; ", "; ") + fmt.Sprintf("%d scores of reward.json are left out: at most %d are kept, with names of 1 to %d bytes", left, metricsMax, nameMax)
 	}
 	return nil
 }

@@ -115,6 +115,7 @@ func TestTests(t *testing.T) {
 		{"two that agree", `echo 0.25 > rewards/reward.txt; echo '{"reward": 0.25, "speed": 3, "name": "x"}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25 map[speed:3]"},
 		{"one score", `echo '{"accuracy": 0.25}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0.25"},
 		{"a score by name", `echo '{"a": 0.25, "b": 1}' > rewards/reward.json`, verifier.Options{Source: "file", RewardKey: "b"}, "1 exact map[a:0.25]"},
+		{"a long name, an empty one, a huge score", `printf '{"reward": 1, "speed": 3, "": 1, "huge": 1e39, "%0129d": 1}' 0 > rewards/reward.json`, verifier.Options{Source: "file"}, "1 exact map[speed:3] 3 scores of reward.json are left out"},
 		{"which score", `echo '{"a": 0.25, "b": 1}' > rewards/reward.json`, verifier.Options{Source: "file"}, "0 tampered the tests' reward file: reward.json has no"},
 		{"no file", "exit 3", verifier.Options{Source: "file"}, "0 tampered the tests left neither"},
 		{"NaN", "echo NaN > rewards/reward.txt", verifier.Options{Source: "file"}, "0 tampered the tests' reward file:"},
@@ -140,6 +141,19 @@ func TestTests(t *testing.T) {
 				t.Errorf("%s, %v; want %s", told(v), err, test.want)
 			}
 		})
+	}
+}
+
+// A suite may have more tests than there is room for metrics: its reward counts, and the first of its scores are kept.
+func TestManyScores(t *testing.T) {
+	const test = `{ echo '{"reward": 1'; for i in $(seq 1000 1299); do echo ", \"s$i\": $i"; done; echo '}'; } > rewards/reward.json; exit 1`
+	o := verifier.Options{Kind: verifier.Tests, Source: "file", RewardDir: sandbox.Work + "/rewards"}
+	v, err := newBounded(t, o).Verify(t.Context(), testsCase(processBox(t), test, nil))
+	if err != nil || v.Reward != 1 || !v.Exact || v.Limit != "" || len(v.Metrics) != 256 || v.Metrics["s1255"] != 1255 {
+		t.Errorf("%d metrics, reward %v, limit %q, %v", len(v.Metrics), v.Reward, v.Limit, err)
+	}
+	if !strings.Contains(v.Note, "exit code 1: ; 44 scores of reward.json are left out") {
+		t.Errorf("the note is %q", v.Note)
 	}
 }
 

@@ -45,7 +45,7 @@ func (v Verdict) check(within [2]float64) error {
 		return fmt.Errorf("there are %d metrics, more than %d", len(v.Metrics), metricsMax)
 	}
 	for name, value := range v.Metrics {
-		if !finite(value) || name == "" || len(name) > nameMax {
+		if !isMetric(name, value) {
 			return fmt.Errorf("the metric %q is %v: it must be a finite number, with a name of at most %d bytes", clip(name, nameMax), value, nameMax)
 		}
 	}
@@ -53,6 +53,11 @@ func (v Verdict) check(within [2]float64) error {
 		return fmt.Errorf("the limit %q is none that a sandbox has", v.Limit)
 	}
 	return nil
+}
+
+// isMetric reports whether a number may be kept under a name.
+func isMetric(name string, value float64) bool {
+	return finite(value) && name != "" && len(name) <= nameMax
 }
 
 // finite reports whether a number can be added up and trained on.
