@@ -92,7 +92,7 @@ func (b *box) script(ctx context.Context, op, text string, output int64, longest
 	running, end := context.WithCancel(ctx)
 	defer end()
 	meets := make(chan sandbox.Class, 1)
-	e = &execution{script: text, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output}, over: func() { meets <- sandbox.Output }, longest: longest + 30*time.Second}
+	e = &execution{script: text, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output + shell.BegunLen}, over: func() { meets <- sandbox.Output }, longest: longest + 30*time.Second}
 	done := make(chan struct{})
 	var watching sync.WaitGroup
 	reached := true
@@ -174,15 +174,16 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	if err != nil {
 		return sandbox.Result{}, err
 	}
-	wall := time.Since(begun)
-	if exit == shell.NoDirectory && len(e.stdout.Text) == 0 {
-		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), e.stderr.Text)
+	wall, stderrCut := time.Since(begun), e.stderr.Cut()
+	stderr, ran := shell.Begun(e.stderr.Text)
+	if exit == shell.NoDirectory && !ran {
+		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), stderr)
 	}
 	b.endAll(ctx)
 	return sandbox.Result{
 		Exit: exit, Signal: signal, Limit: limit, Wall: wall,
 		Stdout: e.stdout.Text, StdoutCut: e.stdout.Cut(),
-		Stderr: e.stderr.Text, StderrCut: e.stderr.Cut(),
+		Stderr: stderr, StderrCut: stderrCut,
 	}, nil
 }
 

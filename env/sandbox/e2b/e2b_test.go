@@ -287,6 +287,12 @@ func TestRun(t *testing.T) {
 	if _, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}, Dir: "/none"}); sandbox.ClassOf(err) != sandbox.Refused {
 		t.Errorf("a directory that is not there: %v", err)
 	}
+	s.says = func(string) []string {
+		return ended(shell.NoDirectory, "exit status 98", "", "warning\n\x00of its own\x00")
+	}
+	if result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil || result.Exit != shell.NoDirectory || string(result.Stderr) != "warning\nof its own\x00" || result.StderrCut {
+		t.Errorf("a program that ends like a directory that is not there: %+v, %v", result, err)
+	}
 }
 
 // A command that does not end is ended, and so is one that nobody waits for or whose box is closed.
@@ -354,6 +360,10 @@ func TestEndlessOutput(t *testing.T) {
 	defer b.Close(context.Background())
 	s.says = func(string) []string { return ended(0, "exit status 0", strings.Repeat("x", 20), "") }
 	if result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil || len(result.Stdout) != 10 || !result.StdoutCut || result.StderrCut || result.Limit != "" {
+		t.Errorf("%+v, %v", result, err)
+	}
+	s.says = func(string) []string { return ended(0, "exit status 0", "", "\x00"+strings.Repeat("x", 10)) }
+	if result, err := b.Run(t.Context(), sandbox.Command{Argv: []string{"x"}}); err != nil || len(result.Stderr) != 10 || result.StderrCut {
 		t.Errorf("%+v, %v", result, err)
 	}
 }

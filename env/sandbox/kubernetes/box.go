@@ -105,7 +105,7 @@ func (b *box) execute(ctx context.Context, op string, command []string, stdin []
 	defer end(nil)
 	meets := make(chan sandbox.Class, 2)
 	e = &execution{
-		command: command, stdin: stdin, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output},
+		command: command, stdin: stdin, stdout: shell.Stream{Limit: output}, stderr: shell.Stream{Limit: output + shell.BegunLen},
 		over: func() { meets <- sandbox.Output },
 	}
 	done := make(chan struct{})
@@ -221,15 +221,17 @@ func (b *box) Run(ctx context.Context, command sandbox.Command) (sandbox.Result,
 	if err != nil {
 		return sandbox.Result{}, err
 	}
+	wall, stderrCut := time.Since(begun), e.stderr.Cut()
+	stderr, ran := shell.Begun(e.stderr.Text)
 	result := sandbox.Result{
-		Exit: exit, Limit: limit, Wall: time.Since(begun),
-		Stdout: e.stdout.Text, StdoutCut: e.stdout.Cut(), Stderr: e.stderr.Text, StderrCut: e.stderr.Cut(),
+		Exit: exit, Limit: limit, Wall: wall,
+		Stdout: e.stdout.Text, StdoutCut: e.stdout.Cut(), Stderr: stderr, StderrCut: stderrCut,
 	}
 	switch {
 	case limit != "":
 		result.Signal = "SIGKILL"
-	case exit == shell.NoDirectory && len(e.stdout.Text) == 0:
-		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), e.stderr.Text)
+	case exit == shell.NoDirectory && !ran:
+		return sandbox.Result{}, sandbox.Fail(sandbox.Refused, "run", b.id, "the directory %q is not there: %s", shell.Directory(command), stderr)
 	case exit > 128 && exit-128 < len(signals):
 		return result, b.ended(ctx, &result)
 	}

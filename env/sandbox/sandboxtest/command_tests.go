@@ -18,6 +18,7 @@ func testExit(t *testing.T, s *suite) {
 	}{
 		{[]string{"true"}, 0, ""},
 		{[]string{"/bin/sh", "-c", "exit 1"}, 1, ""},
+		{[]string{"sh", "-c", "exit 98"}, 98, ""},
 		{[]string{"sh", "-c", "exit 255"}, 255, ""},
 		{[]string{"sh", "-c", "exit 137"}, 137, ""},
 		{[]string{"sh", "-c", "kill -TERM $$; sleep 100"}, 143, "SIGTERM"},

@@ -3,6 +3,7 @@
 package shell
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -13,7 +14,8 @@ import (
 	"github.com/headway-rl/headway/env/sandbox"
 )
 
-// The exit codes by which scripts report a condition; no program ends with them by itself.
+// The exit codes by which scripts report a condition. Programs of Read and Write do not end with them by themselves;
+// those of Command may, so that [Begun] has to be asked.
 const (
 	// NoDirectory: a command's directory is not there.
 	NoDirectory = 98
@@ -34,13 +36,26 @@ func Directory(command sandbox.Command) string {
 	return command.Dir
 }
 
+// BegunLen is how many bytes the script of Command prints to standard error for [Begun], beyond what its program does.
+const BegunLen = 1
+
+// Begun reports whether the program of Command was begun, by what its script printed to standard error, and returns that
+// as the program printed it. The sign comes before the program, which cannot take it back; a shell may warn before it.
+func Begun(stderr []byte) (own []byte, begun bool) {
+	at := bytes.IndexByte(stderr, 0)
+	if at < 0 {
+		return stderr, false
+	}
+	return slices.Delete(stderr, at, at+BegunLen), true
+}
+
 // Command is the script of a command with the environment of its box. Redirect, such as <"$in ", stands before
-// what is run; "" for none.
+// what is run; "" for none. Its standard error is for [Begun].
 func Command(box map[string]string, command sandbox.Command, redirect string) string {
 	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8", "HOME": sandbox.Work}
 	maps.Copy(env, box)
 	maps.Copy(env, command.Env)
-	text := fmt.Sprintf("cd %s || exit %d\nexec %senv -i", Quote(Directory(command)), NoDirectory, redirect)
+	text := fmt.Sprintf("cd %s || exit %d\nprintf '\\000' >&2\nexec %senv -i", Quote(Directory(command)), NoDirectory, redirect)
 	for _, name := range slices.Sorted(maps.Keys(env)) {
 		text += " " + Quote(name+"="+env[name])
 	}

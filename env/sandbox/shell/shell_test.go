@@ -57,6 +57,30 @@ func TestCommandsReachTheProgramAsTheyAre(t *testing.T) {
 	}
 }
 
+// A program cannot pass for one whose directory is not there, by its exit code or by removing its directory.
+func TestBegunIsNoWordOfTheProgram(t *testing.T) {
+	for name, test := range map[string]struct {
+		dir, program, own string
+		begun             bool
+	}{
+		"no directory":    {"/none", "true", "", false},
+		"its exit code":   {t.TempDir(), "exit 98", "", true},
+		"its words":       {t.TempDir(), `printf 'sh: 1: cd: no\000' >&2; exit 98`, "sh: 1: cd: no\x00", true},
+		"a directory off": {t.TempDir(), `rmdir "$PWD"; exec 2>&-; exit 98`, "", true},
+	} {
+		script := exec.CommandContext(t.Context(), "/bin/sh", "-c", Command(nil, sandbox.Command{Argv: []string{"sh", "-c", test.program}, Dir: test.dir}, ""))
+		_, err := script.Output()
+		failed, is := errors.AsType[*exec.ExitError](err)
+		if !is || failed.ExitCode() != NoDirectory {
+			t.Fatalf("%s: %v", name, err)
+		}
+		own, begun := Begun(failed.Stderr)
+		if begun != test.begun || begun && string(own) != test.own || !begun && len(own) == 0 {
+			t.Errorf("%s: begun %t with %q", name, begun, own)
+		}
+	}
+}
+
 func TestFilesAreWrittenAndRead(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "deep", "it's a file")
