@@ -314,6 +314,9 @@ func TestFailures(t *testing.T) {
 		}},
 		{"the gateway refuses the chat", "environment", sandbox.Refused, func(w http.ResponseWriter, _ *http.Request) { refuseWith(w, protocol.CodeInvalid) }, nil},
 		{"the gateway is broken", "environment", episode.PolicyFailed, func(w http.ResponseWriter, _ *http.Request) { refuseWith(w, protocol.CodeInternal) }, nil},
+		{"a response is recorded and cannot be read", "environment", episode.PolicyFailed, func(w http.ResponseWriter, _ *http.Request) {
+			protocol.WriteCompletionError(w, protocol.Refuse(protocol.CodeConflict, "its text cannot be read").With("recorded", 1))
+		}, nil},
 		{"the gateway speaks no JSON", "environment", sandbox.Protocol, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }, nil},
 		{"the prompt is too long", "data", sandbox.BadTask, func(w http.ResponseWriter, _ *http.Request) { refuseWith(w, protocol.CodeContextExceeded) }, nil},
 		{"a reward is refused", "environment", sandbox.Protocol, answers, func(f *fixture) {

@@ -96,12 +96,14 @@ func refused(w *replyWriter) (time.Duration, error) {
 	return 0, sandbox.Fail(episode.PolicyFailed, "say", "", "the gateway answers %d: %s", w.status, body.Error.Message)
 }
 
-// over is what the refusal of a rollout that has ended says: its engine was lost, or nobody wants it.
+// over is what the refusal of a rollout that has ended says: its engine was lost, or nobody wants it. One whose
+// response is recorded, and cannot be read, has to be ended here.
 func over(r *protocol.Refusal) error {
-	switch r.Detail["outcome"] {
-	case "engine failed":
+	_, recorded := r.Detail["recorded"]
+	switch outcome := r.Detail["outcome"]; {
+	case recorded || outcome == "engine failed":
 		return sandbox.Fail(episode.PolicyFailed, "say", "", "%s", r.Message)
-	case "not kept":
+	case outcome == "not kept":
 		return fmt.Errorf("%w: %s", episode.ErrOtherwise, r.Message)
 	}
 	return fmt.Errorf("%w: %s", errUnwanted, r.Message)
