@@ -98,7 +98,11 @@ func (b *box) mayHold(ctx context.Context, names []string) error {
 		return nil
 	}
 	result, err := b.Box.Run(ctx, sandbox.Command{Argv: []string{"/bin/sh", "-c", `[ "$(pwd -P)" = ` + sandbox.Work + ` ]`}})
-	if err == nil && result.Exit != 0 {
+	switch {
+	case err != nil:
+	case result.Limit != "" || result.Signal != "" || result.Exit > 128: // the machine did it: nothing of the policy's runs yet
+		err = sandbox.Fail(sandbox.Lost, "files", b.ID(), "the shell that looks where the task's files go was ended: exit code %d %s %s", result.Exit, result.Signal, result.Limit)
+	case result.Exit != 0:
 		err = sandbox.Fail(sandbox.BadTask, "files", b.ID(), "the task's file %s lies outside of %s, where this sandbox has no files of its own", names[at], sandbox.Work)
 	}
 	return err

@@ -484,3 +484,24 @@ func TestFilesOfATask(t *testing.T) {
 		t.Errorf("a file of the host's: %v, %v", err, there)
 	}
 }
+
+// killed is a box in which the machine ends every command.
+type killed struct {
+	sandbox.Box
+	result sandbox.Result
+}
+
+func (k killed) Run(context.Context, sandbox.Command) (sandbox.Result, error) { return k.result, nil }
+
+// A shell that is ended as it looks where a task's files go says nothing of the task, which another box may hold.
+func TestKilledBeforeTheFiles(t *testing.T) {
+	for _, result := range []sandbox.Result{{Exit: 137, Signal: "SIGKILL", Limit: sandbox.OutOfMemory}, {Exit: 137, Signal: "SIGKILL", Limit: sandbox.Timeout}, {Exit: 143, Signal: "SIGTERM"}, {Exit: 137}} {
+		task := question()
+		task.Files = map[string][]byte{"/data/x": []byte("1")}
+		policy := &script{lines: []line{call("shell", map[string]string{"command": "true"}), {text: "1"}}}
+		world := sandboxed(t, killed{processBox(t, sandbox.Limits{}), result}, episode.SandboxedOptions{})
+		if _, err := episode.Play(t.Context(), task, policy, world, says(t), episode.Options{}); sandbox.ClassOf(err) != sandbox.Lost {
+			t.Errorf("%+v is %v, want class %s", result, err, sandbox.Lost)
+		}
+	}
+}
