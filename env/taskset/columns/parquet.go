@@ -110,6 +110,11 @@ func plainValue(node parquet.Node, value any) (any, error) {
 		return plainText(node, v)
 	case []byte:
 		return plainText(node, string(v))
+	case int64:
+		if isUnsigned(node) {
+			return uint64(v), nil // the library reads it into a signed one
+		}
+		return v, nil
 	case float64:
 		return finite(v), nil
 	case float32:
@@ -145,6 +150,14 @@ func isLogical[T format.LogicalTypeValue](node parquet.Node) bool {
 	}
 	_, is := logical.Value.(T)
 	return is
+}
+
+// isUnsigned reports whether a node is of whole numbers from 0 up.
+func isUnsigned(node parquet.Node) bool {
+	if node == nil || !node.Leaf() || !isLogical[*format.IntType](node) {
+		return false
+	}
+	return !node.Type().LogicalType().Value.(*format.IntType).IsSigned
 }
 
 // fieldOf is the node of a struct's member or of a map's values; nil where it is not clear.
