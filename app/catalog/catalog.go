@@ -33,6 +33,8 @@ const (
 	Broken = "broken"
 	// Empty: it ended before its first event.
 	Empty = "empty"
+	// Unknown: its log is in a NATS cluster and has no end, so that a process elsewhere may write it.
+	Unknown = "unknown"
 )
 
 // Run is one run directory.
@@ -42,7 +44,7 @@ type Run struct {
 	Dir  string `json:"dir"`
 	// Command made it: run or serve.
 	Command string `json:"command"`
-	// State is running, complete, stopped, died, broken or empty.
+	// State is running, complete, stopped, died, broken, empty or unknown.
 	State string `json:"state"`
 	// Ended is the reason in its trace, such as steps or stopped; "" for a run without an end.
 	Ended string `json:"ended,omitempty"`
@@ -95,8 +97,9 @@ func read(dir string, now time.Time) (Run, bool) {
 	log := trace.Path(dir)
 	r.Bytes, r.Changed = Size(dir), changed(log, filepath.Join(dir, steps.File), filepath.Join(dir, origin.AddressFile))
 	r.AgeS = max(0, now.Sub(r.Changed).Seconds())
+	cluster := false // whose writers hold no lock here
 	if document, err := config.LoadRecorded(filepath.Join(dir, parts.ConfigFile)); err == nil {
-		r.Planned = document.Trainer.Steps
+		r.Planned, cluster = document.Trainer.Steps, command == "serve" && !document.Store.NATS.Inside()
 	}
 	if line := steps.Newest(dir); line != nil {
 		r.Steps, r.Reward, r.Loss = line.Step, &line.Reward, &line.Loss
@@ -118,6 +121,8 @@ func read(dir string, now time.Time) (Run, bool) {
 		r.State = Empty
 	case r.Ended == loop.ReasonSteps.String():
 		r.State = Complete
+	case r.Ended == "" && cluster:
+		r.State = Unknown
 	case r.Ended != "" || err != nil: // without a trace nobody knows how it ended
 		r.State = Stopped
 	default:

@@ -15,10 +15,10 @@ import (
 )
 
 // Old selects the runs that may go: those last written longer than the given age ago, and not among the newest keep.
-// A run that goes on is never among them, and counts among the newest. List has the order.
+// A run that goes on, or may, is never among them, and counts among the newest. List has the order.
 func Old(all []Run, older time.Duration, keep int) (old []Run) {
 	for i, r := range all {
-		if i >= keep && r.State != Running && r.AgeS >= older.Seconds() {
+		if i >= keep && r.State != Running && r.State != Unknown && r.AgeS >= older.Seconds() {
 			old = append(old, r)
 		}
 	}
@@ -26,8 +26,8 @@ func Old(all []Run, older time.Duration, keep int) (old []Run) {
 }
 
 // Remove removes a run directory with all that is in it. It refuses what is no run directory, and a run that a process
-// writes. It holds the run's locks meanwhile, so that the run cannot begin again. The files by which it is known go last: a
-// removal that was interrupted leaves a run directory, which can be removed again.
+// writes or may write. It holds the run's locks meanwhile, so that the run cannot begin again. The files by which it is
+// known go last: a removal that was interrupted leaves a run directory, which can be removed again.
 func Remove(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -35,6 +35,9 @@ func Remove(dir string) error {
 	}
 	if _, is := madeBy(dir); !is || !info.IsDir() {
 		return failure.Usage("delete it by other means, if it is to go", "%s is no run directory", dir)
+	}
+	if run, _ := read(dir, time.Time{}); run.State == Unknown {
+		return failure.Run("see that no process writes it, and delete it by other means", "the log of %s is in a NATS cluster, and has no end", dir)
 	}
 	release, err := Lock(dir)
 	if err != nil {

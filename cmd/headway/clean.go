@@ -27,7 +27,8 @@ type cleanCmd struct {
 // Help says what stays; the command line prints it after the flags.
 func (*cleanCmd) Help() string {
 	return `It removes run directories of the folder, with their weights, trace and pages, and nothing else.
-A run that a process writes stays, and so does everything that is no run directory.`
+A run that a process writes stays, and so does everything that is no run directory. So does a run whose log is in
+a NATS cluster, until it has ended: its writer may be elsewhere.`
 }
 
 // cleaned is what clean prints with --json. Removed is false of a dry run.

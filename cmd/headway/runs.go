@@ -44,6 +44,7 @@ func (*runsCmd) Help() string {
   died       its process ended without a word
   broken     the loop broke an invariant: see its broken.json
   empty      it had no first event
+  unknown    its log is in a NATS cluster and has no end: a process elsewhere may write it
 
 A run that was stopped or died goes on by headway run --resume RUN, or by headway serve for its own.
 Reward and loss are of the newest train step. The age counts from the last write.`
