@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 
@@ -94,7 +95,7 @@ func (c *runCmd) overrides() []config.Override {
 		out = append(out, config.Override{Flag: "--task", Text: "environment.task=" + c.Task})
 	}
 	if c.Dir != "" {
-		out = append(out, config.Override{Flag: "--dir", Text: "store.dir=" + c.Dir})
+		out = append(out, config.Override{Flag: "--dir", Text: "store.dir=" + strconv.Quote(c.Dir)}) // a folder's name is not always plain YAML
 	}
 	for _, text := range c.Set {
 		out = append(out, config.Override{Text: text})

@@ -229,3 +229,13 @@ func TestWhatIsNoTraceIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// The folder of all runs is the one that --dir names, whatever YAML would make of its name.
+func TestRunTakesAnyFolder(t *testing.T) {
+	for _, dir := range []string{"runs", "2026", "1e3", "true", "~", "null", "a # b", "a: b", "[a]", `a"b\c`, "*a", "a\tb", "Läufe"} {
+		cfg, err := config.LoadWith("", (&runCmd{Dir: dir}).overrides()...)
+		if err != nil || cfg.Store.Dir != dir {
+			t.Errorf("%q: %q, %v", dir, cfg.Store.Dir, err)
+		}
+	}
+}
