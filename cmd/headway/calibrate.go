@@ -1,14 +1,11 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/headway-rl/headway/app"
@@ -61,7 +58,7 @@ func (c *calibrateCmd) Run(application *app.Process) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	if c.Engine == "" {
 		return c.find(ctx, application)

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/app/command"
@@ -39,7 +37,7 @@ type diagnoseCmd struct {
 
 // Run diagnoses and prints.
 func (c *diagnoseCmd) Run(a *app.Process) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	show := &diagnoseProgress{command.NewStatusLine(a)}
 	r, err := c.diagnose(ctx, a, show)

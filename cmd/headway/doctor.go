@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/signal"
 	"strconv"
 	"strings"
 
@@ -80,11 +77,14 @@ func (c *doctorCmd) examine(application *app.Process) ([]doctor.Finding, error) 
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := command.Interruptible()
 	defer stop()
 	probe.ExamineServers(ctx, document, !c.NoProbe, &examined)
 	probe.ExamineEnvironment(ctx, application, document, !c.NoProbe, &examined)
 	probe.ExamineFleet(ctx, document, !c.NoProbe, &examined)
+	if ctx.Err() != nil { // what was broken off says nothing of the document
+		return nil, failure.Run("", "interrupted")
+	}
 	findings, err := doctor.Check(examined)
 	if _, is := errors.AsType[*workload.FieldError](err); is { // speeds beyond what a closed form takes
 		return nil, experiment.FlagError(err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -9,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -276,5 +279,38 @@ func TestViewOpensABrowser(t *testing.T) {
 		if left, _ := filepath.Glob(filepath.Join(temporary, "*")); len(left) > 0 {
 			t.Errorf("%q is left", left)
 		}
+	}
+}
+
+// The end of its terminal ends a view in order: nothing of it stays in the folder of temporary files.
+func TestViewEndsWithItsTerminal(t *testing.T) {
+	temporary := t.TempDir()
+	t.Setenv("TMPDIR", temporary)
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP) // which would end this process, or be ignored by it
+	defer signal.Stop(heard)
+	out, in := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Main([]string{"view", document(t, simulated), "--set", "steps.measured=150", "--listen", "127.0.0.1:0"}, strings.NewReader(""), in, io.Discard)
+		in.Close()
+	}()
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.Contains(line, "is shown at") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case code := <-ended:
+		if code != 0 {
+			t.Errorf("code %d", code)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it goes on without its terminal")
+	}
+	if left := entries(t, temporary); len(left) > 0 {
+		t.Errorf("it left %v", left)
 	}
 }
