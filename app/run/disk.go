@@ -74,20 +74,22 @@ func (j *Run) Stopping() string {
 	return "stopping after the running train step; again to stop at once"
 }
 
-// WithRoomHint says of an error for lack of room what to do, unless it says what to do already.
-func WithRoomHint(dir string, err error) error {
+// WithRoomHint says of an error for lack of room what to do, unless it says what to do already. As for [ResumeHint],
+// word is the directory in a command.
+func WithRoomHint(dir, word string, err error) error {
 	if _, failed := errors.AsType[*failure.Error](err); failed || !record.NoRoom(err) {
 		return err
 	}
-	return failure.Run(ResumeHint(dir, err), "%w", err)
+	return failure.Run(ResumeHint(dir, word, err), "%w", err)
 }
 
-// ResumeHint is how a run that ended by an error goes on, "" where resuming it ends in the same error.
-func ResumeHint(dir string, err error) string {
+// ResumeHint is how a run that ended by an error goes on, "" where resuming it ends in the same error. In a command the
+// run's directory is the word that is given.
+func ResumeHint(dir, word string, err error) string {
 	if errors.Is(err, live.ErrPayloadsLost) || errors.Is(err, live.ErrLogLost) {
 		return ""
 	}
-	hint := "headway run --resume " + dir + " goes on from the last logged event"
+	hint := "headway run --resume " + word + " goes on from the last logged event"
 	if record.NoRoom(err) {
 		hint = "make room in " + dir + record.FreeText(dir) + ", then " + hint
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/app/calibrate"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
@@ -179,7 +180,7 @@ func (c *calibrateCmd) print(application *app.Process, m *calibrate.Engine, r me
 		parts = append(parts, "! "+strings.Join(r.Notes, "\n! ")+"\n")
 	}
 	if c.Out != "" {
-		parts = append(parts, fmt.Sprintf("Written to %s. It says nothing of your trainer:\n  headway simulate %s --set modelled.train.utilization=null --set modelled.train.step_s=SECONDS\n  headway plan PLAN.yaml --measured %s\n", c.Out, c.Out, c.Out))
+		parts = append(parts, fmt.Sprintf("Written to %s. It says nothing of your trainer:\n  headway simulate %s --set modelled.train.utilization=null --set modelled.train.step_s=SECONDS\n  headway plan PLAN.yaml --measured %s\n", c.Out, printable.Word(c.Out), printable.Word(c.Out)))
 	}
 	_, err := fmt.Fprint(application.Stdout, strings.Join(parts, "\n"))
 	return err

@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/app/calibrate"
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	measure "github.com/headway-rl/headway/predict/calibrate"
 )
 
@@ -89,7 +90,7 @@ func (c *calibrateCmd) printFound(out io.Writer, f measure.Findings) error {
 		parts = append(parts, "! "+strings.Join(f.Notes, "\n! ")+"\n")
 	}
 	if c.Out != "" {
-		parts = append(parts, fmt.Sprintf("Written to %s:\n  headway simulate %s\n  headway plan PLAN.yaml --measured %s\n", c.Out, c.Out, c.Out))
+		parts = append(parts, fmt.Sprintf("Written to %s:\n  headway simulate %s\n  headway plan PLAN.yaml --measured %s\n", c.Out, printable.Word(c.Out), printable.Word(c.Out)))
 	}
 	_, err := fmt.Fprint(out, strings.Join(parts, "\n"))
 	return err

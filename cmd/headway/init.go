@@ -12,6 +12,7 @@ import (
 	"github.com/headway-rl/headway/app/command"
 	"github.com/headway-rl/headway/app/starter"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 )
 
 // initCmd writes the files that a new project begins with.
@@ -75,7 +76,7 @@ func (c *initCmd) Run(a *app.Process) error {
 		return printJSON(a.Stdout, done)
 	}
 	_, err = fmt.Fprintf(a.Stdout, "%s has %s.\n\nNext, of its README.md:\n\n  cd %s\n  headway doctor run.yaml\n  %s\n",
-		c.Dir, strings.Join(done.Files, ", "), c.Dir, strings.Join(done.Commands, "\n  "))
+		c.Dir, strings.Join(done.Files, ", "), printable.Word(c.Dir), strings.Join(done.Commands, "\n  "))
 	return err
 }
 

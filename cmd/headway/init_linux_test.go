@@ -179,3 +179,12 @@ func TestInitAsks(t *testing.T) {
 		t.Errorf("there are %v", have)
 	}
 }
+
+// The commands that init prints can be typed, whatever the directory's name.
+func TestInitPrintsCommandsForAnyName(t *testing.T) {
+	t.Chdir(t.TempDir())
+	code, stdout, stderr := headway(t, "init", "my run", "--trainer", "embedded", "--environment", "tasks")
+	if code != failure.ExitDone || !strings.Contains(stdout, "\n  cd 'my run'\n") {
+		t.Errorf("code %d, %s%s", code, stdout, stderr)
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/dashboard"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/loop/trace"
 )
 
@@ -73,7 +74,7 @@ func (c *runCmd) Run(a *app.Process) error {
 		hint := "choose another --name"
 		switch made, _ := origin.Of(dir); made {
 		case origin.Run:
-			hint += ", or go on with it by --resume " + dir
+			hint += ", or go on with it by --resume " + printable.Word(dir)
 		case origin.Serve:
 			hint += "; it is a control plane's run: " + origin.ServeHint(dir)
 		}
@@ -137,11 +138,11 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 	stop := handleInterrupts(ctx, cancel)
 	j, err := run.New(a, surround(a), cfg, dir, resumed)
 	if err != nil && resumed != nil {
-		return run.WithRoomHint(dir, err)
+		return run.WithRoomHint(dir, printable.Word(dir), err)
 	} else if err != nil {
 		return err
 	}
-	defer func() { err = run.WithRoomHint(dir, errors.Join(err, j.Close())) }()
+	defer func() { err = run.WithRoomHint(dir, printable.Word(dir), errors.Join(err, j.Close())) }()
 	end := &ending{Run: j, full: c.Full}
 	if resumed != nil && resumed.Finished() {
 		return end.finish(ctx, resumed.Result(), c.JSON, false)
@@ -187,7 +188,7 @@ func execute(a *app.Process, cfg config.Config, dir string, c *runCmd, resumed *
 		if errors.Is(err, live.ErrStalled) {
 			return end.stalled(ctx, err, result, c.JSON)
 		}
-		err = failure.Run(run.ResumeHint(dir, err), "%w", err)
+		err = failure.Run(run.ResumeHint(dir, printable.Word(dir), err), "%w", err)
 		if errors.Is(err, live.ErrTrainer) {
 			err = errors.Join(err, end.finish(ctx, result, c.JSON, false))
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/headway-rl/headway/explain/compare"
 	"github.com/headway-rl/headway/explain/diagnosis"
 	"github.com/headway-rl/headway/internal/failure"
+	"github.com/headway-rl/headway/internal/printable"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/trace"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -127,7 +128,7 @@ func (e *ending) finish(ctx context.Context, res live.Result, asJSON, stalled bo
 	}
 	err = errors.Join(unwritten, err)
 	if res.Reason == loop.ReasonStopped && !stalled {
-		fmt.Fprintf(e.App.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, e.Cfg.Trainer.Steps, e.Dir)
+		fmt.Fprintf(e.App.Stderr, "stopped after train step %d of %d; go on with: headway run --resume %s\n", r.Steps, e.Cfg.Trainer.Steps, printable.Word(e.Dir))
 	}
 	return err
 }
