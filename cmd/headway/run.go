@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -34,7 +36,7 @@ type runCmd struct {
 	File        string   `arg:"" optional:"" help:"Config file; without one everything is embedded and has its default."`
 	Seed        *uint64  `help:"Seed of prompts, weights and sampling."`
 	Steps       *int     `help:"Train steps."`
-	Name        string   `help:"Name of the run directory (default: task, schedule and time)."`
+	Name        string   `help:"Name of the run directory (default: task and time)."`
 	Dir         string   `help:"Folder of all runs (default: runs)."`
 	Task        string   `help:"Task: reverse, sort or addition."`
 	Set         []string `placeholder:"KEY=VALUE" sep:"none" help:"Override a key of the config; repeatable."`
@@ -70,6 +72,16 @@ func (c *runCmd) Run(a *app.Process) error {
 		return err
 	}
 	dir := filepath.Join(cfg.Store.Dir, name)
+	if c.Name == "" {
+		own, unmake, err := ownDirectory(dir)
+		if err == nil {
+			err = execute(a, cfg, own, c, nil)
+		}
+		if err != nil {
+			unmake()
+		}
+		return err
+	}
 	if _, err := os.Stat(dir); err == nil {
 		hint := "choose another --name"
 		switch made, _ := origin.Of(dir); made {
@@ -81,6 +93,40 @@ func (c *runCmd) Run(a *app.Process) error {
 		return failure.Usage(hint, "run directory %s exists already; nothing is overwritten", dir)
 	}
 	return execute(a, cfg, dir, c, nil)
+}
+
+// ownDirectory makes a directory of that name for one run alone, or of the name with a number: several runs may begin within
+// a second. The function takes away what was made, folders that are missing included, as far as it is empty.
+func ownDirectory(dir string) (own string, unmake func(), err error) {
+	var made []string
+	unmake = func() {
+		for _, path := range made {
+			_ = os.Remove(path) // else there is something to keep
+		}
+	}
+	folder := filepath.Dir(dir)
+	for at := folder; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Stat(at); err == nil {
+			break
+		}
+		made = append(made, at)
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", unmake, failure.Usage("name a folder that can be written to by --dir", "%w", err)
+	}
+	own = dir
+	for n := 2; ; n++ {
+		err = os.Mkdir(own, 0o700)
+		if !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		own = fmt.Sprintf("%s-%d", dir, n)
+	}
+	if err != nil {
+		return "", unmake, failure.Usage("name a folder that can be written to by --dir", "%w", err)
+	}
+	made = slices.Insert(made, 0, own)
+	return own, unmake, nil
 }
 
 // overrides are the flags that stand for keys of the config, and --set after them.

@@ -239,3 +239,19 @@ func TestRunTakesAnyFolder(t *testing.T) {
 		}
 	}
 }
+
+// Runs that begin within a second have directories of their own.
+func TestRunsOfOneSecond(t *testing.T) {
+	first := filepath.Join(t.TempDir(), "runs", "reverse-20260101-120000")
+	for _, want := range []string{first, first + "-2", first + "-3"} {
+		dir, _, err := ownDirectory(first)
+		if info, statErr := os.Stat(dir); err != nil || dir != want || statErr != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s, %v, %v: want %s", dir, err, statErr, want)
+		}
+	}
+	folder := filepath.Join(t.TempDir(), "all", "runs")
+	unusable := []string{"--set", "environment.task=code", "--set", "sandbox={driver: process}"} // of which nobody has said that it may
+	if code, _, stderr := headway(t, append([]string{"run", "--dir", folder}, unusable...)...); code == failure.ExitDone || len(entries(t, filepath.Dir(filepath.Dir(folder)))) > 0 {
+		t.Errorf("a run that does not begin leaves something: code %d, %s", code, stderr)
+	}
+}
