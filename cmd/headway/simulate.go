@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/headway-rl/headway/app"
@@ -237,6 +238,9 @@ type gridReport struct {
 // collect keeps every result, and prints them together.
 func (c *simulateCmd) collect(application *app.Process, g *experiment.Grid, began time.Time) error {
 	page, err := createPage(c.HTML, g)
+	if err == nil && page != nil { // it can be made, and is at the end: an interrupt in between leaves nothing
+		err = errors.Join(page.Close(), os.Remove(c.HTML))
+	}
 	if err != nil {
 		return err
 	}
@@ -254,10 +258,13 @@ func (c *simulateCmd) collect(application *app.Process, g *experiment.Grid, bega
 		return err
 	}
 	if len(points) == 1 && points[0].Err() != nil {
-		return errors.Join(points[0].Err(), writePage(page, g, points, c.Accept, points[0].Err()))
+		return points[0].Err()
 	}
 	for _, p := range points {
 		p.Publish(c.Accept)
+	}
+	if page, err = createPage(c.HTML, g); err != nil {
+		return err
 	}
 	if err := writePage(page, g, points, c.Accept, nil); err != nil {
 		return fmt.Errorf("--html %s: %w", c.HTML, err)

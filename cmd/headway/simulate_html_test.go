@@ -2,12 +2,15 @@ package main
 
 import (
 	"bytes"
+	"github.com/headway-rl/headway/app"
 	"github.com/headway-rl/headway/internal/failure"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A grid's page has its lines, maps and settings, needs nothing from elsewhere, and is
@@ -67,5 +70,24 @@ func TestGridPage(t *testing.T) {
 	}
 	if !bytes.Contains([]byte(text), []byte("prefers-color-scheme: dark")) {
 		t.Error("the page has no dark look")
+	}
+}
+
+// While a grid is simulated there is no page yet: one that is interrupted can be asked for again.
+func TestGridPageComesAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.html")
+	began, early := false, false
+	a := &app.Process{Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, IsTerminal: func(any) bool { return false }, Getenv: func(string) string { return "" }}
+	a.Now = func() time.Time { // the progress looks at the clock
+		info, err := os.Stat(path)
+		early, began = early || err == nil && info.Size() == 0, true
+		return time.Now()
+	}
+	c := &simulateCmd{File: document(t, simulated), Set: []string{"steps.measured=150"}, Seeds: 1, Grid: []string{"queue.factor=1,2"}, HTML: path, Accept: true}
+	if err := c.Run(a); err != nil || !began || early {
+		t.Errorf("%v; the clock was looked at: %t, and an empty page was there: %t", err, began, early)
+	}
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		t.Errorf("no page: %v", err)
 	}
 }
