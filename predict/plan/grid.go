@@ -250,7 +250,7 @@ func (g *grid) candidates(e *evaluator) []Candidate {
 		for _, slots := range g.slots {
 			c := Candidate{Setting: Setting{RolloutGPUs: s.rollout, TrainGPUs: s.train, Replicas: s.rollout / e.problem.Machine.GPUsPerReplica,
 				SlotsPerReplica: slots, Policy: theory.PolicyDrop, Select: theory.SelectOldest}}
-			if !e.useful(&c) {
+			if !e.useful(&c, g.batches) {
 				continue
 			}
 			for _, c.BatchRollouts = range g.batches {
@@ -268,12 +268,16 @@ func (g *grid) candidates(e *evaluator) []Candidate {
 	return list
 }
 
-// useful reports whether the two sides of a split are of the same order.
-func (e *evaluator) useful(c *Candidate) bool {
-	c.BatchRollouts = e.problem.Document.Rollout.GroupSize
-	e.rates(c)
-	rho := e.balance(c)
-	return rho < usefulRho && rho > 1.0/usefulRho
+// useful reports whether the two sides of a split are of the same order at some batch. A rollout of a small batch takes
+// the trainer longer, for its launches: the largest batch decides whether the trainer can keep up, a single group
+// whether the engines can.
+func (e *evaluator) useful(c *Candidate, batches []int) bool {
+	rho := func(batch int) float64 {
+		c.BatchRollouts = batch
+		e.rates(c)
+		return e.balance(c)
+	}
+	return len(batches) > 0 && rho(slices.Max(batches)) < usefulRho && rho(e.problem.Document.Rollout.GroupSize) > 1.0/usefulRho
 }
 
 // balance is ρ with every slot at work, by the candidate's rates.
