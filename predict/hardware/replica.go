@@ -148,8 +148,8 @@ func (r Replica) CacheRoomBytes() float64 {
 // Slots is how many rollouts fit into the cache at once, at their mean resident
 // context, and an error where not one does. Grouped-query caches are spread over
 // GPUs up to the number of KV heads. Beyond, and for latent attention across
-// tensor-parallel GPUs, engines repeat them. That is not counted, because engines
-// avoid it by data-parallel attention.
+// tensor-parallel GPUs, engines repeat them. That counts with HeadsRepeated:
+// engines can avoid it by data-parallel attention.
 func (r Replica) Slots() (int, error) {
 	if err := r.Validate(); err != nil {
 		return 0, err

@@ -223,6 +223,7 @@ func (b *builder) wholeFleet() bool {
 func (b *builder) slots() error {
 	r := b.replica()
 	if b.document.Hardware.GPUsPerReplica == 0 {
+		r.HeadsRepeated = true // as a replica of more than one GPU has them
 		smallest, err := hardware.SmallestReplica(r, slotsWanted)
 		if err != nil {
 			return b.document.Refuse("hardware", err.Error(), "")

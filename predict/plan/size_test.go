@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -78,5 +79,16 @@ func TestSizesThatAreTried(t *testing.T) {
 	}
 	if larger := LargerMachines(config.Config{}, nil, Machine{GPUsPerReplica: 1}); larger != nil {
 		t.Errorf("without a GPU: %v", larger)
+	}
+}
+
+// The smallest useful replica holds what a replica of that size does: its GPUs beyond the key-value heads hold copies.
+func TestTheSmallestReplicaHoldsCopiesToo(t *testing.T) {
+	for _, model := range []string{"qwen3-235b-a22b", "deepseek-v3"} {
+		smallest := problemOf(t, small, "hardware.model="+model, "hardware.gpus=1024", "search.slots_per_gpu=null").Machine
+		told := problemOf(t, small, "hardware.model="+model, "hardware.gpus=1024", "search.slots_per_gpu=null", fmt.Sprint("hardware.gpus_per_replica=", smallest.GPUsPerReplica)).Machine
+		if smallest.GPUsPerReplica < 8 || smallest.SlotsMax != told.SlotsMax {
+			t.Errorf("%s: replicas of %d GPUs hold %d rollouts, and %d where the document gives that size", model, smallest.GPUsPerReplica, smallest.SlotsMax, told.SlotsMax)
+		}
 	}
 }
