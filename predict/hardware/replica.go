@@ -308,6 +308,17 @@ func (r Replica) SplitsLayers() int {
 	return max(r.GPUs, 1)
 }
 
+// Splits reports whether engines can split the model's layers over the replica's GPUs. Each GPU gets as many whole
+// heads, and whole key-value heads or one copy, as vLLM and SGLang demand. A mixture of experts can take data-parallel
+// attention instead, and of a model without an architecture the heads are unknown: both split over any number.
+func (r Replica) Splits() bool {
+	heads, keys, n := r.Model.Architecture.Heads, r.Model.KVHeads, r.SplitsLayers()
+	if r.Model.Experts > 0 || heads < 1 || keys < 1 {
+		return true
+	}
+	return heads%n == 0 && (keys%n == 0 || n%keys == 0)
+}
+
 // limit names the largest part of a step.
 func (d Decode) limit() Limit {
 	limit, most := LimitBandwidth, d.Weights+d.Cache

@@ -22,6 +22,9 @@ func (s *search) given() {
 	warn := func(format string, args ...any) {
 		s.plan.Warnings = append(s.plan.Warnings, fmt.Sprintf(format, args...))
 	}
+	if p.Machine.unsplit != "" {
+		warn("%s", p.Machine.unsplit)
+	}
 	b := p.Document.Budget
 	if b.StalenessMean == 0 && b.StalenessP95 == 0 {
 		warn("nothing bounds staleness: the budget has neither staleness_mean nor staleness_p95")

@@ -236,6 +236,10 @@ func (b *builder) slots() error {
 		return b.document.Refuse("hardware.gpus_per_replica", err.Error(), "")
 	}
 	b.machine.SlotsMax = min(n, slotsTop)
+	if !r.Splits() {
+		b.machine.unsplit = fmt.Sprintf("replicas of %d GPUs cannot share the %d attention and %d key-value heads of %s evenly: vLLM and SGLang refuse such a tensor-parallel size",
+			r.GPUs, r.Model.Architecture.Heads, r.Model.KVHeads, r.Model.Name)
+	}
 	b.note("a replica of %d × %s holds the caches of %d rollouts at %.0f tokens of mean resident context", r.GPUs, b.gpu.Name, n, r.ResidentTokens())
 	return nil
 }

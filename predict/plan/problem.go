@@ -84,6 +84,8 @@ type Machine struct {
 	SwitchS float64 `json:"-"`
 
 	spread spreads
+	// unsplit says why engines cannot be of GPUsPerReplica, "" where they can.
+	unsplit string
 }
 
 // spreads are how far off the figures of a machine may be that nobody measured: standard deviations of logarithms.

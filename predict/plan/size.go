@@ -35,7 +35,8 @@ type ReplicaSize struct {
 // LargerMachines are the same GPUs with larger replicas, where the document leaves
 // their size open. They are powers of two up to a node, and whole nodes for a model that
 // needs more than one. A roofline knows no network latency, so that no replica that fits a node
-// leaves it. Speeds that were measured are of one size, and nothing is larger then.
+// leaves it. A dense model's heads are to divide by the size. Speeds that were measured are of one size, and nothing is
+// larger then.
 func LargerMachines(d config.Config, lengths *workload.Lengths, least Machine) []Machine {
 	h := d.Hardware
 	gpu, err := hardware.GPUNamed(h.GPU)
@@ -49,7 +50,7 @@ func LargerMachines(d config.Config, lengths *workload.Lengths, least Machine) [
 		}
 		sized := d
 		sized.Hardware.GPUsPerReplica = gpus
-		if m, err := NewMachine(sized, lengths); err == nil {
+		if m, err := NewMachine(sized, lengths); err == nil && m.unsplit == "" {
 			larger = append(larger, m)
 		}
 	}

@@ -68,6 +68,7 @@ func TestSizesThatAreTried(t *testing.T) {
 		{[]string{"hardware.rollout_tokens_per_s_per_gpu=400", "hardware.slots_per_gpu=8"}, nil},
 		{[]string{"modelled.decode_curve=[{active: 8, tokens_per_s: 50}]"}, nil},
 		{[]string{"hardware.model=deepseek-v3", "hardware.gpus=512"}, []int{32, 40, 48}},
+		{[]string{"hardware.model=qwen2.5-7b"}, []int{2, 4}}, // 28 heads
 	} {
 		var larger []int
 		for _, m := range searching(t, mixture, test.overrides...).Larger {
@@ -79,6 +80,16 @@ func TestSizesThatAreTried(t *testing.T) {
 	}
 	if larger := LargerMachines(config.Config{}, nil, Machine{GPUsPerReplica: 1}); larger != nil {
 		t.Errorf("without a GPU: %v", larger)
+	}
+}
+
+// A size that heads do not divide by is planned where the document gives it, and said to be none of an engine's.
+func TestASizeThatHeadsDoNotDivideBy(t *testing.T) {
+	for gpus, want := range map[string]bool{"4": false, "8": true} {
+		p := made(t, small, "hardware.model=qwen2.5-7b", "hardware.gpus_per_replica="+gpus)
+		if said := strings.Contains(strings.Join(p.Warnings, "\n"), "cannot share the 28 attention and 4 key-value heads"); said != want {
+			t.Errorf("replicas of %s GPUs: %q", gpus, p.Warnings)
+		}
 	}
 }
 
