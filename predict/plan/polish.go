@@ -14,8 +14,7 @@ const (
 func (s *search) polish(rules []Candidate) ([]Candidate, error) {
 	p := s.problem
 	for range polishRounds {
-		order := p.order(rules)
-		order = slices.DeleteFunc(order, func(i int) bool { return rules[i].Predicted != nil && p.Uncovered == "" })
+		order := p.polished(rules)
 		if len(order) == 0 {
 			return rules, nil
 		}
@@ -39,11 +38,27 @@ func (s *search) polish(rules []Candidate) ([]Candidate, error) {
 		s.plan.Searched.Simulated += len(fresh)
 		before := *rules[best].figures()
 		rules = append(rules, fresh...)
-		if after := p.order(rules); p.objective(rules[after[0]].figures()) > p.objective(&before)*(1-tie) {
+		if after := p.polished(rules); !p.gains(rules[after[0]].figures(), &before) {
 			return rules, nil
 		}
 	}
 	return rules, nil
+}
+
+// polished are the rules that polishing is for, the best first: where a closed form covers a rule, the whole grid of it
+// has been ranked.
+func (p *Problem) polished(rules []Candidate) []int {
+	return slices.DeleteFunc(p.order(rules), func(i int) bool { return rules[i].Predicted != nil && p.Uncovered == "" })
+}
+
+// gains reports whether figures are clearly better than those before: nearer to the budget, or as near and faster.
+func (p *Problem) gains(after, before *Figures) bool {
+	was, _ := p.excess(before)
+	is, _ := p.excess(after)
+	if is == was {
+		return p.objective(after) <= p.objective(before)*(1-tie)
+	}
+	return is < was*(1-tie)
 }
 
 // neighbours are the settings of the grid next to one, one step in one dimension.
