@@ -20,10 +20,13 @@ import (
 // resimulateKeys are the keys of a document that a resimulation can change: the loop's rules,
 // and the time of a weight sync. What else took time was measured, and stays.
 var resimulateKeys = []string{"preset", "schedule", "rollout.concurrency", "rollout.group_size", "rollout.start", "rollout.placement", "rollout.redundancy", "rollout.oversample",
-	"rollout.partial", "rollout.prune.tokens", "train.batch", "queue", "control", "sync", "filter.zero_advantage", "filter.solve_rate", "engines", "failures", "trainer.steps", capKey}
+	"rollout.partial", "rollout.prune.tokens", "train.batch", "queue", "control", "sync", "filter.zero_advantage", "filter.solve_rate", "engines", "failures", "trainer.steps", capKey, syncKey}
 
 // capKey is the length at which responses are cut.
 const capKey = "modelled.length.cap_tokens"
+
+// syncKey is the time of a weight sync.
+const syncKey = "modelled.sync.time_s"
 
 // Factors on what was measured.
 const (
@@ -42,6 +45,8 @@ type WhatIf struct {
 	step, decode float64
 	environment  *float64
 	capTokens    int32
+	// sync says that the time of a sync is the document's, though that be what the run was set to: a live one measured another.
+	sync bool
 }
 
 // ParseWhatIf reads the keys of one setting of a recorded run.
@@ -74,6 +79,7 @@ func ParseWhatIf(header trace.Header, set []string) (WhatIf, error) {
 				text, strings.Join(resimulateKeys, ", "), strings.Join([]string{timesStep, timesDecode, timesEnvironment}, ", "))
 		default:
 			document = append(document, text)
+			w.sync = w.sync || key == syncKey
 		}
 		if err != nil {
 			return w, err
@@ -121,7 +127,7 @@ func (w *WhatIf) settings(header trace.Header) (replay.Settings, error) {
 	if w.decode > 0 {
 		s.SpeedScale = 1 / w.decode
 	}
-	if w.Document.Modelled.Sync.TimeS != recorded.Modelled.Sync.TimeS {
+	if w.sync || w.Document.Modelled.Sync.TimeS != recorded.Modelled.Sync.TimeS {
 		s.SyncNS = nsOf(w.Document.Modelled.Sync.TimeS)
 	}
 	if w.Document.Rollout.Prune.Tokens != recorded.Rollout.Prune.Tokens {
