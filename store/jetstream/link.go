@@ -43,6 +43,7 @@ type Link struct {
 	after string
 	// followed is how far Follow has come.
 	followed followed
+	newest   shared // see Replaced
 	// unheard: nobody heard the last word, and the log has not gone on since.
 	unheard atomic.Bool
 	turns   cellTurns
@@ -66,6 +67,7 @@ func OpenLink(ctx context.Context, o Options, cell string) (*Link, error) {
 	s := newStore(o)
 	l := &Link{store: s, cell: cell, subject: s.names.cellSubject(cell), answered: func([]byte) {}, back: func() {},
 		turns: cellTurns{attempts: map[loop.GroupID]map[port.RolloutID]*standing{}, kept: map[loop.GroupID]map[port.RolloutID]int{}}}
+	l.newest.ask = l.reachEnd
 	s.entering = func() ([]nats.Option, error) {
 		options := []nats.Option{nats.CustomInboxPrefix(s.names.inbox(cell))}
 		if o.CellFile == "" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -115,6 +116,49 @@ func TestLinkReplaced(t *testing.T) {
 	if err := l.Replaced(t.Context()); !errors.Is(err, errEnough) {
 		t.Errorf("then: %v", err)
 	}
+}
+
+// Calls share a question that has not begun, and none that has.
+func TestSharedQuestions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, answer := make(chan int, 9), make(chan error)
+		n := 0
+		s := &shared{ask: func() error {
+			n++
+			begun <- n
+			return <-answer
+		}}
+		got := make(chan error, 9)
+		ask := func() { got <- s.answer(t.Context()) }
+		go ask()
+		<-begun
+		for range 5 {
+			go ask()
+		}
+		synctest.Wait()
+		answer <- errEnough
+		if err := <-got; err != errEnough {
+			t.Errorf("the first is answered by %v", err)
+		}
+		<-begun
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Errorf("%d calls that came later are answered by the first question", len(got))
+		}
+		answer <- nil
+		for range 5 {
+			if err := <-got; err != nil {
+				t.Errorf("a later one is answered by %v", err)
+			}
+		}
+		if s.answer(canceled(t)) == nil {
+			t.Error("a call that has left is answered")
+		}
+		if n := <-begun; n != 3 {
+			t.Errorf("%d questions, want 3", n)
+		}
+		answer <- nil
+	})
 }
 
 // canceled is a context that has ended.

@@ -48,17 +48,73 @@ func (f *followed) reach(ctx context.Context, seq uint64) error {
 	}
 }
 
+// shared asks a question once for all who wait for its answer. No answer is of a question that began before its caller came.
+type shared struct {
+	ask func() error
+
+	mutex sync.Mutex
+	asks  bool
+	next  *question // it begins when the one under way has ended; nil where nobody waits
+}
+
+type question struct {
+	answered chan struct{}
+	err      error
+}
+
+func (s *shared) answer(ctx context.Context) error {
+	s.mutex.Lock()
+	if s.next == nil {
+		s.next = &question{answered: make(chan struct{})}
+	}
+	q := s.next
+	if !s.asks {
+		s.asks = true
+		go s.run()
+	}
+	s.mutex.Unlock()
+	select {
+	case <-q.answered:
+		return q.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// run asks until nobody waits.
+func (s *shared) run() {
+	for {
+		s.mutex.Lock()
+		q := s.next
+		s.next, s.asks = nil, q != nil
+		s.mutex.Unlock()
+		if q == nil {
+			return
+		}
+		q.err = s.ask()
+		close(q.answered)
+	}
+}
+
 // Replaced says why another process of the cell may be in the place of this one. It asks the leader of the log for its end, and waits
-// until all up to there is followed. A process does nothing before the log has its hello. Replaced waits up to apiTimeout.
+// until all up to there is followed. A process does nothing before the log has its hello. Replaced waits up to apiTimeout. Calls at
+// the same time share a question.
 func (l *Link) Replaced(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
 	defer cancel()
-	log, err := l.store.js.Stream(ctx, l.store.names.log)
-	if err == nil {
-		err = l.followed.reach(ctx, log.CachedInfo().State.LastSeq)
-	}
-	if err != nil {
+	if err := l.newest.answer(ctx); err != nil {
 		return fmt.Errorf("store: cell %s may have another process: %w", l.cell, err)
 	}
 	return nil
+}
+
+// reachEnd waits until all is followed that the log has now.
+func (l *Link) reachEnd() error {
+	ctx, cancel := context.WithTimeout(l.store.ctx, apiTimeout)
+	defer cancel()
+	info, err := l.store.log.Info(ctx)
+	if err != nil {
+		return err
+	}
+	return l.followed.reach(ctx, info.State.LastSeq)
 }
