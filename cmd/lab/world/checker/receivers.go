@@ -155,13 +155,15 @@ func (c *check) reachable(a, b string, from, to int64) bool {
 	})
 }
 
-// running says whether a plane could write and answer from one time to another.
+// running says whether a plane could write and answer from one time to another. An append whose answer is lost by a reset waits for
+// seconds.
 func (c *check) running(plane string, from, to int64) bool {
 	return !slices.ContainsFunc(c.outages, func(o outage) bool {
-		if !o.stops() || o.from > to || o.to+settles < from {
+		if o.from > to || o.to+settles < from {
 			return false
 		}
 		broker := strings.HasPrefix(o.host, "broker") || strings.HasPrefix(o.other, "broker")
-		return broker || o.host == plane || o.other == plane
+		own := o.host == plane || o.other == plane
+		return o.stops() && (broker || own) || o.kind == "reset" && broker && own
 	})
 }

@@ -3,6 +3,7 @@ package checker
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -109,5 +110,14 @@ func TestAnUnsoundStageDuringAnOutage(t *testing.T) {
 	r.fault("plane0", len(r.lines)-2, 1)
 	if found := r.check(); says(found, RuleReceiver) {
 		t.Errorf("%+v", found)
+	}
+	for text, wrong := range map[string]bool{"reset broker for 50 ms": false, "reset worker0 for 50 ms": true} {
+		r := record(t)
+		r.hold(conversation{{"0", "1", "#" + unsound, ""}, {"1000", "1001", "#" + unsound, ""}, {"2000", "2001", "#" + unsound, ""}})
+		line := len(r.lines) - 2
+		r.lines = slices.Insert(r.lines, line, history.Line{AtNS: r.lines[line].AtNS, Host: "plane0", Kind: "fault", Text: text})
+		if found := r.check(); says(found, RuleReceiver) != wrong {
+			t.Errorf("%s: wrong is %v, and found was %+v", text, wrong, found)
+		}
 	}
 }
