@@ -15,6 +15,8 @@ from .batch import Batch
 from .transport import Transport
 
 MODEL, OPTIMIZER = "model.safetensors", "optimizer.safetensors"
+#: For how long a publish may copy. A control plane that stands still for ever must not hold the trainer.
+_COPY_S = 3600.0
 
 
 def send(
@@ -37,8 +39,8 @@ def send(
         message["files"] = [{"name": p.name, "size": p.stat().st_size} for p in found]
     if rendezvous is not None:
         message["rendezvous"] = rendezvous
-    if not files:  # the lease is held while the server copies, or engines take, what may be any number of bytes
-        return transport.post("/api/v1/weights", message, timeout_s=None)
+    if not files:  # the lease is held while the server copies, or engines take, what may be many bytes
+        return transport.post("/api/v1/weights", message, timeout_s=_COPY_S)
     message["files"] = [{"name": f.name, "size": f.size, "hash": f.hash()} for f in files]
     body = _Multipart(message, files)
     headers = {"Content-Type": body.content_type, "Content-Length": str(body.size)}

@@ -125,7 +125,8 @@ class Transport:
     ) -> httpx.Response:  # fmt: skip
         """Send until it is answered with anything final; 205 and refusals raise. The answer has been read.
 
-        `timeout_s` bounds the time between two bytes; None does not, and patience begins when such a wait has ended.
+        `timeout_s` bounds the time between two bytes; None does not. Patience begins when a wait has ended that may be
+        longer than it.
         A call that `joins` goes on where the one before it was: without an answer in time it raises Silent.
         """
         sent = dict(headers or {})
@@ -170,7 +171,8 @@ class Transport:
                     retry.defects += 1
                 retry.unanswered |= response.status_code not in _NOTHING_DONE
                 retry.after_s = _retry_after(response)
-            if timeout_s is None and not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
+            longer = timeout_s is None or timeout_s > retry.patience_s
+            if longer and not isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
                 retry.waited(time.monotonic() - began)
             self._leave(base)
             # One failure is nothing: an idle connection that the server closed ends like that.

@@ -41,7 +41,7 @@ func (t *Trainer) PublishDirectory(ctx context.Context, batch *Batch, directory 
 			return 0, err
 		}
 		manifest["directory"], manifest["files"] = whole, files
-		return t.send(ctx, call{message: manifest, limit: noLimit})
+		return t.send(ctx, call{message: manifest, limit: copyLimit})
 	})
 }
 

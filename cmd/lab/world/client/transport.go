@@ -27,8 +27,10 @@ const (
 	retryAfterMost = 30 * time.Second
 	connectLimit   = 10 * time.Second
 	callLimit      = 30 * time.Second
-	// noLimit is that of a call which may wait for any time. Patience begins when such a wait has ended.
-	noLimit time.Duration = math.MaxInt64
+	// noLimit is that of a call which may wait for any time, copyLimit that of a publish which names files. Patience begins when a
+	// wait has ended that may be longer than it.
+	noLimit   time.Duration = math.MaxInt64
+	copyLimit               = time.Hour
 	// PatienceDefault is how long a call waits for a control plane that does not answer, or is not ready.
 	PatienceDefault = 600 * time.Second
 )
@@ -281,7 +283,7 @@ func (t *Transport) do(ctx context.Context, c call) (*answer, error) {
 				return nil, failure
 			}
 		}
-		if c.limit == noLimit && (err == nil || !connecting(err)) {
+		if c.limit > again.patience && (err == nil || !connecting(err)) {
 			again.deadline = again.deadline.Add(time.Since(began))
 		}
 		t.leave(base)
@@ -300,6 +302,7 @@ func connecting(err error) bool {
 
 // retry keeps the pauses of one call.
 type retry struct {
+	patience  time.Duration
 	transport *Transport
 	deadline  time.Time
 	stop      *event
@@ -319,7 +322,7 @@ func (t *Transport) retry(c call) *retry {
 	if stop == nil {
 		stop = t.stopped
 	}
-	return &retry{transport: t, deadline: time.Now().Add(patience), stop: stop, pause: pauseFirst}
+	return &retry{transport: t, patience: patience, deadline: time.Now().Add(patience), stop: stop, pause: pauseFirst}
 }
 
 // refused notes a refusal. It reports whether the call may be tried again.
