@@ -68,13 +68,9 @@ func (c Code) Status() int {
 	return http.StatusInternalServerError
 }
 
-// Lasting reports whether the code is for good: to send the same again does not help.
+// Lasting reports whether the code is for good, by the state of things: to send the same again does not help.
 func (c Code) Lasting() bool {
-	switch c {
-	case CodeBusy, CodeInternal, CodeUnavailable, CodeDiskFull:
-		return false
-	}
-	return true
+	return c == CodeInvalid || c == CodeNotFound || c == CodeConflict || c == CodeExpired
 }
 
 // Refusal is an error that a client is told: the fault, its place, the expected value, the remedy.

@@ -221,12 +221,23 @@ func (e *Engine) Switch(ctx context.Context, version loop.Version, _ bool) error
 	return nil
 }
 
-// replaced says why another process may be in the place of this one by now, nil where none is.
+// replaced says why another process may be in the place of this one by now, nil where none is. It asks for as long as the switch
+// may take: nothing has changed yet.
 func (e *Engine) replaced(ctx context.Context) error {
 	if e.opt.Replaced == nil {
 		return nil
 	}
 	return e.opt.Replaced(ctx)
+}
+
+// askPatience is how long responses stand still, at most, for the answer that no other process is in the place of this one.
+const askPatience = 5 * time.Second
+
+// stillReplaced is replaced once more, where the process may have stood still since.
+func (e *Engine) stillReplaced(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
+	return e.replaced(ctx)
 }
 
 // change makes the server serve the loaded version. caps is nil where it is started for it.
@@ -290,7 +301,7 @@ func (e *Engine) changePaused(ctx context.Context, u Update, caps *Capabilities)
 	}
 	p := &pause{since: e.now(), over: make(chan struct{})}
 	e.pause.Store(p)
-	if err := e.replaced(ctx); err != nil { // it may have stood still since, and the server's weights are as before
+	if err := e.stillReplaced(ctx); err != nil { // the server's weights are as before
 		e.pause.Store(nil)
 		close(p.over)
 		return errors.Join(err, e.resume(ctx, caps))
@@ -347,10 +358,21 @@ func (e *Engine) stillPaused(ctx context.Context, caps *Capabilities) error {
 	return nil
 }
 
+// cutInPlace ends all responses, where no other process is in the place of this one before and after.
+func (e *Engine) cutInPlace(ctx context.Context) error {
+	if err := e.replaced(ctx); err != nil {
+		return err
+	}
+	if err := e.cut(ctx, haltCut); err != nil {
+		return err
+	}
+	return e.stillReplaced(ctx)
+}
+
 // changeCut switches a server that cannot pause, or takes an adapter: no response is under way meanwhile. A
 // request keeps the adapter that it began with, so that a pause would let it go on with the old one.
 func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) error {
-	if err := errors.Join(e.cut(ctx, haltCut), e.replaced(ctx)); err != nil {
+	if err := e.cutInPlace(ctx); err != nil {
 		return err
 	}
 	label, err := e.install(ctx, u, caps)
@@ -367,7 +389,7 @@ func (e *Engine) changeCut(ctx context.Context, u Update, caps *Capabilities) er
 
 // restart switches a server that takes new weights only when it starts.
 func (e *Engine) restart(ctx context.Context, u Update) error {
-	if err := errors.Join(e.cut(ctx, haltCut), e.replaced(ctx)); err != nil {
+	if err := e.cutInPlace(ctx); err != nil {
 		return err
 	}
 	restarter := e.opt.Dialect.(Restarter) // Validate has seen to it

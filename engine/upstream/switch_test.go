@@ -423,7 +423,7 @@ func TestASwitchOfAReplacedProcess(t *testing.T) {
 	for name, test := range map[string]struct {
 		pauses bool
 		from   int // the question that is answered so, and those behind it
-	}{"before the pause": {true, 1}, "behind the pause": {true, 2}, "behind a cut": {false, 1}} {
+	}{"before the pause": {true, 1}, "behind the pause": {true, 2}, "before a cut": {false, 1}, "behind a cut": {false, 2}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFakeServer(t)
 			f.caps.Pause = test.pauses

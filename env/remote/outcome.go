@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"time"
 
 	"github.com/headway-rl/headway/api/protocol"
 )
@@ -86,6 +87,9 @@ func (e *Dispatcher) Lasting(ctx context.Context, id string, err error) error {
 	return err
 }
 
+// askPatience is how long a call waits for the word that no other process is in the place of this one.
+const askPatience = 5 * time.Second
+
 // elsewhere refuses a call for now where another process may be in the place of this one. e.mu must not be held.
 func (e *Dispatcher) elsewhere(ctx context.Context, id string) error {
 	e.mu.Lock()
@@ -94,6 +98,8 @@ func (e *Dispatcher) elsewhere(ctx context.Context, id string) error {
 	if ended || e.opt.Replaced == nil {
 		return nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, askPatience)
+	defer cancel()
 	if why := e.opt.Replaced(ctx); why != nil {
 		return protocol.Refuse(protocol.CodeUnavailable, "rollout %.60q may go on at another process: %v", id, why).With("outcome", outcomeStopped.String())
 	}

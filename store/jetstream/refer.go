@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -255,11 +256,11 @@ func (s *Store) Refer(cell string, id port.RolloutID, text string) error {
 	if err := p.reach(r.newest()); err != nil {
 		return err
 	}
+	if err := p.checkTaken(id, &r); err != nil {
+		return err
+	}
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	if seq := p.taken(id, &r); seq > 0 {
-		return fmt.Errorf("%w: store: the reference %.200q names message %d, which has something else", port.ErrReference, text, seq)
-	}
 	if p.cells == nil {
 		p.cells = map[string]int64{}
 	}
@@ -292,15 +293,23 @@ func (r *reference) newest() (seq uint64) {
 	return slices.Max(seqs)
 }
 
-// reach returns once the stream is known to have a message, or to have had it. A ledger has all up to one that is noted.
+const (
+	// reachAhead is how many messages a reference may name behind those that the stream is known to have had: a ledger has all up to
+	// one that is noted. The stream's last is asked for so seldom, as all words of cells wait for the answer.
+	reachAhead = 1 << 16
+	// referPatience bounds a question to the stream.
+	referPatience = time.Second
+)
+
+// reach returns where a ledger may have all messages up to one.
 func (p *payloads) reach(seq uint64) error {
 	p.mutex.Lock()
 	known := p.last
 	p.mutex.Unlock()
-	if seq <= known {
+	if seq <= known+reachAhead {
 		return nil
 	}
-	try, cancel := context.WithTimeout(p.store.ctx, apiTimeout)
+	try, cancel := context.WithTimeout(p.store.ctx, referPatience)
 	defer cancel()
 	info, err := p.store.data.Info(try)
 	if err != nil {
@@ -309,10 +318,31 @@ func (p *payloads) reach(seq uint64) error {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.last = max(p.last, info.State.LastSeq)
-	if seq > p.last {
+	if seq > p.last+reachAhead {
 		return fmt.Errorf("%w: store: it names message %d, and the last is %d", port.ErrReference, seq, p.last)
 	}
 	return nil
+}
+
+// checkTaken refuses a reference that names a message of something else. A broker that has lost its end with its power gives numbers
+// out again: what the message says then counts, and not the ledger.
+func (p *payloads) checkTaken(id port.RolloutID, r *reference) error {
+	p.mutex.Lock()
+	seq := p.taken(id, r)
+	p.mutex.Unlock()
+	if seq == 0 {
+		return nil
+	}
+	try, cancel := context.WithTimeout(p.store.ctx, referPatience)
+	defer cancel()
+	m, err := p.store.leaderGet(try, p.store.names.data, seq)
+	switch {
+	case err != nil && !errors.Is(err, errNoMessage):
+		return fmt.Errorf("store: message %d of the payloads: %w", seq, err)
+	case err == nil && m.header.Get(headerCell) == cellText(r.cell, r.incarnation):
+		return nil
+	}
+	return fmt.Errorf("%w: store: the reference %.200q names message %d, which has something else", port.ErrReference, r, seq)
 }
 
 // taken returns a message that a reference of an attempt names and that is needed for something else, 0 for none. p.mutex must be

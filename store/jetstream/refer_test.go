@@ -169,7 +169,7 @@ func TestReferencesOfOthers(t *testing.T) {
 		"the writer's payload":    func(r *reference) { r.seqs[0] = s.payloads.groups[3][0].seqs[0] },
 		"another cell's rows":     func(r *reference) { r.blobs[0].seqs[1] = s.payloads.blobs.groups[2][0].seqs[0] },
 		"a payload as rows":       func(r *reference) { r.blobs[0].seqs = s.payloads.groups[2][0].seqs },
-		"a message to come":       func(r *reference) { r.seqs[0] += 1 },
+		"a message to come":       func(r *reference) { r.seqs[0] += 2 * reachAhead },
 		"a message of next year":  func(r *reference) { r.blobs[0].seqs[0] = 1 << 60 },
 		"a payload of a terabyte": func(r *reference) { r.contents.items[0].size = 1 << 40 },
 		"rows of a terabyte":      func(r *reference) { r.blobs[0].size, r.blobs[0].limit = 1<<40, 1<<39 },

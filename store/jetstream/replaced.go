@@ -24,6 +24,13 @@ func (f *followed) set(seq uint64, over error) {
 	}
 }
 
+// ended reports whether the log is followed no longer.
+func (f *followed) ended() bool {
+	f.mutex.Lock()
+	defer f.mutex.Unlock()
+	return f.over != nil
+}
+
 // reach waits until a message was handed over. The error says why none will be.
 func (f *followed) reach(ctx context.Context, seq uint64) error {
 	for {
@@ -97,15 +104,18 @@ func (s *shared) run() {
 }
 
 // Replaced says why another process of the cell may be in the place of this one. It asks the leader of the log for its end, and waits
-// until all up to there is followed. A process does nothing before the log has its hello. Replaced waits up to apiTimeout. Calls at
-// the same time share a question.
+// until all up to there is followed. A process does nothing before the log has its hello. Replaced asks until there is an answer, or
+// the context ends. Calls at the same time share a question.
 func (l *Link) Replaced(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, apiTimeout)
-	defer cancel()
-	if err := l.newest.answer(ctx); err != nil {
-		return fmt.Errorf("store: cell %s may have another process: %w", l.cell, err)
+	for {
+		err := l.newest.answer(ctx)
+		if err == nil {
+			return nil
+		}
+		if l.followed.ended() || !l.store.pause(ctx, retryWait) {
+			return fmt.Errorf("store: cell %s may have another process: %w", l.cell, err)
+		}
 	}
-	return nil
 }
 
 // reachEnd waits until all is followed that the log has now.
