@@ -88,16 +88,20 @@ func (e *expiry) overdue() {
 		if at, known := e.latestRecovery(); known && at > heard { // the next process may have been absent all the while
 			heard, allowed = at, allowed+graceMost
 		}
+		grace := int64(0) // of an outage that was over when it was heard last
 		for _, o := range e.outages {
 			to := o.to
 			if o.kind == "full" { // what could not be written is tried again later
 				to += writtenAgain
 			}
+			if o.keeps() && to <= heard {
+				grace = max(grace, to+min(to-o.from, graceMost)+2*second-heard)
+			}
 			if during := min(to, end) - max(o.from, heard); o.keeps() && during > 0 {
 				allowed += during + min(during+2*second, graceMost+2*second)
 			}
 		}
-		if silent := end - heard; silent > allowed {
+		if silent := end - heard; silent > allowed+grace {
 			e.fail(RuleExpired, g.line, "the claim of %v by %s goes on at the end, %.3f s after it was heard of, and lasts %g s", id, g.worker, seconds(silent), g.deadlineS)
 		}
 	}
