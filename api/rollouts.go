@@ -70,15 +70,12 @@ func rolloutCall[Request, Reply any](s *Server, call func(Rollouts, context.Cont
 		if err := readJSON(r, &req); err != nil {
 			return err
 		}
+		var reply Reply
 		id, secret := r.PathValue("id"), secretOf(&req)
-		if err := s.keys.check(id, *secret); err != nil {
-			return port.Lasting(r.Context(), id, err)
+		if err = s.keys.check(id, *secret); err == nil {
+			*secret = ""
+			reply, err = call(port, r.Context(), id, req)
 		}
-		*secret = ""
-		reply, err := call(port, r.Context(), id, req)
-		if err != nil {
-			return port.Lasting(r.Context(), id, err)
-		}
-		return writeJSON(w, reply)
+		return writeReply(w, reply, port.Lasting(r.Context(), id, err))
 	}
 }

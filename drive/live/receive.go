@@ -62,7 +62,8 @@ func (r *Runtime) enginesOf(number int) (all []int) {
 }
 
 // Receive takes an event that a cell in another process has said, from any goroutine. It waits until the run has begun. The
-// event counts once, however often it comes. An error is a *cell.Refusal, or says that the run has ended or that its store does not answer.
+// event counts once, however often it comes. An error is a *cell.Refusal, or says that the run has ended or that its store does not
+// answer.
 func (r *Runtime) Receive(ev *cell.Event) error {
 	select {
 	case <-r.hearing:

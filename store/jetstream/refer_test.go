@@ -196,6 +196,13 @@ func TestReferencesOfOthers(t *testing.T) {
 	}
 }
 
+// sized is the sample of a group whose response has so many bytes.
+func sized(group loop.GroupID, bytes int) port.Sample {
+	sample := storetest.Sample(port.RolloutID{Group: group, Attempt: 1}, 5)
+	sample.Response = strings.Repeat("x", bytes)
+	return sample
+}
+
 // TestPutReferredWithoutRoom: a stream that is full is said in the store's own word. What is forgotten there is removed by itself,
 // little as it is and behind payloads that live, so that the next finds room.
 func TestPutReferredWithoutRoom(t *testing.T) {
@@ -203,11 +210,6 @@ func TestPutReferredWithoutRoom(t *testing.T) {
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
-	sized := func(group loop.GroupID, bytes int) port.Sample {
-		sample := storetest.Sample(port.RolloutID{Group: group, Attempt: 1}, 5)
-		sample.Response = strings.Repeat("x", bytes)
-		return sample
-	}
 	refer(t, s, l, sized(1, 2500<<10))
 	refer(t, s, l, sized(2, 700<<10))
 	last := sized(3, 1200<<10)
@@ -231,11 +233,6 @@ func TestPartOfAPayloadWithoutRoom(t *testing.T) {
 	s := open(t, o)
 	begin(t, s)
 	l := openCell(t, o, "b")
-	sized := func(group loop.GroupID, bytes int) port.Sample {
-		sample := storetest.Sample(port.RolloutID{Group: group, Attempt: 1}, 5)
-		sample.Response = strings.Repeat("x", bytes)
-		return sample
-	}
 	refer(t, s, l, sized(1, 2600<<10))
 	before := messages(t, s)
 	late, givenUp := sized(2, 1900<<10), sized(3, 1900<<10)
