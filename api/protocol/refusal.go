@@ -70,7 +70,7 @@ func (c Code) Status() int {
 
 // Lasting reports whether the code is for good, by the state of things: to send the same again does not help.
 func (c Code) Lasting() bool {
-	return c == CodeInvalid || c == CodeNotFound || c == CodeConflict || c == CodeExpired
+	return c == CodeInvalid || c == CodeNotFound || c == CodeConflict || c == CodeExpired || c == CodeTooLarge
 }
 
 // Refusal is an error that a client is told: the fault, its place, the expected value, the remedy.

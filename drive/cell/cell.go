@@ -209,7 +209,7 @@ func (c *Cell) logged(id port.RolloutID, counted bool) {
 	if p == nil {
 		return
 	}
-	if c.acks != nil && p.returned {
+	if c.acks != nil {
 		c.acks.Logged(id, counted)
 	}
 	p.cancel()

@@ -238,6 +238,9 @@ func (s *shadow) aborts(m *shadowed) {
 		s.wants("rollout-aborted %v", m.id)
 		s.posted[m.id] = true
 	}
+	if m.parked {
+		s.wants("logged %v false", m.id)
+	}
 	m.parked, m.ended = false, true
 }
 
@@ -245,6 +248,7 @@ func (s *shadow) aborts(m *shadowed) {
 func (s *shadow) expect(e *Entry, lost []int32, resumesLost, replay bool) {
 	ev := &e.Event
 	m := s.last(ev.Group, ev.Sample, ev.Attempt)
+	counted := ev.Mark != loop.MarkPruned && !e.Discarded
 	switch {
 	case !m.plays():
 	case ev.Kind == loop.RolloutInterrupted: // by its engine
@@ -259,12 +263,8 @@ func (s *shadow) expect(e *Entry, lost []int32, resumesLost, replay bool) {
 		s.wants("%v %v", ev.Kind, m.id)
 		if ev.Kind == loop.RolloutFailed {
 			end <- errors.New("it fails")
-		} else {
-			end <- nil
-			counted := ev.Mark != loop.MarkPruned && !e.Discarded
-			if s.wants("logged %v %v", m.id, counted); !counted {
-				s.wants("discard %v", m.id)
-			}
+		} else if end <- nil; !counted {
+			s.wants("discard %v", m.id)
 		}
 	}
 	switch ev.Kind {
@@ -272,6 +272,9 @@ func (s *shadow) expect(e *Entry, lost []int32, resumesLost, replay bool) {
 		id := port.RolloutID{Group: ev.Group, Sample: ev.Sample, Attempt: ev.Attempt}
 		if s.posted[id] && !s.groups[id.Group] { // its abort came when it had ended
 			s.wants("forget %d", id.Group)
+		}
+		if s.posted[id] {
+			s.wants("logged %v %v", id, ev.Kind == loop.RolloutScored && counted)
 		}
 		delete(s.posted, id)
 	}

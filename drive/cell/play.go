@@ -21,12 +21,11 @@ func (c *Cell) play(p *rollout) {
 	}
 	if !p.end() {
 		p.cancel()
-		if err == nil && c.acks != nil && c.ctx.Err() == nil {
+		if c.acks != nil && c.ctx.Err() == nil {
 			c.acks.Logged(p.task.ID, false)
 		}
 		return
 	}
-	p.returned = err == nil
 	s.GenerateNS, s.EnvironmentNS = p.generateNS, environmentNS
 	c.conclude(p, &s, err)
 }

@@ -76,8 +76,8 @@ type rollout struct {
 	side sideRows
 	// scores are the channels that the scorer has said.
 	scores []string
-	// returned: Play returned without an error, and somebody may wait to hear of it. stored: the payload is in the store.
-	returned, stored bool
+	// stored: the payload is in the store.
+	stored bool
 }
 
 func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, out *outbox) *rollout {

@@ -297,11 +297,11 @@ func (s *Share) sample(ctx context.Context, version loop.Version, t Try) (port.S
 	}
 	defer s.release(engine)
 	got, err := s.opt.Environment.Play(ctx, task, &besideSampler{engine: engine, id: id})
+	if acks, ok := port.As[port.Acknowledger](s.opt.Environment); ok { // an evaluation's attempts are not in the log
+		acks.Logged(id, err == nil)
+	}
 	if err != nil {
 		return got, err
-	}
-	if acks, ok := port.As[port.Acknowledger](s.opt.Environment); ok {
-		acks.Logged(id, true)
 	}
 	return got, checkSample(&got, id)
 }

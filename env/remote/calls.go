@@ -110,7 +110,7 @@ func (e *Dispatcher) Touch(ctx context.Context, id string, req protocol.TouchReq
 	e.mu.Unlock()
 	switch {
 	case unwanted:
-		return protocol.TouchReply{}, e.elsewhere(ctx, id)
+		return protocol.TouchReply{}, e.goesOn(ctx, id)
 	case err != nil:
 		return protocol.TouchReply{}, err
 	}
@@ -132,7 +132,7 @@ func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishR
 	defer e.mu.Unlock()
 	s, was, err := e.enter(id, req.Worker)
 	if was != nil && was.kind == outcomeFinished && was.worker == req.Worker {
-		return was.finished(id, answerOf(&req))
+		return e.finished(ctx, was, id, answerOf(&req))
 	}
 	if err != nil {
 		return protocol.FinishReply{}, err
@@ -154,7 +154,7 @@ func (e *Dispatcher) Finish(ctx context.Context, id string, req protocol.FinishR
 	}
 	switch {
 	case s.state == stateEnded && s.outcome.kind == outcomeFinished:
-		return s.outcome.finished(id, answerOf(&req))
+		return e.finished(ctx, &s.outcome, id, answerOf(&req))
 	case s.state == stateEnded:
 		return protocol.FinishReply{}, e.refusal(&s.outcome, id)
 	case e.overErr != nil:
@@ -183,12 +183,16 @@ func sampledHash(req *protocol.FinishRequest) (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// finished answers a call to finish with what the first one was answered with.
-func (o *outcome) finished(id string, again answer) (protocol.FinishReply, error) {
+// finished answers a call to finish with what the first one was answered with. e.mu must be held, and is.
+func (e *Dispatcher) finished(ctx context.Context, o *outcome, id string, again answer) (protocol.FinishReply, error) {
 	if o.answer != again {
 		return protocol.FinishReply{}, protocol.Refuse(protocol.CodeConflict, "rollout %s was finished before, with other words: send the same reward and tokens again, or nothing", id)
 	}
-	return protocol.FinishReply{Counted: o.counted}, nil
+	logged := o.logged
+	e.mu.Unlock()
+	err := e.awaitLogged(ctx, logged)
+	e.mu.Lock()
+	return protocol.FinishReply{Counted: o.counted}, err
 }
 
 // failedBytesMax bounds what is kept of a worker's words for a failure.
@@ -221,7 +225,7 @@ func (e *Dispatcher) accept(s *session, req *protocol.FinishRequest) error {
 	if req.Failed != "" {
 		s.err = fmt.Errorf("env/remote: worker %s failed %s: %w", s.worker, s.id, failure(req))
 		s.answer = answerOf(req)
-		e.end(s, outcome{kind: outcomeFinished})
+		e.fail(s, outcome{kind: outcomeFinished})
 		return nil
 	}
 	r := s.record

@@ -241,7 +241,7 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 		e.giveUp(s, fmt.Errorf("env/remote: %s: %w", s.id, context.Cause(ctx)))
 	case err != nil:
 		s.err = fmt.Errorf("env/remote: sampling %s: %w", s.id, err)
-		e.end(s, outcome{kind: outcomeBroken, reason: err.Error()})
+		e.fail(s, outcome{kind: outcomeBroken, reason: err.Error()})
 	default:
 		s.record.sampled(t, g)
 		if t.numbered() {
@@ -255,13 +255,16 @@ func (e *Dispatcher) sampled(ctx context.Context, s *session, t *turn, g *port.G
 	}
 }
 
-// Logged implements port.Acknowledger: a rollout's end is in the log. The worker that
-// finished it is answered now. It does not block.
+// Logged implements port.Acknowledger: a rollout's end is in the log. Calls that wait for that are answered now. It does not block.
 func (e *Dispatcher) Logged(id port.RolloutID, counted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {
 		e.end(s, outcome{kind: outcomeFinished, counted: counted})
+	}
+	if was := e.past.find(claimID(id)); was != nil && was.logged != nil {
+		close(was.logged)
+		was.logged = nil
 	}
 	if e.opt.Turns != nil {
 		e.opt.Turns.DropTurns(id)

@@ -139,6 +139,7 @@ func TestMemory(t *testing.T) {
 			go func() {
 				defer close(done)
 				e.Play(t.Context(), port.RolloutRequest{ID: task}, &slot{})
+				e.Logged(task, false)
 			}()
 			synctest.Wait()
 			c := claim(t, e, "w")
@@ -230,6 +231,76 @@ func TestGivenUp(t *testing.T) {
 				}
 				p.cancel()
 				<-p.done
+			})
+		})
+	}
+}
+
+// TestUnlogged: nobody is told for good of a failure that the log does not have, since the next process may go on with the rollout.
+func TestUnlogged(t *testing.T) {
+	for name, after := range map[string]struct {
+		do       func(e *Dispatcher, id port.RolloutID)
+		code     protocol.Code
+		answered bool
+	}{
+		"logged": {func(e *Dispatcher, id port.RolloutID) { e.Logged(id, false) }, protocol.CodeExpired, true},
+		"ended":  {func(e *Dispatcher, _ port.RolloutID) { e.EndRun() }, protocol.CodeExpired, true},
+		"closed": {func(e *Dispatcher, _ port.RolloutID) { e.Close() }, protocol.CodeUnavailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				e := open(t, nil)
+				broken, failed, silent := play(t, e, id(1, 0, 1)), play(t, e, id(2, 0, 1)), play(t, e, id(3, 0, 1))
+				all := []*played{broken, failed, silent}
+				b, f, s := claim(t, e, "w"), claim(t, e, "w"), claim(t, e, "w")
+				for _, p := range all {
+					p.unlogged = true
+				}
+				finish := func() (protocol.FinishReply, error) {
+					return e.Finish(t.Context(), f.ID, protocol.FinishRequest{Worker: "w", Failed: "no"})
+				}
+				touch := func(id string) (protocol.TouchReply, error) {
+					reply, err := e.Touch(t.Context(), id, protocol.TouchRequest{Worker: "w"})
+					return reply, e.Lasting(t.Context(), id, err)
+				}
+				sampled := func() error {
+					_, err := e.Sample(t.Context(), b.ID, protocol.SampleRequest{Worker: "w", Prompt: []int32{20}, MaxTokens: 4})
+					return e.Lasting(t.Context(), b.ID, err)
+				}
+				broken.slot.err = errors.New("no GPU")
+				refused(t, sampled(), protocol.CodeUnavailable, "the log does not have that yet")
+				var finishing sync.WaitGroup
+				var reply protocol.FinishReply
+				var err error
+				finishing.Go(func() { reply, err = finish() })
+				time.Sleep(ttl) // of the claim that nobody names, for a time in which the log takes nothing
+				for _, p := range all {
+					<-p.done
+				}
+				for _, claim := range []protocol.Claim{b, s} {
+					_, err := touch(claim.ID)
+					refused(t, err, protocol.CodeUnavailable, "the log does not have that yet")
+				}
+				synctest.Wait()
+				if reply, late := touch(f.ID); late == nil || err != nil {
+					t.Errorf("a failure that is not logged: %+v, %v; finished by %v", reply, late, err)
+				}
+				for i := range all {
+					after.do(e, id(loop.GroupID(i+1), 0, 1))
+				}
+				finishing.Wait()
+				if (err == nil) != after.answered || reply.Counted {
+					t.Errorf("%+v, %v", reply, err)
+				}
+				if again, err := finish(); (err == nil) != after.answered || again != reply {
+					t.Errorf("finished again: %+v, %v", again, err)
+				}
+				refused(t, sampled(), after.code, "")
+				_, err = touch(s.ID)
+				refused(t, err, after.code, "")
+				if reply, err := touch(b.ID); (err == nil) != after.answered || reply.Wanted {
+					t.Errorf("%+v, %v", reply, err)
+				}
 			})
 		})
 	}

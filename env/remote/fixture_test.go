@@ -96,6 +96,15 @@ type played struct {
 	done   chan struct{}
 	sample port.Sample
 	err    error
+	// unlogged: the log does not take the failure.
+	unlogged bool
+}
+
+// log says that a failure is in the log.
+func (p *played) log(e *Dispatcher, id port.RolloutID) {
+	if !p.unlogged {
+		e.Logged(id, false)
+	}
 }
 
 func open(t *testing.T, change func(*Options)) *Dispatcher {
@@ -122,6 +131,9 @@ func play(t *testing.T, e *Dispatcher, id port.RolloutID) *played {
 	go func() {
 		defer close(p.done)
 		p.sample, p.err = e.Play(ctx, port.RolloutRequest{ID: id, Level: 2}, p.slot)
+		if p.err != nil && ctx.Err() == nil {
+			p.log(e, id)
+		}
 	}()
 	synctest.Wait()
 	return p

@@ -58,6 +58,9 @@ func (h *history) runtime(group loop.GroupID) {
 			h.mu.Unlock()
 			h.env.Logged(task, counts)
 		}
+		if err != nil {
+			h.env.Logged(task, false)
+		}
 		cancel()
 		if err == nil || errors.Is(err, context.Canceled) && h.draw(2) == 0 {
 			return

@@ -44,6 +44,8 @@ type outcome struct {
 	counted bool
 	answer  answer
 	reason  string
+	// logged is closed once the log has an end that began here, nil where it has.
+	logged chan struct{}
 }
 
 // refusal says what happened to somebody who comes too late.
@@ -78,30 +80,60 @@ func (e *Dispatcher) stops(o *outcome) bool {
 // runEnded reports whether there will be no rollouts any more. e.mu must be held.
 func (e *Dispatcher) runEnded() bool { return errors.Is(e.claimErr, protocol.ErrRunEnded) }
 
-// Lasting returns the error of a call that names a rollout. Where that is for good, it asks whether another process may be in the
-// place of this one. The run knows nothing of a rollout's end here then, and the call is refused for now. Lasting may wait.
+// Lasting returns the error of a call that names a rollout. Where that is for good, the rollout's end must be in the log, and no
+// other process may be in the place of this one. Else the run may go on with the rollout, and the call is refused for now. Lasting
+// may wait.
 func (e *Dispatcher) Lasting(ctx context.Context, id string, err error) error {
 	if refusal, refused := errors.AsType[*protocol.Refusal](err); refused && refusal.Code.Lasting() {
-		return cmp.Or(e.elsewhere(ctx, id), err)
+		return cmp.Or(e.goesOn(ctx, id), err)
 	}
 	return err
 }
 
-// askPatience is how long a call waits for the word that no other process is in the place of this one.
+// askPatience is how long a call waits for the word that the run does not go on with a rollout.
 const askPatience = 5 * time.Second
 
-// elsewhere refuses a call for now where another process may be in the place of this one. e.mu must not be held.
-func (e *Dispatcher) elsewhere(ctx context.Context, id string) error {
+// goesOn refuses a call for now where the run may go on with a rollout that has ended here. e.mu must not be held.
+func (e *Dispatcher) goesOn(ctx context.Context, id string) error {
 	e.mu.Lock()
 	ended := e.runEnded()
+	var logged chan struct{}
+	if was := e.past.find(id); was != nil {
+		logged = was.logged
+	}
 	e.mu.Unlock()
-	if ended || e.opt.Replaced == nil {
+	if ended {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
+	if e.awaitLogged(ctx, logged) != nil {
+		return protocol.Refuse(protocol.CodeUnavailable, "rollout %.60q has ended here, and the log does not have that yet: call again", id).With("outcome", outcomeUnlogged.String())
+	}
+	if e.opt.Replaced == nil {
+		return nil
+	}
 	if why := e.opt.Replaced(ctx); why != nil {
 		return protocol.Refuse(protocol.CodeUnavailable, "rollout %.60q may go on at another process: %v", id, why).With("outcome", outcomeStopped.String())
+	}
+	return nil
+}
+
+// awaitLogged waits until the log has an end that began here, or the run is over. e.mu must not be held.
+func (e *Dispatcher) awaitLogged(ctx context.Context, logged <-chan struct{}) error {
+	if logged == nil {
+		return nil
+	}
+	select {
+	case <-logged:
+	case <-e.over:
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if !e.runEnded() {
+			return e.overErr
+		}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	return nil
 }

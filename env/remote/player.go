@@ -61,5 +61,5 @@ func (e *Dispatcher) Forsake(id string, why error) {
 // forsake ends a rollout that a restart has ended. e.mu must be held.
 func (e *Dispatcher) forsake(s *session, why error) {
 	s.err = fmt.Errorf("env/remote: %w: %s: %w", port.ErrUnkept, s.id, why)
-	e.end(s, outcome{kind: outcomeUnkept, reason: why.Error()})
+	e.fail(s, outcome{kind: outcomeUnkept, reason: why.Error()})
 }

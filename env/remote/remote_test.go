@@ -129,9 +129,14 @@ func TestStartOrder(t *testing.T) {
 			t.Errorf("who had waited got %+v", waited)
 		}
 		failed := claim(t, e, "w")
-		if _, err := e.Finish(t.Context(), failed.ID, protocol.FinishRequest{Worker: "w", Failed: "no"}); err != nil {
-			t.Error(err)
-		}
+		var finishing sync.WaitGroup
+		finishing.Go(func() {
+			if _, err := e.Finish(t.Context(), failed.ID, protocol.FinishRequest{Worker: "w", Failed: "no"}); err != nil {
+				t.Error(err)
+			}
+		})
+		defer finishing.Wait()
+		synctest.Wait()
 		var all []*played
 		for _, rollout := range slices.Backward(order) {
 			all = append(all, play(t, e, rollout))

@@ -82,7 +82,7 @@ func (e *Dispatcher) overflow(s *session, own int64) error {
 		s.record.size, len(s.record.branches), own, e.opt.RolloutBytesMax, BoundRollout)
 	e.room.overflowed++
 	s.err = fmt.Errorf("env/remote: %s was ended: %s", s.id, reason)
-	e.end(s, outcome{kind: outcomeOverflow, reason: reason})
+	e.fail(s, outcome{kind: outcomeOverflow, reason: reason})
 	return e.refusal(&s.outcome, s.id)
 }
 

@@ -202,7 +202,7 @@ func (e *Dispatcher) expire(s *session, now int64) {
 	}
 	s.err = timeout(fmt.Sprintf("env/remote: the claim of %s has expired: for %v no call named it, and server.claim_s is %v; worker %s holds it, %s",
 		s.id, unused, e.opt.ClaimTTL, s.worker, why))
-	e.end(s, outcome{kind: outcomeExpired, reason: fmt.Sprintf("no call named it for %v", e.opt.ClaimTTL)})
+	e.fail(s, outcome{kind: outcomeExpired, reason: fmt.Sprintf("no call named it for %v", e.opt.ClaimTTL)})
 }
 
 // timeout is the error of a rollout that took too long: the runtime tells it by being
@@ -213,6 +213,12 @@ func (t timeout) Error() string { return string(t) }
 
 // Is reports whether target is what the runtime knows a timeout by.
 func (timeout) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// fail ends a session whose Play returns an error. The run may go on with it until the log has that.
+func (e *Dispatcher) fail(s *session, o outcome) {
+	o.logged = make(chan struct{})
+	e.end(s, o)
+}
 
 // end ends a session. Only the first end counts.
 func (e *Dispatcher) end(s *session, o outcome) {

@@ -236,7 +236,7 @@ type Starter interface {
 
 // Acknowledger is implemented by environments that owe somebody word of a rollout.
 type Acknowledger interface {
-	// Logged is called once for every Play that returned without an error. It is called after the end of that attempt
+	// Logged is called once for every Play that returned, with an error or without. It is called after the end of that attempt
 	// and everything before it are in the event log. Store.Append has then returned for its RolloutScored,
 	// RolloutFailed or RolloutAborted. The flag counted says that the loop took it as the score of an attempt that
 	// counts; such a score's payload is durable as well. An attempt that the loop gave up while it stood interrupted
