@@ -43,6 +43,8 @@ type counting struct {
 
 func (c *counting) Ended(string) (<-chan struct{}, error) { return nil, nil }
 
+func (c *counting) Hold(string) func() { return func() {} }
+
 func (c *counting) Lasting(_ context.Context, _ string, err error) error { return err }
 
 func (c *counting) Turn(_ context.Context, _ string, _ protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error) {

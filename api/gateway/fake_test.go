@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headway-rl/headway/api/calls"
@@ -57,6 +58,8 @@ type port struct {
 	records  []record
 	begun    int
 	ended    chan struct{}
+	// held counts calls that hold their claim.
+	held atomic.Int32
 	// replaced, if not nil, takes the place of every error.
 	replaced error
 	// running counts turns that have not returned.
@@ -65,6 +68,11 @@ type port struct {
 
 func newPort(play func(n int, req protocol.TurnRequest) response) *port {
 	return &port{play: play, ended: make(chan struct{})}
+}
+
+func (p *port) Hold(string) (release func()) {
+	p.held.Add(1)
+	return func() { p.held.Add(-1) }
 }
 
 func (p *port) Lasting(_ context.Context, id string, err error) error {

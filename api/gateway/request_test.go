@@ -268,12 +268,20 @@ func TestWithoutTemplates(t *testing.T) {
 func TestTemplateFails(t *testing.T) {
 	h := newHouse(t, always(says("abc")))
 	h.template.fails = errors.New("connection refused")
+	h.template.rendering = func() {
+		if h.port.held.Load() != 1 {
+			t.Error("a claim may run out while its chat waits to be rendered")
+		}
+	}
 	for path, body := range map[string]string{"/v1/completions": `{"prompt":"x"}`, "/v1/chat/completions": `{"messages":[{"role":"user","content":"x"}]}`} {
 		if w := h.post(path, body); w.Code != 503 || w.Header().Get("X-Should-Retry") != "true" {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
-	h.template.fails = nil
+	h.template.fails, h.template.rendering = nil, nil
+	if h.port.held.Load() != 0 {
+		t.Error("a claim is held beyond the call")
+	}
 	if w := h.post("/v1/chat/completions", `{"messages":[{"role":"user","content":"x"}]}`); w.Code != 200 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}

@@ -67,6 +67,8 @@ func decodeIDs(ids []int32) string {
 
 // reference renders chats like ChatML, with a little of what real templates do beside.
 type reference struct {
+	// rendering, if not nil, is called by each render.
+	rendering func()
 	// forgetful leaves out the thinking of earlier answers.
 	forgetful bool
 	// blank puts an empty block of thinking before the last answer that has none, as long as no user
@@ -151,6 +153,9 @@ var opening = append([]int32{imStart}, encode("assistant\n")...)
 
 func (t *reference) Render(ctx context.Context, messages, tools []byte, generation bool) ([]int32, error) {
 	t.count("render")
+	if t.rendering != nil {
+		t.rendering()
+	}
 	t.mu.Lock()
 	t.last = string(messages)
 	t.mu.Unlock()

@@ -69,6 +69,8 @@ type saying struct {
 
 func (*saying) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
+func (*saying) Hold(string) func() { return func() {} }
+
 func (*saying) Lasting(_ context.Context, _ string, err error) error { return err }
 
 func (s *saying) Turn(context.Context, string, protocol.TurnRequest, func(protocol.TurnDelta)) (protocol.TurnReply, error) {

@@ -60,6 +60,8 @@ type oneWord struct{ branches int }
 
 func (*oneWord) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
+func (*oneWord) Hold(string) func() { return func() {} }
+
 func (*oneWord) Lasting(_ context.Context, _ string, err error) error { return err }
 
 func (o *oneWord) Turn(_ context.Context, _ string, _ protocol.TurnRequest, _ func(protocol.TurnDelta)) (protocol.TurnReply, error) {

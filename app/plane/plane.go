@@ -146,6 +146,9 @@ func (p *Plane) Serve(ctx context.Context, cancel context.CancelCauseFunc, print
 		p.farewell(ctx, drained)
 	} else {
 		p.setState(stateFailed)
+		if p.Workers != nil {
+			p.Workers.Close() // its calls need not wait for the log any more
+		}
 	}
 	stopHTTP()
 	return errors.Join(err, <-serving, p.summary(err, print))

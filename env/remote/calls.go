@@ -106,9 +106,12 @@ func (e *Dispatcher) Touch(ctx context.Context, id string, req protocol.TouchReq
 	if err == nil {
 		e.leave(s)
 	}
-	unwanted := was != nil && was.worker == req.Worker && was.kind != outcomeExpired && !e.stops(was)
+	own := was != nil && was.worker == req.Worker
+	finishing := own && was.kind == outcomeFinished && e.unlogged[id] != nil && e.overErr == nil // whose caller waits for its answer
+	unwanted := own && was.kind != outcomeExpired && !e.stops(was)
 	e.mu.Unlock()
 	switch {
+	case finishing:
 	case unwanted:
 		return protocol.TouchReply{}, e.goesOn(ctx, id)
 	case err != nil:
@@ -188,7 +191,7 @@ func (e *Dispatcher) finished(ctx context.Context, o *outcome, id string, again 
 	if o.answer != again {
 		return protocol.FinishReply{}, protocol.Refuse(protocol.CodeConflict, "rollout %s was finished before, with other words: send the same reward and tokens again, or nothing", id)
 	}
-	logged := o.logged
+	logged := e.unlogged[id]
 	e.mu.Unlock()
 	err := e.awaitLogged(ctx, logged)
 	e.mu.Lock()

@@ -82,10 +82,12 @@ type Dispatcher struct {
 	started map[port.RolloutID]*session
 	waiters *list.List
 	past    past
-	workers workers
-	claimed int
-	numbers int64 // of rollouts that were offered
-	room    room
+	// unlogged has the failures that the log does not have yet, by the id of the claim; each is closed once it has.
+	unlogged map[string]chan struct{}
+	workers  workers
+	claimed  int
+	numbers  int64 // of rollouts that were offered
+	room     room
 	// restoring has a mutex of its own.
 	restoring restoring
 	// claimErr, once set, answers every claim; noClaims is closed with it.
@@ -121,7 +123,7 @@ func New(opt Options) (*Dispatcher, error) {
 	opt.withRoom()
 	return &Dispatcher{
 		opt: opt, sessions: make(map[string]*session), latest: make(map[sampleKey]*session), started: make(map[port.RolloutID]*session),
-		offers: list.New(), waiters: list.New(), past: newPast(), workers: newWorkers(),
+		offers: list.New(), waiters: list.New(), past: newPast(), unlogged: make(map[string]chan struct{}), workers: newWorkers(),
 		noClaims: make(chan struct{}), over: make(chan struct{}), restoring: restoring{slots: make(chan struct{}, restoringMost)},
 	}, nil
 }
@@ -262,9 +264,9 @@ func (e *Dispatcher) Logged(id port.RolloutID, counted bool) {
 	if s := e.sessions[claimID(id)]; s != nil && s.state == stateReturned {
 		e.end(s, outcome{kind: outcomeFinished, counted: counted})
 	}
-	if was := e.past.find(claimID(id)); was != nil && was.logged != nil {
-		close(was.logged)
-		was.logged = nil
+	if logged := e.unlogged[claimID(id)]; logged != nil {
+		close(logged)
+		delete(e.unlogged, claimID(id))
 	}
 	if e.opt.Turns != nil {
 		e.opt.Turns.DropTurns(id)

@@ -282,8 +282,8 @@ func TestUnlogged(t *testing.T) {
 					refused(t, err, protocol.CodeUnavailable, "the log does not have that yet")
 				}
 				synctest.Wait()
-				if reply, late := touch(f.ID); late == nil || err != nil {
-					t.Errorf("a failure that is not logged: %+v, %v; finished by %v", reply, late, err)
+				if said, late := touch(f.ID); late != nil || !said.Wanted || err != nil || reply != (protocol.FinishReply{}) {
+					t.Errorf("a failure that is not logged: %+v, %v; finished with %+v, %v", said, late, reply, err)
 				}
 				for i := range all {
 					after.do(e, id(loop.GroupID(i+1), 0, 1))
@@ -298,6 +298,9 @@ func TestUnlogged(t *testing.T) {
 				refused(t, sampled(), after.code, "")
 				_, err = touch(s.ID)
 				refused(t, err, after.code, "")
+				if after.code == protocol.CodeExpired && len(e.unlogged) > 0 && !e.runEnded() {
+					t.Errorf("left: %v", e.unlogged)
+				}
 				if reply, err := touch(b.ID); (err == nil) != after.answered || reply.Wanted {
 					t.Errorf("%+v, %v", reply, err)
 				}

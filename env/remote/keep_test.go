@@ -30,6 +30,8 @@ type shelf struct {
 	unkeeping chan struct{}
 	stuck     error
 	late      bool
+	// unread is the error of who reads.
+	unread error
 }
 
 func newShelf() *shelf { return &shelf{all: map[port.RolloutID][][]byte{}} }
@@ -62,6 +64,9 @@ func (s *shelf) KeptTurns(id port.RolloutID) int {
 func (s *shelf) ReadTurns(id port.RolloutID) ([][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unread != nil {
+		return nil, s.unread
+	}
 	return slices.Clone(s.all[id]), nil
 }
 
@@ -110,6 +115,31 @@ func again(t *testing.T, e *Dispatcher, id port.RolloutID) (*played, port.Progre
 	p := play(t, e, id)
 	p.slot.asked = make([]port.SampleRequest, progress.Turns) // whose responses are a function of the turn
 	return p, progress
+}
+
+// TestRestoreFails: where a process cannot read the turns of a rollout, the next may. So its worker is refused for now until
+// the log has that the rollout is tried again.
+func TestRestoreFails(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		play(t, e, id(1, 0, 2))
+		c := claim(t, e, "w")
+		ask(t, e, c.ID, 20)
+		e.Close()
+		kept.unread = errors.New("the disk is full")
+		e = open(t, keeping(kept))
+		task := port.RolloutRequest{ID: id(1, 0, 2)}
+		e.Restoring(task)
+		e.Restore(task)
+		touch := func() error {
+			_, err := e.Touch(t.Context(), c.ID, protocol.TouchRequest{Worker: "w"})
+			return e.Lasting(t.Context(), c.ID, err)
+		}
+		refused(t, touch(), protocol.CodeUnavailable, "the log does not have that yet")
+		play(t, e, id(1, 0, 2)) // which fails, and is logged
+		refused(t, touch(), protocol.CodeExpired, "is not being played")
+	})
 }
 
 // finish finishes a rollout and returns what it had come to.

@@ -44,8 +44,6 @@ type outcome struct {
 	counted bool
 	answer  answer
 	reason  string
-	// logged is closed once the log has an end that began here, nil where it has.
-	logged chan struct{}
 }
 
 // refusal says what happened to somebody who comes too late.
@@ -96,11 +94,7 @@ const askPatience = 5 * time.Second
 // goesOn refuses a call for now where the run may go on with a rollout that has ended here. e.mu must not be held.
 func (e *Dispatcher) goesOn(ctx context.Context, id string) error {
 	e.mu.Lock()
-	ended := e.runEnded()
-	var logged chan struct{}
-	if was := e.past.find(id); was != nil {
-		logged = was.logged
-	}
+	ended, logged := e.runEnded(), e.unlogged[id]
 	e.mu.Unlock()
 	if ended {
 		return nil
@@ -119,7 +113,7 @@ func (e *Dispatcher) goesOn(ctx context.Context, id string) error {
 	return nil
 }
 
-// awaitLogged waits until the log has an end that began here, or the run is over. e.mu must not be held.
+// awaitLogged waits until the log has a failure (unlogged), or the run is over. e.mu must not be held.
 func (e *Dispatcher) awaitLogged(ctx context.Context, logged <-chan struct{}) error {
 	if logged == nil {
 		return nil

@@ -216,7 +216,9 @@ func (timeout) Is(target error) bool { return target == context.DeadlineExceeded
 
 // fail ends a session whose Play returns an error. The run may go on with it until the log has that.
 func (e *Dispatcher) fail(s *session, o outcome) {
-	o.logged = make(chan struct{})
+	if s.state != stateEnded {
+		e.unlogged[s.id] = make(chan struct{})
+	}
 	e.end(s, o)
 }
 

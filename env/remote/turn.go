@@ -43,6 +43,22 @@ func (e *Dispatcher) Turn(ctx context.Context, id string, req protocol.TurnReque
 	return reply, nil
 }
 
+// Hold implements gateway.Rollouts.
+func (e *Dispatcher) Hold(id string) (release func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, err := e.claimedBy(id)
+	if err != nil || s.state != stateClaimed {
+		return func() {}
+	}
+	e.open(s)
+	return func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.leave(s)
+	}
+}
+
 // Ended implements gateway.Rollouts: the channel is closed when the claim has ended.
 func (e *Dispatcher) Ended(id string) (<-chan struct{}, error) {
 	e.mu.Lock()

@@ -261,6 +261,25 @@ func TestTurnKeepsClaim(t *testing.T) {
 	})
 }
 
+// TestHoldKeepsClaim: so does a call of an agent that has asked for no turn yet.
+func TestHoldKeepsClaim(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		e := open(t, nil)
+		p := play(t, e, id(1, 0, 1))
+		e.Hold("g1-s0-a1")() // which nobody has claimed
+		c := claim(t, e, "w")
+		release := e.Hold(c.ID)
+		time.Sleep(3 * ttl)
+		release()
+		time.Sleep(ttl - time.Second)
+		ask(t, e, c.ID, 20)
+		time.Sleep(ttl)
+		<-p.done
+		e.Hold(c.ID)()
+		empty(t, e)
+	})
+}
+
 // TestTurnRefused: a turn that cannot be meant, or whose rollout is not there, is told so.
 func TestTurnRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
