@@ -222,7 +222,9 @@ func (c *check) recorded(line int, id attemptID, sequences []sequence) {
 // restarted says whether a process began between earlier requests and one: what was recorded before may be its answer, where
 // it asks for the same again.
 func (c *check) restarted(before []completion, k *completion) bool {
-	return c.log.rules.ResumeRestart && slices.ContainsFunc(before, func(b completion) bool { return c.started(k.to, b.began, k.at) || b.to != k.to })
+	return c.log.rules.ResumeRestart && slices.ContainsFunc(before, func(b completion) bool {
+		return b.to != k.to || c.started(k.to, b.began, k.at) || c.twinBetween(k.to, b.began, k.at)
+	})
 }
 
 // checkConflicts reports turns that were refused as conflicts: a worker asks for one after the other, and asks again only

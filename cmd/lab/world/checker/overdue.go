@@ -33,7 +33,7 @@ func (e *expiry) givenUpInVain() {
 		case n.unwanted:
 			e.endedLater(&n.call, n.id, "that %v is not wanted")
 		case n.kind == "completion" && n.status == http.StatusConflict: // of some choices, which an agent may ask for again
-		case n.whole && lost[n.status] && n.outcome != "expired" && !e.twin(n.to): // a twin has another disk, and signs otherwise
+		case n.whole && lost[n.status] && n.outcome != "expired":
 			e.endedLater(&n.call, n.id, "for good that there is no claim of %v")
 		}
 	}

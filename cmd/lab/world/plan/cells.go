@@ -95,6 +95,9 @@ func (d drawer) cells(p *Plan) {
 		d.twins(p)
 	}
 	if d.chance(2) {
+		d.replaced(p)
+	}
+	if d.chance(2) {
 		d.named(p)
 	}
 }
@@ -122,6 +125,24 @@ func (d drawer) twins(p *Plan) {
 		twin.Await = f.Await
 	}
 	p.Faults = append(p.Faults, f, twin)
+}
+
+// replaced cuts a cell off from the broker alone. Its callers go to another process that takes its place, and come back when that
+// ends, before the first can know of it.
+func (d drawer) replaced(p *Plan) {
+	hosts := p.hosts()
+	cell, at, lasts := d.one(hosts, "cell"), d.when(p), int64(d.of(3000, 5000, 9000))
+	var event Await
+	if d.chance(2) {
+		event = d.word(p, cell)
+	}
+	for _, broker := range hosts["broker"] {
+		p.Faults = append(p.Faults, Fault{Kind: Cut, Host: cell, Other: broker, Both: true, AtMS: at, ForMS: lasts, Await: event})
+	}
+	p.Faults = append(p.Faults, Fault{Kind: Twin, Host: cell, AtMS: at, ForMS: lasts - int64(d.of(500, 1000, 2000)), Both: true, Await: event})
+	for _, worker := range hosts["worker"] {
+		p.Faults = append(p.Faults, Fault{Kind: Reset, Host: cell, Other: worker, AtMS: at + 50, Await: event})
+	}
 }
 
 // word is an event of a cell, or one of a plane that it answers.

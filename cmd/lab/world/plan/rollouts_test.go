@@ -3,6 +3,7 @@ package plan
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +39,9 @@ func TestRolloutsAreDrawn(t *testing.T) {
 		count("environment", p.Chat != nil && p.Chat.Environment)
 		count("rows", p.Rows)
 		count("slow", p.Engines[0].TokenUS >= 50_000)
+		count("replaced", slices.ContainsFunc(p.Faults, func(f Fault) bool {
+			return f.Kind == Reset && strings.HasPrefix(f.Host, "cell") && strings.HasPrefix(f.Other, "worker")
+		}))
 		for _, kind := range []string{Drop, Lag, Abort, Deaf} {
 			count(kind, slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == kind }))
 		}
@@ -53,7 +57,7 @@ func TestRolloutsAreDrawn(t *testing.T) {
 			t.Fatalf("seed %d: %v: %s reads as %s", seed, err, text, other)
 		}
 	}
-	for _, what := range []string{"cells", "chat", "players", "environment", "rows", "slow", Drop, Lag, Abort, Deaf} {
+	for _, what := range []string{"cells", "chat", "players", "environment", "rows", "slow", "replaced", Drop, Lag, Abort, Deaf} {
 		if n := met[what]; n < seeds/40 || n > seeds/3 {
 			t.Errorf("%d of %d seeds have %s", n, seeds, what)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/headway-rl/headway/app/cell"
+	"github.com/headway-rl/headway/app/parts"
 	"github.com/headway-rl/headway/cmd/lab/world/machine"
 )
 
@@ -43,17 +44,13 @@ func (w *World) follow(h *machine.Host, name, dir string) error {
 	return err
 }
 
-// twin starts another process of a cell for a while, on a host and in a directory of its own. The one that was there reads
-// of that, and ends. It is started again as after any end, and then takes its place back. Clients that connect anew meanwhile
-// reach the twin, if led says so.
+// twin starts another process of a cell for a while, on a host and in a directory of its own, with the secret that signs claims.
+// The one that was there reads of that, and ends. It is started again as after any end, and then takes its place back. Clients
+// that connect anew meanwhile reach the twin, if led says so.
 func (w *World) twin(a *actor, led bool, lasts time.Duration) {
 	name := a.name + "-twin"
 	dir := filepath.Join(name, runName)
-	err := os.MkdirAll(dir, 0o755)
-	if err == nil {
-		err = os.Symlink(filepath.Join("..", "..", "runs", runName, "weights"), filepath.Join(dir, "weights"))
-	}
-	if err != nil && !errors.Is(err, os.ErrExist) {
+	if err := furnish(dir, a.name); err != nil {
 		w.note(name, "note", err.Error())
 		return
 	}
@@ -64,4 +61,21 @@ func (w *World) twin(a *actor, led bool, lasts time.Duration) {
 	}
 	time.Sleep(lasts)
 	h.Kill()
+}
+
+// furnish makes the directory of a second process of a cell, unless it is there.
+func furnish(dir, cell string) error {
+	weights := filepath.Join(dir, "weights")
+	if _, err := os.Lstat(weights); err == nil {
+		return nil
+	}
+	own, first := parts.CellDir(dir, cell), parts.CellDir(filepath.Join("runs", runName), cell)
+	if err := errors.Join(os.MkdirAll(own, 0o700), os.MkdirAll(first, 0o700)); err != nil {
+		return err
+	}
+	if _, err := parts.Signing(first); err != nil {
+		return err
+	}
+	return errors.Join(os.Link(filepath.Join(first, "claims.key"), filepath.Join(own, "claims.key")),
+		os.Symlink(filepath.Join("..", "..", "runs", runName, "weights"), weights))
 }
