@@ -343,7 +343,7 @@ func (l *Loop) onSyncFailed(ev *Event) {
 	if switching {
 		e.Phase = phaseIdle
 		if l.cfg.ResumeLost {
-			l.interruptEngine(ev.Engine)
+			l.interruptFailed(ev.Engine)
 		} else {
 			l.abortRollouts(ev.Engine, ReasonSync)
 		}

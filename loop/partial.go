@@ -32,6 +32,20 @@ func (l *Loop) interruptEngine(engine int32) {
 	}
 }
 
+// interruptFailed does the same for one that serves no more.
+func (l *Loop) interruptFailed(engine int32) {
+	for i := range l.s.Slots {
+		if sl := &l.s.Slots[i]; sl.Engine == engine && sl.holdsAttempt() {
+			l.keepStamp(sl.Group)
+		}
+	}
+	l.interruptEngine(engine)
+}
+
+// keepStamp has no first token raise the stamp of a group any more. A rollout of it keeps what its engine made, which serves no
+// more, and the first of that may not be told yet: a sibling's at another engine is of a later version.
+func (l *Loop) keepStamp(gi int32) { l.s.Groups[gi].TokenSeen = true }
+
 func (l *Loop) interrupt(slotIndex int32) {
 	sl := &l.s.Slots[slotIndex]
 	sl.State = slotInterrupting
@@ -73,7 +87,7 @@ func (l *Loop) park(sl *slot) {
 func (l *Loop) stand(slotIndex int32) {
 	sl := &l.s.Slots[slotIndex]
 	l.park(sl)
-	l.s.Groups[sl.Group].TokenSeen = true // the log may lack the first of it
+	l.keepStamp(sl.Group)
 }
 
 // sayStanding names the attempts that stand interrupted in the cell of an engine, for its new process.
@@ -104,6 +118,7 @@ func (l *Loop) interruptLost(slotIndex int32, why Reason) {
 		return
 	}
 	smp.Failures++
+	l.keepStamp(gi)
 	if sl.State == slotRunning {
 		l.interrupt(slotIndex)
 	}

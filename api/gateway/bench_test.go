@@ -43,7 +43,7 @@ type counting struct {
 
 func (c *counting) Ended(string) (<-chan struct{}, error) { return nil, nil }
 
-func (c *counting) Hold(string) func() { return func() {} }
+func (c *counting) Hold(context.Context, string) func() { return func() {} }
 
 func (c *counting) Lasting(_ context.Context, _ string, err error) error { return err }
 

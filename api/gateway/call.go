@@ -78,7 +78,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, read func(*http.Req
 	if c.rollout, err = rolloutOf(r); err != nil {
 		return err
 	}
-	defer c.gateway.opt.Rollouts.Hold(c.rollout)() // chats may wait for an engine that renders them
+	defer c.gateway.opt.Rollouts.Hold(r.Context(), c.rollout)() // chats may wait for an engine that renders them
 	if c.agent, err = agentOf(r); err != nil {
 		return err
 	}

@@ -70,7 +70,7 @@ func newPort(play func(n int, req protocol.TurnRequest) response) *port {
 	return &port{play: play, ended: make(chan struct{})}
 }
 
-func (p *port) Hold(string) (release func()) {
+func (p *port) Hold(context.Context, string) (release func()) {
 	p.held.Add(1)
 	return func() { p.held.Add(-1) }
 }

@@ -15,8 +15,9 @@ type Rollouts interface {
 	// begins a new branch. Where ctx ends before the response is complete, the turn is taken back:
 	// nothing of it is recorded. Turns of one rollout wait for each other.
 	Turn(ctx context.Context, id string, req protocol.TurnRequest, onTokens func(protocol.TurnDelta)) (protocol.TurnReply, error)
-	// Hold has a claim last until release, and for its time from then on. It does nothing for a rollout that is not claimed.
-	Hold(id string) (release func())
+	// Hold has a claim last until release, and for its time from then on. It does nothing for a rollout that is not claimed. It may
+	// wait while a rollout is restored.
+	Hold(ctx context.Context, id string) (release func())
 	// Ended is closed when the claim has ended, for any reason. For a rollout that is not claimed the
 	// channel is nil, with a refusal.
 	Ended(id string) (<-chan struct{}, error)

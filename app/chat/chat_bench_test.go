@@ -69,7 +69,7 @@ type saying struct {
 
 func (*saying) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
-func (*saying) Hold(string) func() { return func() {} }
+func (*saying) Hold(context.Context, string) func() { return func() {} }
 
 func (*saying) Lasting(_ context.Context, _ string, err error) error { return err }
 

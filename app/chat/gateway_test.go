@@ -60,7 +60,7 @@ type oneWord struct{ branches int }
 
 func (*oneWord) Ended(string) (<-chan struct{}, error) { return make(chan struct{}), nil }
 
-func (*oneWord) Hold(string) func() { return func() {} }
+func (*oneWord) Hold(context.Context, string) func() { return func() {} }
 
 func (*oneWord) Lasting(_ context.Context, _ string, err error) error { return err }
 

@@ -117,6 +117,34 @@ func again(t *testing.T, e *Dispatcher, id port.RolloutID) (*played, port.Progre
 	return p, progress
 }
 
+// TestHoldWhileRestored: a call that comes while its rollout is being read counts as one that came before.
+func TestHoldWhileRestored(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		kept := newShelf()
+		e := open(t, keeping(kept))
+		play(t, e, id(1, 0, 2))
+		c := claim(t, e, "w")
+		ask(t, e, c.ID, 20)
+		e.Close()
+		e = open(t, keeping(kept))
+		task := port.RolloutRequest{ID: id(1, 0, 2), Level: 2}
+		e.Restoring(task)
+		held := make(chan func())
+		go func() { held <- e.Hold(t.Context(), c.ID) }()
+		synctest.Wait()
+		e.Restore(task)
+		release := <-held
+		p := play(t, e, id(1, 0, 2))
+		time.Sleep(3 * ttl)
+		release()
+		if _, err := e.Touch(t.Context(), c.ID, protocol.TouchRequest{Worker: "w"}); err != nil {
+			t.Error(err)
+		}
+		p.cancel()
+		<-p.done
+	})
+}
+
 // TestRestoreFails: where a process cannot read the turns of a rollout, the next may. So its worker is refused for now until
 // the log has that the rollout is tried again.
 func TestRestoreFails(t *testing.T) {

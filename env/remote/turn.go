@@ -44,11 +44,12 @@ func (e *Dispatcher) Turn(ctx context.Context, id string, req protocol.TurnReque
 }
 
 // Hold implements gateway.Rollouts.
-func (e *Dispatcher) Hold(id string) (release func()) {
+func (e *Dispatcher) Hold(ctx context.Context, id string) (release func()) {
+	restored := e.awaitRestored(ctx, id)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s, err := e.claimedBy(id)
-	if err != nil || s.state != stateClaimed {
+	if restored != nil || err != nil || s.state != stateClaimed {
 		return func() {}
 	}
 	e.open(s)

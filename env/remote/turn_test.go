@@ -266,16 +266,16 @@ func TestHoldKeepsClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		e := open(t, nil)
 		p := play(t, e, id(1, 0, 1))
-		e.Hold("g1-s0-a1")() // which nobody has claimed
+		e.Hold(t.Context(), "g1-s0-a1")() // which nobody has claimed
 		c := claim(t, e, "w")
-		release := e.Hold(c.ID)
+		release := e.Hold(t.Context(), c.ID)
 		time.Sleep(3 * ttl)
 		release()
 		time.Sleep(ttl - time.Second)
 		ask(t, e, c.ID, 20)
 		time.Sleep(ttl)
 		<-p.done
-		e.Hold(c.ID)()
+		e.Hold(t.Context(), c.ID)()
 		empty(t, e)
 	})
 }

@@ -323,7 +323,8 @@ func (c *Checker) syncFailed(ev loop.Event) {
 		e.stage = idle
 		if c.cfg.ResumeLost {
 			for k, s := range c.slots {
-				if s.engine == ev.Engine {
+				if s.engine == ev.Engine && s.taken && !s.unwanted {
+					c.groups[s.group].token = true // which may be told later
 					c.ask(k)
 				}
 			}
@@ -345,6 +346,7 @@ func (c *Checker) interruptLost(engine int32, why loop.Reason) {
 		}
 		if smp := &c.groups[s.group].samples[s.sample]; smp.failures+1 < c.cfg.MaxAttempts {
 			smp.failures++
+			c.groups[s.group].token = true
 			c.ask(i)
 			continue
 		}
