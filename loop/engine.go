@@ -108,8 +108,14 @@ func (l *Loop) startSync() {
 	if s.Sync.Target != NoVersion || v == NoVersion {
 		return
 	}
+	l.bring(v)
+}
+
+// bring begins a sync to a version.
+func (l *Loop) bring(v Version) {
+	s := &l.s
 	for i := range s.Engines {
-		if e := &s.Engines[i]; e.State == engineServing {
+		if e := &s.Engines[i]; e.State == engineServing && e.Served < v {
 			s.Sync.Target, s.Times.SyncAt = v, s.Now
 			e.Failures = 0
 			l.load(int32(i), v)
@@ -288,6 +294,8 @@ func (l *Loop) onWeightsSwitched(ev *Event) {
 			l.load(ev.Engine, l.s.Sync.Target) // it came in the middle of a sync, and takes part
 		case l.s.Sync.Target == NoVersion && e.Served > l.s.Sync.Completed && l.allServe(e.Served):
 			l.synced(e.Served) // it came alone, with what a sync would bring
+		case l.s.Sync.Target == NoVersion && e.Served > l.s.Sync.Completed:
+			l.bring(max(e.Served, l.syncDue())) // another came with less meanwhile
 		default:
 			l.startSync() // one may have become due while no engine served
 		}
@@ -343,7 +351,7 @@ func (l *Loop) onSyncFailed(ev *Event) {
 	if switching {
 		e.Phase = phaseIdle
 		if l.cfg.ResumeLost {
-			l.interruptFailed(ev.Engine)
+			l.interruptEngine(ev.Engine)
 		} else {
 			l.abortRollouts(ev.Engine, ReasonSync)
 		}

@@ -55,10 +55,13 @@ func (l *Loop) leave(i int32) {
 // stay takes an engine that was to leave back.
 func (l *Loop) stay(i int32) {
 	e := &l.s.Engines[i]
-	e.Away = engineOurs
-	if e.State != engineLost {
-		l.freeSlotsOf(i)
+	if e.State == engineLost { // nobody tries one again that was to leave
+		e.Away = engineStarting
+		l.acquire(i)
+		return
 	}
+	e.Away = engineOurs
+	l.freeSlotsOf(i)
 }
 
 // freeSlotsOf lists the free slots of an engine that has none listed, the lowest to be taken first.

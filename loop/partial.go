@@ -23,6 +23,13 @@ func (l *Loop) interruptAll() {
 	}
 }
 
+// interruptAtBatch does so where a whole batch waits, and the rule is to.
+func (l *Loop) interruptAtBatch() {
+	if l.cfg.InterruptAtBatch && l.s.Queue.Len >= l.cfg.BatchGroups {
+		l.interruptAll()
+	}
+}
+
 // interruptEngine does the same for one engine.
 func (l *Loop) interruptEngine(engine int32) {
 	for i := range l.s.Slots {
@@ -31,20 +38,6 @@ func (l *Loop) interruptEngine(engine int32) {
 		}
 	}
 }
-
-// interruptFailed does the same for one that serves no more.
-func (l *Loop) interruptFailed(engine int32) {
-	for i := range l.s.Slots {
-		if sl := &l.s.Slots[i]; sl.Engine == engine && sl.holdsAttempt() {
-			l.keepStamp(sl.Group)
-		}
-	}
-	l.interruptEngine(engine)
-}
-
-// keepStamp has no first token raise the stamp of a group any more. A rollout of it keeps what its engine made, which serves no
-// more, and the first of that may not be told yet: a sibling's at another engine is of a later version.
-func (l *Loop) keepStamp(gi int32) { l.s.Groups[gi].TokenSeen = true }
 
 func (l *Loop) interrupt(slotIndex int32) {
 	sl := &l.s.Slots[slotIndex]
@@ -87,7 +80,7 @@ func (l *Loop) park(sl *slot) {
 func (l *Loop) stand(slotIndex int32) {
 	sl := &l.s.Slots[slotIndex]
 	l.park(sl)
-	l.keepStamp(sl.Group)
+	l.s.Groups[sl.Group].TokenSeen = true // the log may lack the first of it
 }
 
 // sayStanding names the attempts that stand interrupted in the cell of an engine, for its new process.
@@ -118,7 +111,6 @@ func (l *Loop) interruptLost(slotIndex int32, why Reason) {
 		return
 	}
 	smp.Failures++
-	l.keepStamp(gi)
 	if sl.State == slotRunning {
 		l.interrupt(slotIndex)
 	}

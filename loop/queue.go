@@ -45,9 +45,7 @@ func (l *Loop) ready(gi int32) {
 	}
 	l.enqueue(gi)
 	l.selectBatch()
-	if l.cfg.InterruptAtBatch && s.Queue.Len >= l.cfg.BatchGroups {
-		l.interruptAll()
-	}
+	l.interruptAtBatch()
 }
 
 // holdsOutside reports whether the policy drops nothing, and keeps out what a full queue has no room for.
@@ -338,6 +336,7 @@ func (l *Loop) onLeaseReturned(ev *Event) {
 		return
 	}
 	l.selectBatch()
+	l.interruptAtBatch()
 }
 
 // onTrainerReady remembers that the trainer asks, until its next step begins.
@@ -371,6 +370,7 @@ func (l *Loop) onTrainerRestored(ev *Event) {
 		l.discardAll()
 	}
 	l.onVersion()
+	l.interruptAtBatch()
 }
 
 // keepsSurplus reports whether the synchronous schedule interrupts what exceeds

@@ -295,13 +295,19 @@ func (l *Loop) countFree() {
 
 // onFirstToken may raise the group's stamp: its first token came from a later
 // version than was served when it was issued. It never rises above what the
-// slowest engine serves, since siblings may run there.
+// slowest engine serves, since siblings may run there. What an engine made before
+// it switched, failed or was lost may be told later, and lowers the stamp.
 func (l *Loop) onFirstToken(ev *Event) {
 	sl := l.occupied(ev, false)
 	if sl == nil {
 		return
 	}
 	g := &l.s.Groups[sl.Group]
+	if v := ev.Version; v >= 0 && v < g.Start {
+		g.Start, g.TokenSeen = v, true
+		l.abortStale()
+		return
+	}
 	if g.TokenSeen || g.Scored > 0 {
 		return // a sibling had its first token before
 	}

@@ -85,7 +85,7 @@ const (
 type group struct {
 	ID    GroupID
 	State groupState
-	// TokenSeen: the group's first token has been reported, or may have been made by an engine that serves no more.
+	// TokenSeen: the group's first token has been reported.
 	TokenSeen bool
 	Rejected  bool
 	// Uneven: two scored rewards differ.

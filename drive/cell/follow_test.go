@@ -263,7 +263,11 @@ func (s *shadow) expect(e *Entry, lost []int32, resumesLost, replay bool) {
 		s.wants("%v %v", ev.Kind, m.id)
 		if ev.Kind == loop.RolloutFailed {
 			end <- errors.New("it fails")
-		} else if end <- nil; !counted {
+			break
+		}
+		end <- nil
+		s.wants("%v %v", loop.FirstToken, m.id) // no engine has told one
+		if !counted {
 			s.wants("discard %v", m.id)
 		}
 	}

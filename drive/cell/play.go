@@ -1,9 +1,11 @@
 package cell
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
@@ -79,6 +81,9 @@ func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 		ev.Mark = loop.MarkSolved
 	}
 	ev.Facts = measure(trained)
+	if by := ev.Facts.ByVersion; !p.firstPosted && len(by) > 0 { // sampled elsewhere, perhaps by older weights
+		p.sayFirst(p.slot, slices.MinFunc(by, func(a, b loop.VersionTokens) int { return cmp.Compare(a.Version, b.Version) }).Version)
+	}
 	post()
 }
 

@@ -221,9 +221,9 @@ func TestInterruptedInItsEnvironment(t *testing.T) {
 }
 
 // TestInterruptAsItCompletes: a complete response is scored if nothing is left to
-// do, and gives its slot back if a tool is.
+// do, and gives its slot back if a tool is. A first token that no engine has told is told before the score.
 func TestInterruptAsItCompletes(t *testing.T) {
-	for toolS, want := range map[int]loop.EventKind{0: loop.RolloutScored, 5: loop.RolloutInterrupted} {
+	for toolS, want := range map[int][]loop.EventKind{0: {loop.FirstToken, loop.RolloutScored}, 5: {loop.RolloutInterrupted}} {
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(oneTurn{toolS})
 			s.p.engine = &stubborn{}
@@ -231,7 +231,7 @@ func TestInterruptAsItCompletes(t *testing.T) {
 			synctest.Wait()
 			s.p.interrupt()
 			time.Sleep(2 * time.Second)
-			expect(t, s.events(), want)
+			expect(t, s.events(), want...)
 			s.p.abort()
 			synctest.Wait()
 		})

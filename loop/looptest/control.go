@@ -278,6 +278,9 @@ func (c *Checker) fitFleet() {
 		e := &c.engines[i]
 		wanted := i < c.control.engines
 		switch {
+		case wanted && e.pool == leaving && e.state == gone:
+			e.pool = starting
+			c.acquire(int32(i))
 		case wanted && e.pool == leaving:
 			e.pool = owned
 		case !wanted && e.pool == owned:

@@ -306,6 +306,19 @@ func (c *Checker) weightsSwitched(ev loop.Event) {
 		c.load(ev.Engine, c.target)
 	case joined && c.alone(ev.Version):
 		c.synced(ev.Version)
+	case joined && c.target == loop.NoVersion && ev.Version > c.completed:
+		v := ev.Version
+		if w := c.weights(); c.due(w) {
+			v = w
+		}
+		for i := range c.engines {
+			if c.engines[i].state == serving && c.engines[i].served < v {
+				c.target = v
+				c.hold.synced = c.now
+				c.engines[i].failures = 0
+				c.load(int32(i), v)
+			}
+		}
 	}
 }
 
@@ -323,8 +336,7 @@ func (c *Checker) syncFailed(ev loop.Event) {
 		e.stage = idle
 		if c.cfg.ResumeLost {
 			for k, s := range c.slots {
-				if s.engine == ev.Engine && s.taken && !s.unwanted {
-					c.groups[s.group].token = true // which may be told later
+				if s.engine == ev.Engine {
 					c.ask(k)
 				}
 			}
@@ -346,7 +358,6 @@ func (c *Checker) interruptLost(engine int32, why loop.Reason) {
 		}
 		if smp := &c.groups[s.group].samples[s.sample]; smp.failures+1 < c.cfg.MaxAttempts {
 			smp.failures++
-			c.groups[s.group].token = true
 			c.ask(i)
 			continue
 		}

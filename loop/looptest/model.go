@@ -92,6 +92,11 @@ func (c *Checker) firstToken(ev loop.Event) {
 		return
 	}
 	g := c.groups[s.group]
+	if ev.Version >= 0 && ev.Version < g.start {
+		g.start, g.token = ev.Version, true
+		c.abortStale()
+		return
+	}
 	if g.token || g.count(scored) > 0 {
 		return
 	}
@@ -487,6 +492,7 @@ func (c *Checker) trainerRestored(ev loop.Event) {
 		}
 	}
 	c.versionPublished()
+	c.interruptAtBatch()
 }
 
 // keepsSurplus reports whether the synchronous schedule may train on what is stale:
@@ -521,6 +527,7 @@ func (c *Checker) leaseReturned(ev loop.Event) {
 		return
 	}
 	c.selectBatch()
+	c.interruptAtBatch()
 }
 
 // sortQueue puts the queue into the order in which its groups became ready.

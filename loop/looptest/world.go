@@ -145,7 +145,7 @@ func (w *World) deliver(ev loop.Event) error {
 	if ev.Kind == loop.TrainerReady {
 		w.asks = false
 	}
-	if ev.Kind == loop.WeightsSwitched && ev.Engine >= 0 && int(ev.Engine) < len(w.served) {
+	if ev.Kind == loop.WeightsSwitched && ev.Engine >= 0 && int(ev.Engine) < len(w.served) && w.Checker.engines[ev.Engine].served == ev.Version {
 		w.served[ev.Engine] = ev.Version
 	}
 	if tick != loop.NoTick {
