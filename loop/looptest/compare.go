@@ -122,6 +122,11 @@ func (c *Checker) Compare(st loop.Status) error {
 	if !st.Ledger.Balanced() {
 		return fmt.Errorf("ledger does not call itself balanced: %+v", st.Ledger)
 	}
+	for i := range c.engines {
+		if e := &c.engines[i]; c.target == loop.NoVersion && !c.finished && e.state == serving && e.served > c.completed {
+			return fmt.Errorf("engine %d serves v%d, the last sync brought v%d, and none is under way", i, e.served, c.completed)
+		}
+	}
 	numbers := []struct {
 		what      string
 		got, want int64

@@ -38,6 +38,7 @@ type World struct {
 	agenda agenda
 	served []loop.Version
 	lost   []bool
+	stamps stamps
 	asks   bool // it is under way that the trainer asks for a batch
 }
 
@@ -52,7 +53,7 @@ func NewWorld(p Plan) (*World, error) {
 	n := len(p.Config.EngineSlots)
 	w := &World{
 		Checker: NewChecker(p.Config), plan: p, faults: p.Faults, rng: rand.New(rand.NewPCG(p.Seed, 0x776f726c64)),
-		loop: l, served: make([]loop.Version, n), lost: make([]bool, n),
+		loop: l, served: make([]loop.Version, n), lost: make([]bool, n), stamps: newStamps(&p),
 	}
 	w.schedule(loop.Event{Kind: loop.RunStarted})
 	return w, nil
@@ -109,7 +110,7 @@ func (w *World) advance() error {
 		ev.Time -= millisecond
 	}
 	if ev.Kind == loop.FirstToken && ev.Version == loop.NoVersion && ev.Engine >= 0 && int(ev.Engine) < len(w.served) {
-		ev.Version = w.served[ev.Engine]
+		ev.Version = w.stamps.made(ev.Slot, w.served[ev.Engine])
 	}
 	if isCompletion(ev.Kind) && w.hit(w.faults.Duplicates) {
 		again := ev
@@ -121,12 +122,16 @@ func (w *World) advance() error {
 
 func (w *World) deliver(ev loop.Event) error {
 	w.made(&ev)
+	w.stamps.tell(w.Checker, &ev)
 	actions, tick := w.loop.Step(ev)
 	if w.Keep {
 		w.Log = append(w.Log, Record{ev, slices.Clone(actions), tick})
 	}
 	if err := w.Checker.Observe(ev, actions, tick); err != nil {
 		return err
+	}
+	if err := w.stamps.check(w.Checker, actions); err != nil {
+		return fmt.Errorf("after %v: %w", ev, err)
 	}
 	if err := w.Checker.Compare(w.loop.Status()); err != nil {
 		return fmt.Errorf("after %v: %w", ev, err)
