@@ -152,7 +152,7 @@ func (c *Cell) start(a *loop.Action) {
 func (c *Cell) newRollout(a *loop.Action) *rollout {
 	id := port.RolloutID{Group: a.Group, Sample: a.Sample, Attempt: a.Attempt}
 	p := newRollout(c.ctx, port.RolloutRequest{ID: id, Prompt: a.Prompt, Level: a.Level, Version: a.StartVersion}, c.opt.Clock, &c.outbox)
-	p.resumesLost = c.opt.Rules.ResumeLost
+	p.resumesLost, p.isScored = c.opt.Rules.ResumeLost, c.opt.Scorer != nil
 	if c.blobs != nil {
 		p.side.put = func(number int32, data []byte) error { return c.blobs.PutBlob(id, number, data) }
 		p.side.refused = func(err error) {

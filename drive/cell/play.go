@@ -81,8 +81,11 @@ func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 		ev.Mark = loop.MarkSolved
 	}
 	ev.Facts = measure(trained)
-	if by := ev.Facts.ByVersion; !p.firstPosted && len(by) > 0 { // sampled elsewhere, perhaps by older weights
-		p.sayFirst(p.slot, slices.MinFunc(by, func(a, b loop.VersionTokens) int { return cmp.Compare(a.Version, b.Version) }).Version)
+	if by := ev.Facts.ByVersion; len(by) > 0 { // older than was told: sampled elsewhere or before a restart, or named by the server since
+		oldest := slices.MinFunc(by, func(a, b loop.VersionTokens) int { return cmp.Compare(a.Version, b.Version) }).Version
+		if p.oldestTold == loop.NoVersion || oldest < p.oldestTold {
+			p.sayFirst(p.slot, oldest)
+		}
 	}
 	post()
 }

@@ -47,6 +47,8 @@ type rollout struct {
 	out    *outbox
 	// resumesLost: the cell says that the engine it runs on is gone, and it waits to be interrupted, instead of failing.
 	resumesLost bool
+	// isScored: a scorer says something of it before it ends.
+	isScored bool
 
 	mu sync.Mutex
 	// slot, engine and its index, of the present span, or of the last one.
@@ -66,10 +68,12 @@ type rollout struct {
 	resumes []resume
 
 	// What follows belongs to the goroutine that plays.
-	turn                  int
-	sampleNS, generateNS  int64
-	generateErr           error
-	firstPosted           bool
+	turn                 int
+	sampleNS, generateNS int64
+	generateErr          error
+	firstPosted          bool
+	// oldestTold is the lowest version that the loop was told of by this process, loop.NoVersion for none.
+	oldestTold            loop.Version
 	sampledInEarlierTurns int
 	// told is how many of the resumes came with a response.
 	told int
@@ -81,7 +85,7 @@ type rollout struct {
 }
 
 func newRollout(ctx context.Context, task port.RolloutRequest, clock func() int64, out *outbox) *rollout {
-	p := &rollout{task: task, clock: clock, out: out, stop: make(chan struct{})}
+	p := &rollout{task: task, clock: clock, out: out, stop: make(chan struct{}), oldestTold: loop.NoVersion}
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }
@@ -275,7 +279,7 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 	switch {
 	case p.unwanted && g.Interrupted:
 		return g, context.Canceled
-	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned && !final):
+	case !p.unwanted && (g.Interrupted || p.asked && !g.Pruned && (!final || p.isScored)):
 		p.park()
 	}
 	return g, nil
@@ -284,6 +288,7 @@ func (p *rollout) span(ctx context.Context, r port.GenerateRequest, final bool) 
 // sayFirst says that the first token was made.
 func (p *rollout) sayFirst(slot int32, v loop.Version) {
 	id := p.task.ID
+	p.oldestTold = v
 	p.out.sayInTurn(p.ctx, &Event{Event: loop.Event{Time: p.clock(), Kind: loop.FirstToken, Slot: slot, Group: id.Group, Sample: id.Sample, Attempt: id.Attempt, Version: v}})
 }
 

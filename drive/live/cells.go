@@ -34,7 +34,7 @@ func (r *Runtime) heard(ev *cell.Event) {
 	if ev.Fatal {
 		c.fatal = r.cell.Err()
 	}
-	r.inbox <- c
+	r.post(c)
 }
 
 // completionOf is an event of a cell, on its way to the loop.

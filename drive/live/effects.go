@@ -26,6 +26,10 @@ func (r *Runtime) render() {
 func (r *Runtime) release() error {
 	for i := range r.entries {
 		e := &r.entries[i]
+		r.watchSlot(&e.Event) // behind the starts of entries before it
+		if k := e.Event.Kind; k == loop.EngineLost || k == loop.SyncFailed && r.l.Lost(int(e.Event.Engine)) {
+			r.letGo(e.Event.Engine)
+		}
 		for _, a := range e.Actions {
 			if err := r.execute(a); err != nil {
 				return err
@@ -65,6 +69,7 @@ func (r *Runtime) execute(a loop.Action) error {
 	case loop.LoadWeights, loop.SwitchWeights:
 		r.outstanding++
 	case loop.AcquireEngine:
+		r.engines[a.Engine] = quarantine{due: loop.NoTick, planned: r.engines[a.Engine].planned} // it was lost as it left
 		r.acquire(a)
 	case loop.ReleaseEngine:
 		return r.executeRelease(a.Engine)
@@ -86,7 +91,7 @@ func (r *Runtime) effect(f func() completion) {
 	r.wg.Go(func() {
 		c := f()
 		c.event.Time = r.clock()
-		r.inbox <- c
+		r.post(c)
 	})
 }
 
@@ -111,16 +116,8 @@ func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 	}
 	began := r.clock()
 	if a.Attempt > 1 {
-		lease, ok, err := r.opt.Weights.Committed(a.Version + 1)
-		if err != nil {
-			return failed(err)
-		}
-		if ok && lease == a.Lease {
-			if err := r.opt.Trainer.Restore(r.ctx, a.Version+1, 0); err != nil {
-				return failed(err)
-			}
-			ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
-			return completion{event: ev}
+		if done, made := r.made(a); made {
+			return done
 		}
 	}
 	batch := port.Batch{Lease: a.Lease, Attempt: a.Attempt, Version: a.Version, Groups: groups}
@@ -145,11 +142,30 @@ func (r *Runtime) train(a loop.Action, groups []port.Group) completion {
 		return completion{event: ev, err: err}
 	}
 	if err != nil {
+		if done, made := r.made(a); made {
+			return done
+		}
 		return failed(err)
 	}
 	ev.Kind, ev.Version = loop.TrainStepEnded, a.Version+1
 	step := &trace.Step{Lease: a.Lease, Tokens: report.Tokens, NS: r.clock() - began}
 	return completion{event: ev, step: step, report: &report}
+}
+
+// made returns the end of a step whose version is published: by a process before this one, or though Train has failed. It is
+// made whatever comes: where the trainer cannot be taken there, the run ends, and a resume tries again.
+func (r *Runtime) made(a loop.Action) (c completion, made bool) {
+	lease, there, err := r.opt.Weights.Committed(a.Version + 1)
+	if err == nil && (!there || lease != a.Lease) {
+		return completion{}, false
+	}
+	if err == nil {
+		err = r.opt.Trainer.Restore(r.ctx, a.Version+1, 0)
+	}
+	if err != nil {
+		return completion{fatal: fmt.Errorf("live: version %d of the train step that was under way: %w", a.Version+1, err)}, true
+	}
+	return completion{event: loop.Event{Kind: loop.TrainStepEnded, Lease: a.Lease, Attempt: a.Attempt, Version: a.Version + 1}}, true
 }
 
 // fetch fills in a group's samples: the payloads of the attempts that the loop

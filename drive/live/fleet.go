@@ -123,6 +123,7 @@ func (r *Runtime) askFleet(engine int32, limit time.Duration, must bool, do func
 
 // askEngine asks the fleet for an engine.
 func (r *Runtime) askEngine(engine int32) (wait func() error) {
+	r.fleet.kept[engine].Store(0)
 	return r.askFleet(engine, r.opt.AcquireWithin, false, r.opt.Fleet.Acquire)
 }
 
@@ -153,6 +154,7 @@ func (r *Runtime) releaseEngine(engine int32) {
 		err := r.opt.Fleet.Release(ctx, i)
 		if err != nil {
 			r.fleet.kept[i].Store(r.clock() + r.opt.ReleaseWithin.Nanoseconds())
+			r.outside.wake() // so that a timer is set
 		}
 		return err
 	})

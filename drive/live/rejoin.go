@@ -151,6 +151,9 @@ func (r *Runtime) rejoinDue() int64 {
 		if q := &r.engines[i]; q.lost && (r.opt.Fleet != nil || !r.leases.lost(r.cfg.CellOf(int32(i)))) {
 			due = min(due, q.due)
 		}
+		if kept := r.fleet.kept[i].Load(); kept > 0 && r.l.EngineState(i) == "away" {
+			due = min(due, kept)
+		}
 	}
 	return due
 }

@@ -48,6 +48,11 @@ type Runtime struct {
 	enc    *trace.Encoder
 	inbox  chan completion // of effects in this process
 	words  chan completion // of cells in other processes
+	// beyond is what the inbox had no room for, behind all that is in it.
+	beyond struct {
+		sync.Mutex
+		all []completion
+	}
 	wg     sync.WaitGroup
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -192,7 +197,7 @@ func New(opt Options) (*Runtime, error) {
 	r.started = newStarted(r.cfg.EngineSlots)
 	r.space = cell.Space{Clock: r.clock, Timer: opt.Timer, Changed: r.diskChanged}
 	r.publish()
-	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
+	r.inbox = make(chan completion, 3*c+3*len(opt.Engines)+4)
 	r.words = make(chan completion, cap(r.inbox))
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())
@@ -317,6 +322,22 @@ func (r *Runtime) endStalled(err error) error {
 	return r.close()
 }
 
+// post takes what has ended, from any goroutine. It never waits: the goroutine that owns the loop posts too, and nobody takes
+// anything once the run has ended.
+func (r *Runtime) post(c completion) {
+	r.beyond.Lock()
+	defer r.beyond.Unlock()
+	if len(r.beyond.all) == 0 {
+		select {
+		case r.inbox <- c:
+			return
+		default:
+		}
+	}
+	r.beyond.all = append(r.beyond.all, c)
+	r.outside.wake()
+}
+
 // ended counts the effect that has ended with what arrives, if one has, and returns that.
 func (r *Runtime) ended(c completion) completion {
 	if c.event.Kind != loop.FirstToken {
@@ -342,6 +363,12 @@ drain:
 			break drain
 		}
 	}
+	r.beyond.Lock()
+	for _, c := range r.beyond.all {
+		r.pending = append(r.pending, r.ended(c))
+	}
+	r.beyond.all = nil
+	r.beyond.Unlock()
 	slices.SortStableFunc(r.pending, func(a, b completion) int {
 		switch {
 		case a.event.Before(b.event):
@@ -450,7 +477,6 @@ func (r *Runtime) step(c *completion) {
 			r.ends.group(*a)
 		}
 	}
-	r.watchSlot(&c.event)
 	r.watchEngine(c)
 	r.watchSync(c.event, actions)
 	r.began = true

@@ -53,9 +53,10 @@ type call struct {
 	body    io.ReadCloser
 	// connected: the request has a connection; refused: the server has answered that it will not.
 	connected, refused atomic.Bool
-	regular            bool  // the stream came to its end mark
-	seen               bool  // the server has said that it has read the media
-	side               *side // nil where no side channel is asked for
+	regular            bool         // the stream came to its end mark
+	seen               bool         // the server has said that it has read the media
+	counted            loop.Version // what the tokens that arrived last count as, at first those to come
+	side               *side        // nil where no side channel is asked for
 }
 
 // attempt asks the server for the rest of a response once. It returns nil when the response is
@@ -70,7 +71,7 @@ func (e *Engine) attempt(ctx context.Context, r *response) error {
 		e.leave(s)
 		return err
 	}
-	c := &call{e: e, r: r, s: s, request: e.request(r, s)}
+	c := &call{e: e, r: r, s: s, request: e.request(r, s), counted: loop.Version(s.version.Load())}
 	s.id = c.request.ID
 	if c.side = c.newSide(); c.side != nil {
 		defer c.side.close()
@@ -258,8 +259,15 @@ func (c *call) take(d *Delta, vocabulary int) error {
 	if err := c.look(d); err != nil {
 		return err
 	}
-	before := len(c.r.tokens)
-	err := c.r.take(d, loop.Version(c.s.version.Load()), vocabulary)
+	before, version := len(c.r.tokens), loop.Version(c.s.version.Load())
+	if len(d.Tokens) > 1 && version != c.counted && !c.s.caps.VersionSpans { // the first may have been held back through the switch
+		c.s.stop(haltCut)
+		return haltCut
+	}
+	if len(d.Tokens) > 0 {
+		c.counted = version
+	}
+	err := c.r.take(d, version, vocabulary)
 	if err != nil {
 		return err
 	}

@@ -170,6 +170,8 @@ func (t *Trainer) stop(o *offer, err error) {
 // Restore implements port.Trainer: the run stands at a version, which a trainer that connects
 // is told to load. Calls on the outstanding lease are unavailable until it is on offer again.
 func (t *Trainer) Restore(_ context.Context, version loop.Version, outstanding loop.LeaseID) error {
+	t.commits.Lock() // what is committed meanwhile would be forgotten
+	defer t.commits.Unlock()
 	versions, err := t.opt.Weights.Versions()
 	if err != nil {
 		return err
