@@ -10,13 +10,13 @@ import (
 	"github.com/headway-rl/headway/internal/replace"
 )
 
-// signingName is the file by which keys of claims are signed.
-const signingName = "claims.key"
+// SigningName is the file by which keys of claims are signed, in the directory of a run or cell.
+const SigningName = "claims.key"
 
 // Signing is the secret by which all processes of a directory sign the keys of claims. The first of them makes it. The control
 // planes of a run have the run's directory, and those of a cell the cell's. One of them at a time calls it.
 func Signing(dir string) (*[32]byte, error) {
-	path := filepath.Join(dir, signingName)
+	path := filepath.Join(dir, SigningName)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
 		data = make([]byte, 32)

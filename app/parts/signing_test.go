@@ -21,7 +21,7 @@ func TestSigning(t *testing.T) {
 	if err != nil || *again != *first || *first == [32]byte{} {
 		t.Errorf("the secret is %x, and was %x: %v", again, first, err)
 	}
-	path := filepath.Join(dir, signingName)
+	path := filepath.Join(dir, SigningName)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has the mode %v: %v", info.Mode(), err)
 	}

@@ -182,22 +182,28 @@ func TestGivingBackIsTriedAgain(t *testing.T) {
 	})
 }
 
+// failing has four loads of an engine fail from a time on. It counts those since.
+func failing(e *fakeEngine, since *atomic.Bool) *atomic.Int64 {
+	var loads atomic.Int64
+	down := e.broken
+	e.broken = func(v loop.Version) error {
+		if err := down(v); err != nil {
+			return err
+		}
+		if since.Load() && loads.Add(1) <= 4 {
+			return errors.New("out of memory")
+		}
+		return nil
+	}
+	return &loads
+}
+
 // An engine that the fleet has brought back, and that is lost again before it serves, is brought back again.
 func TestAnEngineThatIsLostAsItReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, f := elasticWorld(t, elasticConfig())
 		var died atomic.Bool
-		var fails atomic.Int64
-		down := w.engines[0].broken
-		w.engines[0].broken = func(v loop.Version) error {
-			if err := down(v); err != nil {
-				return err
-			}
-			if died.Load() && fails.Add(1) <= 4 {
-				return errors.New("out of memory")
-			}
-			return nil
-		}
+		fails := failing(w.engines[0], &died)
 		r := w.runtime(t, nil)
 		time.AfterFunc(time.Second, func() {
 			died.Store(true)

@@ -85,17 +85,7 @@ func TestLostWantedAndLostAgain(t *testing.T) {
 		}
 		w.engines[2].loadNS = 50e6
 		var again atomic.Bool
-		var fails atomic.Int64
-		down := w.engines[2].broken
-		w.engines[2].broken = func(v loop.Version) error {
-			if err := down(v); err != nil {
-				return err
-			}
-			if again.Load() && fails.Add(1) <= 4 {
-				return errors.New("out of memory")
-			}
-			return nil
-		}
+		failing(w.engines[2], &again)
 		r := w.runtime(t, nil)
 		time.AfterFunc(time.Second, func() { again.Store(true); f.die(2); r.EngineLost("engine-2") })
 		wish(t, r, time.Second+5*time.Millisecond, 2)

@@ -197,7 +197,7 @@ func New(opt Options) (*Runtime, error) {
 	r.started = newStarted(r.cfg.EngineSlots)
 	r.space = cell.Space{Clock: r.clock, Timer: opt.Timer, Changed: r.diskChanged}
 	r.publish()
-	r.inbox = make(chan completion, 3*c+3*len(opt.Engines)+4)
+	r.inbox = make(chan completion, 2*c+3*len(opt.Engines)+4)
 	r.words = make(chan completion, cap(r.inbox))
 	r.stallAfter = 200 * int64(c+(r.cfg.QueueGroups+r.cfg.BatchGroups+r.cfg.ExtraGroups)*(r.cfg.GroupSize+r.cfg.Redundancy))
 	r.ctx, r.cancel = context.WithCancelCause(context.Background())

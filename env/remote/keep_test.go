@@ -117,16 +117,23 @@ func again(t *testing.T, e *Dispatcher, id port.RolloutID) (*played, port.Progre
 	return p, progress
 }
 
+// leftTurn is what a process leaves that has ended behind a turn of a rollout, with the claim of that.
+func leftTurn(t *testing.T) (*shelf, protocol.Claim) {
+	t.Helper()
+	kept := newShelf()
+	e := open(t, keeping(kept))
+	play(t, e, id(1, 0, 2))
+	c := claim(t, e, "w")
+	ask(t, e, c.ID, 20)
+	e.Close()
+	return kept, c
+}
+
 // TestHoldWhileRestored: a call that comes while its rollout is being read counts as one that came before.
 func TestHoldWhileRestored(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		kept := newShelf()
+		kept, c := leftTurn(t)
 		e := open(t, keeping(kept))
-		play(t, e, id(1, 0, 2))
-		c := claim(t, e, "w")
-		ask(t, e, c.ID, 20)
-		e.Close()
-		e = open(t, keeping(kept))
 		task := port.RolloutRequest{ID: id(1, 0, 2), Level: 2}
 		e.Restoring(task)
 		held := make(chan func())
@@ -149,14 +156,9 @@ func TestHoldWhileRestored(t *testing.T) {
 // the log has that the rollout is tried again.
 func TestRestoreFails(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		kept := newShelf()
-		e := open(t, keeping(kept))
-		play(t, e, id(1, 0, 2))
-		c := claim(t, e, "w")
-		ask(t, e, c.ID, 20)
-		e.Close()
+		kept, c := leftTurn(t)
 		kept.unread = errors.New("the disk is full")
-		e = open(t, keeping(kept))
+		e := open(t, keeping(kept))
 		task := port.RolloutRequest{ID: id(1, 0, 2)}
 		e.Restoring(task)
 		e.Restore(task)

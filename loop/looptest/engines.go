@@ -116,8 +116,13 @@ func (c *Checker) startSync() {
 	if c.target != loop.NoVersion || !c.due(v) || c.finished {
 		return
 	}
+	c.bring(v)
+}
+
+// bring books that a sync to a version begins.
+func (c *Checker) bring(v loop.Version) {
 	for i := range c.engines {
-		if c.engines[i].state == serving {
+		if c.engines[i].state == serving && c.engines[i].served < v {
 			c.target = v
 			c.hold.synced = c.now
 			c.engines[i].failures = 0
@@ -311,14 +316,7 @@ func (c *Checker) weightsSwitched(ev loop.Event) {
 		if w := c.weights(); c.due(w) {
 			v = w
 		}
-		for i := range c.engines {
-			if c.engines[i].state == serving && c.engines[i].served < v {
-				c.target = v
-				c.hold.synced = c.now
-				c.engines[i].failures = 0
-				c.load(int32(i), v)
-			}
-		}
+		c.bring(v)
 	}
 }
 

@@ -76,6 +76,6 @@ func furnish(dir, cell string) error {
 	if _, err := parts.Signing(first); err != nil {
 		return err
 	}
-	return errors.Join(os.Link(filepath.Join(first, "claims.key"), filepath.Join(own, "claims.key")),
+	return errors.Join(os.Link(filepath.Join(first, parts.SigningName), filepath.Join(own, parts.SigningName)),
 		os.Symlink(filepath.Join("..", "..", "runs", runName, "weights"), weights))
 }
