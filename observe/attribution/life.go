@@ -104,14 +104,22 @@ func (o *Observer) keep(g *life, m *metrics.Measured) {
 }
 
 // firstToken may bring the beginning of a group forward: it lives from its first token on, and
-// what waited until then at its engine was not generating.
+// what waited until then at its engine was not generating. A token of an older version that is told
+// late takes its birth back.
 func (o *Observer) firstToken(ev *loop.Event) {
 	at := o.run.At(ev)
 	if at == nil || at.Aborted {
 		return
 	}
 	g := o.groups.Get(ev.Group)
-	if g == nil || g.Seen || g.Scored > 0 {
+	if g == nil {
+		return
+	}
+	if v := ev.Version; v >= 0 && v < g.Born {
+		g.Born, g.Seen = v, true
+		return
+	}
+	if g.Seen || g.Scored > 0 {
 		return
 	}
 	g.Seen = true
