@@ -202,7 +202,7 @@ func (p *payloads) takeChunk(seq uint64, c chunkOf, size int, parts map[chunkOf]
 		parts[key] = b
 	}
 	if b.seqs[c.chunk] != 0 {
-		p.room.forget(seq) // sent twice, because its first answer was lost
+		p.twice(seq, c.epoch)
 		return
 	}
 	b.seqs[c.chunk] = seq

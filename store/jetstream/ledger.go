@@ -47,7 +47,15 @@ func (l *ledger) at(seq uint64) *entry {
 // note accounts for a message that is in the stream, and how many payloads in it are needed.
 func (l *ledger) note(seq uint64, size, needs int) {
 	e := l.at(seq)
-	if e == nil || e.state != entryUnknown {
+	switch {
+	case e == nil:
+		return
+	case e.state == entryLive: // of a reference that names it too
+		e.needs += uint16(needs)
+		return
+	case e.state == entryGarbage && needs > 0:
+		l.garbage -= int64(e.size)
+	case e.state == entryGarbage || e.state == entryGone && needs == 0:
 		return
 	}
 	e.size = uint32(size)

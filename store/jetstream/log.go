@@ -37,6 +37,9 @@ const (
 // many at a time, holds little.
 const logChunk = 256 << 10
 
+// logOverhead is the most that the server stores around a message of the log, so that eventLog.bytes is never too low.
+const logOverhead = 400
+
 // eventLog is where the log ends, and how it goes on.
 type eventLog struct {
 	mutex  sync.Mutex
@@ -174,14 +177,17 @@ func (s *Store) Append(lines [][]byte) error {
 	if err := s.disk.room(total); err != nil {
 		return err
 	}
-	if n := int64(total + len(messages)*messageOverhead); len(messages) > 1 && l.bytes.Load()+n > s.options.LogBytesMax {
+	if n := int64(total + len(messages)*logOverhead); len(messages) > 1 && l.bytes.Load()+n > s.options.LogBytesMax {
 		return l.full(s, nil) // rather than after some of them
 	}
 	began := time.Now()
 	l.since.Store(&began)
 	defer l.since.Store(nil)
 	if stored, err := l.put(s, w, messages); err != nil {
-		if !errors.Is(err, port.ErrNoSpace) || stored > 0 {
+		if stored > 0 && errors.Is(err, port.ErrNoSpace) { // to append the lines again would not do
+			err = fmt.Errorf("store: the event log has taken a part of an append, and no more: start the control plane again: %v", err)
+		}
+		if !errors.Is(err, port.ErrNoSpace) {
 			l.err = err
 		}
 		return err
@@ -365,7 +371,7 @@ func (l *eventLog) answered(seq uint64, size int) {
 
 func (l *eventLog) stored(seq uint64, size int) {
 	l.last = seq
-	l.bytes.Add(int64(size + messageOverhead))
+	l.bytes.Add(int64(size + logOverhead))
 	l.sinceSnapshot.Add(int64(size + messageOverhead))
 }
 
@@ -396,7 +402,11 @@ func (s *Store) fenceLog(ctx context.Context, w *lease) error {
 		if err != nil {
 			return fmt.Errorf("store: the end of the log: %w", err)
 		}
-		// Should the lease's bucket have been deleted, its revisions began anew.
+		if epoch >= w.epoch { // another has taken over since, or the lease's bucket was deleted: its revisions began anew
+			if err := s.again(ctx, func(ctx context.Context) error { _, err := w.adopt(ctx); return err }); err != nil {
+				return err
+			}
+		}
 		w.epoch = max(w.epoch, epoch+1)
 		l.last, l.line = last, lines
 		marker := s.logMessage(w.epoch, lines+1, -1, nil)

@@ -25,6 +25,7 @@ type Objects struct {
 
 	mutex  sync.Mutex
 	bucket jetstream.ObjectStore // nil until it was found
+	swept  time.Time             // when halves were last looked for
 }
 
 const (
@@ -32,6 +33,10 @@ const (
 	objectSilence = 30 * time.Second
 	// lookEvery is how often a read without bytes looks whether its context has ended.
 	lookEvery = time.Second
+	// stopGrace is how long a file whose context has ended has to remove what is there of it.
+	stopGrace = 5 * time.Second
+	// halfAge is how old a half of a file is that nobody goes on with. halves are looked for as often.
+	halfAge = time.Hour
 )
 
 // ErrNoObject is wrapped where a file is asked for that is not there.
@@ -99,17 +104,78 @@ func (o *Objects) open(ctx context.Context) (jetstream.ObjectStore, error) {
 	return bucket, nil
 }
 
-// Put stores a file under a name, in place of what it named before, and returns its size.
+// Put stores a file under a name, in place of what it named before, and returns its size. Of one that is not stored whole
+// nothing stays, or only until a later Put finds it.
 func (o *Objects) Put(ctx context.Context, name string, src io.Reader) (int64, error) {
 	bucket, err := o.open(ctx)
 	if err != nil {
 		return 0, err
 	}
-	info, err := bucket.Put(ctx, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: 512 << 10}}, src)
+	if err := o.sweep(ctx, bucket, halfAge); err != nil {
+		o.store.options.Logf("store: removing halves of files of %s: %v", o.store.options.Run, err)
+	}
+	put, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
+	info, err := bucket.Put(put, jetstream.ObjectMeta{Name: name, Opts: &jetstream.ObjectMetaOptions{ChunkSize: 512 << 10}}, stoppable{ctx, src})
 	if err != nil {
 		return 0, o.fail("storing", name, err)
 	}
 	return int64(info.Size), nil
+}
+
+// stoppable reads until a context ends.
+type stoppable struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read implements io.Reader.
+func (r stoppable) Read(p []byte) (int, error) {
+	if err := context.Cause(r.ctx); err != nil {
+		return 0, err
+	}
+	return r.Reader.Read(p)
+}
+
+// sweep removes what is there of files that were never stored whole, as their process was killed or NATS was away: no
+// name has it, and its newest part has an age. It looks no more often than that.
+func (o *Objects) sweep(ctx context.Context, bucket jetstream.ObjectStore, age time.Duration) error {
+	o.mutex.Lock()
+	due := time.Since(o.swept) >= age
+	if due {
+		o.swept = time.Now()
+	}
+	o.mutex.Unlock()
+	if !due {
+		return nil
+	}
+	stream, err := o.store.js.Stream(ctx, "OBJ_"+o.store.names.objects)
+	if err != nil {
+		return err
+	}
+	parts := "$O." + o.store.names.objects + ".C."
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(parts+">"))
+	if err != nil {
+		return err
+	}
+	files, err := bucket.List(ctx)
+	if err != nil && !errors.Is(err, jetstream.ErrNoObjectsFound) {
+		return err
+	}
+	for _, file := range files {
+		delete(info.State.Subjects, parts+file.NUID)
+	}
+	for subject := range info.State.Subjects {
+		newest, err := stream.GetLastMsgForSubject(ctx, subject)
+		if err == nil && time.Since(newest.Time) >= age {
+			err = stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
+		}
+		if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // Open opens a file. Reading it ends with an error instead of io.EOF where it does not verify.

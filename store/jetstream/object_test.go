@@ -1,6 +1,7 @@
 package jetstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -80,5 +81,65 @@ func TestObjectsTakeTheirTime(t *testing.T) {
 	}
 	if !errors.Is(err, errSilent) {
 		t.Errorf("standing still: %v", err)
+	}
+}
+
+// half gives some bytes, and has its process end then.
+type half struct {
+	left int
+	end  func()
+}
+
+func (h *half) Read(p []byte) (int, error) {
+	if h.left <= 0 {
+		h.end()
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := min(len(p), h.left)
+	h.left -= n
+	return n, nil
+}
+
+// TestHalfOfAFile: a process that is killed leaves a half, and a later one removes it.
+func TestHalfOfAFile(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "half"}
+	s := open(t, o)
+	files, err := s.Objects(t.Context())
+	must(t, err)
+	if _, err = files.Put(t.Context(), "v/1", &half{left: 8 << 20, end: func() { _ = s.control.Flush(); s.control.Close() }}); err == nil {
+		t.Error("half of a file is stored")
+	}
+	_ = s.Close()
+	s = open(t, o)
+	files, err = s.Objects(t.Context())
+	must(t, err)
+	_, err = files.Put(t.Context(), "v/1", bytes.NewReader(make([]byte, 1<<20)))
+	must(t, err)
+	must(t, files.sweep(t.Context(), files.bucket, 0))
+	if names, err := files.List(t.Context(), ""); err != nil || len(names) != 1 {
+		t.Errorf("files %v: %v", names, err)
+	}
+	must(t, files.Delete(t.Context(), "v/1"))
+	stream, err := s.js.Stream(t.Context(), "OBJ_"+s.names.objects)
+	must(t, err)
+	if info := stream.CachedInfo(); info.State.Bytes > 1<<20 {
+		t.Errorf("%d bytes are left of no file", info.State.Bytes)
+	}
+}
+
+// TestStoppedPush: of a file that is given up nothing stays.
+func TestStoppedPush(t *testing.T) {
+	o := Options{URL: startServer(t, nil), Run: "stopped"}
+	s := open(t, o)
+	files, err := s.Objects(t.Context())
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err = files.Put(ctx, "v/1", &half{left: 8 << 20, end: cancel}); err == nil {
+		t.Error("half of a file is stored")
+	}
+	stream, err := s.js.Stream(t.Context(), "OBJ_"+s.names.objects)
+	must(t, err)
+	if info := stream.CachedInfo(); info.State.Bytes > 1<<20 {
+		t.Errorf("%d bytes are left of no file", info.State.Bytes)
 	}
 }

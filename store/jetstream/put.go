@@ -22,6 +22,8 @@ const (
 	// that one write, or one wait for the disk, serves them all: at most batchBytes and
 	// batchPayloads. Room is freed by whole messages, which is why they are not larger.
 	smallBytes, batchBytes, batchPayloads = 32 << 10, 256 << 10, 64
+	// itemBytes is the most that such a message's header says of a payload.
+	itemBytes = 80
 	// committers is how many such messages are on their way at once.
 	committers = 2
 )
@@ -138,7 +140,8 @@ func (b *batch) next(limit int) []*put {
 // commitSmall sends small payloads together until the store is closed.
 func (p *payloads) commitSmall(w *lease) {
 	defer p.store.wait.Done()
-	limit := min(batchBytes, p.store.chunkBytes())
+	whole := p.store.chunkBytes()
+	limit := min(batchBytes, max(whole-batchPayloads*itemBytes, whole/2))
 	for {
 		select {
 		case <-p.batch.wake:

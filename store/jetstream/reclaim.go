@@ -11,8 +11,6 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/headway-rl/headway/loop/port"
 )
 
 const (
@@ -31,7 +29,7 @@ const (
 func (p *payloads) load(ctx context.Context, before takeovers) (last uint64, err error) {
 	info, err := p.store.streamInfo(ctx, p.store.data)
 	if err == nil && info.Msgs > 0 { // a turn may be its last that nothing has synced: see Link.putMessage
-		if err = p.store.publishChunk(ctx, p.store.behind()); err == nil || noSpace(err) || errors.Is(err, port.ErrNoSpace) {
+		if err = p.store.syncPayloads(ctx); err == nil {
 			info, err = p.store.streamInfo(ctx, p.store.data)
 		}
 	}
@@ -52,6 +50,23 @@ func (p *payloads) load(ctx context.Context, before takeovers) (last uint64, err
 		return 0, fmt.Errorf("store: reading the index of payloads: %w", err)
 	}
 	return info.LastSeq, nil
+}
+
+// syncPayloads has the server sync all payloads, unless there is no room for a message behind them.
+func (s *Store) syncPayloads(ctx context.Context) error {
+	if s.disk.room(0) != nil {
+		return nil
+	}
+	return s.again(ctx, func(ctx context.Context) error {
+		_, err := s.js.PublishMsg(ctx, s.behind())
+		if noSpace(err) { // which again would ask for ever
+			return nil
+		}
+		if gone := s.gone(ctx, s.names.dataSubject, err); gone != nil {
+			return gone
+		}
+		return err
+	})
 }
 
 // scan reads the headers of all messages between two sequences into the index.
@@ -147,7 +162,7 @@ func (p *payloads) take(seq uint64, c contents, size int, parts map[string]*plac
 		parts[key] = whole
 	}
 	if whole.seqs[c.chunk] != 0 {
-		p.room.forget(seq) // sent twice, because its first answer was lost
+		p.twice(seq, c.epoch)
 		return
 	}
 	whole.seqs[c.chunk] = seq
@@ -156,6 +171,15 @@ func (p *payloads) take(seq uint64, c contents, size int, parts map[string]*plac
 	}
 	delete(parts, key)
 	p.index(i.id.Group, *whole)
+}
+
+// twice accounts for a message that was sent twice, because its first answer was lost. Of a cell's, the reference may name this one.
+func (p *payloads) twice(seq, epoch uint64) {
+	if epoch == 0 {
+		p.room.doubt(seq)
+	} else {
+		p.room.forget(seq)
+	}
 }
 
 func (s *Store) streamInfo(ctx context.Context, stream jetstream.Stream) (state jetstream.StreamState, err error) {
@@ -289,14 +313,24 @@ func (p *payloads) account(ctx context.Context, w *lease) error {
 		return false
 	})
 	p.mutex.Unlock()
+	end := uint64(0) // of the stream, as of before it is asked for them
+	if len(unknown) > 0 {
+		info, err := p.store.streamInfo(ctx, p.store.data)
+		if err != nil {
+			return fmt.Errorf("store: payloads: %w", err)
+		}
+		end = info.LastSeq
+	}
 	for _, seq := range unknown {
 		try, cancel := context.WithTimeout(ctx, apiTimeout)
 		m, err := p.store.leaderGet(try, p.store.names.data, seq)
 		cancel()
 		if errors.Is(err, errNoMessage) || errors.Is(err, errDamaged) { // nobody finds what it was
-			p.mutex.Lock()
-			p.room.gap(seq)
-			p.mutex.Unlock()
+			if seq <= end { // else it is still to come
+				p.mutex.Lock()
+				p.room.gap(seq)
+				p.mutex.Unlock()
+			}
 			continue
 		}
 		if err != nil {

@@ -127,6 +127,7 @@ func (l *Link) PutReferred(sample port.Sample) (string, error) {
 		l.blobs.add(sent, seq)
 	}
 	r.seqs = sent.seqs
+	r.blobs = append(r.blobs, l.blobs.givenUp(sample.ID, sent)...)
 	l.blobs.forget(sample.ID)
 	return r.String(), nil
 }

@@ -98,6 +98,18 @@ func (s *sentBlobs) all(id port.RolloutID) (all []sentBlob) {
 	return all
 }
 
+// givenUp returns what was sent of an attempt's payload while it had other bytes, for the writer to remove.
+func (s *sentBlobs) givenUp(id port.RolloutID, but *outgoing) (all []sentBlob) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	for _, b := range s.attempts[id] {
+		if b.number == payloadNumber && b != but && len(b.seqs) > 0 {
+			all = append(all, b.sentBlob)
+		}
+	}
+	return all
+}
+
 func (s *sentBlobs) forget(id port.RolloutID) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -170,3 +170,30 @@ func TestBlobsLeaveRoomForPayloads(t *testing.T) {
 	refer(t, s, l, withRows(id, 0))
 	hasBlob(t, s, id, 0, rowsOf(0, 2))
 }
+
+// TestPartWithoutItsRows: a payload whose second message has no room is put again without its rows. The first message of the
+// one with rows does not stay.
+func TestPartWithoutItsRows(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "leftout"), Run: "leftout", PayloadBytesMax: 4 << 20}
+	s := open(t, o)
+	begin(t, s)
+	l := openCell(t, o, "b")
+	refer(t, s, l, sized(1, 2600<<10))
+	late := withRows(port.RolloutID{Group: 2, Attempt: 1}, 0)
+	late.Response = sized(2, 1900<<10).Response
+	_, err := l.PutReferred(late)
+	if !errors.Is(err, port.ErrNoSpace) {
+		t.Fatal(err)
+	}
+	late.Channels = nil // leaveOut
+	must(t, s.Forget(1))
+	s.payloads.reclaim(t.Context(), true)
+	refer(t, s, l, late)
+	holds(t, s, 2, late)
+	must(t, s.Forget(2))
+	must(t, l.Forget(2))
+	s.payloads.reclaim(t.Context(), true)
+	if n := messages(t, s); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+}

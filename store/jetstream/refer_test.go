@@ -330,3 +330,49 @@ func TestPutWithoutAnAnswer(t *testing.T) {
 		left = len(all)
 	}
 }
+
+// TestMessageToCome: a cell that names a message that is still to come has nobody's payload deleted.
+func TestMessageToCome(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "tocome"), Run: "tocome", CacheBytes: -1}
+	s := open(t, o)
+	begin(t, s)
+	b := openCell(t, o, "b")
+	id := port.RolloutID{Group: 1, Attempt: 1}
+	good, err := b.PutReferred(storetest.Sample(id, 5))
+	must(t, err)
+	r, err := parseReference(id, good)
+	must(t, err)
+	r.seqs[0] += 3
+	_ = s.Refer("b", id, r.String())
+	s.payloads.reclaim(t.Context(), true)
+	var own []port.Sample
+	for g := 2; g < 5; g++ {
+		x := storetest.Sample(port.RolloutID{Group: 0, Sample: int32(g), Attempt: 1}, 5)
+		must(t, s.PutSample(x))
+		own = append(own, x)
+	}
+	must(t, s.Discard(id))
+	s.payloads.reclaim(t.Context(), true)
+	holds(t, s, 0, own...)
+}
+
+// TestUnsaidOfAnother: a cell that names what another has put and not said yet does not have it deleted.
+func TestUnsaidOfAnother(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "unsaid"), Run: "unsaid", CacheBytes: -1}
+	s := open(t, o)
+	begin(t, s)
+	b, c := openCell(t, o, "b"), openCell(t, o, "1-b")
+	id, other := port.RolloutID{Group: 1, Attempt: 1}, storetest.Sample(port.RolloutID{Group: 2, Attempt: 1}, 5)
+	good, err := b.PutReferred(storetest.Sample(id, 5))
+	must(t, err)
+	honest, err := c.PutReferred(other)
+	must(t, err)
+	r, err := parseReference(id, good)
+	must(t, err)
+	r.seqs[0]++
+	_ = s.Refer("b", id, r.String())
+	must(t, s.Refer("1-b", other.ID, honest))
+	must(t, s.Discard(id))
+	s.payloads.reclaim(t.Context(), true)
+	holds(t, s, 2, other)
+}

@@ -76,3 +76,23 @@ func TestTakeoversAreRecorded(t *testing.T) {
 		t.Errorf("damaged takeovers are read: %v", err)
 	}
 }
+
+// TestThawedBeforeItsMarker: a process that stands still between its lease and its marker does not fence the one that took over.
+func TestThawedBeforeItsMarker(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "thawed"), Run: "thawed", WriterTTL: 500 * time.Millisecond, Logf: t.Logf}
+	first := open(t, o)
+	begin(t, first)
+	must(t, first.Close())
+	a, err := Open(t.Context(), o)
+	must(t, err)
+	t.Cleanup(func() { _ = a.Close() })
+	l := &lease{store: a, nonce: "a", lost: make(chan struct{}), done: make(chan struct{}), value: []byte(`{"nonce":"a"}`)}
+	l.bucket, err = a.leaseBucket(t.Context())
+	must(t, err)
+	must(t, l.take(t.Context()))
+	b := open(t, o)
+	if err := a.fenceLog(t.Context(), l); !errors.Is(err, ErrFenced) {
+		t.Errorf("one that has lost the lease marks the log: %v", err)
+	}
+	must(t, b.Append([][]byte{[]byte("line\n")}))
+}

@@ -487,3 +487,22 @@ func (s *Store) Follow(ctx context.Context, line int64, visit func(first int64, 
 		}
 	}
 }
+
+// TestAppendInPart: an append of two messages is refused before the first where there is room for one alone.
+func TestAppendInPart(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "appendpart"), Run: "appendpart", LogBytesMax: 1 << 20}
+	s := open(t, o)
+	begin(t, s)
+	line := append(bytes.Repeat([]byte("x"), 300), '\n')
+	for room := uint64(1 << 20); room > 304<<10; {
+		must(t, s.Append([][]byte{line}))
+		info, err := s.log.Info(t.Context())
+		must(t, err)
+		room = 1<<20 - info.State.Bytes
+	}
+	big := append(bytes.Repeat([]byte("y"), 152<<10), '\n')
+	if err := s.Append([][]byte{big, big}); !errors.Is(err, port.ErrNoSpace) {
+		t.Errorf("an append without room: %v", err)
+	}
+	must(t, s.Append([][]byte{line}))
+}
