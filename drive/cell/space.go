@@ -13,7 +13,7 @@ import (
 
 // noSpace reports whether an error says that there is no room.
 func noSpace(err error) bool {
-	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC)
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // Pauses between two tries to write where there is no room, each twice the one before.

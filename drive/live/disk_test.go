@@ -170,7 +170,7 @@ func TestFullDiskStopsInOrder(t *testing.T) {
 				} else {
 					w.trainer.fail = func(port.Batch) error {
 						if at := time.Since(began); at > time.Second && (at < stopped-time.Second || full == "weights") {
-							return fmt.Errorf("weights: %w", syscall.ENOSPC)
+							return fmt.Errorf("weights: %w", syscall.EDQUOT)
 						}
 						return nil
 					}
@@ -202,7 +202,7 @@ func TestFullDiskStopsInOrder(t *testing.T) {
 	}
 }
 
-func noRoom(err error) bool { return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) }
+func noRoom(err error) bool { return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // TestGivenUpWhileTheDiskIsFull: a rollout that waits for room for its payload and is
 // not wanted any more gives its slot back.

@@ -50,11 +50,12 @@ type payloads struct {
 	buf      []byte
 	err      error
 	blobs    blobs
+	sync     func(*os.File) error // has the disk keep a segment
 }
 
 // openPayloads verifies all segments, cuts torn ends and builds the index.
 func openPayloads(dir string, o Options) (*payloads, error) {
-	p := &payloads{dir: dir, options: o, next: 1, groups: map[loop.GroupID][]place{}}
+	p := &payloads{dir: dir, options: o, next: 1, groups: map[loop.GroupID][]place{}, sync: (*os.File).Sync}
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return p, fmt.Errorf("store: %w", err)
@@ -187,17 +188,16 @@ func (p *payloads) emptyLast() bool {
 }
 
 func (p *payloads) write(s *segment, frame []byte) error {
-	if _, err := s.file.WriteAt(frame, s.size); err != nil {
+	_, err := s.file.WriteAt(frame, s.size)
+	if err == nil && p.options.Always {
+		err = p.sync(s.file) // a disk behind a network says only here that it is full
+	}
+	if err != nil {
 		// Open would cut what is torn; without it the next try writes over it.
 		if cut := s.file.Truncate(s.size); noSpace(err) && cut == nil {
 			return full("the payloads", err)
 		}
 		return err
-	}
-	if p.options.Always {
-		if err := s.file.Sync(); err != nil {
-			return err
-		}
 	}
 	s.size += int64(len(frame))
 	p.bytes += int64(len(frame))
@@ -219,6 +219,9 @@ func (p *payloads) writable() (*segment, error) {
 	}
 	if p.options.Always {
 		if err := replace.Directory(p.dir); err != nil {
+			if gone := os.Remove(s.path); noSpace(err) && gone == nil {
+				err = full("the payloads", err)
+			}
 			return nil, errors.Join(err, s.file.Close())
 		}
 	}

@@ -286,7 +286,7 @@ func (s *Store) room(needed int64) error {
 // full says of an error of a full disk how much was needed and how much there is. The
 // files are still there when this is asked, so what is free now is what was lacking.
 func (s *Store) full(err error, needed int64) error {
-	if already := new(FullError); !errors.Is(err, syscall.ENOSPC) || errors.As(err, &already) {
+	if already := new(FullError); !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) || errors.As(err, &already) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", &FullError{Dir: s.dir, Needed: needed, Free: s.disk.Free(s.dir)}, err)

@@ -379,7 +379,7 @@ type crowdedFile struct {
 
 func (f *crowdedFile) Write(p []byte) (int, error) {
 	if len(p) > f.c.left {
-		return 0, &os.PathError{Op: "write", Path: "file", Err: syscall.ENOSPC}
+		return 0, &os.PathError{Op: "write", Path: "file", Err: syscall.EDQUOT}
 	}
 	f.c.left -= len(p)
 	return f.output.Write(p)

@@ -451,7 +451,7 @@ func refusal(err error) error {
 		return protocol.Refuse(protocol.CodeConflict, "%v", err)
 	case errors.Is(err, weights.ErrNotFound), errors.Is(err, weights.ErrNoWeights):
 		return protocol.Refuse(protocol.CodeNotFound, "%v", err)
-	case errors.Is(err, syscall.ENOSPC):
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return protocol.Refuse(protocol.CodeDiskFull, "%v", err)
 	}
 	return err
