@@ -43,6 +43,9 @@ func (p *Plane) assemble(resume *live.Resume) (err error) {
 	if p.gateway, err = chat.NewGateway(p.Parts, p.suspect, p.logf); err != nil {
 		return err
 	}
+	if err := p.fence(); err != nil { // else a process that stood still as it began names its address behind its successor's
+		return err
+	}
 	return p.writeAddress()
 }
 

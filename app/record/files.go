@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/headway-rl/headway/drive/live"
+	"github.com/headway-rl/headway/internal/replace"
 	"github.com/headway-rl/headway/loop"
 	"github.com/headway-rl/headway/loop/port"
 	"github.com/headway-rl/headway/observe/attribution"
@@ -41,61 +42,89 @@ func StepLine(d live.StepDone) steps.Line {
 
 // StepLog writes metrics.jsonl and keeps its newest lines for the report.
 type StepLog struct {
+	path string
+	// file is nil before the first line of this process: until then the file is as the process before left it.
 	file  *os.File
 	Lines []steps.Line
+	// kept are the bytes of the lines that stay. ahead are lines of steps that the log does not have: of one that is found
+	// published, nobody says its figures again.
+	kept  int64
+	ahead map[loop.Version]steps.Line
 	// unwritten is what there was no room for, tried again with every line; err is what a line
 	// failed by otherwise, the first of them.
 	unwritten []byte
 	err       error
 }
 
-// openStepLog opens the log of a run directory. Lines of steps after upTo, which a
-// resumed run will make again, are cut off.
+// openStepLog reads the log of a run directory. Lines of steps after upTo, which a resumed run makes again or finds
+// published, are cut off with the first line that is added.
 func openStepLog(dir string, upTo loop.Version) (*StepLog, error) {
-	path := filepath.Join(dir, steps.File)
-	log := &StepLog{}
-	old, err := os.Open(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	default:
-		scanner := bufio.NewScanner(old)
-		scanner.Buffer(nil, steps.LineMax)
-		for scanner.Scan() {
-			var line steps.Line
-			if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Step <= upTo {
-				log.Lines = append(log.Lines, line)
-			}
-		}
-		old.Close()
-		if err := scanner.Err(); err != nil { // the lines behind would be lost
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if log.file, err = os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600); err != nil {
-		return nil, err
-	}
-	for _, line := range log.Lines {
-		log.render(line)
-	}
-	err = cmp.Or(log.flush(), log.err)
-	if err == nil {
-		err = os.Rename(path+".new", path)
+	log := &StepLog{path: filepath.Join(dir, steps.File), ahead: map[loop.Version]steps.Line{}}
+	old, err := os.Open(log.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return log, nil
 	}
 	if err != nil {
-		_ = log.file.Close()
-		_ = os.Remove(path + ".new")
 		return nil, err
+	}
+	defer old.Close()
+	scanner := bufio.NewScanner(old)
+	scanner.Buffer(nil, steps.LineMax)
+	at := int64(0)
+	for scanner.Scan() {
+		at += int64(len(scanner.Bytes())) + 1
+		var line steps.Line
+		switch {
+		case json.Unmarshal(scanner.Bytes(), &line) != nil:
+		case line.Step <= upTo:
+			log.keep(line)
+			log.kept = at
+		default:
+			log.ahead[line.Step] = line
+		}
+	}
+	if err := scanner.Err(); err != nil { // the lines behind would be lost
+		return nil, fmt.Errorf("%s: %w", log.path, err)
 	}
 	return log, nil
 }
 
-func (l *StepLog) add(line steps.Line) {
+// keep has a line among the newest ones.
+func (l *StepLog) keep(line steps.Line) {
 	if len(l.Lines) >= 2*live.SeriesSteps { // metrics.jsonl has them all
-		l.Lines = append(l.Lines[:0], l.Lines[len(l.Lines)-live.SeriesSteps:]...)
+		l.Lines = append([]steps.Line(nil), l.Lines[len(l.Lines)-live.SeriesSteps:]...)
 	}
 	l.Lines = append(l.Lines, line)
+}
+
+// begin opens the file for more lines. Where it has lines that do not stay, a copy without them takes its place: who reads it
+// keeps the old one.
+func (l *StepLog) begin() error {
+	size := int64(0)
+	if info, err := os.Stat(l.path); err == nil {
+		size = info.Size()
+	}
+	switch {
+	case size < l.kept:
+		l.unwritten = append([]byte{'\n'}, l.unwritten...) // its last line was never ended
+	case size > l.kept:
+		old, err := os.ReadFile(l.path)
+		if err == nil {
+			err = replace.File(l.path, old[:min(l.kept, int64(len(old)))], 0o600)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err == nil {
+		l.file = file
+	}
+	return err
+}
+
+func (l *StepLog) add(line steps.Line) {
+	l.keep(line)
 	l.render(line)
 	if err := l.flush(); err != nil && !NoRoom(err) {
 		l.unwritten, l.err = nil, cmp.Or(l.err, err)
@@ -117,6 +146,11 @@ func (l *StepLog) flush() error {
 	if len(l.unwritten) == 0 {
 		return nil
 	}
+	if l.file == nil {
+		if err := l.begin(); err != nil {
+			return err
+		}
+	}
 	n, err := l.file.Write(l.unwritten)
 	l.unwritten = l.unwritten[:copy(l.unwritten, l.unwritten[n:])]
 	return err
@@ -125,7 +159,10 @@ func (l *StepLog) flush() error {
 // Close writes what is left and closes the file. The error is the first that a line failed by.
 func (l *StepLog) Close() error {
 	l.err = cmp.Or(l.err, l.flush())
-	return errors.Join(l.err, l.file.Close())
+	if l.file == nil {
+		return l.err
+	}
+	return errors.Join(l.err, l.file.Sync(), l.file.Close())
 }
 
 // sampleWriter writes readable rollouts of every so many train steps to samples/.

@@ -152,6 +152,9 @@ func (r *Record) Header() trace.Header {
 // onStep is called by the goroutine that owns the loop; it does not block.
 func (r *Record) onStep(ctx context.Context, d live.StepDone, view View) {
 	line := StepLine(d)
+	if before, said := r.Steps.ahead[line.Step]; said && d.Found {
+		found(&line, &before)
+	}
 	if e := r.evaluations.take(); e != nil {
 		line.HeldOutAccuracy, line.HeldOutStep, line.HeldOut = &e.Accuracy, &e.Version, e.more
 	}
@@ -311,4 +314,12 @@ func (r *Record) newestEvaluation() *evaluation {
 		}
 	}
 	return nil
+}
+
+// found makes the line of a step that is found published the one that was written as it was made. Its times are those of now.
+func found(line, before *steps.Line) {
+	now := *line
+	*line = *before
+	line.Time, line.PeriodS, line.TrainS, line.TrainerAbsentS = now.Time, now.PeriodS, now.TrainS, now.TrainerAbsentS
+	line.TrainerIdleRatio, line.RolloutIdleRatio, line.QueueGroups, line.Control = now.TrainerIdleRatio, now.RolloutIdleRatio, now.QueueGroups, now.Control
 }

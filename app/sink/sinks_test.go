@@ -261,3 +261,20 @@ func TestMLflowServer(t *testing.T) {
 		t.Errorf("it has %d losses of 300", len(history.Metrics))
 	}
 }
+
+// TestStartsWithinASecond: each process that begins has an event file of its own.
+func TestStartsWithinASecond(t *testing.T) {
+	dir, now := t.TempDir(), time.Unix(1_700_000_000, 0)
+	for n := range 3 {
+		s, err := TensorBoard(dir, now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Close(t.Context(), false); err != nil {
+			t.Fatal(err)
+		}
+		if files, err := os.ReadDir(dir); err != nil || len(files) != n+1 {
+			t.Errorf("%d files after %d starts: %v", len(files), n+1, err)
+		}
+	}
+}

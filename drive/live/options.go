@@ -95,7 +95,9 @@ type StepDone struct {
 	Point       metrics.Step
 	Attribution attribution.Step
 	Report      port.StepReport
-	Status      loop.Status
+	// Found is true where the step was found published. Report is zero then.
+	Found  bool
+	Status loop.Status
 	// Rates are what entered and left the queue over the last train periods.
 	Rates Rates
 }

@@ -496,7 +496,7 @@ func (r *Runtime) afterEvent(c *completion) {
 			if c.report != nil {
 				report = *c.report
 			}
-			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: report, Status: r.l.Status(), Rates: r.view.rates.recent()})
+			r.opt.OnStep(StepDone{Point: r.rec.Steps[n-1], Attribution: r.source.Last(), Report: report, Found: c.report == nil, Status: r.l.Status(), Rates: r.view.rates.recent()})
 		}
 	case loop.TrainStepFailed, loop.LeaseReturned:
 		r.training, r.failure = false, c.err

@@ -154,7 +154,7 @@ var rules = []rule{
 	{room: "app/probe", claim: pure, may: []string{"app", "app/parts", "config", "engine/fleet/process", "engine/upstream", "env/episode", "env/sandbox", "env/taskset", "env/taskset/columns", "env/verifier", "internal/failure", "predict/doctor"},
 		what: "servers, tasks and sandboxes asked how they are",
 		why:  "it asks what app/parts makes, and judges nothing: predict/doctor does"},
-	{room: "app/record", may: []string{"api", "api/protocol", "app", "app/parts", "app/sink", "config", "drive/cell", "drive/live", "env/taskset", "explain/dashboard", "internal/failure", "loop", "loop/port", "loop/trace", "observe/attribution", "observe/metrics", "observe/report", "observe/steps", "predict/forecast", "store/weights", "train/grpo"},
+	{room: "app/record", may: []string{"api", "api/protocol", "app", "app/parts", "app/sink", "config", "drive/cell", "drive/live", "env/taskset", "explain/dashboard", "internal/failure", "internal/replace", "loop", "loop/port", "loop/trace", "observe/attribution", "observe/metrics", "observe/report", "observe/steps", "predict/forecast", "store/weights", "train/grpo"},
 		what: "what a run keeps and shows of itself beside its log",
 		why:  "a run in one process and a control plane share it, so it knows neither"},
 	{room: "app/run", may: []string{"app", "app/pages", "app/parts", "app/record", "config", "drive/live", "internal/failure", "loop", "loop/trace", "predict/forecast", "store/file", "store/weights"},

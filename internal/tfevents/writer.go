@@ -2,8 +2,10 @@ package tfevents
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -41,6 +43,9 @@ func Create(directory, suffix string, now time.Time) (*Writer, error) {
 	}
 	name := fmt.Sprintf("events.out.tfevents.%d.%s%s", now.Unix(), host, suffix)
 	file, err := os.OpenFile(filepath.Join(directory, name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	for again := 1; errors.Is(err, fs.ErrExist); again++ { // of a process that began within this second, too
+		file, err = os.OpenFile(filepath.Join(directory, fmt.Sprintf("%s.%d", name, again)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	}
 	if err != nil {
 		return nil, err
 	}
