@@ -350,6 +350,8 @@ def test_rank_is_apart(server: Server, version: int, found: str) -> None:
 
 def test_rank_restores(server: Server) -> None:
     """Rank 0 alone publishes the earlier state."""
+    restored = as_json({"version": 4, "manifest": {"restored_from": 2}})
+    server.routes["GET /api/v1/weights/4"] = once(refusal("not_found", 404), restored)
     with loaded(server, rank=1, world_size=2) as hw:
         assert hw.restore(2, WEIGHTS) == 4
         assert hw.version == 4

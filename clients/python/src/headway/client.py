@@ -205,7 +205,10 @@ class Client:
         found = self.weights(older)
         optimizer = self.optimizer(older)
         try:
-            self.restore(older, found, optimizer=optimizer or None)
+            if self.rank:  # no batch comes before rank 0 has sent it
+                self._hold_restored(self.newest + 1)
+            else:
+                self.restore(older, found, optimizer=optimizer or None)
         except errors.RunEnded:  # nothing follows from it, as `batches` finds out
             self.version, self.action = older, "train"
         return found
@@ -476,6 +479,8 @@ class Client:
         if self.rank:
             if batch is not None:
                 self._end(batch, version)
+            else:
+                self.version, self.newest, self.next, self.action, self._claimed = 0, 0, 1, "train", True
             return version
         manifest = self._manifest(version, batch, metrics)
         try:
@@ -535,18 +540,43 @@ class Client:
     ) -> int:
         """Go on from an earlier version's state, which the trainer holds: publish it as the next version.
 
-        All ranks call it; rank 0 sends.
+        All ranks call it. Rank 0 sends, and the others wait until it has.
         """
+        if self.rank:
+            return self._hold_restored(self._await_restored(version))
         made = self.newest + 1
-        if self.rank == 0:
-            message = {**self._manifest(made, None, None), "restored_from": version}
-            for holder in list(self._holders):  # before engines may be told that there is one of this number
-                holder.drop(made)
-            reply = publication.send(self._transport, message, state_dict=state_dict, optimizer=optimizer)
-            made = int(reply["version"])
+        message = {**self._manifest(made, None, None), "restored_from": version}
+        for holder in list(self._holders):  # before engines may be told that there is one of this number
+            holder.drop(made)
+        reply = publication.send(self._transport, message, state_dict=state_dict, optimizer=optimizer)
+        return self._hold_restored(int(reply["version"]))
+
+    def _hold_restored(self, made: int) -> int:
+        """Hold the version that was made of an earlier one's state."""
         self.version = self.newest = self.stored = made
-        self.next, self.action, self._ahead, self._claimed = self.version + 1, "train", False, False
-        return self.version
+        self.next, self.action, self._ahead, self._claimed = made + 1, "train", False, False
+        return made
+
+    def _await_restored(self, older: int) -> int:
+        """Wait until rank 0 has made a version of an earlier one's state: up to then batches start from the newest.
+
+        Where this rank connected after that, it is the newest.
+        """
+        deadline, after = time.monotonic() + self._transport.patience_s, self.newest + 1
+        first = after if self.version == self.newest else self.newest
+        while time.monotonic() < deadline and not self._transport.stopped.wait(0.1):
+            for made in range(first, after + 1):
+                try:
+                    found = self.state(made)["manifest"].get("restored_from")
+                except errors.NotFound:
+                    continue
+                if found == older:
+                    return made
+                if made == after:
+                    raise errors.Conflict(f"version {made} is not made of version {older}: load() the newest version")
+        raise errors.Unavailable(
+            f"rank 0 did not go back to version {older} within {self._transport.patience_s:g} s: have it restore()"
+        )
 
     def _nack(self, batch: Batch, reason: str, failed: bool, patience_s: float | None = None) -> None:
         reason = reason.encode(errors="replace")[:_REASON_BYTES_MAX].decode(errors="ignore")

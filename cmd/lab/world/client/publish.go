@@ -90,6 +90,8 @@ func (t *Trainer) publish(ctx context.Context, batch *Batch, send func(map[strin
 	if t.rank > 0 {
 		if batch != nil {
 			t.end(ctx, batch, &version)
+		} else {
+			t.Version, t.Newest, t.Next, t.Action, t.claimed = 0, 0, 1, "train", true
 		}
 		return version, nil
 	}
@@ -110,28 +112,63 @@ func (t *Trainer) publish(ctx context.Context, batch *Batch, send func(map[strin
 }
 
 // Restore goes on from an earlier version's state, which the trainer holds: it publishes it as the next version. All
-// ranks call it; rank 0 sends.
+// ranks call it. Rank 0 sends, and the others wait until it has.
 func (t *Trainer) Restore(ctx context.Context, version int64, model, optimizer []Tensor) (int64, error) {
-	made := t.Newest + 1
-	if t.rank == 0 {
-		if len(model) == 0 {
-			return 0, refuse(Invalid, "the model is empty: nothing would be served")
+	if t.rank > 0 {
+		made, err := t.awaitRestored(ctx, version)
+		if err == nil {
+			t.holdRestored(made)
 		}
-		manifest := t.manifest(made, nil)
-		manifest["restored_from"] = version
-		files := []named{{modelFile, encode(model, nil)}}
-		if len(optimizer) > 0 {
-			files = append(files, named{optimizerFile, encode(optimizer, nil)})
-		}
-		committed, err := t.upload(ctx, manifest, files)
-		if err != nil {
-			return 0, err
-		}
-		made = committed
+		return made, err
 	}
+	if len(model) == 0 {
+		return 0, refuse(Invalid, "the model is empty: nothing would be served")
+	}
+	manifest := t.manifest(t.Newest+1, nil)
+	manifest["restored_from"] = version
+	files := []named{{modelFile, encode(model, nil)}}
+	if len(optimizer) > 0 {
+		files = append(files, named{optimizerFile, encode(optimizer, nil)})
+	}
+	made, err := t.upload(ctx, manifest, files)
+	if err == nil {
+		t.holdRestored(made)
+	}
+	return made, err
+}
+
+// holdRestored holds the version that was made of an earlier one's state.
+func (t *Trainer) holdRestored(made int64) {
 	t.Version, t.Newest, t.Stored, t.Next, t.Action = made, made, made, made+1, "train"
 	t.ahead, t.claimed = false, false
-	return made, nil
+}
+
+// awaitRestored waits until rank 0 has made a version of an earlier one's state. Where this rank connected after that,
+// it is the newest.
+func (t *Trainer) awaitRestored(ctx context.Context, older int64) (int64, error) {
+	deadline, after := time.Now().Add(max(t.transport.patience, 0)), t.Newest+1
+	first := t.Newest
+	if t.Version == t.Newest {
+		first = after
+	}
+	for time.Now().Before(deadline) && !t.transport.stopped.wait(ctx, 100*time.Millisecond) {
+		for made := first; made <= after; made++ {
+			state, err := t.transport.State(ctx, made)
+			switch from := state.Manifest.RestoredFrom; {
+			case IsKind(err, NotFound):
+			case err != nil:
+				return 0, err
+			case from != nil && *from == older:
+				return made, nil
+			case made == after:
+				return 0, refuse(Conflict, "version %d is not made of version %d", made, older)
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return 0, context.Cause(ctx)
+	}
+	return 0, refuse(Unavailable, "rank 0 did not go back to version %d", older)
 }
 
 // Ack ends a train step without weights, where its version is not one that goes to the engines.

@@ -227,7 +227,9 @@ func (t *Trainer) loadSkipped(ctx context.Context) ([]Tensor, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = t.Restore(ctx, older, found, optimizer); IsKind(err, RunEnded) {
+	if t.rank > 0 { // no batch comes before rank 0 has sent it
+		t.holdRestored(t.Newest + 1)
+	} else if _, err = t.Restore(ctx, older, found, optimizer); IsKind(err, RunEnded) {
 		t.Version, t.Action, err = older, "train", nil // nothing follows from it
 	}
 	return found, err
