@@ -131,9 +131,9 @@ func (e *bodyError) refusal() *protocol.Refusal {
 		return protocol.Refuse(protocol.CodeTooLarge, "the body exceeds %d bytes: send less, or raise the server's limit (server.body_bytes_max for tokens, server.weights_bytes_max for a version)", large.Limit).With("bytes_max", large.Limit)
 	}
 	if slow, ok := errors.AsType[net.Error](e.cause); ok && slow.Timeout() {
-		return protocol.Refuse(protocol.CodeInvalid, "the body came too slowly, or stopped: send it again over a connection that delivers")
+		return protocol.Refuse(protocol.CodeUnavailable, "the body came too slowly, or stopped: send it again over a connection that delivers")
 	}
-	return protocol.Refuse(protocol.CodeInvalid, "the body broke off: send it again")
+	return protocol.Refuse(protocol.CodeUnavailable, "the body broke off: send it again")
 }
 
 // pacedBody is a request's body that must go on coming. Its credit is the time that the

@@ -91,12 +91,12 @@ func TestBodiesMustComeOn(t *testing.T) {
 		bytes, chunks int
 		status        int
 	}{
-		"one byte a second":           {time.Second, 1, 3600, 400},
-		"just under the rate":         {time.Second, 900, 3600, 400},
-		"nothing at all":              {time.Hour, 1, 1, 400},
+		"one byte a second":           {time.Second, 1, 3600, 503},
+		"just under the rate":         {time.Second, 900, 3600, 503},
+		"nothing at all":              {time.Hour, 1, 1, 503},
 		"an hour at twice the rate":   {time.Second, 2048, 3600, 200},
 		"bursts with pauses of 20 s":  {20 * time.Second, 1 << 20, 60, 200},
-		"one pause beyond all credit": {40 * time.Second, 1 << 20, 2, 400},
+		"one pause beyond all credit": {40 * time.Second, 1 << 20, 2, 503},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -120,7 +120,7 @@ func TestBodiesMustComeOn(t *testing.T) {
 				if status != c.status {
 					t.Errorf("after %s: %d %s, want %d", time.Since(began), status, body, c.status)
 				}
-				if c.status == 400 {
+				if c.status == 503 {
 					if !strings.Contains(body, "too slowly") {
 						t.Errorf("it says %s", body)
 					}
@@ -251,7 +251,7 @@ func TestLimitsOverTCP(t *testing.T) {
 		t.Errorf("a header: %.100s", header)
 	}
 	slow := c.raw("POST /test HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{") // and no more
-	if !strings.HasPrefix(slow, "HTTP/1.1 400") || !strings.Contains(slow, "too slowly") {
+	if !strings.HasPrefix(slow, "HTTP/1.1 503") || !strings.Contains(slow, "too slowly") {
 		t.Errorf("a slow body: %.300s", slow)
 	}
 }

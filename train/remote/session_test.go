@@ -507,63 +507,6 @@ func TestDrainFinishesStep(t *testing.T) {
 	})
 }
 
-func TestValidation(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		fail := errors.New("no engine")
-		r := started(t, func(o *Options) {
-			o.Validation = func(_ context.Context, prompts int) ([]port.Sample, error) {
-				calls++
-				time.Sleep(100 * time.Second) // longer than any call waits
-				if calls == 1 {
-					return nil, fail
-				}
-				var out []port.Sample
-				for _, g := range groups(1, 1, 0, prompts).Groups {
-					out = append(out, g.Samples[0])
-				}
-				return out, nil
-			}
-		})
-		ask := func(rank, world int) (*protocol.Lease, error) {
-			req := protocol.LeaseRequest{Trainer: "a", Rank: rank, WorldSize: world, Kind: protocol.KindValidation, Prompts: 6, WaitS: 60}
-			body, err := r.Lease(t.Context(), req)
-			if body == nil || err != nil {
-				return nil, err
-			}
-			return r.tryLease(req), nil
-		}
-		if l, err := ask(0, 2); l != nil || err != nil {
-			t.Fatalf("%+v, %v: want to wait", l, err)
-		}
-		if _, err := ask(0, 2); !errors.Is(err, fail) {
-			t.Fatalf("%v, want the failure", err)
-		}
-		if l, err := ask(0, 2); l != nil || err != nil {
-			t.Fatalf("%+v, %v: want to wait", l, err)
-		}
-		seen := map[loop.GroupID]bool{}
-		for rank := range 2 {
-			l, err := ask(rank, 2)
-			r.must(err)
-			if l.Kind != protocol.KindValidation || l.Lease != 0 || l.Rollouts != 6 || l.Groups != 6 {
-				t.Fatalf("lease %+v", l)
-			}
-			for _, s := range l.Stamps {
-				seen[s.Group] = true
-			}
-		}
-		if len(seen) != 6 || calls != 2 {
-			t.Fatalf("%d prompts in the two shares after %d calls, want 6 after 2", len(seen), calls)
-		}
-		none := started(t, nil)
-		_, err := none.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Kind: protocol.KindValidation})
-		none.refused(err, protocol.CodeNotFound, "no held-out prompts")
-		_, err = none.Lease(t.Context(), protocol.LeaseRequest{Trainer: "a", Kind: "test"})
-		none.refused(err, protocol.CodeInvalid, `kind is "test"`)
-	})
-}
-
 // A batch that must not be trained on fails the step with the rollout's name, and is offered to nobody.
 func TestBadBatch(t *testing.T) {
 	r := started(t, nil)

@@ -50,6 +50,10 @@ func (t *Trainer) validate(ctx context.Context, req protocol.LeaseRequest) (prot
 	if t.phase == runEnded {
 		err = protocol.ErrRunEnded
 	}
+	if err == nil && t.session.name == req.Trainer {
+		t.session.open++
+		defer t.finish(req.Trainer)
+	}
 	t.mu.Unlock()
 	if err != nil {
 		return nil, err
