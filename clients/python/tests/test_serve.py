@@ -165,6 +165,35 @@ def test_restore(serve: Start) -> None:
         np.testing.assert_array_equal(hw.weights(4)["final_norm"], old["final_norm"])
 
 
+def test_ranks_restore(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All ranks go back. Rank 1 is first, and gets no batch before rank 0 has made the version."""
+    server = serve("--steps", "6")
+    with headway.connect(server.url) as hw:
+        weights = hw.load()
+        for batch in hw.batches():
+            weights = bumped(weights)
+            if hw.publish(batch, weights) == 3:
+                break
+    zero, one = (headway.connect(server.url, version=1, rank=rank, world_size=2) for rank in range(2))
+    old, looked, state = zero.weights(1), threading.Event(), one.state
+
+    def looking(version: int | str = "latest") -> dict[str, Any]:
+        looked.set()
+        return state(version)
+
+    monkeypatch.setattr(one, "state", looking)
+
+    def second() -> int:
+        assert one.restore(1, old) == 4
+        return one.lease().version
+
+    with zero, one, ThreadPoolExecutor() as pool:
+        version = pool.submit(second)
+        assert looked.wait(60)
+        assert zero.restore(1, old) == 4
+        assert zero.lease().version == version.result(60) == 4
+
+
 def test_ranks(serve: Start) -> None:
     """Two ranks share every batch by whole groups; rank 0 publishes."""
     server = serve("--steps", "3")
