@@ -461,3 +461,23 @@ def test_downloads_into_one_directory(server: Server, tmp_path: Path) -> None:
         hw.download(tmp_path)
     files = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert files == {"model.safetensors": whole, "optimizer.safetensors": model(2)}
+
+
+def test_download_of_a_version_that_is_pruned(tmp_path: Path) -> None:
+    with serving() as server:
+        newest = [3]
+
+        def manifest(_: Request) -> Reply:
+            return as_json({"version": newest[0], "manifest": {"files": [{"name": "a"}, {"name": "b"}]}})
+
+        def gone(_: Request) -> Reply:
+            newest[0] = 7
+            return refusal("not_found", 404)
+
+        server.routes["GET /api/v1/weights/latest"] = manifest
+        server.routes["GET /api/v1/weights/3/files/a"] = lambda _: Reply(body=b"3")
+        server.routes["GET /api/v1/weights/3/files/b"] = gone
+        server.routes["GET /api/v1/weights/7/files/*"] = lambda _: Reply(body=b"7")
+        with headway.connect(server.url, patience_s=1.0) as hw:
+            assert hw.download(tmp_path) == 7
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"7", "b": b"7"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -186,7 +187,7 @@ def test_ahead(server: Server, tmp_path: Path, shared: bool) -> None:
     with client(server, prefetch_mb=1, cache=cache) as hw:
         assert hw._groups is not None
         hw._groups.begin()
-        until(lambda: hw._groups._cache.size() == sum(map(len, BODIES.values())))  # type: ignore[union-attr]
+        until(lambda: all(hw._groups._cache.get(Reference.read(refer(n))) for n in BODIES))  # type: ignore[union-attr]
         server.routes["GET /api/v1/groups/*"] = lambda _: refusal("not_found", 404)
         for number in BODIES:
             del server.routes[f"GET /api/v1/groups/{number}"]
@@ -325,3 +326,28 @@ def test_the_real_server(serve: Callable[..., Serve], tmp_path: Path, ranks: int
         with pytest.raises(headway.RunEnded):
             hw.lease()
         hw.close()
+
+
+def test_ranks_fill_a_cache_together(tmp_path: Path) -> None:
+    """Ranks that share a directory keep its bound together: each counts what another is fetching."""
+    one, two, ref = Directory(tmp_path), Directory(tmp_path), Reference.read(refer(7))
+    assert one.begin(ref)
+    assert not two.begin(ref)
+    assert two.size() == ref.size
+    one.put(ref, BODIES[7])
+    assert two.size() == ref.size
+
+
+def test_a_cache_that_cannot_be_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that fails as a trained group leaves the cache does not end the trainer after its publish."""
+    kept = Directory(tmp_path)
+    ref = Reference(7, 4, hashlib.sha256(b"body").hexdigest())
+    kept.put(ref, b"body")
+
+    def failing(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(Path, "unlink", failing)
+    kept.drop([ref.sha256])
+    (tmp_path / ref.sha256).write_bytes(b"else")
+    assert kept.get(ref) is None

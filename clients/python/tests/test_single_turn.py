@@ -163,3 +163,15 @@ def test_what_cannot_be_asked() -> None:
 
     with pytest.raises(headway.Invalid, match="coroutine"):
         headway.single_turn("x")(asks)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("verdict", [np.array([1.0, 2.0]), 10**400])
+def test_a_verdict_that_is_no_number(verdict: object) -> None:
+    with pytest.raises(headway.VerifierProtocol):
+        _Judged("", None, 30.0, -1.0, 1.0, 1.0).judge(lambda said: verdict, "said")
+
+
+def test_a_failure_that_is_returned() -> None:
+    for kind in (headway.DataFailure, headway.InfraFailure):
+        with pytest.raises(kind):
+            _Judged("", None, 30.0, -1.0, 1.0, 1.0).judge(lambda said, kind=kind: kind("no answer"), "said")

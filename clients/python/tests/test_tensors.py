@@ -182,3 +182,17 @@ def test_step_counts_beside_their_parameters() -> None:
         optimizer = torch.optim.AdamW(head.parameters(), capturable=capturable)
         assert load_optimizer(optimizer, head, {"step/weight": np.array(3, np.float32)})
         assert optimizer.state[head.weight]["step"].device.type == device
+
+
+def test_narrow_of_bfloat16() -> None:
+    once = headway.narrow(np.array([1.5, -2.0], np.float32))
+    assert headway.widen(headway.narrow(once)).tolist() == [1.5, -2.0]
+
+
+def test_one_number() -> None:
+    """numpy 1 too, which makes a number of a type of its own of an array without dimensions."""
+    for number in (np.float32(1.5), np.array(1.5, np.float32)):
+        narrow = headway.narrow(number)  # type: ignore[arg-type]
+        assert isinstance(narrow, headway.BFloat16)
+        assert narrow.shape == headway.widen(narrow).shape == ()
+        assert headway.widen(narrow) == 1.5

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+import headway
+from headway.claims import Worker
 from headway.threads import in_thread
 
 
@@ -52,3 +54,24 @@ def test_cancelled_before_it_begins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done.cancel()
     begins[0]()
     assert not called
+
+
+def test_second_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker whose grace is interrupted, as in a notebook, keeps its claims no more."""
+
+    @headway.environment("x")
+    def play(task: headway.Task) -> float:
+        return 0.0
+
+    def interrupted(_: Worker) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Worker, "_claim", interrupted)
+    monkeypatch.setattr(Worker, "_drain", interrupted)
+    worker = Worker("http://127.0.0.1:1", play)
+    before = set(threading.enumerate())
+    with pytest.raises(KeyboardInterrupt):
+        worker.run()
+    for left in set(threading.enumerate()) - before:
+        left.join(60)
+        assert not left.is_alive(), left.name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable
@@ -193,3 +194,35 @@ def test_connections_are_probed() -> None:
         with Transport(server.url).stream("/x") as response:
             connection = response.extensions["network_stream"].get_extra_info("socket")
             assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore")
+def test_a_forked_child_has_connections_of_its_own() -> None:
+    """As a worker of a DataLoader that reads images: parent and child got one another's answers."""
+    with serving() as server:
+        for name in "ab":
+            server.routes[f"GET /{name}"] = lambda _, name=name: as_json({"is": name})  # type: ignore[misc]
+        transport = Transport(server.url, patience_s=2.0)
+        transport.get("/a")
+        child = os.fork()
+        name = "a" if child else "b"
+        wrong = 1
+        try:
+            wrong = sum(transport.get(f"/{name}", timeout_s=2.0)["is"] != name for _ in range(50))
+        finally:
+            if not child:
+                os._exit(min(wrong, 1))
+        assert wrong == 0
+        assert os.waitpid(child, 0)[1] == 0
+        transport.close()
+
+
+def test_authority_by_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(headway.Invalid, match="no file of certificates"):
+        Transport("https://127.0.0.1:1", verify=tmp_path / "none.pem")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca").mkdir()
+    transport = Transport("https://127.0.0.1:1", verify="ca")
+    assert transport.openai("g", "key").environ["SSL_CERT_FILE"] == str(tmp_path / "ca")
+    transport.close()

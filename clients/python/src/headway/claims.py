@@ -114,17 +114,22 @@ class Worker:
                         self._ended(claim["task"])
                         self._failures.add(claim["task"].id, error)
         finally:
-            self._drain()
-            if self.given_up:
-                _log.info("%d rollouts were not wanted any more", self.given_up)
-            self._failures.tell(at_once=True)
-            self._closing.set()
-            self._transport.close()
-            loop.call_soon_threadsafe(loop.stop)
-            looping.join(_LOOP_ENDS_S)
-            if not looping.is_alive() and not self._running:  # else something is left behind that is in it
-                loop.close()
+            try:
+                self._drain()
+            finally:  # also where a second interrupt ends the grace: claims of what is left are kept no more
+                self._close(loop, looping)
         return self.finished
+
+    def _close(self, loop: asyncio.AbstractEventLoop, looping: threading.Thread) -> None:
+        self._closing.set()
+        self._transport.close()
+        if self.given_up:
+            _log.info("%d rollouts were not wanted any more", self.given_up)
+        self._failures.tell(at_once=True)
+        loop.call_soon_threadsafe(loop.stop)
+        looping.join(_LOOP_ENDS_S)
+        if not looping.is_alive() and not self._running:  # else something is left behind that is in it
+            loop.close()
 
     def _claim(self) -> list[dict[str, Any]]:
         with self._lock:

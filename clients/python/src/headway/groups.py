@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import logging
@@ -115,20 +116,23 @@ class Directory:
         if ref.holds(body):
             return body
         _log.warning("%s does not hold what its name says: group %d is fetched again", file, ref.group)
-        file.unlink(missing_ok=True)
+        _remove(file)
         return None
 
     def begin(self, ref: Reference) -> bool:
-        """No other rank is about to put the body. Whoever begins leaves a file that says so."""
+        """No other rank is about to put the body. Whoever begins leaves a file that says so.
+
+        It is as long as the body and takes no room, so that `size` counts what all ranks are fetching.
+        """
         if (self._path / ref.sha256).exists():
             return False
         part = self._part(ref.sha256)
         try:
-            part.touch(exist_ok=False)
+            _claim(part, "xb", ref.size)
         except FileExistsError:
             if not _left(part):
                 return False
-            part.touch()
+            _claim(part, "wb", ref.size)
         return True
 
     def put(self, ref: Reference, body: bytes) -> None:
@@ -139,24 +143,24 @@ class Directory:
             own.write_bytes(body)
             own.replace(self._path / ref.sha256)
         finally:
-            own.unlink(missing_ok=True)
-            part.unlink(missing_ok=True)
+            _remove(own)
+            _remove(part)
 
     def drop(self, names: Iterable[str]) -> None:
         """Forget bodies, by their hash."""
         for name in names:
-            (self._path / name).unlink(missing_ok=True)
-            self._part(name).unlink(missing_ok=True)
+            _remove(self._path / name)
+            _remove(self._part(name))
 
     def size(self) -> int:
-        """Bytes of all bodies."""
-        return sum(map(_size, self._files()))
+        """Bytes of all bodies, and of those that a rank has begun."""
+        return sum(_size(file) for file in self._files() if ".part-" not in file.name)  # that one has its room by .part
 
     def keep(self, names: set[str]) -> None:
         """Forget all other bodies, unless they are new: another rank may have heard of them later."""
         for file in self._files():
             if file.name not in names and _left(file):
-                file.unlink(missing_ok=True)
+                _remove(file)
 
     def _files(self) -> Iterable[Path]:
         """The files of this cache: others' that lie beside them are let alone."""
@@ -164,6 +168,17 @@ class Directory:
 
     def _part(self, name: str) -> Path:
         return self._path / f"{name}.part"
+
+
+def _claim(file: Path, mode: str, size: int) -> None:
+    with file.open(mode) as made:
+        made.truncate(size)
+
+
+def _remove(file: Path) -> None:
+    """Remove a file of the cache. One that cannot be, as on a disk that has failed, is no loss."""
+    with contextlib.suppress(OSError):
+        file.unlink(missing_ok=True)
 
 
 def _left(file: Path) -> bool:

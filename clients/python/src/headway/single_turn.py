@@ -146,6 +146,8 @@ class _Judged:
             if isinstance(error, (DataFailure, InfraFailure)):
                 raise
             raise VerifierCrash(f"{type(error).__name__}: {error}") from error
+        if isinstance(found, (DataFailure, InfraFailure)):  # returned instead of raised
+            raise found
         if isinstance(found, Result):
             self.check(found.reward)
             return found
@@ -158,7 +160,10 @@ class _Judged:
     def check(self, reward: object) -> None:
         if isinstance(reward, str) or not hasattr(reward, "__float__"):
             raise VerifierProtocol(f"the verdict is {reward!r:.80}: want True, False, a number or a headway.Result")
-        value = float(reward)
+        try:
+            value = float(reward)
+        except Exception as error:  # such as of an array of several numbers
+            raise VerifierProtocol(f"the verdict is {reward!r:.80}, which is no number: {error}") from error
         if math.isnan(value) or not self.low <= value <= self.high:
             raise VerifierProtocol(f"the reward is {value:g}: want a number from {self.low:g} to {self.high:g}")
 

@@ -62,14 +62,22 @@ class Store:
 
     def download(self, directory: str | Path, version: int | str = "latest") -> int:
         """Put a version's files in a directory, one after the other and as they come; return its number."""
-        number, files = self._files(version)
         target = Path(directory)
         target.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            if Path(file.name).name != file.name:
-                raise errors.Invalid(f"the manifest of version {number} names the file {file.name!r}: not a plain name")
-            self._download(file, target / file.name)
-        return number
+        while True:
+            number, files = self._files(version)
+            for file in files:
+                if Path(file.name).name != file.name:
+                    message = f"the manifest of version {number} names the file {file.name!r}: not a plain name"
+                    raise errors.Invalid(message)
+            try:
+                for file in files:
+                    self._download(file, target / file.name)
+            except errors.NotFound:
+                if version == "latest" and self._files(version)[0] != number:
+                    continue  # it was pruned while it was read: there is a newer one
+                raise
+            return number
 
     def _files(self, version: int | str) -> tuple[int, list[_Listed]]:
         state = self.state(version)

@@ -62,15 +62,20 @@ def widen(array: Array) -> Array:
     """float32 of a BFloat16, exactly; any other array as it is."""
     if not isinstance(array, BFloat16):
         return array
-    return np.asarray(np.asarray(array).astype(np.uint32) << 16).view(np.float32)
+    bits = np.asarray(array)  # flat, since numpy 1 widens the type of one number
+    return (bits.reshape(-1).astype(np.uint32) << 16).view(np.float32).reshape(bits.shape)
 
 
 def narrow(array: Array) -> BFloat16:
-    """The nearest bfloat16 of each number, ties to even; NaN stays NaN."""
-    bits = np.asarray(array, dtype=np.float32, order="C").view(np.uint32)
+    """The nearest bfloat16 of each number, ties to even; NaN stays NaN. A BFloat16 as it is."""
+    if isinstance(array, BFloat16):
+        return array
+    wide = np.asarray(array, dtype=np.float32, order="C")
+    bits = wide.reshape(-1).view(np.uint32)  # flat, since numpy 1 widens the type of one number
     rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
     nan = (bits & 0x7FFFFFFF) > 0x7F800000
-    return np.where(nan, (bits >> 16).astype(np.uint16) | 0x40, rounded).astype(np.uint16).view(BFloat16)
+    found = np.where(nan, (bits >> 16).astype(np.uint16) | 0x40, rounded).astype(np.uint16)
+    return found.reshape(wide.shape).view(BFloat16)
 
 
 def to_numpy(name: str, value: Any) -> Array:

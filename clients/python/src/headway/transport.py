@@ -10,6 +10,7 @@ as no server has answered; the rest is logged, once an outage, under "headway".
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import logging
 import os
@@ -60,7 +61,7 @@ class Transport:
 
     def __init__(
         self, url: str | Sequence[str], token: str | None = None, *, patience_s: float = 600.0,
-        verify: bool | str = True, stopped: threading.Event | None = None,
+        verify: bool | str | os.PathLike[str] = True, stopped: threading.Event | None = None,
     ) -> None:  # fmt: skip
         if not isinstance(url, Sequence):
             raise errors.Invalid(f"{url!r:.200} is no address: give a url such as http://127.0.0.1:7070, or several")
@@ -76,18 +77,26 @@ class Transport:
         #: Set to end waiting calls early.
         self.stopped = stopped or threading.Event()
         headers = {"User-Agent": "headway-python"}
-        self._ca = verify if isinstance(verify, str) else ""
+        verify = os.fspath(verify) if isinstance(verify, os.PathLike) else verify
+        self._ca = os.path.abspath(verify) if isinstance(verify, str) else ""  # agents may run in another directory
         if sent := _token(os.environ.get("HEADWAY_TOKEN", "") if token is None else token):
             headers["Authorization"] = f"Bearer {sent}"
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         try:
             checked = _authority(verify) if isinstance(verify, str) else verify
-            self._http = httpx.Client(
-                headers=headers, limits=limits, verify=checked, follow_redirects=False, mounts=DIRECT,
+            self._pool = functools.partial(
+                httpx.Client, headers=headers, limits=limits, verify=checked, follow_redirects=False, mounts=DIRECT,
                 event_hooks={"request": [_watch]},
             )  # fmt: skip
+            self._http, self._process = self._pool(), os.getpid()
         except OSError as error:  # ssl.SSLError is one
             raise errors.Invalid(f"verify={verify!r} is no file of certificates: {error}") from error
+
+    def _connections(self) -> httpx.Client:
+        """Those of this process. A forked child has the sockets of its parent, and would take its parent's answers."""
+        if self._process != os.getpid():
+            self._http, self._process = self._pool(), os.getpid()
+        return self._http
 
     @property
     def url(self) -> str:
@@ -143,7 +152,7 @@ class Transport:
         while True:
             base, began = self.url, time.monotonic()
             try:
-                response = self._http.request(
+                response = self._connections().request(
                     method, base + path, content=body() if body is not None else content, headers=sent,
                     timeout=_limits(timeout_s),
                 )  # fmt: skip
@@ -190,7 +199,7 @@ class Transport:
     ) -> Iterator[httpx.Response]:
         """Open a GET whose answer is read while it comes: a context manager, as `httpx.Client.stream`."""
         base = self.url
-        with self._http.stream(
+        with self._connections().stream(
             "GET", base + path, headers=dict(headers or {}), timeout=_limits(timeout_s)
         ) as response:
             self._answered = True
