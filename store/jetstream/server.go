@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -182,6 +183,26 @@ func (e *embedded) stop() {
 	e.lock.Release()
 }
 
+// refusedEvery is the least time between two words of one connection that the server does not let it in.
+const refusedEvery = time.Minute
+
+// complaints says the errors of a connection.
+func complaints(logf func(format string, args ...any)) nats.ErrHandler {
+	var refused atomic.Int64 // when that was said last
+	return func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		for _, e := range []error{nats.ErrAuthorization, nats.ErrAuthExpired, nats.ErrAuthRevoked, nats.ErrAccountAuthExpired} {
+			if !errors.Is(err, e) {
+				continue
+			}
+			now, last := time.Now().UnixNano(), refused.Load()
+			if last != 0 && now-last < refusedEvery.Nanoseconds() || !refused.CompareAndSwap(last, now) {
+				return
+			}
+		}
+		logf("store: NATS: %v", err)
+	}
+}
+
 // dial opens a connection to the embedded server or to the cluster, with more options.
 func dial(o Options, e *embedded, what string, more []nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
@@ -190,13 +211,13 @@ func dial(o Options, e *embedded, what string, more []nats.Option) (*nats.Conn, 
 		nats.ReconnectWait(100 * time.Millisecond),
 		// What could not be sent is sent again by whoever asked for it, and not from a buffer too.
 		nats.ReconnectBufSize(-1),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			o.Logf("store: NATS: %v", err)
-		}),
+		// A server may not know its users for a moment: behind a restart, or before a file of credentials is written anew.
+		nats.IgnoreAuthErrorAbort(),
+		nats.ErrorHandler(complaints(o.Logf)),
 	}, more...)
-	url := o.URL
+	servers := o.URL
 	if e != nil {
-		url = ""
+		servers = ""
 		options = append(append(options, nats.InProcessServer(e)), e.entrance.enter()...)
 	}
 	if o.Credentials != "" {
@@ -208,12 +229,30 @@ func dial(o Options, e *embedded, what string, more []nats.Option) (*nats.Conn, 
 	if o.TLSCert != "" {
 		options = append(options, nats.ClientCert(o.TLSCert, o.TLSKey))
 	}
-	conn, err := nats.Connect(url, options...)
+	conn, err := nats.Connect(servers, options...)
 	if errors.Is(err, nats.ErrNoServers) {
 		err = fmt.Errorf("%w: see whether store.nats.url names servers that run", err)
 	}
+	if _, wrong := errors.AsType[*url.Error](err); wrong { // it quotes the address, with its password
+		err = errors.New("an address is none: in a user and a password, signs that mean something in one are written by their number, such as %25 for %")
+	}
 	if err != nil {
-		return nil, fmt.Errorf("store: connecting to NATS at %q: %w", o.URL, err)
+		return nil, fmt.Errorf("store: connecting to NATS at %q: %w", withoutPasswords(o.URL), err)
 	}
 	return conn, nil
+}
+
+// withoutPasswords are the addresses of servers without the users and passwords in them.
+func withoutPasswords(servers string) string {
+	all := strings.Split(servers, ",")
+	for i, server := range all {
+		scheme, rest, said := strings.Cut(server, "://")
+		if !said {
+			scheme, rest = "", server
+		} else {
+			scheme += "://"
+		}
+		all[i] = scheme + rest[strings.LastIndex(rest, "@")+1:]
+	}
+	return strings.Join(all, ",")
 }

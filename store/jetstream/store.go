@@ -184,7 +184,7 @@ func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
 		var conn *nats.Conn
 		if err == nil {
 			conn, err = dial(s.options, s.embedded, what, more)
-			comes = errors.Is(err, nats.ErrNoServers)
+			comes = errors.Is(err, nats.ErrNoServers) || unreached(err)
 		}
 		if late := s.options.CellFile == "" && time.Since(began) > dialTimeout; err == nil || !comes || late {
 			return conn, err
@@ -193,6 +193,12 @@ func (s *Store) connect(ctx context.Context, what string) (*nats.Conn, error) {
 			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
+}
+
+// unreached reports whether no server was spoken to: its machine does not answer yet, or nobody knows its name yet.
+func unreached(err error) bool {
+	network, is := errors.AsType[*net.OpError](err)
+	return is && network.Op == "dial"
 }
 
 // streamOf is a stream's handle, nil if it needs none, and what it is to be.
