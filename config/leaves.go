@@ -39,3 +39,9 @@ func leaves(path string, value any) (all []Leaf) {
 	}
 	return []Leaf{{path, strings.Trim(string(text), `"`)}}
 }
+
+// Unplaced is the Config without where its keys were given, so that equal values have equal Leaves.
+func (c Config) Unplaced() Config {
+	c.origin = nil
+	return c
+}

@@ -14,8 +14,8 @@ import (
 
 // Adopt returns the document that a run began with, by the header of its log. The present document may differ in how the run
 // is reached, watched and stored, and its words for that stand in the answer. Adopt refuses any other difference. The rules are
-// those in the header, as another build may make others of one document.
-func Adopt(name, dir string, header trace.Header, now config.Config) (config.Config, loop.Config, error) {
+// those in the header, as another build may make others of one document. The advice is for the one who gave the present one.
+func Adopt(name, dir, advice string, header trace.Header, now config.Config) (config.Config, loop.Config, error) {
 	began, err := config.ParseRecorded("config of the run "+name, []byte(header.Config))
 	if err == nil {
 		began = began.WithDefaults()
@@ -26,7 +26,7 @@ func Adopt(name, dir string, header trace.Header, now config.Config) (config.Con
 	}
 	merged := reachedAs(began, now)
 	if changed := changes(merged, now); len(changed) > 0 {
-		return now, loop.Config{}, failure.Usage("leave these as they were, or begin a run under another --name",
+		return now, loop.Config{}, failure.Usage(advice,
 			"%s began with other settings, and only server, watchdog, store, gateway, sandbox and where engines are may change:\n  %s", dir, strings.Join(changed, "\n  "))
 	}
 	return merged, header.Loop, nil
@@ -57,16 +57,16 @@ func reachedAs(began, now config.Config) config.Config {
 func changes(before, now config.Config) []string {
 	var out []string
 	values := map[string]string{}
-	for _, leaf := range now.Leaves() {
+	for _, leaf := range now.Unplaced().Leaves() {
 		values[leaf.Key] = leaf.Value
 	}
-	for _, leaf := range before.Leaves() {
+	for _, leaf := range before.Unplaced().Leaves() {
 		if other, there := values[leaf.Key]; !there || other != leaf.Value {
 			out = append(out, fmt.Sprintf("%s began as %q, now %q", leaf.Key, leaf.Value, other))
 		}
 		delete(values, leaf.Key)
 	}
-	for _, leaf := range now.Leaves() {
+	for _, leaf := range now.Unplaced().Leaves() {
 		if _, there := values[leaf.Key]; there {
 			out = append(out, fmt.Sprintf("%s began without a value, now %q", leaf.Key, leaf.Value))
 		}

@@ -155,7 +155,7 @@ const standbyAfter = 300 * time.Millisecond
 
 // adopt goes on with the settings that the run began with.
 func (p *Plane) adopt(header trace.Header) error {
-	merged, rules, err := origin.Adopt(p.name, p.Dir, header, p.Cfg)
+	merged, rules, err := origin.Adopt(p.name, p.Dir, "leave these as they were, or begin a run under another --name", header, p.Cfg)
 	if err == nil {
 		p.Adopt(merged, rules)
 	}
