@@ -72,7 +72,7 @@ func (k *claimKeys) check(id, secret string) error {
 	case secret == "":
 		return protocol.Refuse(protocol.CodeInvalid, "secret is missing: send the claim's secret, which stands beside its id in the answer to claim. A client that knows of no secret is too old for this control plane").With("field", "secret")
 	case !hmac.Equal([]byte(secret), []byte(k.sign(purposeSecret, id))):
-		return protocol.Refuse(protocol.CodeExpired, "the secret is of no claim of %s that this process has given out since it started: claim another", id)
+		return protocol.Refuse(protocol.CodeExpired, "the secret is of no claim of %s that was given out at this address: claim another", id)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func (s *Server) admitAgent(r *http.Request, key string, roles Role) (caller, er
 	}
 	switch {
 	case id == "":
-		err := error(protocol.Refuse(protocol.CodeExpired, "the key is of no claim that this process has given out since it started: claim another rollout"))
+		err := error(protocol.Refuse(protocol.CodeExpired, "the key is of no claim that was given out at this address: claim another rollout"))
 		if port := s.ports().Rollouts; port != nil { // it may be of the process in the place of this one
 			claim, _, _ := cutKey(key)
 			err = port.Lasting(r.Context(), claim, err)

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/headway-rl/headway/api/gateway"
@@ -243,7 +245,7 @@ func (c *Cell) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return failure.Run("", "cell %s: the log of the run %s: %w", c.opt.Cell, c.opt.Run, err)
 	}
-	merged, rules, err := origin.Adopt(c.opt.Run, c.Dir, header, c.Cfg)
+	merged, rules, err := origin.Adopt(c.opt.Run, c.Dir, "give the cell the document of the control plane", header, c.Cfg)
 	if err == nil {
 		c.Adopt(merged, rules)
 	}
@@ -259,8 +261,14 @@ func entryHint(file string, err error) string {
 		return ""
 	case stranger:
 		return fmt.Sprintf("%s is not of the server there: it is of another run, or from before new secrets; give --name and --dir of the control plane", file)
+	case errors.Is(err, jetstream.ErrRefused):
+		return fmt.Sprintf("%s is of another cell, or from before new secrets: use the one that the control plane has written for this cell", file)
+	case errors.Is(err, fs.ErrPermission):
+		return "run the cell as the user who owns " + file
+	case errors.Is(err, fs.ErrNotExist):
+		return "start the control plane with the same document: it writes " + file
 	}
-	return "start the control plane with the same document: it writes " + file
+	return "see whether the control plane runs and answers, and start the cell again"
 }
 
 // assemble makes the cell's parts, in a directory that no other process of the cell has.
@@ -269,10 +277,16 @@ func (c *Cell) assemble(ctx context.Context) error {
 		return failure.Usage("give both the same --dir, on a disk that both reach: engines of a cell load the versions that lie there",
 			"the run %s has begun, and its versions are not in this directory: %w", c.opt.Run, err)
 	}
+	if err := c.checkWeights(); err != nil {
+		return err
+	}
 	if err := private.Make(c.own); err != nil {
 		return failure.Run("", "cell %s: %w", c.opt.Cell, err)
 	}
 	held, err := lock.Take(filepath.Join(c.own, "lock"), c.own)
+	if errors.Is(err, fs.ErrPermission) {
+		return failure.Run("run the cell as the user who owns "+c.own, "cell %s: %w", c.opt.Cell, err)
+	}
 	if err != nil {
 		return failure.Run(fmt.Sprintf("end it first, or give this process the name of another cell: one process at a time is cell %s", c.opt.Cell), "%w", err)
 	}
@@ -293,6 +307,26 @@ func (c *Cell) assemble(ctx context.Context) error {
 		return err
 	}
 	return c.player.Open(ctx, c.Cfg, c.own, c.Dir, c.app.Now, c.logf, nil)
+}
+
+// checkWeights refuses a directory of versions in which this process may not write, where its engines read from it: each
+// version gets a directory in the form that engines read, by the first process that needs it.
+func (c *Cell) checkWeights() error {
+	dir := filepath.Join(c.Dir, "weights")
+	reads := slices.ContainsFunc(c.Cfg.Engines, func(e config.Engine) bool {
+		return e.Cell == c.opt.Cell && slices.Contains([]string{"disk", "lora", "restart"}, e.Weights)
+	})
+	if !reads {
+		return nil
+	}
+	made, err := os.MkdirTemp(dir, ".temporary-")
+	if err == nil {
+		return os.Remove(made)
+	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+		return failure.Run("run the cell as the control plane's user, or let it write there", "cell %s: its engines read versions from %s, and it makes what they read there: %w", c.opt.Cell, dir, err)
+	}
+	return nil // the first load says what is wrong
 }
 
 // askServers asks the servers of this cell what they can, and ends the start where nothing could be trained on without it. One

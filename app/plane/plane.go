@@ -232,6 +232,8 @@ func (p *Plane) run(ctx context.Context, cancel context.CancelCauseFunc) error {
 		return nil
 	case errors.Is(err, jetstream.ErrFenced):
 		return failure.Run("start it again to stand by", "another process took over the run: %w", err)
+	case errors.Is(err, live.ErrPayloadsLost), errors.Is(err, live.ErrLogLost), errors.Is(err, jetstream.ErrLogDamaged): // the error says how to go on
+		return failure.Run("", "%w", err)
 	}
 	return failure.Run("start headway serve again: it goes on from the last logged event", "%w", err)
 }

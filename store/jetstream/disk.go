@@ -73,8 +73,8 @@ func (s *Store) watch() {
 			continue
 		}
 		if s.disk.refusal() == nil {
-			s.options.Logf("store: the embedded NATS server in %s takes no writes: %s: make room on the disk, the run goes on by itself", s.options.Dir, why)
-			s.disk.fail(fmt.Errorf("store: %w: the server in %s takes no writes (%s): make room on the disk, the run goes on by itself", port.ErrNoSpace, s.options.Dir, why))
+			s.options.Logf("store: the embedded NATS server in %s takes no writes: %s: see to that, such as by making room, and the run goes on by itself", s.options.Dir, why)
+			s.disk.fail(fmt.Errorf("store: %w: the server in %s takes no writes (%s): see to that, such as by making room, and the run goes on by itself", port.ErrNoSpace, s.options.Dir, why))
 		}
 		if free, err := s.disk.free(s.options.Dir); err == nil && free < max(s.disk.least, restartBytes) {
 			continue

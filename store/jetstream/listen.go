@@ -159,22 +159,41 @@ func (e *entrance) enter() []nats.Option {
 	return []nats.Option{nats.UserInfo(ownUser, hex.EncodeToString(e.secret(ownUser)))}
 }
 
-// enterAs are the options of a connection by which a cell enters a server that listens, by its file.
+// enterAs are the options of a connection by which a cell enters a server that listens, by its file. The file is read again
+// for each connection: the control plane writes it anew where its secrets are new.
 func enterAs(cell, path string) ([]nats.Option, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	trusted := x509.NewCertPool()
-	block, rest := pem.Decode(text)
-	if block == nil || block.Type != "CERTIFICATE" || !trusted.AppendCertsFromPEM(pem.EncodeToMemory(block)) {
-		return nil, fmt.Errorf("store: %s has no certificate first: the control plane writes it anew when it starts", path)
-	}
-	if block, _ = pem.Decode(rest); block == nil || block.Type != secretBlock {
-		return nil, fmt.Errorf("store: %s has no secret behind its certificate: the control plane writes it anew when it starts", path)
+	if _, _, err := readEntry(path); err != nil {
+		return nil, err
 	}
 	return []nats.Option{
-		nats.Secure(&tls.Config{RootCAs: trusted, ServerName: serverName, MinVersion: tls.VersionTLS13}),
-		nats.UserInfo(cell, hex.EncodeToString(block.Bytes)),
+		nats.Secure(&tls.Config{ServerName: serverName, MinVersion: tls.VersionTLS13}),
+		func(o *nats.Options) error {
+			o.RootCAsCB = func() (*x509.CertPool, error) {
+				trusted, _, err := readEntry(path)
+				return trusted, err
+			}
+			return nil
+		},
+		nats.UserInfoHandler(func() (string, string) {
+			_, secret, _ := readEntry(path) // without one, the server refuses the cell, and it tries again
+			return cell, secret
+		}),
 	}, nil
+}
+
+// readEntry reads whom a cell trusts, and by which secret it enters.
+func readEntry(path string) (trusted *x509.CertPool, secret string, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, "", fmt.Errorf("store: %w", err)
+	}
+	trusted = x509.NewCertPool()
+	block, rest := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" || !trusted.AppendCertsFromPEM(pem.EncodeToMemory(block)) {
+		return nil, "", fmt.Errorf("store: %s has no certificate first: the control plane writes it anew when it starts", path)
+	}
+	if block, _ = pem.Decode(rest); block == nil || block.Type != secretBlock {
+		return nil, "", fmt.Errorf("store: %s has no secret behind its certificate: the control plane writes it anew when it starts", path)
+	}
+	return trusted, hex.EncodeToString(block.Bytes), nil
 }

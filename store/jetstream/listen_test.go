@@ -128,6 +128,26 @@ func TestFilesOfCellsStay(t *testing.T) {
 	}
 }
 
+// TestCellsTakeNewSecrets: a cell that goes on enters by the file that a control plane with new secrets has written.
+func TestCellsTakeNewSecrets(t *testing.T) {
+	o, cell := listening(t)
+	first := open(t, o)
+	begin(t, first)
+	l := openCell(t, cell("b"), "b")
+	back := make(chan struct{}, 9)
+	l.Listen(func([]byte) {}, func() { back <- struct{}{} })
+	before, err := os.ReadFile(o.Cells["b"])
+	must(t, err)
+	must(t, first.Close())
+	must(t, os.Remove(filepath.Join(o.Dir, "server.pem")))
+	open(t, o)
+	<-back
+	if after, err := os.ReadFile(o.Cells["b"]); err != nil || bytes.Equal(before, after) {
+		t.Errorf("the file of cell b is the same: %v", err)
+	}
+	must(t, l.Say([]byte("word")))
+}
+
 // TestServerLetsNobodyElseIn: without a file, with that of another cell or of another server, and in plain text, nobody is let in.
 func TestServerLetsNobodyElseIn(t *testing.T) {
 	o, cell := listening(t)

@@ -183,6 +183,13 @@ func (e *embedded) stop() {
 	e.lock.Release()
 }
 
+const (
+	// pingEvery and pingsMissed are how often a server is asked whether it is there, and how many answers may be missing. One that
+	// hangs, or whose machine is gone, is noticed after 10 to 15 seconds.
+	pingEvery   = 5 * time.Second
+	pingsMissed = 2
+)
+
 // refusedEvery is the least time between two words of one connection that the server does not let it in.
 const refusedEvery = time.Minute
 
@@ -203,12 +210,17 @@ func complaints(logf func(format string, args ...any)) nats.ErrHandler {
 	}
 }
 
+// ErrRefused is wrapped where the servers do not let this process in.
+var ErrRefused = nats.ErrAuthorization
+
 // dial opens a connection to the embedded server or to the cluster, with more options.
 func dial(o Options, e *embedded, what string, more []nats.Option) (*nats.Conn, error) {
 	options := append([]nats.Option{
 		nats.Name("headway " + o.Run + " " + what),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(100 * time.Millisecond),
+		nats.PingInterval(pingEvery),
+		nats.MaxPingsOutstanding(pingsMissed),
 		// What could not be sent is sent again by whoever asked for it, and not from a buffer too.
 		nats.ReconnectBufSize(-1),
 		// A server may not know its users for a moment: behind a restart, or before a file of credentials is written anew.

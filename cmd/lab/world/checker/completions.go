@@ -259,6 +259,9 @@ func (c *check) roomFor(asked []completion, tokens int) *completion {
 			continue
 		}
 		time := k.at - k.began
+		if before := asked[:i]; c.restarted(before, k) {
+			time = max(time, longestLater(before)) // it may have found one that a request before it left in the log
+		}
 		if !c.reachable(k.host, k.to, k.at-second, k.at+second) {
 			time = 1 << 62 // its plane may have learnt of it any time later
 		}
@@ -270,6 +273,16 @@ func (c *check) roomFor(asked []completion, tokens int) *completion {
 		return nil
 	}
 	return best
+}
+
+// longestLater is how long the longest request took that was to be sent again.
+func longestLater(asked []completion) (most int64) {
+	for i := range asked {
+		if k := &asked[i]; k.later {
+			most = max(most, k.at-k.began)
+		}
+	}
+	return most
 }
 
 // noticed is how long a plane may take to know that a client has left, while nothing is at fault.

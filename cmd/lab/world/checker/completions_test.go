@@ -90,3 +90,32 @@ func TestCompletions(t *testing.T) {
 		})
 	}
 }
+
+// TestCompletionsOverARestart: a request that is refused by the process after may have found a response that the request before
+// it had the time for, though that was to be sent again.
+func TestCompletionsOverARestart(t *testing.T) {
+	later, conflict := `{"error":{"code":"unavailable","message":"later"}}`, `{"error":{"code":"conflict"}}`
+	long := slices.Repeat([]int32{3}, 50) // half a second
+	for name, restarts := range map[string]bool{"turns are kept": true, "turns are not kept": false} {
+		t.Run(name, func(t *testing.T) {
+			k := &check{sampler: Sampler{EOS: 4, TokenNS: 10_000_000}, count: map[string]int{}, log: &ledger{}}
+			k.log.rules.ResumeRestart = restarts
+			k.said = hear(k, nil)
+			id, began := attemptID{1, 0, 1}, int64(0)
+			k.said.keys["key"] = id
+			for _, one := range []struct {
+				line *history.Line
+				to   string
+				took int64
+			}{{asking(false, 503, later, ""), "plane0", second}, {asking(false, 409, conflict, ""), "plane1", second / 10}, {asking(false, 200, wholeAnswer, ""), "plane1", second / 10}} {
+				one.line.Exchange.To = one.to
+				k.said.completion(call{line: 3, host: one.line.Host, to: one.to, began: began, at: began + one.took, status: one.line.Exchange.Status, whole: true}, one.line.Exchange)
+				began += one.took
+			}
+			k.recorded(7, id, trained(long, []int32{9, 4}, []int32{7, 8, 9}))
+			if found := len(k.found) > 0; found == restarts {
+				t.Errorf("found %v", k.found)
+			}
+		})
+	}
+}
