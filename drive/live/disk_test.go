@@ -202,7 +202,9 @@ func TestFullDiskStopsInOrder(t *testing.T) {
 	}
 }
 
-func noRoom(err error) bool { return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+func noRoom(err error) bool {
+	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
 
 // TestGivenUpWhileTheDiskIsFull: a rollout that waits for room for its payload and is
 // not wanted any more gives its slot back.
