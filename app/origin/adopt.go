@@ -55,18 +55,19 @@ func reachedAs(began, now config.Config) config.Config {
 
 // changes say which values of two documents differ, a few of them.
 func changes(before, now config.Config) []string {
+	before, now = before.Unplaced(), now.Unplaced()
 	var out []string
 	values := map[string]string{}
-	for _, leaf := range now.Unplaced().Leaves() {
+	for _, leaf := range now.Leaves() {
 		values[leaf.Key] = leaf.Value
 	}
-	for _, leaf := range before.Unplaced().Leaves() {
+	for _, leaf := range before.Leaves() {
 		if other, there := values[leaf.Key]; !there || other != leaf.Value {
 			out = append(out, fmt.Sprintf("%s began as %q, now %q", leaf.Key, leaf.Value, other))
 		}
 		delete(values, leaf.Key)
 	}
-	for _, leaf := range now.Unplaced().Leaves() {
+	for _, leaf := range now.Leaves() {
 		if _, there := values[leaf.Key]; there {
 			out = append(out, fmt.Sprintf("%s began without a value, now %q", leaf.Key, leaf.Value))
 		}

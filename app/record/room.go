@@ -1,12 +1,11 @@
 package record
 
 import (
-	"errors"
 	"fmt"
-	"github.com/headway-rl/headway/loop/port"
+
+	"github.com/headway-rl/headway/drive/cell"
 	"github.com/headway-rl/headway/observe/report"
 	"github.com/headway-rl/headway/store/weights"
-	"syscall"
 )
 
 // FreeText say how much may still be written to a directory, where that is known.
@@ -19,6 +18,4 @@ func FreeText(dir string) string {
 }
 
 // NoRoom reports whether an error is of a disk, or of a store, that is full.
-func NoRoom(err error) bool {
-	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
-}
+func NoRoom(err error) bool { return cell.NoSpace(err) }

@@ -88,7 +88,7 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err erro
 		}
 		number, err := c.media.put(c.blobs, s.ID.Group, m)
 		if err != nil {
-			if err = fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err); noSpace(err) {
+			if err = fmt.Errorf("%s %v: %w", m.Modality, m.Hash, err); NoSpace(err) {
 				err = c.yieldRows(p, s, err)
 			}
 			return "", err
@@ -98,7 +98,7 @@ func (c *Cell) putSample(p *rollout, s *port.Sample) (reference string, err erro
 	if c.referring != nil {
 		reference, err = c.referring.PutReferred(*s)
 		switch {
-		case noSpace(err):
+		case NoSpace(err):
 			p.leaveOut(s, err)
 		case errors.Is(err, port.ErrBlobDamaged) || errors.Is(err, port.ErrNoBlob): // of rows, or else again
 			p.leaveOut(s, err)

@@ -66,7 +66,7 @@ func (c *Cell) conclude(p *rollout, s *port.Sample, err error) {
 	}
 	place(s, p.resumes, p.told)
 	if err := c.opt.Space.Write(p.ctx, nil, func() (err error) { ev.Payload, err = c.putSample(p, s); return err }); err != nil {
-		if noSpace(err) { // it was given up while it waited for room
+		if NoSpace(err) { // it was given up while it waited for room
 			ev.Kind = loop.RolloutAborted
 		} else {
 			ev.Fatal = c.broken(fmt.Errorf("cell: the payload of %v cannot be stored: %w", p.task.ID, err))

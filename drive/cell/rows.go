@@ -116,7 +116,7 @@ func (s *sideRows) record(rows port.Rows) error {
 	number := s.blobs
 	if err := s.put(number, rows.Data); err != nil {
 		err = fmt.Errorf("channel %s: %w", rows.Name, err)
-		if !noSpace(err) { // else the rollout goes on without: all that wait for room could hold it between them
+		if !NoSpace(err) { // else the rollout goes on without: all that wait for room could hold it between them
 			s.err = err
 		}
 		return err

@@ -45,7 +45,7 @@ func (c *Cell) keepScores(p *rollout, s *port.Sample, scores []port.Scores) erro
 		p.side.blobs++ // which is never used again
 		if err := p.side.put(number, scores[i].Data); err != nil {
 			err = fmt.Errorf("channel %s: %w", scores[i].Name, err)
-			if noSpace(err) {
+			if NoSpace(err) {
 				err = c.yieldRows(p, s, err)
 			}
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/headway-rl/headway/loop/port"
 )
 
-// noSpace reports whether an error says that there is no room.
-func noSpace(err error) bool {
+// NoSpace reports whether an error is of a disk, a quota or a store that is full.
+func NoSpace(err error) bool {
 	return errors.Is(err, port.ErrNoSpace) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
@@ -79,17 +79,17 @@ var ErrStopped = errors.New("the run was to stop")
 // which may be nil, a write that waits when it closes is tried once more and given up.
 func (s *Space) Write(ctx context.Context, stop <-chan struct{}, write func() error) error {
 	err := write()
-	if !noSpace(err) {
+	if !NoSpace(err) {
 		return err
 	}
 	s.wait(err)
 	defer s.wait(nil)
-	for pause := noSpaceFirst; noSpace(err); pause = min(2*pause, noSpaceMost) {
+	for pause := noSpaceFirst; NoSpace(err); pause = min(2*pause, noSpaceMost) {
 		why := s.pause(ctx, stop, pause)
 		if ctx.Err() == nil {
 			err = write()
 		}
-		if why != nil && noSpace(err) {
+		if why != nil && NoSpace(err) {
 			return fmt.Errorf("%w; stopped waiting for room: %w", err, why)
 		}
 	}

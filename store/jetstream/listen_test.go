@@ -101,17 +101,24 @@ func TestServerTakesCellsIn(t *testing.T) {
 	}
 }
 
-// Files of cells stay as they are while the server's key does, and a process that comes after it has the same.
-func TestFilesOfCellsStay(t *testing.T) {
+// planeEnded begins a run, has cell b enter its server, and ends the plane. The file of cell b is as before, and back says when the
+// cell has entered again.
+func planeEnded(t *testing.T) (o Options, l *Link, back chan struct{}, before []byte) {
+	t.Helper()
 	o, cell := listening(t)
 	first := open(t, o)
 	begin(t, first)
-	l := openCell(t, cell("b"), "b")
-	back := make(chan struct{}, 9)
+	l, back = openCell(t, cell("b"), "b"), make(chan struct{}, 9)
 	l.Listen(func([]byte) {}, func() { back <- struct{}{} })
 	before, err := os.ReadFile(o.Cells["b"])
 	must(t, err)
 	must(t, first.Close())
+	return o, l, back, before
+}
+
+// Files of cells stay as they are while the server's key does, and a process that comes after it has the same.
+func TestFilesOfCellsStay(t *testing.T) {
+	o, _, back, before := planeEnded(t)
 	open(t, o)
 	<-back // by what it had
 	after, err := os.ReadFile(o.Cells["b"])
@@ -130,15 +137,7 @@ func TestFilesOfCellsStay(t *testing.T) {
 
 // TestCellsTakeNewSecrets: a cell that goes on enters by the file that a control plane with new secrets has written.
 func TestCellsTakeNewSecrets(t *testing.T) {
-	o, cell := listening(t)
-	first := open(t, o)
-	begin(t, first)
-	l := openCell(t, cell("b"), "b")
-	back := make(chan struct{}, 9)
-	l.Listen(func([]byte) {}, func() { back <- struct{}{} })
-	before, err := os.ReadFile(o.Cells["b"])
-	must(t, err)
-	must(t, first.Close())
+	o, l, back, before := planeEnded(t)
 	must(t, os.Remove(filepath.Join(o.Dir, "server.pem")))
 	open(t, o)
 	<-back

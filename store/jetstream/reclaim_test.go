@@ -44,19 +44,25 @@ func TestTakeoverOfFullPayloads(t *testing.T) {
 	}
 }
 
-// TestChunkOfTheProcessBefore: a cell's process stores the first message of a payload, and the next one all of it. A takeover
-// before the reference finds three messages of the same bytes, and keeps those that the reference names, or as good ones.
-func TestChunkOfTheProcessBefore(t *testing.T) {
-	o := Options{URL: serverWithRights(t, "twochunks"), Run: "twochunks"}
-	s := open(t, o)
+// partSent begins a run, in which a cell's process has stored the first message of a payload and ended, and gives the next process.
+func partSent(t *testing.T, o Options) (s *Store, next *Link, id port.RolloutID, sample port.Sample) {
+	t.Helper()
+	s = open(t, o)
 	begin(t, s)
-	id := port.RolloutID{Group: 1, Attempt: 1}
-	sample := large(id)
+	id = port.RolloutID{Group: 1, Attempt: 1}
+	sample = large(id)
 	before := openCell(t, o, "b")
 	messages, _ := before.payloadMessages(&sample)
 	_, err := before.putMessage(messages[0])
 	must(t, err)
-	next := openCell(t, o, "b")
+	return s, openCell(t, o, "b"), id, sample
+}
+
+// TestChunkOfTheProcessBefore: a cell's process stores the first message of a payload, and the next one all of it. A takeover
+// before the reference finds three messages of the same bytes, and keeps those that the reference names, or as good ones.
+func TestChunkOfTheProcessBefore(t *testing.T) {
+	o := Options{URL: serverWithRights(t, "twochunks"), Run: "twochunks"}
+	s, next, id, sample := partSent(t, o)
 	reference, err := next.PutReferred(sample)
 	must(t, err)
 	must(t, s.Close())
@@ -70,15 +76,7 @@ func TestChunkOfTheProcessBefore(t *testing.T) {
 // TestScanBetweenChunks: of such a payload the takeover sees the first two messages alone.
 func TestScanBetweenChunks(t *testing.T) {
 	o := Options{URL: serverWithRights(t, "between"), Run: "between"}
-	s := open(t, o)
-	begin(t, s)
-	id := port.RolloutID{Group: 1, Attempt: 1}
-	sample := large(id)
-	before := openCell(t, o, "b")
-	messages, _ := before.payloadMessages(&sample)
-	_, err := before.putMessage(messages[0])
-	must(t, err)
-	next := openCell(t, o, "b")
+	s, next, id, sample := partSent(t, o)
 	messages, r := next.payloadMessages(&sample)
 	seq, err := next.putMessage(messages[0])
 	must(t, err)

@@ -146,8 +146,7 @@ def test_skew_is_refused(serve: Start) -> None:
             hw.publish(batch, bumped(weights))
 
 
-def test_restore(serve: Start) -> None:
-    """A trainer that went back to version 1 publishes it as the next version."""
+def at_version_3(serve: Start) -> Serve:
     server = serve("--steps", "6")
     with headway.connect(server.url) as hw:
         weights = hw.load()
@@ -155,6 +154,12 @@ def test_restore(serve: Start) -> None:
             weights = bumped(weights)
             if hw.publish(batch, weights) == 3:
                 break
+    return server
+
+
+def test_restore(serve: Start) -> None:
+    """A trainer that went back to version 1 publishes it as the next version."""
+    server = at_version_3(serve)
     with headway.connect(server.url, version=1) as hw:
         assert (hw.action, hw.newest, hw.next) == ("republish", 3, 4)
         old = hw.weights(1)
@@ -167,13 +172,7 @@ def test_restore(serve: Start) -> None:
 
 def test_ranks_restore(serve: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """All ranks go back. Rank 1 is first, and gets no batch before rank 0 has made the version."""
-    server = serve("--steps", "6")
-    with headway.connect(server.url) as hw:
-        weights = hw.load()
-        for batch in hw.batches():
-            weights = bumped(weights)
-            if hw.publish(batch, weights) == 3:
-                break
+    server = at_version_3(serve)
     zero, one = (headway.connect(server.url, version=1, rank=rank, world_size=2) for rank in range(2))
     old, looked, state = zero.weights(1), threading.Event(), one.state
 
