@@ -14,6 +14,8 @@ type cells struct {
 	newest map[string]origin
 	// engines are those of the cells, by their index.
 	engines map[int64]*cellEngine
+	// begun are the newest processes of the cells, each with the event by which its first engine joined, by name.
+	begun map[string]origin
 	// silent are the losses of engines whose cell was silent, as the writer says.
 	silent []silence
 }
@@ -78,6 +80,9 @@ func (l *ledger) cellEvent(e *entry) {
 			l.fail(RuleCell, e, "engine %d joins, and was not lost since it joined", engine)
 		}
 		*x = cellEngine{joined: e.n, serves: -1, goal: -1}
+		if e.process > l.cells.begun[e.cell].process {
+			l.cells.begun[e.cell] = origin{e.process, e.n}
+		}
 	case "engine-lost":
 		if e.cell == "" && x.joined > 0 {
 			l.cells.silent = append(l.cells.silent, silence{e.n, x.joined, cell})
@@ -87,6 +92,7 @@ func (l *ledger) cellEvent(e *entry) {
 	case "sync-failed":
 		x.serves = -1
 	case "rollout-failed", "rollout-aborted": // the writer says so in the place of a cell that is lost
+		l.inSlot(e)
 		return
 	}
 	if e.cell == "" && !strings.HasPrefix(e.kind, "engine-") {
@@ -113,6 +119,18 @@ func (l *ledger) inTurn(e *entry, cell int) {
 		l.fail(RuleCell, e, "it is event %d of process %d of %s, and event %d of process %d came before", at.place, at.process, e.cell, was.place, was.process)
 	}
 	l.cells.newest[e.cell] = at
+}
+
+// inSlot checks that a process of a cell ends an attempt in a slot only if it was told to play there. It knows nothing of what the
+// process before it was told.
+func (l *ledger) inSlot(e *entry) {
+	a, begun := l.attempts[e.attemptID()], l.cells.begun[e.cell].place
+	if e.cell == "" || e.slot < 0 || a == nil || a.given >= begun {
+		return
+	}
+	if n := len(l.recovered); n == 0 || l.recovered[n-1] < begun { // else the line that told it may be lost
+		l.fail(RuleCell, e, "process %d of %s joined by event %d, and ends %v in slot %d, where it was not told to play since", e.process, e.cell, begun, a.id, e.slot)
+	}
 }
 
 func (c *cells) engine(i int64) *cellEngine {

@@ -57,6 +57,8 @@ func TestCells(t *testing.T) {
 		{"a word is missing", []string{ended}, scored, "event 5 of process 3 of b, and event 3 of process 3 came before"},
 		{"a cell begins anew", hello, failed, ""},
 		{"a process that was replaced is heard", append(hello, begun), failed, "it is of process 3 of b, which process 7 had replaced"},
+		{"a process ends in a slot of the one before", append(hello, `"e":"rollout-failed","slot":1,"g":1,"attempt":1,"reason":"restart","cell":"b","inc":7,"q":2`), failed, "process 7 of b joined by event 8, and ends {1 0 1} in slot 1, where it was not told to play since"},
+		{"a process ends in a slot of its own", append(hello, `"a":"start-rollout","engine":1,"slot":1,"g":1,"attempt":2`, `"e":"rollout-failed","slot":1,"g":1,"attempt":2,"reason":"restart","cell":"b","inc":7,"q":2`), failed, ""},
 		{"a hello in the middle", append(hello, `"e":"first-token","slot":1,"cell":"b","inc":9,"q":1`), failed, "event 1 of process 9 of b, and event 1 of process 7"},
 		{"a cell joins without a loss", hello[2:], running, "engine 1 joins, and was not lost"},
 		{"a plane speaks for a cell", []string{`"e":"first-token","slot":1,"g":1,"attempt":1`}, running, "its event is of no cell"},

@@ -11,7 +11,7 @@ import (
 // fold reads the log's text and takes its events in their order, each with the actions that follow from it.
 func fold(c *check, text []byte) *ledger {
 	l := &ledger{c: c, attempts: map[attemptID]*attempt{}, newest: map[attemptID]*attempt{}, groups: map[int64]*group{}, leases: map[int64]*lease{}, slots: map[int64]*attempt{}, steps: map[[2]int64]int64{}, times: []int64{0}, versions: []made{{}}, trainedAt: []int64{0}, unwanted: map[int64]bool{},
-		cells: cells{names: map[int]string{}, newest: map[string]origin{}, engines: map[int64]*cellEngine{}}}
+		cells: cells{names: map[int]string{}, newest: map[string]origin{}, begun: map[string]origin{}, engines: map[int64]*cellEngine{}}}
 	var err error
 	if l.entries, err = parse(text); err != nil {
 		c.fail(RuleLog, -1, "%v", err)
@@ -294,7 +294,7 @@ func (l *ledger) action(e *entry) {
 			l.fail(RuleEndedOnce, e, "%v is resumed, and is not interrupted", e.attemptID())
 			return
 		}
-		a.state, a.left, a.engine = running, false, e.engine
+		a.state, a.left, a.engine, a.given = running, false, e.engine, e.n
 		l.take(e, a)
 	case "interrupt-rollout":
 		if a := l.attempts[e.attemptID()]; e.slot < 0 && (a == nil || a.state != parked || l.rules.cellOf(a.engine) != l.rules.cellOf(e.engine)) {
@@ -377,7 +377,7 @@ func (l *ledger) start(e *entry) {
 	if g.ended || g.trained != 0 {
 		l.fail(RuleEndedOnce, e, "%v starts, and its group has ended", id)
 	}
-	a := &attempt{id: id, state: running, engine: e.engine, began: e.n, line: e.line}
+	a := &attempt{id: id, state: running, engine: e.engine, began: e.n, given: e.n, line: e.line}
 	l.attempts[id], l.newest[sample] = a, a
 	l.sums.Admitted++
 	l.sums.InFlight++

@@ -23,8 +23,8 @@ type attempt struct {
 	state        string
 	left         bool // interrupted by the restart of a plane, and not resumed since
 	engine, slot int64
-	// began and ended are numbers of events, t the time of the last one.
-	began, ended, t int64
+	// began and ended are numbers of events, t the time of the last one. given is the one by which it started or went on last.
+	began, given, ended, t int64
 	// line of the log that starts it.
 	line                  int
 	reason                string
