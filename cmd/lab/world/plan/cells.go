@@ -100,6 +100,23 @@ func (d drawer) cells(p *Plan) {
 	if d.chance(2) {
 		d.named(p)
 	}
+	if d.chance(2) {
+		d.unheard(p)
+	}
+}
+
+// unheard has nothing of a writer reach its brokers, while it hears the words of cells that follow the next one.
+func (d drawer) unheard(p *Plan) {
+	hosts := p.hosts()
+	if len(hosts["plane"]) < 2 {
+		return
+	}
+	for _, plane := range hosts["plane"] { // one of them writes
+		at := d.when(p)
+		for _, broker := range hosts["broker"] {
+			p.Faults = append(p.Faults, Fault{Kind: Cut, Host: plane, Other: broker, AtMS: at, ForMS: int64(p.Rules.WriterMS + d.of(3000, 6000, 9000))})
+		}
+	}
 }
 
 // named ends a plane as a cell sends a payload, or the word that names it.
