@@ -136,6 +136,7 @@ func Check(s Sampler, lines []history.Line, ending history.Ending) []Violation {
 	c.checkExpired()
 	c.checkSilent(c.clocks())
 	c.checkConflicts()
+	c.checkSound()
 	slices.SortStableFunc(c.found, func(a, b Violation) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Text, b.Text))
 	})

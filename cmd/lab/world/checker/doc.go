@@ -8,5 +8,5 @@
 // That of its healing begins with its kind. A request that was under way as its host was killed is an exchange with
 // status 0.
 // A receiver notes each file of a version that it holds as "holds VERSION FILE sha256:HEX". The word "absent" stands
-// for the hash of a file that is not there.
+// for the hash of a file that is not there. A program notes its end as "ended: ERROR".
 package checker

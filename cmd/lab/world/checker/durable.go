@@ -48,3 +48,13 @@ func (c *check) checkDurable() {
 		}
 	}
 }
+
+// checkSound reports programs that ended because the lines of the log that they had read do not go together. The log is sound: what
+// they read there, it had lost since, and they did not notice.
+func (c *check) checkSound() {
+	for i := range c.lines {
+		if l := &c.lines[i]; l.Kind == "note" && strings.HasPrefix(l.Text, "ended: ") && strings.Contains(l.Text, "checksum mismatch") {
+			c.fail(RuleLog, i, "%s ended by a log that no fault has damaged: %s", l.Host, l.Text)
+		}
+	}
+}

@@ -34,6 +34,9 @@ var mutations = []mutation{
 		i := r.entry(3, `"e":"first-token"`)
 		r.log = slices.Delete(r.log, i, i+1)
 	}},
+	{RuleLog, "a cell has read what the log has lost", func(r *recording) {
+		r.lines = append(r.lines, history.Line{AtNS: r.lines[len(r.lines)-1].AtNS, Host: "cell0", Kind: "note", Text: "ended: trace: line 81: checksum mismatch: it was changed"})
+	}},
 	{RuleLog, "time falls", func(r *recording) { r.edit(r.entry(9, `"e":"first-token"`), `"t":`, `"t":1,"x":`) }},
 	{RuleCountedLogged, "a rollout that counts is gone from the log", func(r *recording) {
 		_, _, parts := r.finish(30)
