@@ -49,7 +49,7 @@ run: ## train the default run: reverse a word, fully asynchronously
 # What comes over the network comes while lint computes. The Python half waits for most of its time, so that it costs little
 # beside the other. The worlds follow it.
 .PHONY: test
-test: ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, ninety worlds
+test: ## everything that must pass: lint, all tests, the race detector where goroutines meet, the Python client, 120 worlds
 	@$(MAKE) --no-print-directory -j3 lint browser $(VENV)/installed
 	@$(MAKE) --no-print-directory -j2 test-go test-python world WORLDS=1-60
 
